@@ -131,18 +131,7 @@ class BlobStore:
         if not path.parent.is_dir():
             path.parent.mkdir(exist_ok=True)
             fsync_directory(self.directory)
-        fd, temporary = tempfile.mkstemp(dir=self._incoming)
-        try:
-            with open(fd, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-        fsync_directory(path.parent)
+        write_durably(path, data, self._incoming)
 
     def _drop_leftovers(self) -> None:
         before = time.time() - _LEFTOVER_AGE_S
@@ -150,6 +139,23 @@ class BlobStore:
             with contextlib.suppress(OSError):
                 if entry.stat(follow_symlinks=False).st_mtime < before:
                     os.unlink(entry.path)
+
+
+def write_durably(path: Path, data: bytes, incoming: Path) -> None:
+    """Replace a file atomically, by way of a temporary one in `incoming`; it is on disk when this
+    returns."""
+    fd, temporary = tempfile.mkstemp(dir=incoming)
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    fsync_directory(path.parent)
 
 
 def fsync_directory(path: Path) -> None:

@@ -31,7 +31,7 @@ PROVIDERS = "compaction"
 CUT = "[The record ends here: it had become too long, and what should follow is not in it.]"
 WHY_CHARS_MAX = 500
 
-
+GetClient = Callable[[], Awaitable[Any]]
 Remember = Callable[[str, list[Any]], int]
 
 
@@ -68,7 +68,7 @@ async def work(
     agent: Agent,
     sink: Sink,
     stop: Stop,
-    get_client: Callable[[], Awaitable[Any]],
+    get_client: GetClient,
     *,
     blobs: BlobStore,
     remember: Remember | None = None,
@@ -113,7 +113,13 @@ async def work(
 
 
 async def _run(
-    claim: WorkClaim, task: Task, agent: Agent, stop: Stop, get_client, blobs, tries: list[ev.Try]
+    claim: WorkClaim,
+    task: Task,
+    agent: Agent,
+    stop: Stop,
+    get_client: GetClient,
+    blobs: BlobStore,
+    tries: list[ev.Try],
 ) -> ev.ResultCompacted | ev.ContextCompacted | Extraction:
     """The event that the work produces, or the memory to be written. Raises UnusableOutput."""
     if stop.requested:
@@ -147,8 +153,8 @@ async def _write_memory(found: Extraction, scope: str, remember: Remember | None
         known = await asyncio.to_thread(remember, scope, found.events)
     except FoldlogError as error:
         raise UnusableOutput(f"memory was not written: {error}") from error
-    told = f"{known} of {len(found.events)} entries were already known" if known else ""
-    return "; ".join(filter(None, (told, found.why)))
+    note = f"{known} of {len(found.events)} entries were already known" if known else ""
+    return "; ".join(filter(None, (note, found.why)))
 
 
 async def _by_tool(compactor: Callable[[str], str], text: str, stop: Stop) -> str:
@@ -231,11 +237,11 @@ def _short(task: Task, text: str, agent: Agent, blobs: BlobStore) -> ev.ResultCo
     whole = task.whole or blobs.store(task.text.encode(), "text/plain")
     how = f'The whole: {READER}, ref "{whole.sha256}".'
     how = how if agent.tool(READER) is not None else "The whole is kept; ask for a part of it."
-    said = f"{text.strip()}\n[Shortened from about {task.covers} tokens. {how}]"
-    tokens = count(said, agent.model).tokens
+    short = f"{text.strip()}\n[Shortened from about {task.covers} tokens. {how}]"
+    tokens = count(short, agent.model).tokens
     if tokens >= task.covers:
         raise UnusableOutput(f"the short form has {tokens} tokens, the result {task.covers}")
-    body = ev.Body(inline=said.encode(), ref=whole)
+    body = ev.Body(inline=short.encode(), ref=whole)
     return ev.ResultCompacted(call=task.call, short=body, tokens=tokens)
 
 

@@ -120,7 +120,7 @@ def idempotency_key(delivery: Delivery) -> str:
 
 def body_of(delivery: Delivery, text: str) -> bytes:
     """The body of the request: the same bytes in every attempt."""
-    said = {
+    members = {
         "session_id": delivery.session_id,
         "user_id": delivery.user_id,
         "turn": delivery.turn,
@@ -129,7 +129,7 @@ def body_of(delivery: Delivery, text: str) -> bytes:
         "stop_reason": delivery.stop_reason,
         "text": text,
     }
-    return compact(said).encode()
+    return compact(members).encode()
 
 
 def signature(secret: str, timestamp: str, body: bytes) -> str:
@@ -239,7 +239,7 @@ def _parsed(head: bytes) -> Answer:
     protocol, _, rest = first.partition(" ")
     code = rest[:3]
     if not protocol.startswith("HTTP/1.") or not (code.isascii() and code.isdigit()):
-        raise Failed("bad_answer", "its answer is no HTTP")
+        raise Failed("bad_answer", "its answer is not HTTP")
     named = {name.strip().lower(): value.strip() for name, _, value in
              (line.partition(":") for line in lines)}
     wait = named.get("retry-after", "")

@@ -37,15 +37,6 @@ class Slots:
         """Whether an attempt may begin now."""
         return self._taken < self.size and now_ms >= self._back_off_until_ms
 
-    def next_free_at(self, now_ms: int) -> int | None:
-        """Unix ms at which to check again: now, or the end of the back-off.
-
-        None when every slot is taken: only a release can change that, so no timer helps.
-        """
-        if self._taken >= self.size:
-            return None
-        return max(now_ms, self._back_off_until_ms)
-
     def take(self, now_ms: int) -> bool:
         """Take a slot if one is free; True when it was taken."""
         with self._lock:

@@ -27,11 +27,6 @@ class OutsideArguments(NamedTuple):
 
     schema: Mapping[str, Any]
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The parameters in the schema."""
-        return tuple(self.schema.get("properties", {}))
-
     def parse(self, raw: bytes) -> dict[str, Any]:
         """The arguments in the form they are sent. Raises ValueError with the first reasons."""
         found = object_of(raw or b"{}")

@@ -24,9 +24,6 @@ class ToolArguments(Protocol):
     """What a tool takes, however its schema was made."""
 
     @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
     def schema(self) -> Mapping[str, Any]: ...
 
     def parse(self, raw: bytes) -> dict[str, Any]: ...
@@ -61,7 +58,7 @@ def why_wrong(parse: Callable[[bytes], object], raw: bytes) -> str | None:
     return None
 
 
-def arguments_of(function: Callable, name: str) -> tuple[Arguments, str | None]:
+def arguments_of(function: Callable[..., Any], name: str) -> tuple[Arguments, str | None]:
     """The arguments of a tool's function, and the name of its context parameter if it has one.
 
     Raises TypeError, naming the parameter that cannot be offered to a model and the reason.
@@ -81,7 +78,7 @@ def arguments_of(function: Callable, name: str) -> tuple[Arguments, str | None]:
     return Arguments(tuple(p.name for p in parameters), schema, adapter), context
 
 
-def _hints(function: Callable, name: str) -> dict[str, Any]:
+def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
     except Exception as error:
@@ -96,7 +93,7 @@ def _takes_context(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bo
     return parameter.name == "ctx" or getattr(hint, "__name__", "") == "ToolContext"
 
 
-def _field(tool: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> tuple:
+def _field(tool: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> tuple[Any, ...]:
     """One parameter as a dataclass field. Raises TypeError."""
     where = f"parameter {parameter.name!r} of tool {tool}"
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
@@ -169,11 +166,11 @@ def object_of(raw: bytes) -> dict[str, Any]:
         if len(found) != len(items):
             keys = [key for key, _ in items]
             twice = next(key for key in keys if keys.count(key) > 1)
-            raise ValueError(f"the key {twice[:80]!r} comes twice")
+            raise ValueError(f"the key {twice[:80]!r} occurs twice")
         return found
 
     def constant(text: str) -> None:
-        raise ValueError(f"{text} is no JSON")
+        raise ValueError(f"{text} is not JSON")
 
     try:
         value = json.loads(raw.decode(), object_pairs_hook=pairs, parse_constant=constant)
@@ -182,7 +179,7 @@ def object_of(raw: bytes) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise ValueError("the arguments are not UTF-8") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"the arguments are no JSON: {error}") from None
+        raise ValueError(f"the arguments are not JSON: {error}") from None
     if not isinstance(value, dict):
         raise ValueError("the arguments must be a JSON object")
     return value

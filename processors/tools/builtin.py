@@ -1,7 +1,8 @@
 """The tools that come with foldlog: a real agent on a real directory that it cannot leave.
 
 `tools(directory)` returns them, `default_agent(directory)` an agent that has them. Reading needs no
-permission; editing and running ask. Every result is bounded, and says how to request the rest.
+permission; editing and running ask. A result is bounded; one that is cut ends with the way to
+request the rest.
 """
 
 import json
@@ -35,7 +36,7 @@ EDIT_BYTES_MAX = 2 * 1024 * 1024
 PAGE_BYTES_MAX = INLINE_BYTES_MAX - 1_000  # of a result read in pages; the last line names the next
 COMMAND_S_MAX = 600
 COMMAND_ENV = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat"}
-COMMAND_ENV |= {"GIT_TERMINAL_PROMPT": "0"}  # nobody can type a password
+COMMAND_ENV |= {"GIT_TERMINAL_PROMPT": "0"}  # there is no terminal for a password
 DirectoryPath = Annotated[str, "relative to the working directory"]
 
 
@@ -71,7 +72,7 @@ def list_directory(
     return "\n".join(shown)
 
 
-def _row(entry: os.DirEntry, fd: int) -> tuple[bool, str, str]:
+def _row(entry: os.DirEntry[str], fd: int) -> tuple[bool, str, str]:
     """(not a directory, name, line)."""
     name = _printable(entry.name)
     try:
@@ -229,13 +230,13 @@ def edit_file(
     try:
         text = found.decode()
     except UnicodeDecodeError:
-        raise ToolFailed(f"{path} is no UTF-8 text, it is not edited") from None
+        raise ToolFailed(f"{path} is not UTF-8 text, it was not edited") from None
     if "\r\n" in text and "\r\n" not in old_text + new_text:
         old_text, new_text = (t.replace("\n", "\r\n") for t in (old_text, new_text))
     if _already(text, old_text, new_text, again=ctx.attempt > 1):
         return f"already done: {path} has the new text, nothing was changed"
     if not old_text:
-        raise ToolFailed(f"{path} exists already; to change it, give the old_text to replace")
+        raise ToolFailed(f"{path} already exists; to change it, give the old_text to replace")
     times = text.count(old_text)
     if times != 1:
         what = "is not" if times == 0 else f"is {times} times"
@@ -271,14 +272,13 @@ async def run_command(
 
     What it starts in the background is killed when it ends.
     """
-    if ctx.workdir is None:
-        raise ToolFailed("this agent has no working directory: set Agent(workdir=...)")
+    directory = Workdir(ctx.workdir).root
     timeout_s = min(max(1, timeout_s), COMMAND_S_MAX)
     if "\0" in command:
         raise ToolFailed("the command has a NUL character")
     try:
         ended = await ctx.children.run(
-            ["sh", "-c", command], cwd=ctx.workdir, timeout_s=timeout_s, env=COMMAND_ENV
+            ["sh", "-c", command], cwd=directory, timeout_s=timeout_s, env=COMMAND_ENV
         )
     except OSError as error:  # nothing was started
         raise ToolFailed(f"the command was not started: {error}") from error
@@ -292,8 +292,8 @@ async def run_command(
     if ended.why is not None:
         raise ToolCancelled(f"{shown}\n[killed ({ended.why}), {stays}]")
     end = f"[exit code {ended.code}]" if ended.code >= 0 else f"[killed by signal {-ended.code}]"
-    told = f"{shown}{end}" if shown.endswith("\n") or not shown else f"{shown}\n{end}"
-    return told if shown == whole else Shortened(told, whole)
+    text = f"{shown}{end}" if shown.endswith("\n") or not shown else f"{shown}\n{end}"
+    return text if shown == whole else Shortened(text, whole)
 
 
 def _last_lines(text: str, tokens: int) -> str:

@@ -42,7 +42,7 @@ def timeout_ms(tool: Tool, limits: Limits) -> int:
 
 async def run(
     claim: ToolClaim, tool: Tool, args: bytes, sink: Sink, stop: Stop, host: ToolHost
-) -> asyncio.Task | None:
+) -> asyncio.Task[None] | None:
     """Run a claimed call and report exactly one outcome: ToolResult or ToolFailedUncertain.
 
     Returns None when the tool has ended, else a task that ends with it; for a call in doubt that
@@ -79,7 +79,7 @@ async def run(
 async def reconcile(
     claim: ToolClaim, tool: Tool, args: bytes, sink: Sink, stop: Stop, host: ToolHost
 ) -> None:
-    """Determine the fate of a call whose worker is gone, and report exactly one outcome.
+    """Determine the fate of a call whose worker died, and report exactly one outcome.
 
     Called only after the claim's deadline and the margin have passed, so that "it did not happen"
     cannot become untrue. The side log is read first, then the tool's reconciler is asked; if
@@ -89,7 +89,7 @@ async def reconcile(
     if one.ctx.side_log.has_result:
         answer: Any = Happened(one.ctx.side_log.result())
     elif tool.reconciler is None:
-        answer = "its worker is gone, and nobody can say whether it happened"
+        answer = "its worker died, and it is unknown whether the call happened"
     else:
         answer = await _ask(one, args, stop)
     match answer:
@@ -181,7 +181,7 @@ def _outcome(one: Run, end: End | None) -> ToolResult | ToolFailedUncertain:
         )
     if isinstance(error, ToolFailed):
         outcome = Outcome.CANCELLED if isinstance(error, ToolCancelled) else Outcome.ERROR
-        text = str(error) or "the tool failed and did not say why"
+        text = str(error) or "the tool failed without a reason"
         return result(claim, outcome, _shaped(one, text), reminders=ctx.reminders)
     why = one.why_ended(error)
     if one.once:
@@ -205,7 +205,7 @@ def _shaped(one: Run, value: Any) -> Shaped:
         return short(f"it returned, but its result can't be shown: {type(error).__name__}: {error}")
 
 
-async def _late(one: Run, work: asyncio.Task, event: Any, sink: Sink) -> None:
+async def _late(one: Run, work: asyncio.Task[End], event: Any, sink: Sink) -> None:
     """Wait for a tool that outlived its outcome; its result resolves a doubt."""
     end = await work
     known = end.error is None or isinstance(end.error, ToolFailed)
@@ -227,9 +227,9 @@ async def _ask(one: Run, args: bytes, stop: Stop) -> Any:
         return f"the reconciler of {one.why_ended(end.error if end else None)}"
     if isinstance(end.value, Happened | DidNotHappen):
         return end.value
-    return "the reconciler can't say whether it happened"
+    return "the reconciler does not know whether it happened"
 
 
 async def _report(sink: Sink, claim: ToolClaim, event: Any) -> None:
-    """Report the outcome, even if this run is cancelled meanwhile."""
+    """Report the outcome, even if this run is cancelled at the same time."""
     await asyncio.shield(asyncio.ensure_future(sink.outcome(claim.session_id, event)))

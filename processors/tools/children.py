@@ -73,7 +73,7 @@ class Children:
         self._env_names = tuple(env_names)
         self._loop = asyncio.get_running_loop()
         self._lifelines: dict[asyncio.subprocess.Process, int] = {}
-        self._dying: list[asyncio.Future] = []
+        self._dying: list[asyncio.Future[Any]] = []
         self._closed = False
 
     async def run(
@@ -124,7 +124,7 @@ class Children:
         return bool(self._lifelines)
 
     async def close(self) -> None:
-        """Kill what is still running, and return when it is gone. Nothing starts afterwards."""
+        """Kill what is still running, and return when it has ended. Nothing starts afterwards."""
         self._closed = True
         for process in list(self._lifelines):
             self._close_lifeline(process)
@@ -162,7 +162,7 @@ class Children:
         return process
 
     async def _terminate(
-        self, process: asyncio.subprocess.Process, reading: asyncio.Future
+        self, process: asyncio.subprocess.Process, reading: asyncio.Future[None]
     ) -> None:
         with contextlib.suppress(OSError):
             os.write(self._lifelines[process], b"T")

@@ -4,10 +4,13 @@ It identifies the call, signals when to stop, keeps results across attempts, sta
 cannot outlive the run, and collects the tool's requests.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Generator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...schemas.events.parts import Trigger
 from ...schemas.ids import is_id, why_not_an_id
@@ -26,8 +29,8 @@ REMINDER_CHARS_MAX = 4_000  # a reminder enters the prompt whole: about 1,500 to
 class Abort:
     """Whether the run must end: true as a flag, awaitable as a signal.
 
-    `if ctx.aborted:` in a loop, `await ctx.aborted` beside the work. A tool that uses it is given
-    time to end by itself; one that never does is cancelled at once.
+    `if ctx.aborted:` in a loop, `await ctx.aborted` during the work. A tool that uses it gets time
+    to end by itself; one that never does is cancelled at once.
     """
 
     def __init__(self, stop: Stop) -> None:
@@ -60,6 +63,7 @@ class Abort:
         return self._stop.requested
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ToolContext:
     """One run of one tool call. `call_key` is TURN.STEP.INDEX, `attempt` counts from 1.
 
@@ -70,42 +74,23 @@ class ToolContext:
     very call.
     """
 
-    def __init__(
-        self,
-        *,
-        session_id: str,
-        call_key: str,
-        attempt: int,
-        aborted: Abort,
-        side_log: "SideLog",
-        children: "Children",
-        blobs: "BlobStore",
-        result_tokens: int,
-        workdir: Path | None = None,
-        user_id: str = "",
-        project_id: str | None = None,
-        claim_offset: int | None = None,
-        memory: "MemoryService | None" = None,
-        refs: frozenset[str] = frozenset(),
-        approved: bool = False,
-    ) -> None:
-        self.refs = refs
-        self.approved = approved
-        self.user_id = user_id
-        self.project_id = project_id
-        self.claim_offset = claim_offset
-        self.memory = memory
-        self.session_id = session_id
-        self.call_key = call_key
-        self.attempt = attempt
-        self.aborted = aborted
-        self.side_log = side_log
-        self.children = children
-        self.blobs = blobs
-        self.result_tokens = result_tokens
-        self.workdir = workdir
-        self.triggers: list[Trigger] = []
-        self.reminders: list[str] = []
+    session_id: str
+    call_key: str
+    attempt: int
+    aborted: Abort
+    side_log: SideLog
+    children: Children
+    blobs: BlobStore
+    result_tokens: int
+    workdir: Path | None = None
+    user_id: str = ""
+    project_id: str | None = None
+    claim_offset: int | None = None
+    memory: MemoryService | None = None
+    refs: frozenset[str] = frozenset()
+    approved: bool = False
+    triggers: list[Trigger] = field(default_factory=list, init=False)
+    reminders: list[str] = field(default_factory=list, init=False)
 
     @property
     def idempotency_key(self) -> str:
@@ -134,6 +119,6 @@ class ToolContext:
         self.triggers.append(Trigger(project_id=project_id))
 
     @staticmethod
-    def _room(requests: list, what: str) -> None:
+    def _room(requests: list[Any], what: str) -> None:
         if len(requests) >= REQUESTS_MAX:
             raise ValueError(f"one call may ask for {REQUESTS_MAX} {what}, not more")

@@ -5,6 +5,7 @@ thousands. Pure functions on text.
 """
 
 import re
+from collections.abc import Iterator
 from itertools import islice
 
 LOG_LINES_MAX = 200  # S3.9: the last 200 lines are shown
@@ -40,12 +41,12 @@ def looks_like_log(text: str, *, numbered: bool = False) -> bool:
 
 
 def last_lines(text: str, count: int = LOG_LINES_MAX) -> str:
-    """The last lines of a text; the whole text if it has no more."""
+    """The last lines of a text; the whole text if it has fewer."""
     start = next(islice(_line_ends_backwards(text), count - 1, None), -1) + 1
     return text[start:]
 
 
-def _line_ends_backwards(text: str):
+def _line_ends_backwards(text: str) -> Iterator[int]:
     """The positions of line ends, from the last but one backwards."""
     place = text.rfind("\n", 0, max(0, len(text) - 1))
     while place != -1:

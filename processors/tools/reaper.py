@@ -100,7 +100,8 @@ def _given(descriptor: int) -> dict[str, str]:
         return {}
     import json  # costs some milliseconds, paid only for a command with variables
 
-    return json.loads(text)
+    given: dict[str, str] = json.loads(text)
+    return given
 
 
 def main(lifeline: int, command: list[str], added: dict[str, str]) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from ...schemas.canonical import compact_ascii_sorted
@@ -83,7 +83,7 @@ class ResultCache:
         try:
             self._db = self._open()
         except (sqlite3.Error, OSError) as error:
-            self._lost(error, "begun anew")
+            self._lost(error, "emptied")
             try:
                 for suffix in ("", "-wal", "-shm"):
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
@@ -111,9 +111,7 @@ class ResultCache:
     def keep(self, key: bytes, shaped: Shaped, at: int, ttl_ms: int) -> None:
         """Cache a result for its TTL, replacing an older one; `at`: when its run began."""
         body = shaped.content
-        ref = None
-        if body.ref is not None:
-            ref = json.dumps(asdict(body.ref))
+        ref = json.dumps(asdict(body.ref)) if body.ref is not None else None
         checksum = _checksum(key, at, body.inline, ref, *shaped[1:])
         values = (key, at, at + ttl_ms, body.inline, ref, *shaped[1:], checksum)
         self._do("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
@@ -159,7 +157,7 @@ class ResultCache:
             raise
         return db
 
-    def _do(self, statement: str, values: tuple) -> list[tuple]:
+    def _do(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
         """Run a statement; after an error the file is not used any more, which is logged once."""
         with self._lock:
             if self._db is None:

@@ -1,7 +1,7 @@
 """Shapes a tool's result for the model: text of a bounded size, and a reference to the rest.
 
 Cutting loses nothing: whenever something is left out, the whole is in the blob store and the text
-says how much is missing and how to get it. Pure except for the blob store.
+states how much is missing and how to get it. Pure except for the blob store.
 """
 
 import json
@@ -104,11 +104,11 @@ def _with_lists(value: Any) -> Any:
     """The value with lists instead of views, and of sets, whose order differs by process."""
     match value:
         case dict():
-            return {name: _with_lists(held) for name, held in value.items()}
+            return {name: _with_lists(item) for name, item in value.items()}
         case list() | tuple() | KeysView() | ValuesView() | ItemsView():
-            return [_with_lists(held) for held in value]
+            return [_with_lists(item) for item in value]
         case set() | frozenset():
-            rows = [_with_lists(held) for held in value]
+            rows = [_with_lists(item) for item in value]
             try:
                 return sorted(rows)
             except TypeError:  # numbers mixed with strings
@@ -133,12 +133,12 @@ def _rendering_of(value: Any) -> _Rendering:
                 return _Rendering(b"", _TEXT)
             return _Rendering(data, _BINARY, f"[{len(data)} bytes of binary data, not shown.]")
     try:
-        held = plain(value)
+        data = plain(value)
     except Exception:  # a value's own methods may raise anything: _json reports it
         return _Rendering(_json(value).encode(), _TEXT)
-    whole = _json(held)
+    whole = _json(data)
     notes: list[Any] = []
-    rows = _json(_first_rows(held, (), notes))
+    rows = _json(_first_rows(data, (), notes))
     if not notes:
         return _Rendering(whole.encode(), _TEXT)
     if len(notes) > NOTICES_MAX:
@@ -181,7 +181,7 @@ def _json(value: Any) -> str:
         text = compact_strict_sorted(plain(value))
     except Exception as error:  # a value's own methods may raise anything
         shown = _safe_repr(value)
-        return f"[{type(value).__name__} that is no JSON ({type(error).__name__}): {shown}]"
+        return f"[{type(value).__name__} that is not JSON ({type(error).__name__}): {shown}]"
     return text.encode("utf-8", "replace").decode()
 
 

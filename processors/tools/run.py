@@ -13,6 +13,7 @@ import threading
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,16 +134,18 @@ class Run:
         cut = (ctx.result_tokens, host.results_readable, family_of(host.model))
         return key_of((*whose, version, str(ctx.workdir or ""), *cut), args)
 
-    def call(self, function: Callable, kwargs: Mapping[str, Any], *, context: bool) -> asyncio.Task:
+    def call(
+        self, function: Callable[..., Any], kwargs: Mapping[str, Any], *, context: bool
+    ) -> asyncio.Task[End]:
         """Begin a function; the task ends in an End and never raises."""
         args = (self.ctx,) if context else ()
         return asyncio.create_task(
-            self._call(function, args, kwargs),
+            self._call(partial(function, *args, **kwargs)),
             name=f"tool {self.claim.session_id} {self.claim.call_key}",
         )
 
-    async def _call(self, function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> End:
-        end = await _call(function, args, kwargs, f"tool {self.claim.call_key}")
+    async def _call(self, function: Callable[[], Any]) -> End:
+        end = await _call(function, f"tool {self.claim.call_key}")
         if isinstance(end.error, Exception) and not isinstance(end.error, ToolFailed | Parked):
             self._log_error(end.error)
         return end
@@ -163,7 +166,7 @@ class Run:
             *(claim.session_id, claim.name, claim.call_key, claim.attempt, text),
         )
 
-    async def until_end(self, work: asyncio.Task, outer: Stop, *, cancel: bool) -> End | None:
+    async def until_end(self, work: asyncio.Task[End], outer: Stop, *, cancel: bool) -> End | None:
         """Return how the work ended, or None if it still runs after every attempt to end it.
 
         An abort and the deadline are handled alike: ctx.aborted first, for a tool that uses it;
@@ -183,7 +186,7 @@ class Run:
         await self.children.close()
         return work.result() if work.done() else None
 
-    async def _first_of(self, work: asyncio.Task, outer: Stop) -> None:
+    async def _first_of(self, work: asyncio.Task[End], outer: Stop) -> None:
         """Return when the work ends, is stopped, or exceeds its time limit."""
         stopping = asyncio.ensure_future(outer.wait())
         try:
@@ -208,12 +211,12 @@ class Run:
         return f"{self.claim.name} raised {type(error).__name__}: {_text_of(error)}"
 
 
-async def _call(function: Callable, args: tuple, kwargs: Mapping[str, Any], name: str) -> End:
+async def _call(function: Callable[[], Any], name: str) -> End:
     """Call the function, as a task if it is a coroutine function, else in a thread."""
     try:
         if inspect.iscoroutinefunction(function):
-            return End(await function(*args, **kwargs))
-        value = await in_thread(lambda: function(*args, **kwargs), name)
+            return End(await function())
+        value = await in_thread(function, name)
         return End(await value if inspect.isawaitable(value) else value)
     except (Exception, asyncio.CancelledError, SystemExit) as error:
         return End(error=error)
@@ -226,7 +229,7 @@ def in_thread(function: Callable[[], Any], name: str) -> Awaitable[Any]:
     worker from ending.)
     """
     loop = asyncio.get_running_loop()
-    future: asyncio.Future = loop.create_future()
+    future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
 
     def settle(value: Any, error: BaseException | None) -> None:

@@ -13,6 +13,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 # Never searched: version control, installed packages and generated files.
 SKIPPED = frozenset({".git", "node_modules", ".venv", "__pycache__"})
@@ -50,7 +51,7 @@ def text_of(fd: int) -> str | None:
     return None if b"\0" in data[:BINARY_PROBE_BYTES] else data.decode("utf-8", "replace")
 
 
-def matches(path: str, text: str, search: re.Pattern) -> Iterator[str]:
+def matches(path: str, text: str, search: re.Pattern[str]) -> Iterator[str]:
     """One row per matching line."""
     for number, line in enumerate(text.splitlines(), 1):
         if search.search(line):
@@ -59,7 +60,7 @@ def matches(path: str, text: str, search: re.Pattern) -> Iterator[str]:
             yield f"{path}:{number}: {cut}"
 
 
-def rows(fd: int, request: dict, counts: dict) -> Iterator[str]:
+def rows(fd: int, request: dict[str, Any], counts: dict[str, int]) -> Iterator[str]:
     """Every row; `counts` gets the number of files searched and skipped."""
     search = re.compile(request["pattern"], re.IGNORECASE if request["ignore_case"] else 0)
     if not stat.S_ISDIR(os.fstat(fd).st_mode):
@@ -71,7 +72,7 @@ def rows(fd: int, request: dict, counts: dict) -> Iterator[str]:
             continue
         try:
             opened = os.open(name, _FLAGS, dir_fd=directory)
-        except OSError:  # a link, or deleted meanwhile, or unreadable
+        except OSError:  # a link, or just deleted, or unreadable
             counts["skipped"] += 1
             continue
         try:
@@ -85,7 +86,7 @@ def rows(fd: int, request: dict, counts: dict) -> Iterator[str]:
             yield from matches(shown, text, search)
 
 
-def main(fd: int, request: dict) -> None:
+def main(fd: int, request: dict[str, Any]) -> None:
     """Print the requested rows, count the others."""
     until = time.monotonic() + SEARCH_S
     counts = {"files": 0, "skipped": 0, "more": 0, "complete": True}
@@ -104,4 +105,4 @@ if __name__ == "__main__":
     try:
         main(int(sys.argv[1]), json.loads(sys.argv[2]))
     except (re.error, RecursionError, OverflowError) as error:
-        sys.exit(f"the pattern is no regular expression: {error}")
+        sys.exit(f"the pattern is not a regular expression: {error}")

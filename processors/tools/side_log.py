@@ -8,12 +8,12 @@ human, never a wrong answer.
 
 import contextlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+from ...log.blobs import fsync_directory, write_durably
 
 _MISSING = object()
 ENTRIES_MAX = 20_000  # an entry matters until its turn ends; 20,000 calls are days of work
@@ -67,18 +67,8 @@ class SideLog:
         entry = {**self._named, "value": value, "beside": dict(beside or {})}
         data = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode()
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        fd, temporary = tempfile.mkstemp(dir=self._path.parent)
-        try:
-            with open(fd, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self._path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-        _fsync_directories(self._path.parent, self._path.parent.parent)
+        write_durably(self._path, data, self._path.parent)
+        fsync_directory(self._path.parent.parent)
 
     @property
     def beside(self) -> Mapping[str, Any]:
@@ -96,12 +86,3 @@ class SideLog:
             return {}
         mine = all(entry.get(key) == value for key, value in self._named.items())
         return entry if mine else {}
-
-
-def _fsync_directories(*paths: Path) -> None:
-    for path in paths:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)

@@ -34,11 +34,6 @@ class HiddenArguments(NamedTuple):
     inner: ToolArguments
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Same as Arguments.names."""
-        return self.inner.names
-
-    @property
     def schema(self) -> Mapping[str, Any]:
         """The schema of the tool's own arguments."""
         return self.inner.schema
@@ -135,7 +130,7 @@ def _opened(raw: bytes) -> tuple[str, dict[str, Any]]:
     if not isinstance(arguments, dict):
         raise ValueError("`arguments` must be an object")
     if set(envelope) - _ENVELOPE:
-        raise ValueError("there is nothing beside `name` and `arguments`")
+        raise ValueError("no other keys than `name` and `arguments` are allowed")
     return name, arguments
 
 
@@ -176,11 +171,11 @@ def _search(hidden: Sequence[Tool]) -> tuple[Tool, Tool]:
     names = ", ".join(sorted(each.name for each in hidden))
     if len(names) > NAMES_CHARS_MAX:
         names = names[:NAMES_CHARS_MAX].rpartition(", ")[0] + " and others"
-    told = (
+    description = (
         f"Find tools that are not listed here, by words of what they do. There are {len(hidden)}: "
         f"{names}. Gives names, descriptions and schemas; call one with {USE}."
     )
-    finder = replace(tool(effect="pure", name=FIND)(find), description=told, tier=SEARCH)
+    finder = replace(tool(effect="pure", name=FIND)(find), description=description, tier=SEARCH)
     return finder, replace(tool(effect="pure", name=USE)(use), tier=SEARCH)
 
 
@@ -208,10 +203,10 @@ def _found(hidden: Sequence[Tool], query: str) -> dict[str, Any]:
 def _score(each: Tool, words: Sequence[str]) -> int:
     """How well a tool matches: its name counts most, a part of a word least."""
     name = set(_WORD.findall(each.name.lower()))
-    told = set(_WORD.findall(each.description.lower()))
+    described = set(_WORD.findall(each.description.lower()))
     return sum(
         8 * (word in name)
-        + 3 * (word in told)
+        + 3 * (word in described)
         + (len(word) > 2 and word in each.name.lower())
         for word in words
     )

@@ -172,68 +172,41 @@ def tool(
     earlier run instead of a new run; pure tools only. An async function runs as a task and is
     cancelled on abort; any other runs in a thread, which cannot be killed: it should check
     `ctx.aborted`, and a result that it returns after its deadline is still reported.
-    Raises TypeError or ValueError, at import, for what cannot be a tool.
+    Raises TypeError or ValueError, at import, if it cannot be a tool.
     """
-    options: dict[str, Any] = {
-        "effect": effect,
-        "approval": approval,
-        "timeout_s": timeout_s,
-        "result_tokens": result_tokens,
-        "reconciler": reconciler,
-        "compactor": compactor,
-        "stops": stops,
-        "name": name,
-        "tier": tier,
-        "cache_ttl_s": cache_ttl_s,
-    }
-    if function is None:
-        return lambda decorated: _make(decorated, **options)
-    return _make(function, **options)
 
+    def make(function: Callable[..., Any]) -> Tool:
+        if not callable(function):
+            raise TypeError(f"a tool is made from a function, not from {function!r}")
+        own_name = name or getattr(function, "__name__", "")
+        if not isinstance(own_name, str) or _NAME.fullmatch(own_name) is None:
+            raise ValueError(f"a tool's name is 1-64 characters of [A-Za-z0-9_-], not {own_name!r}")
+        if tier not in (ALWAYS, RARE):
+            raise ValueError(f"tier of tool {own_name}: {tier!r} is neither {ALWAYS} nor {RARE}")
+        if cache_ttl_s is not None and effect != Effect.PURE:
+            raise ValueError(f"tool {own_name} is {effect}: only pure tools may have a cache_ttl_s")
+        for what, given in (("reconciler", reconciler), ("compactor", compactor)):
+            if given is not None and not callable(given):
+                raise ValueError(f"{what} of tool {own_name} must be a function, not {given!r}")
+        arguments, context = arguments_of(function, own_name)
+        return Tool(
+            name=own_name,
+            description=_description(function, own_name),
+            arguments=arguments,
+            function=function,
+            context=context,
+            effect=_word(Effect, effect, f"effect of tool {own_name}"),
+            approval=_word(Approval, approval, f"approval of tool {own_name}"),
+            timeout_ms=_at_least_one(timeout_s, own_name, "timeout_s", 1000),
+            result_tokens=_at_least_one(result_tokens, own_name, "result_tokens"),
+            reconciler=reconciler,
+            compactor=compactor,
+            stops=stops,
+            tier=tier,
+            cache_ttl_ms=_at_least_one(cache_ttl_s, own_name, "cache_ttl_s", 1000),
+        )
 
-def _make(
-    function: Callable[..., Any],
-    *,
-    effect: str,
-    approval: str,
-    timeout_s: float | None,
-    result_tokens: int | None,
-    reconciler: Callable[..., Any] | None,
-    compactor: Callable[[str], str] | None,
-    stops: bool,
-    name: str | None,
-    tier: str,
-    cache_ttl_s: float | None,
-) -> Tool:
-    if not callable(function):
-        raise TypeError(f"a tool is made from a function, not from {function!r}")
-    name = name or getattr(function, "__name__", "")
-    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-        raise ValueError(f"a tool's name is 1-64 characters of [A-Za-z0-9_-], not {name!r}")
-    if tier not in (ALWAYS, RARE):
-        raise ValueError(f"tier of tool {name}: {tier!r} is neither {ALWAYS} nor {RARE}")
-    if cache_ttl_s is not None and effect != Effect.PURE:
-        raise ValueError(f"tool {name} is {effect}: only a pure tool may have a cache_ttl_s")
-    for what, given in (("reconciler", reconciler), ("compactor", compactor)):
-        if given is not None and not callable(given):
-            raise ValueError(f"{what} of tool {name} must be a function, not {given!r}")
-    arguments, context = arguments_of(function, name)
-    return Tool(
-        name=name,
-        description=_description(function, name),
-        arguments=arguments,
-        function=function,
-        context=context,
-        effect=_word(Effect, effect, f"effect of tool {name}"),
-        approval=_word(Approval, approval, f"approval of tool {name}"),
-        timeout_ms=_at_least_one(timeout_s, name, "timeout_s", 1000),
-        result_tokens=_at_least_one(result_tokens, name, "result_tokens"),
-        reconciler=reconciler,
-        compactor=compactor,
-        stops=stops,
-        tier=tier,
-        cache_ttl_ms=_at_least_one(cache_ttl_s, name, "cache_ttl_s", 1000),
-    )
+    return make if function is None else make(function)
 
 
 def _description(function: Callable[..., Any], name: str) -> str:

@@ -137,7 +137,7 @@ def _readable_errors(path: str, parent: int | None = None, name: str = "") -> It
     except FileNotFoundError:
         raise _Missing(f"there is no {path}") from None
     except FileExistsError:
-        raise ToolFailed(f"{path} exists already") from None
+        raise ToolFailed(f"{path} already exists") from None
     except OSError as error:
         if parent is not None and error.errno in (errno.ELOOP, errno.ENOTDIR):
             with contextlib.suppress(OSError):
@@ -156,7 +156,7 @@ def _open(path: str, parent: int, name: str) -> Iterator[int]:
         if stat.S_ISDIR(mode):
             raise ToolFailed(f"{path} is a directory, a file is needed")
         if not stat.S_ISREG(mode):
-            raise ToolFailed(f"{path} is no regular file")
+            raise ToolFailed(f"{path} is not a regular file")
         yield fd
     finally:
         os.close(fd)

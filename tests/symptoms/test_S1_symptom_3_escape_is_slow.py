@@ -16,7 +16,7 @@ from foldlog.processors.tools.output_sink import Stop
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, asked
-from foldlog.tests.processors.tools.tool_bench import Told, claim_of, make, make_host
+from foldlog.tests.processors.tools.tool_bench import RecordingSink, claim_of, make, make_host
 from foldlog.tests.symptoms.by_model import Sink, claim_of as gen_claim_of, opened
 
 BEGINS = {"LLM_CALLED", "GEN_START", "GEN_RESUMED", "TOOL_INVOKED", "TOOL_STARTED"}
@@ -92,8 +92,8 @@ def test_S1_symptom_3_a_model_that_has_gone_silent_is_left_at_once():
 
 @pytest.mark.parametrize("effect", ["pure", "once"])
 def test_S1_symptom_3_a_tool_that_never_looks_at_the_signal_is_ended(tmp_path, effect):
-    async def main() -> Told:
-        begun, told, stop = asyncio.Event(), Told(), Stop()
+    async def main() -> RecordingSink:
+        begun, told, stop = asyncio.Event(), RecordingSink(), Stop()
 
         async def deaf() -> str:
             begun.set()

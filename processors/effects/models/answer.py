@@ -130,23 +130,28 @@ class Answer:
 
     def content(self) -> bytes:
         """All blocks, as a compact JSON array."""
-        return js.array([block.json() for _, block in sorted(self._blocks.items())])
+        return js.array(self._rendered(self._ordered()))
 
     def content_so_far(self) -> bytes:
         """Like `content`, without calls whose input may be cut: those must never run."""
-        kept = [b for _, b in sorted(self._blocks.items()) if b.closed or not b.is_call]
-        return js.array([block.json() for block in kept])
+        return js.array(self._rendered([b for b in self._ordered() if b.closed or not b.is_call]))
 
     def calls(self) -> list[Call]:
         """The tool_use blocks, if the model stopped in order to have them run."""
         if self.stop_reason != "tool_use":
             return []
-        asked = [b for _, b in sorted(self._blocks.items()) if b.type == "tool_use"]
+        asked = [block for block in self._ordered() if block.type == "tool_use"]
         return [_call(index, block) for index, block in enumerate(asked)]
 
     def usage(self) -> Usage | None:
         """The known tokens of the attempt; None if the provider reported none."""
         return _possible(_normalised(self._usage)) if self._usage else None
+
+    def _ordered(self) -> list[Block]:
+        return [block for _, block in sorted(self._blocks.items())]
+
+    def _rendered(self, blocks: list[Block]) -> list[bytes]:
+        return [block.json() for block in blocks]
 
 
 def _call(index: int, block: Block) -> Call:

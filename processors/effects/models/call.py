@@ -125,8 +125,8 @@ class _Attempt:
             while not pump.done():
                 left_s = self._moved + self._stall_s - self._clock()
                 if left_s <= 0:
-                    said = f"nothing was said for {self._stall_s:g} s"
-                    return Trouble(source="stalled", message=said)
+                    message = f"no content arrived for {self._stall_s:g} s"
+                    return Trouble(source="stalled", message=message)
                 await asyncio.wait(
                     (pump, stopped), timeout=left_s, return_when=asyncio.FIRST_COMPLETED
                 )
@@ -157,7 +157,7 @@ class _Attempt:
         except AttemptFailed as failure:
             return failure.trouble
         except Malformed as error:
-            return Trouble(source="malformed", message=f"an event can not be read: {error}")
+            return Trouble(source="malformed", message=f"an event cannot be parsed: {error}")
         return None
 
     def _take(self, name: str, data: str) -> None:
@@ -257,8 +257,8 @@ class _Attempt:
 
     def failed_inside(self, error: Exception) -> GenFailed:
         """The outcome when our own code raised. The received content stays in the chunks."""
-        said = f"{type(error).__name__}: {error}"[:DETAIL_CHARS_MAX]
-        return self._failed(Trouble(source="internal", message=said), Body(inline=b"[]"))
+        message = f"{type(error).__name__}: {error}"[:DETAIL_CHARS_MAX]
+        return self._failed(Trouble(source="internal", message=message), Body(inline=b"[]"))
 
     async def _body(self, data: bytes) -> Body:
         if len(data) <= INLINE_BYTES:

@@ -109,7 +109,7 @@ def _betas(body: bytes) -> dict[str, str]:
 def _no_stream(response: Any, kind: str) -> Trouble:
     return Trouble(
         source="malformed",
-        message=f"the answer is no event stream but {kind or 'of no content type'!r}",
+        message=f"the response is not an event stream but {kind or 'of no content type'!r}",
         status=response.status_code,
         request_id=response.headers.get("request-id"),
     )

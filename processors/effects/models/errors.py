@@ -65,7 +65,7 @@ SOON = Backoff(500, 8_000)
 # A failing or overloaded server needs longer; five attempts then span about half a minute.
 LATER = Backoff(2_000, 60_000)
 # The longest retry-after that is honoured. Rate limits refill within a minute; the header has no
-# limit of its own, and eleven days would park a session although nobody decided that.
+# limit of its own, and eleven days would park a session without a decision of anybody.
 RETRY_AFTER_MOST_MS = 10 * 60 * 1000
 
 _NEVER = "no retry: the same request fails again"
@@ -81,15 +81,15 @@ POLICY: dict[str, Policy] = {
     "bad_request": Policy(None, False, _NEVER + "; the request was built wrong, which is a bug"),
     "context_too_long": Policy(None, False, _NEVER + "; the context must get shorter"),
     "request_too_large": Policy(None, False, _NEVER + "; compact, or move content to blobs"),
-    "file_refused": Policy(None, False, _NEVER + "; it goes on without the files that were sent"),
-    "thinking_refused": Policy(None, False, _NEVER + "; what was thought is left out from now on"),
+    "file_refused": Policy(None, False, _NEVER + "; the session continues without the files"),
+    "thinking_refused": Policy(None, False, _NEVER + "; earlier thinking is left out from now on"),
     "unprocessable": Policy(None, False, _NEVER),
     "client_error": Policy(None, False, _NEVER),
     "authentication": Policy(None, False, _OPERATOR + " (the API key)"),
     "permission": Policy(None, False, _OPERATOR + " (permissions of the key)"),
     "not_found": Policy(None, False, _OPERATOR + " (model name or base URL)"),
     "billing": Policy(None, False, _OPERATOR + " (billing)"),
-    "spend_limit": Policy(None, False, _OPERATOR + "; a spend limit is reached, waiting is no use"),
+    "spend_limit": Policy(None, False, _OPERATOR + "; the spend limit is reached, do not wait"),
     "conflict": Policy(None, False, _NEVER),
     "client_closed": Policy(None, False, "no retry: the request was given up on this side"),
     "rate_limit": Policy(LATER, True, "every session of the key waits, then " + _RETRY),

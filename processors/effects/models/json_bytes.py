@@ -54,7 +54,7 @@ def parsed(raw: bytes | str) -> Any:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def string(raw: bytes | None) -> str:

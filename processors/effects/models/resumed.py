@@ -47,16 +47,8 @@ class ResumedAnswer(Answer):
             text, self._shown = whole[self._shown :], len(whole)
         return Shown(place, shown.kind, text)
 
-    def content(self) -> bytes:
-        """The kept and the new content, as a compact JSON array."""
-        return js.array(self._all([block for _, block in sorted(self._blocks.items())]))
-
-    def content_so_far(self) -> bytes:
-        """Like `content`, without calls whose input may be cut."""
-        blocks = [b for _, b in sorted(self._blocks.items()) if b.closed or not b.is_call]
-        return js.array(self._all(blocks))
-
-    def _all(self, blocks: list[Block]) -> list[bytes]:
+    def _rendered(self, blocks: list[Block]) -> list[bytes]:
+        """The kept blocks, the last of them continued, then the new ones."""
         continued = self._blocks.get(self._continued) if self._continued is not None else None
         *before, last = self._kept.texts
         members = js.fields(continued.json()) if continued is not None else {"type": b'"text"'}

@@ -15,7 +15,7 @@ from foldlog.processors.outside import McpServer
 from foldlog.processors.outside.tools import OutsideTools
 from foldlog.processors.tools.call import ToolHost, run
 from foldlog.processors.tools.output_sink import Stop
-from foldlog.tests.processors.tools.tool_bench import Told, claim_of, make_host
+from foldlog.tests.processors.tools.tool_bench import RecordingSink, claim_of, make_host
 
 HERE = Path(__file__).parent
 
@@ -45,7 +45,7 @@ class World:
         return asyncio.run(self.calling(agent, name, stop, timeout_ms, **arguments))
 
     async def calling(self, agent, name, stop=None, timeout_ms=None, **arguments):
-        tool, args, told = agent.tool(name), json.dumps(arguments).encode(), Told()
+        tool, args, told = agent.tool(name), json.dumps(arguments).encode(), RecordingSink()
         claim = claim_of(tool, args, timeout_ms=timeout_ms or tool.timeout_ms)
         assert isinstance(self.host, ToolHost)
         late = await run(claim, tool, args, told, stop or Stop(), self.host)

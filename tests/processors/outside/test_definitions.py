@@ -154,9 +154,9 @@ SCHEMA = {
         (b'{"n":1,"x":2}', "there is no x"),
         (b'{"n":1,"e":"c"}', "must be one of 'a', 'b'"),
         (b'{"n":1,"l":[{}]}', "arguments.l.0: x is missing"),
-        (b'{"n":1,"n":2}', "comes twice"),
+        (b'{"n":1,"n":2}', "occurs twice"),
         (b"[]", "must be a JSON object"),
-        (b'{"n":NaN}', "NaN is no JSON"),
+        (b'{"n":NaN}', "NaN is not JSON"),
     ],
 )
 def test_arguments_that_are_plainly_wrong_never_reach_the_server(raw, why):

@@ -1,4 +1,4 @@
-"""The built-in tools that look, on a real directory, run as a worker runs them."""
+"""The built-in tools that only read, on a real directory, run as a worker runs them."""
 
 import os
 
@@ -11,18 +11,11 @@ from foldlog.processors.tools.builtin import default_agent, tools
 from foldlog.processors.tools.call import ToolHost
 from foldlog.processors.tools.side_log import SideLogStore
 from foldlog.schemas.enums import Approval, Effect
-from foldlog.tests.processors.tools.tool_bench import Bench
-
-
-@pytest.fixture
-def bench(tmp_path):
-    (tmp_path / "work").mkdir()
-    return Bench(tmp_path / "work", tmp_path / "state")
 
 
 @pytest.fixture
 def tree(bench):
-    """A small project, with what must not be searched or left."""
+    """A small project, with files that must not be searched and a link that leads out."""
     root = bench.directory
     files = {
         "README.md": "# Shop\nIt charges cards.\n",
@@ -39,7 +32,7 @@ def tree(bench):
     return root
 
 
-def test_the_agent_has_what_a_user_expects(tmp_path):
+def test_the_default_agent_has_these_tools_and_approvals(tmp_path):
     agent = default_agent(tmp_path)
     assert agent.name == "default" and agent.workdir == tmp_path
     decided = {t.name: (t.effect, t.approval) for t in tools(tmp_path)}
@@ -60,7 +53,7 @@ def test_S1_F_complete_stops_the_turn(bench):
     assert bench.ok("complete", summary="all done") == "done"
 
 
-def test_without_a_working_directory_the_tools_say_so(bench, tmp_path):
+def test_without_a_working_directory_the_tools_fail(bench, tmp_path):
     bench.agent = Agent(name="a", model="m", tools=builtin_tools.ALL)
     bench.host = ToolHost.of(bench.agent, bench.blobs, SideLogStore(tmp_path / "s"))
     calls = {
@@ -139,7 +132,7 @@ def test_long_lines_are_cut_and_counted(bench):
     assert lines[1] == "2\tshort"
 
 
-def test_odd_files_are_read(bench):
+def test_unusual_files_are_read(bench):
     (bench.directory / "empty").touch()
     (bench.directory / "latin").write_bytes("Stra\xdfe\r\nzwei\r\n".encode("latin-1"))
     (bench.directory / "wide").write_text("漢" * 3_000)
@@ -147,7 +140,7 @@ def test_odd_files_are_read(bench):
     assert bench.ok("read_file", path="empty") == "(the file is empty)"
     assert bench.ok("read_file", path="latin") == "1\tStra\ufffde\n2\tzwei"
     assert bench.ok("read_file", path="wide").startswith("1\t漢漢")
-    assert "no regular file" in bench.failed("read_file", path="pipe")
+    assert "not a regular file" in bench.failed("read_file", path="pipe")
 
 
 def test_a_small_limit_still_gives_a_line(bench):
@@ -209,12 +202,12 @@ def test_S3_5_a_search_gives_100_rows_and_n_more(bench):
     )
 
 
-def test_a_wrong_pattern_is_explained(bench):
-    assert "no regular expression" in bench.failed("search_files", pattern="(")
+def test_an_invalid_pattern_is_explained(bench):
+    assert "not a regular expression" in bench.failed("search_files", pattern="(")
     assert "longer than 1000" in bench.failed("search_files", pattern="x" * 1_001)
 
 
-def test_a_pattern_that_never_ends_is_killed_and_says_so(bench, monkeypatch):
+def test_a_pattern_that_never_ends_is_killed_and_reported(bench, monkeypatch):
     (bench.directory / "a").write_text("found a\n")
     (bench.directory / "b").write_text("a" * 60 + "!\n")
     monkeypatch.setattr(builtin_tools, "SEARCH_KILL_S", 0.5)

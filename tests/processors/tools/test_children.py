@@ -13,13 +13,13 @@ import pytest
 from foldlog.processors.tools.children import Children
 from foldlog.processors.tools.output_sink import Stop
 
-DEATH_S = 20  # how long a test waits for a death before it is red; nothing is measured
+DEATH_S = 20  # how long a test waits for a process to end before it fails; not a measurement
 
 
-def run_commands(use):
+def run_commands(use, **options):
     async def main():
         stop = Stop()
-        children = Children(stop)
+        children = Children(stop, **options)
         try:
             async with asyncio.timeout(2 * DEATH_S):
                 return await use(children, stop)
@@ -34,7 +34,7 @@ def shell(text, **options):
 
 
 def is_dead(process):
-    """Whether it has ended; a zombie that its parent has not buried yet is dead."""
+    """Whether it has ended; a zombie that its parent has not reaped yet is dead."""
     try:
         process.wait(0.02)
     except psutil.TimeoutExpired:
@@ -44,20 +44,20 @@ def is_dead(process):
 
 def wait_dead(pids):
     """Whether all of them end."""
-    patience = time.monotonic() + DEATH_S
+    deadline = time.monotonic() + DEATH_S
     for pid in pids:
         try:
             process = psutil.Process(pid)
             while not is_dead(process):
-                if time.monotonic() > patience:
+                if time.monotonic() > deadline:
                     return False
         except psutil.NoSuchProcess:
             continue
     return True
 
 
-# Four ways to stay behind: a child, its child, one in a group of its own, a daemon's double fork.
-STAY_BEHIND = """
+# Four kinds of leftovers: a child, its child, one in a group of its own, a daemon's double fork.
+LEAVE_BEHIND = """
 sleep 1000 & echo $!
 (sleep 1000 & echo $!; wait) &
 setsid sh -c 'echo $$; exec sleep 1000' &
@@ -74,23 +74,23 @@ def pids_of(lines):
 @pytest.mark.parametrize(
     ("text", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", -9), ("kill -TERM $$", -15)]
 )
-def test_it_ends_as_the_command_ends(text, code):
+def test_a_command_ends_with_its_exit_code_or_signal(text, code):
     ended = shell(f"echo out; echo err >&2; {text}")
     assert (ended.code, ended.output, ended.why) == (code, b"out\nerr\n", None)
 
 
-def test_a_command_that_does_not_exist_is_told_as_a_shell_would():
+def test_a_missing_command_ends_like_in_a_shell():
     ended = run_commands(lambda children, _: children.run(["no-such-command-here"]))
     assert ended.code == 127 and b"no-such-command-here: No such file" in ended.output
 
 
-def test_a_directory_that_does_not_exist_raises(tmp_path):
+def test_a_missing_directory_raises(tmp_path):
     with pytest.raises(FileNotFoundError):
         shell("true", cwd=tmp_path / "missing")
 
 
-def test_secrets_of_the_worker_stay_with_the_worker(monkeypatch, tmp_path):
-    """Names alone did not tell: SOME_DB_URL holds a password and looks like nothing."""
+def test_commands_do_not_get_the_secrets_of_the_worker(monkeypatch, tmp_path):
+    """A list of suspicious names is not enough: SOME_DB_URL contains a password."""
     for name in ("ANTHROPIC_API_KEY", "my_token", "SOME_DB_URL", "LC_HARMLESS"):
         monkeypatch.setenv(name, "canary")
     text = "env; cat /proc/$PPID/environ; echo $PWD"
@@ -101,21 +101,16 @@ def test_secrets_of_the_worker_stay_with_the_worker(monkeypatch, tmp_path):
     assert str(tmp_path) in lines
 
 
-def test_an_operator_names_what_else_commands_get(monkeypatch):
+def test_commands_get_the_variables_that_the_operator_names(monkeypatch):
     monkeypatch.setenv("SOME_DB_URL", "postgres://user:pw@db/x")
 
-    async def main():
-        children = Children(Stop(), env_names=["SOME_*"])
-        try:
-            return await children.run(["sh", "-c", "echo $SOME_DB_URL"])
-        finally:
-            await children.close()
-
-    assert asyncio.run(main()).output == b"postgres://user:pw@db/x\n"
+    command = ["sh", "-c", "echo $SOME_DB_URL"]
+    ended = run_commands(lambda children, _: children.run(command), env_names=["SOME_*"])
+    assert ended.output == b"postgres://user:pw@db/x\n"
 
 
-def test_variables_that_no_socket_holds_at_once_reach_the_command():
-    """They were sent before anybody read: the loop stood still, and with it the whole worker."""
+def test_variables_larger_than_a_socket_buffer_reach_the_command():
+    """They were sent before the reader started, which blocked the loop and the whole worker."""
     given = {f"PART_{number}": str(number) * 100_000 for number in range(6)}
     ended = shell("printf '%s' \"$PART_0$PART_5\" | wc -c", env=given)
     assert ended.output.strip() == b"200000"
@@ -125,31 +120,31 @@ def test_standard_input_is_empty():
     assert shell("cat; echo end").output == b"end\n"
 
 
-def test_output_is_bounded_head_and_tail():
+def test_output_is_cut_to_its_head_and_tail():
     ended = shell("seq 1 100000", output_bytes_max=4_000)
     assert len(ended.output) == 4_000
     assert ended.output.startswith(b"1\n2\n") and ended.output.endswith(b"99999\n100000\n")
     assert ended.left_out == sum(len(str(n)) + 1 for n in range(1, 100_001)) - 4_000
 
 
-def test_what_a_command_leaves_behind_dies_with_it():
-    ended = shell(f"{STAY_BEHIND} sleep 0.2")
+def test_processes_left_behind_by_a_command_are_killed():
+    ended = shell(f"{LEAVE_BEHIND} sleep 0.2")
     assert ended.code == 0 and wait_dead(pids_of(ended.output.split()))
 
 
 def test_constraint_3_at_its_timeout_a_command_and_all_it_started_are_killed():
-    ended = shell(f"trap '' TERM; {STAY_BEHIND} sleep 1000", timeout_s=0.5)
+    ended = shell(f"trap '' TERM; {LEAVE_BEHIND} sleep 1000", timeout_s=0.5)
     assert (ended.code, ended.why) == (-9, "timeout")
     assert wait_dead(pids_of(ended.output.split()))
 
 
-def test_a_command_may_clean_up_when_it_is_told_to_end():
+def test_a_command_may_clean_up_on_SIGTERM():
     ended = shell("trap 'echo cleaned; exit 5' TERM; sleep 1000 & wait", timeout_s=0.3)
     assert (ended.code, ended.output, ended.why) == (5, b"cleaned\n", "timeout")
 
 
-def pids_told(fifo):
-    """The four process ids that a command writes into a pipe, once they are there."""
+def pids_from(fifo):
+    """The four process ids that a command writes into a pipe."""
     with open(fifo) as stream:
         return pids_of([stream.readline() for _ in range(4)])
 
@@ -163,9 +158,9 @@ def fifo(tmp_path):
 
 def test_constraint_3_an_abort_kills_the_command_and_all_it_started(fifo):
     async def use(children, stop):
-        command = ["sh", "-c", f"({STAY_BEHIND}) > {fifo}; sleep 1000"]
+        command = ["sh", "-c", f"({LEAVE_BEHIND}) > {fifo}; sleep 1000"]
         running = asyncio.create_task(children.run(command))
-        pids = await asyncio.to_thread(pids_told, fifo)
+        pids = await asyncio.to_thread(pids_from, fifo)
         stop.request("cancel c-1")
         ended = await running
         with pytest.raises(OSError, match="the run is ending"):
@@ -177,11 +172,11 @@ def test_constraint_3_an_abort_kills_the_command_and_all_it_started(fifo):
 
 
 @pytest.mark.parametrize("how", ["cancel", "close"])
-def test_constraint_3_a_run_that_ends_takes_its_commands_with_it(fifo, how):
+def test_constraint_3_a_run_that_ends_kills_its_commands(fifo, how):
     async def use(children, stop):
-        command = ["sh", "-c", f"({STAY_BEHIND}) > {fifo}; sleep 1000"]
+        command = ["sh", "-c", f"({LEAVE_BEHIND}) > {fifo}; sleep 1000"]
         running = asyncio.create_task(children.run(command))
-        pids = await asyncio.to_thread(pids_told, fifo)
+        pids = await asyncio.to_thread(pids_from, fifo)
         if how == "cancel":
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -194,7 +189,7 @@ def test_constraint_3_a_run_that_ends_takes_its_commands_with_it(fifo, how):
     assert wait_dead(run_commands(use))
 
 
-def test_a_tool_in_a_thread_has_the_same_commands():
+def test_a_tool_in_a_thread_may_run_commands():
     async def use(children, stop):
         return await asyncio.to_thread(children.run_blocking, ["sh", "-c", "echo hi"])
 
@@ -211,11 +206,11 @@ asyncio.run(main())
 """
 
 
-def test_S2_8_F20_kill_9_of_the_worker_kills_what_its_tools_had_started(fifo):
-    text = f"({STAY_BEHIND}) > {fifo}; sleep 1000"
+def test_S2_8_F20_kill_9_of_the_worker_kills_the_processes_of_its_tools(fifo):
+    text = f"({LEAVE_BEHIND}) > {fifo}; sleep 1000"
     worker = subprocess.Popen([sys.executable, "-c", _WORKER, text])
     try:
-        pids = pids_told(fifo)
+        pids = pids_from(fifo)
         children = psutil.Process(worker.pid).children(recursive=True)
         assert len(children) >= 3, "reaper, shell and the sleeps"
     finally:
@@ -224,7 +219,7 @@ def test_S2_8_F20_kill_9_of_the_worker_kills_what_its_tools_had_started(fifo):
     assert wait_dead(pids) and wait_dead([child.pid for child in children])
 
 
-def test_kill_9_of_the_keeper_kills_the_command(fifo):
+def test_kill_9_of_the_reaper_kills_the_command(fifo):
     async def use(children, stop):
         command = ["sh", "-c", f"echo $$ > {fifo}; exec sleep 1000"]
         running = asyncio.create_task(children.run(command))
@@ -236,12 +231,12 @@ def test_kill_9_of_the_keeper_kills_the_command(fifo):
     assert code == -9 and wait_dead([pid])
 
 
-def test_no_descriptor_and_no_process_is_left_over():
+def test_no_descriptor_and_no_process_is_leaked():
     me = psutil.Process()
     others = set(me.children())  # a broker that other tests of this run share
 
     async def use(children, stop):
-        await children.run(["true"])  # whatever the loop opens once is open now
+        await children.run(["true"])  # the loop has now opened what it keeps open
         before = me.num_fds()
         for _ in range(5):
             await children.run(["sh", "-c", "sleep 1000 &"])

@@ -1,4 +1,4 @@
-"""Of a log its last 200 lines are served; what is no log is left as it is."""
+"""Of a log the last 200 lines are shown; any other text is unchanged."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -19,7 +19,7 @@ LOGS = {
     "json": '{{"time":"2026-01-31T12:00:00Z","n":{n}}}',
     "trace": "2026-01-31 12:00:00 ERROR boom {n}\n  File a.py\n    at b.c\n\n  File d.py",
 }
-NO_LOGS = {
+OTHER_TEXTS = {
     "prose": "The quick brown fox {n} jumps at 12:00 over the lazy dog.",
     "code": "def f{n}(x): return x + {n}  # INFO",
     "table": "2026-01-31T12:00:00,{n},5",
@@ -35,17 +35,17 @@ def many(line: str, count: int = 1_000) -> str:
 
 
 @pytest.mark.parametrize("kind", LOGS)
-def test_S3_9_what_a_log_looks_like(kind):
+def test_S3_9_a_log_is_recognized(kind):
     assert looks_like_log(many(LOGS[kind]))
 
 
-@pytest.mark.parametrize("kind", NO_LOGS)
-def test_S3_9_what_is_no_log(kind):
-    assert not looks_like_log(many(NO_LOGS[kind]))
+@pytest.mark.parametrize("kind", OTHER_TEXTS)
+def test_S3_9_other_text_is_not_taken_for_a_log(kind):
+    assert not looks_like_log(many(OTHER_TEXTS[kind]))
     assert not looks_like_log("")
 
 
-def test_a_log_that_a_tool_has_numbered_is_one_only_if_asked_so():
+def test_a_numbered_log_is_recognized_on_request_only():
     numbered = "".join(f"{n}\t{line}\n" for n, line in enumerate(many(LOGS["iso"]).splitlines()))
     assert looks_like_log(numbered, numbered=True) and not looks_like_log(numbered)
 
@@ -58,7 +58,7 @@ def test_the_last_lines_are_the_end_of_the_text(lines, count, ended):
 
 
 @pytest.mark.parametrize("count", [LOG_LINES_MAX, LOG_LINES_MAX + 1, 60_000])
-def test_S3_9_of_a_raw_log_the_last_200_lines_are_served_and_the_whole_is_kept(tmp_path, count):
+def test_S3_9_of_a_raw_log_the_last_200_lines_are_shown_and_the_whole_is_stored(tmp_path, count):
     blobs = BlobStore(tmp_path)
     log = many(LOGS["level"], count)
     got = shape(log, limit_tokens=8_000, blobs=blobs, readable=True)
@@ -73,20 +73,20 @@ def test_S3_9_of_a_raw_log_the_last_200_lines_are_served_and_the_whole_is_kept(t
     assert got.left_out == len(log) - len("".join(log.splitlines(True)[-LOG_LINES_MAX:]))
 
 
-def test_S3_9_last_lines_that_are_too_long_are_cut_as_any_result(tmp_path):
+def test_S3_9_last_lines_over_the_limit_are_cut(tmp_path):
     log = many(LOGS["level"] + " x" * 1_000)
     got = shape(log, limit_tokens=500, blobs=BlobStore(tmp_path), readable=True)
     assert got.tokens <= 500 and got.content.inline.decode().startswith("[a log: its last 200")
 
 
-def test_text_that_is_no_log_is_never_served_from_its_end(tmp_path):
-    text = many(NO_LOGS["table"], 500)
+def test_other_text_is_shown_from_its_start(tmp_path):
+    text = many(OTHER_TEXTS["table"], 500)
     got = shape(text, limit_tokens=80_000, blobs=BlobStore(tmp_path), readable=True)
     assert got.content.inline.decode() == text
 
 
-def test_a_number_is_taken_off_only_where_it_begins_a_line():
+def test_a_number_is_removed_only_at_the_start_of_a_line():
     assert NUMBERED.sub("", "  12\tx", count=1) == "x"
     assert NUMBERED.sub("", "a row 12\tx", count=1) == "a row 12\tx"
-    blanks = " " * 300_000  # looked for anywhere in the line, this takes minutes
+    blanks = " " * 300_000  # a search in the whole line would take minutes
     assert not looks_like_log(f"{blanks}x\n" * 5, numbered=True)

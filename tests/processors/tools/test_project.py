@@ -1,4 +1,4 @@
-"""build_and_deploy: the one tool that locks a project, and only when that was confirmed."""
+"""build_and_deploy: the one tool that locks a project, and only after confirmation."""
 
 import json
 import sys
@@ -8,36 +8,34 @@ import pytest
 from foldlog import build_and_deploy
 from foldlog.processors.fold.field_writers import PROJECT_TOOL
 from foldlog.schemas.events.parts import Trigger
-from foldlog.tests.processors.tools.tool_bench import make_host, run_once
+from foldlog.tests.processors.tools.tool_bench import run_once
 
-SAYS = [sys.executable, "-c", "import os; print('built', os.environ['FOLDLOG_PROJECT'])"]
+BUILDS = [sys.executable, "-c", "import os; print('built', os.environ['FOLDLOG_PROJECT'])"]
 FAILS = [sys.executable, "-c", "raise SystemExit('no such target')"]
 
 
 @pytest.fixture
-def call(tmp_path):
-    host = make_host(tmp_path)
-
-    def run(command=SAYS, project=None, **args):
-        made = build_and_deploy(command)
-        return run_once(made, host, json.dumps(args).encode(), project_id=project)
+def call(host):
+    def run(command=BUILDS, project=None, **args):
+        args = json.dumps(args).encode()
+        return run_once(build_and_deploy(command), host, args, project_id=project)
 
     return run
 
 
 def test_S0_2_a_new_project_is_confirmed_built_and_locked(call):
-    told = call(project_id="p1", confirm_new_project=True)
-    assert (told.only.outcome, told.text) == ("ok", "built p1\n")
-    assert told.only.triggers == (Trigger(project_id="p1"),)
+    sink = call(project_id="p1", confirm_new_project=True)
+    assert (sink.only.outcome, sink.text) == ("ok", "built p1\n")
+    assert sink.only.triggers == (Trigger(project_id="p1"),)
 
 
 def test_S0_2_the_project_of_the_session_is_built_and_nothing_is_locked_again(call):
-    told = call(project="p1", project_id="p1")
-    assert (told.only.outcome, told.only.triggers) == ("ok", ())
+    sink = call(project="p1", project_id="p1")
+    assert (sink.only.outcome, sink.only.triggers) == ("ok", ())
 
 
 @pytest.mark.parametrize(
-    ("args", "project", "why"),
+    ("args", "project", "error"),
     [
         ({"project_id": "p1"}, None, "confirm_new_project"),
         ({"project_id": "p2"}, "p1", "project_id already locked"),
@@ -45,18 +43,18 @@ def test_S0_2_the_project_of_the_session_is_built_and_nothing_is_locked_again(ca
         ({"project_id": "a/b", "confirm_new_project": True}, None, "project_id must be"),
     ],
 )
-def test_S0_2_anything_else_runs_nothing_and_locks_nothing(call, args, project, why):
-    told = call([sys.executable, "-c", "raise SystemExit(9)"], project, **args)
-    assert told.only.outcome == "error" and why in told.text and "exit code" not in told.text
-    assert told.only.triggers == ()
+def test_S0_2_any_other_request_runs_nothing_and_locks_nothing(call, args, project, error):
+    sink = call([sys.executable, "-c", "raise SystemExit(9)"], project, **args)
+    assert sink.only.outcome == "error" and error in sink.text and "exit code" not in sink.text
+    assert sink.only.triggers == ()
 
 
 def test_a_build_that_fails_locks_nothing(call):
-    told = call(FAILS, project_id="p1", confirm_new_project=True)
-    assert told.only.outcome == "error" and "no such target" in told.text
-    assert told.only.triggers == ()
+    sink = call(FAILS, project_id="p1", confirm_new_project=True)
+    assert sink.only.outcome == "error" and "no such target" in sink.text
+    assert sink.only.triggers == ()
 
 
-def test_a_person_is_asked_and_it_is_never_repeated():
-    made = build_and_deploy(SAYS)
-    assert (made.name, made.effect, made.approval) == (PROJECT_TOOL, "once", "ask")
+def test_building_is_once_and_asks_for_approval():
+    built = build_and_deploy(BUILDS)
+    assert (built.name, built.effect, built.approval) == (PROJECT_TOOL, "once", "ask")

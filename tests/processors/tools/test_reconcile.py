@@ -1,4 +1,4 @@
-"""What became of a call: the side log and the reconciler, and doubt where neither knows (S2.8)."""
+"""The fate of a call: side log, then reconciler; in doubt if neither knows it (S2.8)."""
 
 import asyncio
 from dataclasses import replace
@@ -9,13 +9,7 @@ from foldlog.processors.tools.call import reconcile
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.tool import DidNotHappen, Happened, ToolFailed, tool
 from foldlog.schemas.events import ToolFailedUncertain
-from foldlog.tests.processors.tools.tool_bench import Told, claim_of, make, make_host, run_once
-
-
-@pytest.fixture
-def host(tmp_path):
-    return make_host(tmp_path)
-
+from foldlog.tests.processors.tools.tool_bench import RecordingSink, claim_of, make, run_once
 
 # --- the side log ---
 
@@ -36,15 +30,15 @@ def test_S2_8_an_idempotent_call_that_ran_before_returns_the_earlier_result(host
     assert replace(first, attempt=2) == again
     run_once(a_tool, host, args, index=1)
     run_once(a_tool, host, args, turn=3)
-    assert runs == [1, 1, 1], "other calls have their own"
+    assert runs == [1, 1, 1], "other calls have results of their own"
 
 
-def test_S2_8_a_tool_may_record_before_it_is_through(host):
+def test_S2_8_a_tool_may_record_its_result_before_it_returns(host):
     def deploy(ctx) -> str:
         if not ctx.side_log.has_result:
             ctx.side_log.record("done by attempt 1")
             raise ConnectionError("lost after the effect")
-        raise AssertionError("asked although the result is known")
+        raise AssertionError("it ran although its result is known")
 
     a_tool = make("idempotent", deploy)
     assert run_once(a_tool, host).only.outcome == "error"
@@ -52,7 +46,7 @@ def test_S2_8_a_tool_may_record_before_it_is_through(host):
 
 
 @pytest.mark.parametrize("effect", ["pure", "once"])
-def test_only_idempotent_tools_repeat_an_earlier_result(host, effect):
+def test_only_idempotent_tools_return_an_earlier_result(host, effect):
     runs = []
 
     def work() -> int:
@@ -68,19 +62,19 @@ def test_only_idempotent_tools_repeat_an_earlier_result(host, effect):
 
 def reconciled(a_tool, host, args=b"{}", stop=None, **changes):
     async def main():
-        told = Told()
-        await reconcile(claim_of(a_tool, args, **changes), a_tool, args, told, stop or Stop(), host)
-        return told
+        sink = RecordingSink()
+        await reconcile(claim_of(a_tool, args, **changes), a_tool, args, sink, stop or Stop(), host)
+        return sink
 
     return asyncio.run(main())
 
 
 def charge(ctx, cents: int) -> str:
     """Charge."""
-    raise AssertionError("a reconciler is asked, the tool is never run again")
+    raise AssertionError("the tool ran again, only its reconciler may be called")
 
 
-def asked(answer):
+def charge_reconciled_by(answer):
     def reconciler(ctx, cents):
         assert (ctx.call_key, cents) == ("2.1.0", 5)
         if isinstance(answer, Exception):
@@ -93,40 +87,40 @@ def asked(answer):
 ARGS = b'{"cents":5}'
 
 
-def test_S2_8_a_reconciler_that_knows_it_happened(host):
-    told = reconciled(asked(Happened({"id": "ch_1"})), host, ARGS)
-    assert (told.only.outcome, told.only.via, told.text) == ("ok", "reconciler", '{"id":"ch_1"}')
+def test_S2_8_a_call_that_happened_has_the_reconcilers_result(host):
+    sink = reconciled(charge_reconciled_by(Happened({"id": "ch_1"})), host, ARGS)
+    assert (sink.only.outcome, sink.only.via, sink.text) == ("ok", "reconciler", '{"id":"ch_1"}')
 
 
-def test_S2_8_a_reconciler_that_knows_it_did_not_happen(host):
-    told = reconciled(asked(DidNotHappen("no such charge")), host, ARGS)
-    assert (told.only.outcome, told.only.via) == ("not_run", "reconciler")
-    assert told.text == "the call did not happen: no such charge"
+def test_S2_8_a_call_that_did_not_happen_is_not_run(host):
+    sink = reconciled(charge_reconciled_by(DidNotHappen("no such charge")), host, ARGS)
+    assert (sink.only.outcome, sink.only.via) == ("not_run", "reconciler")
+    assert sink.text == "the call did not happen: no such charge"
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "reason"),
     [
-        (None, "can't say"),
-        (True, "can't say"),
+        (None, "does not know"),
+        (True, "does not know"),
         (ConnectionError("down"), "raised ConnectionError: down"),
         (ToolFailed("not found"), "raised ToolFailed"),
     ],
 )
-def test_S2_8_a_reconciler_that_does_not_know_leaves_the_doubt(host, answer, says):
-    event = reconciled(asked(answer), host, ARGS).only
-    assert isinstance(event, ToolFailedUncertain) and says in event.reason
+def test_S2_8_a_reconciler_that_does_not_know_leaves_the_call_in_doubt(host, answer, reason):
+    event = reconciled(charge_reconciled_by(answer), host, ARGS).only
+    assert isinstance(event, ToolFailedUncertain) and reason in event.reason
 
 
-def test_S2_8_without_a_reconciler_nobody_knows(host):
+def test_S2_8_without_a_reconciler_the_call_stays_in_doubt(host):
     event = reconciled(tool(charge), host, ARGS).only
-    assert isinstance(event, ToolFailedUncertain) and "worker is gone" in event.reason
+    assert isinstance(event, ToolFailedUncertain) and "its worker died" in event.reason
 
 
-def test_S2_8_the_side_log_is_asked_before_the_reconciler(host):
+def test_S2_8_the_side_log_is_read_before_the_reconciler_is_called(host):
     host.side_log.of("s1", "2.1.0").record({"id": "ch_2"})
-    told = reconciled(asked(DidNotHappen()), host, ARGS)
-    assert (told.only.outcome, told.text) == ("ok", '{"id":"ch_2"}')
+    sink = reconciled(charge_reconciled_by(DidNotHappen()), host, ARGS)
+    assert (sink.only.outcome, sink.text) == ("ok", '{"id":"ch_2"}')
 
 
 def test_S2_8_a_reconciler_has_a_deadline_and_can_be_stopped(host):

@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from foldlog.processors.agent import Agent
 from foldlog.processors.tools import result_cache
 from foldlog.processors.tools.result_cache import ResultCache, key_of
 from foldlog.processors.tools.results import Shaped
-from foldlog.processors.tools.tool import tool
 from foldlog.schemas.events.parts import BlobRef, Body
-from foldlog.tests.processors.tools.tool_bench import make, make_host, run_once
+from foldlog.tests.processors.tools.tool_bench import make, run_once
 
 TTL_MS = 60_000
 SMALL = Shaped(Body(inline=b"x"), 1, 1, 0)
@@ -34,90 +32,84 @@ def clock(monkeypatch):
 
 
 @pytest.fixture
-def said():
+def messages():
     return []
 
 
 @pytest.fixture
-def cache(tmp_path, clock, said):
-    made = ResultCache(tmp_path / "tool_results.sqlite", said.append, clock)
+def cache(tmp_path, clock, messages):
+    made = ResultCache(tmp_path / "tool_results.sqlite", messages.append, clock)
     yield made
     made.close()
 
 
 @pytest.fixture
-def host(tmp_path, cache):
-    return replace(make_host(tmp_path), cache=cache, agent="shop")
+def host(host, cache):
+    return replace(host, cache=cache, agent="shop")
 
 
 def counting(**options):
-    """A tool that says how often it ran, and what it was asked."""
+    """A tool that returns how often it ran, and the list of its arguments."""
     runs = []
 
-    def look(place: str = "here", size: int = 1):
+    def measure(place: str = "here", size: int = 1):
         runs.append(place)
         return {"run": len(runs), "place": place}
 
-    return make("pure", look, cache_ttl_s=TTL_MS / 1000, **options), runs
+    return make("pure", measure, cache_ttl_s=TTL_MS / 1000, **options), runs
 
 
 def ask(a_tool, host, args=b"{}", user="ana", **more):
     return run_once(a_tool, host, args, user_id=user, **more).only
 
 
-def test_S0_8_the_same_call_within_the_ttl_does_not_run_and_says_so(host, clock):
-    look, runs = counting()
-    first = ask(look, host, b'{"place":"a","size":2}')
+def test_S0_8_the_same_call_within_the_ttl_does_not_run_and_is_marked(host, clock):
+    measure, runs = counting()
+    first = ask(measure, host, b'{"place":"a","size":2}')
     clock.now += TTL_MS - 1
-    again = ask(look, host, b'{ "size": 2, "place": "a" }', turn=9)
+    again = ask(measure, host, b'{ "size": 2, "place": "a" }', turn=9)
     assert runs == ["a"]
     assert (first.cached_at, again.cached_at) == (None, 1_000_000)
     assert again.turn == 9 and replace(again, turn=first.turn, cached_at=None) == first
     clock.now += 1
-    assert ask(look, host, b'{"place":"a","size":2}').cached_at is None and len(runs) == 2
+    assert ask(measure, host, b'{"place":"a","size":2}').cached_at is None and len(runs) == 2
 
 
-def test_S0_8_nobody_gets_what_anothers_call_returned(host):
-    look, runs = counting()
-    ask(look, host)
-    ask(look, host, user="bob")
-    ask(look, host, project_id="p1")
-    ask(look, replace(host, agent="other"))
-    ask(look, replace(host, workdir=host.blobs.directory))
+def test_S0_8_a_result_is_only_for_its_user_project_agent_and_directory(host):
+    measure, runs = counting()
+    ask(measure, host)
+    ask(measure, host, user="bob")
+    ask(measure, host, project_id="p1")
+    ask(measure, replace(host, agent="other"))
+    ask(measure, replace(host, workdir=host.blobs.directory))
     assert len(runs) == 5
-    assert ask(look, host).cached_at and len(runs) == 5
-    ask(look, host, user="")
-    ask(look, host, user="")
+    assert ask(measure, host).cached_at and len(runs) == 5
+    ask(measure, host, user="")
+    ask(measure, host, user="")
     assert len(runs) == 7, "without a user there is no scope"
 
 
-def test_another_argument_schema_or_limit_is_another_call(host):
-    look, runs = counting()
-    ask(look, host)
-    ask(look, host, b'{"place":"b"}')
-    ask(replace(look, description="Another promise."), host)
-    ask(replace(look, result_tokens=300), host)
-    ask(replace(look, name="u"), host, name="u")
+def test_other_arguments_schema_or_limit_are_another_call(host):
+    measure, runs = counting()
+    ask(measure, host)
+    ask(measure, host, b'{"place":"b"}')
+    ask(replace(measure, description="Another promise."), host)
+    ask(replace(measure, result_tokens=300), host)
+    ask(replace(measure, name="u"), host, name="u")
     assert len(runs) == 5
 
 
 @pytest.mark.parametrize("effect", ["idempotent", "once"])
 def test_only_a_pure_tool_may_be_cached(effect, host):
-    with pytest.raises(ValueError, match="only a pure tool"):
+    with pytest.raises(ValueError, match="only pure tools"):
         make(effect, lambda: 1, cache_ttl_s=5)
-    look, runs = counting()
-    ask(look, host, effect=effect)
-    ask(look, host, effect=effect)
-    assert len(runs) == 2, "the log says that it is not"
+    measure, runs = counting()
+    ask(measure, host, effect=effect)
+    ask(measure, host, effect=effect)
+    assert len(runs) == 2, "the log does not call it pure"
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
-def test_a_ttl_is_a_time(seconds):
-    with pytest.raises(ValueError, match="cache_ttl_s"):
-        make("pure", lambda: 1, cache_ttl_s=seconds)
-
-
-def test_what_failed_or_asked_for_more_than_to_be_read_runs_again(host):
+def test_a_call_that_failed_or_requested_a_reminder_is_not_cached(host):
     runs = []
 
     def fails():
@@ -137,7 +129,7 @@ def test_what_failed_or_asked_for_more_than_to_be_read_runs_again(host):
         assert len(runs) == 2
 
 
-def test_a_large_result_comes_again_with_its_blob_and_is_lost_with_it(host):
+def test_a_large_result_is_cached_until_its_blob_is_deleted(host):
     runs = []
 
     def large():
@@ -153,15 +145,15 @@ def test_a_large_result_comes_again_with_its_blob_and_is_lost_with_it(host):
     assert ask(big, host).cached_at is None and len(runs) == 2
 
 
-def test_a_clock_that_was_set_back_makes_nothing_young(host, clock):
-    look, runs = counting()
-    ask(look, host)
+def test_a_negative_age_counts_as_expired(host, clock):
+    measure, runs = counting()
+    ask(measure, host)
     clock.now -= 10
-    assert ask(look, host).cached_at is None and len(runs) == 2
-    assert ask(look, host).cached_at == clock.now
+    assert ask(measure, host).cached_at is None and len(runs) == 2
+    assert ask(measure, host).cached_at == clock.now
 
 
-def test_an_age_counts_from_the_beginning_of_the_run(host, clock):
+def test_an_age_counts_from_the_start_of_the_run(host, clock):
     def slow():
         clock.now += TTL_MS
         return "as of a minute ago"
@@ -174,17 +166,17 @@ def test_an_age_counts_from_the_beginning_of_the_run(host, clock):
 # -- the file --------------------------------------------------------------------------------------
 
 
-def test_it_survives_a_restart(tmp_path, cache, clock, said):
+def test_the_cache_survives_a_restart(tmp_path, cache, clock, messages):
     cache.keep(b"k", Shaped(Body(ref=BlobRef(sha256="a" * 64, bytes=3, media_type="x/y")), 3, 1, 0),
                clock.now, TTL_MS)
     cache.close()
-    again = ResultCache(cache.path, said.append, clock)
+    again = ResultCache(cache.path, messages.append, clock)
     assert again.find(b"k", TTL_MS).shaped.content.ref.media_type == "x/y"
-    assert again.find(b"k", TTL_MS).at == clock.now and not said
+    assert again.find(b"k", TTL_MS).at == clock.now and not messages
     again.close()
 
 
-def test_it_survives_kill_9(tmp_path, clock, said):
+def test_the_cache_survives_kill_9(tmp_path, clock, messages):
     program = (
         "import os, sys; from pathlib import Path;"
         "from foldlog.processors.tools.result_cache import ResultCache;"
@@ -196,14 +188,14 @@ def test_it_survives_kill_9(tmp_path, clock, said):
         "os.kill(os.getpid(), 9)"
     )
     path = tmp_path / "killed.sqlite"
-    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, check=False)
-    assert done.returncode == -9, done.stderr
-    again = ResultCache(path, said.append, clock)
-    assert all(again.find(b"%d" % n, TTL_MS) for n in range(50)) and not said
+    ended = subprocess.run([sys.executable, "-c", program, path], capture_output=True, check=False)
+    assert ended.returncode == -9, ended.stderr
+    again = ResultCache(path, messages.append, clock)
+    assert all(again.find(b"%d" % n, TTL_MS) for n in range(50)) and not messages
     again.close()
 
 
-def test_it_is_bounded_and_the_oldest_go_first(cache, clock):
+def test_pruning_deletes_the_oldest_first(cache, clock):
     for n in range(10):
         cache.keep(b"%d" % n, SMALL, clock.now + n, TTL_MS)
     clock.now += 20
@@ -217,7 +209,7 @@ def test_it_is_bounded_and_the_oldest_go_first(cache, clock):
     assert left == 0
 
 
-def test_it_prunes_itself(cache, clock, monkeypatch):
+def test_the_cache_prunes_itself(cache, clock, monkeypatch):
     monkeypatch.setattr(result_cache, "PRUNE_EVERY", 5)
     for n in range(4):
         cache.keep(b"%d" % n, SMALL, clock.now, 1)
@@ -227,63 +219,53 @@ def test_it_prunes_itself(cache, clock, monkeypatch):
     assert rows == [(b"new",)]
 
 
-def test_a_flipped_bit_of_a_result_is_found_and_its_tool_runs(tmp_path, cache, clock, said):
-    """SQLite has no checksums: another result than the tool's was given to the model."""
+def test_a_damaged_result_is_not_returned(tmp_path, cache, clock, messages):
+    """SQLite has no checksums: the model was given a damaged result."""
     key = key_of(("ana",), b"{}")
     cache.keep(key, Shaped(Body(inline=b"the price is 100"), 16, 4, 0), clock.now, TTL_MS)
     assert cache.find(key, TTL_MS) is not None
     cache.close()
     path = tmp_path / "tool_results.sqlite"
     path.write_bytes(path.read_bytes().replace(b"is 100", b"is 900"))
-    again = ResultCache(path, said.append, clock)
+    again = ResultCache(path, messages.append, clock)
     assert again.find(key, TTL_MS) is None
     again.close()
 
 
-def test_a_damaged_file_is_begun_anew_and_said(tmp_path, clock, said):
+def test_a_damaged_file_is_emptied_and_reported(tmp_path, clock, messages):
     path = tmp_path / "bad.sqlite"
     path.write_bytes(b"this is no database, it is a text that somebody put here" * 20)
-    cache = ResultCache(path, said.append, clock)
-    assert len(said) == 1 and "begun anew" in said[0]
+    cache = ResultCache(path, messages.append, clock)
+    assert len(messages) == 1 and "emptied" in messages[0]
     cache.keep(b"k", SMALL, clock.now, TTL_MS)
     assert cache.find(b"k", TTL_MS)
     cache.close()
 
 
-def test_a_file_of_another_layout_is_begun_anew(cache, clock, said):
+def test_a_file_of_another_layout_is_emptied(cache, clock, messages):
     cache.keep(b"k", SMALL, clock.now, TTL_MS)
     cache.close()
     with sqlite3.connect(cache.path) as db:
         db.execute("PRAGMA user_version = 99")
-    again = ResultCache(cache.path, said.append, clock)
-    assert again.find(b"k", TTL_MS) is None and not said
+    again = ResultCache(cache.path, messages.append, clock)
+    assert again.find(b"k", TTL_MS) is None and not messages
     again.close()
 
 
-def test_without_a_place_tools_run_and_it_is_said(tmp_path, host, said):
-    cache = ResultCache(tmp_path / "no" / "such" / "place", said.append)
-    assert len(said) == 2 and "Tools run instead" in said[1]
-    look, runs = counting()
+def test_without_a_directory_tools_run_and_it_is_reported(tmp_path, host, messages):
+    cache = ResultCache(tmp_path / "no" / "such" / "place", messages.append)
+    assert len(messages) == 2 and "Tools run instead" in messages[1]
+    measure, runs = counting()
     for _ in range(2):
-        ask(look, replace(host, cache=cache))
-    assert len(runs) == 2 and len(said) == 2
+        ask(measure, replace(host, cache=cache))
+    assert len(runs) == 2 and len(messages) == 2
 
 
-def test_the_file_is_for_its_owner_only(cache):
+def test_only_its_owner_may_read_the_file(cache):
     assert cache.path.stat().st_mode & 0o077 == 0
 
 
-def test_a_key_has_no_seams():
+def test_different_scopes_and_arguments_have_different_keys():
     assert key_of(("a", "b"), b"{}") != key_of(("ab", ""), b"{}")
     assert key_of(("a", None), b"{}") != key_of(("a", "null"), b"{}")
     assert key_of(("a",), b'{"x":1}') != key_of(("a",), b'{"x":"1"}')
-
-
-def test_an_agent_keeps_the_ttl_of_its_tool():
-    @tool(effect="pure", cache_ttl_s=90)
-    def rate(currency: str) -> str:
-        """Say what a currency is worth."""
-        return currency
-
-    agent = Agent(name="shop", model="claude-sonnet-5-5", tools=(rate,))
-    assert agent.tool("rate").cache_ttl_ms == 90_000

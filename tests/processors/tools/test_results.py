@@ -1,4 +1,4 @@
-"""What the model is told of a result: bounded, stable, and nothing is lost by cutting."""
+"""Results as the model gets them: bounded, stable, and nothing is lost by cutting."""
 
 import dataclasses
 import datetime
@@ -40,7 +40,7 @@ def text_of(result):
     return result.content.inline.decode()
 
 
-def test_a_text_stays_as_it_is(blobs):
+def test_a_text_is_unchanged(blobs):
     result = shaped(blobs, "line one\nline two ü\n")
     assert text_of(result) == "line one\nline two ü\n"
     assert (result.content.ref, result.left_out) == (None, 0)
@@ -71,21 +71,21 @@ class Odd:
         ("", ""),
     ],
 )
-def test_anything_else_is_stable_compact_json(blobs, value, text):
+def test_other_values_are_stable_compact_json(blobs, value, text):
     assert text_of(shaped(blobs, value)) == text
 
 
-def test_a_value_that_is_no_json_is_told_not_raised(blobs):
-    assert text_of(shaped(blobs, object())).startswith("[object that is no JSON")
-    assert text_of(shaped(blobs, Odd())).startswith("[Odd that is no JSON")
+def test_a_value_that_is_not_JSON_is_reported_not_raised(blobs):
+    assert text_of(shaped(blobs, object())).startswith("[object that is not JSON")
+    assert text_of(shaped(blobs, Odd())).startswith("[Odd that is not JSON")
     loop = []
     loop.append(loop)
-    assert text_of(shaped(blobs, loop)).startswith("[list that is no JSON")
+    assert text_of(shaped(blobs, loop)).startswith("[list that is not JSON")
     assert text_of(shaped(blobs, "half \ud800 pair")) == "half ? pair"
     assert text_of(shaped(blobs, {"a": "half \ud800"})) == '{"a":"half ?"}'
 
 
-def test_S3_5_a_long_list_gives_100_rows_and_says_how_many_more(blobs):
+def test_S3_5_a_long_list_gives_100_rows_and_the_number_of_others(blobs):
     rows = [{"id": n} for n in range(5_000)]
     result = shaped(blobs, rows)
     listed, more, notice = text_of(result).split("\n")
@@ -97,13 +97,13 @@ def test_S3_5_a_long_list_gives_100_rows_and_says_how_many_more(blobs):
 
 
 @pytest.mark.parametrize("make", [list, tuple, set, iter, lambda rows: dict.fromkeys(rows).keys()])
-def test_S3_5_whatever_has_rows_gives_100_of_them(blobs, make):
+def test_S3_5_every_iterable_gives_100_rows(blobs, make):
     text = text_of(shaped(blobs, make(range(1_000))))
     assert json.loads(text.split("\n")[0]) == list(range(100))
     assert text.split("\n")[1] == "900 more rows, of 1000."
 
 
-def test_S3_5_the_rows_of_a_list_in_an_object_are_counted_by_its_name(blobs):
+def test_S3_5_shortened_lists_in_an_object_are_named(blobs):
     files = [{"name": f"f{n}"} for n in range(300)]
     whole = {"total": 300, "found": {"files": files, "dirs": [1] * 101}, "ok": True}
     text = text_of(shaped(blobs, whole))
@@ -113,14 +113,14 @@ def test_S3_5_the_rows_of_a_list_in_an_object_are_counted_by_its_name(blobs):
     assert more == "found.files: 200 more rows, of 300."
     offset = int(notice.split("offset ")[1].split(".")[0])
     stored = blobs.resolve(shaped(blobs, whole).content).decode()
-    assert head.startswith(stored[:offset].rstrip(",")), "reading on begins where the two part"
+    assert head.startswith(stored[:offset].rstrip(",")), "reading continues where the two differ"
     many = {f"list {n:03}\n": [0] * 200 for n in range(40)}
-    told = text_of(shaped(blobs, many, limit=20_000)).split("\n")
-    assert told[1:3] == ["list 000: 100 more rows, of 200.", "list 001: 100 more rows, of 200."]
-    assert told[-2] == "30 more lists are shortened."
+    lines = text_of(shaped(blobs, many, limit=20_000)).split("\n")
+    assert lines[1:3] == ["list 000: 100 more rows, of 200.", "list 001: 100 more rows, of 200."]
+    assert lines[-2] == "30 more lists are shortened."
 
 
-def test_a_set_says_the_same_in_every_process(blobs):
+def test_a_set_has_the_same_text_in_every_process(blobs):
     words = {f"word {n}" for n in range(50)}
     text = text_of(shaped(blobs, {"words": words, "deep": [{"more": frozenset(words)}]}))
     assert json.loads(text)["words"] == json.loads(text)["deep"][0]["more"] == sorted(words)
@@ -142,7 +142,7 @@ def test_S3_5_a_result_over_the_limit_is_cut_with_a_notice(blobs):
     assert text.split("\n[")[0] == whole[:offset]
 
 
-def test_S3_5_without_the_reading_tool_the_notice_says_what_to_do_instead(blobs):
+def test_S3_5_without_read_result_the_notice_recommends_asking_for_less(blobs):
     text = text_of(shaped(blobs, "x" * 30_000, limit=500, readable=False))
     assert "Ask for less" in text and "read_result" not in text
 
@@ -159,18 +159,18 @@ def test_S1_D_S2_3_a_large_result_is_a_blob_with_a_preview_of_1000_characters(bl
     assert f"offset {PREVIEW_CHARS}." in text
 
 
-def test_a_preview_may_itself_be_over_the_limit(blobs):
+def test_a_preview_over_the_limit_is_cut(blobs):
     result = shaped(blobs, "x" * 10**6, limit=150)
     assert result.tokens <= 150 and result.content.ref.bytes == 10**6
 
 
-def test_no_bytes_are_an_empty_result_and_nothing_is_left_out_of_it(blobs):
-    """It was said that 0 of 0 bytes are left out, and where the whole of it is kept."""
+def test_empty_bytes_are_an_empty_result_without_a_notice(blobs):
+    """The notice stated that 0 of 0 bytes are left out, and where the whole is stored."""
     result = shaped(blobs, b"")
     assert (text_of(result), result.left_out, result.content.ref) == ("", 0, None)
 
 
-def test_binary_is_said_to_be_binary_and_kept(blobs):
+def test_binary_data_is_stored_and_described(blobs):
     data = bytes(range(256))
     result = shaped(blobs, data)
     assert text_of(result).startswith("[256 bytes of binary data, not shown.]")
@@ -179,7 +179,7 @@ def test_binary_is_said_to_be_binary_and_kept(blobs):
     assert "read_result" not in text_of(result), "it reads text"
 
 
-def test_a_tool_may_shorten_its_result_itself(blobs):
+def test_a_tool_may_shorten_its_own_result(blobs):
     whole = "\n".join(str(n) for n in range(1_000))
     result = shaped(blobs, Shortened("the last line is 999", whole))
     assert text_of(result).startswith("the last line is 999\n[")
@@ -189,7 +189,7 @@ def test_a_tool_may_shorten_its_result_itself(blobs):
     assert tight.tokens <= 200
 
 
-def test_a_full_disk_does_not_turn_a_result_into_doubt(tmp_path):
+def test_a_full_disk_does_not_put_a_call_in_doubt(tmp_path):
     blobs = BlobStore(tmp_path)
     (tmp_path / "incoming").rmdir()
     result = shaped(blobs, "x" * 100_000)
@@ -197,7 +197,7 @@ def test_a_full_disk_does_not_turn_a_result_into_doubt(tmp_path):
     assert "could not be kept" in text_of(result)
 
 
-def test_what_one_result_may_keep_is_bounded(blobs, monkeypatch):
+def test_the_stored_size_of_a_result_is_bounded(blobs, monkeypatch):
     monkeypatch.setattr(results, "KEPT_BYTES_MAX", 70_000)
     result = shaped(blobs, "x" * 100_000)
     assert result.content.ref.bytes == 70_000
@@ -210,7 +210,7 @@ texts = st.text(max_size=300) | st.builds(
 
 
 @given(text=texts, limit=st.integers(120, 3_000), readable=st.booleans())
-def test_S3_5_no_text_passes_the_limit_and_none_is_lost(blobs, text, limit, readable):
+def test_S3_5_no_text_exceeds_the_limit_and_none_is_lost(blobs, text, limit, readable):
     whole = text.encode("utf-8", "replace")
     result = shaped(blobs, text, limit=limit, readable=readable)
     assert result.bytes == len(whole)
@@ -221,7 +221,7 @@ def test_S3_5_no_text_passes_the_limit_and_none_is_lost(blobs, text, limit, read
     assert 0 <= result.left_out <= len(whole)
 
 
-# -- reading on, as a model does -------------------------------------------------------------------
+# -- reading the rest, as a model does ------------------------------------------------------------
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(
     max_size=20
@@ -245,7 +245,7 @@ sized = st.one_of(
 
 
 def read_on(blobs, ref, offset, limit):
-    """What the tool gives and the worker makes of it: a page that must not be cut again."""
+    """The tool's page as the worker shapes it, which must not cut it again."""
     ctx = SimpleNamespace(blobs=blobs, result_tokens=limit, refs={ref})
     page = shaped(blobs, read_result.function(ctx, ref, offset), limit=limit)
     assert page.left_out == 0 and page.content.ref is None, "a page was cut again"
@@ -272,7 +272,7 @@ def test_S3_5_any_result_is_bounded_stable_and_can_be_read_to_its_end(blobs, val
     (sha,) = re.findall(r'ref "([0-9a-f]{64})"', notice)
     offset = int(next(iter(re.findall(r"offset (\d+)\.", notice)), 0))
     if offset:
-        assert text.startswith(whole[:offset].rstrip(",")), "what lies before is shown"
+        assert text.startswith(whole[:offset].rstrip(",")), "everything before the offset is shown"
     for _ in range(3):  # pages follow each other without gap or overlap; the last ones too
         page, more, rest = read_on(blobs, sha, offset, limit).rpartition("\n[")
         if not rest.endswith(f"continue with offset {offset + len(page)}]"):
@@ -285,7 +285,7 @@ def test_S3_5_any_result_is_bounded_stable_and_can_be_read_to_its_end(blobs, val
     assert last == whole[-5:]
 
 
-def test_a_text_that_is_kept_in_part_is_still_a_text(blobs, monkeypatch):
+def test_a_text_stored_in_part_is_cut_between_characters(blobs, monkeypatch):
     monkeypatch.setattr(results, "KEPT_BYTES_MAX", 100_001)
     result = shaped(blobs, "ש" * 60_000)
     kept = blobs.resolve(result.content).decode()
@@ -293,8 +293,8 @@ def test_a_text_that_is_kept_in_part_is_still_a_text(blobs, monkeypatch):
     assert read_on(blobs, result.content.ref.sha256, 49_990, 1_000) == "ש" * 10
 
 
-def test_S3_5_a_result_is_cut_and_counted_as_the_model_that_reads_it_counts(blobs):
-    """A third more words of a page fit for a model that counts a third fewer tokens."""
+def test_S3_5_a_result_is_cut_with_the_token_counts_of_its_reader(blobs):
+    """A model that counts a third fewer tokens gets a third more words."""
     page = "The tide table of a small harbour, read aloud. " * 1_000
     old, new = (
         shape(page, limit_tokens=2_000, blobs=blobs, readable=True, model=model)
@@ -305,7 +305,7 @@ def test_S3_5_a_result_is_cut_and_counted_as_the_model_that_reads_it_counts(blob
     assert len(text_of(old)) > 1.2 * len(text_of(new))
 
 
-def test_a_result_is_counted_exactly_where_the_counter_is_installed(blobs, estimated):
+def test_a_result_is_counted_exactly_if_ctok_is_installed(blobs, estimated):
     ctok = pytest.importorskip("ctok", reason="the extra `tokens` needs Python 3.12")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(token_count, "_ctok", lambda: ctok)

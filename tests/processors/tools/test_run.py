@@ -1,7 +1,6 @@
-"""One run of a tool: exactly one outcome, and it says no more than is known."""
+"""One run of a tool: exactly one outcome, which claims no more than is known."""
 
 import asyncio
-import json
 import threading
 from dataclasses import replace
 from hashlib import sha256
@@ -18,45 +17,38 @@ from foldlog.schemas.events.parts import Trigger
 from foldlog.tests.processors.tools.tool_bench import (
     EFFECTS,
     LIMITS,
-    Told,
+    RecordingSink,
     claim_of,
     make,
-    make_host,
     run_once,
 )
-
-
-@pytest.fixture
-def host(tmp_path):
-    return make_host(tmp_path)
-
 
 # --- a tool that ends by itself ---
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_what_a_tool_returns_is_an_ok_outcome(host, effect):
+def test_a_returned_value_is_an_ok_outcome(host, effect):
     async def good(ctx, a: int, b: str = "x") -> dict:
         return {"b": b, "a": a, "call": ctx.call_key, "attempt": ctx.attempt}
 
-    told = run_once(make(effect, good), host, b'{"a":1}')
-    assert told.text == '{"a":1,"attempt":1,"b":"x","call":"2.1.0"}'
-    event = told.only
+    sink = run_once(make(effect, good), host, b'{"a":1}')
+    assert sink.text == '{"a":1,"attempt":1,"b":"x","call":"2.1.0"}'
+    event = sink.only
     assert (event.outcome, event.via, event.left_out) == ("ok", "tool", 0)
     assert (event.turn, event.step, event.index, event.attempt) == (2, 1, 0, 1)
-    assert event.bytes == len(told.text) and event.tokens > 0
+    assert event.bytes == len(sink.text) and event.tokens > 0
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_S2_8_a_tool_that_says_it_failed_is_an_error_whatever_its_effect(host, effect):
+def test_S2_8_ToolFailed_is_an_error_for_every_effect(host, effect):
     def bad():
         raise ToolFailed("the card was refused")
 
-    told = run_once(make(effect, bad), host)
-    assert (told.only.outcome, told.text) == ("error", "the card was refused")
+    sink = run_once(make(effect, bad), host)
+    assert (sink.only.outcome, sink.text) == ("error", "the card was refused")
 
 
-def test_a_call_of_a_server_that_was_lost_is_told_without_the_name_of_a_class_of_ours(host):
+def test_a_lost_call_of_a_server_is_reported_without_a_class_name(host):
     def lost():
         raise OutcomeUnknown("the connection was lost while the call was under way")
 
@@ -67,7 +59,7 @@ def test_a_call_of_a_server_that_was_lost_is_told_without_the_name_of_a_class_of
 @pytest.mark.parametrize("raised", [ConnectionError("reset"), SystemExit(3), StopIteration()])
 @pytest.mark.parametrize("is_async", [True, False])
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_S2_8_any_other_exception_of_a_once_tool_is_doubt(host, effect, is_async, raised):
+def test_S2_8_any_other_exception_of_a_once_tool_leaves_it_in_doubt(host, effect, is_async, raised):
     async def bad_async():
         raise raised
 
@@ -99,9 +91,10 @@ def test_two_sync_tools_run_at_the_same_time(host):
     a_tool = make("pure", meet)
 
     async def main():
-        told = [Told(), Told()]
-        await asyncio.gather(*(run(claim_of(a_tool), a_tool, b"{}", t, Stop(), host) for t in told))
-        return [t.text for t in told]
+        sinks = [RecordingSink(), RecordingSink()]
+        claim = claim_of(a_tool)
+        await asyncio.gather(*(run(claim, a_tool, b"{}", sink, Stop(), host) for sink in sinks))
+        return [sink.text for sink in sinks]
 
     assert asyncio.run(main()) == ["true", "true"]
 
@@ -132,33 +125,33 @@ def test_an_exception_with_a_huge_text_is_cut(host):
     assert len(run_once(make("once", bad), host).only.reason) == 2_000
 
 
-# --- what a tool asks for ---
+# --- requests of a tool ---
 
 
-def test_S0_2_triggers_and_reminders_travel_with_the_result(host):
-    def asks(ctx) -> str:
+def test_S0_2_triggers_and_reminders_are_part_of_the_result(host):
+    def requests(ctx) -> str:
         ctx.remind("say hello")
         ctx.lock_project("p-1")
         ctx.trigger("start_build")
         return "ok"
 
-    event = run_once(make("once", asks), host).only
+    event = run_once(make("once", requests), host).only
     assert event.reminders == ("say hello",)
     assert event.triggers == (Trigger(project_id="p-1"), Trigger(trigger="start_build"))
 
 
 def test_a_failed_tool_keeps_its_reminders_and_loses_its_triggers(host):
-    def asks(ctx) -> str:
+    def requests(ctx) -> str:
         ctx.remind("say hello")
         ctx.trigger("start_build")
         raise ToolFailed("no")
 
-    event = run_once(make("once", asks), host).only
+    event = run_once(make("once", requests), host).only
     assert event.reminders == ("say hello",) and event.triggers == ()
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "request_too_much",
     [
         lambda ctx: ctx.remind(""),
         lambda ctx: ctx.remind("x" * 5_000),
@@ -168,13 +161,13 @@ def test_a_failed_tool_keeps_its_reminders_and_loses_its_triggers(host):
         lambda ctx: [ctx.remind("x") for _ in range(17)],
     ],
 )
-def test_what_a_tool_may_ask_for_is_bounded(host, ask):
-    def asks(ctx) -> str:
+def test_the_requests_of_a_tool_are_bounded(host, request_too_much):
+    def requests(ctx) -> str:
         with pytest.raises(ValueError):
-            ask(ctx)
+            request_too_much(ctx)
         return "refused"
 
-    assert run_once(make("pure", asks), host).text == "refused"
+    assert run_once(make("pure", requests), host).text == "refused"
 
 
 def test_the_idempotency_key_is_the_same_for_every_attempt(host):
@@ -197,10 +190,10 @@ NEVER = tool(never)
 
 
 @pytest.mark.parametrize(
-    ("args", "changes", "says"),
+    ("args", "changes", "error"),
     [
         (b'{"a":"x"}', {}, "its arguments are wrong: a: Input should be a valid integer"),
-        (b"{", {}, "no JSON"),
+        (b"{", {}, "not JSON"),
         (
             b'{"a":1}',
             {"args_sha256": sha256(b'{"a":2}').hexdigest()},
@@ -210,44 +203,36 @@ NEVER = tool(never)
         (b"{}", {"name": "other"}, "the call is of other"),
     ],
 )
-def test_S1_D_a_call_that_may_not_run_does_not(host, args, changes, says):
-    told = run_once(NEVER, host, args, **changes)
-    assert told.only.outcome == "not_run" and says in told.text
+def test_S1_D_a_forbidden_call_does_not_run(host, args, changes, error):
+    sink = run_once(NEVER, host, args, **changes)
+    assert sink.only.outcome == "not_run" and error in sink.text
 
 
-def test_S1_D_an_abort_before_the_begin_means_not_run(host):
+def test_S1_D_a_call_aborted_before_it_began_is_not_run(host):
     stop = Stop()
     stop.request("cancel c-1")
-    told = run_once(NEVER, host, stop=stop)
-    assert told.only.outcome == "not_run" and "cancel c-1" in told.text
+    sink = run_once(NEVER, host, stop=stop)
+    assert sink.only.outcome == "not_run" and "cancel c-1" in sink.text
 
 
-def test_not_run_is_not_said_of_a_call_whose_earlier_attempt_may_have_run(host):
-    told = run_once(NEVER, host, approval="deny", attempt=2)
-    assert told.only.outcome == "error" and "earlier attempt may have run" in told.text
+def test_a_call_whose_earlier_attempt_may_have_run_is_an_error(host):
+    sink = run_once(NEVER, host, approval="deny", attempt=2)
+    assert sink.only.outcome == "error" and "earlier attempt may have run" in sink.text
     assert not_run(claim_of(NEVER), "too late").outcome == "not_run"
     assert gave_up(claim_of(NEVER, attempt=3), "it crashes").outcome == "error"
 
 
-def test_a_host_is_made_of_an_agent(tmp_path, host):
+def test_a_host_takes_its_values_from_the_agent(tmp_path, host):
     agent = Agent(name="a", model="m", tools=[NEVER], limits=LIMITS, workdir=tmp_path)
     made = ToolHost.of(agent, host.blobs, host.side_log)
     assert (made.limits, made.workdir, made.results_readable) == (LIMITS, tmp_path, False)
-    seen = replace(NEVER, function=lambda ctx, a=0: str(ctx.workdir))
-    assert run_once(seen, made).text == str(tmp_path)
-    assert run_once(replace(seen, workdir=tmp_path / "own"), made).text == str(tmp_path / "own")
+    shows_workdir = replace(NEVER, function=lambda ctx, a=0: str(ctx.workdir))
+    assert run_once(shows_workdir, made).text == str(tmp_path)
+    own = replace(shows_workdir, workdir=tmp_path / "own")
+    assert run_once(own, made).text == str(tmp_path / "own")
 
 
-def test_json_of_a_result_is_stable(host):
-    def odd() -> dict:
-        return {"b": [1, 2.5, None, True], "a": "ü"}
-
-    told = run_once(make("pure", odd), host)
-    assert told.text == '{"a":"ü","b":[1,2.5,null,true]}' == told.text.strip()
-    assert json.loads(told.text) == odd()
-
-
-# --- what the worker's log says of an error ---
+# --- a tool's error in the worker's log ---
 
 
 def in_thread_below():
@@ -257,7 +242,7 @@ def in_thread_below():
 @pytest.mark.parametrize("effect", EFFECTS)
 @pytest.mark.parametrize("is_async", [False, True])
 def test_E29_an_error_of_a_tool_is_logged_with_its_traceback(host, effect, is_async, caplog):
-    """Who wrote the tool saw one line in the model's context, and nothing on the terminal."""
+    """The tool's author saw one line in the model's context, and nothing on the terminal."""
 
     async def as_task(password: str):
         in_thread_below()
@@ -266,17 +251,17 @@ def test_E29_an_error_of_a_tool_is_logged_with_its_traceback(host, effect, is_as
         in_thread_below()
 
     function = as_task if is_async else as_thread
-    told = run_once(make(effect, function), host, b'{"password":"xyz"}')
+    sink = run_once(make(effect, function), host, b'{"password":"xyz"}')
     (record,) = caplog.records
     first, second, *_ = record.getMessage().split("\n")
     assert first == "session s1: tool t (call 2.1.0, attempt 1) raised an error"
     assert second == "Traceback (most recent call last):"
     assert "in in_thread_below" in caplog.text and "KeyError" in caplog.text
     assert "tools/run.py" not in caplog.text, "our own frames explain nothing"
-    assert "xyz" not in caplog.text and "Traceback" not in str(told.only)
+    assert "xyz" not in caplog.text and "Traceback" not in str(sink.only)
 
 
-def test_E29_a_tool_that_says_it_failed_has_told_the_model_why(host, caplog):
+def test_E29_ToolFailed_is_not_logged(host, caplog):
     def bad():
         raise ToolFailed("the card was refused")
 
@@ -285,7 +270,7 @@ def test_E29_a_tool_that_says_it_failed_has_told_the_model_why(host, caplog):
     assert not caplog.records
 
 
-def test_E29_a_huge_text_of_an_error_does_not_fill_the_log(host, caplog):
+def test_E29_a_huge_error_text_is_cut_in_the_log(host, caplog):
     def bad():
         raise ValueError("x" * 1_000_000 + "\ud800")
 

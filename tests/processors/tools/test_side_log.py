@@ -1,4 +1,4 @@
-"""The side log: what one call recorded, found by later attempts and by nobody else."""
+"""The side log: the record of one call, found by its later attempts only."""
 
 import os
 
@@ -32,7 +32,7 @@ def test_a_recorded_null_is_a_result(store):
     assert log.has_result and log.result("other") is None
 
 
-def test_the_last_record_counts_with_what_lies_beside_it(store):
+def test_the_last_record_replaces_value_and_extras(store):
     log = store.of("s1", "1.1.0")
     log.record(1, beside={"reminders": ["x"]})
     log.record(2)
@@ -42,7 +42,7 @@ def test_the_last_record_counts_with_what_lies_beside_it(store):
 @pytest.mark.parametrize(
     "damage", [b"", b"{", b"[]", b"null", b"\xff", b'{"value":1}', b'{"session_id":"s2"}']
 )
-def test_F15_a_damaged_entry_is_no_result(store, damage):
+def test_F15_a_damaged_entry_is_ignored(store, damage):
     log = store.of("s1", "1.1.0")
     log.record(5)
     path_of(store).write_bytes(damage)
@@ -66,7 +66,7 @@ def test_a_record_is_synced_before_it_returns(store, monkeypatch):
     assert str(shard) in synced[1:], "then its name"
 
 
-def test_a_failed_record_leaves_the_earlier_one(store, monkeypatch):
+def test_a_failed_record_keeps_the_earlier_one(store, monkeypatch):
     log = store.of("s1", "1.1.0")
     log.record(1)
 
@@ -83,7 +83,7 @@ def test_a_failed_record_leaves_the_earlier_one(store, monkeypatch):
     assert os.listdir(path_of(store).parent) == [path_of(store).name]
 
 
-def test_old_entries_are_pruned_the_newest_stay(store):
+def test_the_oldest_entries_are_pruned(store):
     for n in range(10):
         store.of("s1", f"1.1.{n}").record(n)
         os.utime(path_of(store, call_key=f"1.1.{n}"), (n, n))

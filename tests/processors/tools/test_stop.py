@@ -1,4 +1,4 @@
-"""Abort and deadline: what can be ended is ended, and the outcome says what is known."""
+"""Abort and deadline: the run is ended if possible, and the outcome states what is known."""
 
 import asyncio
 import threading
@@ -13,35 +13,29 @@ from foldlog.schemas.events import ToolFailedUncertain, ToolResult
 from foldlog.tests.processors.tools.tool_bench import (
     EFFECTS,
     LIMITS,
-    Told,
+    RecordingSink,
     claim_of,
     make,
-    make_host,
     run_once,
 )
 
 
-@pytest.fixture
-def host(tmp_path):
-    return make_host(tmp_path)
-
-
 def stopped(a_tool, host, begun, **changes):
-    """Begin, abort once the tool says that it runs, and return what was told and the late task."""
+    """Begin, abort once the tool runs, and return the sink and the late task."""
 
     async def main():
-        told, stop = Told(), Stop()
+        sink, stop = RecordingSink(), Stop()
         claim = claim_of(a_tool, **changes)
-        running = asyncio.create_task(run(claim, a_tool, b"{}", told, stop, host))
+        running = asyncio.create_task(run(claim, a_tool, b"{}", sink, stop, host))
         await asyncio.to_thread(begun.wait, 20)
         stop.request("cancel c-1")
-        return told, await running
+        return sink, await running
 
     return asyncio.run(main())
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_S2_8_constraint_3_an_abort_ends_a_task_that_does_not_look(host, effect):
+def test_S2_8_constraint_3_an_abort_ends_a_task_that_ignores_ctx_aborted(host, effect):
     begun, ended = threading.Event(), []
 
     async def hangs():
@@ -51,38 +45,38 @@ def test_S2_8_constraint_3_an_abort_ends_a_task_that_does_not_look(host, effect)
         finally:
             ended.append(True)
 
-    told, late = stopped(make(effect, hangs), host, begun)
+    sink, late = stopped(make(effect, hangs), host, begun)
     assert ended and late is None
     if effect == "once":
-        assert isinstance(told.only, ToolFailedUncertain) and "cancel c-1" in told.only.reason
+        assert isinstance(sink.only, ToolFailedUncertain) and "cancel c-1" in sink.only.reason
     else:
-        assert told.only.outcome == "cancelled" and "cancel c-1" in told.text
+        assert sink.only.outcome == "cancelled" and "cancel c-1" in sink.text
 
 
 @pytest.mark.parametrize("is_async", [True, False])
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_S2_8_a_tool_that_ends_itself_on_abort_says_what_happened(host, effect, is_async):
+def test_S2_8_a_tool_that_ends_itself_on_abort_determines_the_outcome(host, effect, is_async):
     begun = threading.Event()
 
-    async def looks_async(ctx):
+    async def watches_async(ctx):
         begun.set()
         why = await ctx.aborted
         raise ToolCancelled(f"stopped before the payment: {why}")
 
-    def looks_sync(ctx):
+    def watches_sync(ctx):
         assert not ctx.aborted.wait_blocking(0)
         begun.set()
         assert ctx.aborted.wait_blocking() and ctx.aborted
         raise ToolCancelled(f"stopped before the payment: {ctx.aborted.why}")
 
-    told, late = stopped(make(effect, looks_async if is_async else looks_sync), host, begun)
+    sink, late = stopped(make(effect, watches_async if is_async else watches_sync), host, begun)
     assert late is None
-    assert told.only.outcome == "cancelled"
-    assert told.text == "stopped before the payment: cancel c-1"
+    assert sink.only.outcome == "cancelled"
+    assert sink.text == "stopped before the payment: cancel c-1"
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_a_tool_that_returns_in_spite_of_the_abort_is_ok(host, effect):
+def test_a_tool_that_returns_after_the_abort_is_ok(host, effect):
     begun = threading.Event()
 
     async def finishes(ctx):
@@ -90,15 +84,15 @@ def test_a_tool_that_returns_in_spite_of_the_abort_is_ok(host, effect):
         await ctx.aborted
         return "paid"
 
-    told, _ = stopped(make(effect, finishes), host, begun)
-    assert (told.only.outcome, told.text) == ("ok", "paid")
+    sink, _ = stopped(make(effect, finishes), host, begun)
+    assert (sink.only.outcome, sink.text) == ("ok", "paid")
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_constraint_3_a_thread_that_ignores_the_abort_runs_on_and_does_not_hold_the_turn(
+def test_constraint_3_a_thread_that_ignores_the_abort_does_not_block_the_turn(
     host, effect
 ):
-    """The limit that the README names: no thread can be killed."""
+    """The limit stated in the README: no thread can be killed."""
     begun, release, acted = threading.Event(), threading.Event(), threading.Event()
 
     def ignores(ctx):
@@ -107,26 +101,26 @@ def test_constraint_3_a_thread_that_ignores_the_abort_runs_on_and_does_not_hold_
         acted.set()
 
     async def main():
-        told, stop = Told(), Stop()
+        sink, stop = RecordingSink(), Stop()
         a_tool = make(effect, ignores)
-        running = asyncio.create_task(run(claim_of(a_tool), a_tool, b"{}", told, stop, host))
+        running = asyncio.create_task(run(claim_of(a_tool), a_tool, b"{}", sink, stop, host))
         await asyncio.to_thread(begun.wait)
         stop.request("cancel c-1")
         late = await running
         assert late is not None and not acted.is_set(), "the outcome did not wait for it"
-        (first,) = told.events
+        (first,) = sink.events
         release.set()
         await late
         return first
 
     first = asyncio.run(main())
     assert acted.is_set(), "it acted after the abort"
-    doubtful = isinstance(first, ToolFailedUncertain)
-    assert doubtful if effect == "once" else first.outcome == "cancelled"
+    in_doubt = isinstance(first, ToolFailedUncertain)
+    assert in_doubt if effect == "once" else first.outcome == "cancelled"
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_S2_8_the_deadline_of_a_task(host, effect):
+def test_S2_8_a_task_is_cancelled_at_its_deadline(host, effect):
     async def hangs():
         await asyncio.Event().wait()
 
@@ -141,7 +135,7 @@ def test_S2_8_the_deadline_of_a_task(host, effect):
 
 @pytest.mark.parametrize("late_end", ["return", "fail", "raise"])
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_F20_a_thread_that_ends_after_its_deadline_still_tells_the_truth(host, effect, late_end):
+def test_F20_a_thread_that_ends_after_its_deadline_still_reports_its_result(host, effect, late_end):
     release = threading.Event()
 
     def slow() -> str:
@@ -155,12 +149,12 @@ def test_F20_a_thread_that_ends_after_its_deadline_still_tells_the_truth(host, e
     a_tool = make(effect, slow, timeout_s=0.02)
 
     async def main():
-        told = Told()
-        late = await run(claim_of(a_tool), a_tool, b"{}", told, Stop(), host)
-        assert late is not None and len(told.events) == 1, "the outcome did not wait for it"
+        sink = RecordingSink()
+        late = await run(claim_of(a_tool), a_tool, b"{}", sink, Stop(), host)
+        assert late is not None and len(sink.events) == 1, "the outcome did not wait for it"
         release.set()
         await late
-        return told.events
+        return sink.events
 
     first, *rest = asyncio.run(main())
     if effect != "once":
@@ -170,15 +164,15 @@ def test_F20_a_thread_that_ends_after_its_deadline_still_tells_the_truth(host, e
     if late_end == "raise":
         assert rest == []
         return
-    (truth,) = rest
+    (late_result,) = rest
     expected = {"return": ("ok", b"paid in the end"), "fail": ("error", b"refused in the end")}
-    assert (truth.outcome, truth.content.inline) == expected[late_end]
-    assert truth.attempt == first.attempt == 1
+    assert (late_result.outcome, late_result.content.inline) == expected[late_end]
+    assert late_result.attempt == first.attempt == 1
 
 
-def test_F20_a_task_that_swallows_its_cancellation_does_not_hold_the_turn(host):
+def test_F20_a_task_that_swallows_its_cancellation_does_not_block_the_turn(host):
     async def main():
-        told, release = Told(), asyncio.Event()
+        sink, release = RecordingSink(), asyncio.Event()
 
         async def stubborn():
             while not release.is_set():
@@ -189,36 +183,36 @@ def test_F20_a_task_that_swallows_its_cancellation_does_not_hold_the_turn(host):
             return "at last"
 
         a_tool = make("once", stubborn, timeout_s=0.02)
-        late = await run(claim_of(a_tool), a_tool, b"{}", told, Stop(), host)
-        assert isinstance(told.only, ToolFailedUncertain)
+        late = await run(claim_of(a_tool), a_tool, b"{}", sink, Stop(), host)
+        assert isinstance(sink.only, ToolFailedUncertain)
         release.set()
         await late
-        return told.events[1]
+        return sink.events[1]
 
-    truth = asyncio.run(main())
-    assert isinstance(truth, ToolResult) and truth.content.inline == b"at last"
+    late_result = asyncio.run(main())
+    assert isinstance(late_result, ToolResult) and late_result.content.inline == b"at last"
 
 
-def test_a_worker_that_goes_still_reports(host):
+def test_a_stopping_worker_still_reports_the_outcome(host):
     async def hangs():
         await asyncio.Event().wait()
 
     a_tool = make("once", hangs)
 
     async def main():
-        told = Told()
-        running = asyncio.create_task(run(claim_of(a_tool), a_tool, b"{}", told, Stop(), host))
+        sink = RecordingSink()
+        running = asyncio.create_task(run(claim_of(a_tool), a_tool, b"{}", sink, Stop(), host))
         while not [t for t in asyncio.all_tasks() if t.get_name() == "tool s1 2.1.0"]:
             await asyncio.sleep(0)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        return told
+        return sink
 
     assert "the worker is stopping" in asyncio.run(main()).only.reason
 
 
-def test_S2_8_the_stricter_of_log_and_code_decides_what_once_means(host):
+def test_S2_8_a_call_is_once_if_the_log_or_the_code_calls_it_once(host):
     def bad():
         raise ConnectionError
 
@@ -227,7 +221,7 @@ def test_S2_8_the_stricter_of_log_and_code_decides_what_once_means(host):
         assert isinstance(event, ToolFailedUncertain)
 
 
-def test_the_time_of_a_tool_is_its_own_or_the_agents():
+def test_a_tool_without_a_timeout_has_that_of_the_agent():
     a_tool = make("pure", lambda: 1)
     assert timeout_ms(a_tool, LIMITS) == 120_000
     assert timeout_ms(replace(a_tool, timeout_ms=5), LIMITS) == 5

@@ -1,4 +1,4 @@
-"""@tool: the schema that a model reads, the check of arguments, and what can be no tool."""
+"""@tool: the schema that a model reads, the check of arguments, and functions that are rejected."""
 
 import asyncio
 import dataclasses
@@ -32,7 +32,7 @@ async def order(
     colour: Colour = Colour.RED,
     note: str | None = None,
     mode: Literal["fast", "slow"] = "fast",
-    tags: list[str] = [],  # noqa: B006 - that is what the test is about
+    tags: list[str] = [],  # noqa: B006 - the subject of a test
     price: float = 1.5,
     schema: str = "a name that pydantic models do not like",
 ) -> dict:
@@ -57,7 +57,7 @@ def test_the_tool_is_described_by_its_function():
     assert order.is_async and order.context == "ctx"
 
 
-def test_S2_8_a_tool_that_says_nothing_runs_once_and_never_asks():
+def test_S2_8_a_tool_without_options_is_once_and_needs_no_approval():
     @tool
     def hello(name: str) -> str:
         """Greet somebody."""
@@ -83,7 +83,7 @@ def test_the_schema_keeps_the_order_and_has_no_titles():
     assert '"title"' not in json.dumps(schema)
 
 
-def test_a_parameter_may_be_called_title():
+def test_a_parameter_may_be_named_title():
     @tool
     def publish(title: str) -> str:
         """Publish."""
@@ -108,10 +108,10 @@ def test_each_call_gets_its_own_mutable_default():
 
 
 @pytest.mark.parametrize(
-    ("raw", "says"),
+    ("raw", "error"),
     [
         (b"", "amount_cents: Field required"),
-        (b"{", "no JSON"),
+        (b"{", "not JSON"),
         (b"[1]", "must be a JSON object"),
         (b"null", "must be a JSON object"),
         (b"\xff\xfe", "not UTF-8"),
@@ -119,31 +119,31 @@ def test_each_call_gets_its_own_mutable_default():
         (b'{"amount_cents":"5","items":[]}', "amount_cents: Input should be a valid integer"),
         (b'{"amount_cents":true,"items":[]}', "amount_cents"),
         (b'{"amount_cents":5.0,"items":[]}', "amount_cents"),
-        (b'{"amount_cents":5,"items":[],"price":NaN}', "NaN is no JSON"),
+        (b'{"amount_cents":5,"items":[],"price":NaN}', "NaN is not JSON"),
         (b'{"amount_cents":5,"items":[],"price":1e999}', "price"),
         (b'{"amount_cents":5,"items":[],"extra":1}', "extra"),
         (b'{"amount_cents":5,"items":[{"sku":"a","extra":1}]}', "items.0.extra"),
         (b'{"amount_cents":5,"items":[{"sku":"a","count":"1"}]}', "items.0.count"),
         (b'{"amount_cents":5,"items":[],"mode":"medium"}', "'fast' or 'slow'"),
-        (b'{"amount_cents":5,"items":[],"amount_cents":6}', "'amount_cents' comes twice"),
-        (b'{"amount_cents":5,"items":[{"sku":"a","sku":"b"}]}', "'sku' comes twice"),
+        (b'{"amount_cents":5,"items":[],"amount_cents":6}', "'amount_cents' occurs twice"),
+        (b'{"amount_cents":5,"items":[{"sku":"a","sku":"b"}]}', "'sku' occurs twice"),
         (b'{"amount_cents":' + b"9" * 5000 + b',"items":[]}', "limit"),
     ],
 )
-def test_P2_wrong_arguments_have_a_text_for_the_model(raw, says):
+def test_P2_wrong_arguments_are_explained_to_the_model(raw, error):
     why = check_args(order, raw)
     assert why is not None and why.startswith("order was not run, its arguments are wrong: ")
-    assert says in why and len(why) < 2_000
+    assert error in why and len(why) < 2_000
 
 
-def test_many_errors_are_counted_not_listed():
+def test_of_many_errors_the_first_are_listed():
     items = [{"sku": n} for n in range(50)]
     why = check_args(order, json.dumps({"amount_cents": 1, "items": items}).encode())
     assert why.endswith("; 45 more")
 
 
 @given(raw=st.binary(max_size=200) | st.text(max_size=200).map(lambda t: t.encode("utf-8")))
-def test_no_bytes_make_the_check_raise(raw):
+def test_the_check_never_raises(raw):
     why = check_args(order, raw)
     assert why is None or isinstance(why, str)
 
@@ -156,13 +156,13 @@ json_values = st.recursive(
 
 
 @given(extra=st.dictionaries(st.sampled_from(["note", "tags", "mode", "items", "x"]), json_values))
-def test_what_the_check_lets_through_can_be_parsed(extra):
+def test_valid_arguments_can_be_parsed(extra):
     raw = json.dumps({**GOOD, **extra}).encode()
     if check_args(order, raw) is None:
         assert set(order.arguments.parse(raw)) == set(order.input_schema["properties"])
 
 
-def test_a_validator_that_raises_anything_is_a_wrong_argument():
+def test_an_exception_of_a_validator_is_a_wrong_argument():
     class Odd(BaseModel):
         x: int
 
@@ -172,8 +172,8 @@ def test_a_validator_that_raises_anything_is_a_wrong_argument():
     with pytest.raises(TypeError, match="module level"):
 
         @tool
-        def local(value: "Missing") -> str:  # noqa: F821 - that is what the test is about
-            """Takes a type that nobody can find."""
+        def local(value: "Missing") -> str:  # noqa: F821 - the subject of the test
+            """Takes a type that is not defined."""
 
     @tool
     def odd(value: Odd) -> str:
@@ -211,7 +211,7 @@ def no_schema(a: asyncio.Future) -> int:
 
 
 @pytest.mark.parametrize(
-    ("function", "says"),
+    ("function", "error"),
     [
         (no_docstring, "needs a docstring"),
         (no_annotation, "needs an annotation"),
@@ -223,20 +223,23 @@ def no_schema(a: asyncio.Future) -> int:
         (5, "made from a function"),
     ],
 )
-def test_what_can_be_no_tool_is_refused_at_import(function, says):
-    with pytest.raises(TypeError, match=says):
+def test_an_unsuitable_function_is_rejected_at_import(function, error):
+    with pytest.raises(TypeError, match=error):
         tool(function)
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "error"),
     [
         ({"effect": "sometimes"}, "pure, idempotent, once"),
         ({"approval": "maybe"}, "none, ask, deny"),
         ({"name": "a tool"}, "64 characters"),
         ({"name": "x" * 65}, "64 characters"),
-        ({"timeout_s": 0}, "must be positive"),
-        ({"timeout_s": float("nan")}, "must be positive"),
+        ({"timeout_s": 0}, "timeout_s of tool fine must be positive"),
+        *(
+            ({"effect": "pure", "cache_ttl_s": number}, "cache_ttl_s of tool fine must be positive")
+            for number in (0, -1, float("nan"), float("inf"))
+        ),
         ({"result_tokens": -1}, "must be positive"),
         ({"result_tokens": 0}, "must be positive"),
         ({"timeout_s": "30"}, "timeout_s of tool fine must be a number, not '30'"),
@@ -247,8 +250,8 @@ def test_what_can_be_no_tool_is_refused_at_import(function, says):
         ({"name": 5}, "64 characters"),
     ],
 )
-def test_options_that_make_no_sense_are_refused_at_import(options, says):
-    with pytest.raises(ValueError, match=says):
+def test_wrong_options_are_rejected_at_import(options, error):
+    with pytest.raises(ValueError, match=error):
 
         @tool(**options)
         def fine(a: int) -> int:

@@ -1,4 +1,4 @@
-"""The built-in tools that edit and run, on a real directory, and reading on in what was cut."""
+"""The built-in tools that edit and run, on a real directory, and read_result."""
 
 import asyncio
 import json
@@ -14,14 +14,7 @@ import pytest
 from foldlog.processors.tools.call import ToolHost
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.side_log import SideLogStore
-from foldlog.tests.processors.tools.tool_bench import Bench, Told
-
-
-@pytest.fixture
-def bench(tmp_path):
-    (tmp_path / "work").mkdir()
-    return Bench(tmp_path / "work", tmp_path / "state")
-
+from foldlog.tests.processors.tools.tool_bench import RecordingSink
 
 # --- edit_file ---
 
@@ -56,41 +49,41 @@ def test_S2_8_an_edit_that_is_repeated_after_a_crash_is_done_once(bench, before,
     path.write_bytes(before.encode())
     bench.ok("edit_file", path="f", old_text=old, new_text=new)
     assert path.read_bytes() == after.encode()
-    # The worker died before it could note the result: the next attempt runs the tool again.
+    # The worker died before it recorded the result: the next attempt runs the tool again.
     bench.host = ToolHost.of(bench.agent, bench.blobs, SideLogStore(bench.directory / ".side"))
     text = bench.ok("edit_file", path="f", old_text=old, new_text=new, attempt=2)
     assert text.startswith("already done")
     assert path.read_bytes() == after.encode()
 
 
-def test_a_new_file_is_made_with_its_directories_once(bench):
+def test_a_new_file_is_created_once_with_its_directories(bench):
     make = {"path": "a/b/new.txt", "old_text": "", "new_text": "one\ntwo"}
     assert bench.ok("edit_file", **make) == "made a/b/new.txt, 2 lines"
     assert bench.ok("edit_file", **make).startswith("already done")
     assert (bench.directory / "a/b/new.txt").read_text() == "one\ntwo"
     other = {**make, "new_text": "other"}
-    assert "exists already" in bench.failed("edit_file", **other)
+    assert "already exists" in bench.failed("edit_file", **other)
 
 
 @pytest.mark.parametrize(
-    ("edit", "says"),
+    ("edit", "error"),
     [
         ({"path": "none", "old_text": "x"}, "there is no none; to make it"),
         ({"path": "f", "old_text": "x"}, "old_text is not in f"),
         ({"path": "f", "old_text": "twice"}, "old_text is 2 times in f"),
         ({"path": "f", "old_text": "x", "new_text": ""}, "old_text is not in f"),
-        ({"path": "binary", "old_text": "x"}, "no UTF-8 text"),
+        ({"path": "binary", "old_text": "x"}, "not UTF-8 text"),
         ({"path": "../f", "old_text": ""}, "must not contain"),
         ({"path": ".git/hooks/pre-commit", "old_text": ""}, "belongs to git"),
         ({"path": "link/f", "old_text": ""}, "symbolic link"),
         ({"path": "f", "old_text": "", "new_text": "x" * 2_097_153}, "longer than"),
     ],
 )
-def test_an_edit_that_can_not_be_made_is_explained(bench, edit, says):
+def test_an_impossible_edit_is_explained(bench, edit, error):
     (bench.directory / "f").write_text("twice twice")
     (bench.directory / "binary").write_bytes(b"\xff\xfe")
     (bench.directory / "link").symlink_to("/tmp")
-    assert says in bench.failed("edit_file", **{"new_text": "new", **edit})
+    assert error in bench.failed("edit_file", **{"new_text": "new", **edit})
     assert (bench.directory / "f").read_text() == "twice twice"
 
 
@@ -104,7 +97,7 @@ def test_a_command_runs_in_the_directory_with_its_exit_code(bench):
     assert "NUL" in bench.failed("run_command", command="a\0b")
 
 
-def test_S3_9_of_a_long_output_the_last_200_lines_are_served_and_the_whole_is_kept(bench):
+def test_S3_9_of_a_long_output_the_last_200_lines_are_shown_and_the_whole_is_stored(bench):
     event = bench.event("run_command", command="seq 1 5000; exit 1")
     lines = event.content.inline.decode().split("\n")
     assert lines[0] == "[the first 4800 of 5000 lines are left out]"
@@ -116,12 +109,12 @@ def test_S3_9_of_a_long_output_the_last_200_lines_are_served_and_the_whole_is_ke
     assert whole[10_000:].startswith(read.split("\n[")[0])
 
 
-def test_lines_that_are_too_long_for_the_limit_are_cut_too(bench):
+def test_lines_over_the_limit_are_cut(bench):
     event = bench.event("run_command", command="head -c 50000 /dev/zero | tr '\\0' x")
     assert event.tokens <= 8_000 and event.content.ref.bytes == 50_000
 
 
-def test_a_command_over_its_time_is_killed_and_the_tool_says_so(bench):
+def test_a_command_over_its_time_is_killed_and_reported(bench):
     text = bench.failed("run_command", command="echo begun; sleep 1000", timeout_s=1)
     assert text.startswith("begun\n") and "[killed after 1 s" in text
 
@@ -131,13 +124,13 @@ def test_S1_D_constraint_3_an_aborted_command_is_cancelled_not_in_doubt(bench, t
     os.mkfifo(fifo)
 
     async def main():
-        told, stop = Told(), Stop()
+        sink, stop = RecordingSink(), Stop()
         command = f"sleep 1000 & echo $! > {fifo}; echo out; sleep 1000"
-        running = asyncio.create_task(bench.begin("run_command", told, stop, command=command))
+        running = asyncio.create_task(bench.begin("run_command", sink, stop, command=command))
         pid = int(await asyncio.to_thread(fifo.read_text))
         stop.request("cancel c-1")
         await running
-        return told.events[0], pid
+        return sink.only, pid
 
     event, pid = asyncio.run(main())
     assert event.outcome == "cancelled"
@@ -170,7 +163,7 @@ asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3].encode()))
 
 
 def test_S2_8_F20_kill_9_of_a_worker_inside_a_command(bench, tmp_path):
-    """No outcome is written, nothing goes on running, and what was done was done once."""
+    """No outcome is written, no process survives, and the effect happened once."""
     fifo, ledger = tmp_path / "begun", tmp_path / "ledger"
     os.mkfifo(fifo)
     command = f"echo run >> {ledger}; (sleep 1000 & echo $!; wait) > {fifo}"
@@ -184,8 +177,8 @@ def test_S2_8_F20_kill_9_of_a_worker_inside_a_command(bench, tmp_path):
             pid = int(stream.readline())
     finally:
         os.kill(worker.pid, signal.SIGKILL)
-        said, _ = worker.communicate()
-    assert said == b"" and ledger.read_text() == "run\n"
+        output, _ = worker.communicate()
+    assert output == b"" and ledger.read_text() == "run\n"
     with suppress(psutil.NoSuchProcess):
         psutil.Process(pid).wait(20)
 
@@ -209,7 +202,7 @@ def test_a_cut_result_can_be_read_to_its_end(bench):
     assert got == whole
 
 
-def test_a_result_that_is_not_there_or_not_text(bench):
+def test_a_missing_or_binary_result_is_reported(bench):
     for ref in ("0" * 64, "../../etc/passwd", ""):
         assert "no result of this session is kept" in bench.failed("read_result", ref=ref)
     binary = bench.blobs.put(b"\xff\xfe").sha256

@@ -16,7 +16,7 @@ SECRET = b"the secret outside"
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A directory with a secret beside it, and every kind of link to the secret in it."""
+    """A directory next to a secret, with every kind of link to the secret in it."""
     outside = tmp_path_factory.mktemp("outside")
     (outside / "secret").write_bytes(SECRET)
     (outside / "inner").mkdir()
@@ -52,7 +52,7 @@ def assert_inside(root, fd):
 
 
 @given(path=paths)
-def test_S1_D_no_path_reads_what_lies_outside(place, path):
+def test_S1_D_no_path_reads_outside(place, path):
     workdir = Workdir(place)
     with suppress(ToolFailed):
         assert workdir.read(path, 1_000) in (None, b"inside")
@@ -78,7 +78,7 @@ def test_S1_D_no_path_writes_outside(tmp_path_factory, place, path):
 
 
 @pytest.mark.parametrize(
-    ("path", "says"),
+    ("path", "error"),
     [
         ("/etc/passwd", "must be relative"),
         ("~/x", "must be relative"),
@@ -91,8 +91,8 @@ def test_S1_D_no_path_writes_outside(tmp_path_factory, place, path):
         ("sub/link-in", "symbolic link to file"),
         (".git/config", "belongs to git"),
         ("sub/.Git/config", "belongs to git"),
-        ("pipe", "no regular file"),
-        ("socket", "No such device|no regular file"),
+        ("pipe", "not a regular file"),
+        ("socket", "No such device|not a regular file"),
         ("sub", "is a directory"),
         (".", "is a directory"),
         ("", "is a directory"),
@@ -103,12 +103,12 @@ def test_S1_D_no_path_writes_outside(tmp_path_factory, place, path):
         ("x" * 300, "File name too long"),
     ],
 )
-def test_a_refused_path_is_explained(place, path, says):
-    with pytest.raises(ToolFailed, match=says):
+def test_a_rejected_path_is_explained(place, path, error):
+    with pytest.raises(ToolFailed, match=error):
         Workdir(place).read(path, 1_000)
 
 
-def test_a_missing_file_is_none_and_a_large_one_is_refused(place):
+def test_a_missing_file_is_none_and_a_large_one_is_rejected(place):
     assert Workdir(place).read("sub/missing", 10) is None
     assert Workdir(place).read("missing/too", 10) is None
     assert Workdir(place).read("sub/./file", 10) == b"inside"
@@ -119,14 +119,14 @@ def test_a_missing_file_is_none_and_a_large_one_is_refused(place):
 def test_the_directory_itself_may_be_a_link_and_must_exist(place, tmp_path):
     (tmp_path / "here").symlink_to(place)
     assert Workdir(tmp_path / "here").read("sub/file", 10) == b"inside"
-    for touch in (Workdir(tmp_path / "gone").directory, Workdir(tmp_path / "gone").file):
+    for touch in (Workdir(tmp_path / "missing").directory, Workdir(tmp_path / "missing").file):
         with pytest.raises(ToolFailed, match="there is no"), touch("x"):
             pass
     with pytest.raises(ToolFailed, match="no working directory"):
         Workdir(None)
 
 
-def test_S1_D_a_link_put_there_while_we_look_leads_nowhere(tmp_path):
+def test_S1_D_a_link_created_during_the_walk_is_not_followed(tmp_path):
     """Swap a directory for a link to the secret's, as fast as possible, while it is read."""
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "file").write_bytes(SECRET)
@@ -134,10 +134,10 @@ def test_S1_D_a_link_put_there_while_we_look_leads_nowhere(tmp_path):
     (root / "real").mkdir(parents=True)
     (root / "real" / "file").write_bytes(b"inside")
     (root / "link").symlink_to(tmp_path / "secret")
-    over = threading.Event()
+    ended = threading.Event()
 
     def swap():
-        while not over.is_set():
+        while not ended.is_set():
             os.rename(root / "real", root / "door")
             os.rename(root / "door", root / "real")
             os.rename(root / "link", root / "door")
@@ -145,20 +145,20 @@ def test_S1_D_a_link_put_there_while_we_look_leads_nowhere(tmp_path):
 
     swapper = threading.Thread(target=swap)
     swapper.start()
-    seen = set()
+    contents = set()
     try:
         for _ in range(2_000):
             try:
-                seen.add(Workdir(root).read("door/file", 100))
+                contents.add(Workdir(root).read("door/file", 100))
             except ToolFailed:
                 continue
     finally:
-        over.set()
+        ended.set()
         swapper.join()
-    assert SECRET not in seen
+    assert SECRET not in contents
 
 
-def test_a_file_is_replaced_at_once_and_keeps_its_mode(tmp_path):
+def test_a_file_is_replaced_atomically_and_keeps_its_mode(tmp_path):
     (tmp_path / "run.sh").write_bytes(b"old")
     (tmp_path / "run.sh").chmod(0o751)
     (tmp_path / "hard").hardlink_to(tmp_path / "run.sh")
@@ -169,7 +169,7 @@ def test_a_file_is_replaced_at_once_and_keeps_its_mode(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["hard", "run.sh"]
 
 
-def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path):
+def test_a_changed_file_is_not_overwritten(tmp_path):
     workdir = Workdir(tmp_path)
     (tmp_path / "a").write_bytes(b"theirs")
     for expected in (b"ours", None, b"theirs and more"):
@@ -180,7 +180,7 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path):
     assert (tmp_path / "a").read_bytes() == b"theirs" and os.listdir(tmp_path) == ["a"]
 
 
-def test_a_full_disk_leaves_the_old_content(tmp_path, monkeypatch):
+def test_a_full_disk_keeps_the_old_content(tmp_path, monkeypatch):
     (tmp_path / "a").write_bytes(b"old")
 
     def full(fd):

@@ -1,4 +1,4 @@
-"""What the tests of tools share: a sink that keeps what it is told, and ways to run a tool."""
+"""Shared by the tests of tools: a recording sink, and functions that run a tool."""
 
 import asyncio
 import json
@@ -14,12 +14,12 @@ from foldlog.processors.tools.tool import tool
 from foldlog.schemas import codec
 
 EFFECTS = ["pure", "idempotent", "once"]
-# A short grace: what can't be stopped is given up after 0.3 + 0.3 of it.
+# A short grace: a run that cannot be stopped is abandoned after 0.3 + 0.3 of it.
 LIMITS = Limits(grace_ms=600)
 
 
-class Told:
-    """A sink that keeps what it is told, as the bytes that would be produced."""
+class RecordingSink:
+    """A sink that records outcomes, encoded and decoded as in production."""
 
     def __init__(self):
         self.events = []
@@ -66,16 +66,15 @@ def claim_of(a_tool, args=b"{}", **changes):
 
 
 def run_once(a_tool, host, args=b"{}", stop=None, **changes):
-    """Run to the end, late truth included; returns the sink."""
+    """Run to the end, including a late result; returns the sink."""
 
     async def main():
-        told = Told()
-        late = await run(
-            claim_of(a_tool, args, **changes), a_tool, args, told, stop or Stop(), host
-        )
+        sink = RecordingSink()
+        claim = claim_of(a_tool, args, **changes)
+        late = await run(claim, a_tool, args, sink, stop or Stop(), host)
         if late is not None:
             await late
-        return told
+        return sink
 
     return asyncio.run(main())
 
@@ -95,7 +94,7 @@ class Bench:
         self.host = ToolHost.of(self.agent, self.blobs, SideLogStore(state / "side_log"))
         self.calls = 0
 
-    async def begin(self, name, told, stop, attempt=1, **arguments):
+    async def begin(self, name, sink, stop, attempt=1, **arguments):
         if attempt == 1:
             self.calls += 1
         args = json.dumps(arguments).encode()
@@ -104,12 +103,12 @@ class Bench:
         claim = claim_of(
             a_tool, args, index=self.calls, attempt=attempt, approval="none", refs=refs
         )
-        await run(claim, a_tool, args, told, stop, self.host)
+        await run(claim, a_tool, args, sink, stop, self.host)
 
     def event(self, name, **arguments):
-        told = Told()
-        asyncio.run(self.begin(name, told, Stop(), **arguments))
-        return told.only
+        sink = RecordingSink()
+        asyncio.run(self.begin(name, sink, Stop(), **arguments))
+        return sink.only
 
     def ok(self, name, **arguments):
         event = self.event(name, **arguments)

@@ -1,4 +1,4 @@
-"""Attempts against the scripted Messages API: a request, a sink that checks, and one way to run."""
+"""Attempts against the scripted Messages API: a request, a checking sink, and a way to run one."""
 
 import asyncio
 import json
@@ -6,14 +6,14 @@ import time
 
 from foldlog.local.messages_api import redacted_thinking, text, thinking, tool_use
 from foldlog.processors.effects.models.call import GenClaim, generate, make_client
-from foldlog.processors.limits import Limits
+from foldlog.processors.limits import DEFAULT_LIMITS, Limits
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.schemas import codec
 
 MODEL = "claude-opus-5-5"
 CLAIM = GenClaim(session_id="s1", turn=1, step=2, attempt=1, claimed_at=1_700_000_000_000)
 TOOLS = [{"name": "read", "input_schema": {"type": "object"}}]
-# A stall is what some tests wait for, so it is short there; see `stalling`.
+# Some tests wait for a stall, so its limit is short there.
 STALLING = Limits(stall_timeout_ms=250)
 ANSWER = [
     thinking("Let me sée…"),
@@ -37,7 +37,7 @@ def request(*messages, **params):
 
 
 class Collected:
-    """A sink that keeps what comes, in order, and proves that the log could hold it."""
+    """A sink that records events in order and checks that they can be encoded."""
 
     def __init__(self):
         self.chunks, self.outcomes = [], []
@@ -56,36 +56,35 @@ class Collected:
         (outcome,) = self.outcomes
         return outcome
 
-    def said(self, kind):
+    def text_of(self, kind):
+        """The joined text of the chunks of a kind."""
         return "".join(chunk.delta for chunk in self.chunks if chunk.kind == kind)
 
 
 async def attempt(server, *, claim=CLAIM, body=None, stop=None, stall_after=None, **more):
-    """Run one attempt with a client of its own; gives the sink.
+    """Run one attempt with a client of its own; returns the sink.
 
-    stall_after: the limit for a stall is short, on a clock that stands still until a chunk of this
-    kind was seen ("" for any, "-" for none), so that a busy machine is not taken for a stall.
+    stall_after: the limit for a stall is short, on a clock that starts with the first chunk of this
+    kind ("" for any, "-" for a clock that runs at once), so that a busy machine is no stall.
     """
     sink = Collected()
-    limits = Limits() if stall_after is None else STALLING
+    limits = DEFAULT_LIMITS if stall_after is None else STALLING
     if stall_after not in (None, "-"):
 
         def clock():
-            seen = any(stall_after in chunk.kind for chunk in sink.chunks)
-            return time.monotonic() if seen else 0.0
+            started = any(stall_after in chunk.kind for chunk in sink.chunks)
+            return time.monotonic() if started else 0.0
 
         more["clock"] = clock
     async with make_client("test-key", server.base_url) as client:
-        await generate(
-            claim,
-            body or request(),
-            sink,
-            stop or Stop(),
-            client,
-            limits=limits,
-            **more,
-        )
+        await generate_with(client, sink, stop, claim=claim, body=body, limits=limits, **more)
     return sink
+
+
+async def generate_with(
+    client, sink, stop=None, *, claim=CLAIM, body=None, limits=DEFAULT_LIMITS, **more
+):
+    await generate(claim, body or request(), sink, stop or Stop(), client, limits=limits, **more)
 
 
 def run(server, **more):

@@ -1,6 +1,6 @@
 """One attempt against the scripted Messages API: answers, stop reasons, stops, bugs; one outcome.
 
-Rows: S1.C, S2.3, S2.4, constraint 7. The server's journal is the witness of physical calls.
+Rows: S1.C, S2.3, constraint 7. Physical calls are counted in the server's journal.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from itertools import groupby
 import pytest
 
 from foldlog.local.messages_api import Reply, Rule, block, text, tool_use
-from foldlog.processors.effects.models.call import generate, inline_body, make_client
+from foldlog.processors.effects.models.call import inline_body, make_client
 from foldlog.processors.effects.models.chunks import FLUSH_CHARS
 from foldlog.processors.limits import Limits
 from foldlog.processors.tools.output_sink import Stop
@@ -21,6 +21,7 @@ from foldlog.tests.processors.effects.models.attempts import (
     CLAIM,
     MODEL,
     Collected,
+    generate_with,
     request,
     run,
 )
@@ -28,7 +29,7 @@ from foldlog.tests.processors.effects.models.attempts import (
 # an answer --------------------------------------------------------------------------------------
 
 
-def test_S1_C_an_answer_streams_and_arrives_whole(serve):
+def test_S1_C_an_answer_is_streamed_and_complete(serve):
     server = serve(Reply(ANSWER))
     sink = run(server)
     done = sink.only
@@ -47,15 +48,15 @@ def test_S1_C_an_answer_streams_and_arrives_whole(serve):
     assert (call.index, call.name, call.args.inline) == (0, "read", raw.encode())
     assert call.call_id == blocks[3]["id"] and call.args_error is None
     assert done.usage.output_tokens > 1 and json.loads(done.usage.raw)["output_tokens_details"]
-    assert sink.said("text") == ANSWER[2]["text"]
-    assert sink.said("thinking") == ANSWER[0]["thinking"]
-    assert (sink.said("tool_name"), sink.said("tool_input")) == ("read", raw)
+    assert sink.text_of("text") == ANSWER[2]["text"]
+    assert sink.text_of("thinking") == ANSWER[0]["thinking"]
+    assert (sink.text_of("tool_name"), sink.text_of("tool_input")) == ("read", raw)
     assert [chunk.seq for chunk in sink.chunks] == list(range(len(sink.chunks)))
     runs = [key for key, _ in groupby((c.block, c.kind) for c in sink.chunks)]
     assert len(runs) == len(set(runs)), "chunks of two places are mixed"
 
 
-def test_law_11_the_request_goes_out_byte_for_byte(serve):
+def test_law_11_the_request_is_sent_byte_for_byte(serve):
     server = serve(Reply([text("ok")]))
     body = request({"role": "user", "content": [{"type": "text", "text": "é\u2028 1.0 \\u00e9"}]})
     odd = body[:-1] + b',"metadata":{"user_id":"\\u00e9"},"stop_sequences":[]}'
@@ -68,29 +69,22 @@ def test_S1_C_the_first_token_does_not_wait_for_the_second(serve):
     server = serve(Reply([text("Hello there")], chunk=5, gate="second", gate_after=4))
 
     async def go():
-        seen = asyncio.Event()
+        arrived = asyncio.Event()
         sink = Collected()
-        keep = sink.chunk
-        sink.chunk = lambda *event: (keep(*event), seen.set())
+        record = sink.chunk
+        sink.chunk = lambda *event: (record(*event), arrived.set())
         async with make_client("k", server.base_url) as client:
-            work = asyncio.create_task(
-                generate(CLAIM, request(), sink, Stop(), client, limits=Limits())
-            )
-            await seen.wait()
+            work = asyncio.create_task(generate_with(client, sink))
+            await arrived.wait()
             assert sink.chunks[0].delta == "Hello"
             server.open("second")
             await work
         return sink
 
-    assert asyncio.run(go()).said("text") == "Hello there"
+    assert asyncio.run(go()).text_of("text") == "Hello there"
 
 
-def test_S2_4_an_answer_that_nobody_hears_is_complete_and_not_sent(serve):
-    sink = run(serve(Reply([text("ok")])))
-    assert [type(event) for event in sink.outcomes] == [GenComplete]
-
-
-def test_constraint_7_the_api_takes_the_content_back_as_it_was_stored(serve):
+def test_constraint_7_the_API_accepts_the_stored_content_in_the_next_request(serve):
     """The server checks signatures against the exact prefix, and unknown blocks by their seal."""
     first = Reply([ANSWER[0], ANSWER[2], ANSWER[3]], fault="unknown_block")
     server = serve([Rule(reply=first, ordinal=1), Reply([text("done")])])
@@ -107,7 +101,7 @@ def test_constraint_7_the_api_takes_the_content_back_as_it_was_stored(serve):
     assert server.journal.count("refused") == 0 and server.calls() == 2
 
 
-def test_S2_3_a_large_content_goes_where_bodies_are_stored(serve):
+def test_S2_3_large_content_is_stored_as_a_blob(serve):
     stored = {}
 
     def store(data, media_type):
@@ -117,15 +111,15 @@ def test_S2_3_a_large_content_goes_where_bodies_are_stored(serve):
         stored[ref.sha256] = data
         return Body(inline=b"", ref=ref)
 
-    said = "x" * 200_000
-    sink = run(serve(Reply([text(said)], chunk="whole")), store_body=store)
+    long_text = "x" * 200_000
+    sink = run(serve(Reply([text(long_text)], chunk="whole")), store_body=store)
     ref = sink.only.content.ref
     assert ref.media_type == "application/json" and ref.bytes == len(stored[ref.sha256])
-    assert json.loads(stored[ref.sha256]) == [{"type": "text", "text": said}]
-    assert sink.said("text") == said
+    assert json.loads(stored[ref.sha256]) == [{"type": "text", "text": long_text}]
+    assert sink.text_of("text") == long_text
 
 
-def test_a_body_that_can_not_be_stored_is_a_failure_and_no_silence(serve):
+def test_a_body_that_cannot_be_stored_is_a_failure(serve):
     def store(data, media_type):
         raise OSError("disk full")
 
@@ -158,7 +152,7 @@ def test_every_stop_reason_completes_and_only_tool_use_proposes_calls(serve, rea
     assert [call.index for call in done.calls] == ([0, 1] if reason == "tool_use" else [])
 
 
-def test_a_call_that_max_tokens_cut_is_never_proposed(serve):
+def test_a_call_cut_by_max_tokens_is_never_proposed(serve):
     done = run(serve(Reply(ANSWER, fault="max_tokens_in_tool_use"))).only
     assert (done.stop_reason, done.calls) == ("max_tokens", ())
     assert json.loads(done.content.inline)[3]["input"] == {}
@@ -173,9 +167,7 @@ def stopped_at(server, journal_kind, *, cancel=False):
     async def go():
         stop, sink = Stop(), Collected()
         async with make_client("k", server.base_url) as client:
-            work = asyncio.create_task(
-                generate(CLAIM, request(), sink, stop, client, limits=Limits())
-            )
+            work = asyncio.create_task(generate_with(client, sink, stop))
             await asyncio.to_thread(server.wait_count, journal_kind)
             if cancel:
                 work.cancel()
@@ -184,14 +176,14 @@ def stopped_at(server, journal_kind, *, cancel=False):
             else:
                 await asyncio.to_thread(stop.request, "cancelled")
                 await work
-            # Seen by the server while the client still lives: the attempt closed its own socket.
+            # The server notices while the client still exists: the attempt closed its own socket.
             await asyncio.to_thread(server.wait_count, "client_gone")
         return sink
 
     return asyncio.run(go())
 
 
-def test_stop_in_mid_stream_closes_the_socket_and_keeps_what_came(serve):
+def test_a_stop_in_mid_stream_closes_the_socket_and_keeps_the_content(serve):
     # message_start, ping, the text in 4 events, the call's start and its first, empty, piece
     blocks = [text("one two"), tool_use("read", {"a": 1})]
     sink = stopped_at(serve(Reply(blocks, chunk="word", gate="g", gate_after=8)), "waiting")
@@ -200,86 +192,77 @@ def test_stop_in_mid_stream_closes_the_socket_and_keeps_what_came(serve):
     assert (stopped.why, stopped.attempt) == ("cancelled", 1)
     assert json.loads(stopped.content.inline) == [{"type": "text", "text": "one two"}]
     assert stopped.usage.output_tokens == 1
-    assert sink.said("text") == "one two" and sink.said("tool_name") == "read"
+    assert sink.text_of("text") == "one two" and sink.text_of("tool_name") == "read"
 
 
-def test_stop_before_the_first_byte_closes_the_socket(serve):
+def test_a_stop_before_the_first_byte_closes_the_socket(serve):
     sink = stopped_at(serve(Reply([text("a")], gate="g")), "waiting")
     stopped = sink.only
     assert isinstance(stopped, GenStopped)
     assert (stopped.content.inline, stopped.usage, sink.chunks) == (b"[]", None, [])
 
 
-def test_stop_before_the_call_makes_no_call():
+def test_a_stop_before_the_call_sends_nothing():
     async def go():
         stop, sink = Stop(), Collected()
         stop.request("terminated")
-        nobody = None  # a client that can not be called: whoever tries fails as a bug
-        await generate(CLAIM, request(), sink, stop, nobody, limits=Limits())
+        no_client = None  # any call of it raises
+        await generate_with(no_client, sink, stop)
         return sink.only
 
     stopped = asyncio.run(go())
     assert isinstance(stopped, GenStopped) and stopped.why == "terminated"
 
 
-def test_stop_after_the_stop_reason_is_too_late_the_answer_is_whole(serve):
+def test_a_stop_after_the_stop_reason_leaves_the_answer_complete(serve):
     reply = Reply([text("all")], fault="eof_before_message_stop", gate="g", gate_after=99)
     done = stopped_at(serve(reply), "waiting").only
     assert isinstance(done, GenComplete) and done.stop_reason == "end_turn"
 
 
-def test_a_cancelled_task_closes_the_socket_and_leaves_the_outcome_to_its_runner(serve):
+def test_a_cancelled_task_closes_the_socket_without_an_outcome(serve):
     sink = stopped_at(serve(Reply([text("a")], gate="g")), "waiting", cancel=True)
     assert sink.outcomes == []
 
 
-def test_an_event_that_can_not_be_read_closes_the_socket(serve):
+def test_a_malformed_event_closes_the_socket(serve):
     reply = Reply([text("a b c")], fault="bad_event_json", gate="g", gate_after=99)
     server = serve(reply)
 
     async def go():
         sink = Collected()
         async with make_client("k", server.base_url) as client:
-            await generate(CLAIM, request(), sink, Stop(), client, limits=Limits())
+            await generate_with(client, sink)
             await asyncio.to_thread(server.wait_count, "client_gone")
         return sink.only
 
     assert asyncio.run(go()).error == "malformed"
 
 
-def test_an_answer_may_take_longer_than_a_stall_as_long_as_it_moves(serve):
-    """Each chunk takes 0.9 of the limit; the watchdog looks again after three, and lets it be."""
+def test_an_answer_that_progresses_may_take_longer_than_a_stall(serve):
+    """Each chunk takes 0.9 of the limit; the watchdog checks after three, without a stall."""
     blocks = [text("a" * FLUSH_CHARS)] * 3  # each a chunk at once, without a timer
     server = serve(Reply(blocks, chunk="whole", gate="g", gate_after=11))
     limit_s = 0.05
 
     async def go():
-        sink, looks, looked = Collected(), [], asyncio.Event()
+        sink, checks, checked = Collected(), [], asyncio.Event()
 
         def clock():
             if len(sink.chunks) == 3:
-                looks.append(1)
-                if len(looks) > 3:
-                    looked.set()
+                checks.append(1)
+                if len(checks) > 3:
+                    checked.set()
             return len(sink.chunks) * 0.9 * limit_s
 
         async with make_client("k", server.base_url) as client:
-            work = asyncio.create_task(
-                generate(
-                    CLAIM,
-                    request(),
-                    sink,
-                    Stop(),
-                    client,
-                    limits=Limits(stall_timeout_ms=int(limit_s * 1000)),
-                    clock=clock,
-                )
-            )
-            looking = asyncio.create_task(looked.wait())
-            await asyncio.wait((work, looking), return_when=asyncio.FIRST_COMPLETED)
+            limits = Limits(stall_timeout_ms=int(limit_s * 1000))
+            work = asyncio.create_task(generate_with(client, sink, limits=limits, clock=clock))
+            checking = asyncio.create_task(checked.wait())
+            await asyncio.wait((work, checking), return_when=asyncio.FIRST_COMPLETED)
             server.open("g")
             await work
-            looking.cancel()
+            checking.cancel()
         return sink.only
 
     done = asyncio.run(go())
@@ -301,19 +284,13 @@ class Broken(Collected):
 
 
 @pytest.mark.parametrize("bug", ["sink", "request", "client"])
-def test_a_bug_still_ends_in_one_failure_that_may_be_tried_again(serve, bug):
+def test_a_bug_ends_in_one_failure_that_may_be_retried(serve, bug):
     async def go():
         sink = Broken() if bug == "sink" else Collected()
         server = serve(Reply([text("a b c")]))
         async with make_client("k", server.base_url) as client:
-            await generate(
-                CLAIM,
-                b"[]" if bug == "request" else request(),
-                sink,
-                Stop(),
-                None if bug == "client" else client,
-                limits=Limits(),
-            )
+            body = b"[]" if bug == "request" else request()
+            await generate_with(None if bug == "client" else client, sink, body=body)
         return sink
 
     failed = asyncio.run(go()).only
@@ -328,27 +305,17 @@ def test_many_attempts_share_one_client(serve):
     async def go():
         sinks = [Collected() for _ in range(12)]
         async with make_client("k", server.base_url) as client:
-            await asyncio.gather(
-                *(
-                    generate(
-                        CLAIM,
-                        request({"role": "user", "content": f"message {n}"}),
-                        sink,
-                        Stop(),
-                        client,
-                        limits=Limits(),
-                    )
-                    for n, sink in enumerate(sinks)
-                )
-            )
+            bodies = [request({"role": "user", "content": f"message {n}"}) for n in range(12)]
+            works = zip(sinks, bodies, strict=True)
+            await asyncio.gather(*(generate_with(client, s, body=body) for s, body in works))
         return sinks
 
     for n, sink in enumerate(asyncio.run(go())):
-        assert sink.said("text") == f"message {n}"
+        assert sink.text_of("text") == f"message {n}"
         assert json.loads(sink.only.content.inline) == [{"type": "text", "text": f"message {n}"}]
 
 
-def test_an_unknown_block_sent_whole_is_kept_whole(serve):
+def test_an_unknown_block_is_kept_unchanged(serve):
     odd = block("web_search_tool_result", tool_use_id="srv_1", content=[{"n": 1.5, "x": None}])
     done = run(serve(Reply([odd, text("ok")]))).only
     assert json.loads(done.content.inline)[0] == odd

@@ -1,4 +1,4 @@
-"""Every failure class has a policy, and every way the API fails finds its class.
+"""Every class of failure has a policy, and every failure of the API has a class.
 
 The rows are section 8 of the Messages API sheet: status or type, and the advice.
 """
@@ -99,12 +99,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(("trouble", "name", "permanent", "shared"), CASES)
-def test_every_failure_finds_its_class_and_policy(trouble, name, permanent, shared):
+def test_every_failure_has_its_class_and_policy(trouble, name, permanent, shared):
     assert class_of(trouble) == name
     assert (POLICY[name].backoff is None, POLICY[name].shared) == (permanent, shared)
 
 
-def test_every_class_of_the_table_is_reached_and_every_lookup_ends_in_it():
+def test_every_class_is_tested_and_every_lookup_returns_a_class():
     assert {name for _, name, _, _ in CASES} == set(POLICY)
     for table in ("_CLASS_OF_CODE", "_CLASS_OF_TYPE", "_CLASS_OF_STATUS"):
         assert set(getattr(models_errors, table).values()) <= set(POLICY)
@@ -118,7 +118,7 @@ def test_any_status_type_and_code_has_a_policy(code, type, error_code):
         assert class_of(trouble) in POLICY
 
 
-def test_waits_grow_are_capped_and_never_depend_on_chance():
+def test_waits_grow_up_to_a_limit_and_are_not_random():
     for policy in POLICY.values():
         waits = [
             wait_ms(policy, attempt=n, identity="s 1.1", retry_after_ms=None) for n in range(1, 99)
@@ -132,7 +132,7 @@ def test_waits_grow_are_capped_and_never_depend_on_chance():
         assert all(b <= 2 * a + 2 for a, b in pairwise(waits))
 
 
-def test_jitter_spreads_claims_and_repeats_for_one():
+def test_jitter_differs_by_claim_and_is_stable():
     def waits():
         return [
             wait_ms(POLICY["overloaded"], attempt=1, identity=f"s{n} 1.1.1", retry_after_ms=None)

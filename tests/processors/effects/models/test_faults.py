@@ -1,6 +1,6 @@
-"""Every fault of the scripted Messages API ends in one outcome, and says when to try again.
+"""Every fault of the scripted Messages API ends in one outcome, with the time of the next attempt.
 
-Rows: S2.9, P6. The server's journal is the witness of physical calls.
+Rows: S2.9, P6. Physical calls are counted in the server's journal.
 """
 
 import json
@@ -65,8 +65,8 @@ def test_every_fault_of_the_server_has_a_row_here():
 
 
 @pytest.mark.parametrize("name", FAILED)
-def test_S2_9_every_failure_is_one_event_with_a_policy_and_what_came(serve, name):
-    # Pings come often enough to pass for life, if bytes were life.
+def test_S2_9_every_failure_is_one_event_with_a_policy_and_the_content(serve, name):
+    # Pings come often enough to prevent a stall, if bytes counted as progress.
     fault = {"name": name, "every_s": 0.02} if name == "stall_with_pings" else name
     server = serve(Reply(ANSWER, fault=fault))
     begun = FAULTS[name].stage is not Stage.BEFORE
@@ -82,14 +82,14 @@ def test_S2_9_every_failure_is_one_event_with_a_policy_and_what_came(serve, name
     assert (failed.usage is not None) == begun
     blocks = json.loads(failed.content.inline)
     assert bool(sink.chunks) == begun
-    assert "".join(b.get("text", "") for b in blocks) == sink.said("text")
-    assert "".join(b.get("thinking", "") for b in blocks) == sink.said("thinking")
+    assert "".join(b.get("text", "") for b in blocks) == sink.text_of("text")
+    assert "".join(b.get("thinking", "") for b in blocks) == sink.text_of("thinking")
     if name == "cut_in_tool_input":
-        assert "tool_use" not in [b["type"] for b in blocks] and sink.said("tool_input")
+        assert "tool_use" not in [b["type"] for b in blocks] and sink.text_of("tool_input")
 
 
 @pytest.mark.parametrize("name", COMPLETED)
-def test_noise_leaves_the_answer_as_it_is(serve, name):
+def test_noise_does_not_change_the_answer(serve, name):
     sink = run(serve(Reply(ANSWER, fault=name)))
     done = sink.only
     assert isinstance(done, GenComplete), done
@@ -100,7 +100,7 @@ def test_noise_leaves_the_answer_as_it_is(serve, name):
         "text",
         "tool_use",
     ]
-    assert sink.said("text") == blocks[2]["text"] == ANSWER[2]["text"]
+    assert sink.text_of("text") == blocks[2]["text"] == ANSWER[2]["text"]
     assert [call.args.inline for call in done.calls] == [ANSWER[3]["raw_input"].encode()]
     if name == "unknown_fields":
         assert {b.get("future_field") for b in blocks} == {"kept"}
@@ -109,7 +109,7 @@ def test_noise_leaves_the_answer_as_it_is(serve, name):
 
 
 @pytest.mark.parametrize("name", SHAPED)
-def test_every_odd_shape_of_an_answer_completes(serve, name):
+def test_every_unusual_shape_of_an_answer_completes(serve, name):
     done = run(serve(Reply(ANSWER, fault=name))).only
     assert isinstance(done, GenComplete), done
     if name == "invalid_tool_json":
@@ -137,30 +137,31 @@ def test_S2_9_a_call_whose_input_is_cut_is_never_kept(serve, how):
         ("odd", "api_error"),
     ],
 )
-def test_an_error_event_is_judged_by_its_type_and_not_by_status_200(serve, type, error):
-    fault = {"name": "error_event", "type": type, "message": "said in mid-stream"}
+def test_an_error_event_is_classified_by_its_type_not_by_status_200(serve, type, error):
+    fault = {"name": "error_event", "type": type, "message": "sent in mid-stream"}
     failed = run(serve(Reply(ANSWER, fault=fault))).only
     assert (failed.error, failed.status) == (error, 200)
-    assert "said in mid-stream" in failed.detail and "req_" in failed.detail
+    assert "sent in mid-stream" in failed.detail and "req_" in failed.detail
 
 
 def test_P6_a_cut_attempt_and_its_retry_share_no_chunk(serve):
-    said = "The answer is 42."
-    server = serve([Rule(reply=Reply([text(said)], fault="cut"), attempt=1), Reply([text(said)])])
+    answer = "The answer is 42."
+    blocks = [text(answer)]
+    server = serve([Rule(reply=Reply(blocks, fault="cut"), attempt=1), Reply(blocks)])
     again = GenClaim(session_id="s1", turn=1, step=2, attempt=2, claimed_at=CLAIM.claimed_at)
     cut, whole = run(server), run(server, claim=again)
     assert isinstance(cut.only, GenFailed) and isinstance(whole.only, GenComplete)
-    assert said.startswith(cut.said("text")) and whole.said("text") == said
+    assert answer.startswith(cut.text_of("text")) and whole.text_of("text") == answer
     assert {c.attempt for c in cut.chunks} == {1} and {c.attempt for c in whole.chunks} == {2}
     assert [c.seq for c in whole.chunks] == list(range(len(whole.chunks)))
-    assert json.loads(whole.only.content.inline) == [{"type": "text", "text": said}]
+    assert json.loads(whole.only.content.inline) == [{"type": "text", "text": answer}]
 
 
 # when to try again ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [1, 2, 5])
-def test_retry_at_counts_from_the_claim_and_is_the_same_for_everybody(serve, number):
+def test_retry_at_counts_from_the_claim_and_is_the_same_on_every_worker(serve, number):
     claim = GenClaim(session_id="s1", turn=1, step=2, attempt=number, claimed_at=10**12)
     server = serve(Reply(fault={"name": "rate_limit", "retry_after": 7}))
     passed = iter([100.0, *[102.5] * 1000])
@@ -169,7 +170,7 @@ def test_retry_at_counts_from_the_claim_and_is_the_same_for_everybody(serve, num
     assert failed.retry_at == 10**12 + 2500 + wait
 
 
-def test_only_what_the_whole_key_must_wait_for_slows_the_key(serve):
+def test_only_a_shared_failure_makes_the_whole_key_wait(serve):
     for fault, shared in (("rate_limit", True), ("overloaded", True), ("server_error", False)):
         pace = Slots(1)
         failed = run(serve(Reply(fault=fault)), pace=pace).only

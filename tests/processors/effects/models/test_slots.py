@@ -1,4 +1,4 @@
-"""Slots of an API key: never more than there are, and a back-off that holds for all sessions."""
+"""Slots of an API key: their number is a limit, and a back-off applies to all sessions."""
 
 import threading
 
@@ -7,36 +7,35 @@ import pytest
 from foldlog.processors.effects.slots import Slots
 
 
-def test_slots_run_out_and_come_back():
+def test_a_released_slot_can_be_taken_again():
     slots = Slots(2)
     assert slots.take(0) and slots.take(0)
     assert not slots.take(0)
-    assert (slots.free(0), slots.next_free_at(0), slots.taken) == (False, None, 2)
+    assert (slots.free(0), slots.taken) == (False, 2)
     slots.release()
-    assert (slots.free(0), slots.next_free_at(5), slots.taken) == (True, 5, 1)
+    assert (slots.free(0), slots.taken) == (True, 1)
 
 
-def test_a_back_off_holds_for_every_session_and_is_never_cut_short():
+def test_a_back_off_applies_to_every_session_and_is_never_shortened():
     slots = Slots(2)
     assert slots.take(0)
     slots.back_off(1000)
     slots.back_off(400)
     assert slots.back_off_until_ms == 1000
     assert not slots.free(999) and not slots.take(999)
-    assert slots.next_free_at(500) == 1000
     slots.release()
     assert slots.taken == 0
     assert slots.free(1000) and slots.take(1000)
 
 
-def test_a_slot_that_nobody_took_is_a_bug():
+def test_releasing_a_free_slot_is_a_bug():
     with pytest.raises(AssertionError):
         Slots(1).release()
     with pytest.raises(ValueError):
         Slots(0)
 
 
-def test_threads_never_take_more_than_there_are():
+def test_threads_never_take_more_slots_than_exist():
     slots, taken, lock = Slots(3), [], threading.Lock()
 
     def run():
