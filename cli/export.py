@@ -37,7 +37,7 @@ class Reporter:
 ))
 @click.argument("sessions", nargs=-1, metavar="[SESSION]...")
 @click.option("--format", "name", type=click.Choice(list(FORMATS)), required=True,
-              help="; ".join(f"{row.name}: {row.says}" for row in FORMATS.values()) + ".")
+              help="; ".join(f"{row.name}: {row.description}" for row in FORMATS.values()) + ".")
 @click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True,
               metavar="PATH", help="The file to write; a directory for jsonl and parquet.")
 @click.option("--force", is_flag=True, help="Replace an existing export.")

@@ -96,7 +96,7 @@ def _list(as_json: bool) -> None:
             continue
         line(f"{entry.name}: a row is {entry.row}")
         for column in entry.columns:
-            line(f"  {column.name:20} {column.type:16} {column.says}")
+            line(f"  {column.name:20} {column.type:16} {column.description}")
 
 
 def _print(result: Result, as_json: bool, rows: int) -> None:

@@ -5,7 +5,7 @@ the cursor. `session_fold.py` folds these entries.
 """
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from ..log.door import Log, Offsets
 from ..log.errors import LogUnreachable
@@ -112,20 +112,32 @@ class Follow:
         self.close()
 
 
-def read_before(log: Log, topic: str, partition: int, end: int) -> Iterator[Record]:
-    """Every record of a partition before an offset. Raises LogUnreachable on a stall."""
-    first = log.first_offsets(topic)[partition]
-    reader, progressed = log.reader(topic, {partition: first}), time.monotonic()
+def read_before(
+    log: Log,
+    topic: str,
+    partition: int,
+    end: int,
+    *,
+    kept: str = "Work done before is kept",
+    progress: Callable[[int], None] = lambda _offset: None,
+) -> Iterator[Record]:
+    """Every record of a partition before an offset. Raises LogUnreachable on a stall.
+
+    kept: a sentence of that error. progress(offset): called after each poll.
+    """
+    at = log.first_offsets(topic)[partition]
+    reader, progressed = log.reader(topic, {partition: at}), time.monotonic()
     try:
-        while reader.positions().get(partition, first) < end:
-            records = reader.poll(POLL_S)
-            if records:
+        while at < end:
+            yield from (record for record in reader.poll(POLL_S) if record.offset < end)
+            before, at = at, reader.positions().get(partition, at)
+            progress(min(at, end))
+            if at != before:
                 progressed = time.monotonic()
             elif time.monotonic() - progressed > STALL_S:
                 raise LogUnreachable(
-                    f"the log stopped responding while {topic} was read. Work done before is "
-                    "kept. Check the broker (`foldlog status`), then run the command again."
+                    f"the log stopped responding while {topic} was read, at offset {at} of {end}. "
+                    f"{kept}. Check the broker (`foldlog status`), then run the command again."
                 )
-            yield from (record for record in records if record.offset < end)
     finally:
         reader.close()

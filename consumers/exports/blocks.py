@@ -19,6 +19,7 @@ _PARSER = json.JSONDecoder()
 _BLANK = re.compile(r"[ \t\n\r]*")
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ANY = msgspec.json.Decoder()
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
 _NO_JSON = (msgspec.DecodeError, ValueError, RecursionError)
 
 
@@ -103,18 +104,24 @@ def blocks(content: bytes) -> list[Block]:
 
 def _items(text: str) -> Iterator[Block]:
     """The items of a JSON array, each with its original text."""
-    at = _BLANK.match(text).end()  # type: ignore[union-attr]
+    at = _skip_blank(text, 0)
     if text[at] != "[":
         raise ValueError("not an array")
-    at = _BLANK.match(text, at + 1).end()  # type: ignore[union-attr]
+    at = _skip_blank(text, at + 1)
     while text[at] != "]":
         fields, end = _PARSER.raw_decode(text, at)
         yield Block(text[at:end], fields)
-        at = _BLANK.match(text, end).end()  # type: ignore[union-attr]
+        at = _skip_blank(text, end)
         if text[at] == ",":
-            at = _BLANK.match(text, at + 1).end()  # type: ignore[union-attr]
+            at = _skip_blank(text, at + 1)
         elif text[at] != "]":
             raise ValueError("not an array")
+
+
+def _skip_blank(text: str, at: int) -> int:
+    match = _BLANK.match(text, at)
+    assert match is not None, "it matches the empty string"
+    return match.end()
 
 
 def strict_json(data: bytes) -> msgspec.Raw | None:
@@ -129,6 +136,14 @@ def strict_json(data: bytes) -> msgspec.Raw | None:
 def text_of(data: bytes | None) -> str | None:
     """Bytes as text; None stays None."""
     return None if data is None else data.decode("utf-8", "replace")
+
+
+def json_bytes(value: Any) -> bytes:
+    """A value as compact JSON."""
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError:
+        return _ENCODER.encode(clean(value))
 
 
 def clean(value: Any) -> Any:

@@ -7,17 +7,16 @@ of a host or a cluster and no secret; messages of people and models are included
 """
 
 import tempfile
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from ...log.blobs import BlobError
 from ...log.door import Log
-from ...log.errors import LogCut, LogUnreachable
+from ...log.errors import LogCut
 from ...log.made import partitions_of
 from ...log.partition import partition_for
 from ...processors.fold.sessions import FoldedEvent
@@ -34,7 +33,7 @@ from ...schemas.ids import PARTITION_KEY
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
 from ...schemas.value import field_names
-from ..follow import POLL_S, STALL_S
+from ..follow import read_before
 from ..session_fold import SessionFold
 from ..show import UnknownSession
 from .blocks import Contents, blocks
@@ -108,13 +107,17 @@ def export_bundle(
     """Write the bundle of a session. Raises UnknownSession, LogUnreachable."""
     partitions = partitions_of(log)
     with tempfile.TemporaryFile() as lines:
-        records = list(_records(log, session_id, progress))
+        records = _records(log, session_id, progress)
         mine = [record for record in records if record.key == session_id.encode()]
         if not mine:
             raise UnknownSession(f"there is no session {session_id}: see `foldlog sessions`")
         end = mine[-1].offset + 1
         records = [record for record in records if record.offset < end]
-        digest = _write_lines(records, lines)
+        digest = sha256()
+        for record in records:
+            line = line_of(record)
+            digest.update(line)
+            lines.write(line)
         draft = Manifest(
             format=FORMAT,
             session_id=session_id,
@@ -122,7 +125,7 @@ def export_bundle(
             partitions=partitions,
             end=end,
             records=len(records),
-            records_sha256=digest,
+            records_sha256=digest.hexdigest(),
             blobs=(),
             folds=fold_version(),
             builder=BUILDER,
@@ -139,7 +142,9 @@ def export_bundle(
         for row in replayed.views.messages.received:  # in a fork also the parent's
             blob_refs.of_content(row.content)
         blobs = blob_refs.blobs()
-        manifest = _with(draft, blobs, replayed)
+        manifest = replace(
+            draft, blobs=blobs, views=replayed.hashes, requests=replayed.requests
+        )
         lines.seek(0)
         contained = ((b.sha256, blob_refs.bytes_of(b.sha256)) for b in blobs if b.held)
         write_bundle(path, lines, manifest, contained)
@@ -165,10 +170,6 @@ def verify(bundle: Bundle, read: ReadBlob) -> tuple[Replayed, list[Difference]]:
         if here is not None and claim is not None and here != claim:
             found.append(Difference(f"request {step} of its claim", here, claim))
     return replayed, found
-
-
-def _with(draft: Manifest, blobs: tuple[Blob, ...], replayed: Replayed) -> Manifest:
-    return replace(draft, blobs=blobs, views=replayed.hashes, requests=replayed.requests)
 
 
 class _BlobRefs:
@@ -226,7 +227,7 @@ class _BlobRefs:
         return self.read(self._refs[name])
 
 
-def _records(log: Log, session_id: str, progress: Progress) -> Iterator[Record]:
+def _records(log: Log, session_id: str, progress: Progress) -> list[Record]:
     """The session's raw records and those about the partition's holders, up to now."""
     partition = partition_for(session_id, partitions_of(log))
     first = log.first_offsets(SESSION_EVENTS)[partition]
@@ -234,29 +235,8 @@ def _records(log: Log, session_id: str, progress: Progress) -> Iterator[Record]:
         raise LogCut(partition, 0, first)
     end = log.end_offsets(SESSION_EVENTS)[partition]
     keys = (session_id.encode(), PARTITION_KEY.encode())
-    reader = log.reader(SESSION_EVENTS, {partition: 0})
-    try:
-        progressed = time.monotonic()
-        while (at := reader.positions()[partition]) < end:
-            polled = reader.poll(POLL_S)
-            yield from (r for r in polled if r.key in keys and r.offset < end)
-            progress(min(reader.positions()[partition], end), end)
-            if reader.positions()[partition] != at:
-                progressed = time.monotonic()
-            elif time.monotonic() - progressed > STALL_S:
-                raise LogUnreachable(
-                    f"the log stopped responding at offset {at} of {end}. Nothing was written. "
-                    "Check the broker (`foldlog status`), then try again."
-                )
-    finally:
-        reader.close()
-
-
-def _write_lines(records: Iterable[Record], lines: IO[bytes]) -> str:
-    digest = sha256()
-    for record in records:
-        text = line_of(record)
-        digest.update(text)
-        lines.write(text)
-    return digest.hexdigest()
-
+    records = read_before(
+        log, SESSION_EVENTS, partition, end,
+        kept="Nothing was written", progress=lambda offset: progress(offset, end),
+    )
+    return [record for record in records if record.key in keys]

@@ -14,8 +14,9 @@ import io
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
+from shutil import copyfileobj
 from typing import IO, NamedTuple
 
 import msgspec
@@ -111,8 +112,7 @@ def write_bundle(
     """Write a bundle. `records`: a file of lines; `blobs`: (sha256, bytes), sorted by name."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         with archive.open(_member(RECORDS), "w", force_zip64=True) as member:
-            while piece := records.read(1 << 20):
-                member.write(piece)
+            copyfileobj(records, member)
         for name, data in blobs:
             archive.writestr(_member(f"blobs/{name}"), data)
         pretty = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
@@ -228,10 +228,7 @@ def _blob(archive: zipfile.ZipFile, path: Path, name: str) -> bytes:
 def file_sha256(path: Path) -> str:
     """The SHA-256 of a whole file."""
     with open(path, "rb") as file:
-        digest = sha256()
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
+        return file_digest(file, "sha256").hexdigest()
 
 
 def _bad(path: Path, what: str) -> BadBundle:

@@ -17,8 +17,8 @@ from .bundle import export_bundle
 from .bundle_file import file_sha256
 from .duck import write_parquet
 from .files import new_directory, new_file
-from .reading import Progress, read_log
-from .sqlite_file import write_sqlite
+from .reading import Progress, Read, read_log
+from .sqlite_file import Tables, write_sqlite
 from .table_files import write_tables
 from .tables import TABLES
 
@@ -48,61 +48,58 @@ class Format(NamedTuple):
 
     name: str
     one: bool
-    says: str
+    description: str
     write: Callable[[Export], Counts]
 
 
-def _jsonl(order: Export) -> Counts:
+def _jsonl(job: Export) -> Counts:
     names = [f"{table.name}.jsonl" for table in TABLES]
-    with new_directory(order.path, names, force=order.force) as directory:
+    with new_directory(job.path, names, force=job.force) as directory:
         _, counts = write_tables(
-            order.log, order.wanted, directory, order.contents, order.prices,
-            progress=order.progress,
+            job.log, job.wanted, directory, job.contents, job.prices,
+            progress=job.progress,
         )
     return counts
 
 
-def _parquet(order: Export) -> Counts:
+def _parquet(job: Export) -> Counts:
     names = [table.name for table in TABLES]
     files = [f"{name}.parquet" for name in names]
-    with new_directory(order.path, files, force=order.force) as directory:
+    with new_directory(job.path, files, force=job.force) as directory:
         lines = directory.with_name("lines")
         lines.mkdir()
         _, counts = write_tables(
-            order.log, order.wanted, lines, order.contents, order.prices, progress=order.progress
+            job.log, job.wanted, lines, job.contents, job.prices, progress=job.progress
         )
         write_parquet(lines, directory, names)
     return counts
 
 
-def _rubyllm(order: Export) -> Counts:
-    with new_file(order.path, force=order.force) as path:
-        return write_sqlite(
-            path, order.log, order.wanted, order.contents,
-            partial(rubyllm.fill, contents=order.contents, prices=order.prices), order.progress,
-        )
+def _rubyllm(job: Export) -> Counts:
+    return _sqlite(job, partial(rubyllm.fill, contents=job.contents, prices=job.prices))
 
 
-def _vercel(order: Export) -> Counts:
-    with new_file(order.path, force=order.force) as path:
-        return write_sqlite(
-            path, order.log, order.wanted, order.contents,
-            partial(vercel.fill, contents=order.contents), order.progress,
-        )
+def _vercel(job: Export) -> Counts:
+    return _sqlite(job, partial(vercel.fill, contents=job.contents))
 
 
-def _bundle(order: Export) -> Counts:
-    with new_file(order.path, force=order.force) as path:
-        manifest = export_bundle(path, order.log, order.sessions[0], order.contents, order.progress)
+def _sqlite(job: Export, fill: Callable[[Read, Tables], None]) -> Counts:
+    with new_file(job.path, force=job.force) as path:
+        return write_sqlite(path, job.log, job.wanted, job.contents, fill, job.progress)
+
+
+def _bundle(job: Export) -> Counts:
+    with new_file(job.path, force=job.force) as path:
+        manifest = export_bundle(path, job.log, job.sessions[0], job.contents, job.progress)
     blobs = sum(blob.held for blob in manifest.blobs)
     return {"records": manifest.records, "blobs": blobs, "requests": len(manifest.requests)}
 
 
-def _audit(order: Export) -> Counts:
-    with new_file(order.path, force=order.force) as path:
-        read = read_log(order.log, order.sessions, order.contents, None, order.progress)
-        facts = read.sessions[order.sessions[0]]
-        page = audit_page(facts, order.contents, order.prices)
+def _audit(job: Export) -> Counts:
+    with new_file(job.path, force=job.force) as path:
+        read = read_log(job.log, job.sessions, job.contents, None, job.progress)
+        facts = read.sessions[job.sessions[0]]
+        page = audit_page(facts, job.contents, job.prices)
         path.write_bytes(page.encode("utf-8", "replace"))
     return {"events": sum(facts.rulings.values())}
 
@@ -120,9 +117,9 @@ FORMATS = {
 }
 
 
-def export(name: str, order: Export) -> Counts:
+def export(name: str, job: Export) -> Counts:
     """Write an export and return its row or record counts. Raises CanNotWrite, UnknownSession."""
-    return FORMATS[name].write(order)
+    return FORMATS[name].write(job)
 
 
 def fits(name: str, sessions: Sequence[str]) -> bool:

@@ -223,65 +223,61 @@ def tool_call_row(session_id: str, known: CallFacts, contents: Contents) -> Row:
     }
 
 
-def usage_rows(facts: SessionFacts, prices: PriceTable) -> Iterator[Row]:
-    """Every request to a model, with its row in the ledger."""
-    for attempt, number, spent in facts.tries():
-        if attempt is None:
-            assert spent is not None, "a row without an attempt comes from the ledger"
-            yield _unclaimed_row(facts, spent, prices)
-        else:
-            yield _usage_row(facts, attempt, number, spent, prices)
-
-
 _TOKENS = tuple("input cache_read cache_write_5m cache_write_1h output".split())
 
 
-def _unclaimed_row(facts: SessionFacts, spent: Spent, prices: PriceTable) -> Row:
-    is_background, cost = spent.kind == BACKGROUND, prices.cost(spent)
+def usage_rows(facts: SessionFacts, prices: PriceTable) -> Iterator[Row]:
+    """Every request to a model, with its row in the ledger."""
+    for attempt, number, spent in facts.tries():
+        if attempt is not None:
+            columns = _attempt_columns(facts, attempt, number)
+        else:
+            assert spent is not None, "a row without an attempt comes from the ledger"
+            columns = _unclaimed_columns(spent)
+        cost = prices.cost(spent) if spent is not None else None
+        yield {
+            **dict.fromkeys(USAGE.names),
+            "session_id": facts.session_id,
+            "request": number,
+            **columns,
+            "model": (spent and spent.model) or (attempt and attempt.model) or None,
+            **{f"{t}_tokens": getattr(spent, f"{t}_tokens", None) for t in _TOKENS},
+            "cost_usd": None if cost is None else usd(cost),
+        }
+
+
+def _unclaimed_columns(spent: Spent) -> Row:
+    is_background = spent.kind == BACKGROUND
     return {
-        **dict.fromkeys(USAGE.names),
-        "session_id": facts.session_id,
         "kind": spent.kind,
         "work": spent.work or None,
         "upto": spent.upto if is_background else None,
         "turn": None if is_background else spent.turn,
         "step": None if is_background else spent.step,
         "attempt": spent.attempt,
-        "request": spent.request,
         "outcome": spent.outcome,
         "counts": False,
-        "model": spent.model or None,
-        **{f"{t}_tokens": getattr(spent, f"{t}_tokens") for t in _TOKENS},
-        "cost_usd": None if cost is None else usd(cost),
         "response_id": spent.response_id or None,
         "ended_offset": spent.offset,
     }
 
 
-def _usage_row(
-    facts: SessionFacts, attempt: Attempt, number: int, spent: Spent | None, prices: PriceTable
-) -> Row:
-    is_background, claim = attempt.kind == BACKGROUND, attempt.claim.event
+def _attempt_columns(facts: SessionFacts, attempt: Attempt, number: int) -> Row:
+    claim = attempt.claim.event
     last = number == attempt.requests  # earlier ones failed; nothing more is known
     end = attempt.end.event if attempt.end is not None and last else None
     outcome = attempt.outcome or ("running" if _runs(facts, attempt) else "lost")
-    cost = prices.cost(spent) if spent is not None else None
     return {
-        "session_id": facts.session_id,
         "kind": attempt.kind,
-        "work": claim.kind if is_background else None,
-        "upto": claim.upto if is_background else None,
-        "turn": None if is_background else claim.turn,
-        "step": None if is_background else claim.step,
+        "work": getattr(claim, "kind", None),
+        "upto": getattr(claim, "upto", None),
+        "turn": getattr(claim, "turn", None),
+        "step": getattr(claim, "step", None),
         "attempt": claim.attempt,
-        "request": number,
         "strategy": getattr(claim, "strategy", None) or "start",
         "owner": claim.owner,
         "outcome": outcome if last else "failed",
         "counts": attempt.counts and last,
-        "model": (spent.model if spent is not None else "") or attempt.model or None,
-        **{f"{t}_tokens": getattr(spent, f"{t}_tokens", None) for t in _TOKENS},
-        "cost_usd": None if cost is None else usd(cost),
         "stop_reason": getattr(end, "stop_reason", None) or getattr(end, "why", None),
         "response_id": getattr(end, "response_id", None),
         "error": getattr(end, "error", None),

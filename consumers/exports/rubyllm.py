@@ -6,7 +6,7 @@ signatures are in RubyLLM's columns; everything else is in columns named foldlog
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ...processors.advice.prices import PICO_PER_USD, PriceTable
@@ -28,12 +28,9 @@ _ANSWERS = ("assistant", "partial")
 _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def fill(read: Read, tables: Tables, execute: Callable[[str], Any], contents: Contents,
-         prices: PriceTable) -> None:
+def fill(read: Read, tables: Tables, contents: Contents, prices: PriceTable) -> None:
     """Create and fill the tables."""
-    for statement in schema("rubyllm").split(";\n"):
-        if statement.strip():
-            execute(statement)
+    tables.create(schema("rubyllm"))
     writer = _Writer(tables, contents, prices)
     for facts in read.sessions.values():
         writer.chat(facts)

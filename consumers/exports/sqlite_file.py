@@ -12,16 +12,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from ...log.door import Log
 from ...processors.fold.ruling import Ruling
 from ...schemas.codec import Entry
-from .blocks import Contents, clean
+from .blocks import Contents, clean, json_bytes
 from .reading import Progress, Read, read_log
 from .rows import event_row
 
-_ENCODER = msgspec.json.Encoder(enc_hook=str)
 EVENT_COLUMNS = tuple(
     "session_id partition at_offset logged_at type writer verdict code fields".split()
 )
@@ -34,10 +31,7 @@ def schema(name: str) -> str:
 
 def json_text(value: Any) -> str:
     """A value as compact JSON."""
-    try:
-        return _ENCODER.encode(value).decode()
-    except UnicodeEncodeError:
-        return _ENCODER.encode(clean(value)).decode()
+    return json_bytes(value).decode()
 
 
 class Tables:
@@ -56,6 +50,11 @@ class Tables:
             cursor = self._connection.execute(_insert(table, tuple(row)), clean(values))
         self.counts[table] = self.counts.get(table, 0) + 1
         return cursor.lastrowid or 0
+
+    def create(self, sql: str) -> None:
+        """Run CREATE statements, in the same transaction as the rows."""
+        for statement in sql.split(";\n"):
+            self._connection.execute(statement)
 
     def change(self, sql: str, values: tuple[Any, ...]) -> None:
         """Change rows that were added."""
@@ -79,10 +78,10 @@ def write_sqlite(
     log: Log,
     sessions: Collection[str] | None,
     contents: Contents,
-    fill: Callable[[Read, Tables, Callable[[str], None]], None],
+    fill: Callable[[Read, Tables], None],
     progress: Progress,
 ) -> dict[str, int]:
-    """Write the file: `fill(read, tables, execute)` creates a framework's tables and fills them.
+    """Write the file: `fill(read, tables)` creates a framework's tables and fills them.
 
     Returns the row count of each table. Constraints are enforced as rows are added, and checked
     again at the end.
@@ -94,7 +93,7 @@ def write_sqlite(
         connection.execute("BEGIN")
         tables = Tables(connection)
         read = read_log(log, sessions, contents, tables.event, progress, chunks=True)
-        fill(read, tables, connection.execute)  # type: ignore[arg-type]
+        fill(read, tables)
         connection.execute("COMMIT")
         broken = connection.execute("PRAGMA foreign_key_check").fetchall()
         assert not broken, f"rows with broken references: {broken[:3]}"

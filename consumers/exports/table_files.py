@@ -7,20 +7,17 @@ of their ids, each row with its columns in order.
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import IO, Any
-
-import msgspec
+from shutil import copyfileobj
+from typing import IO
 
 from ...log.door import Log
 from ...processors.advice.prices import PriceTable
 from ...processors.fold.ruling import Ruling
 from ...schemas.codec import ChunkSeen, Entry
-from .blocks import Contents, clean
+from .blocks import Contents, json_bytes
 from .reading import Progress, Read, read_log
 from .rows import Row, event_row, session_rows
 from .tables import BY_NAME, EVENTS
-
-_ENCODER = msgspec.json.Encoder(enc_hook=str)
 
 
 def write_tables(
@@ -61,7 +58,7 @@ class _Files:
         """Write a row; a row of a table that was not requested is ignored."""
         if table in self._open:
             self._counts[table] += 1
-            self._open[table].write(_line(row))
+            self._open[table].write(json_bytes(row) + b"\n")
 
     def event(self, entry: Entry, ruling: Ruling) -> None:
         """Write a row of `events`."""
@@ -70,7 +67,7 @@ class _Files:
         if file is None:
             file = self._events[entry.partition] = self._file(f"events.{entry.partition}")
         self._counts[EVENTS.name] += 1
-        file.write(_line(event_row(entry, ruling.verdict, ruling.code)))
+        file.write(json_bytes(event_row(entry, ruling.verdict, ruling.code)) + b"\n")
 
     def close(self) -> dict[str, int]:
         """Join the events and close all files. Returns the row count of each table."""
@@ -78,17 +75,9 @@ class _Files:
             part.close()
             path = Path(part.name)
             with open(path, "rb") as source:
-                while piece := source.read(1 << 20):
-                    self._open[EVENTS.name].write(piece)
+                copyfileobj(source, self._open[EVENTS.name])
             path.unlink()
         self._events.clear()
         for file in self._open.values():
             file.close()
         return self._counts
-
-
-def _line(row: dict[str, Any]) -> bytes:
-    try:
-        return _ENCODER.encode(row) + b"\n"
-    except UnicodeEncodeError:
-        return _ENCODER.encode(clean(row)) + b"\n"

@@ -15,7 +15,7 @@ class Column(NamedTuple):
 
     name: str
     type: str
-    says: str
+    description: str
 
 
 class Table(NamedTuple):
@@ -37,9 +37,9 @@ def _columns(text: str) -> tuple[Column, ...]:
     types["money"] = MONEY
     found = [Column("session_id", TEXT, "the session")]
     for line in text.strip().splitlines():
-        head, _, says = line.strip().partition(": ")
+        head, _, description = line.strip().partition(": ")
         name, kind = head.split()
-        found.append(Column(name, types[kind], says))
+        found.append(Column(name, types[kind], description))
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ part of the type `data-foldlog`.
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from ...processors.fold.projections.ledger import Spent
@@ -31,13 +31,11 @@ _CALLS = frozenset({"call", "asks", "result"})
 """Kinds of lines expressed by the state of a tool's part."""
 
 
-def fill(read: Read, tables: Tables, execute: Callable[[str], Any], contents: Contents) -> None:
+def fill(read: Read, tables: Tables, contents: Contents) -> None:
     """Create and fill the tables."""
     names = (call.call.name for facts in read.sessions.values() for call in facts.calls.values())
     columns = tool_columns(names)
-    for statement in tables_sql(columns).split(";\n"):
-        if statement.strip():
-            execute(statement)
+    tables.create(tables_sql(columns))
     for facts in read.sessions.values():
         _Chat(facts, tables, contents, columns).write()
 

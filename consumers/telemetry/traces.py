@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ...schemas.topics import SESSION_EVENTS
 from ..client import Client
-from ..follow import POLL_S
+from ..follow import read_before
 from ..show import UnknownSession
 from .spans import Link, Span, spans_of
 
@@ -30,18 +30,9 @@ def traces(client: Client, session_id: str) -> Iterator[Span]:
 
 def producer_links(client: Client, session_id: str, partition: int, end: int) -> dict[int, Link]:
     """Offset -> the span of that event's writer."""
-    first = client.log.first_offsets(SESSION_EVENTS)[partition]
-    reader = client.log.reader(SESSION_EVENTS, {partition: first})
     found, key = {}, session_id.encode()
-    try:
-        while reader.positions()[partition] < end:
-            before = reader.positions()
-            for record in reader.poll(POLL_S):
-                match = _TRACEPARENT.fullmatch(record.header("traceparent") or b"")
-                if record.key == key and match is not None:
-                    found[record.offset] = Link(match[1].decode(), match[2].decode())
-            if reader.positions() == before:
-                break  # links are optional; reading the events reports an unreachable log
-    finally:
-        reader.close()
+    for record in read_before(client.log, SESSION_EVENTS, partition, end):
+        match = _TRACEPARENT.fullmatch(record.header("traceparent") or b"")
+        if record.key == key and match is not None:
+            found[record.offset] = Link(match[1].decode(), match[2].decode())
     return found
