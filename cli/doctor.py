@@ -83,7 +83,7 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     yield from checks.people_wanted(everything)
     yield from checks.refused_to_tools(everything)
     yield from checks.out_of_room(everything)
-    yield from checks.background_in_vain(everything, None if whole else checks.SHOWN_MAX)
+    yield from checks.background_failures(everything, None if whole else checks.SHOWN_MAX)
     yield from check_channels.channels(everything, settings.channels, settings.channels_wrong)
     now = max(time.time_ns() // 1_000_000, everything.newest_ms)
     yield from checks.owed_and_idle(everything, now)

@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from ..consumers.exports.blocks import Contents
-from ..consumers.exports.formats import FORMATS, Export, export, file_sha256, fits
+from ..consumers.exports.bundle_file import file_sha256
+from ..consumers.exports.formats import FORMATS, Export
 from .edge import Edge, example, json_option, pass_edge
 from .printing import emit, line, note
 from .replay_bundle import bundle_option
@@ -54,14 +55,14 @@ def export_command(
     result. Content whose blob is missing is exported as a reference, with a note on stderr.
     """
     session_ids = tuple(dict.fromkeys(sessions))
-    if not fits(name, session_ids):
+    if FORMATS[name].one and len(session_ids) != 1:
         raise click.UsageError(
             f"--format {name} takes one SESSION, and {len(session_ids)} were given."
         )
     contents = Contents(edge.client().read_blob)
     progress = Reporter("export")
-    counts = export(
-        name, Export(edge.log, session_ids, contents, edge.prices, path, force, progress)
+    counts = FORMATS[name].write(
+        Export(edge.log, session_ids, contents, edge.prices, path, force, progress)
     )
     digest = file_sha256(path) if path.is_file() else None
     if as_json:

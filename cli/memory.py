@@ -60,7 +60,7 @@ def memory_command(
     if sync:
         demand_as_made(edge.log)
     writer = MemoryWriter(edge.log.producer(brief=True), acting) if sync else None
-    report = files.bring_in_line(writer)
+    report = files.synchronize(writer)
     if as_json:
         emit(report_json(report))
     else:

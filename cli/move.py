@@ -50,7 +50,7 @@ def move_command(
     new = open_log(settings)
     try:
         read = edge.client().read_blob
-        moved = move(edge.log, new, settings, read, close_turns=close_turns, say=report)
+        moved = move(edge.log, new, settings, read, close_turns=close_turns, report=report)
     except KeyboardInterrupt as pressed:
         raise MoveInterrupted(_progress_of(edge.log, to_prefix, completed)) from pressed
     finally:

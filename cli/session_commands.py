@@ -125,7 +125,7 @@ def send_command(
                 return None
         assert message_id is not None
         answer = answer_of(
-            folded, message_id, read=client.read_blob, timeout_s=timeout_s, say=note
+            folded, message_id, read=client.read_blob, timeout_s=timeout_s, report=note
         )
         _print_answer(answer, as_json)
         sys.stdout.flush()

@@ -207,9 +207,10 @@ class Branching:
         views, opened = self._fold_records(session_id, upto)
         if opened is None:
             raise _no_session(session_id, at, records, views)
-        _demand(views, self._user)
+        if views.frozen is not None:
+            raise _frozen(views)
+        _demand_own(views, self._user)
         return _Past(views, upto, opened), upto[-1].offset if at is None else at
-
 
     def _fold_records(
         self, session_id: str, records: list[Record]
@@ -260,12 +261,6 @@ def _no_session(
         f"session {session_id} begins at offset {openings[0]}, after offset {at}. Nothing was "
         "written. To fork from before a fork's beginning, fork its parent (`foldlog show`).",
     )
-
-
-def _demand(views: SessionViews, user: str) -> None:
-    if views.frozen is not None:
-        raise _frozen(views)
-    _demand_own(views, user)
 
 
 def _demand_own(views: SessionViews, user: str) -> None:

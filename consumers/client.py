@@ -116,7 +116,7 @@ class Client:
             )
             demand(decision_on(folded, receipt))
             return answer_of(
-                folded, receipt.id, read=self.read_blob, timeout_s=timeout_s, say=say, stop=stop
+                folded, receipt.id, read=self.read_blob, timeout_s=timeout_s, report=say, stop=stop
             )
 
     def fork(self, session_id: str, at: int | None = None, *, name: str | None = None) -> Forked:
@@ -276,7 +276,6 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
 
 
 def _with_cursor(shown: list[Shown], cursor: int) -> Iterator[tuple[int | None, Shown]]:

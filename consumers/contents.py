@@ -16,8 +16,6 @@ from ..schemas.events import BY_CLASS
 from ..schemas.events.parts import Body, ReadBlob
 from ..schemas.value import field_names
 
-"""The bytes of a reference; raises BlobMissing or BlobCorrupt."""
-
 DIGESTS = frozenset({"called", "views_sha", "basis_sha"})
 """Fields with raw bytes that are not text."""
 

@@ -84,7 +84,7 @@ class MemoryFiles:
         self._log_name = f"{log.identity()}/{log.topic_id(MEMORY_EVENTS)}"
         self._state = self._read_state()
 
-    def bring_in_line(self, writer: MemoryWriter | None) -> Report:
+    def synchronize(self, writer: MemoryWriter | None) -> Report:
         """Write edits to the log and write the files. Without a writer edited files stay unchanged.
         """
         report = Report(self._scope, str(self._root))

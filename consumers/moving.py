@@ -53,7 +53,7 @@ def move(
     read: ReadBlob,
     *,
     close_turns: bool = False,
-    say: Callable[[str], None] = lambda _text: None,
+    report: Callable[[str], None] = lambda _text: None,
 ) -> Moved:
     """Move all sessions; run it again to continue an interrupted move.
 
@@ -68,7 +68,7 @@ def move(
     everything = fold_everything(old, read)
     wanted, left, busy = _classify(everything)
     if moved_to is not None:
-        say("this log was already moved there: only checking the new log")
+        report("this log was already moved there: only checking the new log")
     elif busy and not close_turns:
         raise CanNotMove(
             f"{len(busy)} sessions have an open turn or a call in doubt: {_named(busy)}. Nothing "
@@ -77,15 +77,15 @@ def move(
             "sent again, and a call in doubt stays in the old log."
         )
     apply_topics(new, settings.partitions).demand()
-    say("the topics of the new log exist")
+    report("the topics of the new log exist")
     memory = _copy_memory(old, new)
-    say(f"{memory} records of memory copied")
+    report(f"{memory} records of memory copied")
     sessions = Sessions(new, settings)
     try:
         for number in range(partitions_of(old)):
             for session_id, records in _by_session(old, number, wanted).items():
                 _open_session(sessions, everything.sessions[session_id], records, settings, read)
-            say(f"partition {number} of {partitions_of(old)} moved")
+            report(f"partition {number} of {partitions_of(old)} moved")
     finally:
         sessions.close()
     _verify(new, wanted, read)

@@ -164,11 +164,11 @@ def _failure(lines: list[Line]) -> str:
 class Patience:
     """Reports what a session waits for: at once for a person, else after a pause.
 
-    `say` gets each reason once. A pause is time without an event from a worker.
+    `report` gets each reason once. A pause is time without an event from a worker.
     """
 
-    def __init__(self, say: Callable[[str], None], patience_s: float = PATIENCE_S) -> None:
-        self._say, self._patience_s = say, patience_s
+    def __init__(self, report: Callable[[str], None], patience_s: float = PATIENCE_S) -> None:
+        self._report, self._patience_s = report, patience_s
         self._since, self._reported = time.monotonic(), ""
 
     def restart(self) -> None:
@@ -190,7 +190,7 @@ class Patience:
             text = (text or no_worker) if is_due else ""
         if text and text != self._reported:
             self._reported = text
-            self._say(text)
+            self._report(text)
 
 
 def answer_of(
@@ -200,18 +200,18 @@ def answer_of(
     read: ReadBlob | None = None,
     timeout_s: float = ANSWER_S,
     patience_s: float = PATIENCE_S,
-    say: Callable[[str], None] = lambda _line: None,
+    report: Callable[[str], None] = lambda _line: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Answer:
     """Wait until the turn that owns a message has ended (mission row S0.10).
 
-    `say` gets what is waited for: a person at once, anything else after a pause of `patience_s`
+    `report` gets what is waited for: a person at once, anything else after a pause of `patience_s`
     seconds. `stop` is called between polls. Raises NoAnswerYet after `timeout_s` seconds or when
     stopped, UnknownMessage, LogUnreachable.
     """
     folded.to_end()
     deadline = time.monotonic() + timeout_s
-    patience = Patience(say, patience_s)
+    patience = Patience(report, patience_s)
     while True:
         answer = answer_in(folded.views, message_id, read)
         if answer is not None:

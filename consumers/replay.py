@@ -25,7 +25,7 @@ from ..schemas.topics import SESSION_EVENTS
 from .contents import plain
 from .follow import Follow
 
-TELL_EVERY = 5_000  # events between two progress reports
+PROGRESS_EVERY = 5_000  # events between two progress reports
 FIELDS = {view.name: view.field for view in VIEWS}
 
 
@@ -138,9 +138,12 @@ def verify_partition(
     settings: Settings,
     partition: int,
     session_id: str | None = None,
-    tell: Callable[[int], None] = lambda _offset: None,
+    progress: Callable[[int], None] = lambda _offset: None,
 ) -> Verified | None:
-    """Compare one partition's store with the log; None without a store. tell(offset): progress."""
+    """Compare one partition's store with the log; None without a store.
+
+    progress(offset) is called now and then.
+    """
     directory = store_directory(settings, partition)
     if not directory.is_dir():
         return None
@@ -150,7 +153,7 @@ def verify_partition(
     except Exception as broken:  # rocksdict raises plain Exception
         return Verified(partition, 0, 0, (), f"it cannot be opened: {broken}")
     try:
-        return _compare(log, partition, store, belongs, session_id, read_blobs(settings), tell)
+        return _compare(log, partition, store, belongs, session_id, read_blobs(settings), progress)
     except Corrupt as damage:
         why = f"it is damaged ({damage}); the next worker to open it rebuilds it from the log"
         return Verified(partition, store.cursor.offset, 0, (), why)
@@ -165,7 +168,7 @@ def _compare(
     belongs: Belongs,
     session_id: str | None,
     read: ReadBlob,
-    tell: Callable[[int], None],
+    progress: Callable[[int], None],
 ) -> Verified:
     cursor = store.cursor.offset
     ends = log.end_offsets(SESSION_EVENTS)  # read after the store: a worker may be running
@@ -181,8 +184,8 @@ def _compare(
         return Verified(partition, cursor, 0, (), why)
     replay = Replay(log, None, {partition: cursor}, read, partition=partition)
     for count, step in enumerate(replay.steps()):
-        if count % TELL_EVERY == 0:
-            tell(step.entry.offset)
+        if count % PROGRESS_EVERY == 0:
+            progress(step.entry.offset)
     found: list[Difference] = []
     holders = replay.holders_of(partition)
     if holders != store.partition:

@@ -29,8 +29,8 @@ PARALLEL_MIN = 100_000
 
 POLL_S = 0.2
 
-Tell = Callable[[int, int], None]
-"""tell(events read, events in all): progress."""
+Progress = Callable[[int, int], None]
+"""progress(events read, events in all)"""
 
 
 class Job(NamedTuple):
@@ -53,7 +53,7 @@ class Hashed(NamedTuple):
     hashes: dict[str, str]
 
 
-class Done(NamedTuple):
+class JobResult(NamedTuple):
     """The result of a partition's job. `verified`: for VERIFY."""
 
     partition: int
@@ -79,18 +79,18 @@ def jobs_of(
     return [Job(what, p, end, into) for p, end in sorted(upto.items()) if end > 0]
 
 
-def _offset_by(tell: Tell, before: int, total: int) -> Callable[[int], None]:
-    return lambda read: tell(before + read, total)
+def _offset_by(progress: Progress, before: int, total: int) -> Callable[[int], None]:
+    return lambda read: progress(before + read, total)
 
 
 def run_jobs(
     log: Log,
     settings: Settings,
     jobs: list[Job],
-    tell: Tell = lambda _read, _there: None,
+    progress: Progress = lambda _read, _there: None,
     *,
     processes: int | None = None,
-) -> Iterator[Done]:
+) -> Iterator[JobResult]:
     """Run the jobs; the results are in the order of the partitions.
 
     processes: how many at once; by default one per processor, or a single one for a small log.
@@ -100,26 +100,26 @@ def run_jobs(
         is_parallel = settings.bootstrap_servers is not None and total >= PARALLEL_MIN
         processes = min(len(jobs), os.cpu_count() or 1) if is_parallel else 1
     if processes > 1:
-        yield from _in_processes(settings, jobs, tell, total, processes)
+        yield from _in_processes(settings, jobs, progress, total, processes)
         return
     before = 0
     for job in jobs:
-        yield do(log, settings, job, _offset_by(tell, before, total))
+        yield run_job(log, settings, job, _offset_by(progress, before, total))
         before += job.end
-        tell(before, total)
+        progress(before, total)
 
 
 def _in_processes(
-    settings: Settings, jobs: list[Job], tell: Tell, total: int, processes: int
-) -> Iterator[Done]:
+    settings: Settings, jobs: list[Job], progress: Progress, total: int, processes: int
+) -> Iterator[JobResult]:
     context = multiprocessing.get_context("spawn")  # not fork: the log's client has threads
     read = context.Array("Q", max(job.partition for job in jobs) + 1, lock=False)
     with ProcessPoolExecutor(processes, context, _start_process, (settings, read)) as pool:
-        running = [pool.submit(_do_in_process, job) for job in jobs]
+        running = [pool.submit(_run_in_process, job) for job in jobs]
         left = set(running)
         while left:
             _, left = wait(left, POLL_S, FIRST_COMPLETED)
-            tell(sum(read), total)
+            progress(sum(read), total)
         yield from (future.result() for future in running)
 
 
@@ -130,26 +130,27 @@ def _start_process(settings: Settings, read: Any) -> None:
     _process.update(settings=settings, read=read, log=open_log(settings))
 
 
-def _do_in_process(job: Job) -> Done:
+def _run_in_process(job: Job) -> JobResult:
     def report(read: int) -> None:
         _process["read"][job.partition] = read
 
-    done = do(_process["log"], _process["settings"], job, report)
+    result = run_job(_process["log"], _process["settings"], job, report)
     report(job.end)
-    return done
+    return result
 
 
-def do(log: Log, settings: Settings, job: Job, tell: Callable[[int], None]) -> Done:
-    """Do one job. tell(offset): progress."""
+def run_job(log: Log, settings: Settings, job: Job, progress: Callable[[int], None]) -> JobResult:
+    """Run one job. progress(offset) is called now and then."""
     read = read_blobs(settings)
     if job.what == VERIFY:
-        return Done(job.partition, (), verify_partition(log, settings, job.partition, tell=tell))
+        verified = verify_partition(log, settings, job.partition, progress=progress)
+        return JobResult(job.partition, verified=verified)
     replay = Replay(log, None, {job.partition: job.end}, read, partition=job.partition)
     reported_at = 0.0
     for step in replay.steps():
         if time.monotonic() - reported_at > POLL_S:
             reported_at = time.monotonic()
-            tell(step.entry.offset)
+            progress(step.entry.offset)
     if job.what == INTO:
         assert job.state_dir is not None
         _write(log, settings, job, replay)
@@ -157,7 +158,7 @@ def do(log: Log, settings: Settings, job: Job, tell: Callable[[int], None]) -> D
         Hashed(name, f.partition, f.first, f.next, f.rulings, f.hashes)
         for name, f in sorted(replay.sessions.items())
     ]
-    return Done(job.partition, tuple(hashed))
+    return JobResult(job.partition, tuple(hashed))
 
 
 def _write(log: Log, settings: Settings, job: Job, replay: Replay) -> None:
@@ -192,4 +193,3 @@ def _checksum(log: Log, partition: int, offset: int) -> int:
     return 0
 
 
-__all__ = ["HASH", "INTO", "VERIFY", "Done", "Hashed", "Job", "NotEmpty", "jobs_of", "run_jobs"]

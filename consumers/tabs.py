@@ -36,8 +36,8 @@ class Tabs:
     The constructor raises LogUnreachable, TopicMissing.
     """
 
-    def __init__(self, log: Log, say: Callable[[str], None] = lambda _line: None) -> None:
-        self._log, self._say = log, say
+    def __init__(self, log: Log, report: Callable[[str], None] = lambda _line: None) -> None:
+        self._log, self._report = log, report
         self._users: dict[str, dict[str, Tab]] = {}
         self._listeners: dict[str, list[Listener]] = {}
         self._lock = threading.Lock()
@@ -88,7 +88,7 @@ class Tabs:
                 self.look(POLL_S)
             except BaseException as error:
                 if str(error) != str(self.failed):
-                    self._say(f"tabs are not followed: {type(error).__name__}: {error}")
+                    self._report(f"tabs are not followed: {type(error).__name__}: {error}")
                 self.failed = error
                 self._halt.wait(AGAIN_S)
 
@@ -101,7 +101,7 @@ class Tabs:
             self._users.clear()
         self.caught_up.clear()
         self._goal, self._reader, self.failed = goal, reader, None
-        self._say("tabs are followed again")
+        self._report("tabs are followed again")
 
     def look(self, timeout_s: float = 0) -> None:
         """Take new records. Called by the thread, or by a test that has not started one."""

@@ -69,19 +69,19 @@ Shown = Token | Dropped | Settled | LineAdded
 
 
 class Viewer(NamedTuple):
-    """The open attempt, and what was shown of it. `seq`: the next chunk to take. `goes_on`: the
-    number of the attempt that resumes it, whose output is shown as the first one's.
+    """The open attempt, and what was shown of it. `seq`: the next chunk to take. `resumed_by`: the
+    number of the attempt that resumes it, whose output is shown as its own.
     """
 
     open: Attempt | None = None
     tokens: Rows[Token] = Rows()
     seq: int = 0
-    goes_on: int | None = None
+    resumed_by: int | None = None
 
     def is_of(self, turn: int, step: int, attempt: int) -> bool:
         """Whether that attempt is the one being shown."""
         return self.open is not None and (turn, step, attempt) == (
-            self.open.turn, self.open.step, self.goes_on or self.open.attempt
+            self.open.turn, self.open.step, self.resumed_by or self.open.attempt
         )
 
 
@@ -106,33 +106,34 @@ def see(
         case ev.GenResumed(strategy="resume") if viewer.open is not None:
             return _resumed(viewer, seen, event)
         case ev.GenStart() | ev.GenResumed():
-            lost = f"attempt {event.attempt} takes its place"
-            dropped = _dropped(viewer, lost)
+            dropped = _dropped(viewer, f"attempt {event.attempt} takes its place")
             attempt = Attempt(event.turn, event.step, event.attempt)
-            return Viewer(attempt, Rows()), [*dropped, *_told(seen)]
+            return Viewer(attempt, Rows()), [*dropped, *_lines_added(seen)]
         case ev.GenComplete():
             return INITIAL, _settled(viewer, seen, event, read)
         case ev.GenStopped() if seen.before.turn.closing is not None:
             return INITIAL, _settled(viewer, seen, event, read)
         case ev.GenStopped():
-            return INITIAL, [*_dropped(viewer, f"the attempt was stopped: {event.why}")]
+            return INITIAL, _dropped(viewer, f"the attempt was stopped: {event.why}")
         case ev.GenFailed():
-            return INITIAL, [*_dropped(viewer, f"the attempt failed: {event.error}"), *_told(seen)]
+            dropped = _dropped(viewer, f"the attempt failed: {event.error}")
+            return INITIAL, [*dropped, *_lines_added(seen)]
         case ev.TurnEnded():
             why = "the turn ended before the attempt reported"
-            return INITIAL, [*_dropped(viewer, why), *_told(seen)]
-    return viewer, _told(seen)
+            return INITIAL, [*_dropped(viewer, why), *_lines_added(seen)]
+    return viewer, _lines_added(seen)
 
 
 def streamed(viewer: Viewer, event: ev.GenChunk) -> tuple[Viewer, list[Shown]]:
-    attempt = viewer.open
-    if not viewer.is_of(event.turn, event.step, event.attempt) or event.seq < viewer.seq:
-        return viewer, []  # repeated by a producer that lost an acknowledgement
-    if event.seq > viewer.seq:
-        # A chunk was lost. Later chunks wait for the completion, so that no gap is ever shown.
+    """The viewer after a chunk, and its token.
+
+    A chunk is repeated if its producer lost an acknowledgement: it has no token. After a lost chunk
+    later ones have none either, so that no gap is shown; the rest is shown on completion.
+    """
+    if not viewer.is_of(event.turn, event.step, event.attempt) or event.seq != viewer.seq:
         return viewer, []
-    assert attempt is not None
-    token = Token(attempt, event.block, event.kind, event.delta)
+    assert viewer.open is not None
+    token = Token(viewer.open, event.block, event.kind, event.delta)
     seen = viewer._replace(tokens=viewer.tokens.append(token), seq=viewer.seq + 1)
     return seen, [token]
 
@@ -143,7 +144,7 @@ def _resumed(viewer: Viewer, seen: FoldedEvent, event: ev.GenResumed) -> tuple[V
     kept = viewer.tokens.upto(min(len(viewer.tokens), event.prior_seq + 1))
     resumed = Viewer(viewer.open, kept, len(kept), event.attempt)
     dropped = _dropped(viewer, "the end of its output was lost") if len(kept) < viewer.seq else []
-    return resumed, [*dropped, *(kept if dropped else ()), *_told(seen)]
+    return resumed, [*dropped, *(kept if dropped else ()), *_lines_added(seen)]
 
 
 def _dropped(viewer: Viewer, why: str) -> list[Shown]:
@@ -164,7 +165,7 @@ def _inherited(seen: FoldedEvent, read: ReadBlob | None) -> Iterator[Shown]:
             yield LineAdded(line)
 
 
-def _told(seen: FoldedEvent) -> list[Shown]:
+def _lines_added(seen: FoldedEvent) -> list[Shown]:
     before, views = seen.before, seen.views
     lines = views.transcript.lines.since(len(before.transcript.lines))
     rows = views.messages.progress.since(len(before.messages.progress))

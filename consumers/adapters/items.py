@@ -21,7 +21,7 @@ from ...producers.items import Items
 from ...producers.sessions import Receipt, Sessions, Unacknowledged
 from ...schemas import events as ev
 from ..outcomes import Decision, demand
-from .in_use import InUse
+from .session_cache import SessionCache
 
 TRIES = 3
 """How often an unacknowledged event is produced; the fold accepts it once."""
@@ -46,7 +46,7 @@ class ItemLog:
         self._sessions = Sessions(self._log, settings)
         self._items = Items(self._sessions)
         self._blobs = BlobStore(settings.blobs_dir)
-        self._in_use = InUse(
+        self._cache = SessionCache(
             self._log, _name_of, lambda ref: self._blobs.get(ref.sha256)
         )
 
@@ -59,7 +59,7 @@ class ItemLog:
         """Append items: all of them, or none."""
         if not items:
             return
-        if not self._demand_own(self._in_use.seen(session_id)).turn.known:
+        if not self._demand_own(self._cache.views(session_id)).turn.known:
             self._sessions.open(session_id, agent=self._agent, user=user)
         item_id = uuid4().hex
         demand(
@@ -96,7 +96,7 @@ class ItemLog:
 
     def close(self) -> None:
         """Stop following and producing, and close the log if this object opened it."""
-        self._in_use.close()
+        self._cache.close()
         self._sessions.close()
         if self._owns_log:
             self._log.close()
@@ -108,7 +108,7 @@ class ItemLog:
         self.close()
 
     def _fresh(self, session_id: str) -> SessionViews:
-        return self._demand_own(self._in_use.fresh(session_id))
+        return self._demand_own(self._cache.fresh_views(session_id))
 
     def _demand_own(self, views: SessionViews) -> SessionViews:
         if views.turn.known and views.turn.agent != self._agent:
@@ -131,20 +131,20 @@ class ItemLog:
 
     def _produce(self, session_id: str, name: str, produce: Callable[[], Receipt]) -> Decision:
         """Produce an event, and wait for the fold's decision."""
-        self._in_use.expect(session_id, name)
+        self._cache.expect(session_id, name)
         try:
             for left in reversed(range(TRIES)):
                 try:
                     produce()
                     break
                 except Unacknowledged:
-                    if self._in_use.decided(session_id, name) is not None:
+                    if self._cache.decided(session_id, name) is not None:
                         break
                     if not left:
                         raise
-            return self._in_use.decision(session_id, name)
+            return self._cache.decision(session_id, name)
         finally:
-            self._in_use.forget(session_id, name)
+            self._cache.forget(session_id, name)
 
     def _read(self, view: ItemsView, count: int) -> list[Any]:
         """The last `count` live items, as new objects."""

@@ -120,7 +120,7 @@ async def _uncancelled(running: "Future[T]") -> T:
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError as error:
-                    cancelled = cancelled or error
+            cancelled = cancelled or error
     if cancelled is not None:
         task.exception()  # marks it as retrieved: the caller no longer does
         raise cancelled

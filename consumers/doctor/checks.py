@@ -34,16 +34,16 @@ IDLE_MS = 30_000
 SHOWN_MAX = 3
 """Sessions named for each kind of finding; most have the same cause."""
 
-SKIPPED = (
+TOO_LONG = (
     "nothing: the summary is retried after more messages; if this persists, the prompt or single "
     "results are too large for the agent's soft_tokens and resume_tokens"
 )
-AGAIN = "nothing: the remaining work is retried"
-IN_VAIN = (
+RETRIED = "nothing: the remaining work is retried"
+OTHER_MODEL = (
     "nothing is lost; if a model fails every time, give the agent another one: "
     "Agent(compaction=Compaction(model=...))"
 )
-BY_ITSELF = (
+NOT_BY_PROVIDER = (
     "nothing is lost; if it fails every time, the agent's own model cannot compact: remove "
     "provider=True from Agent(compaction=Compaction(...)), or name another model there"
 )
@@ -297,7 +297,7 @@ def newest_first(everything: Everything) -> list[str]:
     return sorted(everything.sessions, key=lambda name: (-everything.last_at.get(name, 0), name))
 
 
-def background_in_vain(
+def background_failures(
     everything: Everything, most: int | None = SHOWN_MAX
 ) -> Iterator[Finding]:
     """Background work whose last attempt had no result: first failures, then work that was skipped
@@ -309,7 +309,7 @@ def background_in_vain(
         views = everything.sessions[name]
         if outcome := views.background.said:
             do = _what_to_do(views, outcome)
-            findings = skipped if do in (SKIPPED, AGAIN) else failed
+            findings = skipped if do in (TOO_LONG, RETRIED) else failed
             findings.append((f"session {name}: {outcome}", do))
     for findings, which in (
         (failed, "whose background work failed"), (skipped, "whose background work is waiting"),
@@ -322,12 +322,12 @@ def background_in_vain(
 
 def _what_to_do(views: SessionViews, outcome: str) -> str:
     if outcome.endswith(TOO_LITTLE):
-        return SKIPPED
+        return TOO_LONG
     if outcome.endswith((ABORTED, STOPPED, NOTHING_LEFT)):
-        return AGAIN
+        return RETRIED
     request, (_, _, why) = views.context.request, outcome.partition(": ")
     own = request is not None and why.startswith(f"{request.model} ")
-    return BY_ITSELF if own or why == NOT_SUMMARIZED else IN_VAIN
+    return NOT_BY_PROVIDER if own or why == NOT_SUMMARIZED else OTHER_MODEL
 
 
 def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:

@@ -266,12 +266,12 @@ def _proof(entry: Entry | None) -> str:
     if entry is None or not hasattr(entry.event, "by_user"):
         return ""
     proven = proof_of(entry)
-    return e(proven.text) if proven.holds else f'<span class="tag warn">{e(proven.text)}</span>'
+    return e(proven.text) if proven.is_proven else f'<span class="tag warn">{e(proven.text)}</span>'
 
 
 def unproven(facts: SessionFacts) -> int:
     """The number of accepted requests of people without proof."""
-    return sum(ruling.accepted and not proof_of(entry).holds for entry, ruling in facts.people)
+    return sum(ruling.accepted and not proof_of(entry).is_proven for entry, ruling in facts.people)
 
 
 def _later(name: str, event: Any) -> str:
@@ -288,9 +288,7 @@ def attempts_table(facts: SessionFacts, prices: PriceTable) -> str:
     )
     rows: list[str] = []
     claimed = [(a, number, spent) for a, number, spent in facts.tries() if a is not None]
-    for turn, group in groupby(
-        sorted(claimed, key=lambda one: _turn_of(one[0])), key=lambda one: _turn_of(one[0])
-    ):
+    for turn, group in groupby(sorted(claimed, key=_turn_of), key=_turn_of):
         of_turn = list(group)
         rows += [_attempt(*one, prices) for one in of_turn]
         known = [spent for _, _, spent in of_turn if spent is not None]
@@ -300,7 +298,8 @@ def attempts_table(facts: SessionFacts, prices: PriceTable) -> str:
     return _table(heads, rows)
 
 
-def _turn_of(attempt: Attempt) -> tuple[bool, int]:
+def _turn_of(request: tuple[Attempt, int, Spent | None]) -> tuple[bool, int]:
+    attempt, *_ = request
     is_background = attempt.kind == BACKGROUND
     return is_background, 0 if is_background else attempt.key[0]
 

@@ -105,7 +105,10 @@ class SessionFacts(FoldedSession):
             self._attempt_ended(entry, ruling)
         if not ruling.accepted:
             if kind is ev.ApprovalDecided:
-                self.approvals.append(_refused(entry, ruling))
+                decided = entry.event
+                self.approvals.append(Approval(
+                    decided.call, "", decided.args_sha256, None, entry, decided.decision, ruling
+                ))
             return
         note = _NOTES.get(kind)
         if note is not None:
@@ -130,8 +133,7 @@ class SessionFacts(FoldedSession):
         for call in (*self.views.turn.calls, *self.views.turn.doubts):
             known = self.calls.get(call.key)
             if known is None:
-                self.calls[call.key] = CallFacts(call, entry)
-                known = self.calls[call.key]
+                known = self.calls[call.key] = CallFacts(call, entry)
                 self.proposed.setdefault((call.turn, call.step), []).append(known)
             self._update_call(known, call, entry)
         if isinstance(entry.event, ev.TurnEnded):
@@ -276,12 +278,6 @@ _NOTES: dict[type, Any] = {
     ev.ApprovalExpired: SessionFacts._decided,
     **dict.fromkeys(_CALL_LISTS, SessionFacts._call_event),
 }
-
-
-def _refused(entry: Entry, ruling: Ruling) -> Approval:
-    event = entry.event
-    decision = event.decision
-    return Approval(event.call, "", event.args_sha256, None, entry, decision, ruling)
 
 
 def _gave(approval: Approval, grant: str) -> bool:

@@ -3,7 +3,7 @@
 Every format reads the log up to its current end, and nothing else.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,6 @@ from . import rubyllm, vercel
 from .audit import audit_page
 from .blocks import Contents
 from .bundle import export_bundle
-from .bundle_file import file_sha256
 from .duck import write_parquet
 from .files import new_directory, new_file
 from .reading import Progress, Read, read_log
@@ -44,7 +43,10 @@ Counts = dict[str, int]
 
 
 class Format(NamedTuple):
-    """A format: whether it exports exactly one session, its description, its writer."""
+    """A format: whether it exports exactly one session, its description, its writer.
+
+    `write` returns the counts of rows or records. Raises CanNotWrite, UnknownSession.
+    """
 
     name: str
     one: bool
@@ -115,16 +117,3 @@ FORMATS = {
         Format("audit", True, "one session as an HTML report for people", _audit),
     )
 }
-
-
-def export(name: str, job: Export) -> Counts:
-    """Write an export and return its row or record counts. Raises CanNotWrite, UnknownSession."""
-    return FORMATS[name].write(job)
-
-
-def fits(name: str, sessions: Sequence[str]) -> bool:
-    """Whether a format can export these sessions."""
-    return not FORMATS[name].one or len(sessions) == 1
-
-
-__all__ = ["FORMATS", "Export", "export", "file_sha256", "fits"]

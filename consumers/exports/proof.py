@@ -9,7 +9,7 @@ from ...schemas.origin import Proof, origin_of
 class Proven(NamedTuple):
     """Whether the user that the event names is proven, and a description."""
 
-    holds: bool
+    is_proven: bool
     text: str
 
 

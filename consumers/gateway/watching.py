@@ -150,5 +150,5 @@ def viewer_of(attempt: Attempt, chunks: Iterable[ev.GenChunk], chain: Chain = ()
     """The viewer after the chunks of an attempt, and of the attempts that it continues."""
     viewer = Viewer(attempt._replace(attempt=chain[0][0]) if chain else attempt)
     for chunk in chunks_of(chunks, attempt, chain):
-        viewer, _ = streamed(viewer._replace(goes_on=chunk.attempt), chunk)
-    return viewer._replace(goes_on=attempt.attempt if chain else None)
+        viewer, _ = streamed(viewer._replace(resumed_by=chunk.attempt), chunk)
+    return viewer._replace(resumed_by=attempt.attempt if chain else None)

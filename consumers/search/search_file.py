@@ -90,11 +90,11 @@ class SqliteBackend:
 class IndexFile:
     """The open file. `belongs`: the log and version it must be built from; otherwise it is rebuilt.
 
-    `say` prints the reason. Raises IndexUnusable if the directory or the file cannot be written.
+    `report` prints the reason. Raises IndexUnusable if the directory or the file cannot be written.
     """
 
-    def __init__(self, path: Path, belongs: dict[str, str], say: Callable[[str], None]) -> None:
-        self.path, self._belongs, self._say = path, belongs, say
+    def __init__(self, path: Path, belongs: dict[str, str], report: Callable[[str], None]) -> None:
+        self.path, self._belongs, self._report = path, belongs, report
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # it contains messages
             with self.locked():
@@ -108,12 +108,12 @@ class IndexFile:
         except sqlite3.OperationalError:
             raise  # locked, full or not writable: deleting it would not help
         except sqlite3.DatabaseError as error:
-            self._say(f"search: {self.path} is damaged ({error})")
+            self._report(f"search: {self.path} is damaged ({error})")
             self.rebuild()
         stored = dict(self.connection.execute("SELECT what, value FROM belongs"))
         differs = [what for what in self._belongs if stored.get(what) != self._belongs[what]]
         if stored and differs:
-            self._say(f"search: the index is of another log or version ({', '.join(differs)})")
+            self._report(f"search: the index is of another log or version ({', '.join(differs)})")
             self.rebuild()
 
     def _connect(self) -> None:
@@ -135,7 +135,7 @@ class IndexFile:
 
     def rebuild(self) -> None:
         """Delete everything and start with an empty file."""
-        self._say("search: rebuilding the index from the log")
+        self._report("search: rebuilding the index from the log")
         self.connection.close()
         for suffix in SUFFIXES:
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)
@@ -179,7 +179,7 @@ class IndexFile:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                self._say("search: waiting for another search, which is updating the index")
+                self._report("search: waiting for another search, which is updating the index")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

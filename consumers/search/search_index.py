@@ -64,20 +64,20 @@ def index_path(settings: Settings) -> Path:
 class TranscriptIndex:
     """The index of one installation's transcripts, up to date after `catch_up`.
 
-    `read`: resolves content in the blob store. `say`: prints messages for people. Raises
+    `read`: resolves content in the blob store. `report`: prints messages for people. Raises
     IndexUnusable, LogUnreachable, TopicMissing.
     """
 
     def __init__(
-        self, log: Log, path: Path, read: ReadBlob, say: Callable[[str], None]
+        self, log: Log, path: Path, read: ReadBlob, report: Callable[[str], None]
     ) -> None:
-        self._log, self._read, self._say = log, read, say
+        self._log, self._read, self._report = log, read, report
         belongs = {
             "cluster": log.identity(),
             "topic": log.topic_id(SESSION_EVENTS),
             "version": f"{LAYOUT}-{fold_version()}",
         }
-        self._file = IndexFile(path, belongs, say)
+        self._file = IndexFile(path, belongs, report)
         self._snippets = Snippets(self._file.words.stems)
         self._unread = 0
 
@@ -104,7 +104,7 @@ class TranscriptIndex:
                         indexer.write(cursor)
                     progress(Progress(sum(cursor[p] - start[p] for p in cursor), behind))
         if indexer.unreadable:
-            self._say(
+            self._report(
                 f"search: {indexer.unreadable} texts are missing from the blob store, and only "
                 "their beginnings are indexed. To index them fully, point FOLDLOG_BLOBS at the "
                 f"store of this log and delete {self._file.path}"
@@ -119,7 +119,7 @@ class TranscriptIndex:
         for partition, store in stores.items():
             at, is_new = store.cursor.offset, store.cursor == Cursor()
             if not is_new and not first[partition] <= at <= end[partition]:
-                self._say(
+                self._report(
                     f"search: the index is at offset {at} of partition {partition}, but the log "
                     f"has {first[partition]} to {end[partition]}"
                 )

@@ -81,7 +81,7 @@ def send(spans: Iterable[Span], url: str, headers: Mapping[str, str] | None = No
         request = urllib.request.Request(place, body, {"content-type": kind, **(headers or {})})
         try:
             with urllib.request.urlopen(request, timeout=SEND_S) as response:
-                    response.read()
+                response.read()
         except urllib.error.HTTPError as error:
             raise NotSent(
                 f"{place} answered {error.code} {error.reason} after {sent} spans. Check the "

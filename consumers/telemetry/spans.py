@@ -49,13 +49,13 @@ class Span(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """A span that has begun. `first_ms`: the time of its first chunk."""
+    """A span that has begun, by the event at `offset`. `first_ms`: the time of its first chunk."""
 
-    offset: int
-    start_ms: int
     name: str
     attributes: dict[str, Any]
     links: tuple[Link, ...] = ()
+    offset: int = 0
+    start_ms: int = 0
     first_ms: int | None = None
 
 
@@ -124,11 +124,11 @@ class _Maker:
                 more: dict[str, Any] = {
                     "foldlog.background.kind": event.kind, "foldlog.attempt": event.attempt,
                 }
-                span = self._new_span("chat", {"gen_ai.operation.name": "chat", **more})
+                span = _Open("chat", {"gen_ai.operation.name": "chat", **more})
                 yield from self._begin_attempt(seen, ("background", event.kind, event.upto), span)
             case ev.DeliveryStarted():
                 more = {"foldlog.channel": event.channel, "foldlog.attempt": event.attempt}
-                span = self._new_span(f"deliver {event.channel}", more)
+                span = _Open(f"deliver {event.channel}", more)
                 yield from self._begin_attempt(
                     seen, ("delivery", event.turn, event.step, event.channel), span
                 )
@@ -152,14 +152,11 @@ class _Maker:
         entry = seen.entry
         self._open[key] = span._replace(offset=entry.offset, start_ms=entry.at, links=links)
 
-    def _new_span(self, name: str, attributes: dict[str, Any], links: tuple = ()) -> _Open:
-        return _Open(0, 0, name, attributes, links)
-
     def _chat(self, event: ev.GenStart | ev.GenResumed) -> _Open:
         called = self._called
         model = called.model if called is not None else ""
         params = json.loads(called.params or b"{}") if called is not None else {}
-        return self._new_span(f"chat {model}".strip(), {
+        return _Open(f"chat {model}".strip(), {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": PROVIDER,
             "gen_ai.request.model": model,
@@ -178,7 +175,7 @@ class _Maker:
         links: tuple[Link, ...] = ()
         if proposed is not None and event.turn in self._turns:
             links = (Link(self._trace(event.turn), self._span(proposed)),)
-        return self._new_span(f"execute_tool {name}", {
+        return _Open(f"execute_tool {name}", {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
             "gen_ai.tool.type": "function",
@@ -192,7 +189,7 @@ class _Maker:
         key, error, more = _end_of(event)
         if key and (span := self._open.pop(key, None)) is not None:
             rows = seen.views.ledger.spent.since(len(seen.before.ledger.spent))
-            yield self._close(seen, key, span, error, {**more, **_usage(rows)})
+            yield self._close(seen, key, span, error, {**more, **(_sums(rows) if rows else {})})
 
     def _close(
         self, seen: FoldedEvent, key: tuple, span: _Open, error: str, more: Mapping[str, Any]
@@ -232,7 +229,7 @@ class _Maker:
         links = [self._last_turn, self._comes_from.get(seen.entry.offset)]
         number = seen.views.turn.number
         self._turns[number] = _Open(
-            seen.views.turn.opened_offset, seen.entry.at, "", {}, tuple(filter(None, links))
+            "", {}, tuple(filter(None, links)), seen.views.turn.opened_offset, seen.entry.at
         )
 
     def _end_turn(self, seen: FoldedEvent, event: ev.TurnEnded) -> Iterator[Span]:
@@ -307,13 +304,8 @@ def _end_of(event: object) -> tuple[tuple, str, dict[str, Any]]:
     return (), "", {}
 
 
-def _usage(rows: list[Spent]) -> dict[str, Any]:
-    return _sums(rows) if rows else {}
-
-
-def _sums(rows: Iterable[Spent]) -> dict[str, Any]:
+def _sums(rows: list[Spent]) -> dict[str, Any]:
     """Token counts by the names of the conventions; input includes cached input."""
-    rows = list(rows)
     written = sum(row.cache_write_tokens for row in rows)
     return {
         "gen_ai.usage.input_tokens": sum(row.read_tokens for row in rows),

@@ -22,7 +22,7 @@ class Desk:
 
     def sync(self, scope=ANA, writer=True):
         files = MemoryFiles(self.log, scope, self.root, "ana")
-        return files.bring_in_line(self.writer if writer else None)
+        return files.synchronize(self.writer if writer else None)
 
     def remember(self, text, path="core.md"):
         return self.writer.remember(ANA, path, text)

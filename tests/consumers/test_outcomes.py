@@ -167,7 +167,7 @@ def test_a_wait_without_a_worker_says_so_and_ends_at_its_bound(log, settings):
     sessions.say("s1", "hi", message_id="m1")
     told = []
     with pytest.raises(NoAnswerYet, match="--message-id m1 --wait"):
-        answer(log, "m1", patience_s=0, timeout_s=0.05, say=told.append)
+        answer(log, "m1", patience_s=0, timeout_s=0.05, report=told.append)
     assert len(told) == 1 and "foldlog worker" in told[0] and "foldlog dev" in told[0]
 
 
@@ -180,7 +180,7 @@ def test_a_wait_for_a_person_says_what_to_do_at_once(log, settings):
     played.invoke(approval="ask")
     told = []
     with pytest.raises(NoAnswerYet, match="continues when that is settled"):
-        answer(log, "m1", patience_s=60, say=told.append, stop=lambda: bool(told))
+        answer(log, "m1", patience_s=60, report=told.append, stop=lambda: bool(told))
     assert told == ["charge waits for approval: `foldlog approve s1 1.1.0` or `deny`"]
 
 
@@ -195,7 +195,7 @@ def test_a_doubt_that_holds_the_turn_says_what_to_do(log, settings):
     played.uncertain()
     told = []
     with pytest.raises(NoAnswerYet):
-        answer(log, "m1", patience_s=60, say=told.append, stop=lambda: bool(told))
+        answer(log, "m1", patience_s=60, report=told.append, stop=lambda: bool(told))
     assert "foldlog resolve s1 1.1.0 --happened TEXT" in told[0]
 
 

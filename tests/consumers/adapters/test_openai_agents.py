@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from foldlog.consumers.adapters import in_use
+from foldlog.consumers.adapters import session_cache
 from foldlog.consumers.adapters.items import OtherAgent
 from foldlog.consumers.adapters.openai_agents import AGENT, FoldlogSessions
 from foldlog.consumers.client import Client
@@ -201,7 +201,7 @@ def test_S4_1_a_batch_is_whole_for_whoever_reads_meanwhile(sessions):
 
 
 def test_sessions_beyond_what_is_kept_are_folded_anew(sessions, monkeypatch):
-    monkeypatch.setattr(in_use, "SESSIONS_MAX", 2)
+    monkeypatch.setattr(session_cache, "SESSIONS_MAX", 2)
 
     async def play():
         for round in range(2):
@@ -325,7 +325,7 @@ def test_what_ends_the_reader_is_told_and_the_next_call_reads_again(sessions, lo
         raise OSError("no more memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(in_use, "foldable_entry", broken)
+        patch.setattr(session_cache, "foldable_entry", broken)
         with pytest.raises(OSError, match="no more memory"):
             run(fill(session, 2))
     assert run(session.get_items())[0] == said(1)

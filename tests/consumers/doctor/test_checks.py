@@ -132,14 +132,14 @@ def test_what_failed_in_the_background_is_said_before_what_was_not_worth_a_try(l
     said |= {f"z{n}": failed for n in range(4)} | {"c": "result: the turn was aborted"}
     for name in said:
         opened(log, settings, name)
-    found = list(checks.background_in_vain(everything_of(log, said)))
+    found = list(checks.background_failures(everything_of(log, said)))
     assert [f.text.partition(":")[0] for f in found] == [
         "session z3", "session z2", "session z1", "2 more sessions whose background work failed",
         "session c", "session a4", "session a3", "3 more sessions whose background work is waiting",
     ]
-    assert failed in found[0].text and found[0].do == checks.IN_VAIN
-    assert found[4].do == checks.AGAIN and found[5].do == checks.SKIPPED
-    assert len(list(checks.background_in_vain(everything_of(log, said), None))) == 11
+    assert failed in found[0].text and found[0].do == checks.OTHER_MODEL
+    assert found[4].do == checks.RETRIED and found[5].do == checks.TOO_LONG
+    assert len(list(checks.background_failures(everything_of(log, said), None))) == 11
 
 
 def test_where_the_agents_own_model_makes_summaries_another_cheap_model_is_no_help(log, settings):
@@ -147,12 +147,12 @@ def test_where_the_agents_own_model_makes_summaries_another_cheap_model_is_no_he
     Sessions(log, settings).say("s1", "hi", message_id="m1")
     played.answer("hello")
     for why, do in (
-        ("context: the provider could not summarize", checks.BY_ITSELF),
-        ("context: claude-test failed: invalid_request_error: no", checks.BY_ITSELF),
-        ("context: claude-cheap failed: invalid_request_error: no", checks.IN_VAIN),
+        ("context: the provider could not summarize", checks.NOT_BY_PROVIDER),
+        ("context: claude-test failed: invalid_request_error: no", checks.NOT_BY_PROVIDER),
+        ("context: claude-cheap failed: invalid_request_error: no", checks.OTHER_MODEL),
     ):
-        (found,) = checks.background_in_vain(everything_of(log, {"s1": why}))
-        assert found.do == do and ("provider=True" in do) == (do is checks.BY_ITSELF)
+        (found,) = checks.background_failures(everything_of(log, {"s1": why}))
+        assert found.do == do and ("provider=True" in do) == (do is checks.NOT_BY_PROVIDER)
 
 
 def test_sessions_that_found_no_room_are_named_with_what_helps(log, settings):

@@ -8,7 +8,7 @@ from foldlog.consumers.client import Client
 from foldlog.consumers.exports.blocks import Contents
 from foldlog.consumers.exports.bundle import verify
 from foldlog.consumers.exports.bundle_file import read_bundle
-from foldlog.consumers.exports.formats import FORMATS, Export, export
+from foldlog.consumers.exports.formats import FORMATS, Export
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.processors.advice.prices import list_prices
 from foldlog.tests.consumers.played import Played, memory_log, opened, settings_in
@@ -42,7 +42,7 @@ def forked(tmp_path):
 def exported(client: Client, name: str, session: str, path):
     contents = Contents(client.read_blob)
     asked = Export(client.log, (session,), contents, list_prices(), path, False, lambda *_: None)
-    export(name, asked)
+    FORMATS[name].write(asked)
     return path
 
 

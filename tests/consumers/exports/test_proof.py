@@ -39,4 +39,4 @@ def test_C17_a_claim_without_proof_is_unproven(header, holds, text):
 def test_a_session_that_was_opened_is_claimed_by_its_user():
     opened = ev.SessionOpened(user_id="ana", agent="a", rules=1)
     entry = Entry("s1", 0, 0, 1, "producer", opened, by="gateway token ana")
-    assert proof_of(entry).holds
+    assert proof_of(entry).is_proven

@@ -94,8 +94,8 @@ class Guest:
             if self.chance.random() < 0.3:
                 self.seat, self.comebacks = self.audience.seat(self.cursor), self.comebacks + 1
                 viewer = self.audience.watching.viewer
-                goes_on = viewer.goes_on not in (None, self.left_in)
-                self.resumed += goes_on and self.screen.of == viewer.open
+                resumed_by = viewer.resumed_by not in (None, self.left_in)
+                self.resumed += resumed_by and self.screen.of == viewer.open
             return
         frames = self.seat.ready()
         if not frames:
@@ -107,7 +107,7 @@ class Guest:
         self.draw(frames[:kept])
         if leaves:
             self.audience.watching.seats.discard(self.seat)
-            self.seat, self.left_in = None, self.audience.watching.viewer.goes_on
+            self.seat, self.left_in = None, self.audience.watching.viewer.resumed_by
 
     def draw(self, frames):
         self.screen.draw(frames)

@@ -1,8 +1,8 @@
-"""The sessions that a process uses, folded in memory by one thread that follows their partitions.
+"""A cache of the sessions that a process uses, kept up to date by one thread.
 
-A session is folded from its first offset when it is first used, and then as its events arrive. A
-writer registers for the decision before it writes, and gets it when the fold has it; a reader gets
-the views as of the log's end.
+A session is folded from its first offset when it is first used, and then as its events arrive: the
+thread follows the partitions of the cached sessions. A writer registers for the decision before it
+writes, and gets it when the fold has it; a reader gets the views as of the log's end.
 """
 
 import threading
@@ -41,7 +41,7 @@ class _Session:
         self.views, self.partition, self.next, self.users = views, partition, next, 0
 
 
-class InUse:
+class SessionCache:
     """Sessions by id, at a place that only moves forward. May be used from several threads.
 
     `name_of` returns the id in an event, for events whose decision a caller may wait for; `read`:
@@ -64,12 +64,12 @@ class InUse:
         self._failed: BaseException | None = None
         self._closed = False
 
-    def seen(self, session_id: str) -> SessionViews:
+    def views(self, session_id: str) -> SessionViews:
         """The views in this process: they include every decision that it returned."""
         with self._changed:
             return self._use(session_id).views
 
-    def fresh(self, session_id: str) -> SessionViews:
+    def fresh_views(self, session_id: str) -> SessionViews:
         """The views with every event in the log now."""
         end = self._log.end_offsets(SESSION_EVENTS)[partition_for(session_id, self._partitions)]
         with self._changed:
@@ -167,7 +167,7 @@ class InUse:
         if failed is not None:
             raise failed
         if self._followed and (self._thread is None or not self._thread.is_alive()):
-            self._thread = threading.Thread(target=self._run, name="foldlog-in-use", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="foldlog-sessions", daemon=True)
             self._thread.start()
 
     # -- without the lock --------------------------------------------------------------------------
@@ -188,13 +188,10 @@ class InUse:
 
     def _keep(self, session_id: str, session: _Session) -> None:
         self._sessions[session_id] = session
-        unused = (name for name, other in self._sessions.items() if not other.users)
-        while len(self._sessions) > SESSIONS_MAX:
-            name = next(unused, session_id)
-            if name == session_id:
-                break
-            del self._sessions[name]
-            unused = (name for name, other in self._sessions.items() if not other.users)
+        unused = [name for name, other in self._sessions.items() if not other.users]
+        for name in unused[: max(0, len(self._sessions) - SESSIONS_MAX)]:
+            if name != session_id:
+                del self._sessions[name]
         self._keys = frozenset(name.encode() for name in self._sessions)
 
     # -- the thread --------------------------------------------------------------------------------
