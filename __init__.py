@@ -14,10 +14,12 @@ If you are here to read the code, read the rooms in this order:
                    delivery), `store/` (RocksDB), `worker/`, `memory/`, `search/`, `outside/` (MCP
                    servers, fetching), `advice/`
 5. `consumers/`    the read side: transcripts, search, replay
-6. `cli/`          the `foldlog` command
-7. `local/`        a real Kafka from pinned jars, and a test kit: a scripted Messages API
+6. `api/`          the Python API: connect, sessions, events; blocking, and for asyncio
+7. `cli/`          the `foldlog` command
+8. `local/`        a real Kafka from pinned jars, and a test kit: a scripted Messages API
 
-Arrows between rooms go one way: schemas <- log <- producers <- processors <- consumers <- cli.
+Arrows between rooms go one way: schemas <- log <- producers <- processors <- consumers <- api
+<- cli.
 """
 
 from importlib import import_module
@@ -25,21 +27,64 @@ from importlib import import_module
 # Public name -> module that defines it. Loaded by `__getattr__`, so `import foldlog` costs
 # nothing: the anthropic, confluent_kafka and faust packages take seconds to import.
 _EXPORTS: dict[str, str] = {
+    "aconnect": ".api.aio",
     "Agent": ".processors.agent",
+    "Answer": ".consumers.outcomes",
+    "Answered": ".api.events",
+    "ApprovalAsked": ".api.events",
+    "ApprovalDecided": ".api.events",
+    "AsyncConnection": ".api.aio",
+    "AsyncReply": ".api.aio",
+    "AsyncSession": ".api.aio",
+    "AsyncStream": ".api.aio",
+    "AttemptFailed": ".api.events",
+    "AttemptReplaced": ".api.events",
+    "BadCursor": ".api.session",
+    "build_and_deploy": ".processors.tools.project",
     "Client": ".consumers.client",
+    "CommandRefused": ".consumers.outcomes",
     "Compaction": ".processors.agent",
+    "connect": ".api.connection",
+    "Connection": ".api.connection",
     "DidNotHappen": ".processors.tools.tool",
+    "Discarded": ".api.events",
+    "DoubtResolved": ".api.events",
     "FoldlogError": ".log.errors",
     "Happened": ".processors.tools.tool",
+    "InDoubt": ".api.events",
     "Limits": ".processors.limits",
+    "LogUnreachable": ".log.errors",
     "McpServer": ".processors.outside.server",
-    "Rule": ".processors.agent",
-    "Settings": ".log.settings",
-    "ToolContext": ".processors.tools.context",
-    "ToolFailed": ".processors.tools.tool",
+    "MessageReceived": ".api.events",
+    "MessageTaken": ".api.events",
+    "ModelRequest": ".api.inside",
+    "NoAnswerYet": ".consumers.outcomes",
+    "PhaseChanged": ".api.events",
+    "ProjectLocked": ".api.events",
     "read_result": ".processors.tools.builtin",
-    "build_and_deploy": ".processors.tools.project",
+    "Refused": ".log.errors",
+    "Reply": ".api.session",
+    "ReplyEnded": ".api.session",
+    "Rule": ".processors.agent",
+    "Session": ".api.session",
+    "SessionEvent": ".api.events",
+    "SessionState": ".api.inside",
+    "SessionTerminated": ".api.events",
+    "Settings": ".log.settings",
+    "SettingsError": ".log.errors",
+    "Status": ".api.inside",
+    "Stream": ".api.session",
+    "StreamOverrun": ".api.session",
+    "Thinking": ".api.events",
+    "Token": ".api.events",
     "tool": ".processors.tools.tool",
+    "ToolCalled": ".api.events",
+    "ToolContext": ".processors.tools.context",
+    "ToolDrafted": ".api.events",
+    "ToolFailed": ".processors.tools.tool",
+    "ToolFinished": ".api.events",
+    "TurnEnded": ".api.events",
+    "Waiting": ".api.events",
     "wake_session": ".processors.worker.wake_once",
 }
 

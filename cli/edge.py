@@ -1,7 +1,4 @@
 """What every command gets: the settings, the log, a client; and the options that commands share.
-
-The environment becomes settings only here, and the broker is chosen only here: the configured one,
-otherwise the local one that `foldlog up` started.
 """
 
 import os
@@ -15,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..log import LogUnreachable, Settings, environment, open_log
+from ..api import installation
+from ..log import LogUnreachable, Settings, open_log
 from ..log.door import Log
 from ..schemas.origin import Origin, Proof, Recorder
 
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from ..processors.advice.prices import PriceTable
 
 F = TypeVar("F", bound=Callable[..., Any])
-SETTINGS_FILE = "foldlog.toml"
 
 
 class Edge:
@@ -48,7 +45,7 @@ class Edge:
         self.flags = [f"--{name.replace('_', '-')}={value}" for name, value in set_flags.items()]
         self.flags += [f"--config={config}"] if config else []
         if self._settings is None:
-            self._settings = Settings.load(os.environ, config or Path(SETTINGS_FILE), flags)
+            self._settings = installation.find_settings(flags, config)
 
     @property
     def settings(self) -> Settings:
@@ -58,36 +55,15 @@ class Edge:
 
     def local_broker(self) -> "Broker":
         """The local broker of this machine, running or not."""
-        from ..local.kafka import Broker
-
-        return Broker(
-            dir=self.settings.kafka_dir,
-            cache_dir=self.settings.cache_dir,
-            env=environment.for_children(environment.JAVA),
-        )
+        return installation.local_broker(self.settings)
 
     def bootstrap_servers(self) -> str:
         """The broker's address. Raises LogUnreachable; its message states how to start one."""
-        if self.settings.bootstrap_servers is not None:
-            return self.settings.bootstrap_servers
-        from ..local.kafka import Condition
-
-        status = self.local_broker().status()
-        if status.state is None and status.pid is None:
-            raise LogUnreachable(
-                "no Kafka is configured, and no local one is running. Run `foldlog up` (or "
-                "`foldlog dev` for everything), or set KAFKA_BOOTSTRAP_SERVERS."
-            )
-        if status.condition is Condition.GONE:
-            raise LogUnreachable(
-                "the local Kafka was started, but it has exited or was killed. Its data is kept: "
-                "run `foldlog up` to start it again."
-            )
-        return self.local_broker().bootstrap_servers
+        return installation.bootstrap_servers(self.settings)
 
     def connected(self) -> Settings:
         """The settings with the broker filled in. Raises LogUnreachable."""
-        return replace(self.settings, bootstrap_servers=self.bootstrap_servers())
+        return installation.connected(self.settings)
 
     @property
     def elsewhere(self) -> Settings:

@@ -65,6 +65,9 @@ class Answer(NamedTuple):
     offset: int
     note: str = ""
 
+    def __str__(self) -> str:
+        return self.text or f"({self.note or self.reason})"
+
 
 class CommandRefused(Refused):
     """The fold refused a command; no view changed. `decision` has its code and detail."""

@@ -7,7 +7,7 @@ Read in this order:
     settings.py   the one frozen object of settings, and where each comes from
     environment.py   what other processes may read of the environment, and what children get
     partition.py  which partition holds a key
-    memory_state.py, memory_reader.py, memory_group.py, memory.py   the twin: deterministic and fast
+    memory.py, memory_reader.py, memory_group.py   the twin: deterministic and fast
     faults.py     what a simulator may do to the twin
     kafka.py, kafka_reader.py, admin.py, client.py   Kafka; only they import confluent_kafka
     framing.py, registry.py   Confluent framing over either, for users of a schema registry
@@ -106,8 +106,8 @@ def open_log(settings: Settings) -> "KafkaLog | FramedLog":
     """The log that `settings` name. It does not connect yet. Raises SettingsError without a broker,
     or without the schema registry that this home has used before.
 
-    Imported here and not above: the client library, because folds, tests and the simulator use this
-    package without it, and framing, because only users of a schema registry need it.
+    The client library is imported here and not above: folds, tests and the simulator use this
+    package without it.
     """
     from .kafka import KafkaLog
 
@@ -123,11 +123,13 @@ def open_log(settings: Settings) -> "KafkaLog | FramedLog":
         client_properties=settings.client_properties,
         linger_ms=settings.linger_ms,
     )
-    if not settings.uses_registry:
+    if settings.registry_url is None and not (settings.home / "registry").exists():
         return kafka
     from .framing import FramedLog
     from .registry import registry_of
 
-    confluent = settings.framing == "confluent"
     registry = registry_of(settings)
+    if registry is None:
+        return kafka
+    confluent = settings.framing == "confluent"
     return FramedLog(kafka, registry, confluent=confluent, prefix=settings.topic_prefix)

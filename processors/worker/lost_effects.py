@@ -13,14 +13,12 @@ from typing import NamedTuple, Protocol
 
 from ...log.door import Log, Reader
 from ...log.errors import OffsetGone
-from ...schemas.events.parts import ReadBlob
+from ...schemas.codec import entry_of
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
 from ..fold.sessions import fold_event
 from ..fold.views import SessionViews, initial
-from ..store.fork_seeds import foldable_entry
 from ..store.partition_cache import PartitionCache
-from .ports import EffectId
 
 POLL_S = 0.2
 AGAIN_S = 1.0  # delay before the log is read again after an error
@@ -29,22 +27,23 @@ ENDING = "the turn is ending"
 
 
 class Running(NamedTuple):
-    """One begun effect."""
+    """One begun effect, by the offset of its claim."""
 
     role: str
-    effect: EffectId
+    session_id: str
+    claim_offset: int
 
 
 class Effects(Protocol):
     """Lists and stops running effects; from any thread."""
 
     def begun(self) -> list[Running]: ...
-    def stop(self, effect: EffectId, why: str) -> bool: ...
+    def stop(self, session_id: str, claim_offset: int, why: str) -> bool: ...
 
 
 def is_wanted(views: SessionViews, running: Running) -> bool:
     """Whether the outcome of a begun effect can still count for its session."""
-    turn, at = views.turn, running.effect.claim_offset
+    turn, at = views.turn, running.claim_offset
     if views.frozen is not None:
         return True  # its later state is unknown here
     live = turn.open and turn.closing is None
@@ -90,16 +89,9 @@ class LostEffects:
     """
 
     def __init__(
-        self,
-        log: Log,
-        effects: Effects,
-        read_blob: ReadBlob,
-        say: Callable[[str], None],
-        *,
-        threaded: bool = True,
+        self, log: Log, effects: Effects, say: Callable[[str], None], *, threaded: bool = True
     ) -> None:
         self._log, self._effects, self._say, self._threaded = log, effects, say, threaded
-        self._read_blob = read_blob
         self._lost: dict[int, _Lost] = {}
         self._reader: Reader | None = None
         self._jobs: deque[Callable[[], None]] = deque()
@@ -110,7 +102,7 @@ class LostEffects:
 
     def partition_lost(self, owned: PartitionCache) -> None:
         """Follow the sessions of a lost partition whose effects still run."""
-        names = {running.effect.session_id for running in self._claimed()}
+        names = {running.session_id for running in self._claimed()}
         known = {name: owned.views(name) for name in names}
         if owned.next_offset < owned.takes_from:  # still catching up: a session may be unknown yet
             known = {name: held or initial(name) for name, held in known.items()}
@@ -134,7 +126,7 @@ class LostEffects:
         that another worker took over, or an attempt whose call ended by an earlier attempt, may
         still run here.
         """
-        running = {running.effect.session_id for running in self._claimed()}
+        running = {running.session_id for running in self._claimed()}
         for views in sessions if running else ():
             if views is not None and views.session_id in running:
                 self.judge(views, next_offset)
@@ -145,15 +137,14 @@ class LostEffects:
         Old views, as while a store is folded again, do not know claims beyond `next_offset`.
         """
         for running in self._claimed():
-            effect = running.effect
-            known = effect.session_id == views.session_id and effect.claim_offset < next_offset
+            known = running.session_id == views.session_id and running.claim_offset < next_offset
             if known and not is_wanted(views, running):
-                self._effects.stop(effect, ENDING)
+                self._effects.stop(running.session_id, running.claim_offset, ENDING)
 
     def _claimed(self) -> list[Running]:
-        """The effects that run under a claim and can be stopped: no recoveries, no deliveries."""
+        """The effects that run under a claim: neither reconcilers nor reports."""
         claimed = ("models", "tools", "background")
-        return [r for r in self._effects.begun() if r.role in claimed and not r.effect.recovers]
+        return [r for r in self._effects.begun() if r.role in claimed and r.claim_offset > 0]
 
     # -- following -------------------------------------------------------------------------------
 
@@ -170,7 +161,7 @@ class LostEffects:
         """Read new records and stop unneeded effects. Returns whether a partition is followed."""
         while self._jobs:
             self._jobs.popleft()()
-        names = {running.effect.session_id for running in self._claimed()}
+        names = {running.session_id for running in self._claimed()}
         for number, lost in list(self._lost.items()):
             lost.sessions = {n: v for n, v in lost.sessions.items() if n in names}
             if not lost.sessions:
@@ -196,7 +187,7 @@ class LostEffects:
         before = lost.sessions.get(name)
         if before is None:
             return
-        views = fold_event(before, foldable_entry(record, self._read_blob)).views
+        views = fold_event(before, entry_of(record)).views
         lost.sessions[name] = views
         if views is not before:
             self.judge(views, lost.next_offset)

@@ -26,7 +26,6 @@ from foldlog.processors.tools.side_log import SideLogStore
 from foldlog.processors.worker.actions import Actions, BeginTool, BeginWork
 from foldlog.processors.worker.assemble import ROLES
 from foldlog.processors.worker.loop import Mailbox, appender
-from foldlog.processors.worker.ports import EffectId
 from foldlog.processors.worker.reports import ROLE_OF
 from foldlog.processors.worker.status import status_of
 from foldlog.processors.worker.worker import Identity, Worker
@@ -114,8 +113,8 @@ class Driven:
     def report(self, session_id: str, event: Any) -> None:
         self.write(ROLE_OF[type(event)], event)
 
-    def stop(self, effect: EffectId, why: str) -> bool:
-        self.stopped.append(effect.claim_offset)
+    def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
+        self.stopped.append(claim_offset)
         return True
 
     def running(self, role: str) -> int:

@@ -21,7 +21,6 @@ from foldlog.processors.request.layers import NO_LAYERS
 from foldlog.processors.request.rendered import Renderings
 from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.wake.facts import Obligation, wake
-from foldlog.processors.worker.reports import ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry, encode, entry_of, headers_for
 from foldlog.schemas.ids import PARTITION_KEY, parse_call_key
@@ -30,11 +29,19 @@ from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import AGENT
 from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.blobs import MemoryBlobs
-from foldlog.tests.laws.recorded_actions import Discharge, RecordedActions
+from foldlog.tests.laws.desk import Blobs, Desk, Done
 
 T0 = 1_700_000_000_000  # Unix ms; any moment will do
 NEEDS_A_WORLD = ("begin", "abort", "wait")
+REPORTS = {
+    ev.ToolResult: "tools",
+    ev.ToolFailedUncertain: "tools",
+    ev.ResultCompacted: "background",
+    ev.ContextCompacted: "background",
+    ev.BackgroundDone: "background",
+    ev.DeliveryFailed: "delivery",
+    ev.GenSent: "delivery",
+}
 ROUNDS_MAX = 200  # a worker that is not done by then will never be
 
 
@@ -60,7 +67,7 @@ class History:
         self.at, self.offset = T0, 0
         self.records: list[Record] = []
         self.steps: list[Step] = []
-        self.blobs = MemoryBlobs()
+        self.blobs = Blobs()
         self.layers = NO_LAYERS
         self.renderings = Renderings()  # a worker continues the requests that it built
 
@@ -242,23 +249,23 @@ class History:
         """The rows that match now."""
         return [owed.row for owed in self.owed()]
 
-    def do(self, owed: Obligation) -> Discharge:
+    def do(self, owed: Obligation) -> Done:
         """The holder discharges an obligation; what it writes is in the log at once."""
         holder = self.holders.holder(owed.role)
         assert holder is not None, f"nobody has the partition for {owed.role}"
-        worker = self._worker(holder.owner)
-        done = worker.discharge(self.views, self.holders, owed, self.agent, self.at)
+        desk = self._desk(holder.owner)
+        done = desk.discharge(self.views, self.holders, owed, self.agent, self.at)
         for event, role in done.written:
             self.append(event, role)
         for event in done.reported:
-            self.append(event, ROLE_OF[type(event)])
+            self.append(event, REPORTS.get(type(event), "models"))
         return done
 
-    def _worker(self, owner: str) -> RecordedActions:
+    def _desk(self, owner: str) -> Desk:
         more = (self.layers, self.renderings, self.records)
-        return RecordedActions(owner, self.blobs, lambda: self.at, *more)
+        return Desk(owner, self.blobs, lambda: self.at, *more)
 
-    def discharge(self, row: str) -> Discharge:
+    def discharge(self, row: str) -> Done:
         """The holder discharges the first obligation of a row, which must be owed."""
         return self.do(self._first(row))
 
@@ -267,8 +274,8 @@ class History:
         owed = self._first(row)
         holder = self.holders.holder(owed.role)
         assert holder is not None
-        worker = self._worker(holder.owner)
-        return worker.discharge(self.views, self.holders, owed, self.agent, self.at).written
+        desk = self._desk(holder.owner)
+        return desk.discharge(self.views, self.holders, owed, self.agent, self.at).written
 
     def land(self, written: list[tuple[Any, str]]) -> list[str]:
         """What was in the air comes into the log now; the fold's word on each, in short."""

@@ -12,7 +12,6 @@ from foldlog.processors.fold.rulings.producers import RULES
 from foldlog.processors.store.store import DictBackend, Store
 from foldlog.processors.worker.actions import Actions
 from foldlog.processors.worker.loop import Mailbox, appender
-from foldlog.processors.worker.ports import EffectId
 from foldlog.processors.worker.worker import Identity, Worker
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, entry_of, headers_for
@@ -94,7 +93,7 @@ class Rig:
     def report(self, session_id: str, event: Any) -> None:
         self.reported.append(event)
 
-    def stop(self, effect: EffectId, why: str) -> bool:
+    def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
         return False
 
     def running(self, role: str) -> int:

@@ -17,7 +17,7 @@ from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.worker.actions import BeginGeneration, BeginTool, BeginWork
 from foldlog.processors.worker.effects_host import content_of
 from foldlog.processors.worker.lost_effects import Running
-from foldlog.processors.worker.ports import BeginDelivery, EffectId
+from foldlog.processors.worker.ports import BeginDelivery
 from foldlog.processors.worker.reports import AGAIN_S, ROLE_OF
 from foldlog.processors.worker.resumption import ChunksLoader
 from foldlog.processors.worker.unbegun import failed, no_tool
@@ -25,7 +25,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.laws import answers
-from foldlog.tests.laws.background_ends import MODEL_TEXTS, ends_of
+from foldlog.tests.laws.beside import SAYINGS, ends_of
 from foldlog.tests.simulation.answers import (
     END_TURN,
     USAGE,
@@ -42,12 +42,11 @@ Steps = Generator[int | None, Any, Any]
 
 
 class Task:
-    """One effect that runs; None: a report. `due`: true ms when its next action may happen; None:
-    poked."""
+    """One effect that runs. `due`: true ms when its next action may happen; None: poked."""
 
-    def __init__(self, role: str, effect: EffectId | None, steps: Steps, now: int) -> None:
+    def __init__(self, role: str, key: tuple[str, int], steps: Steps, now: int) -> None:
         self.role = role
-        self.effect = effect
+        self.key = key
         self.steps = steps
         self.stop = Stop()
         self.due: int | None = now
@@ -71,8 +70,8 @@ class SimEffects:
 
     # -- the schedule ----------------------------------------------------------------------------
 
-    def _spawn(self, role: str, effect: EffectId | None, make) -> Task:
-        task = Task(role, effect, iter(()), self.world.now)
+    def _spawn(self, role: str, key: tuple[str, int], make) -> Task:
+        task = Task(role, key, iter(()), self.world.now)
         task.steps = make(task)
         self.tasks.append(task)
         return task
@@ -93,12 +92,12 @@ class SimEffects:
 
     def begun(self) -> list[Running]:
         """As EffectsHost.begun."""
-        return [Running(task.role, task.effect) for task in self.tasks if task.effect is not None]
+        return [Running(task.role, *task.key) for task in self.tasks]
 
-    def stop(self, effect: EffectId, why: str) -> bool:
+    def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
         """Ask an effect to end; whether it runs."""
         for task in self.tasks:
-            if task.effect == effect:
+            if task.key == (session_id, claim_offset):
                 if not task.stop.requested:
                     task.stop.request(why)
                     if task.due is not None:
@@ -142,7 +141,7 @@ class SimEffects:
 
     def report(self, session_id: str, event: Any) -> None:
         """Write an outcome that no effect made."""
-        self._spawn("reports", None, lambda task: self.outcome(task, session_id, event))
+        self._spawn("reports", (session_id, -1), lambda task: self.outcome(task, session_id, event))
 
     # -- model calls -----------------------------------------------------------------------------
 
@@ -150,8 +149,8 @@ class SimEffects:
         """Begin a model call."""
         self.process.crash_point("claim read back, before a generation begins")
         self.world.begun("models", self.process, session_id, begin)
-        effect = EffectId(session_id, begin.claim.offset)
-        self._spawn("models", effect, lambda task: self._generate(task, session_id, begin))
+        key = (session_id, begin.claim.offset)
+        self._spawn("models", key, lambda task: self._generate(task, session_id, begin))
 
     def _generate(self, task: Task, session_id: str, begin: BeginGeneration) -> Steps:
         world, rng, tastes = self.world, self.world.rng, self.world.tastes
@@ -184,7 +183,7 @@ class SimEffects:
             event: Any = ev.GenStopped(
                 **place,
                 why=task.stop.why or "",
-                content=world.blobs.body(so_far, "application/json"),
+                content=world.store_body(so_far, "application/json"),
             )
         elif fails or hangs:
             event = self._a_failure(session_id, begin, so_far, began, hangs)
@@ -193,7 +192,7 @@ class SimEffects:
             content = (answer if goes_on is None else goes_on).content()
             event = ev.GenComplete(
                 **place,
-                content=world.blobs.body(content, "application/json"),
+                content=world.store_body(content, "application/json"),
                 calls=calls_of(answer),
                 stop_reason=answer.stop_reason,
                 response_id=f"msg_{world.answers}",
@@ -245,10 +244,8 @@ class SimEffects:
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
         """Close a lost attempt with what its chunks had said (row A2)."""
-        effect = EffectId(session_id, begin.claim.offset, recovers=True)
-        self._spawn(
-            "models", effect, lambda task: self._recover(task, session_id, partition, begin)
-        )
+        key = (session_id, -begin.claim.offset)
+        self._spawn("models", key, lambda task: self._recover(task, session_id, partition, begin))
 
     def _recover(
         self, task: Task, session_id: str, partition: int, begin: BeginGeneration
@@ -261,7 +258,7 @@ class SimEffects:
             step=begin.step,
             attempt=begin.attempt,
             why="its worker is gone and the turn is ending",
-            content=self.world.blobs.body(content, "application/json"),
+            content=self.world.store_body(content, "application/json"),
         )
         yield from self.outcome(task, session_id, event)
 
@@ -271,8 +268,8 @@ class SimEffects:
         """Begin background work."""
         self.process.crash_point("claim read back, before background work begins")
         self.world.begun("background", self.process, session_id, begin)
-        effect = EffectId(session_id, begin.claim.offset)
-        self._spawn("background", effect, lambda task: self._work(task, session_id, begin))
+        key = (session_id, begin.claim.offset)
+        self._spawn("background", key, lambda task: self._work(task, session_id, begin))
 
     def _work(self, task: Task, session_id: str, begin: BeginWork) -> Steps:
         world, rng, place = self.world, self.world.rng, (begin.kind, begin.upto, begin.attempt)
@@ -284,8 +281,8 @@ class SimEffects:
         elif not world.calm and rng.random() < 0.1:
             ends = [answers.done(*place, why="its task died")]
         else:
-            said = MODEL_TEXTS[1] if world.calm else rng.choice(MODEL_TEXTS)
-            ends = ends_of(begin, begin.task, begin.agent, said, world.blobs)
+            said = SAYINGS[1] if world.calm else rng.choice(SAYINGS)
+            ends = ends_of(begin, begin.task, begin.agent, said, world)
         for number, event in enumerate(ends):
             if number:
                 self.process.crash_point("what was made is written, before it is said to be done")
@@ -297,8 +294,8 @@ class SimEffects:
         """Begin a delivery."""
         self.process.crash_point("claim read back, before a delivery begins")
         self.world.begun("delivery", self.process, session_id, begin)
-        effect = EffectId(session_id, begin.claim.offset)
-        self._spawn("delivery", effect, lambda task: self._deliver(task, session_id, begin))
+        key = (session_id, begin.claim.offset)
+        self._spawn("delivery", key, lambda task: self._deliver(task, session_id, begin))
 
     def _deliver(self, task: Task, session_id: str, begin: BeginDelivery) -> Steps:
         world, rng, owed = self.world, self.world.rng, begin.owed
@@ -326,13 +323,13 @@ class SimEffects:
         """Begin a tool call."""
         self.process.crash_point("claim read back, before a tool begins")
         self.world.begun("tools", self.process, session_id, begin)
-        effect = EffectId(session_id, begin.claim.offset)
+        key = (session_id, begin.claim.offset)
         tool = begin.agent.tool(begin.call.name)
         if tool is None:
             self.report(session_id, no_tool(begin))
             return
         run = ToolRun(self.process, session_id, begin, tool)
-        self._spawn("tools", effect, lambda task: self._run_tool(task, session_id, run))
+        self._spawn("tools", key, lambda task: self._run_tool(task, session_id, run))
 
     def _run_tool(self, task: Task, session_id: str, run: ToolRun) -> Steps:
         run.stop = task.stop
@@ -345,8 +342,8 @@ class SimEffects:
     def reconcile(self, session_id: str, begin: BeginTool) -> None:
         """Ask what became of a call whose owner is gone."""
         self.world.reconciled(self.process, session_id, begin)
-        effect = EffectId(session_id, begin.claim.offset, recovers=True)
-        self._spawn("tools", effect, lambda task: self._reconcile(task, session_id, begin))
+        key = (session_id, -begin.claim.offset)
+        self._spawn("tools", key, lambda task: self._reconcile(task, session_id, begin))
 
     def _reconcile(self, task: Task, session_id: str, begin: BeginTool) -> Steps:
         call, tool = begin.call, begin.agent.tool(begin.call.name)

@@ -115,8 +115,8 @@ class Process:
             self.owner,
             self.append,
             self.effects,
-            world.blobs.body,
-            world.blobs.read,
+            world.store_body,
+            world.read_blob,
             self.model_slots,
             Slots(world.tool_slots),
             self.clock,
@@ -127,9 +127,7 @@ class Process:
         )
         self.worker.world = world
         self.worker.deaths.is_dead = world.is_dead
-        self.lost = LostEffects(
-            world.log, self.effects, world.read_blob, self.say, threaded=False
-        )
+        self.lost = LostEffects(world.log, self.effects, self.say, threaded=False)
         self.worker.lost_effects = self.lost
 
     # -- what the real code asks for -------------------------------------------------------------

@@ -14,6 +14,7 @@ ALLOWED_ROOMS: dict[str, tuple[str, ...]] = {
     **{room: ROOM_ORDER[: n + 1] for n, room in enumerate(ROOM_ORDER)},
     LOCAL: ("schemas", LOCAL),
 }
+ALLOWED_ROOMS["api"] += (LOCAL,)
 ALLOWED_ROOMS["cli"] += (LOCAL,)
 
 
@@ -191,6 +192,7 @@ def chance_findings(source: Source) -> Iterator[str]:
 ENVIRONMENT_READERS = (
     "log/settings.py",
     "log/environment.py",  # what children get of it
+    "api/installation.py",
     "cli/",
     "processors/tools/reaper.py",  # hands on what it was given
 )
@@ -198,7 +200,7 @@ _ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"
 
 
 def environment_findings(source: Source) -> Iterator[str]:
-    """Reads of the process environment outside the one file of settings and the command line."""
+    """Reads of the process environment outside the files that make settings of it."""
     if source.path.startswith(ENVIRONMENT_READERS):
         return
     os_names = {

@@ -7,8 +7,7 @@ import pytest
 
 from foldlog.log.errors import SettingsError
 from foldlog.processors.worker import pages as pages_module
-from foldlog.processors.worker.page_access import Caller, refusal, text
-from foldlog.processors.worker.pages import Pages
+from foldlog.processors.worker.pages import Caller, Pages, refusal, text
 
 TOKEN = "a-token-of-the-test"
 

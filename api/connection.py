@@ -1,0 +1,132 @@
+"""`foldlog.connect()`: a connection to the installation that the command line would use."""
+
+import weakref
+from types import TracebackType
+
+from ..consumers.client import Client
+from ..consumers.commands import DEFAULT_AGENT
+from ..consumers.show import fold_everything
+from ..log import open_log
+from ..log.door import Log
+from ..log.settings import Settings
+from ..processors.fold.projections.partition import INITIAL
+from ..producers.sessions import new_session_id
+from .inside import SessionState, Status, state_of
+from .installation import connected, find_settings
+from .session import Session
+
+CHANNEL = "python"
+"""The channel of messages sent from Python, as other readers see it."""
+
+
+class Connection:
+    """Opens and lists sessions. May be used from several threads. Close it, or use `with`."""
+
+    def __init__(
+        self, settings: Settings, log: Log, *, user: str | None = None, owns_log: bool = True
+    ) -> None:
+        self.settings, self.log = settings, log
+        self.user = user or settings.user
+        self._owns_log = owns_log
+        self._clients: dict[str, Client] = {}
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+    def _client(self, user: str | None) -> Client:
+        """One client a user; all of them share the log."""
+        user = user or self.user
+        if user not in self._clients:
+            self._clients[user] = Client(self.settings, self.log, user=user, channel=CHANNEL)
+        return self._clients[user]
+
+    def open(
+        self,
+        session_id: str | None = None,
+        *,
+        agent: str = DEFAULT_AGENT,
+        user: str | None = None,
+    ) -> Session:
+        """Open a session, or continue one of the same user and agent. Without an id it is new.
+
+        Raises CommandRefused if the session belongs to another user or agent.
+        """
+        session = self._followed(Session(self._client(user), session_id or new_session_id(), agent))
+        try:
+            session.open(agent)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def session(self, session_id: str, *, user: str | None = None) -> Session:
+        """A session that exists, of any user: to look inside, to approve, to follow. Raises
+        UnknownSession."""
+        session = self._followed(Session(self._client(user), session_id))
+        try:
+            session.state()
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def _followed(self, session: Session) -> Session:
+        self._sessions.add(session)
+        return session
+
+    def sessions(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        status: Status | str | None = None,
+    ) -> list[SessionState]:
+        """All sessions, or those of a user, an agent or a status; the last changed come first."""
+        wanted = None if status is None else Status(status)
+        client = self._client(None)
+        everything = fold_everything(self.log, client.read_blob)
+        newest = sorted(everything.sessions.values(), key=lambda v: -v.state.updated_at)
+        states = (
+            state_of(views, everything.holders.get(everything.places[views.session_id], INITIAL),
+                     client)
+            for views in newest
+            if views.turn.known
+            and user in (None, views.state.user_id)
+            and agent in (None, views.turn.agent)
+        )
+        return [state for state in states if wanted in (None, state.status)]
+
+    def close(self) -> None:
+        """Close every session of this connection and the log. Sessions continue in their workers.
+        """
+        for session in tuple(self._sessions):
+            session.close()
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+        if self._owns_log:
+            self.log.close()
+
+    def __enter__(self) -> "Connection":
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def connect(
+    settings: Settings | None = None, *, user: str | None = None, log: Log | None = None
+) -> Connection:
+    """Connect to the broker that the command line would use.
+
+    settings: by default from the environment and `foldlog.toml`. user: who acts, by default the
+    settings' user. log: an open log, such as one in memory. Raises SettingsError, LogUnreachable.
+    """
+    settings = settings or find_settings()
+    if log is not None:
+        return Connection(settings, log, user=user, owns_log=False)
+    settings = connected(settings)
+    return Connection(settings, open_log(settings), user=user)

@@ -1,0 +1,63 @@
+"""Finds the settings and the broker of this installation, for the command line and for Python.
+
+The environment becomes settings only here, and the broker is chosen only here: the configured one,
+otherwise the local one that `foldlog up` started.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..log import LogUnreachable, Settings, environment
+
+if TYPE_CHECKING:
+    from ..local.kafka import Broker
+
+SETTINGS_FILE = "foldlog.toml"
+
+
+def find_settings(
+    flags: Mapping[str, Any] | None = None, config: Path | None = None
+) -> Settings:
+    """The settings of this process: flags override the environment, which overrides the file
+    (`foldlog.toml` of the working directory, if there is one). Raises SettingsError."""
+    return Settings.load(os.environ, config or Path(SETTINGS_FILE), flags or {})
+
+
+def local_broker(settings: Settings) -> "Broker":
+    """The local broker of this machine, running or not."""
+    from ..local.kafka import Broker
+
+    return Broker(
+        dir=settings.kafka_dir,
+        cache_dir=settings.cache_dir,
+        env=environment.for_children(environment.JAVA),
+    )
+
+
+def bootstrap_servers(settings: Settings) -> str:
+    """The broker's address. Raises LogUnreachable; its message states how to start one."""
+    if settings.bootstrap_servers is not None:
+        return settings.bootstrap_servers
+    from ..local.kafka import Condition
+
+    broker = local_broker(settings)
+    status = broker.status()
+    if status.state is None and status.pid is None:
+        raise LogUnreachable(
+            "no Kafka is configured, and no local one is running. Run `foldlog up` (or "
+            "`foldlog dev` for everything), or set KAFKA_BOOTSTRAP_SERVERS."
+        )
+    if status.condition is Condition.GONE:
+        raise LogUnreachable(
+            "the local Kafka was started, but it has exited or was killed. Its data is kept: "
+            "run `foldlog up` to start it again."
+        )
+    return broker.bootstrap_servers
+
+
+def connected(settings: Settings) -> Settings:
+    """The settings with the broker filled in. Raises LogUnreachable."""
+    return replace(settings, bootstrap_servers=bootstrap_servers(settings))

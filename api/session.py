@@ -1,0 +1,549 @@
+"""A session for Python users: send, follow, decide, look inside. Blocking; `aio.py` wraps it.
+
+A `Feed` folds the session once and hands what is shown to its streams, so a reply that is being
+read, an approval in between and a second reader share one position in the log. A stream that starts
+in the past has a feed of its own, because a fold only moves forward.
+"""
+
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from ..consumers.branching import Branching
+from ..consumers.client import Client
+from ..consumers.commands import DEFAULT_AGENT
+from ..consumers.outcomes import (
+    ANSWER_S,
+    PATIENCE_S,
+    Answer,
+    NoAnswerYet,
+    Patience,
+    UnknownMessage,
+    answer_in,
+    decision_on,
+    demand,
+)
+from ..consumers.session_fold import SessionFold
+from ..consumers.show import known, request_of
+from ..consumers.transcript_stream import INITIAL, see
+from ..consumers.waiting import what_it_waits_for
+from ..log.errors import Refused
+from ..processors.fold.sessions import FoldedEvent
+from ..processors.fold.views import SessionViews
+from ..producers.checks import Blocks
+from ..schemas.enums import CancelMode, Decision, Resolution, WhenBusy
+from .events import (
+    ApprovalAsked,
+    InDoubt,
+    MessageReceived,
+    SessionEvent,
+    Waiting,
+    of_line,
+    public,
+)
+from .inside import ModelRequest, SessionState, state_of
+
+E = TypeVar("E", bound=SessionEvent)
+POLL_S = 0.05
+"""How long one poll waits for records, and so how long another thread's command may wait."""
+
+BACKLOG_MAX = 10_000
+"""Events kept for a stream that is not read, while another one of the same session is."""
+
+
+class BadCursor(Refused):
+    """The cursor is not one of this session."""
+
+
+class StreamOverrun(Refused):
+    """A stream was not read for so long that its events were dropped. `cursor`: continue there."""
+
+    def __init__(self, session_id: str, cursor: str) -> None:
+        super().__init__(
+            f"a stream of session {session_id} was not read while {BACKLOG_MAX:,} events came. "
+            f"Nothing is lost in the log: continue with events(cursor={cursor!r})."
+        )
+        self.cursor = cursor
+
+
+class ReplyEnded(Refused):
+    """The reply ended without the event that was waited for."""
+
+
+class Feed:
+    """One fold of a session and the streams that show it. May be used from several threads."""
+
+    def __init__(self, client: Client, session_id: str) -> None:
+        self.session_id, self.client = session_id, client
+        self.lock = threading.RLock()
+        self.streams: weakref.WeakSet[Stream] = weakref.WeakSet()
+        self._viewer = INITIAL
+        self.fold = SessionFold(
+            client.log, session_id, chunks=True, read=client.read_blob, listen=self._take
+        )
+
+    def _take(self, seen: FoldedEvent) -> None:
+        read, offset = self.client.read_blob, seen.entry.offset
+        self._viewer, things = see(self._viewer, seen, read)
+        if not self.streams:
+            return
+        events = [
+            public(self.session_id, thing, offset, f"{offset}.{number}", read)
+            for number, thing in enumerate(things, 1)
+        ]
+        for stream in tuple(self.streams):
+            stream.offer(seen, events)
+
+    def catch_up(self, end: int | None = None) -> SessionViews:
+        """Fold to `end`, by default the present end of the log. Raises LogUnreachable."""
+        with self.lock:
+            for _ in self.fold.upto(self.fold.end() if end is None else end):
+                pass
+            return self.fold.views
+
+    def pump(self, timeout_s: float = POLL_S) -> None:
+        """Fold what is new, waiting at most `timeout_s` seconds for it."""
+        with self.lock:
+            for _ in self.fold.poll(timeout_s):
+                pass
+
+    def close(self) -> None:
+        """Close the reader."""
+        with self.lock:
+            self.fold.close()
+
+
+class Stream:
+    """Live events of a session, as an iterator without end. Close it, or use `with`."""
+
+    def __init__(self, feed: Feed, *, owns_feed: bool = False) -> None:
+        self.session_id = feed.session_id
+        self._feed = feed
+        self._events: deque[SessionEvent] = deque()
+        self._skip: tuple[int, int] = (-1, 0)
+        self._overrun: str | None = None
+        self._ended = False
+        self._cursor = f"{feed.fold.cursor}.0"
+        feed.streams.add(self)
+        self._close_feed = weakref.finalize(self, feed.close) if owns_feed else None
+
+    # -- called by the feed ------------------------------------------------------------------------
+
+    def offer(self, seen: FoldedEvent, events: list[SessionEvent]) -> None:
+        """Take the events of one record."""
+        offset, number = self._skip
+        fresh = events[number:] if seen.entry.offset == offset else events
+        self._add(fresh)
+
+    def _add(self, events: list[SessionEvent]) -> None:
+        if self._overrun is not None or self._ended:
+            return
+        if len(self._events) + len(events) > BACKLOG_MAX:
+            self._overrun = self._events[-1].cursor if self._events else self._cursor
+            return
+        self._events.extend(events)
+
+    # -- called by the reader ----------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Read the log once, for at most 50 ms, if no event is there yet."""
+        if not self._events and not self._ended and self._overrun is None:
+            self._feed.pump()
+
+    def take(self) -> SessionEvent | None:
+        """The next event that is there already. Raises StreamOverrun once they are used up."""
+        if self._events:
+            event = self._events.popleft()
+            self._cursor = event.cursor
+            return event
+        if self._overrun is not None:
+            raise StreamOverrun(self.session_id, self._overrun)
+        return None
+
+    @property
+    def cursor(self) -> str:
+        """Where to continue: after the last event that was taken."""
+        return self._cursor
+
+    @property
+    def ended(self) -> bool:
+        """Whether no event will come any more."""
+        return self._ended and not self._events
+
+    def __iter__(self) -> Iterator[SessionEvent]:
+        while not self.ended:
+            event = self.take()
+            if event is None:
+                self.pump()
+            else:
+                yield event
+        self.close()
+
+    def until(self, kind: type[E], *, timeout_s: float | None = None) -> E:
+        """The next event of a class; those before it are skipped. Raises ReplyEnded if there is
+        none, NoAnswerYet after `timeout_s` seconds."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self.ended:
+            event = self.take()
+            if isinstance(event, kind):
+                return event
+            if event is None:
+                if deadline is not None and time.monotonic() > deadline:
+                    raise NoAnswerYet(
+                        f"no {kind.__name__} came in {timeout_s:g} s. The session continues; "
+                        "wait again with the same call."
+                    )
+                self.pump()
+        raise ReplyEnded(f"the reply ended without {kind.__name__}{self._how_ended()}")
+
+    def _how_ended(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        """Stop following; the session continues."""
+        self._ended = True
+        self._events.clear()
+        with self._feed.lock:
+            self._feed.streams.discard(self)
+        if self._close_feed is not None:
+            self._close_feed()
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Reply(Stream):
+    """What answers one message: iterate over its events until its turn has ended, or wait for
+    `answer()`. Leaving early stops nothing: the turn continues in its worker."""
+
+    def __init__(self, feed: Feed, message_id: str, *, owns_feed: bool = False) -> None:
+        super().__init__(feed, owns_feed=owns_feed)
+        self.message_id = message_id
+        self._answer: Answer | None = None
+        # Without a circle, so that a reply that nobody keeps is gone at once.
+        waits = weakref.WeakMethod(self._waits)
+        self._patience = Patience(lambda reason: _call(waits, reason), PATIENCE_S)
+
+    def offer(self, seen: FoldedEvent, events: list[SessionEvent]) -> None:
+        """Take the events of the turn that owns the message."""
+        self._patience.heard(seen)
+        progress = seen.views.messages.progress.last(self.message_id)
+        if progress is None:
+            return  # not written yet, or still queued behind another turn
+        super().offer(seen, [event for event in events if self._belongs(event, progress.turn)])
+        if progress.reason:
+            self._settle(seen.views)
+
+    def _settle(self, views: SessionViews) -> None:
+        """Note the answer, once the message's turn has ended."""
+        if not self._ended:
+            self._answer = answer_in(views, self.message_id, self._feed.client.read_blob)
+            self._ended = self._answer is not None
+            self._feed.streams.discard(self)
+
+    def _belongs(self, event: SessionEvent, turn: int) -> bool:
+        mine = isinstance(event, MessageReceived) and event.message_id == self.message_id
+        return event.turn == turn and not mine
+
+    def _waits(self, reason: str) -> None:
+        views = self._feed.fold.views
+        if not what_it_waits_for(views, self._feed.fold.holders).person:
+            offset = self._feed.fold.cursor
+            waiting = Waiting(
+                session_id=self.session_id,
+                turn=views.turn.number,
+                step=views.turn.step,
+                offset=offset,
+                cursor=f"{offset}.0",
+                reason=reason,
+            )
+            self._add([waiting])
+
+    def pump(self) -> None:
+        """Read the log once; if the turn does not continue, its reason becomes a Waiting event."""
+        super().pump()
+        if not self._events and not self._ended:
+            with self._feed.lock:
+                self._patience.look(self._feed.fold.views, self._feed.fold.holders)
+
+    def answer(self, *, timeout_s: float = ANSWER_S) -> Answer:
+        """Wait until the turn has ended, and return the answer. Raises NoAnswerYet."""
+        deadline = time.monotonic() + timeout_s
+        while (answer := self.poll_answer()) is None:
+            if time.monotonic() > deadline:
+                raise self.no_answer_yet(timeout_s)
+        return answer
+
+    def poll_answer(self) -> Answer | None:
+        """The answer, if the turn ends within one read of the log. Drops the events before it."""
+        if self._answer is None and self._ended:
+            raise Refused("the reply was closed before its turn ended; the turn continues.")
+        self._events.clear()
+        if self._answer is None:
+            self.pump()
+        return self._answer
+
+    def no_answer_yet(self, timeout_s: float) -> NoAnswerYet:
+        """The error of a wait that was too short."""
+        waits = what_it_waits_for(self._feed.fold.views, self._feed.fold.holders).text
+        return NoAnswerYet(
+            f"message {self.message_id} of session {self.session_id} is not answered after "
+            f"{timeout_s:g} s{waits and f': {waits}'}. It is kept, and its turn continues: "
+            f"reply({self.message_id!r}) of the session waits for it again."
+        )
+
+    def _how_ended(self) -> str:
+        if self._answer is None:
+            return ""
+        return f": its turn ended with {self._answer.reason}"
+
+
+class Session:
+    """One session. `agent`: who answers; `user`: who acts. Methods may be called from several
+    threads; each raises a FoldlogError whose text says what happened and what to do."""
+
+    def __init__(self, client: Client, session_id: str, agent: str | None = None) -> None:
+        self.id, self.user = session_id, client.user
+        self._client, self._agent = client, agent
+        self._feed = Feed(client, session_id)
+        self._commands = client.commands_on(self._feed.fold)
+        self._finalizer = weakref.finalize(self, self._feed.close)
+
+    @property
+    def agent(self) -> str:
+        """The agent that answers."""
+        turn = self._feed.fold.views.turn
+        return turn.agent if turn.known else self._agent or DEFAULT_AGENT
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} of {self.user}, agent {self.agent}>"
+
+    # -- talking -----------------------------------------------------------------------------------
+
+    def open(self, agent: str | None = None) -> None:
+        """Open the session; repeating it is harmless. Raises CommandRefused."""
+        with self._feed.lock:
+            self._commands.open(agent=agent or self.agent)
+
+    def send(
+        self,
+        content: str | Blocks,
+        *,
+        attach: Sequence[Path | str] = (),
+        message_id: str | None = None,
+        when_busy: WhenBusy | str = WhenBusy.QUEUE,
+    ) -> Reply:
+        """Send a message, and return its reply: iterate over it, or wait for `reply.answer()`.
+
+        attach: image or PDF files. when_busy: what to do while another turn runs: `queue`,
+        `interrupt` it or `steer` it. message_id: repeating it never sends twice; the reply then
+        begins where the first one began.
+        """
+        message_id = message_id or uuid4().hex
+        feed = self._feed
+        with feed.lock:
+            views = feed.catch_up()
+            if views.messages.received.last(message_id) is not None:
+                return self._reply_again(views, message_id)
+            reply = Reply(feed, message_id)
+            try:
+                receipt = self._commands.say(
+                    content,
+                    message_id=message_id,
+                    when_busy=when_busy,
+                    agent=self._agent,
+                    attach=attach,
+                )
+                demand(decision_on(feed.fold, receipt))
+            except BaseException:
+                reply.close()
+                raise
+            return reply
+
+    def _reply_again(self, views: SessionViews, message_id: str) -> Reply:
+        """The reply to a message that was sent before, from its beginning."""
+        received = views.messages.received.last(message_id)
+        if received is None:
+            raise UnknownMessage(f"session {self.id} has no message {message_id}")
+        feed = Feed(self._client, self.id)
+        feed.catch_up(received.offset)
+        return Reply(feed, message_id, owns_feed=True)
+
+    def reply(self, message_id: str) -> Reply:
+        """The reply to a message that was sent before, from its beginning. Raises UnknownMessage.
+        """
+        return self._reply_again(self._feed.catch_up(), message_id)
+
+    def events(self, cursor: str | None = None) -> Stream:
+        """Everything that happens from now on, or from right after the event that had this cursor.
+        Nothing is missed and nothing comes twice. Raises BadCursor."""
+        if cursor is None:
+            with self._feed.lock:
+                self._feed.catch_up()
+                return Stream(self._feed)
+        offset, skip = _parsed(self.id, cursor)
+        feed = Feed(self._client, self.id)
+        if offset > feed.fold.end():
+            feed.close()
+            raise BadCursor(f"cursor {cursor} is beyond the end of session {self.id}'s partition.")
+        feed.catch_up(offset)
+        stream = Stream(feed, owns_feed=True)
+        stream._skip = (offset, skip)
+        return stream
+
+    # -- deciding ----------------------------------------------------------------------------------
+
+    def approve(
+        self,
+        call: ApprovalAsked | str,
+        *,
+        remember: bool = False,
+        like: Mapping[str, str] | None = None,
+    ) -> None:
+        """Allow a call, bound to the arguments in the event. remember: also later calls with the
+        same arguments, or with arguments that match the globs of `like`."""
+        self._decide(call, Decision.ALLOW, remember=remember, like=like)
+
+    def deny(self, call: ApprovalAsked | str) -> None:
+        """Refuse a call; the model is told so and continues."""
+        self._decide(call, Decision.DENY)
+
+    def _decide(
+        self,
+        call: ApprovalAsked | str,
+        decision: Decision,
+        *,
+        remember: bool = False,
+        like: Mapping[str, str] | None = None,
+    ) -> None:
+        asked = call if isinstance(call, ApprovalAsked) else None
+        with self._feed.lock:
+            self._commands.decide(
+                asked.call if asked else str(call),
+                decision,
+                args_sha256=asked.arguments_sha256 if asked else None,
+                remember=remember,
+                like=like,
+            )
+
+    def resolve(
+        self, call: InDoubt | str, *, happened: str | None = None, did_not_happen: bool = False
+    ) -> None:
+        """Report what you found out about a call in doubt: `happened="the receipt is #17"`, or
+        `did_not_happen=True`. It is never run again for this; the model gets the report."""
+        if (happened is None) != did_not_happen:
+            raise Refused('give either happened="what you know" or did_not_happen=True')
+        if happened is not None and not happened.strip():
+            raise Refused("happened= is empty: write what you know, the model reads it")
+        outcome = Resolution.DID_NOT_HAPPEN if happened is None else Resolution.HAPPENED
+        name = call.call if isinstance(call, InDoubt) else call
+        with self._feed.lock:
+            self._commands.resolve(name, outcome, report=happened or "")
+
+    def cancel(self, *, mode: CancelMode | str = CancelMode.NOW, reason: str = "") -> None:
+        """Cancel the running turn, now or after its step."""
+        with self._feed.lock:
+            self._commands.cancel(mode=mode, reason=reason)
+
+    def trigger(self, trigger: str) -> None:
+        """Request a phase transition."""
+        with self._feed.lock:
+            self._commands.trigger(trigger)
+
+    def lock(self, project_id: str) -> None:
+        """Lock the session to a project, which can be done once."""
+        with self._feed.lock:
+            self._commands.lock(project_id)
+
+    def terminate(self, *, reason: str = "") -> None:
+        """End the session permanently."""
+        with self._feed.lock:
+            self._commands.terminate(reason=reason)
+
+    def fork(
+        self, at: SessionEvent | int | None = None, *, session_id: str | None = None
+    ) -> "Session":
+        """A new session that begins as this one was right after an event or offset, or as it is
+        now. Nothing that ran here runs again there."""
+        offset = at.offset if isinstance(at, SessionEvent) else at
+        forked = self._branching().fork(self.id, offset, session_id)
+        return Session(self._client, forked.session_id)
+
+    def regenerate(self, turn: int | None = None) -> tuple["Session", Reply]:
+        """Another answer to a turn, by default the last: a fork before it, where its messages are
+        sent again, and the reply there."""
+        forked = self._branching().regenerate(self.id, turn, None)
+        session = Session(self._client, forked.session_id)
+        return session, session.reply(forked.message_id)
+
+    def _branching(self) -> Branching:
+        return self._client.branching()
+
+    # -- looking inside ----------------------------------------------------------------------------
+
+    def history(self) -> list[SessionEvent]:
+        """What happened so far, without tokens: messages, answers, calls, approvals, ends."""
+        views = self._known()
+        read = self._client.read_blob
+        lines = views.transcript.lines
+        return [of_line(self.id, x, x.offset, f"{x.offset + 1}.0", read) for x in lines]
+
+    def state(self) -> SessionState:
+        """What the session is doing now, and what it waits for."""
+        return state_of(self._known(), self._feed.fold.holders, self._client)
+
+    def request(self, step: str) -> ModelRequest:
+        """The request of a step, `"TURN.STEP"`, rebuilt from the log to the byte. Raises
+        UnknownStep."""
+        turn, _, number = step.partition(".")
+        if not (turn.isdecimal() and number.isdecimal()):
+            raise Refused(f"a step is TURN.STEP, such as 1.2, not {step!r}")
+        with self._client.fold(self.id, chunks=True) as folded:
+            found = request_of(folded, int(turn), int(number), self._client.read_blob)
+        return ModelRequest.of(step, found)
+
+    def views(self, at: int | None = None) -> SessionViews:
+        """The raw views, now or right after an offset: what a worker decides by."""
+        if at is None:
+            return self._known()
+        with self._client.fold(self.id) as folded:
+            return known(folded, at)
+
+    def _known(self) -> SessionViews:
+        with self._feed.lock:
+            return known(self._feed.fold)
+
+    # -- closing -----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop following the session; it continues. A session that is dropped closes itself."""
+        self._finalizer()
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _call(method: "weakref.WeakMethod[Any]", reason: str) -> None:
+    found = method()
+    if found is not None:
+        found(reason)
+
+
+def _parsed(session_id: str, cursor: str) -> tuple[int, int]:
+    offset, dot, number = cursor.partition(".")
+    if not (dot and offset.isdecimal() and number.isdecimal() and len(cursor) < 40):
+        raise BadCursor(
+            f"{cursor!r} is no cursor of session {session_id}: take it from an event's `cursor`."
+        )
+    return int(offset), int(number)

@@ -1,0 +1,337 @@
+"""The Python API: a reply streams once, ends with its turn, and shares one fold with decisions."""
+
+import asyncio
+import threading
+
+import pytest
+
+from foldlog.api.aio import aconnect
+from foldlog.api.connection import connect
+from foldlog.api.events import (
+    Answered,
+    ApprovalAsked,
+    Discarded,
+    InDoubt,
+    MessageReceived,
+    SessionEvent,
+    Token,
+    ToolFinished,
+    TurnEnded,
+    Waiting,
+)
+from foldlog.api.session import BACKLOG_MAX, BadCursor, ReplyEnded, StreamOverrun
+from foldlog.consumers.outcomes import CommandRefused, NoAnswerYet, UnknownMessage
+from foldlog.consumers.show import UnknownSession
+from foldlog.log.errors import Refused
+from foldlog.tests.consumers.played import Played, memory_log, settings_in
+
+
+@pytest.fixture
+def log():
+    return memory_log(threaded=True)
+
+
+@pytest.fixture
+def foldlog(log, tmp_path):
+    with connect(settings_in(tmp_path), log=log) as connection:
+        yield connection
+
+
+@pytest.fixture
+def session(foldlog):
+    return foldlog.open("s1", agent="shop")
+
+
+def texts(events: list[SessionEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Token))
+
+
+def asks_to_charge(log) -> Played:
+    """A worker whose model asked for a charge, which waits for approval."""
+    played = Played(log, "s1")
+    played.call()
+    played.start()
+    played.complete("", [("charge", {"cents": 5})])
+    played.invoke(approval="ask")
+    return played
+
+
+def test_a_reply_yields_each_token_once_and_ends_with_its_turn(session, log):
+    reply = session.send("hi")
+    Played(log, "s1").answer("It is four.")
+    events = list(reply)
+    assert texts(events) == "It is four."
+    assert [type(event) for event in events[-2:]] == [Answered, TurnEnded]
+    assert not any(isinstance(event, MessageReceived) for event in events)
+    assert reply.answer().text == str(reply.answer()) == "It is four."
+
+
+def test_answer_waits_for_a_worker_in_another_thread(session, log):
+    reply = session.send("hi")
+    worker = threading.Thread(target=lambda: Played(log, "s1").answer("four"))
+    worker.start()
+    assert reply.answer(timeout_s=60).text == "four"
+    worker.join()
+
+
+def test_no_answer_in_time_is_an_error_and_the_reply_goes_on(session, log):
+    reply = session.send("hi")
+    with pytest.raises(NoAnswerYet, match=r"not answered after 0 s.*its turn continues"):
+        reply.answer(timeout_s=0)
+    Played(log, "s1").answer("four")
+    assert reply.answer().text == "four"
+
+
+def test_an_approval_in_the_middle_of_a_reply_loses_no_event(session, log):
+    reply = session.send("charge me")
+    played = asks_to_charge(log)
+    seen = []
+    for event in reply:
+        seen.append(event)
+        match event:
+            case ApprovalAsked(tool="charge", arguments={"cents": 5}) as ask:
+                session.approve(ask)
+                played.tool_start()
+                played.tool_result("charged")
+                played.answer("done")
+    assert texts(seen) == "done"
+    (finished,) = [event for event in seen if isinstance(event, ToolFinished)]
+    assert (finished.outcome, finished.text) == ("ok", "charged")
+
+
+def test_S1_an_approval_is_bound_to_the_arguments_that_were_shown(session, log):
+    reply = session.send("charge me")
+    asks_to_charge(log)
+    ask = reply.until(ApprovalAsked)
+    forged = type(ask)(**{**_fields(ask), "arguments_sha256": "0" * 64})
+    with pytest.raises(CommandRefused):
+        session.approve(forged)
+    session.deny(ask)
+
+
+def _fields(event: SessionEvent) -> dict:
+    return {name: getattr(event, name) for name in event.__dataclass_fields__}
+
+
+def test_a_doubt_is_resolved_with_what_the_person_knows(session, log):
+    reply = session.send("charge me")
+    played = Played(log, "s1")
+    played.call()
+    played.start()
+    played.complete("", [("charge", {"cents": 5})])
+    played.invoke()
+    played.tool_start()
+    played.uncertain()
+    doubt = reply.until(InDoubt)
+    with pytest.raises(Refused, match="happened= is empty"):
+        session.resolve(doubt, happened=" ")
+    with pytest.raises(Refused, match="give either"):
+        session.resolve(doubt)
+    assert session.state().doubts[0].call == doubt.call and session.state().status == "doubt"
+    session.resolve(doubt, happened="receipt 17")
+    assert session.state().doubts == ()
+
+
+def test_until_reports_a_reply_that_ended_without_the_event(session, log):
+    reply = session.send("hi")
+    Played(log, "s1").answer("four")
+    with pytest.raises(ReplyEnded, match="without ApprovalAsked: its turn ended with end_turn"):
+        reply.until(ApprovalAsked)
+
+
+def test_a_message_id_again_sends_nothing_and_gives_the_same_reply(session, log):
+    first = session.send("hi", message_id="m1")
+    Played(log, "s1").answer("four")
+    events = list(first)
+    end = session.views().turn
+    again = session.send("hi", message_id="m1")
+    assert [str(event) for event in again] == [str(event) for event in events]
+    assert again.answer() == first.answer() and session.views().turn == end
+    assert next(iter(session.reply("m1"))).cursor == events[0].cursor
+    with pytest.raises(UnknownMessage):
+        session.reply("m2")
+
+
+def test_a_queued_message_gets_its_own_turn_only(session, log):
+    session.send("one", message_id="m1")
+    played = Played(log, "s1")
+    played.call()
+    second = session.send("two", message_id="m2")
+    played.start()
+    played.complete("first answer")
+    played.end()
+    played.answer("second answer")
+    assert texts(list(second)) == "second answer" and second.answer().turn == 2
+
+
+@pytest.mark.parametrize("stop", range(5))
+def test_S2_4_a_stream_continues_at_any_cursor_without_gap_or_repetition(session, log, stop):
+    stream = session.events()
+    session.send("hi")
+    Played(log, "s1").answer("It is four.")
+    whole = _until_end(stream)
+    assert len(whole) == 5
+    cursor = whole[stop].cursor
+    continued = _until_end(session.events(cursor), len(whole) - stop - 1)
+    assert [str(event) for event in continued] == [str(event) for event in whole[stop + 1 :]]
+
+
+def _until_end(stream, count: int | None = None) -> list[SessionEvent]:
+    events = []
+    while count != len(events):
+        event = stream.take()
+        if event is None:
+            stream.pump()
+            continue
+        events.append(event)
+        if isinstance(event, TurnEnded) and count is None:
+            break
+    return events
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "1", "1.x", "-1.0", "99999.0", "1" * 50 + ".0"])
+def test_bad_input_a_cursor_of_no_event_is_refused(session, cursor):
+    with pytest.raises(BadCursor):
+        session.events(cursor)
+
+
+def test_a_lost_attempt_is_discarded_and_the_next_ones_tokens_follow(session, log):
+    reply = session.send("hi")
+    played = Played(log, "s1")
+    played.call()
+    played.start()
+    played.chunk("wro")
+    played.resume()
+    played.seq = 0
+    played.chunk("right")
+    played.complete("right")
+    played.end()
+    events = list(reply)
+    (at,) = [n for n, event in enumerate(events) if isinstance(event, Discarded)]
+    assert texts(events[:at]) == "wro" and texts(events[at:]) == "right"
+
+
+def test_a_session_without_a_worker_says_so_once(session, monkeypatch):
+    monkeypatch.setattr("foldlog.api.session.PATIENCE_S", 0.0)
+    waiting = session.send("hi").until(Waiting)
+    assert "no worker has responded" in waiting.reason and "shop" in waiting.reason
+
+
+def test_a_stream_that_nobody_reads_is_cut_with_the_cursor_to_continue(session, log, monkeypatch):
+    monkeypatch.setattr("foldlog.api.session.BACKLOG_MAX", 3)
+    unread, reply = session.events(), session.send("hi")
+    Played(log, "s1").answer("It is four.")
+    reply.answer()
+    with pytest.raises(StreamOverrun, match="continue with events") as overrun:
+        _until_end(unread)
+    missed = _until_end(session.events(overrun.value.cursor))
+    assert isinstance(missed[-1], TurnEnded) and BACKLOG_MAX == 10_000
+
+
+def test_a_reply_that_is_dropped_keeps_no_events(session, log):
+    session.send("hi")
+    assert len(session._feed.streams) == 0
+
+
+def test_history_state_request_and_fork(session, log, foldlog):
+    session.send("What is two and two?\nPlease.")
+    Played(log, "s1").answer("four")
+    history = session.history()
+    assert [type(event).__name__ for event in history] == [
+        "MessageReceived", "Answered", "TurnEnded"
+    ]
+    state = session.state()
+    assert state.title == "What is two and two? Please." and state.status == "idle"
+    assert str(state).startswith("s1 (shop, ana) idle, turn 1, ")
+    request = session.request("1.1")
+    assert request.agrees and request.json["messages"][0]["role"] == "user"
+    assert str(request).endswith("equal to its claim")
+    with pytest.raises(Refused, match=r"TURN\.STEP"):
+        session.request("one")
+    forked = session.fork(history[-1])
+    assert [str(e) for e in forked.history()][:2] == [str(e) for e in history][:2]
+    assert {s.session_id for s in foldlog.sessions(agent="shop")} == {"s1", forked.id}
+    assert foldlog.sessions(status="busy") == foldlog.sessions(user="eve") == []
+
+
+def test_sessions_belong_to_users(foldlog, session):
+    with pytest.raises(CommandRefused, match="already open"):
+        foldlog.open("s1", agent="shop", user="eve")
+    with pytest.raises(UnknownSession):
+        foldlog.session("none")
+    assert foldlog.session("s1").state().user == "ana"
+
+
+def test_every_event_prints_as_one_line(session, log):
+    stream = session.events()
+    session.send("two\nlines")
+    played = Played(log, "s1")
+    played.answer("an\nanswer")
+    for event in _until_end(stream):
+        assert "\n" not in str(event) and str(event).startswith(type(event).__name__)
+
+
+# ---- asyncio -------------------------------------------------------------------------------------
+
+
+def test_S0_the_example_of_the_documentation_runs_under_asyncio(log, tmp_path):
+    async def main() -> str:
+        printed = ""
+        async with aconnect(settings_in(tmp_path), log=log) as connection:
+            session = await connection.open("s1", agent="shop", user="ana")
+            worker = asyncio.ensure_future(asyncio.to_thread(_ask_when_sent, log))
+            async for event in session.send("Refund order 17"):
+                match event:
+                    case Token(text=text):
+                        printed += text
+                    case ApprovalAsked() as ask:
+                        await worker
+                        await session.approve(ask)
+                        await asyncio.to_thread(_finish, log)
+        return printed
+
+    assert asyncio.run(main()) == "refunded"
+
+
+def _ask_when_sent(log) -> None:
+    played = Played(log, "s1")
+    played.wait(lambda views: views.turn.open)
+    asks_to_charge(log)
+
+
+def _finish(log) -> None:
+    played = Played(log, "s1")
+    played.take()
+    played.tool_start()
+    played.tool_result("ok")
+    played.answer("refunded")
+
+
+def test_awaiting_a_reply_gives_its_answer_and_the_loop_keeps_running(log, tmp_path):
+    async def main() -> None:
+        async with aconnect(settings_in(tmp_path), log=log) as connection:
+            session = await connection.open("s1", agent="shop")
+            reply = session.send("hi", message_id="m1")
+            waiting = asyncio.ensure_future(reply.answer())
+            ticks = 0
+            while not (await session.views()).turn.open:
+                ticks += 1
+            await asyncio.to_thread(lambda: Played(log, "s1").answer("four"))
+            assert (await waiting).text == "four"
+            assert (await session.reply("m1")).text == "four"
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_wait_loses_no_event(log, tmp_path):
+    async def main() -> list[SessionEvent]:
+        async with aconnect(settings_in(tmp_path), log=log) as connection:
+            session = await connection.open("s1", agent="shop")
+            reply = session.send("hi")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await reply.until(Token)
+            await asyncio.to_thread(lambda: Played(log, "s1").answer("four"))
+            return [event async for event in reply]
+
+    assert texts(asyncio.run(main())) == "four"
