@@ -1,8 +1,8 @@
-"""The write side: requests of people and programs, written as events, with a receipt for each.
+"""The write side: writes the requests of people and programs as events, and returns a receipt.
 
 Read `sessions.py` (open, say, cancel, decide and so on), then `checks.py` (validation before
-anything is produced) and `log/blobs.py` (where large content is stored first). Nothing here folds:
-the fold decides whether an event is accepted, and `consumers/` waits for that decision.
+anything is produced) and `log/blobs.py` (where large content is stored first). Nothing here folds
+events: the fold decides whether an event is accepted, and `consumers/` waits for that decision.
 """
 
 from ..log.blobs import BlobCorrupt, BlobError, BlobMissing, BlobStore

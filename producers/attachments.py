@@ -1,4 +1,4 @@
-"""Files attached to a message: reads, validates and stores them as blobs, and builds their blocks.
+"""Attaches files to a message: validates them, stores them as blobs, and builds their blocks.
 
 The blob is on disk before the message refers to it. The accepted types and their token estimates
 are in schemas/attachments.py.
@@ -24,39 +24,40 @@ from ..schemas.attachments import (
 from ..schemas.file_endings import is_whole
 from .checks import Invalid
 
-# In every PDF that has pages, as they are or packed; /Pages is in one that has none, too.
+# Every PDF with pages contains one of these: /ObjStm if its objects are packed. /Pages is no proof:
+# a PDF without pages contains it too.
 PDF_PAGE = re.compile(rb"/(Page|ObjStm)\b")
 
 
 def attach(paths: Iterable[Path | str], blobs: BlobStore) -> list[dict[str, Any]]:
-    """The content blocks of some files, in order. Raises Invalid, naming the file, or BlobError.
+    """Store files and return their content blocks, in order.
 
-    Nothing is stored before all of them are known to be good.
+    Nothing is stored until every file is validated. Raises Invalid, naming the file, or BlobError.
     """
-    named = [Path(path) for path in paths]
-    if len(named) > FILES_MAX:
-        why = f"{len(named)} files, at most {FILES_MAX} go with a message; nothing was sent"
+    files = [Path(path) for path in paths]
+    if len(files) > FILES_MAX:
+        why = f"{len(files)} files, but a message takes at most {FILES_MAX}; nothing was sent"
         raise Invalid("too_many", why)
-    read = [(path, _read(path)) for path in named]
-    total = sum(len(data) for _, data in read)
+    contents = [_read(path) for path in files]
+    total = sum(map(len, contents))
     if total > MESSAGE_BYTES_MAX:
         raise Invalid(
             "too_large",
-            f"the files have {total} bytes together, at most {MESSAGE_BYTES_MAX} go with one "
-            "message: send some of them with another one; nothing was sent",
+            f"the files have {total} bytes in total, but a message takes at most "
+            f"{MESSAGE_BYTES_MAX}: send some of them in another message; nothing was sent",
         )
-    found = [(path, data, _admitted(path, data)) for path, data in read]
+    attachments = [_inspect(path, data) for path, data in zip(files, contents, strict=True)]
     return [
-        reference(blobs.store(data, what.media_type), what.tokens, _title(path))
-        for path, data, what in found
+        reference(blobs.store(data, found.media_type), found.tokens, _title(path))
+        for path, data, found in zip(files, contents, attachments, strict=True)
     ]
 
 
-def admitted(data: bytes) -> Attachment:
-    """What these bytes are. Raises ValueError saying why they can not be attached.
+def inspect_new(data: bytes) -> Attachment:
+    """Detect a new attachment. Raises ValueError with the reason it cannot be attached.
 
-    What the API can't read would be in every later request of its session. `inspect` must not look
-    for this: past requests are made with it.
+    Stricter than `inspect`: a file that the API cannot read would fail every later request of its
+    session. `inspect` cannot be as strict, because past requests are rebuilt with it.
     """
     found = inspect(data)
     if found.media_type == PDF and not PDF_PAGE.search(data):
@@ -67,13 +68,13 @@ def admitted(data: bytes) -> Attachment:
 
 
 def _read(path: Path) -> bytes:
-    """A regular file's bytes, never more than may be attached. Raises Invalid."""
+    """Read a regular file, but never more than can be attached. Raises Invalid."""
     try:
-        # Not blocking: a pipe by that name would wait for a writer for ever.
+        # Without O_NONBLOCK, opening a pipe would wait for its writer.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise Invalid("not_a_file", f"{path} is no regular file; nothing was sent")
+                raise Invalid("not_a_file", f"{path} is not a regular file; nothing was sent")
             data = file.read(PDF_BYTES_MAX + 1)
     except OSError as error:
         raise Invalid(
@@ -85,9 +86,9 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _admitted(path: Path, data: bytes) -> Attachment:
+def _inspect(path: Path, data: bytes) -> Attachment:
     try:
-        return admitted(data)
+        return inspect_new(data)
     except ValueError as error:
         raise Invalid(
             "not_attachable", f"{path} can't be attached: {error}; nothing was sent"

@@ -1,7 +1,7 @@
 """The write side of a fork: stores the parent's records as a seed blob, then writes the events.
 
-The blob is on disk before the SESSION_OPENED that refers to it is produced. The caller and the fold
-decide who may fork which session.
+The blob is on disk before the event that refers to it is produced. This file does not check
+permissions: the caller and the fold decide who may fork which session.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,11 +19,11 @@ from . import checks
 from .sessions import RULES, Receipt, Sessions
 
 POLL_S = 0.2
-STALLS_MAX = 50  # polls in a row that bring nothing: 10 s
+STALLS_MAX = 50  # consecutive empty polls: 10 s
 
 
 def read_records(log: Log, session_id: str, partition: int, end: int) -> list[Record]:
-    """The records of a session before the offset `end`. Raises LogUnreachable, TopicMissing."""
+    """Read a session's records before the offset `end`. Raises LogUnreachable, TopicMissing."""
     first = log.first_offsets(SESSION_EVENTS)[partition]
     reader = log.reader(SESSION_EVENTS, {partition: first})
     key, stalls = session_id.encode(), 0
@@ -34,8 +34,8 @@ def read_records(log: Log, session_id: str, partition: int, end: int) -> list[Re
             stalls = 0 if records else stalls + 1
             if stalls > STALLS_MAX:
                 raise LogUnreachable(
-                    f"the log stopped answering while session {session_id} was read. Nothing was "
-                    "written. Look at the broker (`foldlog status`), then try again."
+                    f"the log stopped responding while session {session_id} was read. Nothing was "
+                    "written. Check the broker (`foldlog status`), then try again."
                 )
             found += [record for record in records if record.key == key and record.offset < end]
     finally:
@@ -44,21 +44,23 @@ def read_records(log: Log, session_id: str, partition: int, end: int) -> list[Re
 
 
 def without_chunks(records: Iterable[Record], streaming: Iterable[str] = ()) -> list[Record]:
-    """The records that a seed holds: of chunks those of the attempts that are named.
+    """The records to store in a seed: all but the chunks of attempts that are not `streaming`.
 
-    streaming: TURN.STEP.ATTEMPT each, as a chunk's header `g` says it.
+    streaming: attempts as TURN.STEP.ATTEMPT, the value of a chunk's header `g`.
     """
-    kept = {name.encode() for name in streaming}
+    wanted = {name.encode() for name in streaming}
     return [
         record
         for record in records
-        if record.header("t") != b"GEN_CHUNK" or record.header("g") in kept
+        if record.header("t") != b"GEN_CHUNK" or record.header("g") in wanted
     ]
 
 
 def without_skipped(records: Iterable[Record], skipped: Collection[int]) -> list[Record]:
-    """The records without those that are passed over, and without the events that say so: they
-    fold to what the session is."""
+    """The records without the skipped ones and without RECORD_SKIPPED events.
+
+    They fold to the same state as the session.
+    """
     return [
         record
         for record in records
@@ -69,7 +71,10 @@ def without_skipped(records: Iterable[Record], skipped: Collection[int]) -> list
 def store_seed(
     blobs: BlobStore, session_id: str, records: Iterable[Record], seed: BlobRef | None
 ) -> BlobRef:
-    """Keep a seed; the same records are kept once. `seed`: of a parent that is a fork itself."""
+    """Store the records as a seed; equal records are stored once.
+
+    seed: the parent's own seed, if the parent is a fork.
+    """
     return blobs.store(seal(session_id, records, seed), MEDIA_TYPE)
 
 
@@ -83,7 +88,7 @@ def open_fork(
     agent: str,
     user: str | None = None,
 ) -> Receipt:
-    """Begin a session as another was right after an offset; `seed` is in the blob store."""
+    """Open a session in the state its parent had after an offset; `seed` is in the blob store."""
     return sessions.append(
         session_id,
         SessionOpened(
@@ -106,7 +111,7 @@ def skip_record(
     reason: str = "",
     user: str | None = None,
 ) -> Receipt:
-    """Have a session continue without the record at an offset; `seed` is in the blob store."""
+    """Make a session continue without the record at an offset; `seed` is in the blob store."""
     return sessions.append(
         session_id,
         RecordSkipped(
@@ -128,7 +133,7 @@ def repeat(
     channel: str = "python",
     user: str | None = None,
 ) -> Receipt:
-    """Say to a fork what was said to its parent: the same bytes under the same id."""
+    """Send a fork a message of its parent: the same bytes under the same id."""
     return sessions.append(
         session_id,
         MessageReceived(

@@ -1,4 +1,4 @@
-"""Items: history that another framework keeps in a session, added and retracted in batches.
+"""Items: adds and retracts history that another framework stores in a session, in batches.
 
 As in `sessions.py`, each method writes one event and returns its position; the same id takes effect
 once. A batch is one event, so it is written as a whole or not at all. Items are opaque JSON, stored
@@ -14,7 +14,7 @@ from . import checks
 from .sessions import Receipt, Sessions
 
 ITEMS_BYTES_MAX = 64 * 1024 * 1024
-"""Of one batch, which lies in the blob store when it is large: a few dozen images."""
+"""The largest batch: a few dozen images. A large batch is stored as a blob."""
 
 
 class Items:
@@ -26,7 +26,7 @@ class Items:
     def add(
         self, session_id: str, items: Sequence[Any], *, item_id: str, user: str | None = None
     ) -> Receipt:
-        """Add a batch behind what is there, in its order."""
+        """Append a batch of items, in order."""
         content = self._sessions.body(items_json(items))
         return self._sessions.append(
             session_id,
@@ -49,7 +49,10 @@ class Items:
         command_id: str,
         user: str | None = None,
     ) -> Receipt:
-        """Take the last item back; `seen`: how many changes were seen, and no other came since."""
+        """Retract the last item.
+
+        seen: the number of changes the caller has seen; if there are more, nothing is retracted.
+        """
         return self._sessions.append(
             session_id,
             ev.ItemRetracted(
@@ -63,7 +66,7 @@ class Items:
         )
 
     def clear(self, session_id: str, *, command_id: str, user: str | None = None) -> Receipt:
-        """Take back every item that lies before this event."""
+        """Retract every item before this event."""
         return self._sessions.append(
             session_id,
             ev.ItemRetracted(
@@ -77,23 +80,23 @@ class Items:
 
 
 def items_json(items: Sequence[Any]) -> bytes:
-    """A batch as one compact JSON list. Raises Invalid."""
+    """A batch as a compact JSON list. Raises Invalid."""
     if not isinstance(items, list | tuple) or not items:
         raise checks.Invalid("invalid_content", "a batch is a list of at least one item")
     try:
         text = compact_strict(items)
         data = _utf8(text, items)
     except (TypeError, ValueError, RecursionError) as error:
-        raise checks.Invalid("invalid_content", f"an item is no JSON: {error}") from None
+        raise checks.Invalid("invalid_content", f"an item cannot be JSON: {error}") from None
     if len(data) > ITEMS_BYTES_MAX:
         raise checks.Invalid(
-            "too_large", f"the batch has {len(data)} bytes, at most {ITEMS_BYTES_MAX} are taken"
+            "too_large", f"the batch has {len(data)} bytes, the maximum is {ITEMS_BYTES_MAX}"
         )
     return data
 
 
 def _utf8(text: str, items: Sequence[Any]) -> bytes:
-    """Half of a character, which models do send and UTF-8 has no bytes for, is kept escaped."""
+    """The text as UTF-8; half of a surrogate pair, which models do send, stays escaped."""
     try:
         return text.encode()
     except UnicodeEncodeError:

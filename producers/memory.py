@@ -1,19 +1,18 @@
 """The write side of memory: each method writes one event to memory-events and returns its position.
 
-A receipt means that the log has the event, not that it was accepted: the view of the scope shows
-that (a scope may be full, an entry retired). Every call may be repeated and takes effect once.
-Invalid input is refused here, before anything is produced.
+A returned position means that the log has the event, not that it was accepted: the scope's view
+shows that (a scope may be full, an entry retired). Every call may be repeated and takes effect
+once. Invalid input is refused here, before anything is produced.
 """
 
-import queue
 from hashlib import sha256
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from ..log.door import Delivered, Producer
-from ..log.errors import AppendError, LogUnreachable
+from ..log.door import Producer
+from ..log.errors import LogUnreachable
 from ..schemas import memory as ev
-from ..schemas.codec import BY_CLASS, encode, headers_for
+from ..schemas.codec import BY_CLASS, headers_for
 from ..schemas.enums import TodoStatus
 from ..schemas.memory_paths import (
     LEGAL_PATHS,
@@ -27,17 +26,15 @@ from ..schemas.memory_paths import (
     why_not_text,
 )
 from ..schemas.topics import MEMORY_EVENTS
-from . import checks
+from . import acknowledgement, checks
+from .acknowledgement import ACK_S
 from .checks import Invalid
-
-ACK_S = 10.0
-"""How long a call waits for the broker: a broker that comes back needs under 2 s."""
 
 PEOPLE = "producer"
 
 
 class Written(NamedTuple):
-    """Where an event lies. `id`: of the entry, the todo or the command that it carries."""
+    """The position of an event. `id`: of the entry, the todo or the command in it."""
 
     scope: str
     partition: int
@@ -46,19 +43,19 @@ class Written(NamedTuple):
 
 
 class NotWritten(LogUnreachable):
-    """The broker did not say that it has the event: it may be in the log or not. Do it again."""
+    """The broker did not acknowledge the event: it may be in the log. Repeat the call."""
 
 
 def id_from(*parts: str | int | None) -> str:
-    """An id that follows from these parts and nothing else: the same parts, the same id."""
+    """An id derived from these parts only: equal parts give equal ids."""
     return sha256("\0".join(str(part) for part in parts).encode()).hexdigest()[:20]
 
 
 class MemoryWriter:
     """Writes memory, preferences and todos. May be used from several threads.
 
-    `user`: for whom, unless a call says another. `writer`: the role that writes (producer: a person
-    or a program; tools: an agent; background: extraction).
+    `user`: the acting user, unless a call names another. `writer`: the role that writes (producer:
+    a person or a program; tools: an agent; background: extraction).
     Each method raises Invalid before producing, NotWritten when no broker answers within `ack_s`
     seconds, TopicMissing, or LogBusy.
     """
@@ -82,8 +79,8 @@ class MemoryWriter:
     ) -> Written:
         """Write an entry. `path`: core.md, decisions.md, daily (today), daily/DATE.md, archive/..
 
-        entry_id: without one it follows from path and text, and what was once retired does not come
-        back. after: the entry it stands behind, '' for first, None for last. source: the session it
+        entry_id: by default derived from path and text, so a retired entry does not come back.
+        after: the id of the entry before it, '' for first, None for last. source: the session it
         came from, and the offset there.
         """
         if path != TODAY and tier_of(path) is None:
@@ -105,7 +102,7 @@ class MemoryWriter:
     def retire(
         self, scope: str, entry_id: str, why: str = "", *, user: str | None = None
     ) -> Written:
-        """Say that an entry no longer holds. The log keeps it."""
+        """Retire an entry, which is no longer valid. The log keeps it."""
         _text("the reason", why, WHY_CHARS_MAX)
         event = ev.MemoryRetired(
             entry_id=checks.an_id("entry_id", entry_id), why=why, by_user=self._by(user)
@@ -121,7 +118,7 @@ class MemoryWriter:
         command_id: str | None = None,
         session: str | None = None,
     ) -> Written:
-        """Set what a user prefers, or remove it with None."""
+        """Set a preference of a user, or remove it with None."""
         if value is not None:
             _text("the value", value, PREFERENCE_CHARS_MAX)
         command_id = self._command(command_id)
@@ -143,7 +140,7 @@ class MemoryWriter:
         session: str | None = None,
         user: str | None = None,
     ) -> Written:
-        """Add something to do to a project. Without an id, the same text is the same todo."""
+        """Add a todo to a project. Without an id, equal texts are the same todo."""
         _text("the todo", text, TODO_CHARS_MAX)
         if not text.strip():
             raise Invalid("empty_todo", "an empty todo: say what is to be done")
@@ -182,29 +179,18 @@ class MemoryWriter:
         return self.mark_todo(project_id, todo_id, TodoStatus.DONE, **more)
 
     def write(self, scope: str, event: Any, id: str = "") -> Written:
-        """Produce an event that was made elsewhere, as extraction does, and wait for the log."""
+        """Append an event, made here or by extraction, and wait for its acknowledgement."""
         if parse_scope(scope) is None:
             raise Invalid("invalid_scope", f"a scope is user:ID or project:ID, not {scope[:140]!r}")
-        answers: queue.SimpleQueue[Delivered | AppendError] = queue.SimpleQueue()
-        self._producer.append(
-            MEMORY_EVENTS,
-            scope,
-            encode(event),
-            headers_for(event, self._writer),
-            on_delivery=answers.put,
+        headers = headers_for(event, self._writer)
+        answer = acknowledgement.append(
+            self._producer, MEMORY_EVENTS, scope, event, headers, self._ack_s
         )
-        what = f"{BY_CLASS[type(event)].name} for {scope}"
-        again = "It may or may not be in the log. Do it again: it counts once."
-        try:
-            answer = answers.get(timeout=self._ack_s)
-        except queue.Empty:
+        if isinstance(answer, str):
             raise NotWritten(
-                f"{what} was not acknowledged within {self._ack_s:g} s. {again}"
-            ) from None
-        if isinstance(answer, AppendError) and answer.denied is not None:
-            raise answer.denied
-        if isinstance(answer, AppendError):
-            raise NotWritten(f"{what} was not acknowledged: {answer.reason}. {again}") from answer
+                f"{BY_CLASS[type(event)].name} for {scope} was not acknowledged: {answer}. It may "
+                "or may not be in the log. Do it again: it counts once."
+            )
         return Written(scope, answer.partition, answer.offset, id)
 
     def _by(self, user: str | None) -> str:

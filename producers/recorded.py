@@ -1,6 +1,7 @@
-"""The header `by`: on whose behalf the current call is made.
+"""The header `by`: the origin of the current call.
 
-The gateway sets ORIGIN after authentication, and the events that the request writes carry it.
+The gateway sets ORIGIN after authentication, and the events that the request writes have it as a
+header.
 """
 
 from contextvars import ContextVar
@@ -10,7 +11,7 @@ from ..schemas.origin import HEADER, Origin
 ORIGIN: ContextVar[Origin | None] = ContextVar("origin", default=None)
 
 
-def origin_headers(ours: Origin | None) -> list[tuple[str, bytes]]:
-    """The header of the present call; `ours`: of a producer that always writes for the same."""
-    origin = ORIGIN.get() or ours
+def origin_headers(default: Origin | None) -> list[tuple[str, bytes]]:
+    """The header of the current call. `default`: the origin of calls that set none."""
+    origin = ORIGIN.get() or default
     return [] if origin is None else [(HEADER, str(origin).encode())]

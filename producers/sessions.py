@@ -6,7 +6,6 @@ command_id, cancel_id) and takes effect once. Ids that the caller omits are gene
 place that uses randomness.
 """
 
-import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,42 +13,40 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from ..log.blobs import BlobStore
-from ..log.door import Delivered, Log, Producer
-from ..log.errors import AccessDenied, AppendError, LogUnreachable
+from ..log.door import Log, Producer
+from ..log.errors import AccessDenied, LogUnreachable
 from ..log.made import demand_as_made
 from ..log.settings import Settings
 from ..schemas import events as ev
 from ..schemas.attachments import tokens_of
 from ..schemas.bounds import COUNT_MAX
-from ..schemas.codec import encode, headers_for
+from ..schemas.codec import headers_for
 from ..schemas.enums import CancelMode, Decision, Resolution, WhenBusy
 from ..schemas.events.parts import Body
 from ..schemas.grant import GRANT_SAME
 from ..schemas.origin import Origin
 from ..schemas.tokens import estimate
 from ..schemas.topics import SESSION_EVENTS
-from . import attachments, checks
+from . import acknowledgement, attachments, checks
+from .acknowledgement import ACK_S
 from .checks import Blocks
 from .recorded import origin_headers
 from .tracing import trace_headers
 
 RULES = 2
-"""Version of the fold's meaning that sessions are opened under; a test holds it equal to the
-fold's own, which this room can not import."""
-
-ACK_S = 10.0
-"""How long a call waits for the broker: a broker that comes back needs under 2 s."""
+"""The version of the fold's rules for new sessions. A test keeps it equal to the fold's own, which
+this package cannot import."""
 
 CONTENT_TYPE = "application/json"
 
 
 def new_session_id() -> str:
-    """An id for a session that has none yet: a tab, a terminal (mission row S0.5)."""
+    """A random id for a new session, for example of a tab or a terminal (mission row S0.5)."""
     return f"s-{uuid4().hex[:12]}"
 
 
 class Receipt(NamedTuple):
-    """Where an event lies. `id`: the id it carries, the caller's or the one made for it, or ''."""
+    """The position of an event. `id`: the id in it, the caller's or a generated one, or ''."""
 
     session_id: str
     partition: int
@@ -58,9 +55,9 @@ class Receipt(NamedTuple):
 
 
 class Unacknowledged(LogUnreachable):
-    """The broker did not say that it has the event: it may be in the log or not.
+    """The broker did not acknowledge the event: it may or may not be in the log.
 
-    Repeat the call with `id` (where it has one): it counts once, whether or not the first arrived.
+    Repeat the call with `id` (if it has one): it takes effect once, even if both are in the log.
     """
 
     def __init__(self, session_id: str, what: str, id: str, reason: str) -> None:
@@ -77,8 +74,8 @@ class Sessions:
 
     Each method raises Invalid before producing, Unacknowledged when no broker answers within
     `ack_s` seconds, TopicMissing, RecordTooLarge, or BlobError. `user` defaults to the settings'.
-    `brief`: for a process that writes little and ends; its first answer comes half a second sooner.
-    `origin`: who records what is asked for, where a caller does not say it (recorded.py).
+    `brief`: for a process that writes little and ends; see `door.Log.producer`.
+    `origin`: who records the requests, unless the current call has an origin (recorded.py).
     """
 
     def __init__(
@@ -99,7 +96,7 @@ class Sessions:
 
     @property
     def producer(self) -> Producer:
-        """What events go through; readers that report a delivery may share it."""
+        """The producer of all events; readers that report a delivery may share it."""
         with self._making:
             if self._producer is None:
                 self._demand_as_made()
@@ -111,11 +108,11 @@ class Sessions:
             demand_as_made(self._log)
         except AccessDenied:
             raise
-        except LogUnreachable:  # the record that follows says so, with the id to repeat it by
+        except LogUnreachable:  # the append that follows fails with the id to repeat it with
             return
 
     def open(self, session_id: str, *, agent: str, user: str | None = None) -> Receipt:
-        """Begin a session. The same again is harmless; another user or agent is refused."""
+        """Open a session. Repeating it is harmless; with another user or agent it is refused."""
         return self.append(
             session_id,
             ev.SessionOpened(
@@ -135,10 +132,10 @@ class Sessions:
         attach: Sequence[Path | str] = (),
         before: Callable[[], object] = lambda: None,
     ) -> Receipt:
-        """Say something: a text, or a list of content blocks. Large content goes to the blobs.
+        """Send a message: a text, or a list of content blocks. Large content goes to the blobs.
 
-        attach: images and PDFs that go before it; with them the text may be empty. before: called
-        when all of it has been found right, and before it is written.
+        attach: images and PDFs, placed before the content; with them the text may be empty.
+        before: called after validation, right before the event is written.
         """
         checks.an_id("session_id", session_id)
         message_id = self._id("message_id", message_id)
@@ -147,8 +144,8 @@ class Sessions:
         by_user = self.user(user)
         if attach:
             is_empty = isinstance(content, str) and not content.strip()
-            said = [] if is_empty else checks.blocks_of(content)
-            content = [*attachments.attach(attach, self._store()), *said]
+            blocks = [] if is_empty else checks.blocks_of(content)
+            content = [*attachments.attach(attach, self._store()), *blocks]
         data = checks.content_json(content)
         message = ev.MessageReceived(
             message_id=message_id,
@@ -170,7 +167,7 @@ class Sessions:
         command_id: str | None = None,
         user: str | None = None,
     ) -> Receipt:
-        """Ask for a phase transition; the fold knows which are legal."""
+        """Request a phase transition; the fold decides whether it is legal."""
         command_id = self._id("command_id", command_id)
         return self.append(
             session_id,
@@ -190,7 +187,7 @@ class Sessions:
         command_id: str | None = None,
         user: str | None = None,
     ) -> Receipt:
-        """Lock the session to a project, once in its life."""
+        """Lock the session to a project; a session can be locked once."""
         command_id = self._id("command_id", command_id)
         return self.append(
             session_id,
@@ -213,10 +210,10 @@ class Sessions:
         cancel_id: str | None = None,
         user: str | None = None,
     ) -> Receipt:
-        """Ask to stop. Name the turn and the phase you saw: if either is over, it is refused."""
+        """Request a cancel. Pass the turn and phase you saw: if either is over, it is refused."""
         cancel_id = self._id("cancel_id", cancel_id)
         if turn is not None and not 1 <= turn <= COUNT_MAX:
-            raise checks.Invalid("invalid_turn", f"turns count from 1, there is no turn {turn}")
+            raise checks.Invalid("invalid_turn", f"turns count from 1, so there is no turn {turn}")
         if seen_phase is not None:
             checks.an_id("seen_phase", seen_phase)
         return self.append(
@@ -243,10 +240,10 @@ class Sessions:
         like: Mapping[str, str] | None = None,
         user: str | None = None,
     ) -> Receipt:
-        """Allow or deny a call that asks, bound to the arguments that were shown (their sha256).
+        """Allow or deny a call that needs approval, bound to the sha256 of the arguments shown.
 
-        remember: later calls of the tool with these very arguments run without asking, or those
-        whose arguments are as the globs of `like` say.
+        remember: later calls of the tool with the same arguments run without approval; with `like`,
+        those whose arguments match its globs.
         """
         return self.append(
             session_id,
@@ -269,7 +266,7 @@ class Sessions:
         report: str = "",
         user: str | None = None,
     ) -> Receipt:
-        """Say what happened to a call in doubt; `report` is what the model is told of it."""
+        """Resolve a call in doubt; the model receives `report`."""
         return self.append(
             session_id,
             ev.HumanResolved(
@@ -281,27 +278,27 @@ class Sessions:
         )
 
     def terminate(self, session_id: str, *, reason: str = "", user: str | None = None) -> Receipt:
-        """End the session for good; what waits in its queue is dropped."""
+        """Terminate the session; its queued messages are dropped."""
         return self.append(
             session_id,
             ev.SessionTerminated(reason=checks.a_reason(reason), by_user=self.user(user)),
         )
 
     def close(self) -> None:
-        """End the producer, if there was one."""
+        """Close the producer, if one was opened."""
         if self._producer is not None:
             self._producer.close()
             self._producer = None
 
     def user(self, user: str | None) -> str:
-        """Who acts: the one given, else the settings'. Raises Invalid."""
+        """The acting user: the given one, else the settings'. Raises Invalid."""
         return checks.an_id("user", self._settings.user if user is None else user)
 
     def _id(self, what: str, given: str | None) -> str:
         return uuid4().hex if given is None else checks.an_id(what, given)
 
     def body(self, data: bytes) -> Body:
-        """Content inline up to the limit; beyond it the bytes are on disk before the event is."""
+        """Content inline up to the limit; larger content is stored as a blob first."""
         if len(data) <= self._settings.inline_limit_bytes:
             return Body(inline=data)
         return Body(ref=self._store().store(data, CONTENT_TYPE))
@@ -312,24 +309,14 @@ class Sessions:
         return self._blobs
 
     def append(self, session_id: str, event: object, id: str = "") -> Receipt:
-        """Have one event in the log; `id` is the one that it carries."""
+        """Append one event and wait for its acknowledgement; `id` is the id in it."""
         checks.an_id("session_id", session_id)
-        answers: queue.SimpleQueue[Delivered | AppendError] = queue.SimpleQueue()
-        self.producer.append(
-            SESSION_EVENTS,
-            session_id,
-            encode(event),
-            [*headers_for(event, "producer"), *origin_headers(self._origin), *trace_headers()],
-            on_delivery=answers.put,
+        headers = [
+            *headers_for(event, "producer"), *origin_headers(self._origin), *trace_headers()
+        ]
+        answer = acknowledgement.append(
+            self.producer, SESSION_EVENTS, session_id, event, headers, self._ack_s
         )
-        what = ev.BY_CLASS[type(event)].name
-        try:
-            answer = answers.get(timeout=self._ack_s)
-        except queue.Empty:
-            why = f"no broker answered within {self._ack_s:g} s"
-            raise Unacknowledged(session_id, what, id, why) from None
-        if isinstance(answer, AppendError) and answer.denied is not None:
-            raise answer.denied
-        if isinstance(answer, AppendError):
-            raise Unacknowledged(session_id, what, id, answer.reason) from answer
+        if isinstance(answer, str):
+            raise Unacknowledged(session_id, ev.BY_CLASS[type(event)].name, id, answer)
         return Receipt(session_id, answer.partition, answer.offset, id)

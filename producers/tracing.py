@@ -1,4 +1,4 @@
-"""The trace context of the caller, written to the log: W3C `traceparent`, as a record header.
+"""Writes the caller's trace context to the log: W3C `traceparent`, as a record header.
 
 Set TRACEPARENT around a call (the gateway does, from its requests) and the events that it writes
 have the header. No fold reads it; exported traces link to that span.
@@ -12,6 +12,6 @@ _FORM = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def trace_headers() -> list[tuple[str, bytes]]:
-    """The header of the present call, if it has one that is well formed."""
-    held = TRACEPARENT.get()
-    return [("traceparent", held.encode())] if _FORM.fullmatch(held) else []
+    """The header of the current call, if it has a well-formed one."""
+    value = TRACEPARENT.get()
+    return [("traceparent", value.encode())] if _FORM.fullmatch(value) else []

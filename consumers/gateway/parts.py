@@ -18,7 +18,7 @@ from ...log.blobs import BlobError, BlobStore
 from ...log.errors import Retry
 from ...processors.fold.views import SessionViews
 from ...processors.store.chunks_reader import chunks_reader
-from ...producers.attachments import admitted
+from ...producers.attachments import inspect_new
 from ...producers.checks import an_id
 from ...producers.recorded import ORIGIN
 from ...producers.sessions import Receipt
@@ -114,7 +114,7 @@ class Gateway:
 
     def attach(self, data: bytes) -> dict[str, Any]:
         """Store bytes as a blob and return a block that refers to it. Blocking."""
-        attachment = admitted(data)
+        attachment = inspect_new(data)
         blob = BlobStore(self.settings.blobs_dir).store(data, attachment.media_type)
         return reference(blob, attachment.tokens)
 

@@ -1,4 +1,4 @@
-"""Files that go with a message: stored before it, named by it, in the request as base64."""
+"""Attachments of a message: stored first, referenced by it, sent to the model as base64."""
 
 import base64
 import json
@@ -25,19 +25,19 @@ def shell(tmp_path, capsys):
 @pytest.fixture
 def files(tmp_path):
     (tmp_path / "bill.pdf").write_bytes(pdf())
-    (tmp_path / "wrong.pdf").write_bytes(png())  # the bytes say what it is, not the name
+    (tmp_path / "wrong.pdf").write_bytes(png())  # the type comes from the bytes, not from the name
     (tmp_path / "notes.txt").write_text("hello")
     return tmp_path
 
 
 def test_a_message_with_files_reaches_the_model_as_base64(shell, files):
     names = [f"--attach={files / name}" for name in ("bill.pdf", "wrong.pdf")]
-    said = shell("send s1", "What do I owe?", "--message-id=m1", *names)
-    assert said.code == 0, said.err
+    ran = shell("send s1", "What do I owe?", "--message-id=m1", *names)
+    assert ran.code == 0, ran.err
     Played(shell.log, "s1").answer("42")
-    (kept,) = [e for e in shell("tail s1 --json").json if e["type"] == "MESSAGE_RECEIVED"]
-    assert len(json.dumps(kept)) < 2_000, "the event refers to them"
-    assert kept["tokens"] > 6_000
+    (event,) = [e for e in shell("tail s1 --json").json if e["type"] == "MESSAGE_RECEIVED"]
+    assert len(json.dumps(event)) < 2_000, "the event only refers to the files"
+    assert event["tokens"] > 6_000
     content = json.loads(shell("request s1 1.1").out)["messages"][0]["content"]
     assert [block["type"] for block in content] == ["document", "image", "text"]
     assert base64.b64decode(content[0]["source"]["data"]) == pdf()
@@ -47,14 +47,14 @@ def test_a_message_with_files_reaches_the_model_as_base64(shell, files):
     assert "[bill.pdf, application/pdf," in shown and "What do I owe?" in shown
 
 
-def test_the_same_message_again_is_one_message(shell, files):
+def test_a_repeated_message_with_a_file_counts_once(shell, files):
     for _ in range(2):
-        said = shell("send s1", "look", "--message-id=m1", f"--attach={files / 'bill.pdf'}")
-        assert said.code == 0
-    assert "done before" in said.out
+        ran = shell("send s1", "look", "--message-id=m1", f"--attach={files / 'bill.pdf'}")
+        assert ran.code == 0
+    assert "done before" in ran.out
 
 
-def test_a_file_alone_is_a_message(shell, files):
+def test_a_message_may_be_a_file_without_text(shell, files):
     assert shell("send s1", f"--attach={files / 'bill.pdf'}").code == 0
 
 
@@ -63,35 +63,35 @@ def test_a_file_alone_is_a_message(shell, files):
     [
         ("gone.png", "No such file"),
         ("notes.txt", "neither PNG"),
-        ("pipe", "no regular file"),
+        ("pipe", "not a regular file"),
         ("cut.pdf", "a PDF without a page"),
         ("empty.pdf", "a PDF without a page"),
         ("half.pdf", "application/pdf without an end"),
         ("half.png", "image/png without an end"),
     ],
 )
-def test_a_file_that_can_not_go_is_named_and_nothing_is_sent(shell, files, name, why):
+def test_an_invalid_file_is_named_and_nothing_is_sent(shell, files, name, why):
     os.mkfifo(files / "pipe")
     (files / "cut.pdf").write_bytes(b"%PDF-1.7" + bytes(2_000))
     (files / "empty.pdf").write_bytes(b"%PDF-1.4\n<</Type/Pages/Kids[]/Count 0>>\n%%EOF\n")
     (files / "half.pdf").write_bytes(pdf()[:-10])
     (files / "half.png").write_bytes(png()[:60])
-    said = shell("send s1", "look", f"--attach={files / 'bill.pdf'}", f"--attach={files / name}")
-    assert said.code == 1 and all(w in said.err for w in (why, name, "nothing was sent"))
+    ran = shell("send s1", "look", f"--attach={files / 'bill.pdf'}", f"--attach={files / name}")
+    assert ran.code == 1 and all(w in ran.err for w in (why, name, "nothing was sent"))
     assert "MESSAGE_RECEIVED" not in shell("tail s1").out
 
 
-def test_too_many_and_too_much_are_refused_before_anything_is_stored(tmp_path):
+def test_too_many_files_or_bytes_are_refused_before_anything_is_stored(tmp_path):
     blobs = BlobStore(tmp_path / "blobs")
     big = tmp_path / "big.pdf"
     big.write_bytes(b"%PDF-1.7" + bytes(11 * 1024 * 1024))
-    for paths, why in (([big] * 21, "at most 20 go"), ([big, big], "bytes together")):
+    for paths, why in (([big] * 21, "at most 20"), ([big, big], "bytes in total")):
         with pytest.raises(Invalid, match=f"{why}.*; nothing was sent"):
             attach(paths, blobs)
     assert [p for p in (tmp_path / "blobs").rglob("*") if p.is_file()] == []
 
 
-def test_a_pdf_whose_objects_are_all_packed_is_taken(tmp_path):
+def test_a_pdf_with_only_packed_objects_is_accepted(tmp_path):
     packed = zlib.compress(b"2 0 << /Type /Page /Parent 1 0 R >>")
     head = b"%PDF-1.7\n3 0 obj\n<< /Type /ObjStm /N 1 /First 4 /Filter /FlateDecode >>\nstream\n"
     data = head + packed + b"\nendstream\nendobj\nstartxref\n0\n%%EOF\n"
@@ -101,7 +101,7 @@ def test_a_pdf_whose_objects_are_all_packed_is_taken(tmp_path):
     assert len(attach([path], BlobStore(tmp_path / "blobs"))) == 1
 
 
-def test_what_was_taken_before_its_end_was_looked_for_is_shown_as_it_was():
+def test_a_truncated_file_from_before_that_check_is_still_expanded_to_the_same_bytes():
     for data in (png()[:60], pdf(1)[:-10]):
         found = inspect(data)
         ref = BlobRef(sha256="a" * 64, bytes=len(data), media_type=found.media_type)
@@ -110,7 +110,7 @@ def test_what_was_taken_before_its_end_was_looked_for_is_shown_as_it_was():
         assert base64.b64decode(shown["source"]["data"]) == data
 
 
-def test_a_reference_that_names_nothing_is_refused_at_the_producer(shell):
+def test_the_producer_refuses_a_reference_to_no_blob(shell):
     from foldlog.consumers.client import Client
 
     bad = {"type": "image", "source": {"type": "foldlog_blob", "sha256": "x", "bytes": 1}}

@@ -1,4 +1,4 @@
-"""The write side of memory: one event a call, checked first, counted once however often written."""
+"""The write side of memory: each call validates, writes one event, and takes effect once."""
 
 import pytest
 
@@ -13,8 +13,8 @@ from foldlog.schemas.topics import MEMORY_EVENTS
 from foldlog.tests.processors.memory.desk import ANA, SHOP, new_log
 
 
-class LosesAnswers(Faults):
-    """The broker takes every record and never says so."""
+class LostAcknowledgements(Faults):
+    """The broker stores every record and acknowledges none."""
 
     def fate(self, *_):
         return LOST_ACK
@@ -30,7 +30,7 @@ def writer(log):
     return MemoryWriter(log.producer(), "ana")
 
 
-def test_S0_8_each_call_becomes_its_event_under_the_key_of_its_scope(log, writer):
+def test_S0_8_each_call_writes_its_event_with_its_scope_as_the_key(log, writer):
     calls = {
         "MemoryWritten": writer.remember(ANA, "daily", "met Bo", source=("s-1", 7)),
         "MemoryRetired": writer.retire(ANA, "e1", "wrong"),
@@ -45,9 +45,9 @@ def test_S0_8_each_call_becomes_its_event_under_the_key_of_its_scope(log, writer
         assert record.header("m") is None
 
 
-def test_law_3_a_call_that_was_not_acknowledged_is_repeated_and_counts_once(log, writer):
+def test_law_3_repeated_calls_without_acknowledgement_take_effect_once(log, writer):
     writer._ack_s = 0.05
-    log.faults = LosesAnswers()
+    log.faults = LostAcknowledgements()
     for _ in range(2):
         with pytest.raises(NotWritten, match="It may or may not be in the log. Do it again"):
             writer.remember(ANA, "core.md", "likes tea")
@@ -74,14 +74,14 @@ def test_law_3_a_call_that_was_not_acknowledged_is_repeated_and_counts_once(log,
         (lambda w: w.mark_todo("shop", "t1", "finished"), "one of open, done, dropped"),
     ],
 )
-def test_bad_input_is_refused_before_anything_is_produced(log, writer, call, why):
+def test_invalid_input_is_refused_before_anything_is_produced(log, writer, call, why):
     with pytest.raises(Invalid, match=why):
         call(writer)
     assert all(not log.records(MEMORY_EVENTS, p) for p in range(2))
 
 
-def test_what_no_producer_refuses_the_fold_takes(log, writer):
-    """Both check; what passes here must never be refused there, or somebody is told a lie."""
+def test_the_fold_accepts_all_that_the_producer_accepts(log, writer):
+    """Both validate. If only the fold refused, the caller would believe that it was accepted."""
     for text in ("", "\n", " ", "a\tb", "\u05e9\u05dc\u05dd", "x" * 8_192, "\u2028", "\u0085"):
         writer.remember(ANA, "archive/a.md", text)
     writer.set_preference("ana", "n" * 128, "x" * 500)

@@ -1,4 +1,4 @@
-"""A broker that goes away and comes back: what was not acknowledged may be said again."""
+"""A broker outage: calls that were not acknowledged may be repeated."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from foldlog.tests.consumers.played import PARTITIONS, settings_in
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 
-def test_F3_a_killed_broker_loses_nothing_and_a_repetition_counts_once(own_broker, tmp_path):
+def test_F3_a_killed_broker_loses_nothing_and_a_repeated_message_counts_once(own_broker, tmp_path):
     broker = own_broker()
     settings = settings_in(tmp_path, bootstrap_servers=broker.bootstrap_servers)
     with Client(settings) as client:
@@ -27,14 +27,14 @@ def test_F3_a_killed_broker_loses_nothing_and_a_repetition_counts_once(own_broke
         broker.up()
         decision, _ = client.say("s1", "two", message_id="m2")
         assert decision.counted
-        impatient.close()  # what waited in it has arrived by now, before or after the repetition
+        impatient.close()  # its queued record is in the log by now, before or after the repetition
         again, _ = client.say("s1", "two", message_id="m2")
         assert again.verdict == "duplicate"
         received = [row.message_id for row in client.views("s1").messages.received]
         assert received == ["m1", "m2"]
 
 
-def test_an_address_where_no_broker_is_ends_in_seconds(tmp_path):
+def test_an_address_without_a_broker_fails_within_seconds(tmp_path):
     settings = settings_in(tmp_path, bootstrap_servers="127.0.0.1:1")
     log = open_log(settings)
     with pytest.raises(Unacknowledged, match="no broker answered within 0.3 s"):

@@ -1,4 +1,4 @@
-"""The write side: one event per call, checked before it is produced, idempotent by its id."""
+"""The write side of sessions: each call is validated, writes one event, and is idempotent by id."""
 
 import json
 
@@ -41,11 +41,11 @@ def produced(log):
     return sum(len(log.records(SESSION_EVENTS, p)) for p in range(PARTITIONS))
 
 
-def test_the_numbers_that_two_rooms_share_are_equal():
+def test_producers_and_folds_have_the_same_version_of_the_rules():
     assert module.RULES == RULES
 
 
-def test_S2_1_each_call_becomes_its_event_under_the_session_key(log, sessions):
+def test_S2_1_each_call_writes_its_event_with_the_session_as_the_key(log, sessions):
     calls = {
         "SESSION_OPENED": sessions.open("s1", agent="shop"),
         "MESSAGE_RECEIVED": sessions.say("s1", "hi"),
@@ -66,14 +66,14 @@ def test_S2_1_each_call_becomes_its_event_under_the_session_key(log, sessions):
         assert getattr(event, "by_user", "ana") == "ana"
 
 
-def test_receipt_says_where_the_event_lies_and_which_id_it_carries(log, sessions):
+def test_a_receipt_has_the_position_of_the_event_and_its_id(log, sessions):
     receipt = sessions.say("s1", "hi", message_id="m1")
     assert isinstance(receipt, Receipt)
     assert receipt == ("s1", receipt.partition, 0, "m1")
     assert sessions.say("s1", "hi", message_id="m1").offset == 1
 
 
-def test_S0_10_an_id_that_is_not_given_is_made_and_returned(log, sessions):
+def test_S0_10_an_omitted_id_is_generated_and_returned(log, sessions):
     first, second = sessions.say("s1", "hi"), sessions.say("s1", "hi")
     assert first.id != second.id and is_id(first.id)
     assert stored(log, first)[1].message_id == first.id
@@ -81,7 +81,7 @@ def test_S0_10_an_id_that_is_not_given_is_made_and_returned(log, sessions):
     assert stored(log, sessions.trigger("s1", "publish"))[1].command_id
 
 
-def test_message_is_a_json_array_of_blocks_with_its_tokens_estimated(log, sessions):
+def test_a_message_is_a_json_array_of_blocks_with_estimated_tokens(log, sessions):
     _, event = stored(log, sessions.say("s1", "grüße"))
     assert event.content.inline == '[{"type":"text","text":"grüße"}]'.encode()
     assert event.role == "user" and event.channel == "python" and event.when_busy == "queue"
@@ -94,10 +94,10 @@ def test_message_is_a_json_array_of_blocks_with_its_tokens_estimated(log, sessio
 
 def test_S2_3_content_over_the_inline_limit_is_in_the_blob_store_before_its_event(log, tmp_path):
     blobs = BlobStore(tmp_path / "blobs")
-    kept = []
+    blobs_at_append = []
 
-    class Watched:
-        """Notes what the blob store holds at the moment an event is produced."""
+    class WatchedLog:
+        """Records the content of the blob store at the moment an event is produced."""
 
         def __getattr__(self, name):
             return getattr(log, name)
@@ -106,21 +106,21 @@ def test_S2_3_content_over_the_inline_limit_is_in_the_blob_store_before_its_even
             producer = log.producer()
             append = producer.append
 
-            def noting(topic, key, value, headers=(), **more):
+            def append_and_record(topic, key, value, headers=(), **more):
                 ref = decode(value).content.ref
-                kept.append(ref is not None and blobs.get(ref.sha256))
+                blobs_at_append.append(ref is not None and blobs.get(ref.sha256))
                 append(topic, key, value, headers, **more)
 
-            producer.append = noting
+            producer.append = append_and_record
             return producer
 
-    sessions = Sessions(Watched(), settings_in(tmp_path, inline_limit_bytes=1024), blobs)
+    sessions = Sessions(WatchedLog(), settings_in(tmp_path, inline_limit_bytes=1024), blobs)
     text = "x" * 5000
     receipt = sessions.say("s1", text)
     _, event = stored(log, receipt)
     whole = json.dumps([{"type": "text", "text": text}], separators=(",", ":")).encode()
     assert event.content.inline is None and event.content.ref.bytes == len(whole)
-    assert kept == [whole] and content_error(event.content) is None
+    assert blobs_at_append == [whole] and content_error(event.content) is None
     assert stored(log, receipt)[0].value.__sizeof__() < 1024
 
 
@@ -128,7 +128,7 @@ BAD_IDS = ["", " ", "a b", "ä", "x" * 129, "a/b", "a\nb", "\x1b[2J", "#partitio
 
 
 @pytest.mark.parametrize("bad", BAD_IDS)
-def test_bad_ids_are_refused_before_anything_is_produced(log, sessions, bad):
+def test_invalid_ids_are_refused_before_anything_is_produced(log, sessions, bad):
     attempts = [
         lambda: sessions.open(bad, agent="shop"),
         lambda: sessions.open("s1", agent=bad),
@@ -170,7 +170,7 @@ LONG = {"type": "text", "text": "x" * 100_000}
         ([{"type": "x", "n": float("nan")}], "invalid_content"),
         ([{"type": "x", "n": {1, 2}}], "invalid_content"),
         (None, "invalid_content"),
-        # Into the blob store these would go, where no fold looks, and into every later request.
+        # Stored as a blob, these would pass every fold and be in every later request.
         ([LONG, {"type": "tool_result", "tool_use_id": "x", "content": ""}], "invalid_content"),
         ([LONG | {"cache_control": {"type": "ephemeral"}}], "invalid_content"),
         ([LONG, {"type": "image", "source": {"type": "url", "url": "x"}}], "invalid_content"),
@@ -178,12 +178,12 @@ LONG = {"type": "text", "text": "x" * 100_000}
         ("x" * checks.MESSAGE_BYTES_MAX, "too_large"),
     ],
 )
-def test_bad_messages_are_refused_before_anything_is_produced(log, sessions, content, code):
+def test_invalid_messages_are_refused_before_anything_is_produced(log, sessions, content, code):
     with pytest.raises(Invalid) as refused:
         sessions.say("s1", content)
     assert refused.value.code == code and produced(log) == 0
     if code == "invalid_text":
-        assert "at character 5" in refused.value.detail, "of the text, not of its JSON"
+        assert "at character 5" in refused.value.detail, "the position in the text, not in its JSON"
 
 
 @pytest.mark.parametrize(
@@ -200,14 +200,14 @@ def test_bad_messages_are_refused_before_anything_is_produced(log, sessions, con
         lambda s: s.terminate("s1", reason="\ud83d"),
     ],
 )
-def test_bad_words_and_sizes_are_refused_before_anything_is_produced(log, sessions, attempt):
+def test_invalid_words_and_sizes_are_refused_before_anything_is_produced(log, sessions, attempt):
     with pytest.raises(Invalid):
         attempt(sessions)
     assert produced(log) == 0
 
 
 @given(content=st.text(max_size=200))
-def test_what_the_producer_takes_the_fold_takes(content):
+def test_the_fold_accepts_every_text_that_the_producer_accepts(content):
     try:
         data = checks.content_json(content)
     except Invalid:
@@ -215,7 +215,7 @@ def test_what_the_producer_takes_the_fold_takes(content):
     assert content_error(ev.Body(inline=data)) is None
 
 
-def test_a_lost_acknowledgement_says_so_and_names_the_id_to_repeat(tmp_path):
+def test_a_lost_acknowledgement_raises_with_the_id_to_repeat(tmp_path):
     log = MemoryLog(topics(PARTITIONS), faults=Faults([LOST_ACK]))
     sessions = Sessions(log, settings_in(tmp_path))
     with pytest.raises(Unacknowledged, match=r"may or may not be in the log.*the id m1.*once"):
@@ -224,7 +224,7 @@ def test_a_lost_acknowledgement_says_so_and_names_the_id_to_repeat(tmp_path):
     assert sessions.say("s1", "hi", message_id="m1").offset == 1
 
 
-def test_a_broker_that_is_silent_ends_the_wait(tmp_path):
+def test_a_call_without_acknowledgement_ends_in_time(tmp_path):
     log = MemoryLog(topics(PARTITIONS), immediate=False)
     sessions = Sessions(log, settings_in(tmp_path), ack_s=0.01)
     with pytest.raises(Unacknowledged, match="no broker answered within 0.01 s") as lost:
@@ -232,12 +232,12 @@ def test_a_broker_that_is_silent_ends_the_wait(tmp_path):
     assert is_id(lost.value.id)
 
 
-def test_no_topic_is_said_with_what_to_do(tmp_path):
+def test_a_missing_topic_raises_with_the_command_that_creates_it(tmp_path):
     with pytest.raises(TopicMissing, match="topics apply"):
         Sessions(MemoryLog(), settings_in(tmp_path)).say("s1", "hi")
 
 
-def test_a_message_that_fills_its_record_is_refused_by_the_door(log, tmp_path):
+def test_a_message_larger_than_a_record_is_refused_by_the_log(log, tmp_path):
     settings = settings_in(tmp_path, inline_limit_bytes=2 * 1024 * 1024)
     with pytest.raises(RecordTooLarge):
         Sessions(log, settings).say("s1", "x" * 1_100_000)

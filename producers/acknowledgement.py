@@ -1,0 +1,30 @@
+"""Appends one event and waits for the broker's acknowledgement."""
+
+import queue
+
+from ..log.door import Delivered, Headers, Producer
+from ..log.errors import AppendError
+from ..schemas.codec import encode
+
+ACK_S = 10.0
+"""How long a call waits for the broker: a restarted one needs under 2 s."""
+
+
+def append(
+    producer: Producer, topic: str, key: str, event: object, headers: Headers, ack_s: float
+) -> Delivered | str:
+    """The position of the event, or the reason why it was not acknowledged.
+
+    Raises AccessDenied, and what `Producer.append` raises.
+    """
+    answers: queue.SimpleQueue[Delivered | AppendError] = queue.SimpleQueue()
+    producer.append(topic, key, encode(event), headers, on_delivery=answers.put)
+    try:
+        answer = answers.get(timeout=ack_s)
+    except queue.Empty:
+        return f"no broker answered within {ack_s:g} s"
+    if isinstance(answer, Delivered):
+        return answer
+    if answer.denied is not None:
+        raise answer.denied
+    return answer.reason
