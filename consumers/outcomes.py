@@ -102,7 +102,8 @@ def decision_on(folded: SessionFold, receipt: Receipt) -> Decision:
 def decision_of(seen: FoldedEvent) -> Decision:
     """The decision in a folded event."""
     ruling, views = seen.ruling, seen.views
-    verdict, detail = ruling.verdict, ruling.detail
+    verdict: str = ruling.verdict
+    detail = ruling.detail
     if verdict == "ignored" and ruling.code == "duplicate":
         verdict, detail = "duplicate", "this was done before; nothing changed"
     elif verdict == "ignored":

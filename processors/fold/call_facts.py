@@ -1,35 +1,35 @@
-"""The facts that CALLS names: how the turn, a call and an event stand to each other."""
+"""The facts that CALLS names: how the turn, a call and an event relate to each other."""
 
 from collections.abc import Callable
 from typing import Any
 
 from ...schemas import events as ev
-from ...schemas.enums import Outcome
+from ...schemas.enums import Decision
 from ...schemas.grant import why_wrong
 from .calls import DONE, Row, row_for
-from .projections.turn_view import Call, TurnView, contradicts
+from .projections.turn_view import ERROR, NOT_RUN, AboutCall, Call, TurnView, contradicts
 
 Facts = tuple[object, ...]
 """In the order of the event's DOMAINS."""
 
 
-def row_of(turn: TurnView, call: Call, event: Any) -> Row:
+def row_of(turn: TurnView, call: Call, event: AboutCall) -> Row:
     """The row of CALLS for an event about this call."""
     kind: type = type(event)
     return row_for(kind, *FACTS[kind](turn, call, event))
 
 
 def _invoked(turn: TurnView, call: Call, event: ev.ToolInvoked) -> Facts:
-    decides = "done" if event.outcome is not None else event.approval
     basis = "newest" if event.basis == turn.basis else "older"
-    allows = "allow" if decides not in ("done", "ask") else decides
-    return call.status, turn.closing is not None, basis, allows
+    allows = "ask" if event.approval == "ask" else "allow"
+    decides = allows if event.outcome is None else "done"
+    return call.status, turn.closing is not None, basis, decides
 
 
 def _approval(turn: TurnView, call: Call, event: ev.ApprovalDecided) -> Facts:
     shown = "shown" if event.args_sha256 == call.args_sha256 else "others"
     grant = "valid" if why_wrong(event.grant) is None else "invalid"
-    decision = "deny" if event.decision == "deny" else "allow"
+    decision = "deny" if event.decision == Decision.DENY else "allow"
     repeats = call.decision == event.decision
     return call.status, shown, turn.closing is not None, grant, decision, repeats
 
@@ -39,24 +39,20 @@ def _expired(turn: TurnView, call: Call, event: ev.ApprovalExpired) -> Facts:
 
 
 def _started(turn: TurnView, call: Call, event: ev.ToolStarted) -> Facts:
-    runs = "runs" if call in turn.calls else "ended"
+    state = "runs" if call in turn.calls else "ended"
+    state = state if turn.closing is None else "closing"
     attempt = "next" if event.attempt == call.attempt + 1 else "other"
     newer = call.claim is None or event.epoch > call.claim.epoch
-    return (
-        call.status,
-        "closing" if turn.closing is not None else runs,
-        attempt,
-        "newer" if newer else "older",
-    )
+    return call.status, state, attempt, "newer" if newer else "older"
 
 
 def _result(turn: TurnView, call: Call, event: ev.ToolResult) -> Facts:
     attempt = "older" if event.attempt < call.attempt else "newest"
     if event.attempt > call.attempt:
         attempt = "unknown"
-    named = event.outcome in (Outcome.ERROR, Outcome.NOT_RUN)
-    heard = call.status == DONE and not call.reported and contradicts(call, event.outcome)
-    return call.status, attempt, event.outcome if named else "other", heard
+    outcome = event.outcome if event.outcome in (ERROR, NOT_RUN) else "other"
+    is_news = call.status == DONE and not call.reported and contradicts(call, event.outcome)
+    return call.status, attempt, outcome, is_news
 
 
 def _uncertain(turn: TurnView, call: Call, event: ev.ToolFailedUncertain) -> Facts:

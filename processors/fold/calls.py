@@ -1,8 +1,8 @@
-"""A tool call's life, as a table: what each event makes of a call, given how the call stands.
+"""The life of a tool call, as a table: the call's next status and the ruling, for each event.
 
-Rulings and the turn view read the same rows, so what is accepted and what it changes cannot drift
-apart. Rows of one event exclude each other and cover every combination of its facts: a test tries
-them all. call_facts.py computes the facts.
+Rulings and the turn view read the same rows, so the events that are accepted and the changes they
+make cannot drift apart. The rows of one event exclude each other and cover every combination of its
+facts: a test tries them all. call_facts.py computes the facts.
 """
 
 from enum import StrEnum
@@ -10,11 +10,11 @@ from functools import cache
 from typing import NamedTuple
 
 from ...schemas import events as ev
-from .ruling import ACCEPTED, DUPLICATE, STALE, SUPERSEDED, UNKNOWN_CALL, VOID, Ruling
+from .ruling import ACCEPTED, DUPLICATE, STALE, SUPERSEDED, UNKNOWN_CALL, VOID, Ruling, refused
 
 
 class CallStatus(StrEnum):
-    """How a call stands."""
+    """The status of a call."""
 
     PROPOSED = "proposed"
     ASKS = "asks"
@@ -34,7 +34,7 @@ BEGUN = (STARTED, DOUBT)
 OPEN = (*NOT_BEGUN, *BEGUN)
 """The turn must wait for these; it does not wait for a contradicted call."""
 IN_DOUBT = (DOUBT, CONTRADICTED)
-"""A person must say what happened."""
+"""A person must find out what happened."""
 
 
 When = dict[str, tuple[object, ...]]
@@ -44,8 +44,8 @@ When = dict[str, tuple[object, ...]]
 class Row(NamedTuple):
     """One row: for an event, `when` maps facts to the values that match.
 
-    becomes: the call's new status; None leaves it. ruling: on the event. A refusal has its code
-    here and its sentence in rulings/producers.py.
+    `becomes`: the call's next status; None leaves it unchanged. `ruling`: on the event. A refusal
+    has its code here and its sentence in rulings/producers.py.
     """
 
     event: type
@@ -64,7 +64,7 @@ def _drop(event: type, when: When, ruling: Ruling, why: str) -> Row:
 
 
 def _refuse(event: type, when: When, code: str, why: str) -> Row:
-    return Row(event, when, None, Ruling("refused", code), why)
+    return Row(event, when, None, refused(code, ""), why)
 
 
 def _except(*statuses: CallStatus) -> tuple[CallStatus, ...]:
@@ -190,7 +190,7 @@ def _only_status(event: type) -> CallStatus | None:
 
 
 ONLY_STATUS = {event: _only_status(event) for event in DOMAINS}
-"""Where an accepted event has one possible status, no row must be searched for it."""
+"""The next status where all accepted rows of an event give the same: no row must be searched."""
 
 
 @cache  # facts have few values

@@ -1,8 +1,8 @@
 """Where a conversation may be cut: between two messages, never between a call and its result.
 
-A cut is the ordinal of the first fragment that is kept. A parallel group stays whole because its
-results are in one run of fragments; what follows a cut inside a run has no results.
-Pure, and independent of tokens and summaries.
+A cut is the ordinal of the first fragment that is kept. The results of parallel calls are one run
+of fragments, so a group of calls stays whole: there are no results after a cut inside a run. Pure,
+and independent of tokens and summaries.
 """
 
 from functools import lru_cache
@@ -11,25 +11,25 @@ from typing import Any, Protocol
 from ...schemas.nesting import parsed
 from .projections.context_view import Fragment, Request
 
-KEPT_MESSAGES = 12  # S3.4: compaction leaves the newest of them as they are
+KEPT_MESSAGES = 12  # S3.4: compaction keeps this many of the newest verbatim
 SPOKEN = ("assistant", "partial")
 SLIDING = "sliding_window_"
 STRATEGIES = ("full", "compacted", f"{SLIDING}N")
 
 
 class Fragments(Protocol):
-    """Fragments by their place: the rows of a view, or a list."""
+    """Fragments by ordinal: the rows of a view, or a list."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, place: int, /) -> Fragment: ...
 
 
 def is_cut(fragments: Fragments, place: int) -> bool:
-    """Whether what lies before `place` may be left out."""
+    """Whether the fragments before `place` may be left out."""
     if place <= 0 or place >= len(fragments):
         return place == 0
     if fragments[place].kind in SPOKEN:
-        # A paused answer and its continuation are one.
+        # A paused answer and its continuation are one answer.
         return fragments[place - 1].kind not in SPOKEN
     for later in range(place, len(fragments)):
         if fragments[later].kind in SPOKEN:
@@ -53,7 +53,7 @@ def cut_keeping(fragments: Fragments, messages: int, after: int) -> int | None:
 
 
 def messages_from(fragments: Fragments, place: int) -> int:
-    """How many messages there are from a place on, as the roles alternate."""
+    """The number of messages from a place on, as roles alternate."""
     roles = [fragments[n].kind in SPOKEN for n in range(place, len(fragments))]
     return sum(1 for n, role in enumerate(roles) if n == 0 or role is not roles[n - 1])
 
@@ -70,7 +70,7 @@ def window_size(strategy: str) -> int | None:
 
 
 def window_start(fragments: Fragments, start: int, size: int) -> int:
-    """Where a sliding window begins: unchanged while it holds at most `size` messages.
+    """Where a sliding window begins: unchanged while it has at most `size` messages.
 
     Otherwise it moves a quarter further than necessary, because each move loses the cached prefix.
     """
@@ -85,29 +85,29 @@ def answers_calls(fragments: Fragments) -> bool:
     for place in range(len(fragments) - 1, -1, -1):
         if fragments[place].kind == "result":
             return True
-        if fragments[place].kind in SPOKEN and _says_something(fragments[place]):
+        if fragments[place].kind in SPOKEN and _has_content(fragments[place]):
             return False
     return False
 
 
 def must_think(request: Request | None, fragments: Fragments) -> bool:
     """Whether the next request must repeat the thinking: with a fixed thinking budget the API
-    demands it before a call whose result is sent."""
+    demands it before each call whose result is sent."""
     return request is not None and is_fixed(request.params) and answers_calls(fragments)
 
 
-def _says_something(answer: Fragment) -> bool:
-    """Whether a request certainly contains part of this answer; without it its neighbors meet."""
+def _has_content(answer: Fragment) -> bool:
+    """Whether requests certainly contain a part of this answer."""
     if answer.body is None:
         return True
     try:
         blocks: Any = parsed(answer.body.inline or b"[]")  # unknown if stored as a blob
-        return any(_is_said(block, answer.stop_reason) for block in blocks)
+        return any(_is_sent(block, answer.stop_reason) for block in blocks)
     except (ValueError, AttributeError, TypeError):
         return True
 
 
-def _is_said(block: Any, stop_reason: str) -> bool:
+def _is_sent(block: Any, stop_reason: str) -> bool:
     match block:
         case {"type": "text", "text": text}:
             return bool(text.strip())

@@ -4,7 +4,9 @@
 freezes the session at that offset instead of producing a wrong state.
 """
 
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter
 
 PROJECT_TOOL = "build_and_deploy"
 """The only tool that may lock a project; a user can open an existing one (PROJECT_LOCKED)."""
@@ -62,10 +64,19 @@ class MistakenWriter(AssertionError):
     """A fold changed a field for an event that WRITERS does not list for it."""
 
 
-def demand_writer(before: Any, after: Any, event_type: str) -> None:
-    """Compare the session state before and after an event with WRITERS. Raises MistakenWriter."""
+def demand_writer(before: object, after: object, event_type: str) -> None:
+    """Check the change that an event made to the session state. Raises MistakenWriter."""
     if before is after:
         return
-    for field, writers in WRITERS.items():
-        if event_type not in writers and getattr(before, field) != getattr(after, field):
-            raise MistakenWriter(f"{event_type} may not change {field}: {', '.join(writers)} may")
+    fields, values_of = _locked(event_type)
+    if values_of(before) != values_of(after):
+        field = next(name for name in fields if getattr(before, name) != getattr(after, name))
+        writers = ", ".join(WRITERS[field])
+        raise MistakenWriter(f"{event_type} may not change {field}: {writers} may")
+
+
+@cache
+def _locked(event_type: str) -> tuple[list[str], Callable[[object], object]]:
+    """The fields that events of a type may not change, and a function that reads their values."""
+    fields = [field for field, writers in WRITERS.items() if event_type not in writers]
+    return fields, attrgetter(*fields)

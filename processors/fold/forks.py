@@ -1,6 +1,6 @@
 """Forks: the initial views of a session that was forked from another (design section 5).
 
-They are the parent's views at an offset, with the open turn closed as by TURN_ENDED `forked`.
+They are the parent's views at an offset, with the open turn ended as by TURN_ENDED `forked`.
 Obligations to the outside stay with the parent: doubts, deliveries, refusals, background work,
 money spent. inherited.py lists what each view takes over. Pure.
 """
@@ -10,7 +10,7 @@ from ...schemas.codec import Entry
 from ...schemas.value import replace
 from .partial_answer import chunks_of, said_so_far
 from .projections.messages import Progress
-from .projections.turn_view import Closing, Stream
+from .projections.turn_view import CANCELLED, RUNNING, Closing, Stream
 from .views import VIEWS, Origin, SessionViews
 
 
@@ -20,58 +20,56 @@ def origin_of(entry: Entry) -> Origin:
     return Origin(event.parent_session, event.parent_offset, event.seed_ref.sha256, entry.offset)
 
 
-def endings(views: SessionViews, last: Entry, chunks: list[ev.GenChunk]) -> list[Entry]:
-    """The events that close the open turn of a parent, as if right after its last one.
+def ending_events(views: SessionViews, last: Entry, chunks: list[ev.GenChunk]) -> list[Entry]:
+    """The events that end the open turn of a parent, as if right after its last one.
 
     The partial answer of an open attempt is kept, as when a person stops it.
     """
-    turn, stopped = views.turn, []
-    generation = turn.generation
+    turn = views.turn
     if not turn.open:
         return []
-    if generation is not None and generation.status == "running":
-        here = (turn.number, turn.step, generation.attempt)
-        said = said_so_far(chunks_of(chunks, here, generation.chain))
-        stopped = [
-            ev.GenStopped(
-                turn=turn.number,
-                step=turn.step,
-                attempt=generation.attempt,
-                why="forked",
-                content=ev.Body(inline=said),
-            )
-        ] * (said != b"[]")
+    place = (last.session_id, last.partition, last.offset, last.at)
     ended = ev.TurnEnded(
         turn=turn.number, reason="forked", basis=turn.basis, views_sha=turn.basis_sha
     )
-    place = (last.session_id, last.partition, last.offset, last.at)
-    return [
-        *(Entry(*place, "models", event) for event in stopped),
-        Entry(*place, "sessions", ended),
-    ]
+    ending = [Entry(*place, "sessions", ended)]
+    generation = turn.generation
+    if generation is None or generation.status != RUNNING:
+        return ending
+    attempt = (turn.number, turn.step, generation.attempt)
+    content = said_so_far(chunks_of(chunks, attempt, generation.chain))
+    if content == b"[]":
+        return ending
+    stopped = ev.GenStopped(
+        turn=turn.number,
+        step=turn.step,
+        attempt=generation.attempt,
+        why="forked",
+        content=ev.Body(inline=content),
+    )
+    return [Entry(*place, "models", stopped), *ending]
 
 
-def closing(views: SessionViews, at: int) -> SessionViews:
-    """The views of a parent whose turn is about to be ended by a fork.
+def with_turn_closing(views: SessionViews, at: int) -> SessionViews:
+    """The views of a parent whose turn a fork is about to end.
 
-    Messages queued behind the turn are for the parent to answer; here they are consumed with it.
+    The parent answers the messages queued behind the turn; in the fork the turn consumes them.
     """
     turn, messages = views.turn, views.messages
-    waiting = [
-        Progress(waits.message_id, turn.number, "forked", turn.basis) for waits in turn.queue
+    consumed = [
+        Progress(waiting.message_id, turn.number, "forked", turn.basis) for waiting in turn.queue
     ]
     return replace(
         views,
-        turn=replace(turn, queue=(), closing=Closing("cancelled", at)),
-        messages=replace(messages, progress=messages.progress.append(*waiting)),
+        turn=replace(turn, queue=(), closing=Closing(CANCELLED, at)),
+        messages=replace(messages, progress=messages.progress.append(*consumed)),
     )
 
 
-def begun(views: SessionViews, parent: SessionViews, entry: Entry, last: int) -> SessionViews:
+def initial_views(
+    views: SessionViews, parent: SessionViews, entry: Entry, last: int
+) -> SessionViews:
     """The views of a fork after its SESSION_OPENED. `views`: before it; `parent`: with its turn
     ended; `last`: the offset of the parent's last event."""
     inherited = {view.field: view.inherit(parent, entry, last) for view in VIEWS}
     return replace(views, stream=Stream(), origin=origin_of(entry), **inherited)
-
-
-__all__ = ["begun", "closing", "endings", "origin_of"]

@@ -1,9 +1,9 @@
 """Grants: later calls that an approval allows to run without asking.
 
 A grant is a line in the turn view. `TOOL` allows every call of the tool; only approvals written
-before grants had arguments mean that. `TOOL SHA256` allows the arguments
-that were shown. `TOOL {"ARGUMENT":"GLOB",...}` allows calls with these arguments and no others,
-where `*` matches any text without shell metacharacters and without `..` as a path component.
+before grants had arguments give it. `TOOL SHA256` allows the arguments that were shown.
+`TOOL {"ARGUMENT":"GLOB",...}` allows calls with these arguments and no others, where `*` matches
+any text without shell metacharacters and without `..` as a path component.
 """
 
 import json
@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from ...schemas.events import ApprovalDecided
 from ...schemas.grant import GRANT_SAME, pattern_of
 
-# Shell metacharacters: `*` matches none. A quote would hide the rest of the glob.
+# Shell metacharacters, which `*` does not match. A quote would hide the rest of the glob.
 SHELL_SPECIAL = ";&|`$()<>{}\\'\"#"
 _SPECIAL = frozenset(SHELL_SPECIAL + "\r\n\0")
 _CLIMBS = re.compile(r"(?<![\w.])\.\.(?![\w.])")  # a path component `..`, not a range a..b
 
 
 def grant_of(name: str, event: ApprovalDecided) -> str:
-    """The grant that an accepted approval of a tool's call gives."""
+    """The grant that an accepted approval of a call of the tool gives."""
     if not event.grant:
         return name
     return f"{name} {event.args_sha256 if event.grant == GRANT_SAME else event.grant}"
@@ -28,15 +28,17 @@ def grant_of(name: str, event: ApprovalDecided) -> str:
 
 def granting(grants: Sequence[str], name: str, args_sha256: str, args: bytes) -> str | None:
     """The grant that lets a call run without asking, or None. `args`: as the model wrote them."""
-    held = [what for tool, _, what in (grant.partition(" ") for grant in grants) if tool == name]
+    parts = [grant.partition(" ") for grant in grants]
+    allowed = [what for tool, _, what in parts if tool == name]
     for what in ("", args_sha256):
-        if what in held:
+        if what in allowed:
             return f"{name} {what}".rstrip()
-    patterns = [what for what in held if what.startswith("{")]
-    given = _arguments(name, args) if patterns else None
-    if given is None:
+    patterns = [what for what in allowed if what.startswith("{")]
+    arguments = _arguments(name, args) if patterns else None
+    if arguments is None:
         return None
-    return next((f"{name} {what}" for what in patterns if _fits(pattern_of(what), given)), None)
+    matching = (what for what in patterns if _matches_all(pattern_of(what), arguments))
+    return next((f"{name} {what}" for what in matching), None)
 
 
 def grant_text(grant: str) -> str:
@@ -51,22 +53,22 @@ def grant_text(grant: str) -> str:
 
 
 def _arguments(name: str, args: bytes) -> dict[str, object] | None:
-    """The arguments by name, taken out of the envelope of a rare tool's call (tiers.py)."""
+    """The arguments by name; those of a rare tool are unwrapped from its envelope (tiers.py)."""
     try:
-        given = json.loads(args or b"{}")
+        arguments = json.loads(args or b"{}")
     except (ValueError, RecursionError):
         return None
-    if not isinstance(given, dict):
+    if not isinstance(arguments, dict):
         return None
-    inner = given.get("arguments")
-    enveloped = set(given) == {"name", "arguments"} and given["name"] == name
-    return inner if enveloped and isinstance(inner, dict) else given
+    inner = arguments.get("arguments")
+    wrapped = set(arguments) == {"name", "arguments"} and arguments["name"] == name
+    return inner if wrapped and isinstance(inner, dict) else arguments
 
 
-def _fits(globs: Mapping[str, str], given: Mapping[str, object]) -> bool:
+def _matches_all(globs: Mapping[str, str], arguments: Mapping[str, object]) -> bool:
     """Whether the call has exactly these arguments, and each matches its glob."""
-    return set(globs) == set(given) and all(
-        _matches(glob, _text(given[key])) for key, glob in globs.items()
+    return set(globs) == set(arguments) and all(
+        _matches(glob, _text(arguments[key])) for key, glob in globs.items()
     )
 
 

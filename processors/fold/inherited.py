@@ -1,8 +1,8 @@
 """What each view of a fork takes over from its parent (design section 5).
 
-`at` is the offset of the fork's SESSION_OPENED: everything inherited entered the session with it.
-`last` is the offset of the parent's last event: offsets that are compared are moved below it.
-Deliveries, background work and money spent stay with the parent.
+`at`: the offset of the fork's SESSION_OPENED, at which everything inherited entered the session.
+`last`: the offset of the parent's last event; see `below`. Deliveries, background work and money
+spent stay with the parent.
 """
 
 from typing import TypeVar
@@ -30,12 +30,12 @@ V = TypeVar("V", bound=Value)
 
 
 def _moved(empty: Rows[V], rows: Rows[V], at: int) -> Rows[V]:
-    """Rows as they entered a fork: all with one event."""
+    """The rows of a fork: all of them at one offset."""
     return empty.append(*(replace(row, offset=at) for row in rows))
 
 
 def state(parent: SessionState, entry: Entry) -> SessionState:
-    """The parent's phase and project, in the fork's own name."""
+    """The parent's phase and project, under the fork's own id."""
     return replace(
         parent,
         session_id=entry.session_id,
@@ -70,7 +70,7 @@ def turn(parent: TurnView, entry: Entry, state_sha: bytes) -> TurnView:
 
 
 def context(parent: ContextView, at: int, last: int) -> ContextView:
-    """The whole conversation, as of the event that opened the fork."""
+    """The whole conversation, at the offset of the event that opened the fork."""
     empty, request = context_fold.initial(), parent.request
     if request is not None:
         request = replace(
@@ -88,13 +88,13 @@ def context(parent: ContextView, at: int, last: int) -> ContextView:
 
 
 def transcript(parent: TranscriptView, at: int) -> TranscriptView:
-    """The parent's lines; deliveries of them stay with the parent."""
+    """The parent's lines, without their deliveries."""
     empty = transcript_fold.initial()
     return replace(empty, lines=_moved(empty.lines, parent.lines, at))
 
 
 def messages(parent: MessagesView, at: int) -> MessagesView:
-    """The parent's messages: their ids are in use."""
+    """The parent's messages, so that their ids are taken."""
     empty = messages_fold.initial()
     return MessagesView(
         _moved(empty.received, parent.received, at), _moved(empty.progress, parent.progress, at)
@@ -102,7 +102,7 @@ def messages(parent: MessagesView, at: int) -> MessagesView:
 
 
 def background(parent: BackgroundView, at: int) -> BackgroundView:
-    """No work of the parent's; a summary that failed is not tried again."""
+    """No work; a summary that failed is not tried again."""
     tried = parent.tried_tokens
     return BackgroundView(tried_tokens=tried, idle_at=at, remembered_upto=at)
 
@@ -118,13 +118,13 @@ def items(parent: ItemsView, at: int) -> ItemsView:
 
 
 def below(offset: int | None, last: int) -> int | None:
-    """An offset of the parent where offsets are compared: below all of the fork's own, and below
-    -1, which means none."""
+    """An offset of the parent, moved below every offset of the fork and below -1, which means none.
+    For offsets that are compared with those of the fork."""
     return None if offset is None else offset - last - 2
 
 
 def compaction(parent: CompactionView, last: int) -> CompactionView:
-    """The parent's short forms and summaries, from below the fork's own offsets."""
+    """The parent's short forms and summaries, below the fork's own offsets."""
     empty = compaction_fold.initial()
 
     def short(row: Short) -> Short:

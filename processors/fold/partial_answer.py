@@ -3,22 +3,23 @@
 from collections.abc import Iterable
 
 from ...schemas.canonical import compact
+from ...schemas.enums import ChunkKind
 from ...schemas.events import GenChunk
 
 Chain = tuple[tuple[int, int], ...]
-"""(attempt, last seq kept of it) for each attempt that an attempt continues."""
+"""(attempt, last seq kept of it) for each attempt that an attempt continues, oldest first."""
 
 
 def chunks_of(
     chunks: Iterable[GenChunk], place: tuple[int, int, int], chain: Chain
 ) -> list[GenChunk]:
     """The chunks of an attempt and of those it continues, in order, up to the first missing one.
-    place: (turn, step, attempt)."""
+    `place`: (turn, step, attempt)."""
     turn, step, attempt = place
-    there = list(chunks)
+    candidates = list(chunks)
     found: list[GenChunk] = []
     for number, upto in (*chain, (attempt, None)):
-        for chunk in there:
+        for chunk in candidates:
             is_next = (chunk.turn, chunk.step, chunk.attempt) == (turn, step, number)
             is_next = is_next and chunk.seq == len(found) and (upto is None or chunk.seq <= upto)
             if is_next:
@@ -29,12 +30,12 @@ def chunks_of(
 def said_so_far(chunks: Iterable[GenChunk]) -> bytes:
     """The text of the chunks, as a JSON array of text blocks; other blocks were unfinished."""
     texts: dict[int, str] = {}
-    seen = -1
+    last_seq = -1
     for chunk in chunks:
-        if chunk.seq <= seen:
+        if chunk.seq <= last_seq:
             continue  # a duplicate
-        seen = chunk.seq
-        if chunk.kind == "text":
+        last_seq = chunk.seq
+        if chunk.kind == ChunkKind.TEXT:
             texts[chunk.block] = texts.get(chunk.block, "") + chunk.delta
     blocks = [{"type": "text", "text": text} for _, text in sorted(texts.items()) if text]
     return compact(blocks).encode()

@@ -1,4 +1,4 @@
-"""References: what an obligation or an effect is about, by name."""
+"""References to the subject of an obligation or an effect: a turn, a step, a call and so on."""
 
 from typing import NamedTuple
 

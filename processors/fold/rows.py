@@ -29,21 +29,21 @@ class Rows(Generic[R]):
                 self._index.setdefault(key(row), []).append(position)
 
     def append(self, *rows: R) -> "Rows[R]":
-        """These rows and more; self does not change."""
-        held, length, key = self._list, self.length, self._key
-        if len(held) != length:  # another version was extended from here
-            ahead = held[length : length + len(rows)]
-            if ahead and ahead == [*rows]:  # a worker folds decisions before it reads them
+        """A version with these rows added; self does not change."""
+        shared, length, key = self._list, self.length, self._key
+        if len(shared) != length:  # this version was extended before
+            ahead = shared[length : length + len(rows)]
+            if ahead and ahead == [*rows]:  # a worker folds decisions before it reads them back
                 return self._upto(length + len(rows))
             return Rows(self, key).append(*rows)
         if key is not None:
             for place, row in enumerate(rows, length):
                 self._index.setdefault(key(row), []).append(place)
-        held += rows
+        shared += rows
         return self._upto(length + len(rows))
 
     def last(self, key: Any) -> R | None:
-        """The newest row of this version with that key, or None."""
+        """The newest row with that key, or None."""
         for position in reversed(self._index.get(key, ())):
             if position < self.length:
                 return self._list[position]
@@ -65,18 +65,18 @@ class Rows(Generic[R]):
         return self._list[start : self.length]
 
     def upto(self, length: int) -> "Rows[R]":
-        """The version that had this many rows."""
+        """The earlier version that had this many rows."""
         assert 0 <= length <= self.length
         return self._upto(length)
 
     def _upto(self, length: int) -> "Rows[R]":
-        past: Rows[R] = Rows.__new__(Rows)
-        past._list, past._key, past._index = self._list, self._key, self._index
-        past.length = length
-        return past
+        version: Rows[R] = Rows.__new__(Rows)
+        version._list, version._key, version._index = self._list, self._key, self._index
+        version.length = length
+        return version
 
     def extends(self, other: "Rows[R]") -> bool:
-        """Whether these begin with the other's rows, as far as constant time can show."""
+        """Whether these rows are known in constant time to begin with the other ones."""
         return self._list is other._list and self.length >= other.length
 
     def __eq__(self, other: object) -> bool:

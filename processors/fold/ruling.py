@@ -1,39 +1,52 @@
-"""The fold's verdict on an event, reached before any view changes (design law 2).
+"""The fold's ruling on an event, reached before any view changes (design law 2).
 
-accepted: the views change. ignored: late, duplicate or stale; nothing changes. refused: a
-producer's command is invalid now; nothing changes but the pending answer. Reasons are codes; a
-refusal also has a sentence for people.
+Reasons are codes; a refusal also has a sentence for people.
 """
 
+from enum import StrEnum
 from typing import NamedTuple
 
 
-class Ruling(NamedTuple):
-    """The verdict on one event. `verdict` is accepted, ignored or refused."""
+class Verdict(StrEnum):
+    """accepted: the views change. ignored: late, duplicate or stale; nothing changes. refused: a
+    producer's command is invalid now; nothing changes except that an answer is pending."""
 
-    verdict: str
+    ACCEPTED = "accepted"
+    IGNORED = "ignored"
+    REFUSED = "refused"
+
+
+_ACCEPTED, _IGNORED, REFUSED = Verdict  # Python 3.11 looks members up slowly
+
+
+class Ruling(NamedTuple):
+    """The verdict on one event, and the reason for it."""
+
+    verdict: Verdict
     code: str = ""
     detail: str = ""
 
     @property
     def accepted(self) -> bool:
         """Whether the views change."""
-        return self.verdict == "accepted"
+        return self.verdict == _ACCEPTED
 
 
-ACCEPTED = Ruling("accepted")
-DUPLICATE = Ruling("ignored", "duplicate")
-STALE = Ruling("ignored", "stale")  # another input came in between: WAKE decides again
-LATE = Ruling("ignored", "late")  # the turn it belongs to has ended
-SUPERSEDED = Ruling("ignored", "superseded")  # another attempt counts
-VOID = Ruling("ignored", "void")  # the turn is closing
-MISTAKEN_WRITER = Ruling("ignored", "writer")
-UNREADABLE = Ruling("ignored", "unreadable")
-FROZEN = Ruling("ignored", "frozen")
-UNKNOWN_CALL = Ruling("ignored", "unknown_call")
-UNKNOWN_SESSION = Ruling("ignored", "unknown_session")  # its stub holds only pending refusals
+ACCEPTED = Ruling(_ACCEPTED)
+DUPLICATE = Ruling(_IGNORED, "duplicate")
+STALE = Ruling(_IGNORED, "stale")  # another input came in between: WAKE decides again
+LATE = Ruling(_IGNORED, "late")  # the turn it belongs to has ended
+SUPERSEDED = Ruling(_IGNORED, "superseded")  # another attempt counts
+VOID = Ruling(_IGNORED, "void")  # the turn is closing
+MISTAKEN_WRITER = Ruling(_IGNORED, "writer")
+UNREADABLE = Ruling(_IGNORED, "unreadable")
+FROZEN = Ruling(_IGNORED, "frozen")
+MISPLACED = Ruling(_IGNORED, "misplaced")  # it is about a partition, not about a session
+UNSUPPORTED = Ruling(_IGNORED, "unsupported")
+UNKNOWN_CALL = Ruling(_IGNORED, "unknown_call")
+UNKNOWN_SESSION = Ruling(_IGNORED, "unknown_session")  # its stub holds only pending refusals
 
 
 def refused(code: str, detail: str) -> Ruling:
     """A refusal: `code` for machines, `detail` for people."""
-    return Ruling("refused", code, detail)
+    return Ruling(REFUSED, code, detail)

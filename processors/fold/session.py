@@ -1,7 +1,8 @@
 """The fold of one session: `fold(views, entry) -> (views, ruling)`, pure, total, never raising.
 
-First the ruling (does this event count?), then the projections that read it, in a fixed order. The
-same function runs in the worker, in recovery, in replay, in the time scrubber and in the tests.
+The ruling decides whether an event counts; then each projection that reads events of its type
+computes its next view, in a fixed order. Workers, recovery, replay, the time scrubber and the tests
+run this same function.
 """
 
 from functools import lru_cache
@@ -9,19 +10,24 @@ from typing import Any, NamedTuple
 
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, Entry, Unreadable, digest, entry_of
-from ...schemas.events import BY_CLASS, EVENT_TYPES
+from ...schemas.events import EVENT_TYPES, BlobRef
 from ...schemas.seed import Seed, unseal
 from ...schemas.value import replace
 from . import forks
 from .field_writers import demand_writer
 from .projections import ledger, session_state, turn
 from .projections.turn_view import HOLDS_TOOLS, REFUSALS_MAX, Refusal, TurnView
-from .ruling import ACCEPTED, FROZEN, MISTAKEN_WRITER, UNKNOWN_SESSION, UNREADABLE, Ruling, refused
-from .rulings import (
-    background as background_rulings,
-    producers as producer_rulings,
-    workers as worker_rulings,
+from .ruling import (
+    ACCEPTED,
+    FROZEN,
+    MISTAKEN_WRITER,
+    REFUSED,
+    UNKNOWN_SESSION,
+    UNREADABLE,
+    Ruling,
+    refused,
 )
+from .rulings import producers as producer_rulings, workers as worker_rulings
 from .views import VIEWS, SessionViews, frozen_at, initial
 
 _WRITERS = {row.cls: frozenset(row.writers) for row in EVENT_TYPES}
@@ -33,10 +39,10 @@ _APPLY = {
     row.cls: [(view.field, view.apply) for view in VIEWS if view.apply and row.cls in view.reads]
     for row in EVENT_TYPES
 }
-_PAID = frozenset(ledger.OUTCOMES)
+_PAID = ledger.OUTCOMES
 # Row G: a frozen session still answers refusals; only RECORD_SKIPPED lets it continue.
 _WHILE_FROZEN = frozenset({ev.Refused, ev.HumanNeeded, ev.RecordSkipped})
-_ALWAYS_POSSIBLE = (ev.SessionOpened, ev.RecordSkipped)  # their rulings are complete
+_CHECK_THE_SESSION = frozenset({ev.SessionOpened, ev.RecordSkipped})  # in their own rulings
 
 
 def judge(views: SessionViews, entry: Entry) -> Ruling:
@@ -51,19 +57,16 @@ def judge(views: SessionViews, entry: Entry) -> Ruling:
         return MISTAKEN_WRITER
     if kind in _CHUNKS:
         return worker_rulings.chunk_seen(views, event)
-    asked = producer_rulings.JUDGES.get(kind)
-    if asked is None:
+    judge_command = producer_rulings.JUDGES.get(kind)
+    if judge_command is None:
         if not views.turn.known and kind is not ev.Refused:
             return UNKNOWN_SESSION
-        judges = worker_rulings.JUDGES
-        if kind not in judges:
-            judges = background_rulings.JUDGES
-        return judges[kind](views, event)
-    if kind not in _ALWAYS_POSSIBLE:
-        impossible = producer_rulings.not_possible(views, event)
-        if impossible is not None:
-            return impossible
-    return asked(views, event)
+        return worker_rulings.JUDGES[kind](views, event)
+    if kind not in _CHECK_THE_SESSION:
+        objection = producer_rulings.why_not_possible(views, event)
+        if objection is not None:
+            return objection
+    return judge_command(views, event)
 
 
 def fold(views: SessionViews, entry: Entry) -> tuple[SessionViews, Ruling]:
@@ -75,30 +78,27 @@ def fold(views: SessionViews, entry: Entry) -> tuple[SessionViews, Ruling]:
         ruling = judge(views, entry)
         if ruling is not ACCEPTED:
             return _not_accepted(views, entry, ruling), ruling
-        if _is_fork(entry):
-            return _fork(views, entry, _parent(entry.seed or _UNRESOLVED))
-        if type(entry.event) is ev.RecordSkipped:
-            return _skipped(views, entry), ruling
+        match entry.event:
+            case ev.SessionOpened(seed_ref=BlobRef()):
+                return _fork(views, entry, _parent_of(entry.seed or _UNRESOLVED))
+            case ev.RecordSkipped():
+                return _without_record(views, entry), ruling
         return _apply(views, entry), ruling
     except Exception as bug:
         frozen = frozen_at(entry.offset, f"{type(bug).__name__}: {bug}")
         return replace(views, frozen=views.frozen or frozen), FROZEN
 
 
-def _is_fork(entry: Entry) -> bool:
-    return type(entry.event) is ev.SessionOpened and entry.event.seed_ref is not None
-
-
 _UNRESOLVED = Seed(why="no reader resolved it")
 
 
 class SeedLost(ValueError):
-    """A seed is unavailable: a fork is frozen where it begins, a session where it was to continue
-    without a record."""
+    """A seed is unavailable. A fork freezes at its first event; a session that was to continue
+    without a record freezes at its RECORD_SKIPPED."""
 
 
 class Parent(NamedTuple):
-    """The views of a seed with its open turn closed, and the offset of its last event."""
+    """The views of a seed after its open turn was ended, and the offset of its last event."""
 
     views: SessionViews
     last: int
@@ -108,11 +108,11 @@ def _fork(views: SessionViews, entry: Entry, parent: Parent) -> tuple[SessionVie
     ruling = producer_rulings.fork_opened(parent.views, entry.event)
     if ruling is not ACCEPTED:
         return _not_accepted(views, entry, ruling), ruling
-    return forks.begun(views, parent.views, entry, parent.last), ruling
+    return forks.initial_views(views, parent.views, entry, parent.last), ruling
 
 
-def _skipped(views: SessionViews, entry: Entry) -> SessionViews:
-    """The session folded from its seed, which lacks the record that is passed over.
+def _without_record(views: SessionViews, entry: Entry) -> SessionViews:
+    """The session refolded from its seed, which lacks the skipped record.
 
     Events that arrived while it was frozen count now. The seed decides the views, not this
     version's fold: later decisions rely on them, even if a later version understands more.
@@ -123,10 +123,10 @@ def _skipped(views: SessionViews, entry: Entry) -> SessionViews:
     return replace(again, skipped=(*views.skipped, entry.event.offset))
 
 
-@lru_cache(maxsize=8)  # forks of the same place are often folded in a row
-def _parent(seed: Seed) -> Parent:
-    """The initial views of a fork: its parent with the open turn closed."""
-    return _closed(_refolded(seed))
+@lru_cache(maxsize=8)  # forks at the same offset are often folded in a row
+def _parent_of(seed: Seed) -> Parent:
+    """The parent of a fork, with its open turn ended."""
+    return _with_turn_ended(_refolded(seed))
 
 
 class Refolded(NamedTuple):
@@ -145,21 +145,22 @@ def _refolded(seed: Seed) -> Refolded:
     *above, newest = seed.levels
     parent: Parent | None = None
     for level in above:
-        parent = _closed(_grown(level, parent))
-    return _grown(newest, parent)
+        parent = _with_turn_ended(_fold_level(level, parent))
+    return _fold_level(newest, parent)
 
 
-def _grown(level: bytes, before: Parent | None) -> Refolded:
+def _fold_level(level: bytes, parent: Parent | None) -> Refolded:
+    """Fold one session of a seed; `parent`: the session that it was forked from, if any."""
     session_id, seed, records = unseal(level)
     views, last = initial(session_id), None
     chunks: list[ev.GenChunk] = []
     for record in records:
         last = entry_of(record, chunks=True)
-        if _is_fork(last):
-            if before is None or seed != last.event.seed_ref:
-                continue  # not the record that counted
+        if type(last.event) is ev.SessionOpened and last.event.seed_ref is not None:
+            if parent is None or seed != last.event.seed_ref:
+                continue  # another record counted
             if judge(views, last) is ACCEPTED:
-                views, _ = _fork(views, last, before)
+                views, _ = _fork(views, last, parent)
             continue
         views, ruling = fold(views, last)
         if type(last.event) is ev.GenChunk and ruling is ACCEPTED:
@@ -167,26 +168,26 @@ def _grown(level: bytes, before: Parent | None) -> Refolded:
     return Refolded(views, last, chunks)
 
 
-def _closed(grown: Refolded) -> Parent:
-    views, last, chunks = grown
+def _with_turn_ended(refolded: Refolded) -> Parent:
+    views, last, chunks = refolded
     if last is None or views.frozen is not None:
         raise SeedLost(f"its parent {views.session_id} can not be folded: {views.frozen}")
-    endings = forks.endings(views, last, chunks)
-    views = forks.closing(views, last.at) if endings else views
-    for ending in endings:
-        views = _apply(views, ending)
+    ending = forks.ending_events(views, last, chunks)
+    views = forks.with_turn_closing(views, last.at) if ending else views
+    for entry in ending:
+        views = _apply(views, entry)
     return Parent(views, last.offset)
 
 
 def streamed_on(views: SessionViews, chunks: int, at: int) -> SessionViews:
-    """Fold that many more chunks of the attempt whose chunk was just accepted, at once: no chunk
-    changes what decides about the next. `at`: broker time of the last."""
+    """Fold more chunks of the attempt whose chunk was just accepted, all at once: a chunk does not
+    change the ruling on the next one. `at`: broker time of the last."""
     stream = views.stream
     return replace(views, stream=replace(stream, chunks=stream.chunks + chunks, last_at=at))
 
 
 def _not_accepted(views: SessionViews, entry: Entry, ruling: Ruling) -> SessionViews:
-    if ruling.verdict == "refused":
+    if ruling.verdict == REFUSED:
         return replace(views, turn=_refuse(views.turn, entry.offset, ruling))
     if ruling is UNREADABLE and entry.event.must_understand:
         return replace(views, frozen=frozen_at(entry.offset, entry.event.why))
@@ -198,12 +199,12 @@ def _not_accepted(views: SessionViews, entry: Entry, ruling: Ruling) -> SessionV
 def _refuse(view: TurnView, offset: int, ruling: Ruling) -> TurnView:
     if len(view.refusals) >= REFUSALS_MAX:
         view = replace(view, refusals=view.refusals[1:], refusals_dropped=view.refusals_dropped + 1)
-    owed = Refusal(offset, ruling.code, ruling.detail)
-    return replace(view, refusals=(*view.refusals, owed))
+    refusal = Refusal(offset, ruling.code, ruling.detail)
+    return replace(view, refusals=(*view.refusals, refusal))
 
 
 def _refuse_triggers(view: TurnView, offset: int, refusals: tuple[Ruling, ...]) -> TurnView:
-    """Triggers of a tool that are refused get an answer in the log, like a person's."""
+    """Refused triggers of a tool are answered in the log, like a person's command."""
     if not refusals:
         return view
     details = "; ".join(dict.fromkeys(refusal.detail for refusal in refusals))
@@ -232,11 +233,3 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
         tokens = views.context.tail_tokens - short.saved
         changed["context"] = replace(views.context, tail_tokens=tokens)
     return replace(views, **changed)
-
-
-def is_input(event: Any) -> bool:
-    """Whether decisions depend on events of this type."""
-    return BY_CLASS[type(event)].is_input
-
-
-__all__ = ["ACCEPTED", "fold", "is_input", "judge"]

@@ -1,7 +1,7 @@
 """The fold of many sessions: entries in log order in, views of sessions and partitions out.
 
-Every reader of the log folds with this loop; `session.py` folds one event of one session. A reader
-that keeps views of its own (a store, a cache) calls `fold_event` with them. Pure.
+Every reader of the log folds with this loop; session.py folds one event of one session. A reader
+that stores or caches views itself calls `fold_event` with them. Pure.
 """
 
 from collections import Counter
@@ -22,12 +22,8 @@ KEY_BYTES_MAX = 2 * ID_CHARS_MAX  # a short key that is not an id still gets a r
 
 def is_foldable(key: bytes | None) -> bool:
     """Whether a key can be that of a session; a longer or binary one is a dead letter."""
-    if key is None or not 0 < len(key) <= KEY_BYTES_MAX:
+    if key is None or not 0 < len(key) <= KEY_BYTES_MAX or b"\0" in key:
         return False
-    return b"\0" not in key and _is_text(key)
-
-
-def _is_text(key: bytes) -> bool:
     try:
         key.decode()
     except UnicodeDecodeError:
@@ -45,7 +41,7 @@ class FoldedEvent(NamedTuple):
 
 
 def fold_event(before: SessionViews | None, entry: Entry) -> FoldedEvent:
-    """Fold one event into the views of its session; None: the session is not known yet."""
+    """Fold one event into the views of its session; None: this is its first event."""
     if before is None:
         before = initial(entry.session_id)
     views, ruling = fold(before, entry)
@@ -55,7 +51,7 @@ def fold_event(before: SessionViews | None, entry: Entry) -> FoldedEvent:
 @dataclass
 class FoldedSession:
     """One session up to an offset. `first`, `next`: offsets of its partition; `last_at`: the broker
-    time of its last event (Unix ms); `rulings`: how many events were accepted, ignored, refused."""
+    time of its last event (Unix ms); `rulings`: the number of events by verdict."""
 
     session_id: str
     partition: int
@@ -81,7 +77,7 @@ S = TypeVar("S", bound=FoldedSession)
 class FoldedSessions(Generic[S]):
     """Sessions by id and the holders of each partition, folded from the entries fed so far.
 
-    `new`: creates the record kept for a session. `newest_ms`: the newest broker time.
+    `new`: creates the FoldedSession of a session. `newest_ms`: the newest broker time.
     """
 
     @overload
@@ -97,34 +93,26 @@ class FoldedSessions(Generic[S]):
         self.newest_ms = 0
 
     def feed(self, entry: Entry) -> FoldedEvent | None:
-        """Fold an entry; None for one that belongs to no session, such as PARTITION_TAKEN."""
-        name, partition = entry.session_id, entry.partition
-        self.newest_ms = max(self.newest_ms, entry.at)
+        """Fold an entry; None for one about a partition, such as PARTITION_TAKEN."""
+        if entry.at > self.newest_ms:
+            self.newest_ms = entry.at
+        name = entry.session_id
         if name == PARTITION_KEY:
-            self.holders[partition] = partition_fold.apply(self.holders_of(partition), entry)
+            holders = self.holders_of(entry.partition)
+            self.holders[entry.partition] = partition_fold.apply(holders, entry)
             return None
         session = self.sessions.get(name)
         if session is None:
-            session = self.sessions[name] = self._new(name, partition, entry.offset)
+            session = self.sessions[name] = self._new(name, entry.partition, entry.offset)
         event = fold_event(session.views, entry)
         session.take(event)
         return event
 
     def views_of(self, session_id: str) -> SessionViews:
-        """The views of a session, those of an unknown one included."""
+        """The views of a session; the initial ones if it is unknown."""
         session = self.sessions.get(session_id)
         return initial(session_id) if session is None else session.views
 
     def holders_of(self, partition: int) -> PartitionView:
-        """Who holds a partition."""
+        """The holders of a partition, by role."""
         return self.holders.get(partition, partition_fold.INITIAL)
-
-
-__all__ = [
-    "KEY_BYTES_MAX",
-    "FoldedEvent",
-    "FoldedSession",
-    "FoldedSessions",
-    "fold_event",
-    "is_foldable",
-]

@@ -1,8 +1,8 @@
 """The views of one session as one value: everything the fold keeps of its events.
 
-Rulings, projections, wake and request read them; session.py computes new ones. A new view is a
+Rulings, projections, wake and request read them; session.py computes new ones. To add a view, add a
 projection, a field of SessionViews and a row of VIEWS: the fold, forks, the store's codec, `show`
-and `replay` take it from there.
+and `replay` read that table.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from .projections.turn_view import Stream, TurnView
 
 
 class Frozen(Value):
-    """Where a session stopped, and why: refolded after an upgrade (law 13)."""
+    """The offset at which a session froze, and why; an upgrade refolds it (law 13)."""
 
     offset: int
     why: str
@@ -60,21 +60,21 @@ class SessionViews(Value):
     items: items.ItemsView
     frozen: Frozen | None = None
     origin: Origin | None = None
-    skipped: tuple[int, ...] = ()  # offsets of the records passed over (RECORD_SKIPPED)
+    skipped: tuple[int, ...] = ()  # offsets of skipped records (RECORD_SKIPPED)
 
 
 def frozen_at(offset: int, why: str) -> Frozen:
-    """Freeze a session here; the reason is shortened and made valid UTF-8."""
+    """A session frozen at an offset; the reason is shortened and made valid UTF-8."""
     return Frozen(offset, why[:500].encode("utf-8", "replace").decode())
 
 
 class View(NamedTuple):
     """One view. `field`: of SessionViews, and its name in `show`; `name`: in replays and in pages.
 
-    `reads`: the events that may change it. `apply`: the view after an accepted one of them, by the
-    views before it and the turn after it; None: session.py folds it first, as others need it.
-    `inherit`: what a fork begins with, by its parent's views, its SESSION_OPENED and the offset of
-    the parent's last event.
+    `reads`: the events that may change it. `apply`: the view after an accepted one of them, from
+    the views before it and the turn after it; None: session.py folds it first, as others need it.
+    `inherit`: the initial view of a fork, from its parent's views, its SESSION_OPENED and the
+    offset of the parent's last event.
     """
 
     name: str
@@ -143,14 +143,11 @@ VIEWS = (
         lambda p, e, _: inherited.items(p.items, e.offset),
     ),
 )
-"""Every view, in display order. None reads what an event makes of another, except the turn, so the
-order of folding does not matter."""
+"""Every view, in display order. A fold reads the other views as they were before the event, except
+for the turn, so the order of folding does not matter."""
 
 
 def initial(session_id: str) -> SessionViews:
     """The views of an unknown session."""
     views = {view.field: view.initial() for view in VIEWS}
     return SessionViews(session_id, stream=Stream(), **views)
-
-
-__all__ = ["VIEWS", "Frozen", "Origin", "SessionViews", "View", "frozen_at", "initial"]

@@ -28,7 +28,7 @@ from . import views_codec
 from .rocks import RocksBackend
 
 LAYOUT = 15  # to be incremented when the keys, or the views that the folds store, change
-FOLDS = "b41ca04b78d16ca0"
+FOLDS = "8dbb22e43f477143"
 
 
 @cache

@@ -17,7 +17,7 @@ from ..fold.cut_points import (
     window_size,
     window_start,
 )
-from ..fold.projections.background import find_work, summary_runs
+from ..fold.projections.background import find_work, running_summary
 from ..fold.projections.compaction import CompactionView, Summary, in_force, kept_from
 from ..fold.projections.context import tokens_for
 from ..fold.projections.context_view import Fragment, Request, fragment_tokens
@@ -262,7 +262,7 @@ def due_works(views: SessionViews, rules: Rules) -> list[Due]:
 
 def _summary_due(views: SessionViews, rules: Rules) -> Due | None:
     view, turn, fragments = views.background, views.turn, views.context.fragments
-    if not len(fragments) or summary_runs(view):
+    if not len(fragments) or running_summary(view):
         return None
     limit = rules.limits.soft_tokens if turn.open else rules.limits.resume_tokens
     candidate, tokens = views.compaction.candidate, _with_candidate(views, rules)

@@ -21,7 +21,7 @@ from ...schemas.record import Record
 from .. import crash_points
 from ..agent import Agent
 from ..agent_digest import digests_of
-from ..fold.session import ACCEPTED
+from ..fold.ruling import ACCEPTED
 from ..fold.sessions import KEY_BYTES_MAX, fold_event, is_foldable
 from ..fold.views import SessionViews
 from ..store.clocks import Clock, ClockWatch, Reading, reading

@@ -20,7 +20,7 @@ from foldlog.processors.fold.projections.turn_view import (
     call_of,
     find_call,
 )
-from foldlog.processors.fold.session import fold, is_input, judge
+from foldlog.processors.fold.session import fold, judge
 from foldlog.processors.fold.transitions import TRANSITIONS
 from foldlog.processors.fold.views import SessionViews, initial
 from foldlog.processors.store import views_codec
@@ -238,8 +238,8 @@ def test_S0_1_the_state_is_its_fields_and_below_1_KB(world):
 def test_law_8_the_basis_is_the_offset_of_the_last_accepted_input(world):
     basis = -1
     for step in world.steps:
-        known = type(step.entry.event) in BY_CLASS
-        counts = (known and is_input(step.entry.event)) or shortens_the_next_request(step)
+        row = BY_CLASS.get(type(step.entry.event))
+        counts = (row is not None and row.is_input) or shortens_the_next_request(step)
         if step.ruling.accepted and counts:
             basis = step.entry.offset
         assert step.views.turn.basis == basis

@@ -1,21 +1,33 @@
 """background: work outside the conversation (lane B): due, claimed and tried.
 
-Kinds: `result` (a short form of one tool result), `context` (a summary while a turn runs),
-`resume` (a summary while the session is idle), `memory` (what to remember of a turn). Work is
-identified by its kind and the offset it covers up to. Bounded: older results are dropped.
+Work is identified by its kind and the offset it covers up to. Bounded: older results are dropped.
 """
+
+from enum import StrEnum
+from typing import assert_never, get_args
 
 from ....schemas import events as ev
 from ....schemas.codec import Entry
 from ....schemas.value import Value, replace
 from .context_view import ContextView
-from .turn_view import Claim, TurnView, call_of, is_open
+from .turn_view import CANCELLED, TERMINATED, Claim, TurnView, call_of, claim_of, is_open
 
-KINDS = ("result", "context", "resume", "memory")
-SUMMARIES = ("context", "resume")  # of these, one at a time
+
+class WorkKind(StrEnum):
+    """result: a short form of one tool result. context, resume: a summary, while a turn runs or
+    while the session is idle. memory: what to remember of a turn."""
+
+    RESULT = "result"
+    CONTEXT = "context"
+    RESUME = "resume"
+    MEMORY = "memory"
+
+
+KINDS = tuple(WorkKind)
+SUMMARIES = (WorkKind.CONTEXT, WorkKind.RESUME)  # of these, one at a time
 RESULT_TOKENS_MIN = 500  # a smaller result is never worth a model call
 RESULTS_MAX = 32  # waiting at a time; a summary covers the dropped ones
-STOPPING = ("cancelled", "terminated")  # an abort ends background work too (constraint 3)
+STOPPING = (CANCELLED, TERMINATED)  # an abort ends background work too (constraint 3)
 # Errors of BACKGROUND_DONE that are not failures, and those of a provider without the feature.
 ABORTED, STOPPED = "the turn was aborted", "it was stopped"
 NOTHING_LEFT = "nothing is left to be done"
@@ -36,7 +48,7 @@ class Work(Value):
     """Claimed work. `stop`: the turn during which it ran was aborted; `released`: its owner ended
     cleanly, so another worker may take over at once."""
 
-    kind: str
+    kind: WorkKind
     upto: int
     attempt: int
     claim: Claim
@@ -49,7 +61,8 @@ class BackgroundView(Value):
     newest summary that failed, and the tokens of the conversation at that time.
     `idle_at`: offset of the newest TURN_ENDED, or of a failed extraction since;
     `remembered_upto`: everything before it is in memory or was given up. `memory_missed`:
-    failed extractions since; the next one runs at `memory_at` (Unix ms) or later."""
+    failed extractions since; the next one runs at `memory_at` (Unix ms) or later. `said`: why the
+    newest work failed, or ''."""
 
     results: tuple[Large, ...] = ()
     works: tuple[Work, ...] = ()
@@ -63,30 +76,29 @@ class BackgroundView(Value):
 
 
 INITIAL = BackgroundView()
-READS = frozenset(
-    {
-        ev.ToolResult,
-        ev.BackgroundStarted,
-        ev.BackgroundDone,
-        ev.CompactionSkipped,
-        ev.ContextCompacted,
-        ev.CancelRequested,
-        ev.SessionTerminated,
-        ev.TurnEnded,
-    }
+Reads = (
+    ev.ToolResult
+    | ev.BackgroundStarted
+    | ev.BackgroundDone
+    | ev.CompactionSkipped
+    | ev.ContextCompacted
+    | ev.CancelRequested
+    | ev.SessionTerminated
+    | ev.TurnEnded
 )
+READS = frozenset(get_args(Reads))
 
 
 def find_work(view: BackgroundView, kind: str, upto: int) -> Work | None:
-    """The claimed work of that name, or None."""
+    """The claimed work of that kind and offset, or None."""
     for work in view.works:
         if work.upto == upto and work.kind == kind:
             return work
     return None
 
 
-def summary_runs(view: BackgroundView) -> Work | None:
-    """The summary that is being made, or None."""
+def running_summary(view: BackgroundView) -> Work | None:
+    """The claimed work that makes a summary, or None."""
     return next((work for work in view.works if work.kind in SUMMARIES), None)
 
 
@@ -94,7 +106,7 @@ def apply(
     view: BackgroundView, entry: Entry, before: TurnView, after: TurnView, context: ContextView
 ) -> BackgroundView:
     """The view after an accepted event; `context` and `before` are as they were before it."""
-    event = entry.event
+    event: Reads = entry.event
     match event:
         case ev.ToolResult():
             return _result(view, entry, event, before)
@@ -108,8 +120,12 @@ def apply(
             return replace(view, tried_tokens=0)
         case ev.TurnEnded():
             view = replace(view, idle_at=entry.offset)
+        case ev.CancelRequested() | ev.SessionTerminated():
+            pass
+        case _:
+            assert_never(event)
     if after.terminated and not after.open:
-        return replace(view, works=(), results=())  # no worker continues it: row G
+        return replace(view, works=(), results=())  # row G: no worker continues it
     if after.closing is not None and after.closing.reason in STOPPING:
         works = tuple([replace(work, stop=True) for work in view.works])
         return replace(view, works=works, results=())
@@ -129,36 +145,43 @@ def _result(
 
 
 def _started(view: BackgroundView, entry: Entry, event: ev.BackgroundStarted) -> BackgroundView:
-    claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
-    work = Work(event.kind, event.upto, event.attempt, claim)
-    others = [w for w in view.works if (w.kind, w.upto) != (event.kind, event.upto)]
-    return replace(view, works=(*others, work))
+    work = Work(WorkKind(event.kind), event.upto, event.attempt, claim_of(entry, event))
+    return replace(view, works=(*_others(view, event), work))
+
+
+def _others(view: BackgroundView, event: ev.BackgroundStarted | ev.BackgroundDone) -> list[Work]:
+    """The claimed work that an event is not about."""
+    return [work for work in view.works if (work.kind, work.upto) != (event.kind, event.upto)]
 
 
 def _done(
     view: BackgroundView, entry: Entry, event: ev.BackgroundDone, context: ContextView
 ) -> BackgroundView:
-    works = tuple([w for w in view.works if (w.kind, w.upto) != (event.kind, event.upto)])
-    work = find_work(view, event.kind, event.upto)
-    if event.released and work is not None:
-        return replace(view, works=(*works, replace(work, released=True)))
-    view = replace(view, works=works, said="" if event.ok else f"{event.kind}: {event.why}"[:200])
-    match event.kind:
-        case "result":
+    work, others = find_work(view, event.kind, event.upto), _others(view, event)
+    assert work is not None, "an accepted end names claimed work"
+    if event.released:
+        return replace(view, works=(*others, replace(work, released=True)))
+    why = "" if event.ok else f"{event.kind}: {event.why}"[:200]
+    view = replace(view, works=tuple(others), said=why)
+    match work.kind:
+        case WorkKind.RESULT:
             left = tuple([large for large in view.results if large.upto != event.upto])
             return replace(view, results=left)
-        case "memory":
-            if work is not None and work.stop and not event.ok:
+        case WorkKind.MEMORY:
+            if work.stop and not event.ok:
                 return view  # aborted work is due again when the turn has ended
-            return _remembered(view, entry, event)
-    if event.ok:  # a summary exists, or is no longer useful: do not repeat it for this offset
-        return replace(view, tried_upto=max(view.tried_upto, event.upto), tried_tokens=0)
-    return _tried(view, event.upto, view.said, context)
+            return _extracted(view, entry, event)
+        case WorkKind.CONTEXT | WorkKind.RESUME:
+            if event.ok:  # a summary exists, or is no longer useful: none is due for this offset
+                return replace(view, tried_upto=max(view.tried_upto, event.upto), tried_tokens=0)
+            return _tried(view, event.upto, why, context)
+        case _:
+            assert_never(work.kind)
 
 
-def _remembered(view: BackgroundView, entry: Entry, event: ev.BackgroundDone) -> BackgroundView:
-    """Updates the memory fields. A failed try is due again under its own offset, so it also covers
-    everything since."""
+def _extracted(view: BackgroundView, entry: Entry, event: ev.BackgroundDone) -> BackgroundView:
+    """The view after a try to extract memory. A failed one is due again under its own offset, so
+    that it also covers everything since."""
     missed = 0 if event.ok else view.memory_missed + 1
     if not 0 < missed < MEMORY_TRIES:
         upto = max(view.remembered_upto, event.upto)

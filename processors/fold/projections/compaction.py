@@ -1,9 +1,12 @@
 """compaction: short forms by call, the newest candidate summary, and the adopted checkpoint.
 
-A candidate is in force only when an LLM_CALLED names it (design section 4). A short form is
-in force if it came before its result was first sent to the model, or if an LLM_CALLED adopted it
+A candidate comes into force when an LLM_CALLED names it (design section 4). A short form is in
+force if it came before its result was first sent to the model, or if an LLM_CALLED adopted it
 since through compacted_upto.
 """
+
+from operator import attrgetter
+from typing import assert_never, get_args
 
 from ....schemas import events as ev
 from ....schemas.codec import Entry
@@ -41,8 +44,8 @@ class Summary(Value):
 
 class CompactionView(Value):
     """`candidate_at`, `checkpoint_at`: offsets of summaries, the newest not adopted and the one in
-    force. `compacted_upto`: short forms at or before this offset are in force;
-    `waiting`: the tokens that the others would save."""
+    force. `compacted_upto`: short forms at or before this offset are in force; `waiting`: tokens
+    that the others would save."""
 
     shorts: Rows[Short]
     summaries: Rows[Summary]
@@ -62,24 +65,17 @@ class CompactionView(Value):
         return self.summaries.last(self.checkpoint_at)
 
 
-READS = frozenset({ev.ResultCompacted, ev.ContextCompacted, ev.LlmCalled})
-
-
-def _call(short: Short) -> str:
-    return short.call
-
-
-def _offset(summary: Summary) -> int:
-    return summary.offset
+Reads = ev.ResultCompacted | ev.ContextCompacted | ev.LlmCalled
+READS = frozenset(get_args(Reads))
 
 
 def initial() -> CompactionView:
     """Nothing compacted; a new value each time, because rows share storage."""
-    return CompactionView(Rows(key=_call), Rows(key=_offset))
+    return CompactionView(Rows(key=attrgetter("call")), Rows(key=attrgetter("offset")))
 
 
 def in_force(view: CompactionView, call: str, compacted_upto: int) -> Short | None:
-    """The short form that a request shows in the place of a call's result, or None."""
+    """The short form that a request contains instead of a call's result, or None."""
     short = view.shorts.last(call)
     if short is None or not (short.early or short.offset <= compacted_upto):
         return None
@@ -87,19 +83,19 @@ def in_force(view: CompactionView, call: str, compacted_upto: int) -> Short | No
 
 
 def kept_from(view: CompactionView) -> int:
-    """The ordinal of the first fragment that requests contain verbatim."""
+    """The ordinal of the first fragment after the summary in force."""
     checkpoint = view.checkpoint
     return checkpoint.kept_from if checkpoint is not None else 0
 
 
 def has_summary(view: CompactionView, upto: int) -> bool:
-    """Whether the log has a summary that was made at an offset; one at a time is made."""
+    """Whether the log has a summary made at an offset: the newest one, as one is made at a time."""
     return len(view.summaries) > 0 and view.summaries[-1].upto == upto
 
 
 def apply(view: CompactionView, entry: Entry, context: ContextView) -> CompactionView:
-    """The view after an accepted event; `context` is the one before it."""
-    event = entry.event
+    """The view after an accepted event; `context` is the context view before it."""
+    event: Reads = entry.event
     match event:
         case ev.ResultCompacted():
             return _shortened(view, entry, event, context)
@@ -109,7 +105,8 @@ def apply(view: CompactionView, entry: Entry, context: ContextView) -> Compactio
             return replace(view, summaries=view.summaries.append(made), candidate_at=entry.offset)
         case ev.LlmCalled():
             return _adopted(view, event)
-    return view
+        case _:
+            assert_never(event)
 
 
 def _shortened(
@@ -117,7 +114,7 @@ def _shortened(
 ) -> CompactionView:
     call = parse_call_key(event.call)
     place = None if call is None else place_of_result(context, *call)
-    assert place is not None, "a result that is shortened is in the context"
+    assert place is not None, "a shortened result is in the context"
     early = context.request is None or place >= context.request.fragments
     saved = max(0, fragment_tokens(context.fragments, place) - event.tokens)
     short = Short(event.call, place, entry.offset, event.short, saved, early)

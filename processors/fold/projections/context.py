@@ -1,17 +1,18 @@
-"""context: what the model may be shown, as verbatim fragments in order, never rewritten.
+"""context: the conversation for the model, as verbatim fragments in order, never rewritten.
 
-A request is a function of these rows up to a point (processors/request/). Fragments hold bytes as
-received: what is left out of a request (a refused answer, an unfinished tool_use, unsigned
-thinking) is decided when it is built, by rules that do not change the rows.
+A request is a function of these rows up to a position (processors/request/). Fragments keep the
+bytes as received: building a request decides what it leaves out (a refused answer, an unfinished
+tool_use, unsigned thinking), by rules that do not change the rows.
 """
 
 from collections.abc import Iterable
 from operator import attrgetter
-from typing import Any
+from typing import assert_never, get_args
 
 from ....schemas import events as ev
 from ....schemas.bounds import REQUEST_TOKENS_MAX, SUM_MAX
 from ....schemas.codec import Entry
+from ....schemas.enums import Decision
 from ....schemas.tokens import NEW, estimate_size, family_of, raised
 from ....schemas.value import replace
 from ..cut_points import answers_calls, is_fixed, must_think, window_size, window_start
@@ -22,28 +23,36 @@ from .messages import MessagesView, body_size
 from .prefixes import Prefix, heavier, prefix_of, standing
 from .session_state import SessionState, triggered
 from .turn import resolution_text
-from .turn_view import FILE_REFUSED, THINKING_REFUSED, TurnView, call_of, calls_of, closed, is_open
+from .turn_view import (
+    BUDGET_EXCEEDED,
+    FILE_REFUSED,
+    HAPPENED,
+    OK,
+    PARTS,
+    TurnView,
+    call_of,
+    calls_of,
+    closed,
+    is_open,
+)
 
 DENIED = "Not run: the user denied this call."
 EXPIRED = "Not run: nobody allowed this call in time."
 CANCELLED = "Not run: the turn was ending when the model asked for this."
 
-
-READS = frozenset(
-    {
-        ev.ContextSet,
-        ev.LlmCalled,
-        ev.GenComplete,
-        ev.GenFailed,
-        ev.GenStopped,
-        ev.TurnEnded,
-        ev.ToolInvoked,
-        ev.ToolResult,
-        ev.ApprovalDecided,
-        ev.ApprovalExpired,
-        ev.HumanResolved,
-    }
+ResultEvent = (
+    ev.ToolInvoked | ev.ToolResult | ev.ApprovalDecided | ev.ApprovalExpired | ev.HumanResolved
 )
+Reads = (
+    ev.ContextSet
+    | ev.LlmCalled
+    | ev.GenComplete
+    | ev.GenFailed
+    | ev.GenStopped
+    | ev.TurnEnded
+    | ResultEvent
+)
+READS = frozenset(get_args(Reads))
 
 
 def initial() -> ContextView:
@@ -57,7 +66,7 @@ def estimated_tokens(view: ContextView) -> int:
 
 
 def tokens_for(view: ContextView, counts: str, prefix: Prefix | None = None) -> int:
-    """Estimated input tokens of the next request for a model of the family; `prefix`: a prefix not
+    """Estimated input tokens of the next request, counted for a family of models. `prefix`: one not
     yet in force that the request will begin with."""
     if view.request is None:  # nothing was measured: estimate everything
         first = prefix or standing(view.prefixes)
@@ -68,8 +77,8 @@ def tokens_for(view: ContextView, counts: str, prefix: Prefix | None = None) -> 
 
 
 def _anchor(view: ContextView, prefix: Prefix, counts: str) -> int:
-    """The tokens of the last response if it had had another prefix: at least those of that prefix,
-    because the old prefix was estimated while the whole was measured."""
+    """The tokens that the last response would have had with another prefix: at least those of that
+    prefix, because the difference is estimated and the rest was measured."""
     moved = heavier(standing(view.prefixes), prefix, counts)
     return max(prefix.tokens(counts), view.anchor_tokens + moved)
 
@@ -83,27 +92,26 @@ def apply(
     compaction: CompactionView,
 ) -> ContextView:
     """The view after an accepted event; the other views are those before it."""
-    event = entry.event
+    event: Reads = entry.event
     match event:
         case ev.LlmCalled():
             return _called(view, entry, event, before, messages, compaction)
         case ev.GenComplete():
             return _completed(view, entry, event, before)
         case ev.TurnEnded():
-            return _ended(view, entry, before, messages)
+            return _ended(view, entry, event, before, messages)
         case ev.ContextSet():
             return _prefix(view, entry, event)
         case ev.GenFailed():
             return _failed(view, entry, event)
-        case ev.ToolInvoked(outcome=None):
-            return view
         case ev.GenStopped():
             if before.closing is None:
                 return view
             place = (event.turn, event.step, -1, entry.offset)
             return _add(view, Fragment("partial", *place, event.content))
-    fragment = _result(entry, event, before, state)
-    return view if fragment is None else _add(view, fragment)
+        case _:
+            fragment = _result(entry, event, before, state)
+            return view if fragment is None else _add(view, fragment)
 
 
 def _weight(fragment: Fragment, counts: str) -> int:
@@ -141,12 +149,13 @@ def _prefix(view: ContextView, entry: Entry, event: ev.ContextSet) -> ContextVie
     )
 
 
-def _said(
+def _messages(
     entry: Entry, turn: int, step: int, ids: tuple[str, ...], messages: MessagesView, counts: str
 ) -> list[Fragment]:
+    """The messages with these ids, as fragments of a step, in the order received."""
     found = map(messages.received.last, ids)
     rows = [row for row in found if row is not None]
-    assert len(rows) == len(ids), "a message that is said was received"
+    assert len(rows) == len(ids), "a message in a request was received"
     rows.sort(key=attrgetter("offset"))
     place = (turn, step, -1, entry.offset)
     return [Fragment("user", *place, row.content, total=row.tokens_for(counts)) for row in rows]
@@ -167,24 +176,24 @@ def _called(
     size, prefix = window_size(event.strategy), standing(view.prefixes)
     weighed = prefix is not None and prefix.is_weighed
     counts = family_of(event.model) if weighed else NEW
-    held = size is not None and is_fixed(event.params)
-    held = held and (event.step > 1 or answers_calls(view.fragments))
-    said = _said(entry, event.turn, event.step, event.includes, messages, counts)
+    start_is_fixed = size is not None and is_fixed(event.params)
+    start_is_fixed = start_is_fixed and (event.step > 1 or answers_calls(view.fragments))
+    included = _messages(entry, event.turn, event.step, event.includes, messages, counts)
     texts = {reminder.reminder_id: reminder.text for reminder in before.reminders}
     reminders = [
         Fragment("reminder", event.turn, event.step, -1, entry.offset, None, texts[reminder_id])
         for reminder_id in event.reminders
     ]
     other = counts != view.counts
-    view = _add(replace(view, counts=counts) if other else view, *said, *reminders)
+    view = _add(replace(view, counts=counts) if other else view, *included, *reminders)
     start = 0
     if event.checkpoint is not None:
         summary = compaction.summaries.last(event.checkpoint)
-        assert summary is not None, "a request adopts a summary that was made"
+        assert summary is not None, "a request names a summary in the log"
         start = summary.kept_from
     elif size is not None:
         start = last.start if last else 0
-        if not held:
+        if not start_is_fixed:
             start = window_start(view.fragments, start, size)
     shape = (len(view.prefixes), start, event.checkpoint, event.compacted_upto)
     moved = last is None or shape != _shape(last)
@@ -204,8 +213,8 @@ def _called(
         last.files_after if last else -1,
     )
     view = replace(view, request=request)
-    measured = last is not None or weighed  # measured before, or all that the plan knows
-    if (moved or other) and measured:  # the last response's tokens do not apply to this request
+    planned = last is not None or weighed  # the plan knew the tokens of the prefix
+    if (moved or other) and planned:  # the last response's tokens do not apply to this request
         return replace(view, anchor_tokens=event.prompt_tokens, tail_tokens=0)
     return view
 
@@ -216,10 +225,10 @@ def all_input(usage: ev.Usage) -> int:
 
 
 def _failed(view: ContextView, entry: Entry, event: ev.GenFailed) -> ContextView:
-    """After a refusal no request contains the earlier thinking, or the earlier files, again.
-    Thinking was signed for the files, too."""
+    """After such an error no request contains the earlier thinking or the earlier files again:
+    thinking was signed for the files, too."""
     request = view.request
-    if event.error not in (THINKING_REFUSED, FILE_REFUSED) or request is None:
+    if event.error not in PARTS or request is None:
         return view
     if event.error == FILE_REFUSED:
         request = replace(request, files_after=entry.offset)
@@ -240,9 +249,8 @@ def _completed(
     rows = view.fragments
     if not refused:
         place = (event.turn, event.step, -1, entry.offset)
-        stop = event.stop_reason
-        said = Fragment("assistant", *place, event.content, stop_reason=stop)
-        rows = _grown(rows, [said], view.counts)
+        answer = Fragment("assistant", *place, event.content, stop_reason=event.stop_reason)
+        rows = _grown(rows, [answer], view.counts)
     view = replace(
         view,
         fragments=rows,
@@ -253,75 +261,74 @@ def _completed(
     )
     if before.closing is None:
         return view
-    return _add(
-        view,
-        *(
-            Fragment(
-                "result",
-                event.turn,
-                event.step,
-                call.index,
-                entry.offset,
-                None,
-                CANCELLED,
-                call.call_id,
-                True,
-            )
-            for call in calls_of(event)
-        ),
-    )
+    results = []
+    for call in calls_of(event):
+        place = (event.turn, event.step, call.index, entry.offset)
+        results.append(Fragment("result", *place, None, CANCELLED, call.call_id, error=True))
+    return _add(view, *results)
 
 
 def _ended(
-    view: ContextView, entry: Entry, before: TurnView, messages: MessagesView
+    view: ContextView,
+    entry: Entry,
+    event: ev.TurnEnded,
+    before: TurnView,
+    messages: MessagesView,
 ) -> ContextView:
-    fragments = []
+    results = []
     for call in before.calls:
-        done = closed(call)
-        if done is not None:
+        after = closed(call)
+        if after is not None:
             place = (call.turn, call.step, call.index, entry.offset)
-            fragments.append(Fragment("result", *place, None, done[1], call.call_id, True))
-    unsaid = _said(entry, before.number, before.step, before.owned, messages, view.counts)
-    if entry.event.reason == "budget_exceeded":  # larger than all the rest
-        heavy = sum(fragment.total or _weight(fragment, view.counts) for fragment in unsaid)
-        unsaid = [] if _outweighs(view, heavy, entry.event.limit) else unsaid
+            results.append(Fragment("result", *place, None, after[1], call.call_id, error=True))
     if before.terminated:
-        unsaid = []
-    return _add(view, *fragments, *unsaid)
+        return _add(view, *results)
+    # Messages that no request has contained yet.
+    unsent = _messages(entry, before.number, before.step, before.owned, messages, view.counts)
+    if event.reason == BUDGET_EXCEEDED:
+        tokens = sum(fragment.total or _weight(fragment, view.counts) for fragment in unsent)
+        unsent = [] if _outweighs(view, tokens, event.limit) else unsent
+    return _add(view, *results, *unsent)
 
 
-def _outweighs(view: ContextView, heavy: int, limit: int | None) -> bool:
-    """Whether the part that did not fit is larger than the rest of the conversation, or leaves it
-    less than a tenth of the cap: then it fits no later request either."""
+def _outweighs(view: ContextView, tokens: int, limit: int | None) -> bool:
+    """Whether messages that did not fit have more tokens than the rest of the conversation, or
+    leave it less than a tenth of the cap: then they fit no later request either."""
     prefix = standing(view.prefixes)
     if prefix is None or not prefix.is_weighed:  # as such logs have always been folded
-        return heavy > estimated_tokens(view)
+        return tokens > estimated_tokens(view)
     start = view.request.start if view.request is not None else 0
-    said = fragment_tokens(view.fragments, start, len(view.fragments))
-    least = prefix.tokens(view.counts) + heavy
-    return heavy > said or (limit is not None and least > limit * 9 // 10)
+    others = fragment_tokens(view.fragments, start, len(view.fragments))
+    least = prefix.tokens(view.counts) + tokens
+    return tokens > others or (limit is not None and least > limit * 9 // 10)
 
 
-def _result(entry: Entry, event: Any, before: TurnView, state: SessionState) -> Fragment | None:
+def _result(
+    entry: Entry, event: ResultEvent, before: TurnView, state: SessionState
+) -> Fragment | None:
     """The result that an event gives to a call of the running turn without one."""
+    if isinstance(event, ev.ToolInvoked) and event.outcome is None:
+        return None
     call = call_of(before, event)
     if call is None or call not in before.calls or not is_open(call):
-        return None  # the model has a result: news comes as a reminder
+        return None  # the model has a result: a reminder brings later news
     body, text, error, tokens = None, "", True, 0
     match event:
         case ev.ToolInvoked():
-            body, error = event.content, event.outcome != "ok"
+            body, error = event.content, event.outcome != OK
         case ev.ToolResult():
             _, refusals = triggered(state, before, event)
             text = "".join(f"\n{refusal.detail}" for refusal in refusals)
-            body, error, tokens = event.content, event.outcome != "ok", event.tokens
+            body, error, tokens = event.content, event.outcome != OK, event.tokens
         case ev.ApprovalDecided():
-            if event.decision != "deny":
+            if event.decision != Decision.DENY:
                 return None
             text = DENIED
         case ev.ApprovalExpired():
             text = EXPIRED
         case ev.HumanResolved():
-            text, error = resolution_text(event), event.outcome != "happened"
+            text, error = resolution_text(event), event.outcome != HAPPENED
+        case _:
+            assert_never(event)
     place = (call.turn, call.step, call.index, entry.offset)
     return Fragment("result", *place, body, text, call.call_id, error, total=tokens)

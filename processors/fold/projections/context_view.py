@@ -8,9 +8,9 @@ from .prefixes import Prefix
 
 
 class Fragment(Value):
-    """One piece of the conversation. kind: user, reminder, assistant, partial, result.
+    """One piece of the conversation. `kind`: user, reminder, assistant, partial, result.
 
-    `text` is a reminder, a result made by the fold, or what is appended to a result's body.
+    `text`: a reminder, a result made by the fold, or the text appended to a result's body.
     `total`: estimated tokens of this and every earlier fragment.
     """
 
@@ -28,11 +28,11 @@ class Fragment(Value):
 
 
 class Request(Value):
-    """A step's request: how many fragments it covers, and what else it names.
+    """A step's request. `fragments`, `prefixes`: how many of them there were.
 
     `start`: the first fragment it contains; earlier ones are in the summary at `checkpoint` or
     left out. `bound_from`: thinking before this fragment was signed for another prefix, or refused.
-    `files_after`: the model could not read one of the files up to this offset: none is sent.
+    `files_after`: the model could not read a file at or before this offset: none of those is sent.
     `checkpoint`, `compacted_upto`: as in LLM_CALLED.
     """
 
@@ -55,9 +55,9 @@ class ContextView(Value):
     """Fragments and prefixes, the newest request, and their tokens.
 
     `anchor_tokens`: all input and output of the last response; `tail_tokens`: the estimate of
-    everything after it, both counted for the family `counts`: that of the newest request's model,
-    or the newest family in an old log that does not record the tokens of its prefix.
-    `last_step_tokens` is constraint 5. `answered_at`: broker time of the last response, Unix ms.
+    everything after it. Both are counted for the family `counts`: that of the newest request's
+    model, or the newest family in an old log that lacks the tokens of its prefix.
+    `last_step_tokens`: see constraint 5. `answered_at`: broker time of the last response, Unix ms.
     """
 
     fragments: Rows[Fragment]

@@ -5,17 +5,26 @@ message of its turn came by; streaming viewers hold cursors and need only the lo
 channel is a setting, not a fact of the log.
 """
 
-from typing import Any
+from enum import StrEnum
+from typing import Any, assert_never, get_args
 
 from ....schemas import events as ev
 from ....schemas.codec import Entry
 from ....schemas.ids import is_push
 from ....schemas.nesting import parsed
 from ....schemas.value import Value, replace
-from .turn_view import Claim, TurnView
+from .turn_view import Claim, TurnView, claim_of
 
 OWED_MAX = 64  # pending at a time; the oldest beyond that is given up
 UNDELIVERED_MAX = 16  # kept for display; older ones are only counted
+
+
+class DeliveryStatus(StrEnum):
+    """The status of a delivery: of its newest attempt, or OWED before the first."""
+
+    OWED = "owed"
+    RUNNING = "running"
+    FAILED = "failed"
 
 
 class Asked(Value):
@@ -26,14 +35,14 @@ class Asked(Value):
 
 
 class Owed(Value):
-    """An answer to be delivered to a channel. status: owed, running, failed. `number`: among all
-    deliveries of the session, from 1. `error`: of the newest attempt that failed."""
+    """An answer for a channel. `number`: of the delivery in its session, from 1. `error`: of the
+    newest attempt that failed."""
 
     number: int
     turn: int
     step: int
     channel: str
-    status: str = "owed"
+    status: DeliveryStatus = DeliveryStatus.OWED
     attempt: int = 0
     claim: Claim | None = None
     retry_at: int = 0
@@ -41,7 +50,8 @@ class Owed(Value):
 
 
 class DeliveryView(Value):
-    """`owed`: in the order of the answers. `undelivered`: the newest of those given up."""
+    """`owed`: pending deliveries in the order of the answers. `undelivered`: the newest that were
+    given up; `given_up` counts all of those, `count` all deliveries."""
 
     asked: tuple[Asked, ...] = ()
     owed: tuple[Owed, ...] = ()
@@ -51,16 +61,15 @@ class DeliveryView(Value):
 
 
 INITIAL = DeliveryView()
-READS = frozenset(
-    {
-        ev.MessageReceived,
-        ev.GenComplete,
-        ev.TurnEnded,
-        ev.DeliveryStarted,
-        ev.DeliveryFailed,
-        ev.GenSent,
-    }
+Reads = (
+    ev.MessageReceived
+    | ev.GenComplete
+    | ev.TurnEnded
+    | ev.DeliveryStarted
+    | ev.DeliveryFailed
+    | ev.GenSent
 )
+READS = frozenset(get_args(Reads))
 
 
 def find_owed(view: DeliveryView, turn: int, step: int, channel: str) -> Owed | None:
@@ -77,7 +86,7 @@ def delivery_of(view: DeliveryView, number: int) -> Owed:
 
 
 def next_owed(view: DeliveryView) -> list[Owed]:
-    """The deliveries that may run now: the oldest of each channel, to keep the order of answers."""
+    """The deliveries that may run now: the oldest of each channel, to keep answers in order."""
     first: dict[str, Owed] = {}
     for owed in view.owed:
         first.setdefault(owed.channel, owed)
@@ -86,7 +95,7 @@ def next_owed(view: DeliveryView) -> list[Owed]:
 
 def apply(view: DeliveryView, entry: Entry, before: TurnView, after: TurnView) -> DeliveryView:
     """The view after an accepted event; `before` and `after` are the turn view around it."""
-    event = entry.event
+    event: Reads = entry.event
     match event:
         case ev.MessageReceived():
             if not is_push(event.channel):
@@ -97,24 +106,36 @@ def apply(view: DeliveryView, entry: Entry, before: TurnView, after: TurnView) -
             return view if asked == view.asked else replace(view, asked=asked)
         case ev.GenComplete():
             return _answered(view, event, before.said)
-    owed = find_owed(view, event.turn, event.step, event.channel)
-    match event:
-        case ev.DeliveryStarted() if owed is not None:
-            claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
-            return _with(view, owed, status="running", attempt=event.attempt, claim=claim)
-        case ev.DeliveryFailed() if owed is not None:
-            error = f"{event.error}: {event.detail}"[:300]
-            if event.permanent:
-                return _given_up(_without(view, owed), replace(owed, error=error))
-            due = event.retry_at or entry.at
-            return _with(view, owed, status="failed", retry_at=due, error=error)
+        case ev.DeliveryStarted():
+            claim, attempt = claim_of(entry, event), event.attempt
+            owed = _owed(view, event)
+            return _with(view, owed, status=DeliveryStatus.RUNNING, attempt=attempt, claim=claim)
+        case ev.DeliveryFailed():
+            return _failed(view, entry, event)
         case ev.GenSent():
-            return _sent(view, event, owed)
-    raise AssertionError(f"{type(event).__name__} was accepted, and nobody is owed the answer")
+            return _sent(view, event)
+        case _:
+            assert_never(event)
 
 
-def _answered(view: DeliveryView, event: ev.GenComplete, said: tuple[str, ...]) -> DeliveryView:
-    asked = [each.channel for each in view.asked if each.message_id in said]
+def _owed(view: DeliveryView, event: ev.DeliveryStarted | ev.DeliveryFailed) -> Owed:
+    owed = find_owed(view, event.turn, event.step, event.channel)
+    assert owed is not None, "an accepted event names a pending delivery"
+    return owed
+
+
+def _failed(view: DeliveryView, entry: Entry, event: ev.DeliveryFailed) -> DeliveryView:
+    owed, error = _owed(view, event), f"{event.error}: {event.detail}"[:300]
+    if event.permanent:
+        return _given_up(_without(view, owed), replace(owed, error=error))
+    due = event.retry_at or entry.at
+    return _with(view, owed, status=DeliveryStatus.FAILED, retry_at=due, error=error)
+
+
+def _answered(
+    view: DeliveryView, event: ev.GenComplete, message_ids: tuple[str, ...]
+) -> DeliveryView:
+    asked = [asked.channel for asked in view.asked if asked.message_id in message_ids]
     channels = tuple(dict.fromkeys(asked))
     if not channels or not _has_text(event.content):
         return view
@@ -163,11 +184,12 @@ def _given_up(view: DeliveryView, owed: Owed) -> DeliveryView:
     return replace(view, undelivered=undelivered, given_up=view.given_up + 1)
 
 
-def _sent(view: DeliveryView, event: ev.GenSent, owed: Owed | None) -> DeliveryView:
+def _sent(view: DeliveryView, event: ev.GenSent) -> DeliveryView:
     """A late GEN_SENT of a delivery that was given up counts: the channel has the answer."""
+    place = (event.turn, event.step, event.channel)
+    owed = find_owed(view, *place)
     if owed is not None:
         return _without(view, owed)
-    place = (event.turn, event.step, event.channel)
     late = [o for o in view.undelivered if (o.turn, o.step, o.channel) == place]
     if not late:
         return view

@@ -7,6 +7,8 @@ independent of the rest.
 """
 
 from collections.abc import Iterator
+from operator import attrgetter
+from typing import assert_never, get_args
 
 from ....schemas import events as ev
 from ....schemas.codec import Entry
@@ -15,14 +17,14 @@ from ..rows import Rows
 
 
 class Place(Value):
-    """The first `items` of the batch in row `row` are live; row -1: none is."""
+    """The first `items` of the batch in row `row` are live; row -1: there are no live items."""
 
     row: int = -1
     items: int = 0
 
 
 class Batch(Value):
-    """A batch of items. `below`: the top right before them."""
+    """A batch of items. `below`: the top before it was added."""
 
     item_id: str
     content: ev.Body
@@ -49,25 +51,18 @@ class ItemsView(Value):
     live: int = 0
 
 
-READS = frozenset({ev.ItemAdded, ev.ItemRetracted})
+Reads = ev.ItemAdded | ev.ItemRetracted
+READS = frozenset(get_args(Reads))
 
 
 def initial() -> ItemsView:
     """No items yet; a new value each time, because rows share storage."""
-    return ItemsView(Rows(key=_item_id), Rows(key=_command_id))
-
-
-def _item_id(row: Batch) -> str:
-    return row.item_id
-
-
-def _command_id(row: Retraction) -> str:
-    return row.command_id
+    return ItemsView(Rows(key=attrgetter("item_id")), Rows(key=attrgetter("command_id")))
 
 
 def apply(view: ItemsView, entry: Entry) -> ItemsView:
     """The view after an accepted event."""
-    event = entry.event
+    event: Reads = entry.event
     match event:
         case ev.ItemAdded():
             batch = Batch(
@@ -88,11 +83,12 @@ def apply(view: ItemsView, entry: Entry) -> ItemsView:
                 top=Place() if event.all else _under(view),
                 live=view.live - count,
             )
-    raise AssertionError(f"{type(event).__name__} is read, but changes nothing")
+        case _:
+            assert_never(event)
 
 
 def version(view: ItemsView) -> int:
-    """Increases with every accepted event; a retraction names the version it has seen."""
+    """The number of accepted events; a retraction names the version that its sender has seen."""
     return len(view.batches) + len(view.retractions)
 
 

@@ -1,13 +1,14 @@
-"""ledger: tokens of every physical model attempt, each counted once (failed and stopped too).
+"""ledger: the tokens of every model attempt, each counted once (failed and stopped too).
 
 An attempt that lost to another was still paid for, so this fold also counts superseded and late
 outcomes. Background work (compaction, memory) is counted per request. Usage is as the models role
-normalized it, and empty where it is impossible; the event has the raw usage. Prices are not facts
-of the log: processors/advice/prices.py has a table.
+normalized it, and empty if the provider's numbers are impossible; the event has the raw usage.
+Prices are not facts of the log: processors/advice/prices.py has a table.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from operator import attrgetter
+from typing import assert_never, get_args
 
 from ....schemas import events as ev
 from ....schemas.codec import Entry
@@ -18,12 +19,12 @@ ANSWER, BACKGROUND = "answer", "background"
 
 
 class Spent(Value):
-    """One request to a model. outcome: complete, failed or stopped. model: empty if the log does
-    not name it. The four inputs add up to all tokens read.
+    """One request to a model. `outcome`: complete, failed or stopped. `model`: empty if the log
+    lacks it. The four inputs add up to all tokens read.
 
-    kind: answer, or background. Background work belongs to no turn: turn and step are 0, and `work`
-    and `upto` identify it. An attempt of an answer is one request; an attempt of background work
-    may make several, numbered by `request` from 1.
+    `kind`: answer or background. Background work belongs to no turn: `turn` and `step` are 0, and
+    `work` and `upto` identify it. An attempt of an answer is one request; an attempt of background
+    work may make several, numbered by `request` from 1.
     """
 
     turn: int
@@ -45,8 +46,7 @@ class Spent(Value):
 
     @property
     def key(self) -> tuple[str | int, ...]:
-        """The identity of a request, to find duplicates: (turn, step, attempt) of an answer, (work,
-        upto, attempt, request) of background work."""
+        """The identity of a request, to find duplicates."""
         if self.kind == BACKGROUND:
             return (self.work, self.upto, self.attempt, self.request)
         return (self.turn, self.step, self.attempt)
@@ -63,7 +63,7 @@ class Spent(Value):
 
 
 class Asked(Value):
-    """The newest LLM_CALLED: outcomes without an answer do not name their model."""
+    """The newest LLM_CALLED: failed and stopped attempts do not name their model."""
 
     turn: int = 0
     step: int = 0
@@ -87,33 +87,25 @@ class LedgerView(Value):
         return self.cache_write_5m_tokens + self.cache_write_1h_tokens
 
 
-OUTCOMES = {
-    ev.GenComplete: "complete",
-    ev.GenFailed: "failed",
-    ev.GenStopped: "stopped",
-    ev.BackgroundDone: "complete",
-}
-READS = frozenset({ev.LlmCalled, *OUTCOMES})
-
-
-def _key(row: Spent) -> tuple[str | int, ...]:
-    return row.key
+AttemptOutcome = ev.GenComplete | ev.GenFailed | ev.GenStopped | ev.BackgroundDone
+"""The outcome of an attempt."""
+OUTCOMES = frozenset(get_args(AttemptOutcome))
+READS = frozenset({ev.LlmCalled}) | OUTCOMES
 
 
 def initial() -> LedgerView:
     """Nothing spent; a new value each time, because rows share storage."""
-    return LedgerView(Rows(key=_key))
+    return LedgerView(Rows(key=attrgetter("key")))
 
 
 def apply(view: LedgerView, entry: Entry) -> LedgerView:
-    """The view after an accepted LLM_CALLED, or after an attempt's outcome, accepted or not."""
-    event = entry.event
-    if type(event) is ev.LlmCalled:
+    """The view after an accepted LLM_CALLED, or after an outcome of an attempt, accepted or not."""
+    event: ev.LlmCalled | AttemptOutcome = entry.event
+    if isinstance(event, ev.LlmCalled):
         return replace(view, asked=Asked(event.turn, event.step, event.model))
-    if type(event) in OUTCOMES:
-        for row in _rows(view, event, entry.offset):
-            if view.spent.last(row.key) is None:
-                view = _counted(view, row)
+    for row in _rows(view, event, entry.offset):
+        if view.spent.last(row.key) is None:
+            view = _counted(view, row)
     return view
 
 
@@ -129,24 +121,31 @@ def _counted(view: LedgerView, row: Spent) -> LedgerView:
     )
 
 
-def _rows(view: LedgerView, event: Any, offset: int) -> Iterator[Spent]:
-    """The requests reported by an outcome, as far as their usage is known."""
-    outcome = OUTCOMES[type(event)]
-    if type(event) is not ev.BackgroundDone:
-        if event.usage is not None:
-            place = (event.turn, event.step, event.attempt)
-            model = getattr(event, "model", "") or _model_of(view, event.turn, event.step)
-            response_id = getattr(event, "response_id", "")
-            usage: ev.Usage = event.usage
-            yield Spent(*place, outcome, model, *usage.counts, response_id, offset)
-        return
-    requests: tuple[ev.Try | ev.BackgroundDone, ...] = (*event.earlier, event)
-    for number, one in enumerate(requests, 1):
-        if one.usage is not None:
-            ended = outcome if one is event and event.ok else "failed"
-            what = (BACKGROUND, event.kind, event.upto, number)
-            tokens = one.usage.counts
-            yield Spent(0, 0, event.attempt, ended, one.model, *tokens, "", offset, *what)
+def _rows(view: LedgerView, event: AttemptOutcome, offset: int) -> Iterator[Spent]:
+    """The requests that an outcome reports, as far as their usage is known."""
+    model, response_id = "", ""
+    match event:
+        case ev.GenComplete():
+            outcome, model, response_id = "complete", event.model, event.response_id
+        case ev.GenFailed():
+            outcome = "failed"
+        case ev.GenStopped():
+            outcome = "stopped"
+        case ev.BackgroundDone():
+            requests: tuple[ev.Try | ev.BackgroundDone, ...] = (*event.earlier, event)
+            for number, one in enumerate(requests, 1):
+                if one.usage is not None:
+                    outcome = "complete" if one is event and event.ok else "failed"
+                    what = (BACKGROUND, event.kind, event.upto, number)
+                    tokens = one.usage.counts
+                    yield Spent(0, 0, event.attempt, outcome, one.model, *tokens, "", offset, *what)
+            return
+        case _:
+            assert_never(event)
+    if event.usage is not None:
+        place = (event.turn, event.step, event.attempt)
+        model = model or _model_of(view, event.turn, event.step)
+        yield Spent(*place, outcome, model, *event.usage.counts, response_id, offset)
 
 
 def _model_of(view: LedgerView, turn: int, step: int) -> str:

@@ -4,6 +4,7 @@ Append-only: a message is received once; further rows record the progress of its
 """
 
 from operator import attrgetter
+from typing import assert_never, get_args
 
 from ....schemas import events as ev
 from ....schemas.codec import Entry
@@ -46,15 +47,14 @@ class MessagesView(Value):
     progress: Rows[Progress]
 
 
-READS = frozenset({ev.MessageReceived, ev.LlmCalled, ev.TurnEnded})
+Reads = ev.MessageReceived | ev.LlmCalled | ev.TurnEnded
+READS = frozenset(get_args(Reads))
 
 
 def initial() -> MessagesView:
     """No messages yet; a new value each time, because rows share storage."""
-    return MessagesView(Rows(key=_message_id), Rows(key=_message_id))
-
-
-_message_id = attrgetter("message_id")  # of a row of either kind
+    message_id = attrgetter("message_id")
+    return MessagesView(Rows(key=message_id), Rows(key=message_id))
 
 
 def body_size(body: ev.Body) -> int:
@@ -63,8 +63,8 @@ def body_size(body: ev.Body) -> int:
 
 
 def apply(view: MessagesView, entry: Entry, before: TurnView, turn: TurnView) -> MessagesView:
-    """The view after an accepted event; `before` and `turn` are the turn view around it."""
-    event = entry.event
+    """The view after an accepted event; `before` and `turn`: the turn view before and after it."""
+    event: Reads = entry.event
     match event:
         case ev.MessageReceived():
             row = Received(
@@ -93,4 +93,5 @@ def apply(view: MessagesView, entry: Entry, before: TurnView, turn: TurnView) ->
             rows = [Progress(m, event.turn, event.reason, entry.offset) for m in ended]
             rows += [Progress(m, turn.number, "", entry.offset) for m in turn.owned]
             return replace(view, progress=view.progress.append(*rows))
-    return view
+        case _:
+            assert_never(event)

@@ -4,6 +4,7 @@ The offset of a PARTITION_TAKEN is the epoch. A claim of an older epoch may be t
 owner is certainly dead: `claim_status` decides that for WAKE.
 """
 
+from enum import StrEnum
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -14,9 +15,9 @@ from .turn_view import Claim
 
 
 class Holder(NamedTuple):
-    """The newest owner of a partition for a role. `earlier`: the epochs, oldest first, that it had
-    before without another owner between. `agents`: those it serves; empty if unknown.
-    `gone`: other owners that are certainly dead, oldest first."""
+    """The newest owner of a partition for a role. `earlier`: its epochs before this one, oldest
+    first, since another owner had the role. `agents`: those it serves; empty if unknown. `gone`:
+    other owners that are certainly dead, oldest first."""
 
     role: str
     owner: str
@@ -43,21 +44,20 @@ INITIAL = PartitionView()
 GONE_MAX = 16  # dead workers kept; claims of others wait for their deadline
 EARLIER_MAX = 8  # earlier epochs kept; claims of older ones wait for their deadline
 ROLES = ("sessions", "models", "tools", "background", "delivery")
-ANSWERS = ("sessions", "models")  # the roles without which no session is answered
+ANSWERS = ("sessions", "models")  # the roles that every answer needs
 
 
 def apply(view: PartitionView, entry: Entry) -> PartitionView:
-    """The view after a PARTITION_TAKEN or an OWNER_GONE; one for an unknown role or by the wrong
+    """The view after a PARTITION_TAKEN or an OWNER_GONE; one with an unknown role or the wrong
     writer has no effect."""
     event = entry.event
     if isinstance(event, OwnerGone) and entry.writer in ROLES:
-        known = all(event.owner in holder.gone for holder in view.holders)
-        if known:
+        if all(event.owner in holder.gone for holder in view.holders):
             return view
         return PartitionView(tuple(_with_gone(holder, event.owner) for holder in view.holders))
-    if not isinstance(event, PartitionTaken) or event.role not in ROLES:
+    if not isinstance(event, PartitionTaken):
         return view
-    if entry.writer != event.role:
+    if event.role not in ROLES or event.role != entry.writer:
         return view
     others = tuple(holder for holder in view.holders if holder.role != event.role)
     before = view.holder(event.role)
@@ -78,7 +78,8 @@ def _with_gone(holder: Holder, owner: str) -> Holder:
 
 
 def without(view: PartitionView, agent: str) -> Holder | None:
-    """The holder that keeps a session of `agent` waiting because it does not serve it, or None."""
+    """The holder for which a session of `agent` waits because it does not serve the agent, or
+    None."""
     for role in ANSWERS:
         holder = view.holder(role)
         if holder is not None and holder.agents and all(a.name != agent for a in holder.agents):
@@ -91,29 +92,44 @@ def worker_id(owner: str) -> str:
     return owner.rpartition("/")[0]
 
 
-def claim_status(claim: Claim, holder: Holder | None, now: int, deadline: int, margin: int) -> str:
-    """mine, void, gone or other: the relation of the current holder to a claim.
+class ClaimStatus(StrEnum):
+    """The relation of the current holder of a partition to a claim.
 
-    mine: made under the current epoch, or won under an earlier one by the same process with no
-    other owner between: only that process knows whether it began. void: made under an older one,
-    after the newer began, so it never began. gone: its owner is certainly dead (the log says
-    so, or it is an older incarnation of the holder), or deadline + margin has passed. other: wait.
+    MINE: made under the current epoch, or won under an earlier one by the same process with no
+    other owner in between; only that process knows whether it began. VOID: made under an older
+    epoch after the newer one began, so it never began. GONE: its owner is certainly dead (the log
+    has OWNER_GONE, or it is an older incarnation of the holder), or deadline + margin has passed.
+    OTHER: wait.
     """
+
+    MINE = "mine"
+    VOID = "void"
+    GONE = "gone"
+    OTHER = "other"
+
+
+MINE, VOID, GONE, OTHER = ClaimStatus  # Python 3.11 looks members up slowly
+
+
+def claim_status(
+    claim: Claim, holder: Holder | None, now: int, deadline: int, margin: int
+) -> ClaimStatus:
+    """The relation of the current holder to a claim, `now` (Unix ms)."""
     if holder is None:
-        return "other"
+        return OTHER
     if claim.epoch == holder.epoch:
-        return "mine"
+        return MINE
     if claim.epoch > holder.epoch:
-        return "other"  # impossible: an epoch is an offset that this partition has folded
+        return OTHER  # impossible: an epoch is an offset that this partition has folded
     if claim.offset > holder.epoch:
-        return "void"
+        return VOID
     if _was_won(claim, holder):
-        return "mine"
+        return MINE
     if worker_id(claim.owner) == worker_id(holder.owner) and claim.owner != holder.owner:
-        return "gone"
+        return GONE
     if claim.owner in holder.gone or now >= deadline + margin:
-        return "gone"
-    return "other"
+        return GONE
+    return OTHER
 
 
 def _was_won(claim: Claim, holder: Holder) -> bool:

@@ -1,7 +1,7 @@
 """The static prefixes of a session's requests, and their tokens for each family of models.
 
 CONTEXT_SET carries the tokens, because its writer had the whole text. Older logs have only the size
-in bytes, and are folded as they always were.
+in bytes, and fold to the same views as before.
 """
 
 from ....schemas import events as ev
@@ -13,7 +13,7 @@ from .messages import body_size
 
 class Prefix(Value):
     """A static prefix: system prompt and tools, as JSON. `new`, `old`: its tokens as each family
-    counts them, or 0 where the log does not say."""
+    counts them, or 0 if the log lacks them."""
 
     sha256: str
     system: ev.Body
@@ -39,9 +39,10 @@ class Prefix(Value):
 
 
 def prefix_of(event: ev.ContextSet, offset: int = -1) -> Prefix:
-    """The prefix that an event sets; without an offset one that is not in the log yet."""
-    weight = event.tokens, event.tokens_old
-    return Prefix(event.sha256, event.system, event.tools, offset, *weight)
+    """The prefix that an event sets. `offset`: of the event, or -1 if it is not in the log yet."""
+    return Prefix(
+        event.sha256, event.system, event.tools, offset, event.tokens, event.tokens_old
+    )
 
 
 def standing(prefixes: Rows[Prefix]) -> Prefix | None:
@@ -50,7 +51,7 @@ def standing(prefixes: Rows[Prefix]) -> Prefix | None:
 
 
 def heavier(one: Prefix | None, other: Prefix, counts: str) -> int:
-    """The difference in tokens to the prefix before it, both counted the same way."""
+    """How many tokens the other prefix has more than the first, both counted the same way."""
     if one is None:
         return other.tokens(counts)
     if one.is_weighed and other.is_weighed:

@@ -1,20 +1,23 @@
 """session_state: the facts about a session that clients may rely on (mission rows S0.1 to S0.4).
 
 Seven fields and the id of the last message. Nothing is guessed from text. WRITERS lists the events
-that may change each; this fold is reached only by events that the rulings accepted.
+that may change each field.
 """
 
+from operator import attrgetter
+from typing import assert_never, get_args
 
 from ....schemas import events as ev
 from ....schemas.canonical import compact
 from ....schemas.codec import Entry
+from ....schemas.enums import CancelMode
 from ....schemas.ids import is_id, why_not_an_id
 from ....schemas.value import Value, fields_of, replace
 from ..calls import BEGUN
 from ..field_writers import PROJECT_TOOL
 from ..ruling import Ruling, refused
 from ..transitions import FIRST_PHASE, TRANSITIONS, InvalidTransition, transition
-from .turn_view import HOLDS_TOOLS, Call, TurnView, call_of
+from .turn_view import HOLDS_TOOLS, TurnView, call_of
 
 NAME_CHARS_MAX = 64  # of a tool, as in the Messages API; keeps the state under 1 KB
 
@@ -42,20 +45,19 @@ class SessionState(Value):
 
 
 INITIAL = SessionState()
-READS = frozenset(
-    {
-        ev.SessionOpened,
-        ev.MessageReceived,
-        ev.ProjectLocked,
-        ev.PhaseTriggered,
-        ev.CancelRequested,
-        ev.ToolResult,
-        ev.ToolStarted,
-        ev.ToolFailedUncertain,
-        ev.HumanResolved,
-        ev.TurnEnded,
-    }
+Reads = (
+    ev.SessionOpened
+    | ev.MessageReceived
+    | ev.ProjectLocked
+    | ev.PhaseTriggered
+    | ev.CancelRequested
+    | ev.ToolResult
+    | ev.ToolStarted
+    | ev.ToolFailedUncertain
+    | ev.HumanResolved
+    | ev.TurnEnded
 )
+READS = frozenset(get_args(Reads))
 
 
 def as_json(state: SessionState) -> bytes:
@@ -105,18 +107,16 @@ def _why_not_locked(
 
 
 def _pending(turn: TurnView) -> PendingTool | None:
-    begun: list[Call] = [
-        call for call in (*turn.doubts, *turn.calls) if call.status in BEGUN
-    ]
+    begun = [call for call in (*turn.doubts, *turn.calls) if call.status in BEGUN]
     if not begun:
         return None
-    oldest = min(begun, key=lambda call: (call.turn, call.step, call.index))
+    oldest = min(begun, key=attrgetter("turn", "step", "index"))
     return PendingTool(oldest.key, oldest.name[:NAME_CHARS_MAX], oldest.attempt, len(begun))
 
 
 def apply(state: SessionState, entry: Entry, before: TurnView, turn: TurnView) -> SessionState:
     """The state after an accepted event; `before`, `turn`: the turn view before and after it."""
-    event = entry.event
+    event: Reads = entry.event
     after = state
     match event:
         case ev.SessionOpened():
@@ -127,10 +127,11 @@ def apply(state: SessionState, entry: Entry, before: TurnView, turn: TurnView) -
             after = replace(state, project_id=event.project_id)
         case ev.PhaseTriggered():
             after = replace(state, phase=transition(state.phase, event.trigger))
-        case ev.CancelRequested(mode="now"):
-            token = event.cancel_id if turn.open else state.cancel_token
-            phase = TRANSITIONS[state.phase].get("cancel", state.phase)
-            after = replace(state, cancel_token=token, phase=phase)
+        case ev.CancelRequested():
+            if event.mode == CancelMode.NOW:
+                token = event.cancel_id if turn.open else state.cancel_token
+                phase = TRANSITIONS[state.phase].get("cancel", state.phase)
+                after = replace(state, cancel_token=token, phase=phase)
         case ev.ToolResult():
             after, _ = triggered(state, before, event)
             after = replace(after, pending_tool=_pending(turn))
@@ -138,6 +139,8 @@ def apply(state: SessionState, entry: Entry, before: TurnView, turn: TurnView) -
             after = replace(state, pending_tool=_pending(turn))
         case ev.TurnEnded():
             after = replace(state, cancel_token=None, pending_tool=_pending(turn))
+        case _:
+            assert_never(event)
     if after != state:
         after = replace(after, updated_at=entry.at)
     return after

@@ -4,7 +4,8 @@ Superseded attempts never appear: only accepted outcomes do. Chunks are not stor
 viewer folds those of the open attempt itself (consumers/).
 """
 
-from typing import Any
+from operator import attrgetter
+from typing import assert_never, get_args
 
 from ....schemas import events as ev
 from ....schemas.codec import Entry
@@ -16,14 +17,15 @@ from .turn_view import TurnView, call_of
 
 CONTINUED = "continued"
 """The name of the line of an attempt that continues the text of a lost one."""
+RESUME = Recovery.RESUME
 
 
 class Line(Value):
-    """One line. kind: message, answer, partial, call, asks, result, doubt, attempt, ended,
-    phase, project, terminated.
+    """One line. `kind`: message, answer, partial, call, asks, approval, result, doubt, resolved,
+    attempt, ended, phase, project, terminated.
 
-    `name` is the message_id, tool name, reason or phase, of an attempt failed, resumed (the text
-    before is lost) or continued; `call` is TURN.STEP.INDEX; `text` is a note for people.
+    `name`: the message_id, tool, reason or trigger; of an attempt, failed, resumed (the text before
+    is lost) or continued. `call`: TURN.STEP.INDEX. `text`: a note for people.
     """
 
     kind: str
@@ -53,13 +55,33 @@ class TranscriptView(Value):
     sent: Rows[Sent]
 
 
-def _sent_key(row: Sent) -> tuple[int, int, str]:
-    return (row.turn, row.step, row.channel)
+CallEvent = (
+    ev.ToolInvoked
+    | ev.ToolResult
+    | ev.ToolFailedUncertain
+    | ev.ApprovalDecided
+    | ev.ApprovalExpired
+    | ev.HumanResolved
+    | ev.HumanNeeded
+)
+OtherEvent = (
+    ev.MessageReceived
+    | ev.GenComplete
+    | ev.GenStopped
+    | ev.GenFailed
+    | ev.GenResumed
+    | ev.TurnEnded
+    | ev.PhaseTriggered
+    | ev.ProjectLocked
+    | ev.SessionTerminated
+)
+_OF_CALLS = frozenset(get_args(CallEvent))
+READS = _OF_CALLS | {ev.GenSent, *get_args(OtherEvent)}
 
 
 def initial() -> TranscriptView:
     """An empty transcript; a new value each time, because rows share storage."""
-    return TranscriptView(Rows(), Rows(key=_sent_key))
+    return TranscriptView(Rows(), Rows(key=attrgetter("turn", "step", "channel")))
 
 
 def apply(
@@ -87,7 +109,7 @@ def _limit(event: ev.TurnEnded) -> str:
     return f"{event.used:,} {OF_LIMIT.get(event.reason, 'used')}, {event.limit:,} are allowed"
 
 
-def _line(entry: Entry, event: Any, before: TurnView, turn: TurnView) -> Line | None:
+def _line(entry: Entry, event: OtherEvent, before: TurnView, turn: TurnView) -> Line | None:
     """The line that an event about no call adds."""
     at = (entry.offset, entry.at)
     match event:
@@ -108,7 +130,7 @@ def _line(entry: Entry, event: Any, before: TurnView, turn: TurnView) -> Line | 
             return Line("attempt", event.turn, event.step, *at, "failed", text=text)
         case ev.GenResumed():
             text = f"attempt {event.attempt} by {event.strategy}: the one before was lost"
-            name = CONTINUED if event.strategy == Recovery.RESUME else "resumed"
+            name = CONTINUED if event.strategy == RESUME else "resumed"
             return Line("attempt", event.turn, event.step, *at, name, text=text)
         case ev.PhaseTriggered():
             return Line("phase", turn.number, turn.step, *at, event.trigger)
@@ -116,23 +138,24 @@ def _line(entry: Entry, event: Any, before: TurnView, turn: TurnView) -> Line | 
             return Line("project", turn.number, turn.step, *at, event.project_id)
         case ev.SessionTerminated():
             return Line("terminated", turn.number, turn.step, *at, text=event.reason)
-    raise AssertionError(f"{type(event).__name__} is read, but has no line")
+        case _:
+            assert_never(event)
 
 
-def _call_line(entry: Entry, event: Any, before: TurnView, state: SessionState) -> Line:
+def _call_line(entry: Entry, event: CallEvent, before: TurnView, state: SessionState) -> Line:
     """The line that an event about a call adds."""
     call = call_of(before, event)
     assert call is not None, "an accepted event names a call that is there"
     place = (call.turn, call.step, entry.offset, entry.at, call.name, call.key)
     match event:
-        case ev.ToolInvoked(outcome=None):
+        case ev.ToolInvoked():
+            if event.outcome is not None:
+                return Line("result", *place, event.content, event.outcome)
             return Line("asks" if event.approval == "ask" else "call", *place, call.args)
-        case ev.ToolInvoked(outcome=str(outcome)):
-            return Line("result", *place, event.content, outcome)
         case ev.ToolResult():
             _, refusals = triggered(state, before, event)
-            told = "; ".join((event.outcome, *(refusal.detail for refusal in refusals)))
-            return Line("result", *place, event.content, told)
+            text = "; ".join((event.outcome, *(refusal.detail for refusal in refusals)))
+            return Line("result", *place, event.content, text)
         case ev.ToolFailedUncertain():
             return Line("doubt", *place, text=event.reason)
         case ev.ApprovalDecided():
@@ -143,29 +166,5 @@ def _call_line(entry: Entry, event: Any, before: TurnView, state: SessionState) 
             return Line("resolved", *place, event.content, event.outcome)
         case ev.HumanNeeded():
             return Line("doubt", *place, text=event.why)
-    raise AssertionError(f"{type(event).__name__} is read, but has no line")
-
-
-_OF_CALLS = frozenset(
-    {
-        ev.ToolInvoked,
-        ev.ToolResult,
-        ev.ToolFailedUncertain,
-        ev.ApprovalDecided,
-        ev.ApprovalExpired,
-        ev.HumanResolved,
-        ev.HumanNeeded,
-    }
-)
-READS = _OF_CALLS | {
-    ev.MessageReceived,
-    ev.GenComplete,
-    ev.GenStopped,
-    ev.GenFailed,
-    ev.GenResumed,
-    ev.GenSent,
-    ev.TurnEnded,
-    ev.PhaseTriggered,
-    ev.ProjectLocked,
-    ev.SessionTerminated,
-}
+        case _:
+            assert_never(event)

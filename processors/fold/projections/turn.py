@@ -1,7 +1,7 @@
-"""turn: the fold of what is in flight. Values in turn_view.py, legality in the rulings.
+"""turn: the fold of the work in flight. turn_view.py has its values, the rulings what is legal.
 
-One function per event type, each short enough to be read aloud. Only accepted events get here, so
-nothing is checked twice; the impossible is asserted.
+One function per event type, each short enough to be read aloud. It gets accepted events only, so
+nothing is checked twice; what cannot happen is asserted.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,19 +9,30 @@ from typing import Any
 
 from ....schemas import events as ev
 from ....schemas.codec import ChunkSeen, Entry, digest
+from ....schemas.enums import CancelMode, Decision, EndReason, Recovery, Via, WhenBusy
 from ....schemas.value import replace
 from ..call_facts import row_of
 from ..calls import CONTRADICTED, DONE, IN_DOUBT, ONLY_STATUS, CallStatus
 from ..grants import grant_of
 from ..partial_answer import Chain
 from .turn_view import (
+    ANSWERED,
+    CANCELLED,
     CONTRADICTS_RECONCILER,
+    FAILED,
     GRANTS_MAX,
+    HAPPENED,
+    INTERRUPTED,
+    NOT_RUN,
+    OK,
     REMINDERS_MAX,
     RESOLVED_MAX,
+    RUNNING,
     SEEN_MAX,
+    STOPPED,
+    TERMINATED,
+    AboutCall,
     Call,
-    Claim,
     Closing,
     Generation,
     Reminder,
@@ -30,12 +41,15 @@ from .turn_view import (
     Waiting,
     call_of,
     calls_of,
+    claim_of,
     closed,
     to_rebuild,
 )
 
 INITIAL = TurnView()
-RANK = {"interrupted": 0, "cancelled": 1, "terminated": 2}  # of several, the highest closes
+RANK = {INTERRUPTED: 0, CANCELLED: 1, TERMINATED: 2}  # of several reasons, the highest closes
+INTERRUPT, AFTER_STEP = WhenBusy.INTERRUPT, CancelMode.AFTER_STEP
+RESUME, RECONCILER = Recovery.RESUME, Via.RECONCILER
 
 
 def apply(view: TurnView, entry: Entry) -> TurnView:
@@ -50,9 +64,9 @@ def apply(view: TurnView, entry: Entry) -> TurnView:
 
 def stream(view: Stream, entry: Entry) -> Stream:
     """How far the running attempt has streamed, after an accepted chunk."""
-    chunk = entry.event
-    goes_on = view.attempt == chunk.attempt and view.step == chunk.step and view.turn == chunk.turn
-    chunks = view.chunks + 1 if goes_on else 1
+    chunk: ChunkSeen | ev.GenChunk = entry.event
+    same = view.attempt == chunk.attempt and view.step == chunk.step and view.turn == chunk.turn
+    chunks = view.chunks + 1 if same else 1
     return Stream(chunk.turn, chunk.step, chunk.attempt, chunks, entry.at)
 
 
@@ -67,7 +81,7 @@ def _message(view: TurnView, entry: Entry, event: ev.MessageReceived) -> TurnVie
         return replace(view, owned=(*view.owned, event.message_id))
     queue = (*view.queue, Waiting(event.message_id, event.when_busy))
     view = replace(view, queue=queue)
-    return _close(view, "interrupted", entry.at) if event.when_busy == "interrupt" else view
+    return _close(view, INTERRUPTED, entry.at) if event.when_busy == INTERRUPT else view
 
 
 def _open_turn(view: TurnView, offset: int, messages: tuple[str, ...]) -> TurnView:
@@ -87,7 +101,7 @@ def _open_turn(view: TurnView, offset: int, messages: tuple[str, ...]) -> TurnVi
     )
 
 
-def _close(view: TurnView, reason: str, at: int) -> TurnView:
+def _close(view: TurnView, reason: EndReason, at: int) -> TurnView:
     if view.closing is None:
         return replace(view, closing=Closing(reason, at))
     if RANK[reason] > RANK[view.closing.reason]:
@@ -101,51 +115,49 @@ def _command(view: TurnView, entry: Entry, event: ev.PhaseTriggered | ev.Project
 
 def _cancel(view: TurnView, entry: Entry, event: ev.CancelRequested) -> TurnView:
     view = replace(view, cancel_ids=(*view.cancel_ids, event.cancel_id)[-SEEN_MAX:])
-    if event.mode == "after_step":
+    if event.mode == AFTER_STEP:
         return replace(view, should_stop=True)
-    return _close(view, "cancelled", entry.at) if view.open else view
+    return _close(view, CANCELLED, entry.at) if view.open else view
 
 
 def _terminated(view: TurnView, entry: Entry, event: ev.SessionTerminated) -> TurnView:
     view = replace(view, terminated=True)
-    return _close(view, "terminated", entry.at) if view.open else view
+    return _close(view, TERMINATED, entry.at) if view.open else view
 
 
 def _llm_called(view: TurnView, entry: Entry, event: ev.LlmCalled) -> TurnView:
-    said = event.includes
+    included = event.includes
     return replace(
         view,
         step=event.step,
         rebuilt=view.rebuilt or to_rebuild(view),
         generation=Generation(entry.offset, entry.at, digest(event)),
         calls=(),
-        owned=tuple([m for m in view.owned if m not in said]),
-        said=view.said + said,
-        queue=tuple([w for w in view.queue if w.message_id not in said]),
+        owned=tuple([m for m in view.owned if m not in included]),
+        said=view.said + included,
+        queue=tuple([w for w in view.queue if w.message_id not in included]),
         reminders=tuple([r for r in view.reminders if r.reminder_id not in event.reminders]),
         doubts=_kept(view.doubts, view.calls),
     )
 
 
 def _claimed(view: TurnView, entry: Entry, event: ev.GenStart | ev.GenResumed) -> TurnView:
-    assert view.generation is not None
-    claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
     lost = view.generation
+    assert lost is not None
     chain: Chain = ()
-    if isinstance(event, ev.GenResumed) and event.strategy == "resume":
+    if isinstance(event, ev.GenResumed) and event.strategy == RESUME:
         chain = (*lost.chain, (lost.attempt, event.prior_seq))
-    generation = replace(
-        view.generation, status="running", attempt=event.attempt, claim=claim, chain=chain
-    )
-    return replace(view, generation=generation)
+    claim = claim_of(entry, event)
+    running = replace(lost, status=RUNNING, attempt=event.attempt, claim=claim, chain=chain)
+    return replace(view, generation=running)
 
 
 def _gen_complete(view: TurnView, entry: Entry, event: ev.GenComplete) -> TurnView:
     assert view.generation is not None and not view.calls
-    generation = replace(view.generation, status="done", stop_reason=event.stop_reason)
+    generation = replace(view.generation, status=ANSWERED, stop_reason=event.stop_reason)
     calls = tuple(_proposed(entry, event, call) for call in calls_of(event))
     if view.closing is not None:
-        calls = tuple(replace(call, status=DONE, outcome="not_run") for call in calls)
+        calls = tuple(replace(call, status=DONE, outcome=NOT_RUN) for call in calls)
     return replace(view, generation=generation, calls=calls)
 
 
@@ -167,7 +179,7 @@ def _gen_failed(view: TurnView, entry: Entry, event: ev.GenFailed) -> TurnView:
     assert view.generation is not None
     generation = replace(
         view.generation,
-        status="failed",
+        status=FAILED,
         permanent=event.permanent,
         retry_at=event.retry_at or entry.at,
         error=event.error,
@@ -177,7 +189,7 @@ def _gen_failed(view: TurnView, entry: Entry, event: ev.GenFailed) -> TurnView:
 
 def _gen_stopped(view: TurnView, entry: Entry, event: ev.GenStopped) -> TurnView:
     assert view.generation is not None
-    return replace(view, generation=replace(view.generation, status="stopped", retry_at=entry.at))
+    return replace(view, generation=replace(view.generation, status=STOPPED, retry_at=entry.at))
 
 
 def _with_call(view: TurnView, call: Call, **changes: Any) -> TurnView:
@@ -188,7 +200,7 @@ def _with_call(view: TurnView, call: Call, **changes: Any) -> TurnView:
 
 
 def _kept(doubts: tuple[Call, ...], ended: Iterable[Call] = ()) -> tuple[Call, ...]:
-    """Every open doubt, including calls of a step that ended, and the newest resolved ones."""
+    """Every open doubt, those of the ended calls included, and the newest resolved ones."""
     doubts = (*doubts, *[call for call in ended if _outlives(call)])
     if not doubts:  # nearly always
         return doubts
@@ -201,14 +213,14 @@ def _outlives(call: Call) -> bool:
     return call.status in IN_DOUBT or bool(call.human) or call.denied
 
 
-def _call(view: TurnView, event: Any) -> Call:
+def _call(view: TurnView, event: AboutCall) -> Call:
     call = call_of(view, event)
     assert call is not None, "an accepted event names a call that is there"
     return call
 
 
-def _becomes(view: TurnView, call: Call, event: Any) -> CallStatus:
-    """The status that CALLS gives a call for an accepted event."""
+def _becomes(view: TurnView, call: Call, event: AboutCall) -> CallStatus:
+    """The status of a call after an accepted event, by CALLS."""
     becomes = ONLY_STATUS[type(event)] or row_of(view, call, event).becomes
     assert becomes is not None, "the event changes the call's status"
     return becomes
@@ -216,20 +228,22 @@ def _becomes(view: TurnView, call: Call, event: Any) -> CallStatus:
 
 def _tool_invoked(view: TurnView, entry: Entry, event: ev.ToolInvoked) -> TurnView:
     call = _call(view, event)
-    # The decision names the real tool; the model may have named it in the arguments.
-    named = {"name": event.name, "effect": event.effect}
-    status = _becomes(view, call, event)
+    changes: dict[str, Any] = {
+        "name": event.name,  # the real tool; the model may have named it in the arguments
+        "effect": event.effect,
+        "status": _becomes(view, call, event),
+    }
     if event.outcome is not None:
-        return _with_call(view, call, status=status, outcome=event.outcome, **named)
-    return _with_call(view, call, status=status, expires_at=event.expires_at or 0, **named)
+        return _with_call(view, call, outcome=event.outcome, **changes)
+    return _with_call(view, call, expires_at=event.expires_at or 0, **changes)
 
 
 def _approval(view: TurnView, entry: Entry, event: ev.ApprovalDecided) -> TurnView:
     call = _call(view, event)
     status = _becomes(view, call, event)
     if status is DONE:
-        return _with_call(view, call, status=status, outcome="not_run", decision="deny")
-    view = _with_call(view, call, status=status, decision="allow")
+        return _with_call(view, call, status=status, outcome=NOT_RUN, decision=Decision.DENY)
+    view = _with_call(view, call, status=status, decision=Decision.ALLOW)
     grant = grant_of(call.name, event)
     if event.remember and grant not in view.grants:
         return replace(view, grants=(*view.grants, grant)[-GRANTS_MAX:])
@@ -239,13 +253,12 @@ def _approval(view: TurnView, entry: Entry, event: ev.ApprovalDecided) -> TurnVi
 def _expired(view: TurnView, entry: Entry, event: ev.ApprovalExpired) -> TurnView:
     call = _call(view, event)
     status = _becomes(view, call, event)
-    return _with_call(view, call, status=status, outcome="not_run", decision="expired")
+    return _with_call(view, call, status=status, outcome=NOT_RUN, decision="expired")
 
 
 def _tool_started(view: TurnView, entry: Entry, event: ev.ToolStarted) -> TurnView:
-    claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
     call = _call(view, event)
-    status = _becomes(view, call, event)
+    status, claim = _becomes(view, call, event), claim_of(entry, event)
     return _with_call(view, call, status=status, attempt=event.attempt, claim=claim)
 
 
@@ -258,7 +271,7 @@ def _tool_result(view: TurnView, entry: Entry, event: ev.ToolResult) -> TurnView
     if call not in view.calls:
         text = (event.content.inline or b"").decode("utf-8", "replace")
         texts.insert(0, f"The earlier call {call.name} ({call.key}) ended: {event.outcome}. {text}")
-    denied = event.via == "reconciler" and event.outcome == "not_run"
+    denied = event.via == RECONCILER and event.outcome == NOT_RUN
     denied = denied and view.rules >= CONTRADICTS_RECONCILER
     view = _with_call(view, call, status=status, outcome=event.outcome, denied=denied)
     return _remind(view, entry, texts)
@@ -271,11 +284,11 @@ def _uncertain(view: TurnView, entry: Entry, event: ev.ToolFailedUncertain) -> T
 
 def _resolved(view: TurnView, entry: Entry, event: ev.HumanResolved) -> TurnView:
     call = _call(view, event)
-    outcome = "ok" if event.outcome == "happened" else "not_run"
-    said_before = call.status == CONTRADICTED or call not in view.calls
+    outcome = OK if event.outcome == HAPPENED else NOT_RUN
+    model_has_a_result = call.status is CONTRADICTED or call not in view.calls
     status = _becomes(view, call, event)
     view = _with_call(view, call, status=status, outcome=outcome, human=event.outcome)
-    if not said_before:
+    if not model_has_a_result:
         return view
     text = f"The earlier call {call.name} ({call.key}): {resolution_text(event)}"
     return _remind(view, entry, [text])
@@ -284,7 +297,7 @@ def _resolved(view: TurnView, entry: Entry, event: ev.HumanResolved) -> TurnView
 def resolution_text(event: ev.HumanResolved) -> str:
     """The text for the model about a person's answer."""
     text = (event.content.inline or b"").decode("utf-8", "replace")
-    if event.outcome == "happened":
+    if event.outcome == HAPPENED:
         return f"A person reports that it happened. {text}".rstrip()
     return f"A person reports that it did not happen. {text}".rstrip()
 
@@ -310,12 +323,12 @@ def _human_needed(view: TurnView, entry: Entry, event: ev.HumanNeeded) -> TurnVi
 
 
 def _refused(view: TurnView, entry: Entry, event: ev.Refused) -> TurnView:
-    owed = tuple(refusal for refusal in view.refusals if refusal.offset != event.offset)
-    return replace(view, refusals=owed)
+    pending = tuple([refusal for refusal in view.refusals if refusal.offset != event.offset])
+    return replace(view, refusals=pending)
 
 
 def _turn_ended(view: TurnView, entry: Entry, event: ev.TurnEnded) -> TurnView:
-    ended = [done[0] if (done := closed(call)) else call for call in view.calls]
+    ended = [after[0] if (after := closed(call)) else call for call in view.calls]
     waiting = () if view.terminated else tuple([message.message_id for message in view.queue])
     view = replace(
         view,
@@ -357,7 +370,7 @@ FOLDS: dict[type, Callable[[TurnView, Entry, Any], TurnView]] = {
     ev.ToolResult: _tool_result,
     ev.ToolFailedUncertain: _uncertain,
 }
-# What may make a step due: from then on it waits for a summary, if it must (N2w).
+# What may make a step due; N2w waits for a summary from then on.
 SETTLES = frozenset(
     {
         ev.MessageReceived,

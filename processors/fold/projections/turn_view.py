@@ -1,13 +1,15 @@
 """The work in flight of a session: computed by the turn fold, read by WAKE.
 
-Bounded: the content of messages is in the messages view, that of answers in the context; only the
-arguments of open calls are here.
+Bounded: the content of messages is in the messages view, that of answers in the context; of calls
+only the arguments are here.
 """
 
-from typing import Any
+from enum import StrEnum
 
-from ....schemas.enums import Effect
-from ....schemas.events import Body, GenComplete, ProposedCall, TurnEnded
+from ....schemas import events as ev
+from ....schemas.codec import Entry
+from ....schemas.enums import Effect, EndReason, Outcome, Resolution
+from ....schemas.events import Body, GenComplete, ProposedCall
 from ....schemas.ids import call_key, parse_call_key
 from ....schemas.value import Value, replace
 from ..calls import DOUBT, NOT_BEGUN, OPEN, PROPOSED, CallStatus, row_for
@@ -24,6 +26,32 @@ HOLDS_TOOLS = 2  # since these rules only the project tool may lock, and refused
 TOO_LONG = ("context_too_long", "request_too_large")
 THINKING_REFUSED = "thinking_refused"
 FILE_REFUSED = "file_refused"
+PARTS = (THINKING_REFUSED, FILE_REFUSED)  # a request can do without them
+REBUILDABLE = (*TOO_LONG, *PARTS)
+
+
+class GenerationStatus(StrEnum):
+    """The status of a model call: of its newest attempt, or OWED before the first."""
+
+    OWED = "owed"
+    RUNNING = "running"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    ANSWERED = "done"
+
+
+# Python 3.11 looks members up slowly, and these are read for every event.
+OWED, RUNNING, FAILED, STOPPED, ANSWERED = GenerationStatus
+INTERRUPTED, CANCELLED = EndReason.INTERRUPTED, EndReason.CANCELLED
+TERMINATED, BUDGET_EXCEEDED = EndReason.TERMINATED, EndReason.BUDGET_EXCEEDED
+ONCE = Effect.ONCE
+OK, ERROR, NOT_RUN = Outcome.OK, Outcome.ERROR, Outcome.NOT_RUN
+HAPPENED = Resolution.HAPPENED
+
+
+AnyClaim = (
+    ev.GenStart | ev.GenResumed | ev.ToolStarted | ev.BackgroundStarted | ev.DeliveryStarted
+)
 
 
 class Claim(Value):
@@ -36,17 +64,22 @@ class Claim(Value):
     deadline: int
 
 
+def claim_of(entry: Entry, event: AnyClaim) -> Claim:
+    """The claim that an accepted event makes."""
+    return Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
+
+
 class Generation(Value):
     """The model call of the current step and its newest attempt.
 
-    status: owed, running, failed, stopped, done. `called`: digest of the LLM_CALLED. `chain`:
-    the attempts it continues: (attempt, last seq kept of it), oldest first.
+    `called`: digest of the LLM_CALLED. `chain`: the attempts it continues: (attempt, last seq kept
+    of it), oldest first.
     """
 
     offset: int
     at: int
     called: bytes
-    status: str = "owed"
+    status: GenerationStatus = OWED
     attempt: int = 0
     claim: Claim | None = None
     retry_at: int = 0
@@ -57,10 +90,10 @@ class Generation(Value):
 
 
 class Call(Value):
-    """One tool call; calls.py says what changes its status.
+    """One tool call; calls.py lists what changes its status.
 
     `human`: what a person reported; `denied`: a reconciler reported that it did not happen; `told`:
-    HUMAN_NEEDED was written for this state; `reported`: the tool's late outcome that contradicts
+    HUMAN_NEEDED was written for this status; `reported`: the tool's late outcome that contradicts
     either, accepted once.
     """
 
@@ -74,7 +107,7 @@ class Call(Value):
     args_error: str | None
     proposed_at: int
     status: CallStatus = PROPOSED
-    effect: str = "once"
+    effect: str = ONCE
     decision: str = ""
     expires_at: int = 0
     attempt: int = 0
@@ -99,9 +132,10 @@ class Waiting(Value):
 
 
 class Closing(Value):
-    """Why the open turn must end, and since when (Unix ms): the grace runs from the first."""
+    """Why the open turn must end, and since when (Unix ms): the grace period of several starts with
+    the first."""
 
-    reason: str
+    reason: EndReason
     since: int
 
 
@@ -121,7 +155,7 @@ class Reminder(Value):
 
 
 class TurnView(Value):
-    """Everything in flight. `number` is the open or the last turn, `step` its last LLM_CALLED."""
+    """Everything in flight. `number`: the open or last turn; `step`: its last LLM_CALLED."""
 
     known: bool = False
     rules: int = 1  # of SESSION_OPENED: see CONTRADICTS_RECONCILER
@@ -134,7 +168,7 @@ class TurnView(Value):
     open: bool = False
     opened_offset: int = -1
     step: int = 0
-    due_at: int = 0  # broker time of what last made a step due, Unix ms
+    due_at: int = 0  # broker time of the last event that may have made a step due, Unix ms
     rebuilt: bool = False  # the model refused a request of this turn, which was rebuilt
     generation: Generation | None = None
     calls: tuple[Call, ...] = ()
@@ -150,7 +184,7 @@ class TurnView(Value):
     refusals_dropped: int = 0
     cancel_ids: tuple[str, ...] = ()
     command_ids: tuple[str, ...] = ()
-    reminder_ids: tuple[str, ...] = ()  # of REMINDER_ADDED, sent or not: never sent again
+    reminder_ids: tuple[str, ...] = ()  # of REMINDER_ADDED, pending or sent: never sent again
 
 
 class Stream(Value):
@@ -171,52 +205,62 @@ def find_call(view: TurnView, turn: int, step: int, index: int) -> Call | None:
     return None
 
 
-def call_of(view: TurnView, event: Any) -> Call | None:
-    """The call that an event is about: it carries the call's key, or its turn, step and index."""
-    key = getattr(event, "call", None)
-    place = (event.turn, event.step, event.index) if key is None else parse_call_key(key)
+NAMES_KEY = (ev.ApprovalDecided, ev.ApprovalExpired, ev.HumanNeeded, ev.HumanResolved)
+NamesKey = ev.ApprovalDecided | ev.ApprovalExpired | ev.HumanNeeded | ev.HumanResolved
+NamesPlace = ev.ToolInvoked | ev.ToolStarted | ev.ToolResult | ev.ToolFailedUncertain
+AboutCall = NamesPlace | NamesKey
+"""The events about one call: those of workers have its turn, step and index, the others its key."""
+
+
+def call_of(view: TurnView, event: AboutCall) -> Call | None:
+    """The call that an event is about, or None."""
+    if not isinstance(event, NAMES_KEY):
+        return find_call(view, event.turn, event.step, event.index)
+    place = parse_call_key(event.call)
     return None if place is None else find_call(view, *place)
 
 
 def calls_of(event: GenComplete) -> tuple[ProposedCall, ...]:
-    """The calls of a response: a tool_use with any other stop_reason was cut off."""
+    """The calls of a response; with any other stop_reason than tool_use they were cut off."""
     return event.calls if event.stop_reason == "tool_use" else ()
 
 
 def is_open(call: Call) -> bool:
-    """Whether the turn must still wait for the call; contradicted is not open."""
+    """Whether the turn must still wait for the call; it does not wait for a contradicted one."""
     return call.status in OPEN
 
 
 def too_long(view: TurnView) -> bool:
     """Whether the model found the newest request too long, for the first time in this turn."""
-    return _refused(view) in TOO_LONG
+    return _error_to_mend(view) in TOO_LONG
 
 
 def thinking_refused(view: TurnView) -> bool:
     """Whether the model refused its own thinking, for the first time in this turn."""
-    return _refused(view) == THINKING_REFUSED
+    return _error_to_mend(view) == THINKING_REFUSED
 
 
 def to_rebuild(view: TurnView) -> bool:
     """Whether the newest request must be built differently, which is tried once per turn."""
-    return too_long(view) or part_refused(view)
+    return _error_to_mend(view) in REBUILDABLE
 
 
 def part_refused(view: TurnView) -> bool:
     """Whether the model refused a part that can be left out, for the first time in this turn."""
-    return _refused(view) in (THINKING_REFUSED, FILE_REFUSED)
+    return _error_to_mend(view) in PARTS
 
 
-def _refused(view: TurnView) -> str | None:
+def _error_to_mend(view: TurnView) -> str | None:
+    """The error of the newest request, unless a request of this turn was rebuilt before."""
     generation = view.generation
-    if generation is None or view.rebuilt or generation.status != "failed":
+    if generation is None or view.rebuilt or generation.status is not FAILED:
         return None
     return generation.error
 
 
 def generation_deadline(generation: Generation, stream: Stream) -> int:
-    """Unix ms after which the running attempt is lost: each chunk extends it by its stall time."""
+    """Unix ms after which the running attempt counts as lost; each chunk extends it by the stall
+    timeout."""
     claim = generation.claim
     assert claim is not None
     if stream.attempt != generation.attempt or not stream.chunks:
@@ -225,19 +269,19 @@ def generation_deadline(generation: Generation, stream: Stream) -> int:
 
 
 def closed(call: Call) -> tuple[Call, str] | None:
-    """What TURN_ENDED makes of a call, and the text for the model; None if it has its outcome.
+    """The call after TURN_ENDED, and the text for the model; None if it has its outcome.
 
     A begun `once` call stays in doubt and outlives the turn; repeatable calls are abandoned.
     """
-    effect = "once" if call.effect == Effect.ONCE else "repeatable"
-    becomes = row_for(TurnEnded, call.status, effect).becomes
+    effect = "once" if call.effect == ONCE else "repeatable"
+    becomes = row_for(ev.TurnEnded, call.status, effect).becomes
     if becomes is None:
         return None
     if becomes is DOUBT:
         return replace(call, status=becomes), OUTCOME_UNKNOWN
     if call.status in NOT_BEGUN:
-        return replace(call, status=becomes, outcome="not_run"), "Not run: the turn ended."
-    return replace(call, status=becomes, outcome="error"), "Abandoned: the turn ended."
+        return replace(call, status=becomes, outcome=NOT_RUN), "Not run: the turn ended."
+    return replace(call, status=becomes, outcome=ERROR), "Abandoned: the turn ended."
 
 
 OUTCOME_UNKNOWN = (
@@ -252,5 +296,5 @@ def contradicts(call: Call, outcome: str) -> bool:
     A reconciler that found the effect has seen it: only its "did not happen" can be disproved.
     """
     if call.human:
-        return (call.human == "happened") != (outcome == "ok")
-    return call.denied and outcome == "ok"
+        return (call.human == HAPPENED) != (outcome == OK)
+    return call.denied and outcome == OK

@@ -1,16 +1,18 @@
-"""Rulings on background work, and on what a request may adopt of it.
+"""Rulings on background work, and on the compactions that a request may adopt.
 
 As for everything workers write, an event that does not fit the views is ignored, and WAKE decides
 again. The first outcome of any attempt wins: a summary is equally good from any worker.
 """
 
+from typing import assert_never
+
 from ....schemas import events as ev
 from ....schemas.ids import parse_call_key
 from ..cut_points import is_cut, window_size
-from ..projections.background import KINDS, SUMMARIES, BackgroundView, find_work, summary_runs
+from ..projections.background import KINDS, SUMMARIES, WorkKind, find_work, running_summary
 from ..projections.compaction import has_summary, kept_from
 from ..projections.context_view import place_of_result
-from ..ruling import ACCEPTED, DUPLICATE, LATE, STALE, SUPERSEDED, VOID, Ruling
+from ..ruling import ACCEPTED, DUPLICATE, LATE, STALE, SUPERSEDED, UNSUPPORTED, VOID, Ruling
 from ..views import SessionViews
 from .judges import Judges
 
@@ -38,7 +40,7 @@ def background_started(views: SessionViews, event: ev.BackgroundStarted) -> Ruli
     """Claims work that is due, or takes it over under a newer epoch."""
     view = views.background
     if event.kind not in KINDS:
-        return Ruling("ignored", "unsupported")
+        return UNSUPPORTED
     if views.turn.closing is not None or views.turn.terminated:
         return VOID
     work = find_work(view, event.kind, event.upto)
@@ -50,24 +52,24 @@ def background_started(views: SessionViews, event: ev.BackgroundStarted) -> Ruli
         return ACCEPTED if takes_over else SUPERSEDED
     if event.attempt != 1:
         return DUPLICATE
-    return ACCEPTED if _is_due(views, event.kind, event.upto) else LATE
+    return ACCEPTED if _is_due(views, WorkKind(event.kind), event.upto) else LATE
 
 
-def _is_due(views: SessionViews, kind: str, upto: int) -> bool:
+def _is_due(views: SessionViews, kind: WorkKind, upto: int) -> bool:
     view, fragments = views.background, views.context.fragments
     match kind:
-        case "result":
+        case WorkKind.RESULT:
             return any(large.upto == upto for large in view.results)
-        case "memory":
-            return view.remembered_upto < upto == view.idle_at and not _runs(view, kind)
-    if summary_runs(view) is not None or not len(fragments):
-        return False
-    fresh = upto == fragments[-1].offset and upto > view.tried_upto
-    return fresh and (kind == "context") == views.turn.open
-
-
-def _runs(view: BackgroundView, kind: str) -> bool:
-    return any(work.kind == kind for work in view.works)
+        case WorkKind.MEMORY:
+            runs = any(work.kind is kind for work in view.works)
+            return view.remembered_upto < upto == view.idle_at and not runs
+        case WorkKind.CONTEXT | WorkKind.RESUME:
+            if running_summary(view) is not None or not len(fragments):
+                return False
+            is_new = upto == fragments[-1].offset and upto > view.tried_upto
+            return is_new and (kind is WorkKind.CONTEXT) == views.turn.open
+        case _:
+            assert_never(kind)
 
 
 def background_done(views: SessionViews, event: ev.BackgroundDone) -> Ruling:
@@ -76,17 +78,17 @@ def background_done(views: SessionViews, event: ev.BackgroundDone) -> Ruling:
     if work is None or (event.released and work.released):
         return DUPLICATE
     if event.released and event.attempt < work.attempt:
-        return SUPERSEDED  # the ledger counts its cost anyway
+        return SUPERSEDED  # the ledger counts its cost all the same
     return ACCEPTED if event.attempt <= work.attempt else STALE
 
 
 def result_compacted(views: SessionViews, event: ev.ResultCompacted) -> Ruling:
-    """The short form of a result in the context, from its claimant. One per result."""
+    """The short form of a result in the context, made by claimed work. One per result."""
     view = views.background
     if views.compaction.shorts.last(event.call) is not None:
         return DUPLICATE
     upto = next((large.upto for large in view.results if large.call == event.call), None)
-    work = None if upto is None else find_work(view, "result", upto)
+    work = None if upto is None else find_work(view, WorkKind.RESULT, upto)
     place = parse_call_key(event.call)
     if work is None or place is None or place_of_result(views.context, *place) is None:
         return LATE
@@ -94,10 +96,10 @@ def result_compacted(views: SessionViews, event: ev.ResultCompacted) -> Ruling:
 
 
 def context_compacted(views: SessionViews, event: ev.ContextCompacted) -> Ruling:
-    """A candidate for the summary in progress: it must cut between messages."""
-    work = summary_runs(views.background)
+    """A candidate, made by the running summary: it must end between messages."""
+    work = running_summary(views.background)
     if has_summary(views.compaction, event.upto):
-        return DUPLICATE  # adopted or not: the worker that took over need not know
+        return DUPLICATE  # adopted or not: both workers of a takeover may write one
     if work is None or work.upto != event.upto:
         return LATE
     if work.stop:
@@ -110,7 +112,7 @@ def context_compacted(views: SessionViews, event: ev.ContextCompacted) -> Ruling
 
 
 def compaction_skipped(views: SessionViews, event: ev.CompactionSkipped) -> Ruling:
-    """Records once that a summary at this point is not worth its cost."""
+    """Records, once, that a summary at this offset is not worth its cost."""
     if event.upto <= views.background.tried_upto:
         return DUPLICATE
     due = any(_is_due(views, kind, event.upto) for kind in SUMMARIES)

@@ -4,8 +4,10 @@ As for everything workers write, an event that does not fit the views is ignored
 again. The first GEN_SENT of an answer and channel counts, from any worker.
 """
 
+from typing import assert_never
+
 from ....schemas import events as ev
-from ..projections.delivery import find_owed
+from ..projections.delivery import DeliveryStatus, find_owed
 from ..ruling import ACCEPTED, DUPLICATE, LATE, SUPERSEDED, Ruling
 from ..views import SessionViews
 from .judges import Judges
@@ -18,7 +20,7 @@ def delivery_started(views: SessionViews, event: ev.DeliveryStarted) -> Ruling:
         return LATE
     if event.attempt != owed.attempt + 1:
         return DUPLICATE
-    if owed.claim is None or owed.status != "running":
+    if owed.claim is None or owed.status is not DeliveryStatus.RUNNING:
         return ACCEPTED
     return ACCEPTED if event.epoch > owed.claim.epoch else SUPERSEDED
 
@@ -30,8 +32,15 @@ def delivery_failed(views: SessionViews, event: ev.DeliveryFailed) -> Ruling:
         return LATE
     if event.attempt != owed.attempt:
         return SUPERSEDED
-    fits = owed.status == "running" or (owed.status == "failed" and event.permanent)
-    return ACCEPTED if fits else DUPLICATE
+    match owed.status:
+        case DeliveryStatus.OWED:
+            return DUPLICATE
+        case DeliveryStatus.RUNNING:
+            return ACCEPTED
+        case DeliveryStatus.FAILED:
+            return ACCEPTED if event.permanent else DUPLICATE
+        case _:
+            assert_never(owed.status)
 
 
 def gen_sent(views: SessionViews, event: ev.GenSent) -> Ruling:

@@ -1,7 +1,8 @@
 """Rulings on the items of other frameworks: accepted, duplicate, refused or stale.
 
 An adapter retracts the item that it saw at the end. If another item was added since, the command
-is stale, like a decision that lost a race: it gets no answer, and the adapter reads and asks again.
+is stale, like a decision that lost a race: it gets no answer, and the adapter reads and tries
+again.
 """
 
 from ....schemas import events as ev
@@ -24,24 +25,24 @@ def item_added(views: SessionViews, event: ev.ItemAdded) -> Ruling:
         if (known.content, known.items) == (event.content, event.items):
             return DUPLICATE
         return refused("item_id_reused", "this item_id was used with other content")
-    if event.items < 1 or not _holds(event.content, event.items):
+    if event.items < 1 or not _has_items(event.content, event.items):
         return refused("invalid_content", NO_ITEMS)
     return ACCEPTED
 
 
-def _holds(body: ev.Body, items: int) -> bool:
-    """Whether there are that many items; whoever stored a blob has checked it."""
+def _has_items(body: ev.Body, count: int) -> bool:
+    """Whether there are that many items; a blob was checked by the producer that stored it."""
     if body.ref is not None:
         return True
     try:
-        held = parsed(body.inline or b"")
+        found = parsed(body.inline or b"")
     except ValueError:
         return False
-    return isinstance(held, list) and len(held) == items
+    return isinstance(found, list) and len(found) == count
 
 
 def item_retracted(views: SessionViews, event: ev.ItemRetracted) -> Ruling:
-    """A command counts once, and only if nothing changed since it was made."""
+    """A command counts once, and only if no item changed since its sender read them."""
     if not is_id(event.command_id):
         return refused("invalid_id", why_not_an_id("command_id", event.command_id))
     if views.items.retractions.last(event.command_id) is not None:

@@ -1,4 +1,4 @@
-"""The type of the tables that name the ruling of each event type."""
+"""The type of the tables that list the ruling function of each event type."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,4 +7,5 @@ from ..ruling import Ruling
 from ..views import SessionViews
 
 Judges = dict[type, Callable[[SessionViews, Any], Ruling]]
-"""By event type; each takes the views before an event of its type, and the event."""
+"""By event type. Each takes the views before an event, and the event, which is of that type: a dict
+cannot express this, hence Any."""

@@ -7,11 +7,13 @@ projections do, and only for events accepted here.
 from typing import Any
 
 from ....schemas import events as ev
+from ....schemas.enums import CancelMode
 from ....schemas.grant import why_wrong
 from ....schemas.ids import is_id, parse_call_key, why_not_an_id
 from ....schemas.message_content import texts_of
 from ..call_facts import row_of
 from ..calls import CallStatus
+from ..projections.background import STOPPING
 from ..projections.message_sha import message_sha
 from ..projections.turn_view import QUEUE_MAX, Call, find_call
 from ..ruling import ACCEPTED, DUPLICATE, Ruling, refused
@@ -21,12 +23,12 @@ from . import items as item_rulings
 from .judges import Judges
 
 SKIPPED_MAX = 64  # skipped records of one session
-Fork = tuple[str | None, int | None, str | None]  # parent, offset and the sha256 of the seed
+Fork = tuple[str | None, int | None, str | None]  # parent, offset and sha256 of the seed
 RULES = 2  # the newest version of the rules that this code knows
 
 
-def not_possible(views: SessionViews, event: Any) -> Ruling | None:
-    """Reasons that apply to every producer's event except SESSION_OPENED."""
+def why_not_possible(views: SessionViews, event: Any) -> Ruling | None:
+    """The objections to any command, or None; SESSION_OPENED and RECORD_SKIPPED have their own."""
     if not views.turn.known:
         return refused("unknown_session", "unknown session: open it first")
     if getattr(event, "by_user", views.state.user_id) != views.state.user_id:
@@ -38,11 +40,16 @@ def not_possible(views: SessionViews, event: Any) -> Ruling | None:
     return None
 
 
+def _invalid_id(field: str, text: str) -> Ruling:
+    return refused("invalid_id", why_not_an_id(field, text))
+
+
 def session_opened(views: SessionViews, event: ev.SessionOpened) -> Ruling:
     """Opened once; the same command again is a duplicate, another is refused."""
+    fork = _fork_of(event)
     if views.turn.known:
         same = (views.state.user_id, views.turn.agent) == (event.user_id, event.agent)
-        same = same and _forked_from(views) == _forks(event)
+        same = same and _forked_from(views) == fork
         return DUPLICATE if same else refused("already_open", "the session is already open")
     for what, text in (
         ("session_id", views.session_id),
@@ -50,30 +57,29 @@ def session_opened(views: SessionViews, event: ev.SessionOpened) -> Ruling:
         ("agent", event.agent),
     ):
         if not is_id(text):
-            return refused("invalid_id", why_not_an_id(what, text))
+            return _invalid_id(what, text)
     if event.rules > RULES:
         return refused("rules", f"rules {event.rules} are newer than this worker's {RULES}")
-    forks = _forks(event)
-    if forks is not None and None in forks:
+    if fork is not None and None in fork:
         return refused("invalid_fork", "a fork names its parent, an offset and a seed")
     return ACCEPTED
 
 
-def _forks(event: ev.SessionOpened) -> Fork | None:
-    """Parent, offset and seed that the event names; None if it opens no fork."""
+def _fork_of(event: ev.SessionOpened) -> Fork | None:
+    """The fork that the event opens, or None."""
     seed = event.seed_ref.sha256 if event.seed_ref is not None else None
     named = (event.parent_session, event.parent_offset, seed)
     return None if named == (None, None, None) else named
 
 
 def _forked_from(views: SessionViews) -> Fork | None:
-    """The same of a session that is open."""
+    """The fork as which a session was opened, or None."""
     origin = views.origin
     return None if origin is None else (origin.session_id, origin.offset, origin.seed)
 
 
 def fork_opened(parent: SessionViews, event: ev.SessionOpened) -> Ruling:
-    """A fork continues its parent: `parent` is the views that its seed folds to."""
+    """Whether a fork continues its parent. `parent`: the views that the seed folds to."""
     if not parent.turn.known or parent.session_id != event.parent_session:
         return refused("invalid_fork", f"the seed is not one of session {event.parent_session}")
     if parent.state.user_id != event.user_id:
@@ -88,7 +94,7 @@ EMPTY = "an empty message: say something"
 
 
 def content_error(body: ev.Body) -> str | None:
-    """Why a message's content is invalid, or None; whoever stored a blob has checked it."""
+    """Why a message's content is invalid, or None; the producer that stored a blob checked it."""
     if body.ref is not None:
         return None
     try:
@@ -101,7 +107,7 @@ def content_error(body: ev.Body) -> str | None:
 def message_received(views: SessionViews, event: ev.MessageReceived) -> Ruling:
     """One message per id; the same id with other content is refused."""
     if not is_id(event.message_id):
-        return refused("invalid_id", why_not_an_id("message_id", event.message_id))
+        return _invalid_id("message_id", event.message_id)
     known = views.messages.received.last(event.message_id)
     if known is not None:
         if known.sha256 == message_sha(event.role, event.content):
@@ -109,9 +115,9 @@ def message_received(views: SessionViews, event: ev.MessageReceived) -> Ruling:
         return refused("message_id_reused", "this message_id was used with other content")
     if event.role != "user":
         return refused("invalid_role", "only the role user may be said")
-    why = content_error(event.content)
-    if why is not None:
-        return refused("empty_message" if why == EMPTY else "invalid_content", why)
+    error = content_error(event.content)
+    if error is not None:
+        return refused("empty_message" if error == EMPTY else "invalid_content", error)
     waiting = len(views.turn.queue) + len(views.turn.owned)
     if waiting >= QUEUE_MAX:
         return refused("queue_full", f"{waiting} messages wait already: cancel or wait")
@@ -121,7 +127,7 @@ def message_received(views: SessionViews, event: ev.MessageReceived) -> Ruling:
 def phase_triggered(views: SessionViews, event: ev.PhaseTriggered) -> Ruling:
     """Only triggers that TRANSITIONS has for this phase."""
     if not is_id(event.command_id):
-        return refused("invalid_id", why_not_an_id("command_id", event.command_id))
+        return _invalid_id("command_id", event.command_id)
     if event.command_id in views.turn.command_ids:
         return DUPLICATE
     try:
@@ -134,11 +140,11 @@ def phase_triggered(views: SessionViews, event: ev.PhaseTriggered) -> Ruling:
 def project_locked(views: SessionViews, event: ev.ProjectLocked) -> Ruling:
     """Once in the life of a session."""
     if not is_id(event.command_id):
-        return refused("invalid_id", why_not_an_id("command_id", event.command_id))
+        return _invalid_id("command_id", event.command_id)
     if event.command_id in views.turn.command_ids:
         return DUPLICATE
     if not is_id(event.project_id):
-        return refused("invalid_id", why_not_an_id("project_id", event.project_id))
+        return _invalid_id("project_id", event.project_id)
     if views.state.project_id is not None:
         return refused("project_locked", "project_id already locked")
     return ACCEPTED
@@ -148,7 +154,7 @@ def cancel_requested(views: SessionViews, event: ev.CancelRequested) -> Ruling:
     """Applies to the turn it names, else to the open one; the first cancel of a turn counts."""
     turn = views.turn
     if not is_id(event.cancel_id):
-        return refused("invalid_id", why_not_an_id("cancel_id", event.cancel_id))
+        return _invalid_id("cancel_id", event.cancel_id)
     if event.cancel_id in turn.cancel_ids:
         return DUPLICATE
     if event.seen_phase is not None and event.seen_phase != views.state.phase:
@@ -157,11 +163,11 @@ def cancel_requested(views: SessionViews, event: ev.CancelRequested) -> Ruling:
         )
     if event.turn is not None and not (turn.open and turn.number == event.turn):
         return refused("turn_over", f"turn {event.turn} is not running")
-    if event.mode == "after_step":
+    if event.mode == CancelMode.AFTER_STEP:
         return ACCEPTED if turn.open else refused("no_turn", "no turn is running")
     if turn.open:
-        bound = turn.closing is not None and turn.closing.reason in ("cancelled", "terminated")
-        return DUPLICATE if bound else ACCEPTED
+        has_one = turn.closing is not None and turn.closing.reason in STOPPING
+        return DUPLICATE if has_one else ACCEPTED
     if "cancel" in TRANSITIONS[views.state.phase]:
         return ACCEPTED
     return refused(
@@ -169,7 +175,7 @@ def cancel_requested(views: SessionViews, event: ev.CancelRequested) -> Ruling:
     )
 
 
-def named_call(views: SessionViews, key: str) -> Call | Ruling:
+def _named_call(views: SessionViews, key: str) -> Call | Ruling:
     """The call of that key, or the refusal."""
     parts = parse_call_key(key)
     if parts is None:
@@ -187,15 +193,15 @@ STANDS: dict[CallStatus, str] = {
     CallStatus.CONTRADICTED: "is contradicted by what its tool said later",
     CallStatus.DONE: "is done",
 }
-"""How a call stands, by its status, in a sentence."""
+"""The end of a sentence about a call, by its status."""
 
 
 def approval_decided(views: SessionViews, event: ev.ApprovalDecided) -> Ruling:
     """Bound to the arguments that were shown; counts once."""
     ruling = _about_call(views, event)
     if ruling.code == "invalid_grant":
-        wrong = f"what is to be allowed later is not understood: {why_wrong(event.grant)}"
-        return ruling._replace(detail=wrong)
+        detail = f"what is to be allowed later is not understood: {why_wrong(event.grant)}"
+        return ruling._replace(detail=detail)
     return ruling
 
 
@@ -205,8 +211,8 @@ def human_resolved(views: SessionViews, event: ev.HumanResolved) -> Ruling:
 
 
 def _about_call(views: SessionViews, event: ev.ApprovalDecided | ev.HumanResolved) -> Ruling:
-    """The ruling of CALLS, a refusal with its sentence."""
-    call = named_call(views, event.call)
+    """The ruling of CALLS; a refusal gets its sentence."""
+    call = _named_call(views, event.call)
     if isinstance(call, Ruling):
         return call
     ruling = row_of(views.turn, call, event).ruling
@@ -225,7 +231,7 @@ def _about_call(views: SessionViews, event: ev.ApprovalDecided | ev.HumanResolve
 
 
 def session_terminated(views: SessionViews, event: ev.SessionTerminated) -> Ruling:
-    """Ends the session permanently; not_possible has caught a second one."""
+    """Ends the session permanently; why_not_possible has ruled on a second one."""
     return ACCEPTED
 
 

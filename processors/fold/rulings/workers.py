@@ -1,48 +1,80 @@
-"""Rulings on what workers write: decisions, claims, chunks and outcomes.
+"""Rulings on the events of workers: decisions, claims, chunks and outcomes.
 
 A worker is never refused, because nothing waits for an answer: an event that does not fit the views
 is ignored, and WAKE decides again. A decision that lost a race has a stale basis (law 8).
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import assert_never
 
 from ....schemas import events as ev
 from ....schemas.codec import ChunkSeen
+from ....schemas.enums import EndReason, WhenBusy
 from ..call_facts import row_of
 from ..cut_points import must_think
-from ..projections.turn_view import Generation, call_of, is_open, to_rebuild
-from ..ruling import ACCEPTED, DUPLICATE, LATE, STALE, SUPERSEDED, UNKNOWN_CALL, VOID, Ruling
+from ..projections.turn_view import (
+    ANSWERED,
+    FAILED,
+    OWED,
+    RUNNING,
+    STOPPED,
+    Generation,
+    call_of,
+    is_open,
+    to_rebuild,
+)
+from ..ruling import (
+    ACCEPTED,
+    DUPLICATE,
+    LATE,
+    MISPLACED,
+    STALE,
+    SUPERSEDED,
+    UNKNOWN_CALL,
+    VOID,
+    Ruling,
+)
 from ..views import SessionViews
-from . import delivery as delivery_rulings
+from . import background as background_rulings, delivery as delivery_rulings
 from .background import may_adopt
 from .judges import Judges
 
-CLOSING_REASONS = ("terminated", "cancelled", "interrupted")
+STEER = WhenBusy.STEER
+WAITING = (OWED, FAILED, STOPPED)  # for the next attempt
+GenerationEvent = (
+    ev.GenStart
+    | ev.GenResumed
+    | ChunkSeen
+    | ev.GenChunk
+    | ev.GenComplete
+    | ev.GenFailed
+    | ev.GenStopped
+)
 
 
 def context_set(views: SessionViews, event: ev.ContextSet) -> Ruling:
-    """A prefix that is already in force is a duplicate; a running turn keeps its own."""
+    """A prefix that is already in force is a duplicate; a running turn keeps its prefix."""
     view, turn = views.context, views.turn
     if view.prefix_sha == event.sha256:
         return DUPLICATE
-    runs = (turn.open and turn.step > 0) or must_think(view.request, view.fragments)
-    return STALE if runs else ACCEPTED
+    is_bound = (turn.open and turn.step > 0) or must_think(view.request, view.fragments)
+    return STALE if is_bound else ACCEPTED
 
 
 def step_is_due(views: SessionViews) -> bool:
-    """Whether the open turn has no step in flight: none yet, answered with all calls decided, or
-    refused by the model as it was built."""
+    """Whether the open turn has no step in flight: it has had none, or the last one is answered and
+    its calls have outcomes, or the model refused the request and another must be built."""
     turn = views.turn
     if not turn.open or turn.closing is not None:
         return False
     if turn.step == 0 or to_rebuild(turn):
         return True
-    done = turn.generation is not None and turn.generation.status == "done"
-    return done and not any(is_open(call) for call in turn.calls)
+    answered = turn.generation is not None and turn.generation.status is ANSWERED
+    return answered and not any(is_open(call) for call in turn.calls)
 
 
 def llm_called(views: SessionViews, event: ev.LlmCalled) -> Ruling:
-    """The next step of the open turn, decided on what is still the newest input."""
+    """The next step of the open turn; its basis must still be the newest input."""
     turn = views.turn
     if not turn.open or event.turn != turn.number:
         return LATE
@@ -52,9 +84,9 @@ def llm_called(views: SessionViews, event: ev.LlmCalled) -> Ruling:
         return DUPLICATE
     if event.basis != turn.basis or event.context_sha256 != views.context.prefix_sha:
         return STALE
-    sayable = {*turn.owned, *(w.message_id for w in turn.queue if w.when_busy == "steer")}
-    pending = {reminder.reminder_id for reminder in turn.reminders}
-    fits = sayable.issuperset(event.includes) and pending.issuperset(event.reminders)
+    messages = {*turn.owned, *(w.message_id for w in turn.queue if w.when_busy == STEER)}
+    reminders = {reminder.reminder_id for reminder in turn.reminders}
+    fits = messages.issuperset(event.includes) and reminders.issuperset(event.reminders)
     fits = fits and may_adopt(views, event)
     if event.step != turn.step + 1 or not step_is_due(views) or not fits:
         return STALE
@@ -84,21 +116,54 @@ def turn_ended(views: SessionViews, event: ev.TurnEnded) -> Ruling:
         return STALE
     if turn.closing is not None:
         return ACCEPTED if event.reason == turn.closing.reason else STALE
-    if event.reason in CLOSING_REASONS:
-        return STALE
-    if event.reason == "failed":
-        over = ("failed", "stopped", "running")  # the last attempt, in any of these states
-        failed = turn.generation is not None and turn.generation.status in over
-        return ACCEPTED if failed else STALE
-    if event.reason == "budget_exceeded" and step_is_due(views):
-        return ACCEPTED
-    return ACCEPTED if turn.step > 0 and step_is_due(views) else STALE
+    return ACCEPTED if _MAY_END[event.reason](views) else STALE
+
+
+def _condition(reason: EndReason) -> Callable[[SessionViews], bool]:
+    """The condition under which a turn that is not closing may end for a reason."""
+    match reason:
+        case EndReason.CANCELLED | EndReason.INTERRUPTED | EndReason.TERMINATED:
+            return _never
+        case EndReason.FAILED:
+            return _may_have_failed
+        case EndReason.BUDGET_EXCEEDED:
+            return step_is_due
+        case (
+            EndReason.END_TURN
+            | EndReason.STOP_TOOL
+            | EndReason.MAX_STEPS
+            | EndReason.MAX_TOKENS
+            | EndReason.SHOULD_STOP
+            | EndReason.REFUSAL
+            | EndReason.FORKED
+        ):
+            return _has_answered
+        case _:
+            assert_never(reason)
+
+
+def _never(views: SessionViews) -> bool:
+    return False
+
+
+def _has_answered(views: SessionViews) -> bool:
+    return views.turn.step > 0 and step_is_due(views)
+
+
+def _may_have_failed(views: SessionViews) -> bool:
+    generation = views.turn.generation
+    return generation is not None and generation.status not in (OWED, ANSWERED)
+
+
+_MAY_END: dict[str, Callable[[SessionViews], bool]] = {
+    reason: _condition(reason) for reason in EndReason
+}
 
 
 def refused_event(views: SessionViews, event: ev.Refused) -> Ruling:
     """Answers a refusal that is still pending."""
-    owed = any(refusal.offset == event.offset for refusal in views.turn.refusals)
-    return ACCEPTED if owed else DUPLICATE
+    is_pending = any(refusal.offset == event.offset for refusal in views.turn.refusals)
+    return ACCEPTED if is_pending else DUPLICATE
 
 
 def human_needed(views: SessionViews, event: ev.HumanNeeded) -> Ruling:
@@ -108,11 +173,12 @@ def human_needed(views: SessionViews, event: ev.HumanNeeded) -> Ruling:
 
 
 def reminder_added(views: SessionViews, event: ev.ReminderAdded) -> Ruling:
-    """One reminder per id, waiting or already sent (constraint 6)."""
+    """One reminder per id, whether it is pending or sent (constraint 6)."""
     return DUPLICATE if event.reminder_id in views.turn.reminder_ids else ACCEPTED
 
 
-def _generation(views: SessionViews, event: Any) -> Generation | Ruling:
+def _generation(views: SessionViews, event: GenerationEvent) -> Generation | Ruling:
+    """The generation of the current step, if the event is about it."""
     turn = views.turn
     if not turn.open or event.turn != turn.number:
         return LATE
@@ -124,7 +190,7 @@ def _generation(views: SessionViews, event: Any) -> Generation | Ruling:
 def _claimable(
     views: SessionViews, event: ev.GenStart | ev.GenResumed
 ) -> Generation | Ruling:
-    """The generation of a claim that was made for exactly the decision that counts."""
+    """The generation, if the claim was made for exactly the decision in force."""
     generation = _generation(views, event)
     if isinstance(generation, Ruling):
         return generation
@@ -134,26 +200,26 @@ def _claimable(
 
 
 def gen_start(views: SessionViews, event: ev.GenStart) -> Ruling:
-    """Claims the next attempt of the decided step, for exactly that decision."""
+    """Claims the next attempt of the step, for exactly the decision in force."""
     generation = _claimable(views, event)
     if isinstance(generation, Ruling):
         return generation
     if event.attempt != generation.attempt + 1:
         return DUPLICATE
-    waits = generation.status in ("owed", "failed", "stopped") and not generation.permanent
+    waits = generation.status in WAITING and not generation.permanent
     return ACCEPTED if waits else SUPERSEDED
 
 
 def gen_resumed(views: SessionViews, event: ev.GenResumed) -> Ruling:
     """Takes a running attempt over, under a newer epoch than its claim's.
 
-    The epoch is a guard against forged and foreign records, here and in every other takeover: an
-    honest worker takes over under its own epoch, which is newer, and by the next attempt's number.
+    Here and in every other takeover, the epoch guards against forged and foreign records: an honest
+    worker takes over under its own epoch, which is newer, and with the next attempt number.
     """
     generation = _claimable(views, event)
     if isinstance(generation, Ruling):
         return generation
-    if generation.status != "running" or event.attempt != generation.attempt + 1:
+    if generation.status is not RUNNING or event.attempt != generation.attempt + 1:
         return DUPLICATE
     assert generation.claim is not None, "a running attempt has a claim"
     return ACCEPTED if event.epoch > generation.claim.epoch else SUPERSEDED
@@ -164,8 +230,8 @@ def chunk_seen(views: SessionViews, event: ChunkSeen) -> Ruling:
     generation = _generation(views, event)
     if isinstance(generation, Ruling):
         return generation
-    live = generation.status == "running" and event.attempt == generation.attempt
-    return ACCEPTED if live else SUPERSEDED
+    is_live = generation.status is RUNNING and event.attempt == generation.attempt
+    return ACCEPTED if is_live else SUPERSEDED
 
 
 def gen_outcome(
@@ -177,7 +243,7 @@ def gen_outcome(
         return generation
     if event.attempt != generation.attempt:
         return SUPERSEDED
-    return ACCEPTED if generation.status == "running" else DUPLICATE
+    return ACCEPTED if generation.status is RUNNING else DUPLICATE
 
 
 def call_event(
@@ -190,9 +256,9 @@ def call_event(
     return row_of(views.turn, call, event).ruling
 
 
-def misplaced(views: SessionViews, event: Any) -> Ruling:
+def misplaced(views: SessionViews, event: ev.PartitionTaken | ev.OwnerGone) -> Ruling:
     """An event about a partition, written under a session's key, does not concern the session."""
-    return Ruling("ignored", "misplaced")
+    return MISPLACED
 
 
 JUDGES: Judges = {
@@ -216,5 +282,6 @@ JUDGES: Judges = {
     ev.ToolFailedUncertain: call_event,
     ev.PartitionTaken: misplaced,
     ev.OwnerGone: misplaced,
+    **background_rulings.JUDGES,
     **delivery_rulings.JUDGES,
 }
