@@ -30,13 +30,14 @@ SLOTS = 1000  # never short: what waits for a slot is tested elsewhere
 
 
 class Blobs:
-    """Bytes under their hash, in memory."""
+    """A blob store in memory; a body of more than `inline_max` bytes becomes a reference."""
 
-    def __init__(self) -> None:
+    def __init__(self, inline_max: int = INLINE_MAX) -> None:
+        self.inline_max = inline_max
         self.held: dict[str, bytes] = {}
 
     def body(self, data: bytes, media_type: str = "application/json") -> ev.Body:
-        if len(data) <= INLINE_MAX:
+        if len(data) <= self.inline_max:
             return ev.Body(inline=data)
         return ev.Body(ref=self.store(data, media_type))
 

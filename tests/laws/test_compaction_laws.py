@@ -16,9 +16,10 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.ids import call_key
 from foldlog.schemas.value import replace
 from foldlog.tests.laws.agents import SMALL
+from foldlog.tests.laws.api_rules import OPAQUE
 from foldlog.tests.laws.history import Step
 from foldlog.tests.laws.law import law
-from foldlog.tests.laws.test_request_laws import SIGNED, SPOKEN, Made, requests
+from foldlog.tests.laws.test_request_laws import SPOKEN, Made, requests
 from foldlog.tests.laws.worlds import World
 
 KEPT = 12  # S3.4
@@ -101,7 +102,7 @@ def blocks(context: Any) -> list[Any]:
     for message in context.messages:
         for text in message.blocks:
             block = json.loads(text)
-            if block["type"] not in SIGNED:
+            if block["type"] not in OPAQUE:
                 found.append((message.role, {k: v for k, v in block.items() if "id" not in k}))
     return found
 

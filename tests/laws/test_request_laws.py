@@ -12,15 +12,20 @@ from foldlog.processors.request.build import request_bytes, request_sha256
 from foldlog.schemas import events as ev
 from foldlog.schemas.tokens import family_of
 from foldlog.schemas.value import replace
+from foldlog.tests.laws.api_rules import (
+    OPAQUE,
+    blocks_of,
+    findings,
+    static_part,
+    without_thinking,
+)
 from foldlog.tests.laws.history import Step
 from foldlog.tests.laws.law import law
-from foldlog.tests.laws.legal import blocks_of, findings, static_part
 from foldlog.tests.laws.resumed import sent_for
 from foldlog.tests.laws.sealed import refusals
 from foldlog.tests.laws.test_fold_laws import through_the_store
 from foldlog.tests.laws.worlds import World
 
-SIGNED = {"thinking": "signature", "redacted_thinking": "data"}
 SPOKEN = ("assistant", "partial")
 
 
@@ -110,8 +115,8 @@ def test_S2_11_a_request_begins_with_the_one_before_it_block_by_block(world):
             continue
         before, after = blocks_of(one.request), blocks_of(other.request)
         if before[-1][0] == "assistant":  # a pause, and nobody may have come back to it
-            before = [place for place in before if '"server_tool_use"' not in place[1]]
-            after = [place for place in after if '"server_tool_use"' not in place[1]]
+            before = [place for place in before if place[1]["type"] != "server_tool_use"]
+            after = [place for place in after if place[1]["type"] != "server_tool_use"]
             before = before[: 1 + max(n for n, (role, _) in enumerate(before) if role == "user")]
         if not same_prefix or one.row.bound_from != other.row.bound_from:
             before, after = without_thinking(before), without_thinking(after)
@@ -120,15 +125,14 @@ def test_S2_11_a_request_begins_with_the_one_before_it_block_by_block(world):
         assert after[: len(before)] == before
 
 
-def without_files(blocks: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """What was said without the files, and without what stands in their place."""
-    words = [place for place in blocks if "[No longer shown: " not in place[1]]
-    return [place for place in words if json.loads(place[1])["type"] not in ("image", "document")]
-
-
-def without_thinking(blocks: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Thinking is bound to all that stands before it; the rest is not."""
-    return [place for place in blocks if json.loads(place[1])["type"] not in SIGNED]
+def without_files(blocks: list[tuple[str, dict]]) -> list[tuple[str, dict]]:
+    """The blocks without the files and the texts that stand in for files."""
+    return [
+        (role, block)
+        for role, block in blocks
+        if block["type"] not in ("image", "document")
+        and "[No longer shown: " not in json.dumps(block)
+    ]
 
 
 @law()
@@ -184,7 +188,7 @@ def parsed(content: str) -> list[tuple[dict, str]]:
 
 def thoughts(content: str) -> list[str]:
     """The raw text of every signed thinking block."""
-    return [text for block, text in parsed(content) if block.get(SIGNED.get(block["type"], ""))]
+    return [text for block, text in parsed(content) if block.get(OPAQUE.get(block["type"], ""))]
 
 
 def must_be_said_again(content: str, stop_reason: str) -> list[str]:
@@ -203,7 +207,7 @@ def must_be_said_again(content: str, stop_reason: str) -> list[str]:
             break
         if block["type"] == "text" and not block["text"].strip():
             break
-        if block.get(SIGNED.get(block["type"], "")) and shown and n < shown[-1]:
+        if block.get(OPAQUE.get(block["type"], "")) and shown and n < shown[-1]:
             must.append(text)
     return must
 

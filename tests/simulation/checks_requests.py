@@ -7,10 +7,11 @@ from typing import Any
 
 from foldlog.processors.request.build import request_bytes
 from foldlog.schemas import events as ev
+from foldlog.tests.laws.api_rules import blocks_of, findings, static_part, without_thinking
 from foldlog.tests.simulation.checks_resumed import Heard, continued, resumes
 from foldlog.tests.simulation.invariant import Invariant
-from foldlog.tests.simulation.strict_requests import flat, problems
 
+BLOCKS = {"text", "thinking", "tool_use", "tool_result"}  # that simulated people and models write
 MARK = re.compile(rb"<([A-Za-z0-9]+:[A-Za-z0-9-]+)>")
 
 
@@ -24,14 +25,15 @@ class RequestsAreLegal(Invariant):
         if not isinstance(seen.entry.event, ev.LlmCalled) or not seen.ruling.accepted:
             return
         session = seen.entry.session_id
-        request = request_bytes(seen.views, self.world.read_blob)
+        request = request_bytes(seen.views, self.world.blobs.read)
         self.world.stats["requests"] += 1
         self.world.requests.setdefault(session, []).append((seen.entry.offset, request))
         generation = seen.before.turn.generation
         pause = generation is not None and generation.stop_reason == "pause_turn"
-        found = problems(request, may_end_with_answer=pause)
-        if found:
-            self.fail(f"{session} {seen.entry.offset}: {found} in {request.decode()}")
+        found = findings(request, may_end_with_answer=pause)
+        unknown = {block["type"] for _, block in blocks_of(request)} - BLOCKS
+        if found or unknown:
+            self.fail(f"{session} {seen.entry.offset}: {found or unknown} in {request.decode()}")
 
 
 class RequestsExtend(Invariant):
@@ -51,7 +53,8 @@ class RequestsExtend(Invariant):
         if not isinstance(seen.entry.event, ev.LlmCalled) or not seen.ruling.accepted:
             return
         session = seen.entry.session_id
-        head, blocks = flat(self.world.requests[session][-1][1])
+        built = self.world.requests[session][-1][1]
+        head, blocks = static_part(built), blocks_of(built)
         request, prefix = seen.views.context.request, seen.views.context.prefix_sha
         bound = prefix, request.bound_from
         shape = (request.start, request.checkpoint, request.compacted_upto)
@@ -70,11 +73,6 @@ class RequestsExtend(Invariant):
             old = old[:-1]
         if blocks[: len(old)] != old:
             self.fail(f"{session} {seen.entry.offset}: {before[3]} -> {blocks}")
-
-
-def without_thinking(blocks: list) -> list:
-    """What of a request is bound to no prefix."""
-    return [(role, block) for role, block in blocks if block["type"] != "thinking"]
 
 
 class RequestsKeepTheirHash(Invariant):
@@ -98,7 +96,7 @@ class RequestsKeepTheirHash(Invariant):
             request = self._decided(*place)
             if resumes(event):
                 request = continued(request, self.heard.kept(seen))
-                found = problems(request, may_end_with_answer=True)
+                found = findings(request, may_end_with_answer=True)
                 if found:
                     self.fail(f"{seen.entry}: {found} in {request.decode()}")
             if sha256(request).hexdigest() != event.request_sha256:

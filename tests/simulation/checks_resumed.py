@@ -95,7 +95,7 @@ class AnswersAreShownOnce(Invariant):
         looked = FoldedEvent(entry, seen.ruling, seen.before, seen.views)
         generation = seen.before.turn.generation
         goes_on = generation is not None and bool(generation.chain)
-        viewer, shown = see(viewer, looked, self.world.read_blob)
+        viewer, shown = see(viewer, looked, self.world.blobs.read)
         for thing in shown:
             match thing:
                 case Token(kind="text"):
@@ -121,7 +121,7 @@ class AnswersAreShownOnce(Invariant):
     def _settles(self, seen: Any, text: str, goes_on: bool) -> None:
         event = seen.entry.event
         body = event.content
-        raw = body.inline if body.ref is None else self.world.read_blob(body.ref)
+        raw = body.inline if body.ref is None else self.world.blobs.read(body.ref)
         said = "".join(b["text"] for b in json.loads(raw) if b["type"] == "text")
         self.demand(said == text, f"{seen.entry}: {text!r} is shown of {said!r}")
         if goes_on:

@@ -26,7 +26,7 @@ def opened(person: Any) -> ev.SessionOpened:
 
 def _content(person: Any, message_id: str, more: str = "") -> ev.Body:
     text = [{"type": "text", "text": f"<{person.session_id}:{message_id}>{more}"}]
-    return person.world.store_body(json.dumps(text).encode(), "application/json")
+    return person.world.blobs.body(json.dumps(text).encode(), "application/json")
 
 
 def a_message(person: Any, when_busy: str, message_id: str | None = None) -> ev.MessageReceived:

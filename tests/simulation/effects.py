@@ -183,7 +183,7 @@ class SimEffects:
             event: Any = ev.GenStopped(
                 **place,
                 why=task.stop.why or "",
-                content=world.store_body(so_far, "application/json"),
+                content=world.blobs.body(so_far, "application/json"),
             )
         elif fails or hangs:
             event = self._a_failure(session_id, begin, so_far, began, hangs)
@@ -192,7 +192,7 @@ class SimEffects:
             content = (answer if goes_on is None else goes_on).content()
             event = ev.GenComplete(
                 **place,
-                content=world.store_body(content, "application/json"),
+                content=world.blobs.body(content, "application/json"),
                 calls=calls_of(answer),
                 stop_reason=answer.stop_reason,
                 response_id=f"msg_{world.answers}",
@@ -258,7 +258,7 @@ class SimEffects:
             step=begin.step,
             attempt=begin.attempt,
             why="its worker is gone and the turn is ending",
-            content=self.world.store_body(content, "application/json"),
+            content=self.world.blobs.body(content, "application/json"),
         )
         yield from self.outcome(task, session_id, event)
 
@@ -282,7 +282,7 @@ class SimEffects:
             ends = [answers.done(*place, why="its task died")]
         else:
             said = SAYINGS[1] if world.calm else rng.choice(SAYINGS)
-            ends = ends_of(begin, begin.task, begin.agent, said, world)
+            ends = ends_of(begin, begin.task, begin.agent, said, world.blobs)
         for number, event in enumerate(ends):
             if number:
                 self.process.crash_point("what was made is written, before it is said to be done")

@@ -117,7 +117,7 @@ class ToolRun:
         if name == "page":
             text += " as dull as the page before it" * self.rng.choice((5, 60, 120))
         shaped = short(text)._replace(tokens=estimate(text))
-        content = self.world.store_body(text.encode(), "text/plain")
+        content = self.world.blobs.body(text.encode(), "text/plain")
         if content.ref is not None:  # what the model sees stays inline
             shown = text if name == "page" else text[:20]
             content = ev.Body(inline=shown.encode(), ref=content.ref)

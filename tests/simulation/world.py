@@ -6,14 +6,13 @@ the next moment at which somebody may. The same seed gives the same schedule, wh
 """
 
 from collections import Counter
-from hashlib import sha256
 from random import Random
 from typing import Any, NamedTuple
 
 from foldlog.log.memory import MemoryLog
 from foldlog.processors.worker.actions import BeginTool
-from foldlog.schemas import events as ev
 from foldlog.schemas.topics import topics
+from foldlog.tests.laws.desk import Blobs
 from foldlog.tests.simulation.agents import TOOLS, a_compacting_agent, an_agent, newer
 from foldlog.tests.simulation.answers import Tastes
 from foldlog.tests.simulation.fates import Group, LogFaults
@@ -55,8 +54,7 @@ class World:
         self.notes: list[tuple[int, str]] = []
         self.steps = self.answers = 0
         self.calm = self.brink = self._late_answers = False
-        self.blobs: dict[str, bytes] = {}
-        self.inline_max = self.rng.choice((64, 64 * 1024, 64 * 1024))
+        self.blobs = Blobs(self.rng.choice((64, 64 * 1024, 64 * 1024)))
         made = (a_compacting_agent if scenario.compacts else an_agent)(self.rng)
         self.agent = recovering(made, seed, always=scenario.resumes)
         self.newer_agent = newer(self.agent)
@@ -109,26 +107,6 @@ class World:
     def down_ms(self) -> int:
         """How long a killed worker stays away."""
         return self.rng.choice((50, 50, 1_000, 8_000, 30_000, 200_000))
-
-    # -- the shared blob store -------------------------------------------------------------------
-
-    def store_body(self, data: bytes, media_type: str) -> ev.Body:
-        """As BlobStore.body, with a limit that a seed chooses."""
-        if len(data) <= self.inline_max:
-            return ev.Body(inline=data)
-        return ev.Body(ref=self.store(data, media_type))
-
-    body = store_body  # as its own name is
-
-    def store(self, data: bytes, media_type: str) -> ev.BlobRef:
-        """As BlobStore.store."""
-        name = sha256(data).hexdigest()
-        self.blobs[name] = data
-        return ev.BlobRef(sha256=name, bytes=len(data), media_type=media_type)
-
-    def read_blob(self, ref: ev.BlobRef) -> bytes:
-        """As BlobStore.get."""
-        return self.blobs[ref.sha256]
 
     # -- what happens, told to the invariants ----------------------------------------------------
 

@@ -8,7 +8,7 @@ import pytest
 
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.legal import findings
+from foldlog.tests.laws.api_rules import findings
 from foldlog.tests.symptoms.by_background import (
     SHORT,
     cheap_model,

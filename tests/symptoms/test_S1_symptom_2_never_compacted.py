@@ -9,7 +9,7 @@ import pytest
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.processors.fold.projections.context import all_input
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.legal import findings
+from foldlog.tests.laws.api_rules import findings
 from foldlog.tests.symptoms.by_background import (
     LIMITS,
     SUMMARY,

@@ -12,7 +12,7 @@ from foldlog.processors.fold.session import fold
 from foldlog.processors.fold.views import initial
 from foldlog.processors.request.build import request_bytes
 from foldlog.schemas.codec import entry_of
-from foldlog.tests.laws.legal import findings
+from foldlog.tests.laws.api_rules import findings
 from foldlog.tests.symptoms.by_background import (
     LIMITS,
     SUMMARY,

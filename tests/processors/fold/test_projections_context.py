@@ -6,8 +6,8 @@ from foldlog.processors.fold.projections.context import estimated_tokens
 from foldlog.processors.wake.budget import Rules, plan
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.api_rules import findings
 from foldlog.tests.laws.history import History, asked, opened
-from foldlog.tests.laws.legal import findings
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
 SERVER_USE = '{"type":"server_tool_use","id":"srv1","name":"web_search","input":{}}'

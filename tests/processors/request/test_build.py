@@ -15,8 +15,8 @@ from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import AGENT, EDITED
 from foldlog.tests.laws.answers import Use, thinking
+from foldlog.tests.laws.api_rules import findings
 from foldlog.tests.laws.history import History, asked, opened
-from foldlog.tests.laws.legal import findings
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
 SERVER_USE = '{"type":"server_tool_use","id":"srv1","name":"web_search","input":{}}'

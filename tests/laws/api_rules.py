@@ -1,7 +1,7 @@
-"""What the Messages API demands of a request, written down a second time.
+"""The rules of the Messages API for a request, written a second time.
 
-An independent checker: it knows nothing of our builder and takes the bytes alone. Rules from the
-API's documentation, as reference material of the project gives them; each finding is a sentence.
+An independent checker: it shares no code with the builder or the scripted server, and reads only
+the bytes. The rules come from the API's documentation; each finding is a sentence.
 """
 
 import json
@@ -15,8 +15,11 @@ OPAQUE = {"thinking": "signature", "redacted_thinking": "data"}
 USER_BLOCKS = ("text", "tool_result", "image", "document")
 
 
-def findings(request: bytes) -> list[str]:
-    """What is illegal about a request; nothing, if it may be sent."""
+def findings(request: bytes, *, may_end_with_answer: bool = False) -> list[str]:
+    """The reasons for which the API would refuse a request; empty if it would accept it.
+
+    may_end_with_answer: the last answer paused or was lost, and is sent back to be continued.
+    """
     try:
         body = json.loads(request.decode())
         json.dumps(body, ensure_ascii=False).encode()
@@ -25,23 +28,29 @@ def findings(request: bytes) -> list[str]:
     messages = body.get("messages")
     if not messages:
         return ["no messages"]
+    found = [*_frame(body)]
+    for n, message in enumerate(messages):
+        continued = may_end_with_answer and n == len(messages) - 1
+        found += _message(n, message, continued=continued)
+    if messages[-1]["role"] != "user" and not (
+        may_end_with_answer or _of(messages[-1], "server_tool_use")
+    ):
+        found.append("the last message is an assistant's (prefill)")
+    return [*found, *_pairs(messages), *_server_pairs(messages)]
+
+
+def blocks_of(request: bytes) -> list[tuple[str, dict[str, Any]]]:
+    """(role, block) of every content block in order, without cache marks: the units of a prefix."""
     return [
-        *_frame(body),
-        *(found for n, message in enumerate(messages) for found in _message(n, message)),
-        *_pairs(messages),
-        *_server_pairs(messages),
+        (message["role"], {name: block[name] for name in block if name != "cache_control"})
+        for message in json.loads(request)["messages"]
+        for block in message["content"]
     ]
 
 
-def blocks_of(request: bytes) -> list[tuple[str, str]]:
-    """(role, block) of every content block in order, without cache marks: what a prefix is of."""
-    body = json.loads(request)
-    flat = []
-    for message in body["messages"]:
-        for block in message["content"]:
-            bare = {name: value for name, value in block.items() if name != "cache_control"}
-            flat.append((message["role"], json.dumps(bare, sort_keys=True)))
-    return flat
+def without_thinking(blocks: list[tuple[str, dict]]) -> list[tuple[str, dict]]:
+    """The blocks that are not bound to everything before them."""
+    return [(role, block) for role, block in blocks if block["type"] not in OPAQUE]
 
 
 def static_part(request: bytes) -> dict[str, Any]:
@@ -51,7 +60,8 @@ def static_part(request: bytes) -> dict[str, Any]:
 
 def _frame(body: dict) -> Iterator[str]:
     messages = body["messages"]
-    if not body.get("model") or not isinstance(body.get("max_tokens"), int):
+    max_tokens = body.get("max_tokens")
+    if not body.get("model") or not isinstance(max_tokens, int) or max_tokens < 1:
         yield "no model or no max_tokens"
     summarized = messages[0]["content"][0]["type"] == "compaction"
     if messages[0]["role"] != "user" and not summarized:
@@ -59,20 +69,23 @@ def _frame(body: dict) -> Iterator[str]:
     roles = [message["role"] for message in messages]
     if any(one == other for one, other in zip(roles, roles[1:], strict=False)):
         yield f"the roles do not alternate: {roles}"
-    if roles[-1] != "user" and not _of(messages[-1], "server_tool_use"):
-        yield "the last message is an assistant's (prefill)"
+    names = [tool.get("name") for tool in body.get("tools", ())]
+    if len(set(names)) != len(names) or not all(names):
+        yield f"tools without a name of their own: {names}"
     if json.dumps(body).count('"cache_control":') > CACHE_MARKS_MAX:
         yield "too many cache marks"
+    if body.get("system", True) in ("", []):
+        yield "an empty system prompt"
     for block in body.get("system", []):
-        if block.get("type") != "text" or not block.get("text"):
-            yield "a system block that is no text"
+        if block.get("type") != "text" or not block.get("text", "").strip():
+            yield f"a system block that is not a visible text: {block}"
 
 
 def _of(message: dict, kind: str) -> list[dict]:
     return [block for block in message["content"] if block["type"] == kind]
 
 
-def _message(n: int, message: dict) -> Iterator[str]:
+def _message(n: int, message: dict, *, continued: bool) -> Iterator[str]:
     if set(message) != {"role", "content"} or not message["content"]:
         yield f"messages.{n}: empty or with other fields"
     for place, block in enumerate(message["content"]):
@@ -85,18 +98,18 @@ def _message(n: int, message: dict) -> Iterator[str]:
         if message["role"] == "assistant" and kind == "tool_result":
             yield f"{at}: a tool_result of the assistant"
         last = place == len(message["content"]) - 1
-        if kind in OPAQUE and last and message["role"] == "assistant":
+        if kind in OPAQUE and last and message["role"] == "assistant" and not continued:
             yield f"{at}: the final block of an assistant's message is {kind}"
         if kind in OPAQUE and (not block.get(OPAQUE[kind]) or "cache_control" in block):
             yield f"{at}: {kind} without its {OPAQUE[kind]}, or marked"
         if kind == "compaction" and (n, place, message["role"]) != (0, 0, "assistant"):
             yield f"{at}: a compaction that is not the first block of the conversation"
-        if kind == "tool_use" and not (
-            TOOL_ID.fullmatch(block["id"]) and isinstance(block["input"], dict)
-        ):
-            yield f"{at}: a tool_use with a wrong id or input"
-        if kind == "tool_result" and block.get("is_error") and not block.get("content"):
-            yield f"{at}: an error without content"
+        if kind == "tool_use":
+            id_is_legal = TOOL_ID.fullmatch(block.get("id", ""))
+            if not id_is_legal or not block.get("name") or not isinstance(block["input"], dict):
+                yield f"{at}: a tool_use with a wrong id, name or input"
+        if kind == "tool_result" and not block.get("content"):
+            yield f"{at}: a tool_result without content"
 
 
 def _pairs(messages: list[dict]) -> Iterator[str]:
@@ -127,6 +140,6 @@ def _server_pairs(messages: list[dict]) -> Iterator[str]:
             if block["type"].endswith("_tool_result")
         ]
         if set(ended) - set(begun):
-            yield f"messages.{n}: a result of a server's tool without its call"
+            yield f"messages.{n}: the result of a server tool without its call"
         if n < len(messages) - 1 and set(begun) - set(ended):
-            yield f"messages.{n}: a server's tool call without its result"
+            yield f"messages.{n}: the call of a server tool without its result"
