@@ -21,7 +21,7 @@ from foldlog.tests.golden.golden import (
 )
 from foldlog.tests.laws.agents import LIMITS, MINUTE, variant
 from foldlog.tests.laws.answers import Use, complete, dumps, text, thinking
-from foldlog.tests.laws.beside import ends_of
+from foldlog.tests.laws.background_ends import ends_of
 from foldlog.tests.laws.history import History, opened
 
 LOOK, POST = Use("look", '{"where":"there"}', "a"), Use("post", '{"text":"dear"}', "b")

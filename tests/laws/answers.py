@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.desk import Blobs
+from foldlog.tests.laws.blobs import MemoryBlobs
 
 
 class Use(NamedTuple):
@@ -84,7 +84,7 @@ def complete(
     place: tuple[int, int, int],
     blocks: "list[str | Use]",
     stop_reason: str,
-    blobs: Blobs,
+    blobs: MemoryBlobs,
     read: int = 100,
     written: int = 10,
 ) -> ev.GenComplete:
@@ -127,7 +127,7 @@ def failed(
 
 
 def stopped(
-    place: tuple[int, int, int], blocks: "list[str | Use]", blobs: Blobs, why: str = "aborted"
+    place: tuple[int, int, int], blocks: "list[str | Use]", blobs: MemoryBlobs, why: str = "aborted"
 ) -> ev.GenStopped:
     """GEN_STOPPED of an attempt, with what it had said."""
     turn, step, attempt = place

@@ -21,6 +21,7 @@ from foldlog.processors.request.layers import NO_LAYERS
 from foldlog.processors.request.rendered import Renderings
 from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.wake.facts import Obligation, wake
+from foldlog.processors.worker.reports import ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry, encode, entry_of, headers_for
 from foldlog.schemas.ids import PARTITION_KEY, parse_call_key
@@ -29,19 +30,11 @@ from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import AGENT
 from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.desk import Blobs, Desk, Done
+from foldlog.tests.laws.blobs import MemoryBlobs
+from foldlog.tests.laws.recorded_actions import Discharge, RecordedActions
 
 T0 = 1_700_000_000_000  # Unix ms; any moment will do
 NEEDS_A_WORLD = ("begin", "abort", "wait")
-REPORTS = {
-    ev.ToolResult: "tools",
-    ev.ToolFailedUncertain: "tools",
-    ev.ResultCompacted: "background",
-    ev.ContextCompacted: "background",
-    ev.BackgroundDone: "background",
-    ev.DeliveryFailed: "delivery",
-    ev.GenSent: "delivery",
-}
 ROUNDS_MAX = 200  # a worker that is not done by then will never be
 
 
@@ -67,7 +60,7 @@ class History:
         self.at, self.offset = T0, 0
         self.records: list[Record] = []
         self.steps: list[Step] = []
-        self.blobs = Blobs()
+        self.blobs = MemoryBlobs()
         self.layers = NO_LAYERS
         self.renderings = Renderings()  # a worker continues the requests that it built
 
@@ -249,23 +242,23 @@ class History:
         """The rows that match now."""
         return [owed.row for owed in self.owed()]
 
-    def do(self, owed: Obligation) -> Done:
+    def do(self, owed: Obligation) -> Discharge:
         """The holder discharges an obligation; what it writes is in the log at once."""
         holder = self.holders.holder(owed.role)
         assert holder is not None, f"nobody has the partition for {owed.role}"
-        desk = self._desk(holder.owner)
-        done = desk.discharge(self.views, self.holders, owed, self.agent, self.at)
+        worker = self._worker(holder.owner)
+        done = worker.discharge(self.views, self.holders, owed, self.agent, self.at)
         for event, role in done.written:
             self.append(event, role)
         for event in done.reported:
-            self.append(event, REPORTS.get(type(event), "models"))
+            self.append(event, ROLE_OF[type(event)])
         return done
 
-    def _desk(self, owner: str) -> Desk:
+    def _worker(self, owner: str) -> RecordedActions:
         more = (self.layers, self.renderings, self.records)
-        return Desk(owner, self.blobs, lambda: self.at, *more)
+        return RecordedActions(owner, self.blobs, lambda: self.at, *more)
 
-    def discharge(self, row: str) -> Done:
+    def discharge(self, row: str) -> Discharge:
         """The holder discharges the first obligation of a row, which must be owed."""
         return self.do(self._first(row))
 
@@ -274,8 +267,8 @@ class History:
         owed = self._first(row)
         holder = self.holders.holder(owed.role)
         assert holder is not None
-        desk = self._desk(holder.owner)
-        return desk.discharge(self.views, self.holders, owed, self.agent, self.at).written
+        worker = self._worker(holder.owner)
+        return worker.discharge(self.views, self.holders, owed, self.agent, self.at).written
 
     def land(self, written: list[tuple[Any, str]]) -> list[str]:
         """What was in the air comes into the log now; the fold's word on each, in short."""

@@ -1,50 +1,70 @@
-"""Law 9 at one view: what WAKE owes there is accepted by the fold and discharges its row.
+"""Law 9 at one view: the fold accepts everything that WAKE owes there, which discharges its row.
 
-Decisions and claims are made by the real decide and Actions; for an effect that is begun, every
-kind of outcome that it may have is tried.
+Decisions and claims are made by the real decide and Actions; of an effect that is begun, every
+kind of outcome is tried.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+from foldlog.processors.agent import Agent
+from foldlog.processors.fold.projections.partition import PartitionView
 from foldlog.processors.fold.projections.turn_view import FILE_REFUSED, THINKING_REFUSED, TOO_LONG
 from foldlog.processors.fold.session import fold
 from foldlog.processors.fold.views import SessionViews
+from foldlog.processors.request.layers import NO_LAYERS, Layers
 from foldlog.processors.store.partition_cache import may_owe
 from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.wake.facts import Obligation, wake
-from foldlog.processors.worker.actions import BeginGeneration, BeginWork
+from foldlog.processors.worker.actions import BeginGeneration, BeginTool, BeginWork
 from foldlog.processors.worker.effects_host import CANDIDATES
 from foldlog.processors.worker.ports import BeginDelivery
+from foldlog.processors.worker.reports import ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry, decode, encode
+from foldlog.schemas.record import Record
 from foldlog.tests.laws import answers
-from foldlog.tests.laws.beside import SAYINGS, ends_of
-from foldlog.tests.laws.desk import Blobs, Desk, Done
-from foldlog.tests.laws.history import REPORTS, History, Step
+from foldlog.tests.laws.background_ends import MODEL_TEXTS, ends_of
+from foldlog.tests.laws.blobs import MemoryBlobs
+from foldlog.tests.laws.history import History, Step
+from foldlog.tests.laws.recorded_actions import Begin, Discharge, RecordedActions
 
 WAIT = "wait"
 
 
-def possible_ends(done: Done, blobs: Blobs) -> list[list[Any]]:
-    """Every kind of end that the effects which were begun may have: the events of each, in order.
-    """
+class ViewOfPartition(NamedTuple):
+    """The views of a session when every record below `next_offset` was folded, at a time."""
+
+    views: SessionViews
+    holders: PartitionView
+    at: int
+    next_offset: int
+    partition: int = 0
+
+
+def possible_ends(done: Discharge, blobs: MemoryBlobs) -> list[list[Any]]:
+    """Every kind of outcome of the effects that were begun: the events of each, in order."""
     ends: list[list[Any]] = [[event] for event in done.reported]
     for what, begin in done.begun:
-        match begin:
-            case BeginGeneration():
-                ends += [[event] for event in _of_generation(what, begin, blobs)]
-            case BeginWork():
-                ends += _of_work(begin, blobs)
-            case BeginDelivery():
-                ends += [[event] for event in _of_delivery(begin)]
-            case _:
-                ends += [[event] for event in _of_call(begin)]
+        ends += _ends_of(what, begin, blobs)
     return ends
 
 
-def _of_generation(what: str, begin: BeginGeneration, blobs: Blobs) -> list[Any]:
+def _ends_of(what: str, begin: Begin, blobs: MemoryBlobs) -> list[list[Any]]:
+    match begin:
+        case BeginGeneration():
+            return [[event] for event in _of_generation(what, begin, blobs)]
+        case BeginTool():
+            return [[event] for event in _of_call(begin)]
+        case BeginWork():
+            return _of_work(begin, blobs)
+        case BeginDelivery():
+            return [[event] for event in _of_delivery(begin)]
+
+
+def _of_generation(what: str, begin: BeginGeneration, blobs: MemoryBlobs) -> list[Any]:
     place = (begin.turn, begin.step, begin.attempt)
     ends = [answers.stopped(place, [answers.text("so far")], blobs)]
     if what != "generate":
@@ -63,21 +83,21 @@ def _of_generation(what: str, begin: BeginGeneration, blobs: Blobs) -> list[Any]
     ]
 
 
-def _of_call(begin: Any) -> list[Any]:
+def _of_call(begin: BeginTool) -> list[Any]:
     call = begin.call
     place = (call.turn, call.step, call.index)
     ends = [
-        answers.result(place, call.attempt, "said", outcome)
+        answers.result(place, call.attempt, "text", outcome)
         for outcome in ("ok", "error", "not_run", "cancelled")
     ]
     return [*ends, answers.uncertain(place, call.attempt)]
 
 
-def _of_work(begin: BeginWork, blobs: Blobs) -> list[list[Any]]:
+def _of_work(begin: BeginWork, blobs: MemoryBlobs) -> list[list[Any]]:
     claim = ev.BackgroundStarted(
         kind=begin.kind, upto=begin.upto, attempt=begin.attempt, owner="", epoch=0, deadline=0
     )
-    ends = (ends_of(claim, begin.task, begin.agent, said, blobs) for said in SAYINGS)
+    ends = (ends_of(claim, begin.task, begin.agent, text, blobs) for text in MODEL_TEXTS)
     return [*ends, [answers.done(begin.kind, begin.upto, begin.attempt, why="it was stopped")]]
 
 
@@ -91,49 +111,64 @@ def _of_delivery(begin: BeginDelivery) -> list[Any]:
     ]
 
 
-def take_in(views: SessionViews, event: Any, role: str, step: Step) -> SessionViews:
+def fold_accepted(views: SessionViews, event: Any, role: str, now: ViewOfPartition) -> SessionViews:
     """The views after a worker's event, which must be accepted, or be a repetition."""
-    offset = step.entry.offset + 1
-    entry = Entry(views.session_id, 0, offset, step.at, role, decode(encode(event)))
+    value = decode(encode(event))
+    entry = Entry(views.session_id, now.partition, now.next_offset, now.at, role, value)
     after, ruling = fold(views, entry)
-    repeats = ruling.code == "duplicate" and type(event) in CANDIDATES  # of an attempt before
-    assert ruling.accepted or repeats, f"{ruling.code}: {event}"
+    repeats = ruling.code == "duplicate" and type(event) in CANDIDATES  # of an earlier attempt
+    assert ruling.accepted or repeats, f"{ruling.code}: {event} at {views.turn}"
     assert after.frozen == views.frozen
     return after
 
 
-def still_owed(views: SessionViews, owed: Obligation, step: Step, world: History) -> bool:
-    again = wake(views, step.holders, step.at, rules_of(world.agent))
-    return any((o.row, o.subject) == (owed.row, owed.subject) for o in again)
+def check_view(
+    now: ViewOfPartition,
+    agent: Agent | None,
+    blobs: MemoryBlobs,
+    rows: Counter[str],
+    *,
+    layers: Layers = NO_LAYERS,
+    records: Iterable[Record] = (),
+) -> None:
+    """Discharge every obligation of a view, each on its own, and count its row."""
+    rules = rules_of(agent) if agent is not None else None
 
+    def still_owed(views: SessionViews, owed: Obligation) -> bool:
+        again = wake(views, now.holders, now.at, rules)
+        return any((o.row, o.subject) == (owed.row, owed.subject) for o in again)
 
-def check_law_9(world: History, step: Step, rows: Counter) -> None:
-    """Discharge everything that is owed at a step's views, each on its own."""
-    for owed in wake(step.views, step.holders, step.at, rules_of(world.agent)):
+    for owed in wake(now.views, now.holders, now.at, rules):
         rows[owed.row] += 1
-        holder = step.holders.holder(owed.role)
+        holder = now.holders.holder(owed.role)
         if owed.owed == WAIT:
             assert owed.due is not None
-            assert holder is None or owed.due > step.at, f"{owed} would be looked at for ever"
+            assert holder is None or owed.due > now.at, f"{owed} would wake its worker for ever"
             continue
-        kept = may_owe(step.views, rules_of(world.agent))
-        assert kept, f"{owed} would be forgotten at the next assignment"
+        assert may_owe(now.views, rules), f"{owed} would be forgotten at the next assignment"
         if holder is None:
             continue
-        known = (record for record in world.records if record.offset <= step.entry.offset)
-        desk = Desk(
-            holder.owner, world.blobs, partial(int, step.at), world.layers, records=known
+        known = (record for record in records if record.offset < now.next_offset)
+        worker = RecordedActions(
+            holder.owner, blobs, partial(int, now.at), layers, records=known
         )
-        done = desk.discharge(step.views, step.holders, owed, world.agent, step.at)
+        done = worker.discharge(now.views, now.holders, owed, agent, now.at)
         assert any(done) or owed.row == "T6", f"nothing is done about {owed}"
-        after = step.views
+        after = now.views
         for event, role in done.written:
             assert role == owed.role
-            after = take_in(after, event, role, step)
+            after = fold_accepted(after, event, role, now)
         if done.written:
-            assert not still_owed(after, owed, step, world), f"{owed} is owed again"
-        for end in possible_ends(done, world.blobs):
-            after = step.views
+            assert not still_owed(after, owed), f"{owed} is still owed after {done.written}"
+        for end in possible_ends(done, blobs):
+            after = now.views
             for event in end:
-                after = take_in(after, event, REPORTS.get(type(event), "models"), step)
-            assert not still_owed(after, owed, step, world), f"{owed} is owed after {end}"
+                after = fold_accepted(after, event, ROLE_OF[type(event)], now)
+            assert not still_owed(after, owed), f"{owed} is still owed after {end}"
+
+
+def check_law_9(history: History, step: Step, rows: Counter[str]) -> None:
+    """Law 9 at the views after a step of a history."""
+    now = ViewOfPartition(step.views, step.holders, step.at, step.entry.offset + 1)
+    layers, records = history.layers, history.records
+    check_view(now, history.agent, history.blobs, rows, layers=layers, records=records)

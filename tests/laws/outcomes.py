@@ -14,10 +14,10 @@ from foldlog.processors.fold.projections.turn_view import FILE_REFUSED, THINKING
 from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.beside import SAYINGS, ends_of, task_at
-from foldlog.tests.laws.desk import chunks_in
+from foldlog.tests.laws.background_ends import MODEL_TEXTS, ends_of, task_at
 from foldlog.tests.laws.history import History
 from foldlog.tests.laws.plausible import TEXTS
+from foldlog.tests.laws.recorded_actions import chunks_in
 from foldlog.tests.laws.resumed import GoesOn, going_on, resumes, said_by
 from foldlog.tests.laws.sealed import Prefixes, signed
 
@@ -261,7 +261,7 @@ class Outcomes(History):
             work, task = task_at(self.steps[number].views, claim, self.agent, self.blobs)
         if task is not None:
             self.asked_beside.append(task.request)
-        said = choose.pick(SAYINGS[:2] if choose.chance(50) else SAYINGS)
+        said = choose.pick(MODEL_TEXTS[:2] if choose.chance(50) else MODEL_TEXTS)
         ends = ends_of(claim, task, self.agent, said, self.blobs)
         for event in ends if choose.chance(85) else ends[:1]:
             self.append(event, "background")

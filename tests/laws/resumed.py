@@ -17,8 +17,8 @@ from foldlog.processors.request.continuation import Kept, resumed_request
 from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.answers import Use, dumps
-from foldlog.tests.laws.desk import chunks_in
 from foldlog.tests.laws.history import History, Step
+from foldlog.tests.laws.recorded_actions import chunks_in
 
 ONE_IN = 4  # sessions has its answers resumed
 MODELS = (("claude-test", "adaptive"), ("claude-test", ""), ("claude-3-test", ""))

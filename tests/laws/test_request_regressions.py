@@ -15,7 +15,7 @@ from foldlog.schemas.events.parts import Body
 from foldlog.schemas.value import replace as replaced
 from foldlog.tests.laws.agents import AGENT, variant
 from foldlog.tests.laws.answers import Use, dumps, thinking
-from foldlog.tests.laws.beside import ends_of
+from foldlog.tests.laws.background_ends import ends_of
 from foldlog.tests.laws.history import History, opened
 
 LOOK = Use("look", "{}", "a")

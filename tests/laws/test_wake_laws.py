@@ -12,10 +12,10 @@ from foldlog.processors.wake.facts import wake
 from foldlog.processors.wake.table import BY_ID, BY_LANE, DOMAINS, WAKE, match
 from foldlog.schemas import events as ev
 from foldlog.schemas.events import BY_NAME
-from foldlog.tests.laws.desk import Desk
 from foldlog.tests.laws.history import ROLES
 from foldlog.tests.laws.law import LAW, SEEDS, histories, law, world_of
 from foldlog.tests.laws.law9 import WAIT, check_law_9
+from foldlog.tests.laws.recorded_actions import RecordedActions
 from foldlog.tests.laws.test_fold_laws import parts, through_the_store
 
 # -- the table -------------------------------------------------------------------------------------
@@ -97,10 +97,10 @@ def test_what_was_written_is_not_written_again_while_it_is_in_the_air(world):
             holder = step.holders.holder(owed.role)
             if holder is None or owed.owed == WAIT:
                 continue
-            desk = Desk(holder.owner, world.blobs, partial(int, step.at))
+            worker = RecordedActions(holder.owner, world.blobs, partial(int, step.at))
             place = (step.views, step.holders, owed, world.agent, step.at)
-            assert any(desk.discharge(*place)) or owed.row == "T6"
-            second = desk.discharge(*place)
+            assert any(worker.discharge(*place)) or owed.row == "T6"
+            second = worker.discharge(*place)
             assert not (second.written or second.begun or second.reported), owed
 
 
@@ -119,7 +119,7 @@ def test_S2_6_a_worker_that_knows_only_the_store_decides_the_same(world, number)
         if holder is None or each.owed == WAIT:
             continue
         done = [
-            Desk(holder.owner, world.blobs, partial(int, step.at)).discharge(
+            RecordedActions(holder.owner, world.blobs, partial(int, step.at)).discharge(
                 views, step.holders, each, world.agent, step.at
             )
             for views in (step.views, kept)

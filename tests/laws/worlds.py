@@ -16,12 +16,13 @@ from foldlog.processors.request.layers import Layer, Layers
 from foldlog.processors.wake.budget import Rules
 from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.wake.facts import wake
+from foldlog.processors.worker.reports import ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.schemas.attachments import reference
 from foldlog.schemas.codec import encode
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import LONG, MINUTE, MODELS, STRATEGIES, variant
-from foldlog.tests.laws.history import NEEDS_A_WORLD, REPORTS, ROLES, Step
+from foldlog.tests.laws.history import NEEDS_A_WORLD, ROLES, Step
 from foldlog.tests.laws.outcomes import Outcomes
 from foldlog.tests.laws.plausible import (
     CALLS,
@@ -187,13 +188,13 @@ class World(Outcomes):
         holder = step.holders.holder(owed.role)
         if holder is None:
             return
-        desk = self._desk(holder.owner)
-        done = desk.discharge(step.views, step.holders, owed, self.agent, step.at)
+        worker = self._worker(holder.owner)
+        done = worker.discharge(step.views, step.holders, owed, self.agent, step.at)
         for event, role in done.written:
             self.late.setdefault(encode(event), step.entry.offset)
             self.append(event, role)
         for event in done.reported:
-            self.append(event, REPORTS.get(type(event), "models"))
+            self.append(event, ROLE_OF[type(event)])
 
     def act_take(self) -> None:
         owner = self.choose.pick(OWNERS)

@@ -1,20 +1,26 @@
 """Invariants of WAKE and of progress: what is owed is possible, and is done."""
 
+from collections import Counter
 from typing import Any
 
-from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.projections.partition import ROLES, Holder, PartitionView
 from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.wake.facts import wake
+from foldlog.processors.wake.table import BY_ID
 from foldlog.processors.worker.actions import BACKGROUND_SLOTS, DELIVERY_SLOTS
-from foldlog.schemas.codec import Entry
+from foldlog.tests.laws.law9 import ViewOfPartition, check_view
 from foldlog.tests.simulation.invariant import Invariant
-from foldlog.tests.simulation.probe import discharge, taken_by
 
 FAR_MS = 10**9  # past every deadline
 LONG_MS = 1_000  # longer than any step takes here that is not an effect
 SLOTS_MIN = 1  # an effect of the role may hold the last slot
 RUNNING = ("wait", "begin", "abort")  # what is owed as long as an effect runs
 PATIENT = {"T2w": "a person is asked"}
+
+
+def taken_by(owner: str, epoch: int) -> PartitionView:
+    """The holders after this owner has taken the partition for every role."""
+    return PartitionView(tuple(Holder(role, owner, epoch) for role in sorted(ROLES)))
 
 
 class WakeAndFoldAgree(Invariant):
@@ -31,51 +37,39 @@ class WakeAndFoldAgree(Invariant):
         if seen.views.turn is seen.before.turn and seen.views.frozen is seen.before.frozen:
             return
         world, entry = self.world, seen.entry
-        self.check(entry.partition, seen.views, seen.holders, world.now, entry.offset + 1)
+        place = entry.offset + 1, entry.partition
+        self.check(ViewOfPartition(seen.views, seen.holders, world.now, *place))
         if world.rng_checks.random() < world.scenario.probes:
             owner = world.rng_checks.choice(("w1/1", "w1/99", "w9/1"))
             holders = taken_by(owner, entry.offset + 1)
             now = world.now + world.rng_checks.choice((0, FAR_MS))
-            self.check(entry.partition, seen.views, holders, now, entry.offset + 2)
+            place = entry.offset + 2, entry.partition
+            self.check(ViewOfPartition(seen.views, holders, now, *place))
 
     def on_taken(self, partition: int, entry: Any) -> None:
         witness = self.world.witness
         holders = witness.holders[partition]
         for session, views in witness.views.items():
             if witness.partition_of[session] == partition and views.turn.open:
-                self.check(partition, views, holders, self.world.now, entry.offset + 1)
+                place = entry.offset + 1, partition
+                self.check(ViewOfPartition(views, holders, self.world.now, *place))
 
-    def check(self, number: int, views: Any, holders: Any, now: int, offset: int) -> None:
+    def check(self, now: ViewOfPartition) -> None:
         """Every obligation at one view."""
-        rules = self.rules if views.turn.agent == self.world.agent.name else None
-        owed = wake(views, holders, now, rules)
-        again = wake(views, holders, now, rules)
+        has_agent = now.views.turn.agent == self.world.agent.name
+        rules = self.rules if has_agent else None
+        owed = wake(now.views, now.holders, now.at, rules)
+        again = wake(now.views, now.holders, now.at, rules)
         if owed != again:
-            self.fail(f"wake said {owed}, then {again}")
-        for obligation in owed:
-            if obligation.owed == "wait" or holders.holder(obligation.role) is None:
-                continue
-            self.world.stats[f"law9 {obligation.row}"] += 1
-            self._one(number, views, holders, now, offset, obligation, rules)
-
-    def _one(self, number, views, holders, now: int, offset: int, owed: Any, rules: Any) -> None:
-        events = discharge(self.world, number, holders, views, owed, now)
-        after = views
-        for event, role in events:
-            entry = Entry(views.session_id, number, offset, self.world.now, role, event)
-            after, ruling = fold(after, entry)
-            if not ruling.accepted:
-                self.fail(f"{owed} wrote {event}, which is {ruling} at {views.turn}")
-            offset += 1
-        if not events:
-            return  # a reconciler that may not be asked yet
-        left = [
-            o
-            for o in wake(after, holders, now, rules)
-            if (o.lane, o.subject, o.owed) == (owed.lane, owed.subject, owed.owed)
-        ]
-        if left:
-            self.fail(f"{owed} wrote {events} and is owed still: {left}")
+            self.fail(f"wake returned {owed}, then {again}")
+        rows: Counter[str] = Counter()
+        try:
+            check_view(now, self.world.agent if has_agent else None, self.world.blobs, rows)
+        except AssertionError as broken:
+            self.fail(str(broken))
+        for row in rows:
+            if BY_ID[row].owed != "wait" and now.holders.holder(BY_ID[row].role) is not None:
+                self.world.stats[f"law9 {row}"] += rows[row]
 
 
 class NobodyIsStuck(Invariant):

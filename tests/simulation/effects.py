@@ -25,7 +25,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.laws import answers
-from foldlog.tests.laws.beside import SAYINGS, ends_of
+from foldlog.tests.laws.background_ends import MODEL_TEXTS, ends_of
 from foldlog.tests.simulation.answers import (
     END_TURN,
     USAGE,
@@ -281,7 +281,7 @@ class SimEffects:
         elif not world.calm and rng.random() < 0.1:
             ends = [answers.done(*place, why="its task died")]
         else:
-            said = SAYINGS[1] if world.calm else rng.choice(SAYINGS)
+            said = MODEL_TEXTS[1] if world.calm else rng.choice(MODEL_TEXTS)
             ends = ends_of(begin, begin.task, begin.agent, said, world.blobs)
         for number, event in enumerate(ends):
             if number:

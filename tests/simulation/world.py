@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from foldlog.log.memory import MemoryLog
 from foldlog.processors.worker.actions import BeginTool
 from foldlog.schemas.topics import topics
-from foldlog.tests.laws.desk import Blobs
+from foldlog.tests.laws.blobs import MemoryBlobs
 from foldlog.tests.simulation.agents import TOOLS, a_compacting_agent, an_agent, newer
 from foldlog.tests.simulation.answers import Tastes
 from foldlog.tests.simulation.fates import Group, LogFaults
@@ -54,7 +54,7 @@ class World:
         self.notes: list[tuple[int, str]] = []
         self.steps = self.answers = 0
         self.calm = self.brink = self._late_answers = False
-        self.blobs = Blobs(self.rng.choice((64, 64 * 1024, 64 * 1024)))
+        self.blobs = MemoryBlobs(self.rng.choice((64, 64 * 1024, 64 * 1024)))
         made = (a_compacting_agent if scenario.compacts else an_agent)(self.rng)
         self.agent = recovering(made, seed, always=scenario.resumes)
         self.newer_agent = newer(self.agent)

@@ -22,7 +22,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.tokens import CHARS_PER_TOKEN, NEW
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import variant
-from foldlog.tests.laws.desk import Blobs
+from foldlog.tests.laws.blobs import MemoryBlobs
 from foldlog.tests.laws.history import History, opened
 
 
@@ -164,7 +164,7 @@ def test_a_second_try_is_timed_from_its_own_beginning(monkeypatch):
 def test_S0_5_a_request_that_the_deadline_broke_off_says_what_it_took(monkeypatch, tmp_path):
     async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
         await stop.wait()
-        told = answers.stopped((0, 0, 1), ["so"], Blobs())
+        told = answers.stopped((0, 0, 1), ["so"], MemoryBlobs())
         await sink.outcome("s", replace(told, usage=answers.usage(70)))
 
     monkeypatch.setattr(effect.models, "generate", generate)
@@ -203,7 +203,7 @@ def test_as_many_words_as_are_asked_for_have_room(prompt, tokens):
 def test_S3_4_a_summary_that_was_cut_says_so(stop_reason, is_cut, monkeypatch, tmp_path):
     async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
         said = ['{"type":"text","text":"They want"}']
-        await sink.outcome("s", answers.complete((0, 0, 1), said, stop_reason, Blobs()))
+        await sink.outcome("s", answers.complete((0, 0, 1), said, stop_reason, MemoryBlobs()))
 
     monkeypatch.setattr(effect.models, "generate", generate)
     task = Task(b"{}", "claude-cheapest", 5_000, kept_from=4)

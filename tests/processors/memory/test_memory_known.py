@@ -14,7 +14,7 @@ from foldlog.processors.memory.fold import text_of
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.wake.background_tasks import Task
 from foldlog.tests.laws import answers
-from foldlog.tests.laws.desk import Blobs
+from foldlog.tests.laws.blobs import MemoryBlobs
 from foldlog.tests.processors.memory.desk import (
     ANA,
     NOON,
@@ -44,7 +44,7 @@ def work(memory, monkeypatch, tmp_path):
     def run(offset, *items, keep=None, attempt=1):
         async def generate(call, request, sink, stop, client, **more):
             block = json.dumps({"type": "text", "text": json.dumps(items)})
-            await sink.outcome("s", answers.complete((0, 0, 1), [block], "end_turn", Blobs()))
+            await sink.outcome("s", answers.complete((0, 0, 1), [block], "end_turn", MemoryBlobs()))
 
         async def client():
             """No model is asked."""

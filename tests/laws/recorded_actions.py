@@ -1,0 +1,157 @@
+"""A worker's Actions whose output is recorded: the events it writes and the effects it begins.
+
+The laws ask WAKE for the obligations of a view and let the real Actions and decide discharge them
+here. Only the producer and the effects are stand-ins, which Actions receives as arguments anyway.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from foldlog.processors.agent import Agent
+from foldlog.processors.effects.slots import Slots
+from foldlog.processors.fold.projections.partition import PartitionView
+from foldlog.processors.fold.views import SessionViews
+from foldlog.processors.request.layers import NO_LAYERS, Layers
+from foldlog.processors.request.rendered import Renderings
+from foldlog.processors.store.partition_cache import PartitionCache
+from foldlog.processors.store.store import DictBackend, Store
+from foldlog.processors.wake.facts import Obligation
+from foldlog.processors.worker.actions import Actions, BeginGeneration, BeginTool, BeginWork
+from foldlog.processors.worker.claims import claim_of
+from foldlog.processors.worker.ports import BeginDelivery
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import decode, entry_of
+from foldlog.schemas.record import Record
+from foldlog.tests.laws.blobs import MemoryBlobs
+
+SLOTS = 1000  # never short: waiting for a slot is tested elsewhere
+
+Begin = BeginGeneration | BeginTool | BeginWork | BeginDelivery
+
+
+def chunks_in(records: Iterable[Record], before: int | None = None) -> list[ev.GenChunk]:
+    """The chunks among records below an offset, or among all of them."""
+    chunks = (
+        entry_of(record, chunks=True).event
+        for record in records
+        if dict(record.headers).get("t") == b"GEN_CHUNK"
+        and (before is None or record.offset < before)
+    )
+    return [chunk for chunk in chunks if isinstance(chunk, ev.GenChunk)]
+
+
+class RecordedEffects:
+    """Effects that are recorded and never run. `begun`: (method, begin) of each; `reported`:
+    outcomes that no effect makes; `stopped`: the claim offsets of effects to end."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[str, Begin]] = []
+        self.reported: list[Any] = []
+        self.stopped: list[int] = []
+
+    def generate(self, session_id: str, begin: BeginGeneration) -> None:
+        self.begun.append(("generate", begin))
+
+    def run_tool(self, session_id: str, begin: BeginTool) -> None:
+        self.begun.append(("run_tool", begin))
+
+    def reconcile(self, session_id: str, begin: BeginTool) -> None:
+        self.begun.append(("reconcile", begin))
+
+    def chunks_since(
+        self, session_id: str, partition: int, offset: int, attempt: int
+    ) -> list[ev.GenChunk]:
+        return []
+
+    def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
+        self.begun.append(("recover_chunks", begin))
+
+    def work(self, session_id: str, begin: BeginWork) -> None:
+        self.begun.append(("work", begin))
+
+    def deliver(self, session_id: str, begin: BeginDelivery) -> None:
+        self.begun.append(("deliver", begin))
+
+    def report(self, session_id: str, event: Any) -> None:
+        self.reported.append(event)
+
+    def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
+        self.stopped.append(claim_offset)
+        return True
+
+    def running(self, role: str) -> int:
+        return 0
+
+
+class Discharge(NamedTuple):
+    """The output for one obligation. `written`: (event, role) for the log; the rest: see
+    RecordedEffects."""
+
+    written: list[tuple[Any, str]]
+    begun: list[tuple[str, Begin]]
+    reported: list[Any]
+    stopped: list[int]
+
+
+class RecordedActions(RecordedEffects):
+    """The Actions of a worker that has just started, and the effects and clock it is given."""
+
+    def __init__(
+        self,
+        owner: str,
+        blobs: MemoryBlobs,
+        now: Callable[[], int],
+        layers: Layers = NO_LAYERS,
+        renderings: Renderings | None = None,
+        records: Iterable[Record] = (),
+    ) -> None:
+        super().__init__()
+        self._records = records
+        self._now = now
+        self._written: list[tuple[Any, str]] = []
+        self._owned = PartitionCache(0, Store(DictBackend()))
+        self.lines: list[str] = []
+        self.actions = Actions(
+            owner, self._append, self, blobs.body, blobs.read, Slots(SLOTS), Slots(SLOTS), self,
+            self.lines.append, lambda agent, views: layers,
+        )
+        if renderings is not None:
+            self.actions._renderings = renderings
+
+    # -- the clock -------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        return self._now()
+
+    def monotonic_ms(self) -> int:
+        return self._now()
+
+    # -- the producer and the log ----------------------------------------------------------------
+
+    def _append(self, topic, partition, key, value, headers, failed) -> None:
+        role = dict(headers)["w"].decode()
+        self._written.append((decode(value), role))
+
+    def chunks_since(
+        self, session_id: str, partition: int, offset: int, attempt: int
+    ) -> list[ev.GenChunk]:
+        return chunks_in(record for record in self._records if record.offset >= offset)
+
+    # -- discharge -------------------------------------------------------------------------------
+
+    def discharge(
+        self,
+        views: SessionViews,
+        holders: PartitionView,
+        owed: Obligation,
+        agent: Agent | None,
+        now: int,
+    ) -> Discharge:
+        """Discharge one obligation at these views."""
+        self._written, self.begun, self.reported, self.stopped = [], [], [], []
+        self._owned.partition = holders
+        if owed.owed == "begin" and owed.role != "tools":  # it has read its claim back at once
+            claim = claim_of(views, owed)
+            self.actions._claim_times.produced(views.session_id, owed, claim, self._now())
+        self.actions.discharge(self._owned, views, owed, agent, now)
+        return Discharge(self._written, self.begun, self.reported, self.stopped)
