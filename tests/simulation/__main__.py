@@ -1,6 +1,7 @@
 """Search for a violation: `python -m foldlog.tests.simulation --seeds N --from S`.
 
-Exit 1 and the tail of the history at the first one; the same seed shows it again anywhere.
+Prints the tail of the history of the first one and exits with 1. The same seed shows the violation
+again on any machine.
 """
 
 import argparse
@@ -12,13 +13,14 @@ from foldlog.tests.simulation.runner import TAIL, Search, history_sha, tail
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the seeds that the command line names."""
+    """Run the seeds that the command line selects."""
     parser = argparse.ArgumentParser(prog="foldlog.tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=500, help="how many schedules")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
-    parser.add_argument("--scenario", choices=sorted(scenarios.BY_NAME), help="only this one")
-    parser.add_argument("--tail", type=int, default=TAIL, help="lines shown of a violation")
-    parser.add_argument("--sha", action="store_true", help="print what names each history")
+    names = sorted(scenarios.BY_NAME)
+    parser.add_argument("--scenario", choices=names, help="run only this scenario")
+    parser.add_argument("--tail", type=int, default=TAIL, help="lines printed of a violation")
+    parser.add_argument("--sha", action="store_true", help="print a hash of each history")
     chosen = parser.parse_args(arguments)
     scenario = scenarios.BY_NAME[chosen.scenario] if chosen.scenario else None
     search = Search()

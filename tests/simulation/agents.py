@@ -1,7 +1,7 @@
 """The agent that simulated sessions run under: real tools of every effect and approval.
 
-This file owns what may be called and the limits that a seed chooses. The functions are never
-called: effects.py plays them. It must not know a world.
+It also holds the limits that a seed chooses. The functions are never called: effects.py simulates
+them.
 """
 
 from dataclasses import replace
@@ -15,65 +15,65 @@ from foldlog.processors.tools.tool import tool
 @tool(effect="pure")
 def look(n: int) -> str:
     """Reads something."""
-    raise AssertionError("played by effects.py")
+    raise AssertionError("simulated by effects.py")
 
 
 @tool(effect="pure")
 def page(n: int) -> str:
     """Reads a lot."""
-    raise AssertionError("played by effects.py")
+    raise AssertionError("simulated by effects.py")
 
 
 @tool(effect="idempotent")
 def put(n: int) -> str:
     """Writes something; twice is as once."""
-    raise AssertionError("played by effects.py")
+    raise AssertionError("simulated by effects.py")
 
 
 @tool(effect="once")
 def charge(n: int) -> str:
     """Must not happen twice."""
-    raise AssertionError("played by effects.py")
+    raise AssertionError("simulated by effects.py")
 
 
-def _asked(ctx, n: int) -> None:
-    raise AssertionError("played by effects.py")
+def _reconcile(ctx, n: int) -> None:
+    raise AssertionError("simulated by effects.py")
 
 
-@tool(effect="once", reconciler=_asked)
+@tool(effect="once", reconciler=_reconcile)
 def order(n: int) -> str:
     """Must not happen twice; one can find out whether it did."""
-    raise AssertionError("played by effects.py")
+    raise AssertionError("simulated by effects.py")
 
 
 @tool(effect="once", approval="ask")
 def wire(n: int) -> str:
     """Must not happen twice, and asks."""
-    raise AssertionError("played by effects.py")
+    raise AssertionError("simulated by effects.py")
 
 
 @tool(effect="pure", approval="ask")
 def peek(n: int) -> str:
     """Reads something, and asks."""
-    raise AssertionError("played by effects.py")
+    raise AssertionError("simulated by effects.py")
 
 
 @tool(effect="once", approval="deny")
 def erase(n: int) -> str:
     """Is denied by a rule."""
-    raise AssertionError("played by effects.py")
+    raise AssertionError("simulated by effects.py")
 
 
 @tool(effect="once")
 def build_and_deploy(n: int) -> str:
     """Asks for a phase transition and a project."""
-    raise AssertionError("played by effects.py")
+    raise AssertionError("simulated by effects.py")
 
 
 @tool(effect="pure", stops=True)
 def complete(n: int) -> str:
     """Ends the turn."""
-    raise AssertionError("played by effects.py")
+    raise AssertionError("simulated by effects.py")
 
 
 TOOLS = (look, page, put, charge, order, wire, peek, erase, build_and_deploy, complete)
@@ -81,9 +81,9 @@ AGENT = Agent(name="sim", model="sim-1", system="You are simulated.", tools=TOOL
 
 
 def newer(agent: Agent) -> Agent:
-    """The agent after an upgrade: another prompt, and two tools less."""
-    kept = tuple(tool for tool in agent.tools if tool not in (charge, look))
-    return replace(agent, system="You are newer.", tools=kept)
+    """The agent after an upgrade: another prompt, and two tools fewer."""
+    tools = tuple(tool for tool in agent.tools if tool not in (charge, look))
+    return replace(agent, system="You are newer.", tools=tools)
 
 
 STRATEGIES = ("compacted",) * 6 + ("sliding_window_2", "sliding_window_20", "full")
@@ -91,7 +91,7 @@ SYSTEMS = ("", "You are simulated.")
 
 
 def a_compacting_agent(rng: Random) -> Agent:
-    """The agent with budgets that a long session passes: its requests begin with 800 tokens."""
+    """The agent with budgets that a long session exceeds: a first request has 800 tokens."""
     limits = Limits(
         model_attempts=rng.choice((2, 5)),
         tool_attempts=rng.choice((1, 3)),
@@ -112,7 +112,7 @@ def a_compacting_agent(rng: Random) -> Agent:
 
 
 def an_agent(rng: Random) -> Agent:
-    """The agent with limits near and far: near ones end within one schedule."""
+    """The agent with low and high limits: low ones are reached within one schedule."""
     limits = Limits(
         model_attempts=rng.choice((1, 2, 3, 5)),
         tool_attempts=rng.choice((1, 2, 3)),

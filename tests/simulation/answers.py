@@ -1,7 +1,4 @@
-"""What the simulated model says: answers of every shape, drawn from chance, always well formed.
-
-This file owns the content of answers. It must not know when they are said, nor to whom.
-"""
+"""The answers of the simulated model: random, of every shape, always well formed."""
 
 import json
 from hashlib import sha256
@@ -22,7 +19,7 @@ USAGE = ev.Usage(
 
 
 def usage_of(request: bytes, answer: "Answer") -> ev.Usage:
-    """About what a request and its answer weigh."""
+    """The approximate tokens of a request and its answer."""
     read, written = len(request) // 3, len(answer.content()) // 3
     return ev.Usage(
         input_tokens=read,
@@ -35,7 +32,7 @@ def usage_of(request: bytes, answer: "Answer") -> ev.Usage:
 
 
 class Wanted(NamedTuple):
-    """One tool call of an answer: the raw arguments, and why they are no JSON object, or None."""
+    """One tool call of an answer: raw arguments, and the error if they are not a JSON object."""
 
     name: str
     raw: bytes
@@ -43,7 +40,7 @@ class Wanted(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A whole answer. `texts` are what streams; `stop_reason` '' stands for a failure."""
+    """A whole answer. `texts`: the deltas that stream."""
 
     stop_reason: str
     blocks: tuple[dict[str, Any], ...]
@@ -56,39 +53,39 @@ class Answer(NamedTuple):
 
 
 class Tastes(NamedTuple):
-    """How often the model does what: chances between 0 and 1."""
+    """Probabilities of what the model does."""
 
     calls: float = 0.55
-    odd: float = 0.15  # strange arguments, names, repeated ids
+    odd: float = 0.15  # wrong arguments, unknown names, repeated ids
     ends: float = 0.15  # refusal, max_tokens, pause_turn instead of end_turn
     fails: float = 0.1
     hangs: float = 0.05
-    long: float = 0.0  # many pieces and no call
-    slow: float = 0.1  # nearly as long as it may before the next piece
+    long: float = 0.0  # many deltas and no call
+    slow: float = 0.1  # the next delta comes shortly before the stall timeout
     tools: tuple[str, ...] = ()
 
 
 END_TURN = Answer("end_turn", ({"type": "text", "text": "Done."},), (), ("Done.",))
 
 
-def an_answer(rng: Random, tastes: Tastes, said: int) -> Answer:
-    """An answer; `said` counts the answers of this world, so that every text is its own."""
+def an_answer(rng: Random, tastes: Tastes, number: int) -> Answer:
+    """A random answer; its `number` in this world is in every text, so that each is unique."""
     if tastes.long and rng.random() < tastes.long:
-        return _a_long_one(rng, said)
+        return _a_long_one(rng, number)
     blocks: list[dict[str, Any]] = []
     if rng.random() < 0.3:
-        signature = "" if rng.random() < 0.2 else f"sig{said}"
+        signature = "" if rng.random() < 0.2 else f"sig{number}"
         blocks.append({"type": "thinking", "thinking": "hm", "signature": signature})
-    text = f"answer {said}"
+    text = f"answer {number}"
     if rng.random() < 0.8:
         blocks.append({"type": "text", "text": text})
     if rng.random() < tastes.calls:
         wanted = tuple(_wanted(rng, tastes) for _ in range(rng.choice((1, 1, 1, 2, 3))))
-        for number, call in enumerate(wanted):
+        for index, call in enumerate(wanted):
             odd = rng.random() < tastes.odd
-            call_id = "same" if odd else f"toolu_{said}_{number}"
-            given = {} if call.error else json.loads(call.raw)
-            blocks.append({"type": "tool_use", "id": call_id, "name": call.name, "input": given})
+            call_id = "same" if odd else f"toolu_{number}_{index}"
+            args = {} if call.error else json.loads(call.raw)
+            blocks.append({"type": "tool_use", "id": call_id, "name": call.name, "input": args})
         cut = rng.random() < 0.05
         return Answer("max_tokens" if cut else "tool_use", tuple(blocks), wanted, (text,))
     reason = "end_turn"
@@ -99,9 +96,9 @@ def an_answer(rng: Random, tastes: Tastes, said: int) -> Answer:
     return Answer(reason, tuple(blocks), (), (text[:4], text[4:]))
 
 
-def _a_long_one(rng: Random, said: int) -> Answer:
-    pieces = tuple(f"{rng.choice((' ', '', chr(10)))}a{said}.{n} " for n in range(8))
-    return Answer("end_turn", ({"type": "text", "text": "".join(pieces)},), (), pieces)
+def _a_long_one(rng: Random, number: int) -> Answer:
+    deltas = tuple(f"{rng.choice((' ', '', chr(10)))}a{number}.{n} " for n in range(8))
+    return Answer("end_turn", ({"type": "text", "text": "".join(deltas)},), (), deltas)
 
 
 def _wanted(rng: Random, tastes: Tastes) -> Wanted:

@@ -1,8 +1,8 @@
-"""A machine and the worker process on it: what survives a kill, and what does not.
+"""A machine and the worker process on it: the disk survives a kill, the process does not.
 
-The disk (stores, outbox) survives; the process, its effects and its memory die. A kill strikes at
-a crash point: between any two actions of the real code, because every one of them passes through
-something that this file hands in. It must not know what is right or wrong.
+The disk holds the stores and the outbox; the effects and the memory die with the process. A kill
+strikes at a crash point: between any two actions of the real code, because each of them calls an
+object that this module passes in.
 """
 
 from typing import Any
@@ -19,21 +19,21 @@ from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.simulation.effects import SimEffects
 
-ROLES = ("sessions", "models", "tools", "background")  # where no message comes by a push channel
+ROLES = ("sessions", "models", "tools", "background")  # of worlds without push channels
 OUTBOX_MS = 30_000  # as assemble.py's OUTBOX_S
 
 
 class Killed(BaseException):
-    """The process is gone: nothing above may catch this but the node."""
+    """The process was killed; only the node may catch this."""
 
 
 class Disk:
-    """What a worker's state directory holds."""
+    """The state directory of a worker."""
 
     def __init__(self) -> None:
         self.stores: dict[int, dict[bytes, bytes]] = {}
         self.outbox: dict[int, tuple[str, Any]] = {}
-        self.kept: list[tuple[str, Any]] = []  # all that was ever kept, for the invariants
+        self.kept: list[tuple[str, Any]] = []  # all outcomes that ever were in the outbox
         self._next = 1
 
     def put(self, session_id: str, event: Any) -> int:
@@ -62,7 +62,7 @@ class Backend(DictBackend):
 
 
 class NodeClock:
-    """The clocks of one machine: a wall clock that is off, a monotonic one from anywhere."""
+    """The clocks of one machine: a wall clock with an error, a monotonic one with any start."""
 
     def __init__(self, world: Any, skew_ms: int, since_ms: int) -> None:
         self._world, self.skew_ms, self._since = world, skew_ms, since_ms
@@ -75,7 +75,7 @@ class NodeClock:
 
 
 class SimWorker(Worker):
-    """The real worker; counts which rows of WAKE it discharged."""
+    """The real worker; counts the rows of WAKE that it discharges."""
 
     world: Any = None
 
@@ -84,7 +84,7 @@ class SimWorker(Worker):
         super()._discharge(owned, views, owed, now)
 
     def next_take_ms(self) -> int | None:
-        """Monotonic ms at which a partition that another took may be taken again, or None."""
+        """Monotonic ms at which a partition that another worker took may be taken back, or None."""
         due = [
             owned.taken_at + SESSION_TIMEOUT_MS
             for owned in self.owned.values()
@@ -130,10 +130,10 @@ class Process:
         self.lost = LostEffects(world.log, self.effects, self.say, threaded=False)
         self.worker.lost_effects = self.lost
 
-    # -- what the real code asks for -------------------------------------------------------------
+    # -- the arguments of the real code ----------------------------------------------------------
 
     def say(self, text: str) -> None:
-        """What an operator would read."""
+        """A log line for the operator."""
         self.world.note(f"{self.owner}: {text}")
 
     def crash_point(self, where: str) -> None:
@@ -158,7 +158,7 @@ class Process:
         )
 
     def open_store(self, partition: int, *, fresh: bool) -> Store:
-        """As assemble.Parts: a store that is not of this log is made anew."""
+        """As assemble.Parts: rebuilds a store that belongs to another log."""
         log = self.world.log
         end = log.end_offsets(SESSION_EVENTS)[partition]
         belongs = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
@@ -176,7 +176,7 @@ class Process:
     # -- its life --------------------------------------------------------------------------------
 
     def emit_pending(self) -> None:
-        """As Reports.emit_pending: the outbox goes to the log before anything is taken."""
+        """As Reports.emit_pending: produces the outbox before any partition is taken."""
         for token, (session_id, event) in list(self.disk.outbox.items()):
             self.unwritten += 1
 
@@ -189,7 +189,7 @@ class Process:
             self.crash_point("while the outbox is emitted")
 
     def is_due(self) -> bool:
-        """Whether a round would do something."""
+        """Whether a round would do anything."""
         if not self.started:
             return not self.unwritten or self.world.now >= self.emit_until
         if self.has_unread() or self.mail._jobs or self.lost.has_news:
@@ -207,7 +207,7 @@ class Process:
         return any(held[p].end > at for p, at in places)
 
     def next_at(self) -> int | None:
-        """True ms at which a round is due without any new record, or None."""
+        """World time (ms) at which a round is due without any new record, or None."""
         if not self.started:
             return self.emit_until if self.unwritten else self.world.now
         waits = []
@@ -235,7 +235,7 @@ class Process:
         self.world.round_ended(self)
 
     def settle_assignment(self) -> None:
-        """As a group reader inside poll: revoke what is lost, then assign what is new."""
+        """As a group reader inside poll: revoke the lost partitions, then assign the new ones."""
         want, held = set(self.node.want), set(self.worker.owned)
         lost, gained = sorted(held - want), sorted(want - held)
         if lost:
@@ -260,18 +260,18 @@ class Node:
         self.incarnations = 0
         self.want: set[int] = set()
         self.start_at: int | None = world.now
-        self.silent_since: int | None = None  # killed or paused: the group will notice
+        self.silent_since: int | None = None  # killed or paused; the group will notice
         self.poll_paused_until = 0
         self.effects_paused_until = 0
-        self.kill_in = 0  # at the how-manieth crash point from now it dies; 0: not
-        self.kill_at = ""  # or at the next crash point of this name
-        self.delays_claim: Any = None  # called when a claim of these types is about to be produced
+        self.kill_in = 0  # crash points until it dies; 0: no kill is planned
+        self.kill_at = ""  # it dies at the next crash point of this name
+        self.delays_claim: Any = None  # called before a claim of a type in `delayed` is produced
         self.delayed: tuple[bytes, ...] = ()
         self.on_begun: Any = None  # called when an effect has begun
         self.on_chunk: Any = None  # called when a piece of an answer was produced
 
     def crash_point(self, where: str) -> None:
-        """Dies here if somebody wants it to."""
+        """Dies here if a fault has planned it."""
         if self.kill_in:
             self.kill_in -= 1
         elif self.kill_at != where:
@@ -290,7 +290,7 @@ class Node:
         self.process.emit_pending()
 
     def die(self, down_ms: int) -> None:
-        """The process is gone; another starts after a while."""
+        """The process dies; another starts after `down_ms`."""
         if self.process is not None:
             self.world.note(f"{self.process.owner} is killed")
             self.process.producer.kill()
@@ -301,7 +301,7 @@ class Node:
         self.start_at = self.world.now + down_ms
 
     def offers(self, offers: list) -> None:
-        """Add what may happen here now, as (weight, action)."""
+        """Add the actions that are possible here now, as (weight, action)."""
         now, process = self.world.now, self.process
         if process is None:
             if self.start_at is not None and self.start_at <= now:
@@ -318,7 +318,7 @@ class Node:
                     offers.append((1, lambda task=task: process.effects.step(task)))
 
     def next_at(self) -> list[int]:
-        """True ms at which something may happen here."""
+        """World times (ms) at which an action becomes possible here."""
         if self.process is None:
             return [] if self.start_at is None else [self.start_at]
         times = []
@@ -333,7 +333,7 @@ class Node:
         return times
 
     def run(self, action) -> None:
-        """Do one action; the process may die of it."""
+        """Run one action; the process may die in it."""
         try:
             action()
         except Killed:

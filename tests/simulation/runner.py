@@ -1,4 +1,4 @@
-"""Runs seeds and tells what was exercised; on a violation, what led to it."""
+"""Runs seeds, and reports their coverage; for a violation, the history that led to it."""
 
 import time
 from collections import Counter
@@ -19,7 +19,7 @@ EVENT_CHARS = 260
 
 
 class Outcome(NamedTuple):
-    """What became of one schedule. `violation` None: every invariant held."""
+    """The result of one schedule. `violation` None: every invariant held."""
 
     world: World
     violation: Violation | None
@@ -40,16 +40,16 @@ def run(seed: int, scenario: Scenario | None = None, invariants=ALL) -> Outcome:
 
 
 def history_sha(world: World) -> str:
-    """Names the whole log of a schedule: the same seed gives the same."""
-    named = sha256()
+    """A hash of the whole log of a schedule: the same for the same seed."""
+    log_hash = sha256()
     for partition in world.log.topic(SESSION_EVENTS).partitions:
         for record in partition.records:
-            named.update(repr(record[1:]).encode())
-    return named.hexdigest()
+            log_hash.update(repr(record[1:]).encode())
+    return log_hash.hexdigest()
 
 
 def tail(world: World, last: int = TAIL) -> list[str]:
-    """The end of the history: records with their rulings, and what was done beside the log."""
+    """The end of the history: records with their rulings, and notes of faults and effects."""
     begin = 1_700_000_000_000
     lines = [(at, f"        {text}") for at, text in world.notes]
     for number, partition in enumerate(world.log.topic(SESSION_EVENTS).partitions):
@@ -65,7 +65,7 @@ def tail(world: World, last: int = TAIL) -> list[str]:
 
 
 class Search:
-    """Many seeds and what they exercised."""
+    """Many seeds, and their coverage."""
 
     def __init__(self) -> None:
         self.stats: Counter[str] = Counter()
@@ -74,7 +74,7 @@ class Search:
         self.began = time.monotonic()
 
     def one(self, seed: int, scenario: Scenario | None = None) -> Outcome:
-        """Run a seed and count it."""
+        """Run a seed and add its counts."""
         outcome = run(seed, scenario)
         self.seeds += 1
         self.steps += outcome.world.steps
@@ -83,7 +83,7 @@ class Search:
         return outcome
 
     def report(self) -> list[str]:
-        """What was exercised, for people."""
+        """The coverage, as lines of text."""
         seconds = time.monotonic() - self.began
         rate = self.seeds / seconds if seconds else 0.0
         lines = [
@@ -93,7 +93,7 @@ class Search:
         for title, counts in (
             ("scenarios", self.by_scenario),
             ("WAKE rows discharged", self._of("row ")),
-            ("law 9 asked", self._of("law9 ")),
+            ("law 9 checked", self._of("law9 ")),
             ("rulings", self._of("ruling ")),
             ("commands", self._of("command ")),
             ("faults", self._of("fault ")),

@@ -1,8 +1,9 @@
 """The simulated world: one clock, one log, machines, people, faults; one choice at a time.
 
-A schedule is a sequence of indivisible actions. At each step every actor offers what it may do
-now, chance picks one, the witness folds what came of it. When nobody can act the clock jumps to
-the next moment at which somebody may. The same seed gives the same schedule, whatever machine.
+A schedule is a sequence of indivisible actions. At each step every actor offers its possible
+actions, chance picks one, and the witness folds the records that follow. When no actor has an
+action, the clock jumps to the next time at which one has. The same seed gives the same schedule on
+every machine.
 """
 
 from collections import Counter
@@ -24,10 +25,10 @@ from foldlog.tests.simulation.scenarios import Scenario
 from foldlog.tests.simulation.users import Users
 from foldlog.tests.simulation.witness import Witness
 
-STEPS_MAX = 12_000  # a schedule that needs more is a loop
+STEPS_MAX = 12_000  # a schedule that needs more steps is in a loop
 LINGER_MS = 100_000  # longer than most effects take
 LINGER_STEPS = 250
-CALM_MS = 48 * 3600 * 1000  # after the faults: more than any deadline of any agent
+CALM_MS = 48 * 3600 * 1000  # after the faults: longer than any deadline of any agent
 
 
 class Execution(NamedTuple):
@@ -71,7 +72,7 @@ class World:
             faults=self.log_faults,
         )
         self.executions: list[Execution] = []
-        self.received: list[tuple[str, int, int, str]] = []  # by push channels, in this order
+        self.received: list[tuple[str, int, int, str]] = []  # by push channels, in order
         self.requests: dict[str, list[tuple[int, bytes]]] = {}
         self.nodes = [self._node(name) for name in scenario.nodes]
         self.group = Group(self)
@@ -81,8 +82,8 @@ class World:
         self.invariants = [make(self) for make in invariants]
 
     def is_dead(self, owner: str) -> bool | None:
-        """What a lock tells on one machine: whether the process of an owner is gone. Three of
-        four worlds have each worker on a machine of its own, where no lock tells."""
+        """Whether the process of an owner has ended, as a file lock shows on one machine. None in
+        three of four worlds, where each worker has its own machine and a lock shows nothing."""
         if self.seed % 4:
             return None
         alive = self.is_alive(owner)
@@ -101,17 +102,17 @@ class World:
     # -- chance ----------------------------------------------------------------------------------
 
     def batch(self) -> int:
-        """How many records a poll returns."""
+        """The number of records that a poll returns."""
         return self.rng.choice((0, 1, 1, 2, 5, 1000, 1000))
 
     def down_ms(self) -> int:
-        """How long a killed worker stays away."""
+        """The time until a killed worker restarts."""
         return self.rng.choice((50, 50, 1_000, 8_000, 30_000, 200_000))
 
-    # -- what happens, told to the invariants ----------------------------------------------------
+    # -- notifications to the invariants ---------------------------------------------------------
 
     def note(self, text: str) -> None:
-        """For the tail of the history."""
+        """Add a line to the tail of the history."""
         self.notes.append((self.now, text))
 
     def produced(self, process: Any, number: int, key: str, value: bytes, kind: bytes) -> None:
@@ -121,13 +122,13 @@ class World:
             invariant.on_produced(process, number, key, value, kind)
 
     def assigned(self, process: Any, partitions: list[int]) -> None:
-        """A worker is about to hear that partitions are its own."""
+        """A worker is about to be assigned partitions."""
         self.witness.advance()
         for invariant in self.invariants:
             invariant.on_assigned(process, partitions)
 
     def round_ended(self, process: Any) -> None:
-        """A worker ended a round."""
+        """A worker has finished a round."""
         self.witness.advance()
         for invariant in self.invariants:
             invariant.on_round(process)
@@ -142,7 +143,7 @@ class World:
             process.node.on_begun(role)
 
     def reconciled(self, process: Any, session_id: str, begin: BeginTool) -> None:
-        """A worker asks what became of a call of another owner."""
+        """A worker reconciles a call of another owner."""
         self.witness.advance()
         self.note(f"{process.owner} reconciles {session_id} {begin.call.key}")
         for invariant in self.invariants:
@@ -173,7 +174,7 @@ class World:
     # -- the schedule ----------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """One action, or a jump of the clock; False when nothing will ever happen again."""
+        """One action, or a jump of the clock; False when no action will ever be possible again."""
         offers: list[tuple[float, Any]] = []
         for node in self.nodes:
             before = len(offers)
@@ -193,9 +194,9 @@ class World:
         return True
 
     def settle(self) -> None:
-        """Land what is due, tell who waits for it, and let the witness see it."""
+        """Append the records that are due, acknowledge them, and let the witness fold them."""
         if self.log.waiting or self._late_answers:
-            self._late_answers = bool(self.log.waiting)  # a poll may land the last of them
+            self._late_answers = bool(self.log.waiting)  # a poll may append the last of them
             self.log.pump()
         self.witness.advance()
 
@@ -217,10 +218,10 @@ class World:
         return True
 
     def run(self) -> None:
-        """The whole schedule: with faults, then calm, then the last questions."""
+        """The whole schedule: with faults, then calm, then the last requests of people."""
         while not (self.users.done() and self.faults.done()):
             if self.steps > STEPS_MAX:
-                break  # the calm that follows finds out whether somebody loops
+                break  # the calm that follows finds a worker that loops
             if not self.step():
                 break
         self.linger()
@@ -233,20 +234,20 @@ class World:
             invariant.at_end()
 
     def linger(self) -> None:
-        """What was asked for is still worked on: the model and the tools as before."""
+        """Let the pending work run on for a while, with models and tools as before."""
         until, steps = self.now + LINGER_MS, self.steps + LINGER_STEPS
         while self.now < until and self.steps < steps and self.step():
             pass
 
     def be_calm(self) -> None:
-        """No fault any more; both workers run on."""
+        """End all faults; both workers run on."""
         self.calm = True
         self.faults.heal()
         self.group.heal()
         self.run_calm()
 
     def run_calm(self) -> None:
-        """Until nothing moves within bounded virtual time."""
+        """Run until no action is possible, within bounded virtual time."""
         end, steps = self.now + CALM_MS, self.steps
         while self.now < end and self.step():
             if self.steps - steps > STEPS_MAX:
