@@ -1,124 +1,73 @@
 """A session driven for real: the worker's core on a log in memory, effects against an HTTP server.
 
 Model calls, background work and tools run as in a worker, one after the other; the scripted server
-is strict about every request. So a test says what people and the model say, and looks at the log,
-the views and the server's journal. A test says when background work ends: see `hold`.
+is strict about every request. A test states the messages and the model's replies, and inspects the
+log, the views and the server's journal. It also decides when background work ends: see `hold`.
 """
 
 import asyncio
-import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.log.blobs import BlobStore
-from foldlog.log.memory import MemoryLog
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects import background
 from foldlog.processors.effects.models import call as models
-from foldlog.processors.effects.slots import Slots
-from foldlog.processors.fold.rulings.producers import RULES
 from foldlog.processors.fold.views import SessionViews
-from foldlog.processors.store.store import DictBackend, Store
 from foldlog.processors.tools import call as tools
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.side_log import SideLogStore
-from foldlog.processors.worker.actions import Actions, BeginTool, BeginWork
+from foldlog.processors.worker.actions import BeginTool, BeginWork
 from foldlog.processors.worker.assemble import ROLES
-from foldlog.processors.worker.loop import Mailbox, appender
 from foldlog.processors.worker.reports import ROLE_OF
 from foldlog.processors.worker.status import status_of
-from foldlog.processors.worker.worker import Identity, Worker
 from foldlog.schemas import events as ev
-from foldlog.schemas.codec import encode, entry_of, headers_for
-from foldlog.schemas.topics import SESSION_EVENTS, topics
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.laws.manual_worker import SESSION, ManualWorker, message, opened
 from foldlog.tests.laws.request_rules import violations
 
-SESSION, USER = "s", "u"
 ROUNDS_MAX = 500
 
 
-class Driven:
+class Driven(ManualWorker):
     """See the module. `hold`: kinds of background work that are claimed and not yet done."""
 
     def __init__(self, agent: Agent, server: ScriptedServer, directory: Path) -> None:
-        self.ms = 1_700_000_000_000
-        self.agent, self.server = agent, server
-        self.log = MemoryLog(topics(1), clock_ms=lambda: self.ms)
+        self.server = server
         self.blobs = BlobStore(directory / "blobs")
         self.side_log = SideLogStore(directory / "side")
-        self.begun: list[tuple[str, Any]] = []
         self.hold: set[str] = set()
         self.held: list[BeginWork] = []
-        self.stopped: list[int] = []
-        self.said: list[str] = []
         self._messages = 0
         self._runner = asyncio.Runner()
         self._client: Any = None
-        self.worker = self._worker("1", {})
-        self.reader = self.log.reader(SESSION_EVENTS, {})
-        self.reader.add(self.worker.assigned([0]))
-        self.write("producer", ev.SessionOpened(user_id=USER, agent=agent.name, rules=RULES))
-
-    def _worker(self, incarnation: str, disk: dict) -> Worker:
-        identity = Identity("w", incarnation)
-        actions = Actions(
-            identity.owner,
-            appender(self.log.producer(), Mailbox()),
-            self,
-            self.blobs.body,
-            lambda ref: self.blobs.get(ref.sha256),
-            Slots(9),
-            Slots(9),
-            self,
-            self.said.append,
+        super().__init__(
+            agent,
+            roles=ROLES,
+            store_body=self.blobs.body,
+            read_blob=lambda ref: self.blobs.get(ref.sha256),
         )
-
-        def open_store(partition: int, *, fresh: bool) -> Store:
-            end = self.log.end_offsets(SESSION_EVENTS)[partition]
-            return Store(DictBackend(disk), log_end=end)
-
-        return Worker(identity, ROLES, [self.agent], open_store, actions, self, self.said.append)
+        self.assign()
+        self.write("producer", opened(agent.name))
 
     def restart(self) -> None:
-        """The worker is gone with all that it held; a new one folds the log anew."""
-        incarnation = str(int(self.worker.identity.incarnation) + 1)
-        self.begun, self.held = [], []
-        self.worker = self._worker(incarnation, {})
-        self.reader = self.log.reader(SESSION_EVENTS, {})
-        self.reader.add(self.worker.assigned([0]))
-
-    # -- the clock -------------------------------------------------------------------------------
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic_ms(self) -> int:
-        return self.ms
+        """The worker dies with its memory and its store; a new one folds the log from the start."""
+        self.begins, self.held, self.disk = [], [], {}
+        self._start(str(int(self.worker.identity.incarnation) + 1))
+        self.assign()
 
     # -- the effects -----------------------------------------------------------------------------
-
-    def generate(self, session_id: str, begin: Any) -> None:
-        self.begun.append(("generate", begin))
-
-    def run_tool(self, session_id: str, begin: BeginTool) -> None:
-        self.begun.append(("run_tool", begin))
 
     def work(self, session_id: str, begin: BeginWork) -> None:
         if begin.kind in self.hold:
             self.held.append(begin)
         else:
-            self.begun.append(("work", begin))
+            super().work(session_id, begin)
 
     def report(self, session_id: str, event: Any) -> None:
         self.write(ROLE_OF[type(event)], event)
-
-    def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
-        self.stopped.append(claim_offset)
-        return True
-
-    def running(self, role: str) -> int:
-        return 0
 
     # -- the sink --------------------------------------------------------------------------------
 
@@ -128,54 +77,43 @@ class Driven:
     async def outcome(self, session_id: str, event: Any) -> None:
         self.write(ROLE_OF[type(event)], event)
 
-    # -- what a test does ------------------------------------------------------------------------
+    # -- the actions of a test -------------------------------------------------------------------
 
-    def write(self, writer: str, event: Any) -> int:
-        """Somebody writes an event; its offset."""
+    def write(self, writer: str, event: Any, key: str = SESSION) -> int:
+        """Append an event of any writer one ms later; its offset."""
         self.ms += 1
-        headers = tuple(headers_for(event, writer))
-        return self.log.store(SESSION_EVENTS, 0, SESSION.encode(), encode(event), headers).offset
+        return super().write(writer, event, key)
 
     def say(self, words: str, when_busy: str = "queue") -> "Driven":
-        """A person says something."""
+        """A message of the user."""
         self._messages += 1
-        content = json.dumps([{"type": "text", "text": words}]).encode()
-        self.write(
-            "producer",
-            ev.MessageReceived(
-                message_id=f"m{self._messages}",
-                role="user",
-                content=self.blobs.body(content, "application/json"),
-                tokens=len(words) // 3,
-                channel="test",
-                when_busy=when_busy,
-                by_user=USER,
-            ),
-        )
+        event = message(f"m{self._messages}", when_busy, words, channel="test")
+        body = self.blobs.body(event.content.inline, "application/json")
+        self.write("producer", replace(event, content=body))
         return self
 
     def run(self, rounds: int = ROUNDS_MAX) -> "Driven":
-        """Let the worker and its effects go on until nothing more comes of it."""
+        """Run the worker and its effects until nothing is left to do."""
         for _ in range(rounds):
             records = self.reader.poll(0, 1000)
             if records:
                 self.worker.consume(records)
-            elif self.begun:
-                self.do(*self.begun.pop(0))
+            elif self.begins:
+                self.do(*self.begins.pop(0))
             else:
                 self.worker.tick()
                 if not self.reader_behind():
                     return self
-        raise AssertionError("it never comes to rest")
+        raise AssertionError("the worker never comes to rest")
 
     def reader_behind(self) -> bool:
-        """Whether the log has what the worker has not read."""
+        """Whether the log has records that the worker has not read, or an effect has begun."""
         end = self.log.end_offsets(SESSION_EVENTS)[0]
-        return self.worker.owned[0].next_offset < end or bool(self.begun)
+        return self.worker.owned[0].next_offset < end or bool(self.begins)
 
     def release(self) -> "Driven":
-        """Do the background work that was held."""
-        self.begun += [("work", begin) for begin in self.held]
+        """Run the background work that was held."""
+        self.begins += [("work", begin) for begin in self.held]
         self.held = []
         return self
 
@@ -245,7 +183,7 @@ class Driven:
             blobs=self.blobs,
         )
 
-    # -- what a test looks at --------------------------------------------------------------------
+    # -- what a test inspects --------------------------------------------------------------------
 
     @property
     def views(self) -> SessionViews:
@@ -254,13 +192,8 @@ class Driven:
         assert views is not None and views.frozen is None, views and views.frozen
         return views
 
-    def events(self, kind: type) -> list[Any]:
-        """Every event of a type in the log."""
-        found = map(entry_of, self.log.records(SESSION_EVENTS, 0))
-        return [entry.event for entry in found if isinstance(entry.event, kind)]
-
     def owed(self) -> dict[str, Any]:
-        """What the worker says of itself."""
+        """The status that the worker reports."""
         return status_of(self.worker)
 
     def check(self) -> None:

@@ -24,7 +24,8 @@ from foldlog.processors.request.summary import FRAME
 from foldlog.processors.tools.builtin import read_result
 from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
-from foldlog.tests.engine.driven import SESSION, Driven
+from foldlog.tests.engine.driven import Driven
+from foldlog.tests.laws.manual_worker import SESSION
 
 MODEL, CHEAP = "claude-opus-5-5", "claude-haiku-4-5"
 SMALL = Limits(soft_tokens=4_000, hard_tokens=12_000, resume_tokens=20_000, short_tokens=600)
@@ -177,7 +178,7 @@ def test_S1_E_a_short_form_that_came_in_time_is_told_as_left_out(drive):
     """Nothing moved: the request that said the result first said it in short."""
     both = Reply([tool_use("leaf", {}), tool_use("read", {})])
     session = drive(Rule(reply=both, contains="both", times=1))
-    session.work = lambda _id, begin: session.begun.insert(0, ("work", begin))
+    session.work = lambda _id, begin: session.begins.insert(0, ("work", begin))
     session.say("both").run()
     (short, late), (_, called) = session.views.compaction.shorts, session.events(ev.LlmCalled)
     assert short.early and not late.early

@@ -9,8 +9,9 @@ from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, thinki
 from foldlog.processors.agent import Agent
 from foldlog.producers.attachments import attach
 from foldlog.schemas import events as ev
-from foldlog.tests.engine.driven import USER, Driven
+from foldlog.tests.engine.driven import Driven
 from foldlog.tests.engine.test_many_images import PNG
+from foldlog.tests.laws.manual_worker import USER
 
 BAD, GOOD = PNG + b"bad", PNG + b"good"
 WORDS = (  # as users of the API report them

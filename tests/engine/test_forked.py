@@ -37,7 +37,7 @@ class Forking(Driven):
 
     def generate(self, session_id, begin):
         self.asked.append((session_id, begin.request))
-        self.begun.append(("generate", (session_id, begin)))
+        self.begins.append(("generate", (session_id, begin)))
 
     async def _generate(self, what):
         session_id, begin = what
@@ -105,7 +105,7 @@ def test_a_worker_answers_in_a_fork_and_runs_nothing_of_its_parent_again(session
         folded.to_end()
         lines = folded.views.transcript.lines
     assert [line.kind for line in lines][-3:] == ["message", "answer", "ended"]
-    assert not session.said
+    assert not session.lines
 
 
 def _plain(messages):

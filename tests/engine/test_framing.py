@@ -10,6 +10,7 @@ from foldlog.processors.agent import Agent
 from foldlog.processors.tools.tool import tool
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.engine import driven
+from foldlog.tests.laws import manual_worker
 from foldlog.tests.log.mock_registry import MockRegistry
 
 
@@ -46,7 +47,7 @@ def framed(tmp_path, monkeypatch):
             return FramedLog(MemoryLog(*args, **more), registry, confluent=True, prefix="")
 
         with monkeypatch.context() as patched:
-            patched.setattr(driven, "MemoryLog", made)
+            patched.setattr(manual_worker, "MemoryLog", made)
             yield lived(tmp_path / "framed")
 
 

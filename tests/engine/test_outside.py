@@ -7,7 +7,8 @@ import pytest
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, tool_use
 from foldlog.processors.request.build import request_bytes
 from foldlog.schemas import events as ev
-from foldlog.tests.engine.driven import SESSION, USER, Driven
+from foldlog.tests.engine.driven import Driven
+from foldlog.tests.laws.manual_worker import SESSION, USER
 from foldlog.tests.processors.outside.conftest import World
 
 MODEL = "claude-opus-5-5"

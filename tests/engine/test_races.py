@@ -42,10 +42,10 @@ def session(tmp_path):
 def test_law_8_a_short_form_that_lands_before_the_decision_in_the_air_makes_it_stale(session):
     session.hold = {"result"}
     session.say("read both")
-    while len([b for b in session.begun if b[0] == "run_tool"]) < 2:
+    while len([b for b in session.begins if b[0] == "run_tool"]) < 2:
         step(session)
-    first, second = session.begun
-    session.begun = []
+    first, second = session.begins
+    session.begins = []
     perform(session, first)
     while not session.held:
         step(session)
@@ -79,8 +79,8 @@ def step(session: Driven) -> None:
     records = session.reader.poll(0, 1000)
     if records:
         session.worker.consume(records)
-    elif session.begun and session.begun[0][0] == "generate":
-        perform(session, session.begun.pop(0))
+    elif session.begins and session.begins[0][0] == "generate":
+        perform(session, session.begins.pop(0))
     else:
         session.worker.tick()
 

@@ -11,7 +11,8 @@ from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.engine.driven import SESSION, Driven
+from foldlog.tests.engine.driven import Driven
+from foldlog.tests.laws.manual_worker import SESSION
 
 MODEL, CHEAP = "claude-opus-4-6", "claude-haiku-4-5"
 WORDS = (  # as users of the API report them

@@ -23,8 +23,9 @@ from foldlog.schemas.codec import entry_of
 from foldlog.schemas.tokens import NEW, OLD, estimate
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.schemas.value import replace as replaced
-from foldlog.tests.engine.driven import SESSION, Driven
+from foldlog.tests.engine.driven import Driven
 from foldlog.tests.laws.history import opened
+from foldlog.tests.laws.manual_worker import SESSION
 
 OLDER, NEWER, CHEAP = "claude-opus-4-5", "claude-opus-5-5", "claude-haiku-4-5"
 LIMITS = Limits(soft_tokens=5_000, hard_tokens=20_000, resume_tokens=10**6)

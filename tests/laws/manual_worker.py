@@ -1,6 +1,7 @@
-"""One real worker on an in-memory log, driven by hand: for histories that a law was broken by.
+"""One real worker on an in-memory log, run by hand: for histories in which the order matters.
 
-Effects are only noted; the test writes their outcomes. The clock stands still until it is moved.
+Effects are recorded and never run; the test writes their outcomes. The clock advances only when a
+test moves it.
 """
 
 from typing import Any
@@ -10,6 +11,7 @@ from foldlog.processors.agent import Agent
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.fold.rulings.producers import RULES
 from foldlog.processors.store.store import DictBackend, Store
+from foldlog.processors.wake.decide import StoreBody
 from foldlog.processors.worker.actions import Actions
 from foldlog.processors.worker.loop import Mailbox, appender
 from foldlog.processors.worker.worker import Identity, Worker
@@ -17,13 +19,18 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, entry_of, headers_for
 from foldlog.schemas.events.parts import ReadBlob
 from foldlog.schemas.topics import SESSION_EVENTS, topics
+from foldlog.tests.laws import answers
+from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.blobs import MemoryBlobs
+from foldlog.tests.laws.recorded_actions import RecordedEffects
 
 SESSION, USER = "s", "u"
 ROLES = ("sessions", "models", "tools")
+INLINE = MemoryBlobs(inline_max=2**30)
 
 
-class Rig:
-    """`began`: (what, begin) of effects; `reported`: outcomes that no effect makes."""
+class ManualWorker(RecordedEffects):
+    """See the module. `lines`: the log lines of the worker."""
 
     def __init__(
         self,
@@ -33,27 +40,25 @@ class Rig:
         read_blob: ReadBlob = lambda ref: b"",
         roles: tuple[str, ...] = ROLES,
         slots: int = 9,
+        store_body: StoreBody = INLINE.body,
     ) -> None:
-        self.ms = 1_000_000
+        super().__init__()
+        self.ms = 1_700_000_000_000
+        self.agent = agent
         self.log = log or MemoryLog(topics(1), clock_ms=lambda: self.ms)
-        self.began: list[tuple[str, Any]] = []
-        self.reported: list[Any] = []
         self.disk: dict[bytes, bytes] = {}
+        self.lines: list[str] = []
+        self._actions_of = lambda owner: Actions(
+            owner, appender(self.log.producer(), Mailbox()), self, store_body, read_blob,
+            Slots(slots), Slots(slots), self, self.lines.append,
+        )
+        self._roles = roles
+        self._start(incarnation)
+
+    def _start(self, incarnation: str) -> None:
         identity = Identity("w", incarnation)
-        actions = Actions(
-            identity.owner,
-            appender(self.log.producer(), Mailbox()),
-            self,
-            lambda data, media_type: ev.Body(inline=data),
-            read_blob,
-            Slots(slots),
-            Slots(slots),
-            self,
-            lambda text: None,
-        )
-        self.worker = Worker(
-            identity, roles, [agent], self._open, actions, self, lambda text: None
-        )
+        actions, say = self._actions_of(identity.owner), self.lines.append
+        self.worker = Worker(identity, self._roles, [self.agent], self._open, actions, self, say)
         self.reader = self.log.reader(SESSION_EVENTS, {})
 
     def _open(self, partition: int, *, fresh: bool) -> Store:
@@ -70,36 +75,7 @@ class Rig:
     def monotonic_ms(self) -> int:
         return self.ms
 
-    # -- the effects -----------------------------------------------------------------------------
-
-    def generate(self, session_id: str, begin: Any) -> None:
-        self.began.append(("generate", begin))
-
-    def run_tool(self, session_id: str, begin: Any) -> None:
-        self.began.append(("run_tool", begin))
-
-    def reconcile(self, session_id: str, begin: Any) -> None:
-        self.began.append(("reconcile", begin))
-
-    def work(self, session_id: str, begin: Any) -> None:
-        self.began.append(("work", begin))
-
-    def deliver(self, session_id: str, begin: Any) -> None:
-        self.began.append(("deliver", begin))
-
-    def recover_chunks(self, session_id: str, partition: int, begin: Any) -> None:
-        self.began.append(("recover_chunks", begin))
-
-    def report(self, session_id: str, event: Any) -> None:
-        self.reported.append(event)
-
-    def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
-        return False
-
-    def running(self, role: str) -> int:
-        return 0
-
-    # -- what a test does ------------------------------------------------------------------------
+    # -- the actions of a test -------------------------------------------------------------------
 
     def assign(self) -> None:
         """The group gives it the partition."""
@@ -111,29 +87,27 @@ class Rig:
         self.worker.revoked([0])
 
     def write(self, writer: str, event: Any, key: str = SESSION) -> int:
-        """Somebody writes an event; its offset."""
-        told = self.log.store(
-            SESSION_EVENTS, 0, key.encode(), encode(event), tuple(headers_for(event, writer))
-        )
-        return told.offset
+        """Append an event of any writer; its offset."""
+        headers = tuple(headers_for(event, writer))
+        return self.log.store(SESSION_EVENTS, 0, key.encode(), encode(event), headers).offset
 
     def read(self, records_max: int = 1000) -> None:
-        """One poll of so many records."""
+        """One poll of at most so many records."""
         self.worker.consume(self.reader.poll(0, records_max))
 
     def settle(self) -> None:
-        """Read until nothing new comes of it."""
+        """Poll until the worker writes nothing more."""
         end = -1
         while end != self.log.end_offsets(SESSION_EVENTS)[0]:
             end = self.log.end_offsets(SESSION_EVENTS)[0]
             self.read()
 
     def settle_takes(self) -> None:
-        """Read up to its takes, and nothing that it writes then."""
+        """Poll the records up to its takes, but not those that it writes then."""
         self.read(self.log.end_offsets(SESSION_EVENTS)[0])
 
     def entries(self, kind: type) -> list[Any]:
-        """Every entry of a type in the log."""
+        """Every entry of an event type in the log."""
         entries = map(entry_of, self.log.records(SESSION_EVENTS, 0))
         return [entry for entry in entries if isinstance(entry.event, kind)]
 
@@ -147,52 +121,28 @@ def opened(agent: str) -> ev.SessionOpened:
     return ev.SessionOpened(user_id=USER, agent=agent, rules=RULES)
 
 
-def said(message_id: str = "m1", when_busy: str = "queue") -> ev.MessageReceived:
+def message(
+    message_id: str = "m1", when_busy: str = "queue", words: str = "hi", channel: str = "c"
+) -> ev.MessageReceived:
     """A message of the user."""
+    content = f"[{answers.text(words)}]".encode()
     return ev.MessageReceived(
         message_id=message_id,
         role="user",
-        content=ev.Body(inline=b'[{"type":"text","text":"hi"}]'),
-        tokens=1,
-        channel="c",
+        content=ev.Body(inline=content),
+        tokens=len(content) // 3,
+        channel=channel,
         when_busy=when_busy,
         by_user=USER,
     )
 
 
-def answered(*calls: ev.ProposedCall, turn: int = 1, step: int = 1, attempt: int = 1):
-    """A whole answer that asks for these calls, or ends the turn."""
-    uses = ",".join(
-        f'{{"type":"tool_use","id":"{c.call_id}","name":"{c.name}","input":{{}}}}' for c in calls
-    )
-    text = f"[{uses}]" if calls else '[{"type":"text","text":"done"}]'
-    zero = ev.Usage(
-        input_tokens=1,
-        cache_read_tokens=0,
-        cache_write_5m_tokens=0,
-        cache_write_1h_tokens=0,
-        output_tokens=1,
-        raw=b"{}",
-    )
-    return ev.GenComplete(
-        turn=turn,
-        step=step,
-        attempt=attempt,
-        content=ev.Body(inline=text.encode()),
-        calls=calls,
-        stop_reason="tool_use" if calls else "end_turn",
-        response_id="r",
-        model="m",
-        usage=zero,
-    )
+def answered(*calls: Use, turn: int = 1, step: int = 1, attempt: int = 1) -> ev.GenComplete:
+    """A whole answer that makes these calls, or ends the turn."""
+    blocks, stop = (list(calls), "tool_use") if calls else ([answers.text("done")], "end_turn")
+    return answers.complete((turn, step, attempt), blocks, stop, INLINE)
 
 
-def call(name: str, index: int = 0) -> ev.ProposedCall:
-    """One call without arguments."""
-    return ev.ProposedCall(
-        index=index,
-        call_id=f"c{index}",
-        name=name,
-        args=ev.Body(inline=b"{}"),
-        args_sha256="0" * 64,
-    )
+def call(name: str, index: int = 0) -> Use:
+    """A call without arguments."""
+    return Use(name, id=f"c{index}")

@@ -41,22 +41,22 @@ def chunks_in(records: Iterable[Record], before: int | None = None) -> list[ev.G
 
 
 class RecordedEffects:
-    """Effects that are recorded and never run. `begun`: (method, begin) of each; `reported`:
+    """Effects that are recorded and never run. `begins`: (method, begin) of each; `reported`:
     outcomes that no effect makes; `stopped`: the claim offsets of effects to end."""
 
     def __init__(self) -> None:
-        self.begun: list[tuple[str, Begin]] = []
+        self.begins: list[tuple[str, Begin]] = []
         self.reported: list[Any] = []
         self.stopped: list[int] = []
 
     def generate(self, session_id: str, begin: BeginGeneration) -> None:
-        self.begun.append(("generate", begin))
+        self.begins.append(("generate", begin))
 
     def run_tool(self, session_id: str, begin: BeginTool) -> None:
-        self.begun.append(("run_tool", begin))
+        self.begins.append(("run_tool", begin))
 
     def reconcile(self, session_id: str, begin: BeginTool) -> None:
-        self.begun.append(("reconcile", begin))
+        self.begins.append(("reconcile", begin))
 
     def chunks_since(
         self, session_id: str, partition: int, offset: int, attempt: int
@@ -64,13 +64,13 @@ class RecordedEffects:
         return []
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
-        self.begun.append(("recover_chunks", begin))
+        self.begins.append(("recover_chunks", begin))
 
     def work(self, session_id: str, begin: BeginWork) -> None:
-        self.begun.append(("work", begin))
+        self.begins.append(("work", begin))
 
     def deliver(self, session_id: str, begin: BeginDelivery) -> None:
-        self.begun.append(("deliver", begin))
+        self.begins.append(("deliver", begin))
 
     def report(self, session_id: str, event: Any) -> None:
         self.reported.append(event)
@@ -148,10 +148,10 @@ class RecordedActions(RecordedEffects):
         now: int,
     ) -> Discharge:
         """Discharge one obligation at these views."""
-        self._written, self.begun, self.reported, self.stopped = [], [], [], []
+        self._written, self.begins, self.reported, self.stopped = [], [], [], []
         self._owned.partition = holders
         if owed.owed == "begin" and owed.role != "tools":  # it has read its claim back at once
             claim = claim_of(views, owed)
             self.actions._claim_times.produced(views.session_id, owed, claim, self._now())
         self.actions.discharge(self._owned, views, owed, agent, now)
-        return Discharge(self._written, self.begun, self.reported, self.stopped)
+        return Discharge(self._written, self.begins, self.reported, self.stopped)

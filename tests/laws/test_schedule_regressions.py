@@ -17,7 +17,15 @@ from foldlog.processors.worker.reports import ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS
-from foldlog.tests.laws.rig import ROLES, SESSION, Rig, answered, call, opened, said
+from foldlog.tests.laws.manual_worker import (
+    ROLES,
+    SESSION,
+    ManualWorker,
+    answered,
+    call,
+    message,
+    opened,
+)
 
 
 @tool(effect="pure")
@@ -35,7 +43,7 @@ def test_I6_a_prefix_that_comes_alone_is_in_the_store():
     body = ev.Body(inline=b"[]")
     history = (
         ("producer", opened("a")),
-        ("producer", said()),
+        ("producer", message()),
         ("sessions", ev.ContextSet(system=body, tools=body, sha256="p")),
     )
     store = Store(DictBackend())
@@ -52,12 +60,12 @@ def test_I6_a_prefix_that_comes_alone_is_in_the_store():
 
 def test_law6_a_take_of_an_earlier_assignment_gives_no_right():
     """The same process got its partition back and acted on the past while it caught up."""
-    rig = Rig(AGENT)
+    rig = ManualWorker(AGENT)
     rig.write("producer", opened("a"))
     rig.assign()
     rig.settle()
     rig.revoke()
-    rig.write("producer", said())
+    rig.write("producer", message())
     rig.assign()
     rig.read(2)  # the message, not yet the new take
     assert not rig.events(ev.LlmCalled)
@@ -67,9 +75,9 @@ def test_law6_a_take_of_an_earlier_assignment_gives_no_right():
 
 def test_T4_a_claim_that_comes_late_has_not_the_time_of_the_one_made_anew():
     """Two equal claims in the air: the first won, and began in the start window of the second."""
-    rig = Rig(AGENT)
+    rig = ManualWorker(AGENT)
     rig.write("producer", opened("a"))
-    rig.write("producer", said())
+    rig.write("producer", message())
     rig.assign()
     rig.settle()
     rig.write("models", answered(call("look")))
@@ -80,25 +88,25 @@ def test_T4_a_claim_that_comes_late_has_not_the_time_of_the_one_made_anew():
     rig.worker.tick()
     assert len(rig.events(ev.ToolStarted)) == 2
     rig.settle()
-    assert [what for what, _ in rig.began] == ["generate"]
+    assert [what for what, _ in rig.begins] == ["generate"]
     (outcome,) = rig.reported
     assert (outcome.outcome, outcome.attempt) == ("not_run", claim.attempt)
 
 
 def test_T4_not_run_says_nothing_of_a_newer_attempt():
     """A worker that stood still said of its claim: not run. Meanwhile another had run the call."""
-    first = Rig(PATIENT, "1")
+    first = ManualWorker(PATIENT, "1")
     first.write("producer", opened("a"))
-    first.write("producer", said())
+    first.write("producer", message())
     first.assign()
     first.settle()
     first.write("models", answered(call("look")))
     first.read()  # decides and claims
     first.ms += 6_000  # past the start window
-    second = Rig(PATIENT, "2", first.log)
+    second = ManualWorker(PATIENT, "2", first.log)
     second.assign()
     second.settle()
-    assert second.began[-1][1].call.attempt == 2
+    assert second.begins[-1][1].call.attempt == 2
     first.read(2)
     (not_run,) = first.reported
     assert (not_run.outcome, not_run.attempt) == ("not_run", 1)
@@ -110,15 +118,15 @@ def test_T4_not_run_says_nothing_of_a_newer_attempt():
 
 def test_T6r_what_may_have_run_is_not_called_not_run():
     """With one attempt allowed, the lost one was said not to have run."""
-    first = Rig(AGENT, "1")
+    first = ManualWorker(AGENT, "1")
     first.write("producer", opened("a"))
-    first.write("producer", said())
+    first.write("producer", message())
     first.assign()
     first.settle()
     first.write("models", answered(call("look")))
     first.settle()
-    assert [what for what, _ in first.began] == ["generate", "run_tool"]
-    second = Rig(AGENT, "2", first.log)  # the first is dead
+    assert [what for what, _ in first.begins] == ["generate", "run_tool"]
+    second = ManualWorker(AGENT, "2", first.log)  # the first is dead
     second.assign()
     second.settle()
     (outcome,) = second.reported
@@ -127,7 +135,7 @@ def test_T6r_what_may_have_run_is_not_called_not_run():
 
 def test_I18_what_can_not_be_read_is_a_dead_letter_under_the_partitions_own_key_too():
     """It passed in silence; and its letter would have gone to a partition that is not there."""
-    rig = Rig(AGENT)
+    rig = ManualWorker(AGENT)
     rig.assign()
     rig.log.store(SESSION_EVENTS, 0, b"#partition", b"garbage", (("t", b"PARTITION_TAKEN"),))
     rig.settle()
@@ -140,15 +148,15 @@ def test_law13_a_lost_blob_stops_its_session_and_not_its_neighbours():
     def lost(ref):
         raise BlobMissing(f"{ref.sha256} is not in the blob store")
 
-    rig = Rig(AGENT, read_blob=lost)
+    rig = ManualWorker(AGENT, read_blob=lost)
     ref = ev.BlobRef(sha256="0" * 64, bytes=9, media_type="application/json")
     rig.write("producer", opened("a"))
-    rig.write("producer", replace(said(), content=ev.Body(ref=ref)))
+    rig.write("producer", replace(message(), content=ev.Body(ref=ref)))
     rig.write("producer", opened("a"), key="neighbour")
-    rig.write("producer", said(), key="neighbour")
+    rig.write("producer", message(), key="neighbour")
     rig.assign()
     rig.settle()
-    assert [what for what, _ in rig.began] == ["generate"]
+    assert [what for what, _ in rig.begins] == ["generate"]
     assert list(rig.worker.owned[0].stuck) == [SESSION]
 
 
@@ -156,7 +164,7 @@ def models_lost(rig, after):
     """A sessions worker whose only model attempt was claimed by m/1; then `after` took over."""
     rig.write("models", ev.PartitionTaken(role="models", owner="m/1"), key="#partition")
     rig.write("producer", opened("a"))
-    rig.write("producer", said())
+    rig.write("producer", message())
     rig.assign()
     rig.settle()
     called = rig.worker.owned[0].views(SESSION).turn.generation.called
@@ -180,7 +188,7 @@ def models_lost(rig, after):
 def test_S4g_a_sessions_worker_hears_that_the_models_of_a_session_are_gone():
     """Only its own takes woke it: a turn whose attempts were used up stayed open for ever."""
     agent = Agent(name="a", model="m", limits=Limits(model_attempts=1))
-    rig = Rig(agent, roles=("sessions",))
+    rig = ManualWorker(agent, roles=("sessions",))
     models_lost(rig, "m/2")
     assert [ended.reason for ended in rig.events(ev.TurnEnded)] == ["failed"]
 
@@ -188,7 +196,7 @@ def test_S4g_a_sessions_worker_hears_that_the_models_of_a_session_are_gone():
 def test_S4g_a_sessions_worker_waits_with_the_models_worker():
     """The wait was the models role's: nobody looked for the sessions role when it was over."""
     agent = Agent(name="a", model="m", limits=Limits(model_attempts=1))
-    rig = Rig(agent, roles=("sessions",))
+    rig = ManualWorker(agent, roles=("sessions",))
     models_lost(rig, "n/1")
     assert not rig.events(ev.TurnEnded)
     rig.ms += 60_000 + agent.limits.margin_ms
@@ -198,9 +206,9 @@ def test_S4g_a_sessions_worker_waits_with_the_models_worker():
 
 def test_law6_a_tool_can_act_no_later_than_its_deadline():
     """A slow begin and the grace of its end came after it: the margin was no longer for clocks."""
-    rig = Rig(PATIENT)
+    rig = ManualWorker(PATIENT)
     rig.write("producer", opened("a"))
-    rig.write("producer", said())
+    rig.write("producer", message())
     rig.assign()
     rig.settle()
     produced_at = rig.ms
@@ -215,33 +223,33 @@ def test_law6_a_tool_can_act_no_later_than_its_deadline():
 
 def test_a_claim_that_was_made_anew_keeps_the_slot_of_the_first():
     """The second came back as a duplicate, the first had won: for a moment neither had a slot."""
-    rig = Rig(replace(AGENT, limits=Limits(start_window_ms=60_000)), slots=1)
+    rig = ManualWorker(replace(AGENT, limits=Limits(start_window_ms=60_000)), slots=1)
     rig.write("producer", opened("a"))
     rig.write("producer", opened("a"), key="r")
-    rig.write("producer", said())
+    rig.write("producer", message())
     rig.assign()
     rig.settle_takes()
     rig.ms += 16_000  # what it wrote is on its way, and taken for lost
     rig.worker.tick()
-    rig.write("producer", said(), key="r")
+    rig.write("producer", message(), key="r")
     rig.read()
-    assert [what for what, _ in rig.began] == ["generate"]
+    assert [what for what, _ in rig.begins] == ["generate"]
     assert all(entry.session_id == SESSION for entry in rig.entries(ev.GenStart))
 
 
 def paused_behind_its_claim(
     agent: Agent, channel: str = "c", roles: tuple[str, ...] = ROLES
-) -> Rig:
+) -> ManualWorker:
     """A worker that reads its own GEN_START after the start window, and reports into the log."""
     rig = Reporting(agent, roles=roles)
     rig.write("producer", opened("a"))
-    rig.write("producer", replace(said(), channel=channel))
+    rig.write("producer", replace(message(), channel=channel))
     rig.assign()
     rig.settle_takes()
     return rig
 
 
-class Reporting(Rig):
+class Reporting(ManualWorker):
     """What it reports is in the log, as through the outbox."""
 
     def report(self, session_id: str, event) -> None:
@@ -254,11 +262,11 @@ def test_S2_a_worker_that_reads_its_own_claim_late_sends_nothing_and_claims_anew
     rig = paused_behind_its_claim(PATIENT)
     rig.ms += PATIENT.limits.start_window_ms + 1
     rig.read()
-    assert rig.began == []
+    assert rig.begins == []
     (failed,) = rig.reported
     assert (failed.error, failed.permanent, failed.attempt) == ("not_begun", False, 1)
     rig.settle()
-    assert [(what, begin.attempt) for what, begin in rig.began] == [("generate", 2)]
+    assert [(what, begin.attempt) for what, begin in rig.begins] == [("generate", 2)]
     assert len(rig.reported) == 1
 
 
@@ -266,7 +274,7 @@ def test_S2_a_claim_that_comes_back_within_the_window_begins():
     rig = paused_behind_its_claim(PATIENT)
     rig.ms += PATIENT.limits.start_window_ms
     rig.read()
-    assert [(what, begin.attempt) for what, begin in rig.began] == [("generate", 1)]
+    assert [(what, begin.attempt) for what, begin in rig.begins] == [("generate", 1)]
     assert rig.reported == []
 
 
@@ -277,7 +285,7 @@ def test_D2_a_delivery_whose_claim_came_back_late_is_claimed_anew():
     rig.read()  # the answer: the delivery is claimed
     rig.ms += PATIENT.limits.start_window_ms + 1
     rig.settle()
-    begins = [begin for what, begin in rig.began if what == "deliver"]
+    begins = [begin for what, begin in rig.begins if what == "deliver"]
     assert [begin.owed.attempt for begin in begins] == [2]
     assert [event.error for event in rig.reported] == ["not_begun"]
 
@@ -291,6 +299,6 @@ def test_B2_background_work_whose_claim_came_back_late_is_released_and_claimed_a
         rig.read(1)
     rig.ms += agent.limits.start_window_ms + 1
     rig.settle()
-    begins = [begin for what, begin in rig.began if what == "work"]
+    begins = [begin for what, begin in rig.begins if what == "work"]
     assert [(begin.kind, begin.attempt) for begin in begins] == [("memory", 2)]
     assert [(event.ok, event.released) for event in rig.reported] == [(False, True)]

@@ -13,7 +13,7 @@ from foldlog.producers import Sessions
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.broker_fixture import unique_name
 from foldlog.tests.consumers.played import settings_in
-from foldlog.tests.laws.rig import SESSION, Rig, opened, said
+from foldlog.tests.laws.manual_worker import SESSION, ManualWorker, message, opened
 
 AGENT = Agent(name="a", model="m")
 PATIENCE_S = 60
@@ -90,19 +90,19 @@ def test_a_log_that_was_truncated_and_written_on_is_folded_anew(own_broker, tmp_
 def refolded(last_at: int) -> list[str]:
     """The messages of a worker whose log was cut and written on: another message, then the same
     last record, taken by the broker at another time."""
-    first = Rig(AGENT)
+    first = ManualWorker(AGENT)
     first.write("producer", opened("a"))
-    first.write("producer", said("lost"))
-    first.write("producer", said("same"))
+    first.write("producer", message("lost"))
+    first.write("producer", message("same"))
     first.assign()
     first.read(3)
     first.revoke()
-    other = Rig(AGENT, "2")
+    other = ManualWorker(AGENT, "2")
     other.disk.update(first.disk)
     other.write("producer", opened("a"))
-    other.write("producer", said("kept"))
+    other.write("producer", message("kept"))
     other.ms += last_at
-    other.write("producer", said("same"))
+    other.write("producer", message("same"))
     other.assign()
     for _ in range(4):
         for partition, offset in other.worker.consume(other.reader.poll(0, 1)).items():

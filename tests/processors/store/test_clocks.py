@@ -9,7 +9,7 @@ from foldlog.processors.store.clocks import ClockWatch
 from foldlog.processors.tools.tool import tool
 from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.rig import ROLES, Rig, answered, call, opened, said
+from foldlog.tests.laws.manual_worker import ROLES, ManualWorker, answered, call, message, opened
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -29,7 +29,7 @@ def look() -> str:
 AGENT = Agent(name="a", model="m", tools=(pay, look))
 
 
-class SteppedRig(Rig):
+class SteppedRig(ManualWorker):
     """Its wall clock is `step` ms ahead of the brokers'."""
 
     step = 0
@@ -43,7 +43,7 @@ def asked(name: str) -> SteppedRig:
     rig = SteppedRig(AGENT)
     rig.assign()
     rig.write("producer", opened("a"))
-    rig.write("producer", said())
+    rig.write("producer", message())
     rig.settle()
     rig.write("models", answered(call(name)))
     rig.settle()
@@ -67,7 +67,7 @@ def test_an_approval_expires_by_the_brokers_time_whatever_the_wall_clock_says(st
 def test_a_claim_is_not_gone_by_a_stepped_clock_and_a_new_one_has_a_deadline_of_the_brokers_time():
     rig = asked("look")
     (begun,) = rig.events(ev.ToolStarted)
-    other = Rig(AGENT, "1", log=rig.log)
+    other = ManualWorker(AGENT, "1", log=rig.log)
     for role in ROLES:
         rig.write(role, ev.PartitionTaken(role=role, owner="other/1"), key="#partition")
     del other
@@ -102,9 +102,9 @@ def test_time_goes_on_after_a_broker_was_ahead_for_a_while():
     rig = asked("pay")
     ahead = DAY_MS
     rig.log.clock_ms = lambda: rig.ms + ahead
-    rig.write("producer", said("m2"))
+    rig.write("producer", message("m2"))
     ahead = 0
-    rig.write("producer", said("m3"))
+    rig.write("producer", message("m3"))
     rig.settle()
     assert rig.worker.now(rig.worker.owned[0]) == rig.ms
 

@@ -22,7 +22,7 @@ from foldlog.processors.store.store import Belongs, Store, new_store, open_reado
 from foldlog.processors.store.views_codec import view_hashes
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.laws.rig import SESSION, Rig, answered, opened, said
+from foldlog.tests.laws.manual_worker import SESSION, ManualWorker, answered, message, opened
 from foldlog.tests.processors.worker.test_damage import work
 
 AGENT = Agent(name="a", model="m")
@@ -31,19 +31,18 @@ FLIPS = 60  # single bits, over all files of a store
 UNUSED = ("LOCK", "LOG", "IDENTITY")
 
 
-class OnDisk(Rig):
+class OnDisk(ManualWorker):
     """A rig whose store is in RocksDB."""
 
     def __init__(self, directory: Path, incarnation: str = "1", log=None) -> None:
         super().__init__(AGENT, incarnation, log=log)
-        self.directory, self.told = directory, []
-        self.worker._say = self.told.append
+        self.directory = directory
 
     def _open(self, partition: int, *, fresh: bool) -> Store:
         end = self.log.end_offsets(SESSION_EVENTS)[partition]
         if fresh:
             return new_store(self.directory, BELONGS, end)
-        return open_store(self.directory, BELONGS, end, self.told.append)
+        return open_store(self.directory, BELONGS, end, self.lines.append)
 
 
 @pytest.fixture(scope="module")
@@ -52,12 +51,12 @@ def at_rest(tmp_path_factory):
     place = tmp_path_factory.mktemp("rocks")
     rig = OnDisk(place / "live")
     rig.write("producer", opened("a"))
-    rig.write("producer", said())
+    rig.write("producer", message())
     rig.assign()
     rig.settle()
     rig.worker.owned[0].store._backend._db.flush()
     rig.write("models", answered())
-    rig.write("producer", said("m2"))
+    rig.write("producer", message("m2"))
     rig.settle()
     killed = place / "killed"
     shutil.copytree(place / "live", killed)
@@ -106,8 +105,8 @@ def test_S2_11_any_flipped_bit_is_harmless_or_has_the_store_rebuilt(at_rest, tmp
         data[place] ^= 1 << bit
         path.write_bytes(data)
         rig = begins_again(log, directory)
-        assert right(rig), f"bit {bit} of byte {place} of {path.name}: {rig.told}"
-        rebuilt += any("rebuilt" in line for line in rig.told)
+        assert right(rig), f"bit {bit} of byte {place} of {path.name}: {rig.lines}"
+        rebuilt += any("rebuilt" in line for line in rig.lines)
         rig.revoke()
     assert rebuilt > FLIPS // 4
 
@@ -127,7 +126,7 @@ def test_S2_11_a_file_that_was_cut_or_is_gone_is_harmless_or_has_the_store_rebui
         else:
             here.unlink()
         rig = begins_again(log, directory)
-        assert right(rig), f"{path.name}: {rig.told}"
+        assert right(rig), f"{path.name}: {rig.lines}"
         rig.revoke()
 
 

@@ -14,6 +14,7 @@ from foldlog.processors.worker.loop import Mailbox, appender
 from foldlog.processors.worker.worker import Identity, Worker
 from foldlog.schemas.topics import SESSION_EVENTS, USER_SESSIONS
 from foldlog.tests.laws.agents import AGENT
+from foldlog.tests.laws.recorded_actions import RecordedEffects
 
 
 class Announcing:
@@ -35,7 +36,7 @@ class Announcing:
         self.disk = {} if new_disk else self.disk
         self.mail, producer = Mailbox(), self.log.producer()
         actions = Actions(
-            f"w/{self.incarnation}", appender(producer, self.mail), self, None, None,
+            f"w/{self.incarnation}", appender(producer, self.mail), RecordedEffects(), None, None,
             Slots(1), Slots(1), SystemClock(), self.said.append,
         )
         identity = Identity("w", str(self.incarnation))
@@ -52,9 +53,6 @@ class Announcing:
     def _open(self, partition: int, *, fresh: bool) -> Store:
         end = self.log.end_offsets(SESSION_EVENTS)[partition]
         return Store(DictBackend(self.disk.setdefault(partition, {})), log_end=end)
-
-    def running(self, role: str) -> int:
-        return 0
 
     def run(self, batch: int = 1_000) -> "Announcing":
         """Let it go on until it has read all, and what it produced."""

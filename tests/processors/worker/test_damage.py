@@ -11,7 +11,7 @@ from foldlog.processors.worker.loop import Loop, Mailbox
 from foldlog.processors.worker.supervise import MISUSE
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.laws.rig import ROLES, SESSION, Rig, opened, said
+from foldlog.tests.laws.manual_worker import ROLES, SESSION, ManualWorker, message, opened
 
 AGENT = Agent(name="a", model="m")
 BELONGS = Belongs("cluster", "topic", "folds")
@@ -52,9 +52,9 @@ DAMAGES = {
 }
 
 
-def restarted(damage, first: Rig) -> tuple[Rig, list[str]]:
+def restarted(damage, first: ManualWorker) -> tuple[ManualWorker, list[str]]:
     """The next worker, on the same log and a damaged store; what it says."""
-    rig, told = Rig(AGENT, "2", log=first.log), []
+    rig, told = ManualWorker(AGENT, "2", log=first.log), []
     rig.worker._say = told.append
     rig.disk.update(first.disk)
     rig.ms = first.ms
@@ -63,7 +63,7 @@ def restarted(damage, first: Rig) -> tuple[Rig, list[str]]:
     return rig, told
 
 
-def work(rig: Rig) -> None:
+def work(rig: ManualWorker) -> None:
     """As the loop does, until nothing new comes of it."""
     end = -1
     while end != rig.log.end_offsets(SESSION_EVENTS)[0]:
@@ -77,11 +77,11 @@ def work(rig: Rig) -> None:
 
 
 @pytest.fixture
-def first() -> Rig:
+def first() -> ManualWorker:
     """A worker that has begun a turn and is gone."""
-    rig = Rig(AGENT)
+    rig = ManualWorker(AGENT)
     rig.write("producer", opened("a"))
-    rig.write("producer", said())
+    rig.write("producer", message())
     rig.assign()
     rig.settle()
     assert rig.events(ev.GenStart)
@@ -103,7 +103,7 @@ def test_S2_11_a_store_that_nobody_can_read_is_made_anew_and_the_work_goes_on(
     assert [text for text in told if "damaged" in text and "rebuilt" in text] == told
     assert len(told) == 1
     assert rig.worker.holds(0), "it took the partition anew, and has read that"
-    fresh = Rig(AGENT, "3", log=first.log)
+    fresh = ManualWorker(AGENT, "3", log=first.log)
     fresh.worker.assigned([0])
     fresh.worker.consume(fresh.log.records(SESSION_EVENTS, 0))
     stored = Store(type(rig.worker.owned[0].store._backend)(rig.disk)).load(SESSION)
@@ -137,7 +137,7 @@ def test_a_store_that_is_damaged_as_soon_as_it_was_made_ends_the_worker(first):
     work(rig)
     rig.worker.owned[0].reset(rig.worker.owned[0].store)  # nothing is in memory any more
     rig.disk[HEAD] = NONSENSE
-    rig.write("producer", said("m2"))
+    rig.write("producer", message("m2"))
     with pytest.raises(Corrupt):
         work(rig)
     assert len(told) == 1
@@ -172,7 +172,7 @@ def test_deleted_records_that_were_not_folded_end_the_worker_and_keep_the_store(
     assert exit_code([LogCut("0", 0, 1)]) == MISUSE, "no supervisor tries it again"
 
 
-class _Cuts(Rig):
+class _Cuts(ManualWorker):
     """A rig whose stores know where the log begins."""
 
     def _open(self, partition: int, *, fresh: bool) -> Store:
@@ -213,7 +213,7 @@ def test_an_offset_that_is_gone_after_it_was_folded_changes_nothing(cuts):
     rig.reader.seek(0, 0)
     rig.log.trim(SESSION_EVENTS, 0, _all(rig.log))
     loop.round(rig.reader)
-    rig.write("producer", said("m2"))
+    rig.write("producer", message("m2"))
     loop.round(rig.reader)
     loop.round(rig.reader)
     assert len(told) == 1 and "is no longer in the log" in told[0]

@@ -15,7 +15,7 @@ from foldlog.processors.store.store import DictBackend, Store
 from foldlog.processors.tools.tool import tool
 from foldlog.processors.worker.deaths import Registry
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.rig import ROLES, Rig, answered, call, opened, said
+from foldlog.tests.laws.manual_worker import ROLES, ManualWorker, answered, call, message, opened
 
 HOLDS = """
 import sys
@@ -36,16 +36,16 @@ def look() -> str:
 AGENT = Agent(name="a", model="m", tools=(look,))
 
 
-def taken_over(dead: bool | None) -> Rig:
+def taken_over(dead: bool | None) -> ManualWorker:
     """A worker that took a partition in which another had begun a tool."""
-    before = Rig(AGENT, roles=("sessions", "models"))
+    before = ManualWorker(AGENT, roles=("sessions", "models"))
     before.write("producer", opened("a"))
-    before.write("producer", said())
+    before.write("producer", message())
     before.assign()
     before.settle()
     before.write("models", answered(call("look")))
     before.settle()
-    rig = Rig(AGENT, "2", log=before.log)
+    rig = ManualWorker(AGENT, "2", log=before.log)
     rig.worker.deaths.is_dead = lambda owner: dead if owner == "other/1" else None
     for role in ROLES:
         epoch = rig.write(role, ev.PartitionTaken(role=role, owner="other/1"), key="#partition")
@@ -76,7 +76,7 @@ def test_what_a_worker_runs_that_lives_or_is_unknown_waits_for_its_deadline(dead
 def test_a_lock_is_looked_at_once_for_all_partitions_and_never_ones_own():
     """A restarted worker asked for its own lock, for each partition, twice a second for good."""
     asked: list[str] = []
-    rig = Rig(AGENT, "2")
+    rig = ManualWorker(AGENT, "2")
     deaths = rig.worker.deaths
     deaths.is_dead = lambda owner: asked.append(owner)  # and so nothing is known of it
     before = PartitionView((Holder("models", "other/1", 1), Holder("sessions", "w/1", 0)))

@@ -12,7 +12,16 @@ from foldlog.processors.worker import lost_effects
 from foldlog.processors.worker.lost_effects import LostEffects, Running
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.laws.rig import ROLES, SESSION, USER, Rig, answered, call, opened, said
+from foldlog.tests.laws.manual_worker import (
+    ROLES,
+    SESSION,
+    USER,
+    ManualWorker,
+    answered,
+    call,
+    message,
+    opened,
+)
 
 WAIT_S = 10.0
 ROLE_OF = {"generate": "models", "run_tool": "tools", "work": "background"}
@@ -27,26 +36,24 @@ def charge() -> str:
 AGENT = Agent(name="a", model="m", tools=(charge,))
 
 
-class Losing(Rig):
+class Losing(ManualWorker):
     """What began runs until it is asked to stop; `stopped` has the claims of those."""
 
     def __init__(self, agent: Agent = AGENT, *, threaded: bool = False) -> None:
         super().__init__(agent, roles=(*ROLES, "background"))
         self.ended: set[int] = set()
-        self.stopped: list[int] = []
         self.told: list[str] = []
         self.heard = threading.Event()
         self.lost = LostEffects(self.log, self, self.told.append, threaded=threaded)
         self.worker.lost_effects = self.lost
 
     def begun(self) -> list[Running]:
-        runs = [Running(ROLE_OF[what], SESSION, begin.claim.offset) for what, begin in self.began]
+        runs = [Running(ROLE_OF[what], SESSION, begin.claim.offset) for what, begin in self.begins]
         return [one for one in runs if one.claim_offset not in self.ended]
 
     def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
-        self.stopped.append(claim_offset)
         self.heard.set()
-        return True
+        return super().stop(session_id, claim_offset, why)
 
     def follow(self) -> bool:
         """One round of the follower."""
@@ -55,7 +62,7 @@ class Losing(Rig):
     @property
     def newest(self) -> int:
         """The claim of the newest effect."""
-        return self.began[-1][1].claim.offset
+        return self.begins[-1][1].claim.offset
 
 
 def cancel(turn: int = 1, mode: str = "now") -> ev.CancelRequested:
@@ -65,10 +72,10 @@ def cancel(turn: int = 1, mode: str = "now") -> ev.CancelRequested:
 def streaming(rig: Losing) -> Losing:
     """A model call of the session runs."""
     rig.write("producer", opened("a"))
-    rig.write("producer", said())
+    rig.write("producer", message())
     rig.assign()
     rig.settle()
-    assert [what for what, _ in rig.began] == ["generate"]
+    assert [what for what, _ in rig.begins] == ["generate"]
     return rig
 
 
@@ -77,13 +84,13 @@ def in_tool(rig: Losing) -> Losing:
     streaming(rig).write("models", answered(call("charge")))
     rig.ended.add(rig.newest)
     rig.settle()
-    assert rig.began[-1][0] == "run_tool"
+    assert rig.begins[-1][0] == "run_tool"
     return rig
 
 
 ENDS = {
     "cancel": cancel(),
-    "interrupt": said("m2", "interrupt"),
+    "interrupt": message("m2", "interrupt"),
     "terminate": ev.SessionTerminated(reason="", by_user=USER),
 }
 
@@ -114,8 +121,8 @@ def test_only_an_abort_that_counts_ends_it():
     rig.write("producer", cancel(turn=7))
     rig.write("producer", replace(cancel(), by_user="thief"))
     rig.write("producer", replace(cancel(), cancel_id="c2", mode="after_step"))
-    rig.write("producer", said("m2", "steer"))
-    rig.write("producer", said("m3"))
+    rig.write("producer", message("m2", "steer"))
+    rig.write("producer", message("m3"))
     rig.follow()
     assert rig.stopped == []
 
@@ -138,11 +145,11 @@ def test_background_work_ends_at_a_cancel_and_not_at_an_interrupt():
     rig.ended.add(rig.newest)
     rig.write("models", answered())
     rig.settle()
-    assert rig.began[-1][0] == "work"
+    assert rig.begins[-1][0] == "work"
     work = rig.newest
     rig.revoke()
-    rig.write("producer", said("m2"))
-    rig.write("producer", said("m3", "interrupt"))
+    rig.write("producer", message("m2"))
+    rig.write("producer", message("m3", "interrupt"))
     rig.follow()
     assert work not in rig.stopped
     rig.write("producer", cancel(turn=2))

@@ -26,7 +26,7 @@ from foldlog.schemas.topics import SESSION_EVENTS, USER_SESSIONS, topics
 from foldlog.schemas.value import replace
 from foldlog.tests.laws.history import opened as history
 from foldlog.tests.laws.law import world_of
-from foldlog.tests.laws.rig import Rig, answered, opened, said
+from foldlog.tests.laws.manual_worker import ManualWorker, answered, message, opened
 
 AGENT = Agent(name="a", model="m")
 POISONED, NEIGHBOUR = "poisoned", "neighbour"
@@ -60,31 +60,31 @@ def unbounded(event: object) -> bytes:
     return out.getvalue()
 
 
-def two_sessions() -> Rig:
+def two_sessions() -> ManualWorker:
     """A worker that holds a partition with two sessions, each with an open turn."""
-    rig = Rig(AGENT)
+    rig = ManualWorker(AGENT)
     for name in (POISONED, NEIGHBOUR):
         rig.write("producer", opened("a"), key=name)
-        rig.write("producer", said(), key=name)
+        rig.write("producer", message(), key=name)
     rig.assign()
     rig.settle()
     return rig
 
 
-def put(rig: Rig, writer: str, event: object, key: str = POISONED) -> int:
+def put(rig: ManualWorker, writer: str, event: object, key: str = POISONED) -> int:
     """Write an event whatever its numbers; its offset."""
     headers = tuple(codec.headers_for(event, writer))
     return rig.log.store(SESSION_EVENTS, 0, key.encode(), unbounded(event), headers).offset
 
 
-def neighbour_answers(rig: Rig) -> bool:
+def neighbour_answers(rig: ManualWorker) -> bool:
     """Whether the neighbour's turn ends when its model answers."""
     rig.write("models", answered(), key=NEIGHBOUR)
     rig.settle()
     return not rig.worker.owned[0].views(NEIGHBOUR).turn.open
 
 
-def folded(rig: Rig, name: str):
+def folded(rig: ManualWorker, name: str):
     """The views of a session at the worker's offset, folded from the log alone."""
     views, end = initial(name), rig.worker.owned[0].next_offset
     for entry in map(codec.entry_of, rig.log.records(SESSION_EVENTS, 0)[:end]):
@@ -93,7 +93,7 @@ def folded(rig: Rig, name: str):
     return views
 
 
-def stored(rig: Rig, name: str):
+def stored(rig: ManualWorker, name: str):
     """The views of a session as the worker stored them."""
     return Store(DictBackend(rig.disk)).load(name)
 
@@ -130,8 +130,8 @@ def test_law_13_the_gateway_goes_on_behind_usage_that_passes_64_bits(tmp_path):
 
 
 BEYOND = {
-    "tokens of a message": ("producer", said("m2"), {"tokens": FULL}),
-    "fewer tokens than any text": ("producer", said("m2"), {"tokens": -FULL}),
+    "tokens of a message": ("producer", message("m2"), {"tokens": FULL}),
+    "fewer tokens than any text": ("producer", message("m2"), {"tokens": -FULL}),
     "items of a blob": (
         "producer",
         ev.ItemAdded(item_id="i", content=ev.Body(inline=b"[]")),
@@ -153,7 +153,7 @@ def test_law_13_a_number_out_of_bounds_freezes_its_session_at_its_offset_everywh
 ):
     rig = two_sessions()
     offset = put(rig, writer, with_fields(event, **fields))
-    rig.write("producer", said("later"), key=POISONED)
+    rig.write("producer", message("later"), key=POISONED)
     rig.settle()
     assert neighbour_answers(rig)
     views = stored(rig, POISONED)
@@ -175,7 +175,7 @@ def test_one_impossible_usage_does_not_leave_a_session_over_budget(tokens):
     rig.settle()
     views = stored(rig, POISONED)
     assert not views.turn.open and estimated_tokens(views.context) < 1_000
-    rig.write("producer", said("m2"), key=POISONED)
+    rig.write("producer", message("m2"), key=POISONED)
     rig.settle()
     views = stored(rig, POISONED)
     assert views.turn.open and views.turn.generation.status in ("owed", "running")
@@ -222,7 +222,7 @@ EXTREMES = (b"\xff" * 9 + b"\x01", b"\xfe" + b"\xff" * 8 + b"\x01", b"\x80" * 9 
 @example(0, random.Random(1))
 def test_law_13_whatever_is_done_to_the_bytes_of_records_fold_and_store_never_raise(seed, random):
     """A history whose records are cut, flipped and overwritten: the neighbour is as if alone."""
-    rig, steps = Rig(AGENT), world_of(seed).records
+    rig, steps = ManualWorker(AGENT), world_of(seed).records
     for number, record in enumerate(steps[:150]):
         value = bytearray(record.value or b"")
         if value and random.random() < 0.2:
@@ -236,7 +236,7 @@ def test_law_13_whatever_is_done_to_the_bytes_of_records_fold_and_store_never_ra
         rig.log.store(SESSION_EVENTS, 0, key, bytes(value), record.headers)
         if number == 3:
             rig.write("producer", opened("a"), key=NEIGHBOUR)
-            rig.write("producer", said(), key=NEIGHBOUR)
+            rig.write("producer", message(), key=NEIGHBOUR)
     end = rig.log.end_offsets(SESSION_EVENTS)[0]
     rig.assign()
     rig.read(end)

@@ -10,7 +10,15 @@ from foldlog.processors.tools.tool import tool
 from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.laws.rig import ROLES, SESSION, Rig, answered, call, opened, said
+from foldlog.tests.laws.manual_worker import (
+    ROLES,
+    SESSION,
+    ManualWorker,
+    answered,
+    call,
+    message,
+    opened,
+)
 
 
 @tool(effect="pure")
@@ -22,11 +30,11 @@ def look() -> str:
 AGENT = Agent(name="a", model="m", tools=(look,))
 
 
-def talking(rig: Rig, *names: str) -> None:
+def talking(rig: ManualWorker, *names: str) -> None:
     """Sessions of these names, each with a message."""
     for name in names:
         rig.write("producer", opened("a"), key=name)
-        rig.write("producer", said(), key=name)
+        rig.write("producer", message(), key=name)
 
 
 def seen(step: int) -> ev.ToolResult:
@@ -50,7 +58,7 @@ def seen(step: int) -> ev.ToolResult:
 
 def test_law6_who_reads_a_newer_take_waits_a_session_timeout_before_it_takes_again():
     """A worker that stood still read that another holds the partition, and took it back at once."""
-    rig = Rig(AGENT)
+    rig = ManualWorker(AGENT)
     rig.assign()
     rig.settle()
     rig.ms += 10 * SESSION_TIMEOUT_MS
@@ -70,7 +78,7 @@ def test_law6_who_reads_a_newer_take_waits_a_session_timeout_before_it_takes_aga
 
 def test_law6_who_still_catches_up_does_not_take_again():
     """A refold of a minute took ten times: claims made under the first take were void."""
-    rig = Rig(AGENT)
+    rig = ManualWorker(AGENT)
     talking(rig, *(f"s{n}" for n in range(5)))
     rig.assign()
     for _ in range(9):  # of the ten that were there before
@@ -83,7 +91,7 @@ def test_law6_who_still_catches_up_does_not_take_again():
 
 
 def test_law6_a_take_that_was_lost_is_made_again():
-    rig = Rig(AGENT)
+    rig = ManualWorker(AGENT)
     rig.log.faults = Faults([LOST] * len(ROLES))
     rig.assign()
     rig.settle()
@@ -96,7 +104,7 @@ def test_law6_a_take_that_was_lost_is_made_again():
 # -- law 9 at run time ---------------------------------------------------------------------------
 
 
-def overtaken_by(rig: Rig, event: object, make: object) -> None:
+def overtaken_by(rig: ManualWorker, event: object, make: object) -> None:
     """Let a decision be made while our records are held back; `event` comes before them."""
     (producer,) = rig.log._producers
     producer.pause()
@@ -109,7 +117,7 @@ def overtaken_by(rig: Rig, event: object, make: object) -> None:
 
 def test_law9_rejections_at_different_views_do_not_freeze_a_session():
     """Workers of two versions of an agent, for a while: each loses a decision now and then."""
-    rig = Rig(AGENT)
+    rig = ManualWorker(AGENT)
     talking(rig, SESSION)
     rig.assign()
     rig.settle()
@@ -121,12 +129,12 @@ def test_law9_rejections_at_different_views_do_not_freeze_a_session():
         overtaken_by(rig, prefix, seen(step))
     assert rig.worker.rulings["stale"] == 2
     assert rig.worker.owned[0].stuck == {}
-    assert [what for what, _ in rig.began].count("generate") == 3
+    assert [what for what, _ in rig.begins].count("generate") == 3
 
 
 def test_law9_what_a_frozen_session_rejects_does_not_hide_that_it_is_frozen():
     """Decisions and claims of one view met a frozen session: it was stuck, and owed nothing."""
-    rig = Rig(AGENT)
+    rig = ManualWorker(AGENT)
     talking(rig, SESSION)
     rig.assign()
     rig.settle()
@@ -145,41 +153,41 @@ def test_law9_what_a_frozen_session_rejects_does_not_hide_that_it_is_frozen():
 
 
 def test_law5_a_decision_and_its_claim_come_back_in_one_hop():
-    rig = Rig(AGENT)
+    rig = ManualWorker(AGENT)
     talking(rig, SESSION)
     rig.assign()
     rig.read()
     assert len(rig.events(ev.LlmCalled)) == len(rig.events(ev.GenStart)) == 1
-    assert rig.began == []
+    assert rig.begins == []
     rig.read()
-    assert [what for what, _ in rig.began] == ["generate"]
+    assert [what for what, _ in rig.begins] == ["generate"]
     rig.write("models", answered(call("look")))
     rig.read()
     assert len(rig.events(ev.ToolInvoked)) == len(rig.events(ev.ToolStarted)) == 1
     rig.settle()
-    assert [what for what, _ in rig.began] == ["generate", "run_tool"]
+    assert [what for what, _ in rig.begins] == ["generate", "run_tool"]
     assert rig.worker.rulings == {}
 
 
 def test_law8_a_claim_falls_with_the_decision_that_it_was_made_for():
     """A message came between: both are ignored, and owed anew."""
-    rig = Rig(AGENT)
+    rig = ManualWorker(AGENT)
     talking(rig, SESSION)
     rig.assign()
     (producer,) = rig.log._producers
     rig.settle()
     rig.write("models", answered())
     rig.settle()
-    rig.write("producer", said("m2"))
+    rig.write("producer", message("m2"))
     producer.pause()
     rig.read()
-    rig.write("producer", said("m3"))
+    rig.write("producer", message("m3"))
     producer.resume()
     rig.settle()
     assert rig.worker.rulings == {"stale": 1, "superseded": 1}
     assert rig.events(ev.LlmCalled)[-1].includes == ("m2", "m3")
     assert len(rig.events(ev.GenStart)) == 3
-    assert [begin.turn for _, begin in rig.began] == [1, 2]
+    assert [begin.turn for _, begin in rig.begins] == [1, 2]
     assert rig.worker.owned[0].stuck == {}
 
 
@@ -188,11 +196,11 @@ def test_law8_a_claim_falls_with_the_decision_that_it_was_made_for():
 
 def test_a_takeover_of_many_sessions_keeps_only_so_many_in_memory(monkeypatch):
     monkeypatch.setattr(owned_module, "HOT_SESSIONS_MAX", 3)
-    first = Rig(AGENT, "1")
+    first = ManualWorker(AGENT, "1")
     talking(first, *(f"s{n}" for n in range(20)))
     first.assign()
     first.settle()
-    second = Rig(AGENT, "2", first.log)
+    second = ManualWorker(AGENT, "2", first.log)
     second.disk = first.disk
     most = []
 
@@ -201,7 +209,7 @@ def test_a_takeover_of_many_sessions_keeps_only_so_many_in_memory(monkeypatch):
             most.append(len(second.worker.owned[0]._hot))
             return super().load(session_id)
 
-    monkeypatch.setattr("foldlog.tests.laws.rig.Store", Store)
+    monkeypatch.setattr("foldlog.tests.laws.manual_worker.Store", Store)
     second.assign()
     while second.reader.positions()[0] < second.log.end_offsets(SESSION_EVENTS)[0]:
         second.read(2)
@@ -210,7 +218,7 @@ def test_a_takeover_of_many_sessions_keeps_only_so_many_in_memory(monkeypatch):
 
 
 def test_claims_that_never_came_back_are_forgotten_with_their_session():
-    rig = Rig(AGENT)
+    rig = ManualWorker(AGENT)
     rig.log.faults = losing = LosesClaims()
     talking(rig, SESSION)
     rig.assign()
@@ -245,7 +253,7 @@ class LosesClaims(Faults):
 # -- slots ---------------------------------------------------------------------------------------
 
 
-class Busy(Rig):
+class Busy(ManualWorker):
     """`busy`: how many model calls run already."""
 
     busy = 9
@@ -255,7 +263,7 @@ class Busy(Rig):
 
 
 def test_a_back_off_of_the_key_is_waited_out_and_not_asked_about_again_and_again():
-    rig = Rig(AGENT)
+    rig = ManualWorker(AGENT)
     rig.worker.actions._slots["models"].back_off(rig.ms + 9_000)
     talking(rig, SESSION)
     rig.assign()
@@ -264,7 +272,7 @@ def test_a_back_off_of_the_key_is_waited_out_and_not_asked_about_again_and_again
     rig.ms += 9_000
     rig.worker.tick()
     rig.settle()
-    assert [what for what, _ in rig.began] == ["generate"]
+    assert [what for what, _ in rig.begins] == ["generate"]
 
 
 def test_sessions_that_wait_for_a_slot_cost_no_look_each_until_one_is_free():
@@ -303,11 +311,11 @@ def test_a_session_that_waited_for_a_slot_and_was_lost_takes_none():
     assert len(rig.events(ev.GenStart)) == 1
 
 
-class Running(Rig):
+class Running(ManualWorker):
     """Model calls that began run on."""
 
     def running(self, role: str) -> int:
-        return sum(1 for what, _ in self.began if what == "generate") if role == "models" else 0
+        return sum(1 for what, _ in self.begins if what == "generate") if role == "models" else 0
 
 
 def test_claims_that_come_back_together_keep_their_slots():
@@ -320,7 +328,7 @@ def test_claims_that_come_back_together_keep_their_slots():
     rig.read()  # they are decided while the others are claimed: both come back in one batch
     assert len(rig.events(ev.GenStart)) == 9 and len(rig.events(ev.LlmCalled)) == 18
     rig.settle()
-    assert len(rig.began) == 9
+    assert len(rig.begins) == 9
 
 
 # -- the disk ------------------------------------------------------------------------------------
@@ -328,7 +336,7 @@ def test_claims_that_come_back_together_keep_their_slots():
 
 def test_a_disk_that_refuses_ends_the_worker_and_is_no_fault_of_a_session(tmp_path):
     """A full disk under the blobs left every session that was woken alone until the next start."""
-    rig = Rig(AGENT)
+    rig = ManualWorker(AGENT)
     blobs = BlobStore(tmp_path / "blobs")
     (tmp_path / "blobs" / "incoming").rmdir()  # from here on writing fails, as on a full disk
 
