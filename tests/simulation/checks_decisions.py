@@ -10,14 +10,14 @@ from foldlog.schemas.ids import parse_call_key
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.simulation.invariant import Invariant, calls_of
 
-PAID = ("superseded", "late", "duplicate")  # whoever won
+PAID = ("superseded", "late", "duplicate")  # rulings of outcomes that cost tokens, but lost
 DECISIONS = (ev.LlmCalled, ev.ToolInvoked, ev.TurnEnded)
 STARTS = (ev.LlmCalled, ev.GenStart, ev.GenResumed, ev.ToolStarted)
 INPUTS = tuple(row.cls for row in ev.EVENT_TYPES if row.is_input)
 
 
 class DecisionsNameTheirBasis(Invariant):
-    """Law 8: a decision that counts was made on the newest input, counted here by hand."""
+    """Law 8: an accepted decision was made on the newest input, determined independently here."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -28,32 +28,33 @@ class DecisionsNameTheirBasis(Invariant):
             return
         session, event = seen.entry.session_id, seen.entry.event
         if isinstance(event, DECISIONS) and event.basis != self.newest.get(session):
-            self.fail(f"{session}: {event} counts, the newest input is {self.newest.get(session)}")
+            newest = self.newest.get(session)
+            self.fail(f"{session}: {event} is accepted, the newest input is {newest}")
         if isinstance(event, INPUTS) or self._shortens(seen):
             self.newest[session] = seen.entry.offset
 
     def _shortens(self, seen: Any) -> bool:
-        """A short form of a result that no request has said is in the next one."""
+        """A short form of a result that no request has sent changes the next one."""
         if not isinstance(seen.entry.event, ev.ResultCompacted):
             return False
-        said = seen.before.context.request.fragments
+        sent = seen.before.context.request.fragments
         place = parse_call_key(seen.entry.event.call)
-        rows = seen.before.context.fragments.since(said)
+        rows = seen.before.context.fragments.since(sent)
         return any((f.turn, f.step, f.index) == place for f in rows if f.kind == "result")
 
 
 class NothingStartsWhileClosing(Invariant):
-    """Section 5: after a cancel, interrupt or termination no call and no claim counts."""
+    """Section 5: after a cancel, interrupt or termination no call and no claim is accepted."""
 
     def on_seen(self, seen: Any) -> None:
         starts = isinstance(seen.entry.event, STARTS) and seen.ruling.accepted
         if starts and seen.before.turn.closing is not None:
-            self.fail(f"{seen.entry} counts in a turn that closes")
+            self.fail(f"{seen.entry} is accepted in a closing turn")
 
 
 class AskedCallsAreAllowed(Invariant):
-    """S2.6: what asks begins only when a person allowed these very arguments, or, as old
-    approvals did, this tool."""
+    """S2.6: a call that needs approval begins only when a person allowed exactly these arguments,
+    or, as old approvals did, this tool."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -83,8 +84,8 @@ class AskedCallsAreAllowed(Invariant):
 
 
 class KeptOutcomesArrive(Invariant):
-    """Section 7: what the outbox kept reaches the log, whoever dies, or waits for the next start
-    where the log did not take it at this one."""
+    """Section 7: every outcome that an outbox kept reaches the log, whatever dies, or waits for the
+    next start if the log did not accept it at this one."""
 
     def at_end(self) -> None:
         records = [
@@ -92,16 +93,16 @@ class KeptOutcomesArrive(Invariant):
             for partition in self.world.log.topic(SESSION_EVENTS).partitions
             for record in partition.records
         ]
-        there = set(records)
+        in_log = set(records)
         for node in self.world.nodes:
-            waits = [event for _, event in node.disk.outbox.values()]
+            pending = [event for _, event in node.disk.outbox.values()]
             for session, event in node.disk.kept:
-                if encode(event) not in there and event not in waits:
-                    self.fail(f"{node.name} kept {event} of {session}, the log has it not")
+                if encode(event) not in in_log and event not in pending:
+                    self.fail(f"{node.name} kept {event} of {session}, which is not in the log")
 
 
 class LedgerCountsOnce(Invariant):
-    """S0.5: every request that was paid for is counted once, also of an attempt that lost."""
+    """S0.5: every paid request is counted once, also that of an attempt that lost."""
 
     def at_end(self) -> None:
         paid: dict[str, dict[tuple, Any]] = defaultdict(dict)
@@ -110,8 +111,8 @@ class LedgerCountsOnce(Invariant):
             counts = seen.ruling.accepted or seen.ruling.code in PAID
             if type(event) not in OUTCOMES or not counts:
                 continue
-            beside = isinstance(event, ev.BackgroundDone)
-            place = (event.kind, event.upto) if beside else (event.turn, event.step)
+            background = isinstance(event, ev.BackgroundDone)
+            place = (event.kind, event.upto) if background else (event.turn, event.step)
             for number, one in enumerate((*getattr(event, "earlier", ()), event)):
                 if one.usage is not None:
                     name, tokens = (*place, event.attempt, number), one.usage.output_tokens

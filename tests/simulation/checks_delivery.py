@@ -1,5 +1,4 @@
-"""Invariants of deliveries to push channels (lane D): sent means had, in order, and never for ever.
-"""
+"""Invariants of deliveries to push channels (lane D): received, in order, with bounded attempts."""
 
 from collections import Counter
 from typing import Any
@@ -14,14 +13,14 @@ from foldlog.tests.simulation.invariant import Invariant
 Place = tuple[str, int, int, str]
 
 
-class SentMeansHad(Invariant):
-    """S2.4: GEN_SENT is accepted only after the channel had the answer, once, and each answer that
-    a channel was owed is sent in the end, or given up after all its attempts."""
+class SentMeansReceived(Invariant):
+    """S2.4: GEN_SENT is accepted once, after the channel received the answer, and each answer for a
+    channel is sent in the end, or given up after all its attempts."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
         self.sent: Counter[Place] = Counter()
-        self.owed: dict[Place, int] = {}  # and how often it was tried
+        self.owed: dict[Place, int] = {}  # -> attempts
 
     def on_seen(self, seen: Any) -> None:
         event, session = seen.entry.event, seen.entry.session_id
@@ -36,7 +35,7 @@ class SentMeansHad(Invariant):
             place = (session, event.turn, event.step, event.channel)
             self.sent[place] += 1
             self.demand(self.sent[place] == 1, f"{place} is sent twice")
-            self.demand(place in self.world.received, f"{place} is sent, and nobody has it")
+            self.demand(place in self.world.received, f"{place} is sent, but was never received")
 
     def at_end(self) -> None:
         for place, tried in self.owed.items():
@@ -44,12 +43,12 @@ class SentMeansHad(Invariant):
             known = views.turn.agent == self.world.agent.name and views.frozen is None
             if known and not views.turn.terminated and not self.sent[place]:
                 most = self.world.agent.limits.delivery_attempts
-                self.demand(tried == most, f"{place} never came, and was tried {tried} times")
+                self.demand(tried == most, f"{place} was never received, after {tried} attempts")
 
 
 class AnswersArriveInOrder(Invariant):
-    """A channel gets the answers of a session in their order, each maybe more than once; one that
-    was given up may have been on its way, with a worker that stood still, and come at any time."""
+    """A channel receives the answers of a session in order, each perhaps more than once; one that
+    was given up may have been in flight, from a paused worker, and arrive at any time."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -73,7 +72,7 @@ class AnswersArriveInOrder(Invariant):
 
 
 class DeliveriesDelayNothing(Invariant):
-    """Section 6: what is owed to a channel changes no row of another lane."""
+    """Section 6: a pending delivery changes no row of another lane."""
 
     def on_seen(self, seen: Any) -> None:
         views = seen.views
@@ -85,4 +84,4 @@ class DeliveriesDelayNothing(Invariant):
         self.demand(others == list(alone), f"{seen.entry.session_id}: {others} and not {alone}")
 
 
-DELIVERY = (SentMeansHad, AnswersArriveInOrder, DeliveriesDelayNothing)
+DELIVERY = (SentMeansReceived, AnswersArriveInOrder, DeliveriesDelayNothing)

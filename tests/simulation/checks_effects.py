@@ -1,4 +1,4 @@
-"""Invariants of claims and effects: nothing happens twice, nothing begins without its claim."""
+"""Invariants of claims and effects: no effect happens twice or begins without its claim."""
 
 from collections import Counter
 from typing import Any
@@ -18,7 +18,7 @@ TAKEOVERS = (b"TOOL_STARTED", b"GEN_RESUMED", b"BACKGROUND_STARTED", b"DELIVERY_
 
 
 class OnceRunsOnce(Invariant):
-    """I3, S2.7: a `once` call acts on the world once at most, whatever dies."""
+    """I3, S2.7: a `once` call acts on the world at most once, whatever dies."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -32,7 +32,7 @@ class OnceRunsOnce(Invariant):
 
 
 class NotRunMeansNotRun(Invariant):
-    """T4, T6: what the log calls not run never acted on the world, and never will."""
+    """T4, T6: a call that the log calls not run never acted on the world, and never will."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -44,24 +44,24 @@ class NotRunMeansNotRun(Invariant):
         event, before = seen.entry.event, seen.before
         if isinstance(event, ev.ToolResult) and event.outcome in ("not_run", "cancelled"):
             if event.outcome == "not_run" or calls_of(before)[_key(event)].effect == "once":
-                self._said(seen, _key(event))
+                self._is_denied(seen, _key(event))
         elif isinstance(event, ev.ApprovalDecided | ev.ApprovalExpired):
             if calls_of(seen.views)[event.call].status == "done":
-                self._said(seen, event.call)
+                self._is_denied(seen, event.call)
         elif isinstance(event, ev.TurnEnded):
             for call in before.turn.calls:
                 if call.status in ("proposed", "asks", "allowed"):
-                    self._said(seen, call.key)
+                    self._is_denied(seen, call.key)
 
-    def _said(self, seen: Any, key: str) -> None:
+    def _is_denied(self, seen: Any, key: str) -> None:
         session = seen.entry.session_id
         self.not_run[session, key] = seen.entry.offset
         acted = self.world.has_executed(session, key)
-        self.demand(not acted, f"{session} {key} has run, and offset {seen.entry.offset} denies it")
+        self.demand(not acted, f"{session} {key} has run, but offset {seen.entry.offset} denies it")
 
     def on_executed(self, line: Any) -> None:
-        said = self.not_run.get((line.session_id, line.call))
-        self.demand(said is None, f"offset {said} said not run, then {line}")
+        denied_at = self.not_run.get((line.session_id, line.call))
+        self.demand(denied_at is None, f"offset {denied_at} calls it not run, then {line}")
 
 
 def _key(event: Any) -> str:
@@ -69,8 +69,8 @@ def _key(event: Any) -> str:
 
 
 class DecidedOnce(Invariant):
-    """I4: a started call gets exactly one decided outcome; only what a person said, or a
-    reconciler that denied it, is contested."""
+    """I4: a started call gets exactly one decided outcome; only a person's answer, or a
+    reconciler's denial, is ever contradicted."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -95,8 +95,10 @@ class DecidedOnce(Invariant):
             views = self.world.witness.views[session]
             if views.frozen is not None:
                 continue
-            told = [f for f in views.context.fragments if f.kind == "result" and _place(f) == key]
-            self.demand(len(told) == 1, f"{session} {key} was told {len(told)} times: {told}")
+            results = [
+                f for f in views.context.fragments if f.kind == "result" and _place(f) == key
+            ]
+            self.demand(len(results) == 1, f"{session} {key} has {len(results)} results: {results}")
             call = calls_of(views).get(key)
             undecided = call is not None and call.status not in ("done", "doubt", "contradicted")
             self.demand(not undecided, f"{session} {key} is left {call}")
@@ -120,7 +122,7 @@ class NoRunInDoubt(Invariant):
                     line.claim == call.claim.offset and line.session_id == seen.entry.session_id
                     for line in self.world.executions
                 )
-                self.demand(not begun, f"{call} has run and is claimed anew by {event}")
+                self.demand(not begun, f"{call} has run and is claimed again by {event}")
 
 
 class OnlyWonClaimsBegin(Invariant):
@@ -149,13 +151,13 @@ class OnlyWonClaimsBegin(Invariant):
 
 
 class BeginsInTime(Invariant):
-    """T4, S2, B2, D2: an effect begins within the start window of its own claim's produce, or not
-    at all: later, another may have taken it over, and a model call would be paid twice. Law 6: a
-    tool can act on the world no later than its deadline, so that the margin is all for clocks."""
+    """T4, S2, B2, D2: an effect begins within the start window after its claim was produced, or
+    never: later, another may have taken it over, and a model call would be paid twice. Law 6: a
+    tool acts on the world no later than its deadline, so the margin is for clocks alone."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
-        self.produced: dict[tuple[str, bytes], tuple[int, int]] = {}  # true ms, and clock's error
+        self.produced: dict[tuple[str, bytes], tuple[int, int]] = {}  # ms, clock's error
         self.begun: dict[tuple[int, int], tuple[int, int]] = {}
 
     def on_produced(
@@ -183,7 +185,7 @@ class BeginsInTime(Invariant):
 
 
 class ReconcilesLate(Invariant):
-    """T6: a reconciler is never asked before deadline + margin: its "no" could become untrue."""
+    """T6: no reconciler is called before deadline + margin: its "no" could become untrue."""
 
     def on_reconciled(self, process: Any, session_id: str, begin: Any) -> None:
         tool, limits = begin.agent.tool(begin.call.name), begin.agent.limits
@@ -193,13 +195,13 @@ class ReconcilesLate(Invariant):
         number = self.world.witness.partition_of[session_id]
         now = worker.now(worker.owned[number])
         sure_at = begin.claim.deadline + limits.margin_ms
-        self.demand(now >= sure_at, f"{begin.call.key} is asked about {sure_at - now} ms early")
+        self.demand(now >= sure_at, f"{begin.call.key} is reconciled {sure_at - now} ms early")
 
 
 class TakeoversAreLawful(Invariant):
     """Law 6: a claim is taken over when it is void, when its owner is an older incarnation of the
-    same worker, when the log says that its owner is gone, or after its deadline and the margin;
-    never before."""
+    same worker, when the log says that its owner is dead (OWNER_GONE), or after its deadline and
+    the margin; never before."""
 
     def on_produced(
         self, process: Any, partition: int, key: str, value: bytes, kind: bytes
@@ -236,7 +238,7 @@ class TakeoversAreLawful(Invariant):
         witness, worker = self.world.witness, process.worker
         holder = worker.owned[number].partition.holder(role)
         if holder is not None and claim.owner in holder.gone:
-            return  # and OnlyTheDeadAreGone
+            return  # OnlyTheDeadAreGone checks that
         if witness.holder_at(number, role, claim.offset) != (claim.epoch, claim.owner):
             return  # it never had the right: void
         now = worker.now(worker.owned[number])
@@ -245,15 +247,15 @@ class TakeoversAreLawful(Invariant):
 
 
 class OnlyTheDeadAreGone(Invariant):
-    """Law 6: OWNER_GONE is written of oneself at the end, and of nobody who lives."""
+    """Law 6: a worker writes OWNER_GONE of itself when it ends, and never of a living one."""
 
     def on_produced(
         self, process: Any, partition: int, key: str, value: bytes, kind: bytes
     ) -> None:
         if kind == b"OWNER_GONE":
             owner = decode(value).owner
-            lives = owner != process.owner and self.world.is_alive(owner)
-            self.demand(not lives, f"{process.owner} writes that {owner} is gone, which lives")
+            alive = owner != process.owner and self.world.is_alive(owner)
+            self.demand(not alive, f"{process.owner} writes OWNER_GONE of {owner}, which lives")
 
 
 class NewestAttemptCompletes(Invariant):
@@ -275,7 +277,7 @@ class NewestAttemptCompletes(Invariant):
         elif isinstance(event, ev.GenComplete | ev.GenFailed | ev.GenStopped):
             newest = self.newest.get((seen.entry.session_id, event.turn, event.step))
             if event.attempt != newest:
-                self.fail(f"{event} counts, the newest is {newest}")
+                self.fail(f"{event} is accepted, but the newest attempt is {newest}")
 
 
 class TakesAreBounded(Invariant):
@@ -303,7 +305,7 @@ class TakesAreBounded(Invariant):
 
 
 class NothingBeforeItsTake(Invariant):
-    """Law 6: on assignment a worker does nothing before it has read its take back."""
+    """Law 6: after its assignment a worker does nothing until it has read its take back."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -332,8 +334,8 @@ class NothingBeforeItsTake(Invariant):
 
 
 class AbortsReachWhatRuns(Invariant):
-    """Constraint 3, law 7: whoever has read that a turn is closing or over has told its model and
-    tool calls to end, also where another worker has the partition by now."""
+    """Constraint 3, law 7: a worker that has read that a turn is closing or over has requested its
+    model and tool calls to end, even if another worker has the partition by now."""
 
     def on_round(self, process: Any) -> None:
         if process.has_unread() or process.lost.has_news:

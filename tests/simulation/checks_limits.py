@@ -1,4 +1,4 @@
-"""Invariants of limits and of what is promised in words: attempts, steps, stops, locks, lines."""
+"""Invariants of limits and of promises in words: attempts, steps, stops, locks, transcript."""
 
 from collections import Counter
 from typing import Any
@@ -9,7 +9,7 @@ from foldlog.tests.simulation.invariant import Invariant
 
 
 class AttemptsAndStepsAreBounded(Invariant):
-    """S1.F, section 6: no more attempts, steps or tokens than the agent allows itself."""
+    """S1.F, section 6: no more attempts, steps or tokens than the agent's limits allow."""
 
     def on_seen(self, seen: Any) -> None:
         if not seen.ruling.accepted:
@@ -33,21 +33,21 @@ class ShouldStopStops(Invariant):
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
-        self.asked: set[tuple[str, int]] = set()
+        self.stopped: set[tuple[str, int]] = set()
 
     def on_seen(self, seen: Any) -> None:
         if not seen.ruling.accepted:
             return
         session, event = seen.entry.session_id, seen.entry.event
         if isinstance(event, ev.CancelRequested) and event.mode == "after_step":
-            self.asked.add((session, seen.before.turn.number))
+            self.stopped.add((session, seen.before.turn.number))
         elif isinstance(event, ev.LlmCalled) and event.step > 1:
-            self.demand((session, event.turn) not in self.asked, f"{session} goes on: {event}")
+            self.demand((session, event.turn) not in self.stopped, f"{session} continues: {event}")
 
 
-class StateTellsTheTruth(Invariant):
-    """S0.1, section 11: the project is locked once, the cancel token is that of a cancel that
-    binds and goes with its turn, the pending tool is the oldest that may be running."""
+class StateIsTrue(Invariant):
+    """S0.1, section 11: the project is locked once; the cancel token is that of a binding cancel
+    and ends with its turn; the pending tool is the oldest that may be running."""
 
     def on_seen(self, seen: Any) -> None:
         before, after, turn = seen.before.state, seen.views.state, seen.views.turn
@@ -81,32 +81,32 @@ class TurnEndsNameTheState(Invariant):
             self.demand(event.views_sha == named, f"{event} names another state")
 
 
-class TranscriptTellsAll(Invariant):
-    """S2.11: every message, answer and end that counts is one line of the transcript."""
+class TranscriptIsComplete(Invariant):
+    """S2.11: every accepted message, answer and end is one line of the transcript."""
 
     LINES = {ev.MessageReceived: "message", ev.GenComplete: "answer", ev.TurnEnded: "ended"}
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
-        self.told: Counter[tuple[str, str]] = Counter()
+        self.accepted: Counter[tuple[str, str]] = Counter()
 
     def on_seen(self, seen: Any) -> None:
         kind = self.LINES.get(type(seen.entry.event))
         if kind is not None and seen.ruling.accepted:
-            self.told[seen.entry.session_id, kind] += 1
+            self.accepted[seen.entry.session_id, kind] += 1
 
     def at_end(self) -> None:
         for session, views in self.world.witness.views.items():
             lines = Counter(line.kind for line in views.transcript.lines)
             for kind in self.LINES.values():
-                want = self.told[session, kind]
+                want = self.accepted[session, kind]
                 self.demand(lines[kind] == want, f"{session}: {lines[kind]} {kind}s of {want}")
 
 
 LIMITS = (
     AttemptsAndStepsAreBounded,
     ShouldStopStops,
-    StateTellsTheTruth,
+    StateIsTrue,
     TurnEndsNameTheState,
-    TranscriptTellsAll,
+    TranscriptIsComplete,
 )

@@ -1,4 +1,4 @@
-"""Invariants of what the model is sent: legal, growing, whole, and the same whoever builds it."""
+"""Invariants of requests: legal, complete, extended at the end, and the same for every builder."""
 
 import re
 from collections import Counter
@@ -8,7 +8,7 @@ from typing import Any
 from foldlog.processors.request.build import request_bytes
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.api_rules import blocks_of, findings, static_part, without_thinking
-from foldlog.tests.simulation.checks_resumed import Heard, continued, resumes
+from foldlog.tests.simulation.checks_resumed import StreamedChunks, continued, resumes
 from foldlog.tests.simulation.invariant import Invariant
 
 BLOCKS = {"text", "thinking", "tool_use", "tool_result"}  # that simulated people and models write
@@ -18,7 +18,7 @@ MARK = re.compile(rb"<([A-Za-z0-9]+:[A-Za-z0-9-]+)>")
 class RequestsAreLegal(Invariant):
     """I13: every request passes an independent checker of the API's rules.
 
-    It builds the request of every accepted LLM_CALLED, for all invariants below.
+    It builds the request of every accepted LLM_CALLED for all invariants below.
     """
 
     def on_seen(self, seen: Any) -> None:
@@ -38,11 +38,11 @@ class RequestsAreLegal(Invariant):
 
 class RequestsExtend(Invariant):
     """P9, section 11: request n is a block-wise prefix of request n+1, without cache marks, unless
-    it adopts something; system and tools move with CONTEXT_SET only.
+    n+1 adopts something; system and tools change with CONTEXT_SET only.
 
-    Two exceptions: thinking that was signed for another prefix, or whose signature was not taken,
-    is not said again. And a request
-    may end in a paused answer: once a user speaks after it the API refuses thinking at its end.
+    Two exceptions: thinking that was signed for another prefix, or whose signature was refused, is
+    not repeated. And a request may end in a paused answer: once a user message follows it, the API
+    refuses thinking at its end.
     """
 
     def __init__(self, world: Any) -> None:
@@ -63,7 +63,7 @@ class RequestsExtend(Invariant):
         if before is None:
             return
         same = prefix == before[0][0]
-        self.demand(not same or head == before[1], f"{session}: system or tools moved")
+        self.demand(not same or head == before[1], f"{session}: system or tools changed")
         if shape != before[2]:
             return
         old = before[3]
@@ -77,11 +77,11 @@ class RequestsExtend(Invariant):
 
 class RequestsKeepTheirHash(Invariant):
     """Law 11, I14: the bytes rebuilt from the log have the hash that each claim carries, and are
-    what the model is sent; those of an attempt that resumes, with what is kept behind them."""
+    sent to the model; for an attempt that resumes, with the kept answer behind them."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
-        self.heard = Heard()
+        self.chunks = StreamedChunks()
         self.sent: dict[tuple[str, int], bytes] = {}
 
     def _decided(self, session: str, offset: int) -> bytes:
@@ -95,14 +95,14 @@ class RequestsKeepTheirHash(Invariant):
             place = (seen.entry.session_id, seen.entry.offset)
             request = self._decided(*place)
             if resumes(event):
-                request = continued(request, self.heard.kept(seen))
+                request = continued(request, self.chunks.kept(seen))
                 found = findings(request, may_end_with_answer=True)
                 if found:
                     self.fail(f"{seen.entry}: {found} in {request.decode()}")
             if sha256(request).hexdigest() != event.request_sha256:
-                self.fail(f"{seen.entry} was made for another request")
+                self.fail(f"{seen.entry} was claimed for another request")
             self.sent[place] = request
-        self.heard.take(seen)
+        self.chunks.take(seen)
 
     def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
         if role == "models":
@@ -110,9 +110,9 @@ class RequestsKeepTheirHash(Invariant):
             self.demand(begin.request == request, f"{session_id}: another request is sent")
 
 
-class MessagesAreSaidOnce(Invariant):
-    """I2, section 5: each message is said once; what its turn never sent, in the next one, unless
-    no request has room for it."""
+class MessagesAreSentOnce(Invariant):
+    """I2, section 5: each message is in a request once; one that its turn never sent is in the
+    next turn's, unless no request has room for it."""
 
     def on_seen(self, seen: Any) -> None:
         event = seen.entry.event
@@ -121,14 +121,14 @@ class MessagesAreSaidOnce(Invariant):
         session = seen.entry.session_id
         marks = Counter(MARK.findall(self.world.requests[session][-1][1]))
         twice = [mark for mark, times in marks.items() if times > 1]
-        self.demand(not twice, f"{session} says twice {twice}")
-        said = {mark.decode().partition(":")[2] for mark in marks}
+        self.demand(not twice, f"{session} sends twice: {twice}")
+        sent = {mark.decode().partition(":")[2] for mark in marks}
         whole = seen.views.context.request.start == 0
         for row in seen.before.messages.progress if whole else ():
             if row.reason and row.turn < event.turn and row.reason != "budget_exceeded":
-                self.demand(row.message_id in said, f"{session} never said {row}")
-        missing = {*event.includes, *seen.before.turn.owned} - said
-        self.demand(not missing, f"{session}: {missing} are not said")
+                self.demand(row.message_id in sent, f"{session} never sent {row}")
+        missing = {*event.includes, *seen.before.turn.owned} - sent
+        self.demand(not missing, f"{session}: {missing} are not sent")
 
 
-REQUESTS = (RequestsAreLegal, RequestsExtend, RequestsKeepTheirHash, MessagesAreSaidOnce)
+REQUESTS = (RequestsAreLegal, RequestsExtend, RequestsKeepTheirHash, MessagesAreSentOnce)

@@ -1,4 +1,4 @@
-"""Invariants of the promised state, of turns and of messages: what a client may rely on."""
+"""Invariants of the session state, turns and messages, which clients rely on."""
 
 from collections import Counter, defaultdict
 from typing import Any
@@ -37,7 +37,7 @@ class AcknowledgedIsInTheLog(Invariant):
 
 
 class FoldNeverRaises(Invariant):
-    """Law 13: only what can not be read freezes a session."""
+    """Law 13: only a record that cannot be read freezes a session."""
 
     def on_seen(self, seen: Any) -> None:
         if seen.views.frozen is not None and seen.before.frozen is None:
@@ -72,7 +72,7 @@ class OnlyTransitions(Invariant):
 
 
 class OneWriterPerField(Invariant):
-    """I9, S0.2: a field of session_state changes only by the events that WRITERS names."""
+    """I9, S0.2: a field of session_state is changed only by the events that WRITERS names."""
 
     def on_seen(self, seen: Any) -> None:
         before, after = seen.before.state, seen.views.state
@@ -94,7 +94,7 @@ class StateIsSmall(Invariant):
 
 
 class TurnIsBounded(Invariant):
-    """Section 5: what is in flight is bounded."""
+    """Section 5: everything in flight is bounded."""
 
     def on_seen(self, seen: Any) -> None:
         turn = seen.views.turn
@@ -109,13 +109,13 @@ class TurnIsBounded(Invariant):
             (turn.reminders, turn_view.REMINDERS_MAX),
             ([c for c in turn.doubts if c.status == "done"], turn_view.RESOLVED_MAX),
         )
-        for held, most in bounds:
-            if len(held) > most:
-                self.fail(f"{len(held)} of at most {most}: {held[:3]}")
+        for rows, most in bounds:
+            if len(rows) > most:
+                self.fail(f"{len(rows)} of at most {most}: {rows[:3]}")
 
 
 class CancelEndsInTime(Invariant):
-    """Constraint 3: without faults a turn that closes has ended within the grace."""
+    """Constraint 3: without faults a closing turn ends within the grace."""
 
     def on_seen(self, seen: Any) -> None:
         closing = seen.before.turn.closing
@@ -146,7 +146,7 @@ class OneOpenTurn(Invariant):
             self.demand(after.number == before.number + 1, f"{session} skipped a turn")
             self.demand(self.ended.get(session, 0) == before.number, f"{session}: two turns open")
         open_turns = after.number - self.ended.get(session, 0)
-        self.demand(open_turns == after.open, f"{session}: {open_turns} open, says {after.open}")
+        self.demand(open_turns == after.open, f"{session}: {open_turns} open, not {after.open}")
 
 
 class EndedTurnsAreClosed(Invariant):
@@ -170,8 +170,8 @@ class EndedTurnsAreClosed(Invariant):
 
 
 class EveryRefusalIsAnsweredOnce(Invariant):
-    """Row R: each refused event, and each result with a trigger that is refused, gets exactly one
-    accepted REFUSED; nothing else gets one."""
+    """Row R: each refused event, and each result with a refused trigger, gets exactly one accepted
+    REFUSED; nothing else gets one."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -222,7 +222,7 @@ class MessagesEndOnce(Invariant):
                 rows = [r for r in views.messages.progress if r.message_id == message_id]
                 ends = [row for row in rows if row.reason]
                 self.demand(len(ends) == 1, f"{session} {message_id} ended as {rows}")
-                self.demand(rows[-1] is ends[0], f"{session} {message_id} went on: {rows}")
+                self.demand(rows[-1] is ends[0], f"{session} {message_id} continued: {rows}")
                 turns = {row.turn for row in rows}
                 self.demand(len(turns) == 1, f"{session} {message_id} in several turns: {rows}")
 

@@ -1,4 +1,4 @@
-"""Invariants of the stores: what a worker knows is what the log says, byte for byte."""
+"""Invariants of the stores: a worker's views equal those of the log, byte for byte."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ SAMPLED = 0.05  # of the rounds: comparing every view in every round would cost 
 
 
 class StoresAgree(Invariant):
-    """I6, I7, constraint 4: a store holds, at its cursor, what a fold from 0 holds there."""
+    """I6, I7, constraint 4: a store equals, at its cursor, a fold from offset 0."""
 
     def on_round(self, process: Any) -> None:
         if self.world.rng_checks.random() < SAMPLED:
@@ -44,7 +44,7 @@ class StoresAgree(Invariant):
         for session in store.sessions():
             known.add(session)
             views, truth = store.load(session), witness.views_at(session, end)
-            self.demand(truth is not None, f"{node.name} knows {session} at {end} by itself")
+            self.demand(truth is not None, f"{node.name} has {session} at {end}, the log has not")
             for (name, ours), (_, theirs) in zip(view_parts(views), view_parts(truth), strict=True):
                 if ours != theirs:
                     self.fail(f"{node.name} {session} at {end}: {name} differs\n{views}\n{truth}")
@@ -80,9 +80,9 @@ class TakesAreNoSession(Invariant):
 
 
 class DeadLettersAreKept(Invariant):
-    """I18: whatever can not be read is a dead letter with its place, and nothing else is.
+    """I18: every unreadable record is a dead letter with its place, and nothing else is.
 
-    A letter is a notice: one that was still on its way when its worker died is not written again.
+    A letter is a notice: one that was in flight when its worker died is not written again.
     """
 
     def at_end(self) -> None:

@@ -1,4 +1,4 @@
-"""Invariants of WAKE and of progress: what is owed is possible, and is done."""
+"""Invariants of WAKE and of progress: every obligation can be discharged, and is."""
 
 from collections import Counter
 from typing import Any
@@ -13,9 +13,9 @@ from foldlog.tests.simulation.invariant import Invariant
 
 FAR_MS = 10**9  # past every deadline
 LONG_MS = 1_000  # longer than any step takes here that is not an effect
-SLOTS_MIN = 1  # an effect of the role may hold the last slot
-RUNNING = ("wait", "begin", "abort")  # what is owed as long as an effect runs
-PATIENT = {"T2w": "a person is asked"}
+SLOTS_MIN = 1  # an effect of the role may occupy the last slot
+RUNNING = ("wait", "begin", "abort")  # owed as long as an effect runs
+PATIENT = {"T2w": "waits for a person"}
 
 
 def taken_by(owner: str, epoch: int) -> PartitionView:
@@ -26,7 +26,7 @@ def taken_by(owner: str, epoch: int) -> PartitionView:
 class WakeAndFoldAgree(Invariant):
     """Law 9: at every view, every event that wake owes is accepted there and discharges its row.
 
-    Also at views that chance makes of it: later, or under a new holder. And wake twice is the same.
+    Also at views with a later time or a new holder, at random. And a second wake returns the same.
     """
 
     def __init__(self, world: Any) -> None:
@@ -73,7 +73,7 @@ class WakeAndFoldAgree(Invariant):
 
 
 class NobodyIsStuck(Invariant):
-    """Law 9 at run time: no worker ever leaves a session alone."""
+    """Law 9 at run time: no worker ever gives a session up."""
 
     def on_round(self, process: Any) -> None:
         for owned in process.worker.owned.values():
@@ -81,7 +81,7 @@ class NobodyIsStuck(Invariant):
 
 
 class NothingIsForgotten(Invariant):
-    """Law 4: without faults, whoever has nothing to do for long owes nothing that could be done."""
+    """Law 4: without faults, a worker that is long idle has no obligation it could discharge."""
 
     def on_jump(self, gap_ms: int) -> None:
         world, witness = self.world, self.world.witness
@@ -98,13 +98,13 @@ class NothingIsForgotten(Invariant):
                     continue
                 if now < process.model_slots.back_off_until_ms and owed.role == "models":
                     continue
-                self.fail(f"{session} is owed {owed}, and nobody moves for {gap_ms} ms")
+                self.fail(f"{session} is owed {owed}, and no worker acts for {gap_ms} ms")
 
 
 class SlotsAreKept(Invariant):
-    """Section 6: no more effects at a time than the slots of an API key or of a process.
+    """Section 6: no more effects at a time than an API key or a process has slots.
 
-    Not where records come so late that a claim was taken for lost: it may still win.
+    Except where records come so late that a claim was taken for lost: it may still win.
     """
 
     def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
@@ -113,7 +113,7 @@ class SlotsAreKept(Invariant):
         own = {"models": self.world.model_slots, "tools": self.world.tool_slots}
         own["delivery"] = DELIVERY_SLOTS
         slots = own.get(role, BACKGROUND_SLOTS)
-        tasks = process.effects.tasks  # what is asked or recovered afterwards takes no slot
+        tasks = process.effects.tasks  # reconciling and recovering need no slot
         running = sum(1 for task in tasks if task.role == role and task.key[1] >= 0)
         self.demand(running < slots, f"{running} {role} run already, of {slots}")
 
@@ -136,7 +136,7 @@ class Liveness(Invariant):
                 self.demand(doubt, f"{session} hangs: {views.turn}")
 
     def at_end(self) -> None:
-        """And after the last words of a person nothing is open."""
+        """And after the last message of a person no turn is open."""
         for session, views in self.world.witness.views.items():
             if views.frozen is None and views.turn.agent == self.world.agent.name:
                 self.demand(not views.turn.open, f"{session} does not end: {views.turn}")

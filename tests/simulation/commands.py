@@ -1,7 +1,7 @@
-"""What a person may ask for, by name: legal, late, repeated, wrong or senseless.
+"""The commands of simulated people, by name: legal, late, repeated, wrong or pointless.
 
-Each command makes the events of one request from what the person sees. `chosen` picks one that has
-something to act on. It must not know what the fold will say.
+Each command makes the events of one request from the views that the person sees. `chosen` picks a
+command that has something to act on.
 """
 
 import json
@@ -19,7 +19,7 @@ TRIGGERS = ("start_build", "todo_done_build", "publish", "revert", "open_existin
 
 
 def opened(person: Any) -> ev.SessionOpened:
-    """The session as this person opens it."""
+    """The event with which this person opens a session."""
     name = "nobody" if person.agentless else person.world.agent.name
     return ev.SessionOpened(user_id=person.user_id, agent=name, rules=RULES)
 
@@ -30,7 +30,7 @@ def _content(person: Any, message_id: str, more: str = "") -> ev.Body:
 
 
 def a_message(person: Any, when_busy: str, message_id: str | None = None) -> ev.MessageReceived:
-    """A new message; its text names it, so that a request shows which it holds."""
+    """A new message; its text has its id, so that a request shows which messages it contains."""
     person.messages += 1
     message_id = message_id or f"m{person.messages}"
     more, tokens = "", person.rng.choice((5, 5, 5, 300))
@@ -47,7 +47,7 @@ def a_message(person: Any, when_busy: str, message_id: str | None = None) -> ev.
         when_busy=when_busy,
         by_user=person.user_id,
     )
-    person.said.append(event)
+    person.sent.append(event)
     return event
 
 
@@ -68,14 +68,14 @@ def interrupt(person: Any) -> list:
 
 
 def say_again(person: Any) -> list:
-    return [person.rng.choice(person.said)] if person.said else say(person)
+    return [person.rng.choice(person.sent)] if person.sent else say(person)
 
 
 def say_wrongly(person: Any) -> list:
-    """A reused id, nothing, a bad id, a wrong role, or in another's name."""
+    """A reused id, no text, a bad id, a wrong role, or another user's name."""
     event = a_message(person, "queue")
     text = b'[{"type":"text","text":"  "}]'
-    reused = person.said[0].message_id
+    reused = person.sent[0].message_id
     wrong = (
         {"message_id": reused, "content": _content(person, reused, "otherwise")},
         {"content": ev.Body(inline=text), "message_id": f"e{person.messages}"},
@@ -84,7 +84,7 @@ def say_wrongly(person: Any) -> list:
         {"role": "system", "message_id": f"r{person.messages}"},
         {"by_user": "somebody-else", "message_id": f"u{person.messages}"},
     )
-    person.said.pop()
+    person.sent.pop()
     return [replace(event, **person.rng.choice(wrong))]
 
 
@@ -94,14 +94,14 @@ def open_again(person: Any) -> list:
 
 
 def cancel(person: Any) -> list:
-    """Now or after the step; with or without the turn and phase it was made for."""
+    """Now or after the step; with or without the turn and the phase that the person saw."""
     rng, views = person.rng, person.views
-    person.asked += 1
+    person.commands += 1
     number = views.turn.number if views else 1
     turn = rng.choice((None, None, number, number, number, number + 1, max(1, number - 1)))
     phase = views.state.phase if views else "chatting"
     event = ev.CancelRequested(
-        cancel_id=f"c{person.asked}",
+        cancel_id=f"c{person.commands}",
         mode=rng.choice(("now", "now", "now", "after_step")),
         turn=turn,
         seen_phase=rng.choice((None, None, phase, "verifying")),
@@ -112,23 +112,23 @@ def cancel(person: Any) -> list:
 
 
 def trigger(person: Any) -> list:
-    person.asked += 1
+    person.commands += 1
     phase = person.views.state.phase if person.views else "chatting"
     legal = [word for word in TRANSITIONS[phase] if word not in ("open_existing", "cancel")]
-    sensible = legal and person.rng.random() < 0.7
+    use_legal = legal and person.rng.random() < 0.7
     event = ev.PhaseTriggered(
-        command_id=f"t{person.asked}",
-        trigger=person.rng.choice(legal if sensible else TRIGGERS),
+        command_id=f"t{person.commands}",
+        trigger=person.rng.choice(legal if use_legal else TRIGGERS),
         by_user=person.user_id,
     )
     return [event] * person.rng.choice((1, 1, 2))
 
 
 def lock(person: Any) -> list:
-    person.asked += 1
+    person.commands += 1
     name = person.rng.choice(("project-1", "project-2", "no id!", "z" * 128))
     return [
-        ev.ProjectLocked(command_id=f"l{person.asked}", project_id=name, by_user=person.user_id)
+        ev.ProjectLocked(command_id=f"l{person.commands}", project_id=name, by_user=person.user_id)
     ]
 
 
@@ -141,7 +141,7 @@ def _calls(person: Any, *statuses: str) -> list:
 
 
 def decide(person: Any) -> list:
-    """Allow or deny what asks; sometimes for other arguments, or what asks no longer."""
+    """Allow or deny a call that asks; sometimes with other arguments, or one that asks no more."""
     rng = person.rng
     calls = _calls(person, "asks") or _calls(person, "proposed", "started", "done")
     if not calls:
@@ -160,7 +160,7 @@ def decide(person: Any) -> list:
 
 
 def resolve(person: Any) -> list:
-    """Say what happened to a call in doubt: rightly, wrongly, or to one that is in none."""
+    """Resolve a call in doubt, rightly or wrongly, or one that is not in doubt."""
     rng = person.rng
     calls = _calls(person, "doubt", "contradicted") or _calls(person, "started", "done")
     key = rng.choice(calls).key if calls else rng.choice(("1.1.0", "not a call"))
@@ -179,19 +179,19 @@ def terminate(person: Any) -> list:
 
 
 def garbage(person: Any) -> list:
-    """Records that are no events of ours, under every kind of key."""
+    """Records that are not events, under every kind of key."""
     rng = person.rng
     name = rng.choice((b"NEW_THING", b"GEN_CHUNK", b""))
     key = rng.choice((None, None, "not an id!", b"\xff\xfe", "k" * 300, b"", PARTITION_KEY))
     headers = [("t", name), ("w", b"producer")] if name else []
-    if rng.random() < 0.15:  # what must be understood freezes its session
+    if rng.random() < 0.15:  # an unknown event that must be understood freezes its session
         headers = [("t", rng.choice((b"MESSAGE_RECEIVED", b"NEW_THING"))), ("m", b"1")]
     person.append_raw(rng.choice((b"", b"\xc3\x01garbage", b"x" * 40)), headers, key)
     return []
 
 
 def forge(person: Any) -> list:
-    """What a worker writes, by somebody who is none."""
+    """A worker's event, written by a client."""
     number = person.views.turn.number if person.views else 1
     basis = person.views.turn.basis if person.views else 0
     place = {"turn": number, "step": 1, "index": 0, "attempt": 1}
@@ -208,7 +208,7 @@ def forge(person: Any) -> list:
 
 
 def flood(person: Any) -> list:
-    """More than a view keeps: refusals, or messages."""
+    """More refusals, or messages, than a view keeps."""
     if person.rng.random() < 0.7:
         return [e for _ in range(70) for e in say_wrongly(person)]
     return [a_message(person, "queue") for _ in range(260)]
@@ -238,7 +238,7 @@ COMMANDS = {
 
 
 def chosen(person: Any) -> str:
-    """The name of a command: by habit, and what waits for this person comes first."""
+    """The name of a command: mostly one that a call waits for, else by the scenario's habits."""
     rng = person.rng
     if _calls(person, "asks") and rng.random() < 0.8:
         return "decide"
@@ -249,7 +249,7 @@ def chosen(person: Any) -> str:
 
 
 def answers(person: Any, views: Any) -> list:
-    """The truth about every call that waits for a person."""
+    """The true answer to every call that waits for a person."""
     found = []
     for call in (*views.turn.calls, *views.turn.doubts):
         if call.status in ("doubt", "contradicted"):

@@ -1,8 +1,8 @@
-"""Simulated effects: what worker/effects_host.py, effects/models/call.py and tools/call.py do.
+"""Simulated effects, in place of worker/effects_host.py, effects/models/call.py and tools/call.py.
 
-Each begun effect is a generator that yields how long it waits (ms of virtual time), or None until
-somebody pokes it; between two yields it is one indivisible action of the schedule. It ends in one
-outcome: outbox first, then the log, again until acknowledged. It must not know a fold.
+Each begun effect is a generator that yields the time that it waits (ms of virtual time), or None to
+wait until `poke`; between two yields it is one indivisible action of the schedule. It ends in one
+outcome: kept in the outbox first, then produced until the log acknowledges it.
 """
 
 from collections.abc import Generator, Iterator
@@ -37,12 +37,13 @@ from foldlog.tests.simulation.answers import (
 from foldlog.tests.simulation.resumed import GoesOn
 from foldlog.tests.simulation.tool_plans import ToolRun
 
-MID_STREAM = "after a chunk was produced"  # passed only by whom it shall strike
+CANDIDATE_WRITTEN = "candidate written, before the work is done"
+MID_STREAM = "after a chunk was produced"  # counts for a kill of this name only
 Steps = Generator[int | None, Any, Any]
 
 
 class Task:
-    """One effect that runs. `due`: true ms when its next action may happen; None: poked."""
+    """One running effect. `due`: world time (ms) of its next action; None: when it is poked."""
 
     def __init__(self, role: str, key: tuple[str, int], steps: Steps, now: int) -> None:
         self.role = role
@@ -50,12 +51,12 @@ class Task:
         self.steps = steps
         self.stop = Stop()
         self.due: int | None = now
-        self.given: Any = None
-        self.ended = False  # its outcome is known: all that is left is to write it
+        self.received: Any = None  # by `poke`, for the generator
+        self.ended = False  # its outcome is known and only has to be written
 
-    def poke(self, given: Any, now: int) -> None:
-        """Let it go on with what it waits for."""
-        self.given, self.due = given, now
+    def poke(self, received: Any, now: int) -> None:
+        """Continue with the value that it waits for."""
+        self.received, self.due = received, now
 
 
 class SimEffects:
@@ -78,16 +79,16 @@ class SimEffects:
 
     def step(self, task: Task) -> None:
         """The next action of an effect."""
-        given, task.given, task.due = task.given, None, None
+        received, task.received, task.due = task.received, None, None
         try:
-            wait = task.steps.send(given)
+            wait = task.steps.send(received)
         except StopIteration:
             self.tasks.remove(task)
             return
         task.due = None if wait is None else self.world.now + wait
 
     def running(self, role: str) -> int:
-        """How many effects of a role run now."""
+        """The number of running effects of a role."""
         return sum(1 for task in self.tasks if task.role == role)
 
     def begun(self) -> list[Running]:
@@ -95,7 +96,7 @@ class SimEffects:
         return [Running(task.role, *task.key) for task in self.tasks]
 
     def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
-        """Ask an effect to end; whether it runs."""
+        """Request that an effect ends; whether it runs."""
         for task in self.tasks:
             if task.key == (session_id, claim_offset):
                 if not task.stop.requested:
@@ -106,7 +107,7 @@ class SimEffects:
         return False
 
     def leave(self) -> None:
-        """The worker ends in peace: as EffectsHost.close."""
+        """An orderly end of the worker: as EffectsHost.close."""
         for task in self.tasks:
             if task.role in ("models", "background") and not task.stop.requested:
                 task.stop.request("the worker is ending", leaves=True)
@@ -116,7 +117,7 @@ class SimEffects:
     # -- outcomes --------------------------------------------------------------------------------
 
     def outcome(self, task: Task, session_id: str, event: Any) -> Steps:
-        """As Reports.outcome: kept on disk, then produced until the log has it."""
+        """As Reports.outcome: kept on disk, then produced until the log acknowledges it."""
         task.ended = True
         crash = self.process.crash_point
         crash("before the outbox")
@@ -126,21 +127,21 @@ class SimEffects:
         while True:
             self.produce(session_id, event, lambda answer: task.poke(answer, self.world.now))
             crash("after an outcome was produced")
-            answer = yield (None if task.given is None else 0)
+            answer = yield (None if task.received is None else 0)
             if isinstance(answer, Delivered):
                 self.process.disk.done(token)
                 return
             yield int(AGAIN_S * 1000)
 
-    def produce(self, session_id: str, event: Any, answered) -> None:
+    def produce(self, session_id: str, event: Any, on_delivery) -> None:
         """Hand an outcome to the producer."""
         headers = headers_for(event, ROLE_OF[type(event)])
         self.process.producer.append(
-            SESSION_EVENTS, session_id, encode(event), headers, on_delivery=answered
+            SESSION_EVENTS, session_id, encode(event), headers, on_delivery=on_delivery
         )
 
     def report(self, session_id: str, event: Any) -> None:
-        """Write an outcome that no effect made."""
+        """Write an outcome that comes from no effect."""
         self._spawn("reports", (session_id, -1), lambda task: self.outcome(task, session_id, event))
 
     # -- model calls -----------------------------------------------------------------------------
@@ -155,7 +156,7 @@ class SimEffects:
     def _generate(self, task: Task, session_id: str, begin: BeginGeneration) -> Steps:
         world, rng, tastes = self.world, self.world.rng, self.world.tastes
         place = {"turn": begin.turn, "step": begin.step, "attempt": begin.attempt}
-        began, said = world.now, []
+        began, streamed = world.now, []
         slow, spans = begin.agent.limits.stall_timeout_ms * 4 // 5, (0, 5, 5, 50, 50, 400)
         world.answers += 1
         answer = an_answer(rng, tastes, world.answers)
@@ -169,14 +170,14 @@ class SimEffects:
                 yield slow if rng.random() < tastes.slow else rng.choice(spans)
             if task.stop.requested:
                 break
-            said += chunks
+            streamed += chunks
             for chunk in chunks:
-                if rng.random() < likely:  # losing one only costs a viewer some text
+                if rng.random() < likely:  # a lost chunk only costs a viewer some text
                     self.process.append_chunk(session_id, chunk)
                     self._streamed()
             if hangs or fails:
                 break
-        so_far = said_so_far(said) if goes_on is None else goes_on.so_far()
+        so_far = said_so_far(streamed) if goes_on is None else goes_on.so_far()
         if hangs and not task.stop.requested:
             yield begin.agent.limits.stall_timeout_ms
         if task.stop.requested:
@@ -239,11 +240,11 @@ class SimEffects:
     def chunks_since(
         self, session_id: str, partition: int, offset: int, attempt: int
     ) -> list[ev.GenChunk] | None:
-        """As EffectsHost.chunks_since: asked again, it is there."""
+        """As EffectsHost.chunks_since: None at first, the chunks when called again."""
         return self._chunks_loader.since(session_id, partition, offset, attempt)
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
-        """Close a lost attempt with what its chunks had said (row A2)."""
+        """Close a lost attempt with the text of its chunks (row A2)."""
         key = (session_id, -begin.claim.offset)
         self._spawn("models", key, lambda task: self._recover(task, session_id, partition, begin))
 
@@ -281,11 +282,11 @@ class SimEffects:
         elif not world.calm and rng.random() < 0.1:
             ends = [answers.done(*place, why="its task died")]
         else:
-            said = MODEL_TEXTS[1] if world.calm else rng.choice(MODEL_TEXTS)
-            ends = ends_of(begin, begin.task, begin.agent, said, world.blobs)
+            text = MODEL_TEXTS[1] if world.calm else rng.choice(MODEL_TEXTS)
+            ends = ends_of(begin, begin.task, begin.agent, text, world.blobs)
         for number, event in enumerate(ends):
             if number:
-                self.process.crash_point("what was made is written, before it is said to be done")
+                self.process.crash_point(CANDIDATE_WRITTEN)
             yield from self.outcome(task, session_id, event)
 
     # -- deliveries ------------------------------------------------------------------------------
@@ -304,7 +305,7 @@ class SimEffects:
         yield 5 if world.calm else rng.choice((0, 20, 500, 5_000))
         if fate in ("comes", "lost"):
             world.received.append((session_id, *place.values()))
-            self.process.crash_point("a channel has an answer, nobody knows it")
+            self.process.crash_point("a channel has an answer, before its outcome")
         if fate == "comes":
             event: Any = ev.GenSent(**place)
         else:
@@ -340,7 +341,7 @@ class SimEffects:
             yield from self.outcome(task, session_id, late)
 
     def reconcile(self, session_id: str, begin: BeginTool) -> None:
-        """Ask what became of a call whose owner is gone."""
+        """Reconcile a call whose owner is dead."""
         self.world.reconciled(self.process, session_id, begin)
         key = (session_id, -begin.claim.offset)
         self._spawn("tools", key, lambda task: self._reconcile(task, session_id, begin))

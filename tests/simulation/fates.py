@@ -1,6 +1,6 @@
-"""What goes wrong between machines: the fate of each record, and who is told that he owns what.
+"""The faults between machines: the fate of each record, and the assignment of partitions.
 
-Every fate is one that Kafka produces. This file must not know what is expected of the workers.
+Every fate is one that Kafka produces.
 """
 
 from typing import Any
@@ -44,7 +44,7 @@ class LogFaults(Fates):
         return fate
 
     def next_at(self) -> list[int]:
-        """When late records land: the first of each queue, for the others wait behind it."""
+        """The times at which late records land: the first of each queue; the others wait for it."""
         return [
             queue[0].due_ms - self.world.broker_skew
             for producer in self.world.log.waiting.values()
@@ -54,7 +54,7 @@ class LogFaults(Fates):
 
 
 class Group:
-    """The consumer groups, one per set of roles: who is told, late, that a partition is his."""
+    """The consumer groups, one per set of roles; members learn of their assignment late."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -63,7 +63,7 @@ class Group:
         for roles in sorted({node.roles for node in world.nodes}):
             for p in range(world.partitions):
                 self.owner[roles, p] = world.rng.choice(self._members(roles))
-        self._tell_at: list[tuple[int, int, Any]] = []  # a loser hears of it, or gets it back
+        self._notices: list[tuple[int, int, Any]] = []  # (when, lost partition, its former owner)
         for node in world.nodes:
             node.want = self._of(node)
 
@@ -71,7 +71,7 @@ class Group:
         return [node for node in self.world.nodes if node.roles == roles]
 
     def owns(self, partition: int, node: Any) -> bool:
-        """Whether the group means this node to have the partition."""
+        """Whether the group has assigned the partition to this node."""
         return self.owner[node.roles, partition] is node
 
     def _of(self, node: Any) -> set[int]:
@@ -92,15 +92,15 @@ class Group:
         return found
 
     def offers(self, offers: list) -> None:
-        """Move what a silent member holds; tell a loser."""
+        """Add the moves of a silent member's partitions, and the notices to former owners."""
         for p, node in self._to_move():
             offers.append((1, lambda p=p, node=node: self.move(p, node)))
-        for told in self._tell_at:
-            if told[0] <= self.world.now:
-                offers.append((1, lambda told=told: self._tell(told)))
+        for notice in self._notices:
+            if notice[0] <= self.world.now:
+                offers.append((1, lambda notice=notice: self._notify(notice)))
 
     def move(self, partition: int, node: Any, notice_ms: int | None = None) -> None:
-        """Give a partition to a node; its former owner hears of it later, in a poll of its own."""
+        """Give a partition to a node; its former owner learns of it later, in a poll of its own."""
         loser = self.owner[node.roles, partition]
         if loser is node:
             return
@@ -109,32 +109,32 @@ class Group:
         self.world.stats["fault partition moves"] += 1
         rng = self.world.rng
         wait = rng.choice((0, 0, 20, 1_000, 3_000)) if notice_ms is None else notice_ms
-        self._tell_at.append((self.world.now + wait, partition, loser))
+        self._notices.append((self.world.now + wait, partition, loser))
 
     def move_away(self, partition: int, node: Any, notice_ms: int | None = None) -> None:
-        """Give a partition to somebody else of the same roles, if there is one."""
+        """Give a partition to another node of the same roles, if there is one."""
         others = [other for other in self._members(node.roles) if other is not node]
         if others:
             self.move(partition, self.world.rng.choice(others), notice_ms)
 
-    def _tell(self, told: tuple[int, int, Any]) -> None:
-        self._tell_at.remove(told)
-        _, partition, node = told
+    def _notify(self, notice: tuple[int, int, Any]) -> None:
+        self._notices.remove(notice)
+        _, partition, node = notice
         if not self.overlap and not self.owns(partition, node):
             node.want = node.want - {partition}
 
     def next_at(self) -> list[int]:
-        """When somebody falls silent or is told something."""
-        times = [told[0] for told in self._tell_at]
+        """The times at which a member counts as silent or gets a notice."""
+        times = [notice[0] for notice in self._notices]
         for node in self.world.nodes:
             if node.silent_since is not None and not self._is_silent(node):
                 times.append(node.silent_since + SESSION_TIMEOUT_MS)
         return times
 
     def heal(self) -> None:
-        """One owner per partition, and everybody knows it."""
+        """One owner per partition, and every node knows its own."""
         self.overlap = False
-        self._tell_at = []
+        self._notices = []
         for roles, partition in self.owner:
             self.owner[roles, partition] = self.world.rng.choice(self._members(roles))
         for node in self.world.nodes:

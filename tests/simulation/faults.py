@@ -1,7 +1,6 @@
-"""What goes wrong with machines, and when. What goes wrong with records: see fates.py.
+"""The faults of machines, and their times. The faults of records are in fates.py.
 
-Every fault is one that a real broker, kernel or operator produces. It must not know what is
-expected of the workers.
+Every fault is one that a real broker, kernel or operator produces.
 """
 
 from contextlib import suppress
@@ -12,27 +11,27 @@ from foldlog.processors.store.store import Cursor, DictBackend, Store
 from foldlog.processors.store.views_codec import encode_row
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.simulation.effects import MID_STREAM
+from foldlog.tests.simulation.effects import CANDIDATE_WRITTEN, MID_STREAM
 from foldlog.tests.simulation.node import Killed
 
 CLAIMS = (
     b"TOOL_STARTED", b"GEN_START", b"GEN_RESUMED", b"BACKGROUND_STARTED", b"DELIVERY_STARTED",
 )
 WORK = (ev.LlmCalled, ev.GenComplete, ev.ToolInvoked, ev.ToolStarted, ev.DeliveryStarted)
-AT_WORK = 0.15  # the chance of a fault at each of these
-FAREWELL_MS = 5_000
+AT_WORK = 0.15  # the chance of a fault at each of these events
+SHUTDOWN_MS = 5_000
 TOOL_POINTS = (
     "claim read back, before a tool begins",
     "inside a tool, before its act",
     "inside a tool, after its act",
 )
-BESIDE_POINTS = (
+BACKGROUND_POINTS = (
     "claim read back, before background work begins",
-    "what was made is written, before it is said to be done",
+    CANDIDATE_WRITTEN,
 )
 EFFECT_POINTS = (
     *TOOL_POINTS,
-    *BESIDE_POINTS,
+    *BACKGROUND_POINTS,
     "claim read back, before a generation begins",
     "before a completion",
     "before the outbox",
@@ -51,7 +50,7 @@ CRASH_POINTS = (
 
 
 class Faults:
-    """The faults of a schedule, at random moments, until there were enough."""
+    """The faults of a schedule, at random times, up to the scenario's number."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -59,21 +58,21 @@ class Faults:
         self.left = scenario.faults_max if scenario.faults else 0
         self._names = list(scenario.faults)
         self._weights = list(scenario.faults.values())
-        self._at = self._later()
+        self._at = self._next_time()
         self._undo: list[tuple[int, Any]] = []
-        self._overtaken: list[Any] = []  # their records land right after another's take
+        self._overtaken: list[Any] = []  # processes whose records land right after another's take
         self._snapshots: dict[str, dict[int, dict[bytes, bytes]]] = {}
 
-    def _later(self) -> int:
+    def _next_time(self) -> int:
         mean = self.world.scenario.fault_every_ms
         return self.world.now + int(self.world.rng.expovariate(1 / mean)) if mean else 0
 
     def done(self) -> bool:
-        """Whether nothing more will go wrong."""
+        """Whether no more fault will strike."""
         return not self._undo and (not self.left or self.world.users.done())
 
     def offers(self, offers: list) -> None:
-        """A fault whose time has come, and the end of one."""
+        """Add the faults that are due, and the ends of faults."""
         for undo in self._undo:
             if undo[0] <= self.world.now:
                 offers.append((1, lambda undo=undo: self._end(undo)))
@@ -81,7 +80,7 @@ class Faults:
             offers.append((1, self._strike))
 
     def next_at(self) -> list[int]:
-        """When the next fault comes or ends."""
+        """The times at which the next fault strikes or ends."""
         times = [undo[0] for undo in self._undo]
         if self.left and not self.world.calm:
             times.append(self._at)
@@ -91,22 +90,22 @@ class Faults:
         self._undo.remove(undo)
         undo[1]()
 
-    def _later_on(self, ms: int, action: Any) -> None:
+    def _after(self, ms: int, action: Any) -> None:
         self._undo.append((self.world.now + ms, action))
 
     def _strike(self) -> None:
         self.left -= 1
-        self._at = self._later()
+        self._at = self._next_time()
         rng = self.world.rng
         name = rng.choices(self._names, self._weights)[0]
-        owners = list(self.world.group.owner.values())  # most faults strike where the work is
+        owners = list(self.world.group.owner.values())  # most faults strike owners
         node = rng.choice(owners if rng.random() < 0.7 else self.world.nodes)
         self.world.stats[f"fault {name}"] += 1
         self.world.note(f"fault: {name} on {node.name}")
         getattr(self, name)(node)
 
     def heal(self) -> None:
-        """Undo everything."""
+        """End every fault."""
         for undo in list(self._undo):
             self._end(undo)
         self.left = 0
@@ -121,8 +120,8 @@ class Faults:
                 node.process.producer.resume()
 
     def saw(self, seen: Any) -> None:
-        """Faults strike most often at work. And when another attempt has begun, whoever stands
-        still may wake up right now, a zombie."""
+        """Faults strike most often at work. And a paused worker may wake up as a zombie right when
+        another attempt has begun."""
         event = seen.entry.event
         at_work = isinstance(event, WORK) and seen.ruling.accepted and self.left
         if at_work and self.world.rng.random() < AT_WORK:
@@ -136,7 +135,7 @@ class Faults:
                 node.silent_since = None
 
     def saw_take(self, owner: str) -> None:
-        """A take is in the log: what waited for it lands now, before its owner reads on."""
+        """A take is in the log: the records that waited for it land now, before its owner polls."""
         for process in [p for p in self._overtaken if p.owner != owner]:
             self._overtaken.remove(process)
             process.producer.resume()
@@ -144,20 +143,19 @@ class Faults:
     # -- the faults, by the names that scenarios use ---------------------------------------------
 
     def kill(self, node: Any) -> None:
-        """Between two actions."""
+        """Killed between two actions."""
         node.die(self.world.down_ms())
 
     def kill_soon(self, node: Any) -> None:
-        """At some crash point, in the middle of an action."""
+        """Killed at some crash point, in the middle of an action."""
         node.kill_in = self.world.rng.randint(1, 14)
 
     def kill_at(self, node: Any) -> None:
-        """At a named crash point, the next time it is passed."""
+        """Killed at a named crash point, the next time it is passed."""
         node.kill_at = self.world.rng.choice(CRASH_POINTS)
 
     def freeze_at_work(self, node: Any) -> None:
-        """It stands still right after the next effect began: others must take that over."""
-
+        """Paused right after the next effect began: others must take that over."""
         tools_only = self.world.rng.random() < self.world.scenario.at_tools
 
         def freeze(role: str) -> None:
@@ -172,54 +170,54 @@ class Faults:
         node.on_begun = freeze
 
     def _to_the_brink(self, node: Any) -> None:
-        """What it has begun starts, and acts, at the last moment there is."""
+        """The effect that has begun starts, and acts, at the last possible moment."""
         node.effects_paused_until = self.world.now + self.world.rng.choice((4_900, 5_200))
         self.world.brink = True
-        self._later_on(200_000, lambda: setattr(self.world, "brink", False))
+        self._after(200_000, lambda: setattr(self.world, "brink", False))
 
     def pause(self, node: Any) -> None:
-        """The whole process stands still, and the group takes its partitions away."""
+        """The whole process is paused, and the group takes its partitions away."""
         self._freeze(node, self.world.rng.choice((300, 5_000, 9_000, 20_000, 80_000, 300_000)))
 
     def _freeze(self, node: Any, span: int) -> None:
         node.poll_paused_until = node.effects_paused_until = self.world.now + span
         if node.process is not None:
             node.silent_since = self.world.now
-            self._later_on(span, lambda process=node.process: self._resumed(node, process))
+            self._after(span, lambda process=node.process: self._resumed(node, process))
 
     def _resumed(self, node: Any, process: Any) -> None:
         if node.process is process:
             node.silent_since = None
-            if self.world.rng.random() < 0.5:  # it may well act before it hears anything
+            if self.world.rng.random() < 0.5:  # it may act before it polls
                 node.kill_at = self.world.rng.choice(("", "", "after an outcome was produced"))
 
     def stall_poll(self, node: Any) -> None:
-        """Its poll thread stands still, its effects go on, the group notices nothing."""
+        """Its poll thread is paused, its effects run on, and the group notices nothing."""
         span = self.world.rng.choice((300, 5_500, 9_000, 20_000, 80_000))
         node.poll_paused_until = self.world.now + span
 
     def stall_effects(self, node: Any) -> None:
-        """Its effects stand still, the poll thread goes on."""
+        """Its effects are paused, and the poll thread runs on."""
         span = self.world.rng.choice((300, 5_500, 20_000, 80_000))
         node.effects_paused_until = self.world.now + span
 
     def cut_off(self, node: Any) -> None:
-        """What it produces does not reach the broker for a while."""
+        """Its records do not reach the broker for a while."""
         if node.process is None:
             return
         span = self.world.rng.choice((500, 7_000, 20_000, 100_000))
         producer = node.process.producer
         producer.pause()
-        self._later_on(span, producer.resume)
+        self._after(span, producer.resume)
 
     def claim_overtaken(self, node: Any) -> None:
-        """Its next claim is on its way while another takes the partition: the claim is void."""
+        """Its next claim is in flight while another takes the partition: the claim is void."""
 
         def hold(process: Any) -> None:
             node.delays_claim = None
             process.producer.pause()
             span = self.world.rng.choice((2_000, 9_000, 9_000, 40_000))
-            self._later_on(span, process.producer.resume)
+            self._after(span, process.producer.resume)
             if self.world.rng.random() < 0.6:
                 self._overtaken.append(process)
             wait = self.world.rng.choice((0, 0, 1_000, 60_000))
@@ -230,16 +228,16 @@ class Faults:
         node.delays_claim, node.delayed = hold, CLAIMS[:1] if tools_only else CLAIMS
 
     def kill_effect(self, node: Any) -> None:
-        """Inside or around the next effect."""
+        """Killed inside or around the next effect."""
         at_tools = self.world.rng.random() < self.world.scenario.at_tools
         node.kill_at = self.world.rng.choice(TOOL_POINTS if at_tools else EFFECT_POINTS)
 
     def kill_streaming(self, node: Any) -> None:
-        """After the next piece of an answer."""
+        """Killed after the next chunk of an answer."""
         node.kill_at = MID_STREAM
 
     def freeze_streaming(self, node: Any) -> None:
-        """It stands still after the next piece of an answer, and says the rest when it wakes."""
+        """Paused after the next chunk of an answer; it streams the rest when it wakes."""
 
         def freeze() -> None:
             node.on_chunk = None
@@ -247,12 +245,12 @@ class Faults:
 
         node.on_chunk = freeze
 
-    def kill_beside(self, node: Any) -> None:
-        """Around the next background work."""
-        node.kill_at = self.world.rng.choice(BESIDE_POINTS)
+    def kill_background(self, node: Any) -> None:
+        """Killed around the next background work."""
+        node.kill_at = self.world.rng.choice(BACKGROUND_POINTS)
 
     def shut_down(self, node: Any) -> None:
-        """As host.py ends: no partition any more, model calls stop, tools get a few seconds."""
+        """As host.py ends: partitions are given up, model calls stop, tools get a few seconds."""
         process = node.process
         if process is None or not process.started:
             return
@@ -270,15 +268,15 @@ class Faults:
                             process.worker.deaths.write(number, process.owner)
                 node.die(self.world.down_ms())
 
-        self._later_on(FAREWELL_MS, end)
+        self._after(SHUTDOWN_MS, end)
 
     def clock_steps(self, node: Any) -> None:
-        """Its wall clock is set: within what the margin allows, in every third world by an hour."""
-        grossly = 900 if self.world.seed % 3 == 0 else 1
-        node.clock.skew_ms = self.world.rng.choice((-4_000, -500, 0, 4_000)) * grossly
+        """Its wall clock steps: within the margin, in every third world by an hour."""
+        factor = 900 if self.world.seed % 3 == 0 else 1
+        node.clock.skew_ms = self.world.rng.choice((-4_000, -500, 0, 4_000)) * factor
 
     def store_foreign(self, node: Any) -> None:
-        """Killed, and its store is of another log: the last record it folded is not this one."""
+        """Killed, and its store is of another log: its last folded record is not in this one."""
         node.die(self.world.down_ms())
         for data in node.disk.stores.values():
             if b"\0cursor" in data:
@@ -286,16 +284,16 @@ class Faults:
                 data[b"\0cursor"] = encode_row(Cursor(offset, 12345))
 
     def move(self, node: Any) -> None:
-        """The group rebalances for a reason of its own."""
+        """The group moves a partition for a reason of its own."""
         self.world.group.move(self.world.rng.randrange(self.world.partitions), node)
 
-    def move_unsaid(self, node: Any) -> None:
-        """It rebalances, and the loser does not hear of it for long."""
+    def move_unnoticed(self, node: Any) -> None:
+        """The group moves a partition, and its former owner learns of it late."""
         wait = self.world.rng.choice((10_000, 60_000, 200_000))
         self.world.group.move(self.world.rng.randrange(self.world.partitions), node, wait)
 
     def flap(self, node: Any) -> None:
-        """The group takes its partitions away, and gives them back before another has them."""
+        """The group takes its partitions away, and gives them back before another gets them."""
         lost, process = node.want, node.process
         node.want = set()
 
@@ -303,15 +301,15 @@ class Faults:
             if node.process is process:
                 node.want |= {p for p in lost if self.world.group.owns(p, node)}
 
-        self._later_on(self.world.rng.choice((50, 500, 3_000)), back)
+        self._after(self.world.rng.choice((50, 500, 3_000)), back)
 
     def store_lost(self, node: Any) -> None:
-        """Killed, and its store is gone."""
+        """Killed, and its store is lost."""
         node.die(self.world.down_ms())
         node.disk.stores.clear()
 
     def store_behind(self, node: Any) -> None:
-        """Killed, and its store is an older one; the first time it is only copied."""
+        """Killed, and its store is an older copy; the first time only the copy is made."""
         old = self._snapshots.get(node.name)
         if old is None:
             copy = {number: dict(data) for number, data in node.disk.stores.items()}
@@ -321,7 +319,7 @@ class Faults:
         node.disk.stores = {number: dict(data) for number, data in old.items()}
 
     def replay(self, node: Any) -> None:
-        """A copy of some earlier record lands now, as a retry that was on its way for long."""
+        """A copy of some earlier record lands now, like a retry that was in flight for long."""
         topic = self.world.log.topic(SESSION_EVENTS)
         number = self.world.rng.randrange(len(topic.partitions))
         records = topic.partitions[number].records

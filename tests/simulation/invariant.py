@@ -1,10 +1,10 @@
-"""What an invariant may watch: the hooks that a world calls. The invariants are in checks_*.py."""
+"""The base of invariants: the hooks that a world calls. The invariants are in checks_*.py."""
 
 from typing import Any
 
 
 class Violation(BaseException):
-    """An invariant does not hold. `name` is the invariant's. No worker may swallow it."""
+    """An invariant does not hold. A BaseException, so that no worker swallows it."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")
@@ -12,17 +12,17 @@ class Violation(BaseException):
 
 
 class Invariant:
-    """A named statement about every schedule; its docstring says where it comes from."""
+    """A named statement about every schedule; its docstring names its source."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
 
     def fail(self, why: str) -> None:
-        """It does not hold."""
+        """Raise the violation."""
         raise Violation(type(self).__name__, why)
 
     def demand(self, holds: Any, why: str) -> None:
-        """Fail if it does not hold. Where `why` is costly to make: `if not holds: fail(why)`."""
+        """Fail unless it holds. Where `why` is expensive to format: `if not holds: fail(why)`."""
         if not holds:
             self.fail(why)
 
@@ -38,25 +38,25 @@ class Invariant:
         """A worker hands a record of a session or a take to its producer."""
 
     def on_assigned(self, process: Any, partitions: list[int]) -> None:
-        """A worker is about to hear that partitions are its own."""
+        """A worker is about to be assigned partitions."""
 
     def on_round(self, process: Any) -> None:
-        """A worker ended a round."""
+        """A worker has finished a round."""
 
     def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
         """An effect begins."""
 
     def on_reconciled(self, process: Any, session_id: str, begin: Any) -> None:
-        """A reconciler is about to be asked."""
+        """A reconciler is about to be called."""
 
     def on_executed(self, line: Any) -> None:
         """A tool acted on the world."""
 
     def on_jump(self, gap_ms: int) -> None:
-        """Nobody has anything to do for so long."""
+        """No action is possible for so long."""
 
     def when_calm(self) -> None:
-        """Nothing moves any more, and no fault is left."""
+        """No action is possible any more, and no fault is left."""
 
     def at_end(self) -> None:
         """The schedule is over."""

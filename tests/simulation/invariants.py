@@ -1,4 +1,4 @@
-"""Every invariant, in the order in which they are asked."""
+"""Every invariant, in the order in which they are checked."""
 
 from foldlog.tests.simulation.checks_beside import BESIDE
 from foldlog.tests.simulation.checks_decisions import DECIDED

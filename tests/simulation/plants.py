@@ -134,7 +134,7 @@ PLANTS = (
     Plant("no row for a retry", "Liveness", "conversation", wake, "match", wrong.no_retries),
     Plant(
         "a message that is skipped",
-        "MessagesAreSaidOnce",
+        "MessagesAreSentOnce",
         "conversation",
         decide,
         "_llm_called",
@@ -326,7 +326,7 @@ PLANTS = (
     ),
     Plant(
         "a cancel token that stays",
-        "StateTellsTheTruth",
+        "StateIsTrue",
         "ends",
         session_state,
         "apply",
@@ -342,7 +342,7 @@ PLANTS = (
     ),
     Plant(
         "an answer that is not told",
-        "TranscriptTellsAll",
+        "TranscriptIsComplete",
         "conversation",
         transcript,
         "apply",

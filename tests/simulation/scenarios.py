@@ -1,7 +1,7 @@
-"""The scenarios: which faults and habits a schedule is made of. Data, nothing else.
+"""The scenarios, as data: the faults and habits that a schedule is made of.
 
-Most weight lies where the danger is: takeovers, two workers that take from each other, and all
-that races the end of a turn.
+The dangerous ones have the most weight: takeovers, two workers that take partitions from each
+other, and races with the end of a turn.
 """
 
 from typing import NamedTuple
@@ -15,13 +15,13 @@ class Scenario(NamedTuple):
     """One kind of schedule.
 
     roles: of nodes that do not have all. upgrades: a restarted worker may load a newer agent.
-    commands: how many requests each person makes. habits: weights of commands. reacts: the chance
-    that a person acts at once on what he sees. fates: the chance of each fate of a record.
+    commands: the number of commands of each person. habits: weights of commands. reacts: the
+    chance that a person reacts to an event at once. fates: the chance of each fate of a record.
     fault_every_ms: the mean time between faults. at_tools: the share of faults at work that wait
-    for a tool. overlap: all workers believe they own everything.
-    probes: the chance that law 9 is also asked at made-up views. compacts: messages, results and
-    budgets are such that summaries and short forms are made and adopted. pushes: messages come by
-    push channels too. resumes: in every world answers are resumed, and they are long.
+    for a tool. overlap: every worker believes that it owns all partitions. probes: the chance that
+    law 9 is also checked at made-up views. compacts: messages, results and budgets are so large
+    that summaries and short forms are made and adopted. pushes: messages come by push channels
+    too. resumes: answers are resumed in every world, and they are long.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Scenario(NamedTuple):
 
     @property
     def delays(self) -> bool:
-        """Whether records may be on their way for so long that they are taken for lost."""
+        """Whether records may be in flight for so long that they are taken for lost."""
         return bool(DELAYS & (self.faults.keys() | self.fates.keys()))
 
 
@@ -85,7 +85,7 @@ PAUSES = {
     "cut_off": 2,
     "clock_steps": 0.5,
 }
-MOVES = {"move": 2, "move_unsaid": 2, "flap": 2, "claim_overtaken": 4}
+MOVES = {"move": 2, "move_unnoticed": 2, "flap": 2, "claim_overtaken": 4}
 SLOW = {"slow": 0.3}
 BAD = {"late": 0.02, "slow": 0.3, "twice": 0.03, "unacknowledged": 0.02, "lost": 0.01}
 ONCE = ("charge", "order", "wire", "build_and_deploy")
@@ -95,7 +95,7 @@ SCENARIOS = (
     Scenario(
         "conversation",
         5,
-        "one worker, no faults: what people do to each other",
+        "one worker, no faults: the commands of people and their races",
         nodes=("w1",),
         habits=HABITS,
         skew=False,
@@ -113,7 +113,7 @@ SCENARIOS = (
     Scenario(
         "takeovers",
         25,
-        "owners die or stand still in the middle of effects, the other takes over (T5, T6, S3)",
+        "owners die or pause in the middle of effects, the other takes over (T5, T6, S3)",
         habits=TALK,
         tastes={"calls": 0.7, "hangs": 0.1, "slow": 0.4},
         faults={**KILLS, **PAUSES, **MOVES},
@@ -125,7 +125,7 @@ SCENARIOS = (
     Scenario(
         "zombies",
         15,
-        "paused past deadlines, then going on in the belief of owning the partition",
+        "paused past deadlines, then running on in the belief of owning the partition",
         habits=TALK,
         tastes={"calls": 0.6, "slow": 0.5},
         faults={**PAUSES, **MOVES},
@@ -148,7 +148,7 @@ SCENARIOS = (
     Scenario(
         "mutual",
         15,
-        "both workers believe that they own everything and take it from each other",
+        "both workers believe that they own all partitions and take them from each other",
         habits=HABITS,
         tastes={"calls": 0.7},
         faults={**KILLS, **PAUSES},
@@ -160,7 +160,7 @@ SCENARIOS = (
     Scenario(
         "ends",
         15,
-        "everything that races TURN_ENDED: cancel, interrupt, steer, terminate, late outcomes",
+        "all races with TURN_ENDED: cancel, interrupt, steer, terminate, late outcomes",
         habits=RACES,
         commands=(6, 9, 12),
         reacts=0.3,
@@ -188,7 +188,7 @@ SCENARIOS = (
     Scenario(
         "again",
         10,
-        "tools that may be repeated: attempts that are lost, made anew and used up (T5r, T6r)",
+        "tools that may be repeated: attempts that are lost, repeated and used up (T5r, T6r)",
         habits=TALK,
         tools=AGAIN,
         tastes={"calls": 0.85, "odd": 0.05},
@@ -266,13 +266,13 @@ SCENARIOS = (
     Scenario(
         "compaction",
         20,
-        "long sessions: work beside them, killed anywhere, aborted, taken over, waited for",
+        "long sessions: background work is killed anywhere, aborted, taken over, awaited",
         sessions=(1, 1, 2),
         commands=(14, 20),
         habits=LONG,
         tastes={"calls": 0.75, "odd": 0.02, "ends": 0.05, "fails": 0.05, "hangs": 0.02},
         tools=("page", "page", "look", "put", "complete"),
-        faults={**KILLS, **PAUSES, **MOVES, "kill_beside": 6, "store_behind": 0.5},
+        faults={**KILLS, **PAUSES, **MOVES, "kill_background": 6, "store_behind": 0.5},
         at_tools=0.2,
         fault_every_ms=20_000,
         faults_max=8,
@@ -283,7 +283,7 @@ SCENARIOS = (
     Scenario(
         "compaction_alone",
         10,
-        "long sessions without a fault: nothing waits for what runs beside",
+        "long sessions without a fault: nothing waits for background work",
         nodes=("w1",),
         sessions=(1, 2),
         commands=(16, 22),
@@ -297,7 +297,7 @@ SCENARIOS = (
     Scenario(
         "pushed",
         15,
-        "answers that push channels are owed: refused, lost, taken over, told again",
+        "answers for push channels: refused, lost, taken over, sent again",
         roles={"w1": ROLES, "w2": ROLES},
         habits=TALK,
         tastes={"calls": 0.3, "odd": 0.05},
@@ -312,7 +312,7 @@ SCENARIOS = (
     Scenario(
         "resumed",
         10,
-        "long answers whose owner dies or stands still in the middle: the next one goes on",
+        "long answers whose owner dies or pauses in the middle: the next one continues",
         habits={"say": 8, "queue": 1, "cancel": 0.5, "steer": 0.5},
         tastes={"calls": 0.3, "long": 0.8, "odd": 0.02, "fails": 0.03, "hangs": 0.02},
         faults={"kill_streaming": 6, "freeze_streaming": 6, "kill_at": 1, "pause": 1, **MOVES},
@@ -326,7 +326,7 @@ SCENARIOS = (
     Scenario(
         "chaos",
         25,
-        "all of it",
+        "everything together",
         habits=HABITS,
         tastes={"calls": 0.7, "hangs": 0.1, "fails": 0.15},
         faults={
@@ -348,5 +348,5 @@ _DRAWN = [scenario for scenario in SCENARIOS for _ in range(scenario.weight)]
 
 
 def of_seed(seed: int) -> Scenario:
-    """The scenario of a seed: every weight's worth of consecutive seeds holds each in its share."""
+    """The scenario of a seed: consecutive seeds have each scenario in proportion to its weight."""
     return _DRAWN[seed * 67 % len(_DRAWN)]  # 67 is prime to the sum, so neighbours differ

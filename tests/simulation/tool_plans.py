@@ -1,8 +1,7 @@
-"""One simulated run of a tool: when it acts on the world, how it ends, and what is known of it.
+"""One simulated run of a tool: when it acts on the world, how it ends, and the outcome it reports.
 
 The ledger of the world is the witness: a line per physical execution, written at the moment of the
-act. The rules of tools/call.py are kept: an outcome says no more than is known. It must not
-know a log.
+act. As in tools/call.py, an outcome claims no more than is known.
 """
 
 from collections.abc import Generator
@@ -17,7 +16,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.enums import Outcome, Via
 from foldlog.schemas.tokens import estimate
 
-ENDING = ASK_SHARE + END_SHARE  # of the grace: between being told to end and being ended
+ENDING = ASK_SHARE + END_SHARE  # share of the grace between the request to end and the end
 ENDS = ("ok", "failed", "raises", "hangs")
 
 
@@ -45,27 +44,27 @@ class ToolRun:
             timeout_ms=self.timeout_ms,
         )
         self.acted = False
-        self.asked = self.world.now
+        self.begun_at = self.world.now
 
     def until_end(self) -> Generator[int, Any, Any]:
-        """Run to the outcome; where it waited for the loop too long, it is not begun."""
+        """Run to the outcome; a run that waited too long for the loop does not begin."""
         if self.stop.requested:
             return not_run(self.claim, f"it was stopped before it began ({self.stop.why})")
         began, rng = self.world.now, self.rng
-        if began - self.asked > self.begin.agent.limits.start_window_ms:
+        if began - self.begun_at > self.begin.agent.limits.start_window_ms:
             return not_run(self.claim, "the worker could not begin it in time")
         end = "ok" if self.world.calm else rng.choices(ENDS, (10, 1, 2, 1.5))[0]
-        heeds = rng.random() < 0.3  # looks at ctx.aborted
+        heeds = rng.random() < 0.3  # it polls ctx.aborted
         spans = (0, 10, 200, self.timeout_ms // 3)
         before, after = rng.choice(spans), rng.choice(spans)
         if end == "hangs":  # before its act, or after it
             before, after = rng.choice(((self.timeout_ms, 0), (before, self.timeout_ms)))
-        if self.world.brink and not self.world.calm:  # it acts at the last moment there is
+        if self.world.brink and not self.world.calm:  # it acts at the last possible moment
             before = self.timeout_ms
         why = yield from self._pass(began, before)
         if why and not self.world.brink and (heeds or rng.random() < 0.5):
             return self._stopped(why, heeds)
-        if why:  # told to end, it does so within its share of the grace, perhaps not idly
+        if why:  # it ends within its share of the grace, and may still act
             yield int(ENDING * self.grace_ms) if self.world.brink else 0
         if not why or self.world.now - began <= self.timeout_ms + int(ENDING * self.grace_ms):
             self._act()
@@ -82,7 +81,7 @@ class ToolRun:
         return self._ok()
 
     def _pass(self, began: int, span: int) -> Generator[int, Any, str]:
-        """Let time pass; why it was cut short: '', stopped, or deadline."""
+        """Let time pass; the reason if it was cut short: stopped or deadline, else ''."""
         left = began + self.timeout_ms - self.world.now
         until = self.world.now + span
         while self.world.now < until and not self.stop.requested and left > 0:
@@ -126,17 +125,17 @@ class ToolRun:
         return result(self.claim, Outcome.OK, shaped, via=via, **asked)
 
     def late_truth(self, event: Any) -> Generator[int, Any, Any]:
-        """A tool that outlives its outcome (a thread) still tells what it did."""
+        """A tool that outlives its outcome (a thread) still reports what it did."""
         if not isinstance(event, ev.ToolFailedUncertain) or self.rng.random() < 0.5:
             return None
-        # It holds its slot so long, and who waits for a slot looks every 50 ms.
+        # It holds its slot until then, and a waiting effect polls for a slot every 50 ms.
         yield self.rng.choice((10, 3_000, 40_000, 200_000 if self.world.tool_slots > 2 else 9_000))
         if self.acted:
             return self._ok()
         return result(self.claim, Outcome.ERROR, short("the tool knows that it failed"))
 
     def reconciled(self) -> Any:
-        """As tools.reconcile: the ledger says what happened, if the tool can tell at all."""
+        """As tools.reconcile: the ledger shows what happened, if the tool has a reconciler."""
         if self.tool.reconciler is None:
             return uncertain(self.claim, "nobody can say what it did")
         if not self.world.calm and self.rng.random() < 0.2:

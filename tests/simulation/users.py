@@ -1,7 +1,7 @@
-"""People and other programs: what they ask of sessions, in every order, legal or not.
+"""People and other programs, which send commands to sessions in every order, legal or not.
 
-Each person looks at the views as a client does, perhaps a little late, and asks for something that
-fits, or does not. Each session's producer is its own. It must not know the workers.
+Each person reads the views as a client does, perhaps some records late, and sends a command that
+fits them, or does not. Each session has a producer of its own.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.simulation import commands
 from foldlog.tests.simulation.witness import Seen
 
-AGAIN_MS = 200  # a client that got no answer asks again with the same id
+RETRY_MS = 200  # a client without an acknowledgement sends the event again with the same id
 PAUSES_MS = (0, 10, 100, 600, 3_000, 3_000, 15_000)
 WATCHED = (
     ev.LlmCalled,
@@ -30,7 +30,7 @@ WATCHED = (
 
 
 class Person:
-    """Somebody and his session."""
+    """A person and their session."""
 
     def __init__(self, world: Any, number: int) -> None:
         self.world, self.rng = world, world.rng
@@ -40,14 +40,14 @@ class Person:
         self.producer = world.log.producer(name=self.session_id)
         self.left = self.rng.choice(world.scenario.commands)
         self.next_at = world.now + self.rng.choice(PAUSES_MS)
-        self.messages = self.asked = 0
-        self.said: list[ev.MessageReceived] = []
+        self.messages = self.commands = 0
+        self.sent: list[ev.MessageReceived] = []
         self.opened = False
         self.agentless = self.rng.random() < 0.03  # no worker has the agent of this session
 
     @property
     def views(self) -> Any:
-        """The session as he sees it: now, or some records ago."""
+        """The session as the person sees it: the newest views, or those of some records ago."""
         history = self.world.witness.history.get(self.session_id)
         if not history:
             return None
@@ -55,7 +55,7 @@ class Person:
         return history[-min(back, len(history))][1]
 
     def act(self) -> None:
-        """Ask for one thing."""
+        """Send one command."""
         rng = self.rng
         self.next_at = self.world.now + rng.choice(PAUSES_MS)
         if not self.opened and rng.random() < 0.95:
@@ -69,60 +69,61 @@ class Person:
             self.send(event)
 
     def send(self, event: Any, writer: str = "producer") -> None:
-        """Append until it is acknowledged."""
+        """Append until the log acknowledges it."""
         value = encode(event)
         headers = headers_for(event, writer)
 
-        def answered(answer: Any) -> None:
-            if isinstance(answer, Delivered):
-                self.world.users.acknowledged.append((answer, value))
+        def delivered(report: Any) -> None:
+            if isinstance(report, Delivered):
+                self.world.users.acknowledged.append((report, value))
             elif not isinstance(event, commands.UNREPEATED):
-                self.world.users.again.append((self.world.now + AGAIN_MS, self, event))
+                self.world.users.retries.append((self.world.now + RETRY_MS, self, event))
 
-        self.producer.append(SESSION_EVENTS, self.session_id, value, headers, on_delivery=answered)
+        self.producer.append(SESSION_EVENTS, self.session_id, value, headers, on_delivery=delivered)
 
     def append_raw(self, value: bytes, headers: list[tuple[str, bytes]], key: Any = None) -> None:
-        """Append what no client of ours would."""
+        """Append a record that our clients would never write."""
         key = self.session_id if key is None else key
         place = partition_for(self.session_id, self.world.partitions)
         self.producer.append(SESSION_EVENTS, key, value, headers, partition=place)
 
 
 class Users:
-    """Everybody."""
+    """All people of a world."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
         self.acknowledged: list[tuple[Delivered, bytes]] = []
-        self.again: list[tuple[int, Person, Any]] = []
+        self.retries: list[tuple[int, Person, Any]] = []
         self.people = [Person(world, n) for n in range(world.rng.choice(world.scenario.sessions))]
         self.by_session = {person.session_id: person for person in self.people}
 
     def done(self) -> bool:
-        """Whether nobody wants anything more."""
-        return not self.again and all(person.left <= 0 for person in self.people)
+        """Whether nobody has a command left."""
+        return not self.retries and all(person.left <= 0 for person in self.people)
 
     def offers(self, offers: list) -> None:
-        """Whoever wants something now."""
+        """Add the commands and retries that are due."""
         now = self.world.now
-        for again in self.again:
-            if again[0] <= now:
-                offers.append((1, lambda again=again: self._repeat(again)))
+        for retry in self.retries:
+            if retry[0] <= now:
+                offers.append((1, lambda retry=retry: self._retry(retry)))
         for person in self.people:
             if person.left > 0 and person.next_at <= now:
                 offers.append((1, person.act))
 
-    def _repeat(self, again: tuple[int, Person, Any]) -> None:
-        self.again.remove(again)
-        again[1].send(again[2])
+    def _retry(self, retry: tuple[int, Person, Any]) -> None:
+        self.retries.remove(retry)
+        _, person, event = retry
+        person.send(event)
 
     def next_at(self) -> list[int]:
-        """When somebody wants something."""
+        """The times of the next commands and retries."""
         times = [person.next_at for person in self.people if person.left > 0]
-        return times + [again[0] for again in self.again]
+        return times + [retry[0] for retry in self.retries]
 
     def saw(self, seen: Seen) -> None:
-        """Somebody may react at once: that is how races are made."""
+        """The session's person may react at once, which makes races."""
         person = self.by_session.get(seen.entry.session_id)
         if person is None or person.left <= 0 or not isinstance(seen.entry.event, WATCHED):
             return
@@ -132,7 +133,7 @@ class Users:
     # -- after the faults ------------------------------------------------------------------------
 
     def answer_everything(self) -> None:
-        """Every doubt is resolved as it was, every question answered."""
+        """People resolve every doubt truthfully and answer every approval."""
         for person in self.people:
             views = self.world.witness.views.get(person.session_id)
             if views is not None:
@@ -141,7 +142,7 @@ class Users:
         self.world.settle()
 
     def say_last_words(self) -> None:
-        """A session that is not bricked answers one more message."""
+        """Every session that still accepts messages gets one more, which must be answered."""
         for person in self.people:
             views = self.world.witness.views.get(person.session_id)
             known = views is not None and views.turn.known and not views.frozen

@@ -1,8 +1,7 @@
-"""The witness: folds the log itself, record by record, and shows every step to the invariants.
+"""The witness: folds the log itself, record by record, and passes every step to the invariants.
 
-It shares the fold with the workers and nothing else: no store, no cache, no batch. Its history
-keeps the views after every record, to compare what a worker has at any offset. It must not know
-what is expected.
+It shares only the fold with the workers: no store, no cache, no batch. Its history keeps the views
+after every record, to compare them with a worker's at any offset.
 """
 
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from foldlog.schemas.topics import SESSION_EVENTS
 
 
 class Seen(NamedTuple):
-    """One record, the fold's word on it, and the views around it."""
+    """One record, its ruling, and the views before and after it."""
 
     entry: Entry
     record: Record
@@ -47,7 +46,7 @@ class Witness:
         self._holders: dict[int, list[tuple[int, PartitionView]]] = {}
 
     def advance(self) -> None:
-        """Fold what has come."""
+        """Fold the new records."""
         for number, partition in enumerate(self.world.log.topic(SESSION_EVENTS).partitions):
             at = self._next.get(number, 0)
             while at < partition.end:
@@ -93,11 +92,11 @@ class Witness:
         self.world.faults.saw(seen)
 
     def next_offset(self, number: int) -> int:
-        """The first offset of a partition that is not folded."""
+        """The first offset of a partition that is not folded yet."""
         return self._next.get(number, 0)
 
     def holders_at(self, number: int, end: int) -> PartitionView:
-        """Who held what when every record below `end` was folded."""
+        """The holders of a partition when every record below `end` was folded."""
         found = partition_fold.INITIAL
         for offset, holders in self._holders.get(number, ()):
             if offset >= end:
@@ -115,7 +114,7 @@ class Witness:
         return found
 
     def holder_at(self, number: int, role: str, end: int) -> tuple[int, str] | None:
-        """(epoch, owner) of who held a role when every record below `end` was folded."""
+        """(epoch, owner) of the holder of a role when every record below `end` was folded."""
         assert end <= self.next_offset(number), "the witness is behind: advance it first"
         found = None
         for took in self.takes.get((number, role), ()):
