@@ -7,7 +7,7 @@ Read in this order:
     settings.py   the one frozen object of settings, and where each comes from
     environment.py   what other processes may read of the environment, and what children get
     partition.py  which partition holds a key
-    memory.py, memory_reader.py, memory_group.py   the twin: deterministic and fast
+    memory_state.py, memory_reader.py, memory_group.py, memory.py   the twin: deterministic and fast
     faults.py     what a simulator may do to the twin
     kafka.py, kafka_reader.py, admin.py, client.py   Kafka; only they import confluent_kafka
     framing.py, registry.py   Confluent framing over either, for users of a schema registry

@@ -1,11 +1,11 @@
 """The in-memory log: the same guarantees as a broker, deterministic and fast.
 
-Partitions, offsets and producers are in memory; `memory_reader.py` and `memory_group.py` read
-them. The clock is injected (`clock_ms`). `Faults` decides the fate of every append, so that a
-simulator controls it. No compaction and no retention (`trim` removes records explicitly).
+`memory_state.py` stores topics and records, `memory_reader.py` and `memory_group.py` read them; the
+producers and the methods of `door.Log` are here. The clock is injected (`clock_ms`). `Faults`
+decides the fate of every append, so that a simulator controls it. No compaction and no retention
+(`trim` removes records explicitly).
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -26,39 +26,13 @@ from .door import (
     compare,
 )
 from .errors import AppendError, LogFatal, TopicMissing
-from .faults import NORMAL, Clock, Fate, Faults
+from .faults import NORMAL, Fate, Faults
 from .memory_group import Coordinator, MemoryGroupReader
 from .memory_reader import MemoryReader
-from .partition import partition_for
+from .memory_state import MemoryState, Topic
 
 SESSION_TIMEOUT_MS = 6000
 """The same as the Kafka group reader's: see `client.py`."""
-
-
-class Partition:
-    """The records of one partition, and its first offset."""
-
-    __slots__ = ("first", "records")
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-        self.first = 0
-
-    @property
-    def end(self) -> int:
-        return self.first + len(self.records)
-
-
-class Topic:
-    """One topic: its partitions and the spec it was created from."""
-
-    __slots__ = ("keyless", "partitions", "spec", "topic_id")
-
-    def __init__(self, spec: TopicSpec, topic_id: str) -> None:
-        assert spec.partitions, f"{spec.name}: the number of partitions is not filled in"
-        self.spec, self.topic_id = spec, topic_id
-        self.partitions = [Partition() for _ in range(spec.partitions)]
-        self.keyless = 0
 
 
 @dataclass(slots=True)
@@ -78,7 +52,7 @@ class _InFlight:
 class MemoryProducer:
     """See `door.Producer`. A simulator also calls `pump`, `pause`, `resume`, `kill`, `die`."""
 
-    def __init__(self, log: "MemoryLog", name: str, on_fatal: OnFatal | None) -> None:
+    def __init__(self, log: MemoryState, name: str, on_fatal: OnFatal | None) -> None:
         self.name = name
         self._on_fatal = on_fatal
         self._fatal: LogFatal | None = None
@@ -215,7 +189,7 @@ class MemoryProducer:
             self.kill()
 
 
-class MemoryLog:
+class MemoryLog(MemoryState):
     """See `door.Log`. `clock_ms` gives broker time and the session timeout of groups.
 
     immediate: `on_delivery` is called at the end of `append`; else by `pump` or `flush`.
@@ -233,18 +207,14 @@ class MemoryLog:
         cluster_id: str = "memory",
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
     ) -> None:
-        self.clock_ms: Callable[[], int] = clock_ms or Clock()
-        self.faults = faults
-        self.immediate, self.threaded = immediate, threaded
-        self.session_timeout_ms = session_timeout_ms
-        self.lock = threading.RLock()
-        self.arrived = threading.Condition(self.lock)
-        self.changes = 0
-        """Increases with every change that a reader may observe."""
-        self.waiting: dict[str, MemoryProducer] = {}
-        """Producers with records in flight, by name, in the order of their first one."""
+        super().__init__(
+            clock_ms=clock_ms,
+            faults=faults,
+            immediate=immediate,
+            threaded=threaded,
+            session_timeout_ms=session_timeout_ms,
+        )
         self._cluster_id = cluster_id
-        self._topics: dict[str, Topic] = {}
         self._created = 0
         self._producers: list[MemoryProducer] = []
         self._groups: dict[tuple[str, str], Coordinator] = {}
@@ -278,9 +248,6 @@ class MemoryLog:
     def members(self, prefix: str) -> list[Member]:
         named = ((at[1], self._groups[at]) for at in self._groups if at[1].startswith(prefix))
         return [Member(name, *member) for name, group in named for member in group.members()]
-
-    def partitions(self, topic: str) -> int:
-        return len(self.topic(topic).partitions)
 
     def first_offsets(self, topic: str) -> Offsets:
         return {p: each.first for p, each in enumerate(self.topic(topic).partitions)}
@@ -363,41 +330,3 @@ class MemoryLog:
     def records(self, topic: str, partition: int) -> list[Record]:
         """A copy of the partition's records."""
         return list(self.topic(topic).partitions[partition].records)
-
-    # For the producers and readers of this log.
-
-    def topic(self, name: str) -> Topic:
-        topic = self._topics.get(name)
-        if topic is None:
-            raise TopicMissing(name)
-        return topic
-
-    def place(self, topic: Topic, key: bytes | None) -> int:
-        if key is not None:
-            return partition_for(key, len(topic.partitions))
-        topic.keyless += 1
-        return (topic.keyless - 1) % len(topic.partitions)
-
-    def store(
-        self,
-        topic: str,
-        partition: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: tuple[tuple[str, bytes], ...],
-    ) -> Delivered:
-        target = self.topic(topic).partitions[partition]
-        offset = target.end
-        record = Record(topic, partition, offset, self.clock_ms(), key, value, headers)
-        target.records.append(record)
-        self.changes += 1
-        if self.threaded:
-            self.arrived.notify_all()
-        return Delivered(partition, offset)
-
-    def settle(self) -> None:
-        """Store every record that is due."""
-        if self.waiting:
-            now = self.clock_ms()
-            for producer in list(self.waiting.values()):
-                producer.settle(now)

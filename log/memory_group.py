@@ -17,14 +17,12 @@ The rules, which are those of Kafka's classic group with static members and coop
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..schemas.record import Record
 from .door import Offsets, OnAssigned, OnRevoked
 from .errors import Fenced
-
-if TYPE_CHECKING:
-    from .memory import MemoryLog
+from .memory_reader import MemoryReader
+from .memory_state import MemoryState
 
 
 @dataclass(slots=True)
@@ -36,7 +34,7 @@ class _Member:
 class Coordinator:
     """One group on one topic."""
 
-    def __init__(self, log: "MemoryLog", topic: str) -> None:
+    def __init__(self, log: MemoryState, topic: str) -> None:
         self._log, self._topic = log, topic
         self._members: dict[str, _Member] = {}
         self._owner: dict[int, str] = {}
@@ -138,7 +136,7 @@ class MemoryGroupReader:
 
     def __init__(
         self,
-        log: "MemoryLog",
+        log: MemoryState,
         topic: str,
         coordinator: Coordinator,
         instance_id: str,
@@ -150,7 +148,7 @@ class MemoryGroupReader:
         self.joined = False
         self.settled = -1
         """The coordinator's `changes` when nothing was left to assign or revoke here."""
-        self._inner = log.reader(topic, {})
+        self._inner = MemoryReader(log, topic, {})
         self._log, self._coordinator = log, coordinator
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
 

@@ -6,20 +6,17 @@ A reader tracks its positions and reports an offset that is no longer in the log
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from ..schemas.record import Record
 from .door import Offsets
 from .errors import OffsetGone, TopicMissing
-
-if TYPE_CHECKING:
-    from .memory import MemoryLog
+from .memory_state import MemoryState
 
 
 class MemoryReader:
     """See `door.Reader`."""
 
-    def __init__(self, log: "MemoryLog", topic: str, start: Mapping[int, int]) -> None:
+    def __init__(self, log: MemoryState, topic: str, start: Mapping[int, int]) -> None:
         for partition in start:
             if not 0 <= partition < log.partitions(topic):
                 raise TopicMissing(f"{topic}/{partition}")

@@ -15,7 +15,7 @@ from foldlog.log.made import (
     note,
     partitions_of,
 )
-from foldlog.log.memory import Partition
+from foldlog.log.memory_state import Partition
 from foldlog.processors.worker.loop import Loop, Mailbox
 from foldlog.schemas.topics import LOG_FACTS, SESSION_EVENTS, topics
 
