@@ -106,8 +106,8 @@ def open_log(settings: Settings) -> "KafkaLog | FramedLog":
     """The log that `settings` name. It does not connect yet. Raises SettingsError without a broker,
     or without the schema registry that this home has used before.
 
-    The client library is imported here and not above: folds, tests and the simulator use this
-    package without it.
+    Imported here and not above: the client library, because folds, tests and the simulator use this
+    package without it, and framing, because only users of a schema registry need it.
     """
     from .kafka import KafkaLog
 
@@ -123,13 +123,11 @@ def open_log(settings: Settings) -> "KafkaLog | FramedLog":
         client_properties=settings.client_properties,
         linger_ms=settings.linger_ms,
     )
-    if settings.registry_url is None and not (settings.home / "registry").exists():
+    if not settings.uses_registry:
         return kafka
     from .framing import FramedLog
     from .registry import registry_of
 
-    registry = registry_of(settings)
-    if registry is None:
-        return kafka
     confluent = settings.framing == "confluent"
+    registry = registry_of(settings)
     return FramedLog(kafka, registry, confluent=confluent, prefix=settings.topic_prefix)

@@ -246,21 +246,19 @@ def _fingerprinted(answer: dict[str, Any]) -> dict[str, Any]:
     return {"fingerprint": "", "schema": text}
 
 
-def registry_of(settings: Settings) -> Registry | None:
-    """The registry that `settings` name.
+def registry_of(settings: Settings) -> Registry:
+    """The registry that `settings` name, where `settings.uses_registry`.
 
-    Raises SettingsError if none is named but this home has used one: records of the log may be
-    readable only with it, and without it would look corrupt.
+    Raises SettingsError if none is named, since this home has then used one: records of the log may
+    be readable only with it, and without it would look corrupt.
     """
-    folder = settings.home / "registry"
-    if settings.registry_url is not None:
-        user, password = settings.registry_user, settings.registry_password
-        return Registry(settings.registry_url, folder, user, password)
-    if folder.is_dir() and any(folder.iterdir()):
+    folder = settings.registry_dir
+    if settings.registry_url is None:
         raise SettingsError(
             f"this home has used a schema registry ({folder}), but registry_url is not set now: "
             "records of the log may be readable only with that registry. Nothing was read. Set "
             'registry_url (with framing "avro" nothing new is registered), or delete that folder '
             "if no log that you read needs it."
         )
-    return None
+    user, password = settings.registry_user, settings.registry_password
+    return Registry(settings.registry_url, folder, user, password)

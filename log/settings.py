@@ -214,6 +214,17 @@ class Settings:
         """The directory of the local broker."""
         return self.home / "kafka"
 
+    @property
+    def registry_dir(self) -> Path:
+        """The directory with the cached answers of schema registries."""
+        return self.home / "registry"
+
+    @property
+    def uses_registry(self) -> bool:
+        """Whether a schema registry is configured, or this home has used one."""
+        cached = self.registry_dir
+        return self.registry_url is not None or (cached.is_dir() and any(cached.iterdir()))
+
     def topic(self, name: str) -> str:
         """The full name of a topic, for code that talks to the cluster without a Log."""
         return self.topic_prefix + name

@@ -1,6 +1,8 @@
 """The registry's client: who it says it is, what it takes for an answer, what it keeps."""
 
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -114,9 +116,10 @@ def test_a_path_before_the_requests_is_kept(mock, tmp_path):
 
 
 def test_a_home_that_has_used_a_registry_does_not_read_without(mock, tmp_path):
-    assert registry_of(settings(tmp_path)) is None
+    assert not settings(tmp_path).uses_registry
     registry = registry_of(settings(tmp_path, registry_url=mock.url))
     registry.id_of("t", HEADS[0])
+    assert settings(tmp_path).uses_registry
     with pytest.raises(SettingsError, match="registry_url.*delete that folder"):
         open_log(settings(tmp_path))
     open_log(settings(tmp_path, registry_url=mock.url)).close()
@@ -157,3 +160,17 @@ def test_doctor_says_which_framing_and_whether_the_registry_answers(mock, tmp_pa
     away = found(**plain, **confluent)
     assert away.level == "problem" and mock.url in away.text and away.do
     assert found(**plain).level == "note"
+
+
+def test_without_a_registry_none_of_its_modules_is_loaded(tmp_path):
+    code = (
+        "import sys\n"
+        "from foldlog.consumers.doctor.framing import framing\n"
+        "from foldlog.log import Settings, open_log\n"
+        "env = {'HOME': sys.argv[1], 'KAFKA_BOOTSTRAP_SERVERS': '127.0.0.1:1'}\n"
+        "settings = Settings.load(env)\n"
+        "open_log(settings).close()\n"
+        "assert [finding.level for finding in framing(settings)] == ['ok']\n"
+        "sys.exit(bool({'foldlog.log.framing', 'foldlog.log.registry'} & set(sys.modules)))\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=60).returncode == 0
