@@ -255,7 +255,9 @@ class Parts:
         registry = Registry(self.settings.home / "run")
         registry.register(self.identity.worker_id, self.state.path)
         self.worker.deaths.is_dead = registry.is_dead
-        self.lost_effects = self.worker.lost_effects = LostEffects(self.log, self.effects, say)
+        self.lost_effects = self.worker.lost_effects = LostEffects(
+            self.log, self.effects, self.actions.read_blob, say
+        )
         label = label_of(self.announced, rolling=rolling)
         rebalanced = (lambda: None) if rolling else self._demand_same_agents
         group = group_of(self.worker.roles)

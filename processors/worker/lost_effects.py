@@ -13,11 +13,12 @@ from typing import NamedTuple, Protocol
 
 from ...log.door import Log, Reader
 from ...log.errors import OffsetGone
-from ...schemas.codec import entry_of
+from ...schemas.events.parts import ReadBlob
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
 from ..fold.sessions import fold_event
 from ..fold.views import SessionViews, initial
+from ..store.fork_seeds import foldable_entry
 from ..store.partition_cache import PartitionCache
 
 POLL_S = 0.2
@@ -89,9 +90,16 @@ class LostEffects:
     """
 
     def __init__(
-        self, log: Log, effects: Effects, say: Callable[[str], None], *, threaded: bool = True
+        self,
+        log: Log,
+        effects: Effects,
+        read_blob: ReadBlob,
+        say: Callable[[str], None],
+        *,
+        threaded: bool = True,
     ) -> None:
         self._log, self._effects, self._say, self._threaded = log, effects, say, threaded
+        self._read_blob = read_blob
         self._lost: dict[int, _Lost] = {}
         self._reader: Reader | None = None
         self._jobs: deque[Callable[[], None]] = deque()
@@ -187,7 +195,7 @@ class LostEffects:
         before = lost.sessions.get(name)
         if before is None:
             return
-        views = fold_event(before, entry_of(record)).views
+        views = fold_event(before, foldable_entry(record, self._read_blob)).views
         lost.sessions[name] = views
         if views is not before:
             self.judge(views, lost.next_offset)

@@ -127,7 +127,9 @@ class Process:
         )
         self.worker.world = world
         self.worker.deaths.is_dead = world.is_dead
-        self.lost = LostEffects(world.log, self.effects, self.say, threaded=False)
+        self.lost = LostEffects(
+            world.log, self.effects, world.read_blob, self.say, threaded=False
+        )
         self.worker.lost_effects = self.lost
 
     # -- the arguments of the real code ----------------------------------------------------------

@@ -11,6 +11,7 @@ from foldlog.processors.tools.tool import tool
 from foldlog.processors.worker import lost_effects
 from foldlog.processors.worker.lost_effects import LostEffects, Running
 from foldlog.schemas import events as ev
+from foldlog.schemas.seed import MEDIA_TYPE, seal
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.laws.manual_worker import (
     ROLES,
@@ -40,11 +41,16 @@ class Losing(ManualWorker):
     """What began runs until it is asked to stop; `stopped` has the claims of those."""
 
     def __init__(self, agent: Agent = AGENT, *, threaded: bool = False) -> None:
-        super().__init__(agent, roles=(*ROLES, "background"))
+        self.blobs: dict[str, bytes] = {}
+        super().__init__(
+            agent, roles=(*ROLES, "background"), read_blob=lambda ref: self.blobs[ref.sha256]
+        )
         self.ended: set[int] = set()
         self.told: list[str] = []
         self.heard = threading.Event()
-        self.lost = LostEffects(self.log, self, self.told.append, threaded=threaded)
+        self.lost = LostEffects(
+            self.log, self, self.worker.actions.read_blob, self.told.append, threaded=threaded
+        )
         self.worker.lost_effects = self.lost
 
     def begun(self) -> list[Running]:
@@ -239,3 +245,23 @@ def test_what_runs_is_not_judged_by_views_from_before_its_claim(begin):
     rig.write("producer", cancel())
     rig.settle()
     assert rig.newest in rig.stopped
+
+
+def test_a_cancel_reaches_a_session_that_continues_without_an_unreadable_record():
+    rig = in_tool(Losing())
+    records = rig.log.records(SESSION_EVENTS, 0)
+    seed = seal(SESSION, [record for record in records if record.key == SESSION.encode()])
+    rig.revoke()
+    headers = (("t", b"FROM_THE_FUTURE"), ("w", b"producer"), ("m", b"1"))
+    offset = rig.log.store(SESSION_EVENTS, 0, SESSION.encode(), b"unreadable", headers).offset
+    rig.follow()
+    ref = ev.BlobRef(sha256="5" * 64, bytes=len(seed), media_type=MEDIA_TYPE)
+    rig.blobs[ref.sha256] = seed
+    rig.write(
+        "producer", ev.RecordSkipped(offset=offset, seed_ref=ref, reason="", by_user=USER)
+    )
+    rig.follow()
+    assert rig.stopped == [], "the seed has the call's claim"
+    rig.write("producer", cancel())
+    rig.follow()
+    assert rig.stopped == [rig.newest]
