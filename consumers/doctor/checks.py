@@ -16,7 +16,7 @@ from ...processors.fold.projections import partition as partition_fold
 from ...processors.fold.projections.background import ABORTED, NOT_SUMMARIZED, NOTHING_LEFT, STOPPED
 from ...processors.fold.projections.transcript import Line
 from ...processors.fold.views import SessionViews
-from ...processors.outside.connection import ENDED
+from ...processors.outside.connection import ENDED, NOT_AGREED
 from ...processors.store.store import Belongs, fold_version, open_readonly
 from ...processors.wake.budget import Rules
 from ...processors.wake.decide import TOO_LITTLE
@@ -218,7 +218,7 @@ def mcp_servers(states: Mapping[str, str]) -> Iterator[Finding]:
                 "problem", "mcp", f"server {name} is {state}",
                 "start or repair the server: its calls fail until it is back; other tools work",
             )
-        elif "starts anew" in state:
+        elif NOT_AGREED in state:
             yield Finding(
                 "note", "mcp", f"server {name} is {state}",
                 "restart the worker: it then reads the server's tools again",

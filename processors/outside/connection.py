@@ -26,7 +26,7 @@ ENDED = "down: it closed the connection"  # the next call reconnects
 _URL = re.compile(r"(https?://)(?:[^\s/?#'\"]*@)?([^\s/?#'\"]*)[^\s'\"]*", re.IGNORECASE)
 # Pydantic's quote of an answer that it cannot parse, shortened in the middle.
 _QUOTED = re.compile(r", input_value=.*?, input_type=\w+(?=\])", re.DOTALL)
-NOT_AGREED = "not those that the agents have: they count when the worker starts anew"
+NOT_AGREED = "not the ones that the agents have; they take effect at the worker's next start"
 
 
 class MissingExtra(FoldlogError):
