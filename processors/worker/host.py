@@ -18,7 +18,8 @@ from ...log.made import LogGrown
 from ..agent import Agent
 from . import metrics
 from .assemble import ROLES, Parts, say
-from .pages import JSON, Answer, Pages, text
+from .page_access import JSON, Answer, text
+from .pages import Pages
 from .same_agents import AgentsDiffer
 from .status import status_of
 from .supervise import LOG_UNREACHABLE, MISUSE

@@ -2,16 +2,19 @@
 
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from .pages import Answer, Caller, Pages, refusal, text
+from .page_access import Answer, Caller, refusal, text
+
+if TYPE_CHECKING:
+    from .pages import Pages
 
 
 class PageRequest(BaseHTTPRequestHandler):
     """Answers GET only."""
 
-    server: Pages
+    server: "Pages"
     server_version, sys_version = "foldlog", ""
 
     def do_GET(self) -> None:

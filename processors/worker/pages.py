@@ -1,78 +1,22 @@
 """The HTTP pages a process serves for monitoring: numbers and states, never content.
 
-Who may read them: this machine, under a loopback name (a web page whose own name resolves to
-loopback sends that name instead), and from elsewhere any client that sends the token. `/healthz`
-and `/readyz` need no token, because an orchestrator's probes have none and both return one word.
+`page_access.py` decides who may read them.
 """
 
 import contextlib
-import hmac
-import ipaddress
 import socket
 import socketserver
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...log.errors import SettingsError
+from .page_access import Answer, is_loopback
 
 CONNECTIONS_MAX = 32  # for a scraper, a probe and `doctor`; further ones are closed unanswered
 PER_PEER_MAX = CONNECTIONS_MAX // 2  # so that one machine never blocks the probes of another
 REQUEST_S = 10.0  # maximum life of a connection, however slowly its request arrives
-PROBES = ("/healthz", "/readyz")
-TEXT, JSON = "text/plain; charset=utf-8", "application/json"
-
-
-class Answer(NamedTuple):
-    """What a page returns."""
-
-    body: bytes
-    status: int = 200
-    content_type: str = TEXT
-
-
-def text(words: str, status: int = 200) -> Answer:
-    """A line of plain text."""
-    return Answer(f"{words}\n".encode(), status)
-
-
-class Caller(NamedTuple):
-    """The origin of a request, and the headers that authorize it."""
-
-    peer: str
-    host: str
-    authorization: str
-
-
-def refusal(path: str, caller: Caller, token: str | None) -> Answer | None:
-    """The error for a request that is not allowed; None if it may read the page."""
-    sent = caller.authorization.removeprefix("Bearer ").encode()
-    if token and caller.authorization and hmac.compare_digest(sent, token.encode()):
-        return None
-    if is_loopback(caller.peer):
-        if is_loopback(host_name(caller.host)):
-            return None
-        return text("403: request this page by a loopback name, such as 127.0.0.1", 403)
-    if path in PROBES:
-        return None
-    return text("401: send `Authorization: Bearer` with the web token of this worker", 401)
-
-
-def host_name(header: str) -> str:
-    """The name in a Host header, without its port."""
-    if header.startswith("["):
-        return header[1:].partition("]")[0]
-    return header.partition(":")[0]
-
-
-def is_loopback(name: str) -> bool:
-    """Whether a name or an address can only mean this machine."""
-    with contextlib.suppress(ValueError):
-        address = ipaddress.ip_address(name.partition("%")[0])
-        mapped = getattr(address, "ipv4_mapped", None)
-        return (mapped or address).is_loopback
-    return name.lower() == "localhost"
 
 
 class Pages(socketserver.ThreadingMixIn, socketserver.TCPServer):
@@ -143,7 +87,7 @@ class Pages(socketserver.ThreadingMixIn, socketserver.TCPServer):
                 self._open += Counter()  # drops the peers whose count is 0
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        from .page_request import PageRequest  # costs 30 ms, and may never be needed
+        from .page_request import PageRequest  # costs 30 ms that a start must not wait for
 
         PageRequest(request, client_address, self)
 

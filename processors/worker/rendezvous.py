@@ -25,7 +25,8 @@ from ...schemas.tabs import Tab, names_in, tab_in
 from ...schemas.topics import USER_SESSIONS, USER_TABS
 from .faust_credentials import faust_credentials
 from .faust_logging import filter_logs
-from .pages import JSON, Answer, Pages, text
+from .page_access import JSON, Answer, text
+from .pages import Pages
 
 ASK_S = 5.0  # timeout of a query to the table in Faust's event loop
 READY_S = 60.0  # for a start; a busy machine needs 6

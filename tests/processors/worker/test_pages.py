@@ -7,7 +7,8 @@ import pytest
 
 from foldlog.log.errors import SettingsError
 from foldlog.processors.worker import pages as pages_module
-from foldlog.processors.worker.pages import Caller, Pages, refusal, text
+from foldlog.processors.worker.page_access import Caller, refusal, text
+from foldlog.processors.worker.pages import Pages
 
 TOKEN = "a-token-of-the-test"
 

@@ -1,0 +1,65 @@
+"""Which requests may read the pages of `pages.py`, and the form of an answer.
+
+Who may read them: this machine, under a loopback name (a web page whose own name resolves to
+loopback sends that name instead), and from elsewhere any client that sends the token. `/healthz`
+and `/readyz` need no token, because an orchestrator's probes have none and both return one word.
+"""
+
+import contextlib
+import hmac
+import ipaddress
+from typing import NamedTuple
+
+PROBES = ("/healthz", "/readyz")
+TEXT, JSON = "text/plain; charset=utf-8", "application/json"
+
+
+class Answer(NamedTuple):
+    """What a page returns."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = TEXT
+
+
+def text(words: str, status: int = 200) -> Answer:
+    """A line of plain text."""
+    return Answer(f"{words}\n".encode(), status)
+
+
+class Caller(NamedTuple):
+    """The origin of a request, and the headers that authorize it."""
+
+    peer: str
+    host: str
+    authorization: str
+
+
+def refusal(path: str, caller: Caller, token: str | None) -> Answer | None:
+    """The error for a request that is not allowed; None if it may read the page."""
+    sent = caller.authorization.removeprefix("Bearer ").encode()
+    if token and caller.authorization and hmac.compare_digest(sent, token.encode()):
+        return None
+    if is_loopback(caller.peer):
+        if is_loopback(host_name(caller.host)):
+            return None
+        return text("403: request this page by a loopback name, such as 127.0.0.1", 403)
+    if path in PROBES:
+        return None
+    return text("401: send `Authorization: Bearer` with the web token of this worker", 401)
+
+
+def host_name(header: str) -> str:
+    """The name in a Host header, without its port."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.partition(":")[0]
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a name or an address can only mean this machine."""
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(name.partition("%")[0])
+        mapped = getattr(address, "ipv4_mapped", None)
+        return (mapped or address).is_loopback
+    return name.lower() == "localhost"
