@@ -1,4 +1,4 @@
-"""Plays a worker by hand: appends what one would, and demands that the fold accepts each event.
+"""A worker played by hand: appends a worker's events, and demands that the fold accepts each.
 
 For tests of the write side, the read side and the command line, which need sessions in every
 state and no real worker. Nothing is mocked: the events go through the log and the real folds.
@@ -69,7 +69,7 @@ class Played:
         return self.fold.to_end()
 
     def append(self, event: object, writer: str, key: str | None = None) -> int:
-        """Append an event, and demand that it counts; its offset."""
+        """Append an event, demand that it is accepted, and return its offset."""
         placed = []
         self.producer.append(
             SESSION_EVENTS,
@@ -147,7 +147,7 @@ class Played:
         self.append(ev.GenStart(**self._claim()), "models")
 
     def resume(self, owner: str = "w2/1") -> None:
-        """Another worker takes the partition, and the attempt over."""
+        """Another worker takes over the partition and the attempt."""
         self.take(owner)
         self.append(ev.GenResumed(**self._claim(), strategy="replace", prior_seq=0), "models")
 
@@ -165,7 +165,7 @@ class Played:
             self.seq += 1
 
     def send(self, event: object, writer: str) -> None:
-        """Append an event that need not count."""
+        """Append an event that need not be accepted."""
         self.producer.append(
             SESSION_EVENTS, self.session_id, encode(event), headers_for(event, writer)
         )
@@ -218,7 +218,7 @@ class Played:
         )
 
     def stopped(self, text: str, *before: dict) -> None:
-        """Stopped while it said `text`, after these blocks."""
+        """GEN_STOPPED with the text so far, after these blocks."""
         body = ev.Body(inline=json.dumps([*before, text_block(text)]).encode())
         self.append(ev.GenStopped(**self.place(), why="cancelled", content=body), "models")
 
@@ -296,15 +296,15 @@ class Played:
         )
 
     def wait(self, until: Callable[[SessionViews], bool], timeout_s: float = 20) -> None:
-        """Wait until the session is so: for a worker that plays in a thread of its own."""
+        """Wait for a condition of the session; for a played worker in a thread of its own."""
         deadline = time.monotonic() + timeout_s
         while not until(self.views):
-            assert time.monotonic() < deadline, "the session never became so"
+            assert time.monotonic() < deadline, "the condition was never met"
             for _ in self.fold.poll(0.05):
                 pass
 
     def answer(self, text: str) -> int:
-        """A whole turn of one step, streamed in two chunks; the offset of its TURN_ENDED."""
+        """Play a turn of one step, streamed in two chunks; return the offset of its TURN_ENDED."""
         self.call()
         self.start()
         half = len(text) // 2
@@ -315,7 +315,7 @@ class Played:
 
 
 def opened(log: Log, settings: Settings, session_id: str = "s1") -> tuple[Sessions, Played]:
-    """A session that is open, the write side, and its worker."""
+    """An open session: its write side and its worker."""
     sessions = Sessions(log, settings)
     sessions.open(session_id, agent="shop")
     return sessions, Played(log, session_id)

@@ -1,4 +1,4 @@
-"""The front door: every command waits for the decision, and says no with the reason."""
+"""The client: every command waits for the decision, and a refusal has the reason."""
 
 import threading
 
@@ -14,8 +14,8 @@ from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
 
 
-def asks(client, log, *calls):
-    """Session s1 whose model asked for these calls, each of which asks for approval."""
+def asking_for_approval(client, log, *calls):
+    """Session s1, whose model requested these calls; each waits for approval."""
     client.say("s1", "go", message_id="m1")
     played = Played(log, "s1")
     played.call()
@@ -42,7 +42,7 @@ def test_S0_5_two_tabs_of_one_user_are_two_sessions(client):
     assert a.session_id != b.session_id
 
 
-def test_S0_6_tab_b_stops_what_runs_in_tab_a_if_it_is_the_same_user(client, log, tmp_path):
+def test_S0_6_another_tab_of_the_same_user_can_cancel_the_turn(client, log, tmp_path):
     client.say("tab-a", "hi")
     eve = Client(settings_in(tmp_path, user="eve"), log)
     with pytest.raises(CommandRefused, match="belongs to another user"):
@@ -51,7 +51,7 @@ def test_S0_6_tab_b_stops_what_runs_in_tab_a_if_it_is_the_same_user(client, log,
     assert other_tab.cancel("tab-a").views.turn.closing.reason == "cancelled"
 
 
-def test_open_again_is_harmless_and_another_agent_is_refused(client):
+def test_opening_again_is_harmless_but_another_agent_is_refused(client):
     assert client.open("s1", agent="shop").verdict == "accepted"
     assert client.open("s1", agent="shop").verdict == "duplicate"
     with pytest.raises(CommandRefused, match="already open") as refused:
@@ -59,7 +59,7 @@ def test_open_again_is_harmless_and_another_agent_is_refused(client):
     assert refused.value.decision.code == "already_open"
 
 
-def test_S0_4_phases_and_the_refusal_of_an_illegal_one(client):
+def test_S0_4_an_invalid_phase_transition_is_refused(client):
     client.open("s1")
     assert client.trigger("s1", "start_build").views.state.phase == "building"
     with pytest.raises(CommandRefused, match="invalid transition: phase=building, event=publish"):
@@ -88,7 +88,7 @@ def test_commands_to_an_unknown_session_are_refused(client):
         client.views("nobody")
 
 
-def test_cancel_names_the_turn_and_the_phase_it_saw(client, log):
+def test_a_cancel_names_the_turn_and_the_phase(client, log):
     client.say("s1", "hi")
     decision = client.cancel("s1")
     event = Client.follow(client, "s1").poll(0)[decision.offset].event
@@ -96,7 +96,7 @@ def test_cancel_names_the_turn_and_the_phase_it_saw(client, log):
     assert (event.turn, event.seen_phase) == (1, "chatting")
 
 
-def test_a_cancel_of_a_turn_that_is_over_stops_nothing_else(client, log):
+def test_a_cancel_of_an_ended_turn_stops_nothing_else(client, log):
     client.say("s1", "one")
     Played(log, "s1").answer("first")
     client.say("s1", "two")
@@ -105,14 +105,14 @@ def test_a_cancel_of_a_turn_that_is_over_stops_nothing_else(client, log):
     assert client.views("s1").turn.closing is None
 
 
-def test_after_step_is_a_stop_condition_and_voids_nothing(client):
+def test_a_cancel_after_the_step_does_not_close_the_turn(client):
     client.say("s1", "one")
     turn = client.cancel("s1", mode="after_step").views.turn
     assert turn.should_stop and turn.closing is None
 
 
-def test_an_approval_holds_for_the_arguments_that_were_shown(client, log):
-    asks(client, log)
+def test_an_approval_is_bound_to_the_arguments(client, log):
+    asking_for_approval(client, log)
     with pytest.raises(CommandRefused, match="not those that were shown"):
         client.decide("s1", "1.1.0", "allow", args_sha256="0" * 64)
     assert client.decide("s1", "1.1.0", "allow").verdict == "accepted"
@@ -122,13 +122,13 @@ def test_an_approval_holds_for_the_arguments_that_were_shown(client, log):
 
 
 def test_remember_grants_the_arguments(client, log):
-    asks(client, log)
+    asking_for_approval(client, log)
     turn = client.decide("s1", "1.1.0", "allow", remember=True).views.turn
     assert turn.grants == (f"charge {turn.calls[0].args_sha256}",)
 
 
 def test_a_call_is_named_by_its_place_or_by_the_providers_id(client, log):
-    played = asks(client, log, ("charge", {}), ("refund", {}))
+    played = asking_for_approval(client, log, ("charge", {}), ("refund", {}))
     assert client.decide("s1", "toolu_110", "deny").verdict == "accepted"
     assert played.views.turn.calls[0].decision == "deny"
     with pytest.raises(UnknownCall, match=r"in doubt: 1\.1\.1 \(refund, asks\)$"):  # no done one
@@ -151,12 +151,12 @@ def test_a_call_id_that_the_provider_repeated_is_ambiguous(client, log):
 
 
 def test_beyond_3_a_doubt_is_resolved_by_a_person_once(client, log):
-    played = asks(client, log)
+    played = asking_for_approval(client, log)
     client.decide("s1", "1.1.0", "allow")
     played.tool_start()
     played.uncertain()
-    done = client.resolve("s1", "1.1.0", "happened", report="invoice 17")
-    assert done.views.turn.calls[0].human == "happened"
+    resolved = client.resolve("s1", "1.1.0", "happened", report="invoice 17")
+    assert resolved.views.turn.calls[0].human == "happened"
     assert client.resolve("s1", "1.1.0", "happened").verdict == "duplicate"
     end = log.end_offsets(SESSION_EVENTS)
     for outcome, report in (("did_not_happen", ""), ("happened", "invoice 18")):
@@ -166,7 +166,7 @@ def test_beyond_3_a_doubt_is_resolved_by_a_person_once(client, log):
 
 
 def test_beyond_3_a_doubt_that_outlived_its_turn_is_resolved_once(client, log):
-    played = asks(client, log)
+    played = asking_for_approval(client, log)
     client.decide("s1", "1.1.0", "allow")
     played.tool_start()
     played.uncertain()
@@ -178,9 +178,9 @@ def test_beyond_3_a_doubt_that_outlived_its_turn_is_resolved_once(client, log):
         client.resolve("s1", "1.1.0", "did_not_happen")
 
 
-def test_beyond_3_of_two_people_who_resolve_at_once_the_second_is_told(client, log, monkeypatch):
-    """Both saw the doubt; the fold has one word for the same outcome, whatever the report says."""
-    played = asks(client, log)
+def test_beyond_3_a_concurrent_second_report_raises_already_resolved(client, log, monkeypatch):
+    """Both saw the doubt; the fold compares outcomes only, so the same outcome is a duplicate."""
+    played = asking_for_approval(client, log)
     client.decide("s1", "1.1.0", "allow")
     played.tool_start()
     played.uncertain()
@@ -196,7 +196,7 @@ def test_beyond_3_of_two_people_who_resolve_at_once_the_second_is_told(client, l
         client.resolve("s1", "1.1.0", "happened", report="second")
 
 
-def test_terminate_ends_for_good(client):
+def test_a_terminated_session_stays_terminated(client):
     client.open("s1")
     assert client.terminate("s1", reason="done").verdict == "accepted"
     assert client.terminate("s1").verdict == "duplicate"
@@ -204,7 +204,7 @@ def test_terminate_ends_for_good(client):
         client.say("s1", "hello?")
 
 
-def test_ask_waits_for_the_answer_and_gives_it_again(tmp_path):
+def test_ask_waits_for_the_answer_and_a_repetition_returns_it(tmp_path):
     log = memory_log(threaded=True)
     with Client(settings_in(tmp_path), log) as client:
         client.open("s1")
@@ -231,7 +231,7 @@ def test_views_at_an_offset_are_those_right_after_it(client, log):
     assert client.views("s1", at=10_000) == client.views("s1")
 
 
-def test_watch_shows_what_was_said_so_far_and_then_what_comes(client, log):
+def test_watch_shows_the_output_so_far_and_then_follows(client, log):
     client.say("s1", "hi")
     played = Played(log, "s1")
     played.call()
@@ -248,17 +248,17 @@ def test_watch_shows_what_was_said_so_far_and_then_what_comes(client, log):
     assert kinds == [Token, Settled, LineAdded]
 
 
-def test_P5_watch_goes_on_from_any_cursor_that_it_gave(client, log):
+def test_P5_watch_resumes_from_any_cursor_that_it_returned(client, log):
     client.say("s1", "hi")
     Played(log, "s1").answer("hello you")
 
     def until_quiet(cursor):
-        got = []
+        received = []
         for place, shown in client.watch("s1", cursor):
             if shown is None:
-                return got
-            got.append((place, shown))
-        return got
+                return received
+            received.append((place, shown))
+        return received
 
     whole = until_quiet(0)
     for number, (cursor, _) in enumerate(whole):

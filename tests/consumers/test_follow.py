@@ -1,4 +1,4 @@
-"""Following: some sessions or all, from a cursor on, chunks as a viewer or as a fold wants them."""
+"""Follow reads some sessions or all from a cursor on, and decodes chunks for viewers only."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from foldlog.tests.consumers.played import PARTITIONS, Played, opened, settings_
 
 @pytest.fixture
 def answered(log, tmp_path):
-    """Session s1 with one answered message, and s2 that was only opened."""
+    """Session s1 with one answered message, and s2, which was only opened."""
     sessions, played = opened(log, settings_in(tmp_path))
     sessions.say("s1", "hi", message_id="m1")
     played.answer("hello you")
@@ -27,7 +27,7 @@ def everything(follow):
     return [entry for batch in follow.to(follow.ends()) for entry in batch]
 
 
-def test_one_session_is_read_from_its_partition_alone(log, answered):
+def test_one_session_is_read_from_its_partition_only(log, answered):
     with Follow(log, ["s1"]) as follow:
         entries = everything(follow)
         assert {entry.session_id for entry in entries} == {"s1"}
@@ -35,13 +35,13 @@ def test_one_session_is_read_from_its_partition_alone(log, answered):
         assert entries[-1].event.reason == "end_turn"
 
 
-def test_all_sessions_are_read_with_who_holds_the_partitions(log, answered):
+def test_following_all_sessions_includes_the_holders_of_partitions(log, answered):
     with Follow(log) as follow:
         assert {entry.session_id for entry in everything(follow)} == {"s1", "s2", "#partition"}
         assert sorted(follow.cursor) == list(range(PARTITIONS))
 
 
-def test_P5_a_cursor_goes_on_exactly_behind_what_was_handed_out(log, answered):
+def test_P5_a_cursor_resumes_right_after_the_last_returned_entry(log, answered):
     whole = everything(Follow(log, ["s1"]))
     partition = whole[0].partition
     for cut in range(whole[-1].offset + 1):
@@ -56,7 +56,7 @@ def test_chunks_are_decoded_for_viewers_and_not_for_folds(log, answered):
     assert ev.GenChunk not in kinds and ChunkSeen in kinds
 
 
-def test_what_comes_later_is_handed_out(log, answered, tmp_path):
+def test_later_entries_are_returned(log, answered, tmp_path):
     with Follow(log, ["s1"]) as follow:
         everything(follow)
         assert follow.poll(0) == []
@@ -65,13 +65,13 @@ def test_what_comes_later_is_handed_out(log, answered, tmp_path):
         assert entry.event.message_id == "m2"
 
 
-def test_a_cursor_that_the_log_does_not_hold_is_loud(log, answered):
+def test_a_cursor_outside_the_log_is_an_error(log, answered):
     partition = partition_for("s1", PARTITIONS)
     with pytest.raises(OffsetGone, match="Nothing was skipped"):
         Follow(log, ["s1"], {partition: 10_000}).poll(0)
 
 
-def test_a_log_that_stops_answering_ends_the_reading(log, answered, monkeypatch):
+def test_a_log_that_stops_responding_is_an_error(log, answered, monkeypatch):
     monkeypatch.setattr("foldlog.consumers.follow.STALL_S", 0)
     follow = Follow(log, ["s1"])
     partition = partition_for("s1", PARTITIONS)
@@ -92,7 +92,7 @@ def test_beyond_4_decoded_and_undecoded_chunks_fold_alike(log, answered):
         assert folded.to_end() == answered.views
 
 
-def test_a_fold_stopped_anywhere_goes_on_behind_the_last_event_taken(log, answered):
+def test_a_fold_stopped_anywhere_continues_after_the_last_event_taken(log, answered):
     whole = list(SessionFold(log, "s1").upto(answered.fold.cursor))
     for taken in range(1, len(whole)):
         folded = SessionFold(log, "s1")

@@ -1,4 +1,4 @@
-"""Who comes back finds what is missing and nothing twice, by what the log says and no wording."""
+"""A viewer that returns gets what it missed, and nothing twice, whatever the texts of lines."""
 
 import pytest
 
@@ -10,11 +10,11 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.value import replace
 from foldlog.tests.consumers.played import memory_log, opened, settings_in
 
-TOLD = "once upon a time"
+ANSWER = "once upon a time"
 
 
 def place_of(worker):
-    """How far somebody has seen who was there until now."""
+    """The place of a viewer that has seen everything so far."""
     viewer, place = INITIAL, Place()
     fold = SessionFold(worker.log, worker.session_id, chunks=True)
     for seen in fold.upto(fold.end()):
@@ -25,21 +25,21 @@ def place_of(worker):
     return place
 
 
-def in_other_words(views):
-    """The views with other notes for people."""
+def with_other_texts(views):
+    """The views with other texts for people."""
     lines = Rows()
     for line in views.transcript.lines:
-        lines = lines.append(replace(line, text="as somebody else would put it"))
+        lines = lines.append(replace(line, text="another wording"))
     return replace(views, transcript=replace(views.transcript, lines=lines))
 
 
-@pytest.mark.parametrize("retold", [lambda views: views, in_other_words])
+@pytest.mark.parametrize("reworded", [lambda views: views, with_other_texts])
 @pytest.mark.parametrize(
     ("strategy", "name", "drops", "tokens", "attempt"),
-    [("resume", "continued", 0, "a time", 1), ("replace", "resumed", 1, TOLD, 2)],
+    [("resume", "continued", 0, "a time", 1), ("replace", "resumed", 1, ANSWER, 2)],
 )
-def test_an_attempt_is_gone_on_from_by_its_name_and_not_by_its_note(
-    tmp_path, strategy, name, drops, tokens, attempt, retold
+def test_an_attempt_is_continued_by_the_name_of_its_line_and_not_by_its_text(
+    tmp_path, strategy, name, drops, tokens, attempt, reworded
 ):
     sessions, worker = opened(memory_log(), settings_in(tmp_path))
     sessions.say("s1", "tell", message_id="m1")
@@ -51,10 +51,10 @@ def test_an_attempt_is_gone_on_from_by_its_name_and_not_by_its_note(
     worker.take("w2/1")
     claim = worker._claim()
     worker.append(ev.GenResumed(**claim, strategy=strategy, prior_seq=1), "models")
-    worker.complete(TOLD)
+    worker.complete(ANSWER)
     names = [line.name for line in worker.views.transcript.lines if line.kind == "attempt"]
     assert names == [name]
-    shown = [thing for _, thing in missed(place, retold(worker.views), INITIAL, lambda _: b"")]
+    shown = [thing for _, thing in missed(place, reworded(worker.views), INITIAL, lambda _: b"")]
     assert sum(isinstance(thing, Dropped) for thing in shown) == drops
     assert "".join(thing.text for thing in shown if isinstance(thing, Token)) == tokens
     (settled,) = [thing for thing in shown if isinstance(thing, Settled)]

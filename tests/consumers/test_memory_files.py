@@ -1,4 +1,4 @@
-"""Memory as a directory of files: round trips, conflicts, and files that can not be memory."""
+"""Memory as a directory of files: round trips, conflicts, and files that are not memory."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from foldlog.tests.processors.memory.desk import ANA, SHOP, new_log, writer_of
 
 
 class Desk:
-    """A log, a directory, and what the commands do with them."""
+    """A log and a directory, which `sync` synchronizes."""
 
     def __init__(self, root):
         self.log, self.root = new_log(), root / "memory"
@@ -42,7 +42,7 @@ def desk(tmp_path):
     return Desk(tmp_path)
 
 
-def test_S3_2_the_view_is_written_as_files_and_an_edit_comes_back_as_events(desk):
+def test_S3_2_memory_is_written_as_files_and_edits_become_events(desk):
     desk.remember("likes tea")
     desk.remember("use Avro", "decisions.md")
     desk.remember("met Bo", "daily/2026-11-21.md")
@@ -55,13 +55,13 @@ def test_S3_2_the_view_is_written_as_files_and_an_edit_comes_back_as_events(desk
     report = desk.sync()
     assert report.took == {"core.md": 2} and report.conflicts == report.refused == []
     assert desk.log_text() == "likes coffee\nlives in Oslo\n"
-    kept = read_memory(desk.log, ANA).now.entries
-    assert {k.by_user for k in kept} == {"ana"}
+    entries = read_memory(desk.log, ANA).now.entries
+    assert {k.by_user for k in entries} == {"ana"}
     again = desk.sync()
     assert (again.wrote, again.removed, again.took) == ([], [], {})
 
 
-def test_a_second_directory_gets_what_the_first_one_edited(desk, tmp_path):
+def test_a_second_directory_gets_the_edits_of_the_first(desk, tmp_path):
     desk.remember("likes tea")
     desk.sync()
     desk.file().write_text("likes tea\nand cake\n")
@@ -84,14 +84,14 @@ def test_new_files_and_deleted_files_are_edits_too(desk):
 
 
 def test_a_file_whose_last_entry_was_retired_is_removed(desk):
-    written = desk.remember("likes tea")
+    event = desk.remember("likes tea")
     desk.sync()
-    desk.writer.retire(ANA, written.id)
+    desk.writer.retire(ANA, event.id)
     assert desk.sync().removed == ["core.md"]
     assert not desk.file().exists() and desk.sync().removed == []
 
 
-def test_bad_input_edits_here_and_elsewhere_are_both_kept_and_a_conflict_is_said(desk):
+def test_bad_input_conflicting_edits_are_both_kept_and_reported(desk):
     first = desk.remember("likes tea")
     desk.sync()
     desk.file().write_text("likes coffee\n")
@@ -106,7 +106,7 @@ def test_bad_input_edits_here_and_elsewhere_are_both_kept_and_a_conflict_is_said
     assert desk.sync().conflicts == []
 
 
-def test_without_sync_an_edit_is_left_as_it_is_and_said(desk):
+def test_without_sync_an_edit_is_kept_and_reported(desk):
     desk.remember("likes tea")
     desk.sync(writer=False)
     assert desk.text() == "likes tea\n"
@@ -130,7 +130,7 @@ def test_without_sync_an_edit_is_left_as_it_is_and_said(desk):
         (b"xxxxxxx\n" * 200_000, "larger than 1048576 bytes"),
     ],
 )
-def test_bad_input_a_file_that_is_no_memory_is_left_as_it_is_with_the_reason(desk, data, why):
+def test_bad_input_an_invalid_memory_file_is_left_unchanged_and_reported(desk, data, why):
     desk.remember("likes tea")
     desk.remember("use Avro", "decisions.md")
     desk.sync()
@@ -140,7 +140,7 @@ def test_bad_input_a_file_that_is_no_memory_is_left_as_it_is_with_the_reason(des
     assert len(report.refused) == 1 and why in report.refused[0]
     assert desk.file().read_bytes() == data and desk.log_text() == "likes tea\n"
     assert desk.log_text("decisions.md") == "use JSON\n"
-    # Its base was kept meanwhile: put right, it is an edit of what was written there.
+    # Its base was kept: once corrected, the file is an edit of what was last written.
     desk.file().write_text("likes coffee\n")
     report = desk.sync()
     assert report.refused == report.conflicts == [] and desk.log_text() == "likes coffee\n"
@@ -161,7 +161,7 @@ def test_bad_input_links_are_not_followed(desk, tmp_path):
     assert desk.log_text() == "likes tea\n" and "daily" in report.ignored
 
 
-def test_what_is_no_place_for_memory_is_left_alone(desk):
+def test_files_with_other_names_are_ignored(desk):
     desk.root.mkdir()
     for name in ("notes.md", ".hidden", "core.md~"):
         desk.file(name).write_text("x\n")
@@ -202,11 +202,11 @@ def test_a_lost_or_broken_state_file_loses_nothing(desk):
     assert sorted(desk.text().split()) == ["coffee", "likes", "likes", "tea"]
 
 
-def test_a_state_file_that_does_not_fit_the_log_deletes_nothing(desk):
+def test_a_state_file_with_wrong_hashes_deletes_nothing(desk):
     desk.remember("likes tea")
     desk.sync()
-    noted = desk.file(STATE).read_text()
-    desk.file(STATE).write_text(re.sub("[0-9a-f]{64}", "0" * 64, noted))
+    state = desk.file(STATE).read_text()
+    desk.file(STATE).write_text(re.sub("[0-9a-f]{64}", "0" * 64, state))
     desk.file().write_text("likes coffee\n")
     assert "both kept" in desk.sync().conflicts[0]
     assert sorted(desk.text().split()) == ["coffee", "likes", "likes", "tea"]
@@ -223,23 +223,23 @@ def test_a_directory_written_from_another_log_keeps_both(desk):
     assert sorted(desk.log_text().split("\n")) == ["", "likes cocoa", "likes tea"]
 
 
-def test_law_3_a_crash_after_the_events_and_before_the_note_is_made_good(desk):
+def test_law_3_a_crash_before_the_state_file_is_written_is_repaired(desk):
     desk.remember("likes tea")
     desk.sync()
-    noted = desk.file(STATE).read_bytes()
+    state = desk.file(STATE).read_bytes()
     desk.file().write_text("likes coffee\n\nand cake\n")
     desk.remember("lives in Oslo")
     desk.sync()
     merged = desk.text()
     for crashed_before_writing in (False, True):
-        desk.file(STATE).write_bytes(noted)
+        desk.file(STATE).write_bytes(state)
         if crashed_before_writing:
             desk.file().write_text("likes coffee\n\nand cake\n")
         report = desk.sync()
         assert desk.text() == desk.log_text() == merged and report.conflicts == []
 
 
-def test_what_a_full_scope_refuses_stays_in_the_file(desk, monkeypatch):
+def test_an_edit_refused_by_a_full_scope_stays_in_the_file(desk, monkeypatch):
     monkeypatch.setattr(fold, "ENTRIES_MAX", 1)
     desk.remember("likes tea")
     desk.sync()
@@ -267,7 +267,7 @@ def test_an_editor_that_saves_during_the_sync_wins_over_the_rewrite(desk, monkey
     assert "likes cocoa" in desk.text() and "lives in Oslo" in desk.text()
 
 
-def test_a_view_as_it_was_at_an_offset(desk):
+def test_memory_is_read_as_of_an_offset(desk):
     for text in ("one", "two", "three"):
         last = desk.remember(text)
     found = read_memory(desk.log, ANA, at={-1, last.offset - 1, last.offset, 99})

@@ -1,4 +1,4 @@
-"""Was it accepted, and what is the answer: both are read from the log, by anybody, alike."""
+"""The decision on an event and the answer to a message: every reader of the log gets the same."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def answer(log, message_id, **more):
         return answer_of(folded, message_id, **more)
 
 
-def test_the_ruling_is_read_from_the_log_without_a_worker(log, settings):
+def test_a_decision_is_read_from_the_log_without_a_worker(log, settings):
     sessions = Sessions(log, settings)
     first = decide(log, sessions.open("s1", agent="shop"))
     assert first.verdict == "accepted" and first.counted and first.views.turn.known
@@ -35,7 +35,7 @@ def test_an_unknown_session_is_refused(log, settings):
     assert refused.code == "unknown_session" and "unknown session" in refused.detail
 
 
-def test_the_ruling_is_that_at_the_offset_whatever_came_later(log, settings):
+def test_a_decision_is_that_at_its_offset_whatever_came_later(log, settings):
     sessions, _ = opened(log, settings)
     locked = sessions.lock("s1", "p1")
     second = sessions.lock("s1", "p2")
@@ -44,7 +44,7 @@ def test_the_ruling_is_that_at_the_offset_whatever_came_later(log, settings):
     assert decide(log, second).detail == "project_id already locked"
 
 
-def test_S0_6_another_user_can_not_cancel(log, settings):
+def test_S0_6_another_user_cannot_cancel(log, settings):
     sessions, _ = opened(log, settings)
     sessions.say("s1", "hi")
     refused = decide(log, sessions.cancel("s1", turn=1, user="eve"))
@@ -52,7 +52,7 @@ def test_S0_6_another_user_can_not_cancel(log, settings):
     assert decide(log, sessions.cancel("s1", turn=1)).verdict == "accepted"
 
 
-def test_S0_11_publish_and_cancel_at_the_same_instant_one_wins(log, settings):
+def test_S0_11_of_publish_and_cancel_the_first_one_wins(log, settings):
     sessions, _ = opened(log, settings)
     for trigger in ("start_build", "todo_done_build"):
         sessions.trigger("s1", trigger)
@@ -63,7 +63,7 @@ def test_S0_11_publish_and_cancel_at_the_same_instant_one_wins(log, settings):
     assert lost.code == "phase_changed" and lost.detail == "the phase is done, no longer verifying"
 
 
-def test_S0_11_the_other_way_round_the_cancel_wins(log, settings):
+def test_S0_11_of_cancel_and_publish_the_first_one_wins(log, settings):
     sessions, _ = opened(log, settings)
     for trigger in ("start_build", "todo_done_build"):
         sessions.trigger("s1", trigger)
@@ -73,7 +73,7 @@ def test_S0_11_the_other_way_round_the_cancel_wins(log, settings):
     assert decide(log, publish).detail == "invalid transition: phase=chatting, event=publish"
 
 
-def test_a_frozen_session_says_where_and_why(log, settings):
+def test_a_command_to_a_frozen_session_is_ignored_with_the_reason(log, settings):
     sessions, played = opened(log, settings)
     played.producer.append(
         SESSION_EVENTS, "s1", b"from the future", [("t", b"NEW"), ("w", b"producer"), ("m", b"1")]
@@ -103,7 +103,7 @@ def test_S0_10_the_same_id_with_other_content_is_refused(log, settings):
     assert decide(log, sessions.say("s1", "ho", message_id="m1")).code == "message_id_reused"
 
 
-def test_the_answer_is_the_last_thing_said_in_the_turn(log, settings):
+def test_the_answer_is_the_last_text_of_the_turn(log, settings):
     sessions, played = opened(log, settings)
     sessions.say("s1", "look", message_id="m1")
     played.call()
@@ -130,7 +130,7 @@ def test_queued_messages_share_the_turn_that_owns_them(log, settings):
     assert answer(log, "m2")._replace(message_id="m3") == answer(log, "m3")
 
 
-def test_a_cancelled_turn_answers_with_what_had_been_said(log, settings):
+def test_the_answer_of_a_cancelled_turn_is_its_text_so_far(log, settings):
     sessions, played = opened(log, settings)
     sessions.say("s1", "hi", message_id="m1")
     played.call()
@@ -141,7 +141,7 @@ def test_a_cancelled_turn_answers_with_what_had_been_said(log, settings):
     assert answer(log, "m1")[3:5] == ("cancelled", "I was about to")
 
 
-def test_a_failed_turn_says_why(log, settings):
+def test_the_answer_of_a_failed_turn_has_the_error(log, settings):
     sessions, played = opened(log, settings)
     sessions.say("s1", "hi", message_id="m1")
     played.call()
@@ -152,7 +152,7 @@ def test_a_failed_turn_says_why(log, settings):
     assert "overloaded_error" in answer(log, "m1").note
 
 
-def test_messages_behind_a_terminated_turn_are_answered_so(log, settings):
+def test_messages_queued_in_a_terminated_session_are_answered_as_terminated(log, settings):
     sessions, played = opened(log, settings)
     sessions.say("s1", "one", message_id="m1")
     played.call()
@@ -162,29 +162,29 @@ def test_messages_behind_a_terminated_turn_are_answered_so(log, settings):
     assert {answer(log, m).reason for m in ("m1", "m2")} == {"terminated"}
 
 
-def test_a_wait_without_a_worker_says_so_and_ends_at_its_bound(log, settings):
+def test_a_wait_without_a_worker_reports_it_and_times_out(log, settings):
     sessions, _ = opened(log, settings)
     sessions.say("s1", "hi", message_id="m1")
-    told = []
+    reports = []
     with pytest.raises(NoAnswerYet, match="--message-id m1 --wait"):
-        answer(log, "m1", patience_s=0, timeout_s=0.05, report=told.append)
-    assert len(told) == 1 and "foldlog worker" in told[0] and "foldlog dev" in told[0]
+        answer(log, "m1", patience_s=0, timeout_s=0.05, report=reports.append)
+    assert len(reports) == 1 and "foldlog worker" in reports[0] and "foldlog dev" in reports[0]
 
 
-def test_a_wait_for_a_person_says_what_to_do_at_once(log, settings):
+def test_a_wait_for_approval_reports_the_command_at_once(log, settings):
     sessions, played = opened(log, settings)
     sessions.say("s1", "pay", message_id="m1")
     played.call()
     played.start()
     played.complete("", [("charge", {"cents": 5})])
     played.invoke(approval="ask")
-    told = []
+    reports = []
     with pytest.raises(NoAnswerYet, match="continues when that is settled"):
-        answer(log, "m1", patience_s=60, report=told.append, stop=lambda: bool(told))
-    assert told == ["charge waits for approval: `foldlog approve s1 1.1.0` or `deny`"]
+        answer(log, "m1", patience_s=60, report=reports.append, stop=lambda: bool(reports))
+    assert reports == ["charge waits for approval: `foldlog approve s1 1.1.0` or `deny`"]
 
 
-def test_a_doubt_that_holds_the_turn_says_what_to_do(log, settings):
+def test_a_wait_for_a_call_in_doubt_reports_the_command(log, settings):
     sessions, played = opened(log, settings)
     sessions.say("s1", "pay", message_id="m1")
     played.call()
@@ -193,13 +193,13 @@ def test_a_doubt_that_holds_the_turn_says_what_to_do(log, settings):
     played.invoke()
     played.tool_start()
     played.uncertain()
-    told = []
+    reports = []
     with pytest.raises(NoAnswerYet):
-        answer(log, "m1", patience_s=60, report=told.append, stop=lambda: bool(told))
-    assert "foldlog resolve s1 1.1.0 --happened TEXT" in told[0]
+        answer(log, "m1", patience_s=60, report=reports.append, stop=lambda: bool(reports))
+    assert "foldlog resolve s1 1.1.0 --happened TEXT" in reports[0]
 
 
-def test_an_unknown_message_is_no_endless_wait(log, settings):
+def test_waiting_for_an_unknown_message_is_an_error(log, settings):
     opened(log, settings)
     with pytest.raises(UnknownMessage, match="no message m9"):
         answer(log, "m9")
@@ -225,26 +225,26 @@ def test_a_wait_ends_when_the_answer_comes(settings):
     sessions, played = opened(log, settings)
     sessions.say("s1", "hi", message_id="m1")
     with SessionFold(log, "s1") as folded:
-        told = []
+        reports = []
 
-        def look() -> bool:
-            if not told:
-                told.append(played.answer("there"))
+        def answer_once() -> bool:
+            if not reports:
+                reports.append(played.answer("there"))
             return False
 
-        assert answer_of(folded, "m1", stop=look).text == "there"
+        assert answer_of(folded, "m1", stop=answer_once).text == "there"
 
 
-def test_played_worker_demands_that_its_events_count(log, settings):
+def test_the_played_worker_demands_that_its_events_are_accepted(log, settings):
     opened(log, settings)
     with pytest.raises(AssertionError):
         Played(log, "s1").take().end()
 
 
-def test_silence_names_the_agent_that_is_needed(log, settings):
-    """A mistyped agent was waited for as if no worker ran, while one ran."""
+def test_the_report_of_a_missing_worker_names_the_agent(log, settings):
+    """The report for a mistyped agent was that no worker runs, although one did."""
     sessions, played = opened(log, settings)
     sessions.say("s1", "hi", message_id="m1")
-    said = []
-    Patience(said.append, patience_s=-1.0).look(played.views)
-    assert "worker with agent shop" in said[0] and "foldlog doctor" in said[0]
+    reports = []
+    Patience(reports.append, patience_s=-1.0).look(played.views)
+    assert "worker with agent shop" in reports[0] and "foldlog doctor" in reports[0]

@@ -1,4 +1,4 @@
-"""A record whose key can not name a session is in no fold: not in a worker's, not in a reader's."""
+"""No fold contains a record whose key cannot name a session, neither a worker's nor a reader's."""
 
 import pytest
 
@@ -30,6 +30,6 @@ def test_S2_11_a_replay_folds_what_a_worker_folds_and_nothing_else(log):
     assert set(fold_everything(log).sessions) == {"s1"}
 
 
-def test_S2_4_whoever_follows_the_log_still_sees_every_record(log):
+def test_S2_4_following_the_log_returns_every_record(log):
     with Follow(log) as follow:
         assert len([e for batch in follow.to(follow.ends()) for e in batch]) == len(KEYS) + 1

@@ -1,4 +1,5 @@
-"""Two who ask at once: the log's order decides, one wins, the other is told (S0.10, S0.11, P11)."""
+"""Concurrent commands: the log's order decides, one wins, the other is refused (S0.10, S0.11, P11).
+"""
 
 import threading
 from collections.abc import Callable
@@ -11,7 +12,7 @@ RACES = 60
 
 
 def race(*commands: Callable[[], object]) -> list[object]:
-    """Run commands at the same instant; each one's decision, or its refusal."""
+    """Run commands at the same time; return each one's decision or refusal."""
     start = threading.Barrier(len(commands))
     results: list[object] = [None] * len(commands)
 
@@ -69,7 +70,7 @@ def test_S0_3_two_locks_at_once_exactly_one_wins(tmp_path):
         assert one.views(name).state.project_id == ("p2" if results[0] is lost else "p1")
 
 
-def test_S0_10_a_message_sent_twice_at_once_to_a_new_session_is_one_message(tmp_path):
+def test_S0_10_a_message_sent_twice_at_once_to_a_new_session_is_accepted_once(tmp_path):
     one, two = two_tabs(tmp_path)
     for number in range(RACES):
         name = f"s{number}"

@@ -1,4 +1,4 @@
-"""Replay: the same log gives the same hashes, and a store that differs is found out."""
+"""Replay: the same log gives the same hashes, and a store that differs is detected."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def played(log, settings):
 
 
 def stored(log, settings, session_id="s1", *, spoil=None, belongs=None, beyond=0):
-    """A store as a worker leaves it, of the session's partition; `spoil` changes its views."""
+    """Write the store of the session's partition as a worker would; `spoil` changes its views."""
     partition = partition_for(session_id, PARTITIONS)
     end = log.end_offsets(SESSION_EVENTS)[partition]
     replay = Replay(log, None, {p: end if p == partition else 0 for p in range(PARTITIONS)}).run()
@@ -63,7 +63,7 @@ def test_S2_10_a_replay_up_to_an_offset_is_the_session_as_it_was(log, played):
     assert len(set(hashes)) > 2
 
 
-def test_each_event_is_listed_with_the_folds_word(log, played):
+def test_each_event_is_listed_with_its_ruling(log, played):
     replay = Replay(log, "s1")
     verdicts = [step.ruling.verdict for step in replay.steps()]
     assert verdicts.count("refused") == 1
@@ -72,7 +72,7 @@ def test_each_event_is_listed_with_the_folds_word(log, played):
     assert (folded.first, folded.next) == (0, played.fold.end())
 
 
-def test_a_store_that_holds_what_the_log_says_is_the_same(log, played, settings):
+def test_a_store_that_agrees_with_the_log_has_no_differences(log, played, settings):
     stored(log, settings)
     (verified,) = verify(log, settings)
     assert verified.sessions == 1 and not verified.differences and not verified.problem
@@ -103,7 +103,7 @@ def test_a_view_that_differs_is_named_with_both_hashes_and_the_first_difference(
     assert difference.where == ".phase: the log has 'chatting', the store 'building'"
 
 
-def test_a_session_that_a_store_lost_is_found(log, played, settings):
+def test_a_session_missing_from_a_store_is_reported(log, played, settings):
     stored(log, settings, spoil=lambda sessions: {})
     (verified,) = verify(log, settings)
     assert {d.session_id for d in verified.differences} == {"s1"}
@@ -121,7 +121,7 @@ def test_a_store_beyond_the_end_of_the_log_is_not_compared(log, played, settings
     assert "beyond the log's end" in verified.problem
 
 
-def test_a_store_that_can_not_be_opened_is_said(log, played, settings):
+def test_a_store_that_cannot_be_opened_is_reported(log, played, settings):
     directory = store_directory(settings, 0)
     directory.mkdir(parents=True)
     (directory / "CURRENT").write_text("rubbish")
@@ -129,8 +129,8 @@ def test_a_store_that_can_not_be_opened_is_said(log, played, settings):
     assert "cannot be opened" in verified.problem
 
 
-def test_a_store_with_rows_that_nobody_can_read_is_said(log, played, settings):
-    """It was a traceback, and the other partitions were not compared."""
+def test_a_store_with_unreadable_rows_is_reported(log, played, settings):
+    """It raised, and the other partitions were not compared."""
     stored(log, settings)
     directory = store_directory(settings, partition_for("s1", PARTITIONS))
     backend = RocksBackend(directory)
@@ -140,14 +140,14 @@ def test_a_store_with_rows_that_nobody_can_read_is_said(log, played, settings):
     assert "it is damaged (session s1" in verified.problem
 
 
-def test_a_log_whose_first_records_were_deleted_is_nothing_to_compare_with(log, played, settings):
+def test_a_log_without_its_first_records_cannot_be_compared(log, played, settings):
     stored(log, settings)
     log.trim(SESSION_EVENTS, partition_for("s1", PARTITIONS), 1)
     (verified,) = verify(log, settings)
     assert "the log begins at offset 1" in verified.problem
 
 
-def test_no_store_is_nothing_to_compare(log, played, settings):
+def test_without_stores_there_is_nothing_to_compare(log, played, settings):
     assert list(verify(log, settings)) == []
 
 

@@ -1,4 +1,4 @@
-"""Replay of whole partitions: into a fresh store, several at once, with a bar that goes away."""
+"""Replay of whole partitions: into a new store, in several jobs, with a progress bar."""
 
 import io
 
@@ -26,20 +26,20 @@ def client(log, settings):
         yield client
 
 
-def test_the_jobs_of_all_partitions_come_to_what_one_fold_of_everything_does(log, settings, client):
-    told = []
+def test_the_jobs_of_all_partitions_equal_one_fold_of_everything(log, settings, client):
+    reports = []
     jobs = jobs_of(log, HASH)
-    done = list(run_jobs(log, settings, jobs, lambda *far: told.append(far)))
+    results = list(run_jobs(log, settings, jobs, lambda *far: reports.append(far)))
     whole = Replay(log, None, None, client.read_blob).run().sessions
-    found = {h.session_id: h for each in done for h in each.sessions}
+    found = {h.session_id: h for each in results for h in each.sessions}
     assert set(found) == {*NAMES, "f1"} == set(whole)
     for name, hashed in found.items():
         folded = whole[name]
         assert all(getattr(folded, name) == value for name, value in hashed._asdict().items())
-    assert told[-1] == (sum(job.end for job in jobs),) * 2 and told == sorted(told)
+    assert reports[-1] == (sum(job.end for job in jobs),) * 2 and reports == sorted(reports)
 
 
-def test_a_fresh_store_is_written_beside_the_live_one_and_is_what_the_log_says(
+def test_a_new_store_is_written_next_to_the_live_one_and_agrees_with_the_log(
     log, settings, client, tmp_path
 ):
     jobs = jobs_of(log, INTO, into=tmp_path / "fresh")
@@ -56,18 +56,18 @@ def test_a_fresh_store_is_written_beside_the_live_one_and_is_what_the_log_says(
     store.close()
 
 
-def test_a_directory_with_something_in_it_is_left_as_it_is(log, client, tmp_path):
+def test_a_directory_that_is_not_empty_is_refused(log, client, tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "precious").write_text("keep")
     with pytest.raises(NotEmpty, match="not empty"):
         jobs_of(log, INTO, into=tmp_path / "there")
 
 
-def test_verify_by_jobs_is_verify(log, settings, client, tmp_path):
+def test_verify_by_jobs_equals_verify(log, settings, client, tmp_path):
     list(run_jobs(log, settings, jobs_of(log, INTO, into=settings.state_dir)))
-    done = list(run_jobs(log, settings, jobs_of(log, VERIFY)))
-    assert [each.verified for each in done] == list(verify(log, settings))
-    assert sum(each.verified.sessions for each in done) == 5
+    results = list(run_jobs(log, settings, jobs_of(log, VERIFY)))
+    assert [each.verified for each in results] == list(verify(log, settings))
+    assert sum(each.verified.sessions for each in results) == 5
 
 
 class Terminal(io.StringIO):
@@ -75,7 +75,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_bar_is_drawn_in_place_and_leaves_nothing(monkeypatch):
+def test_the_progress_bar_is_redrawn_in_place_and_erased(monkeypatch):
     stderr = Terminal()
     monkeypatch.setattr("sys.stderr", stderr)
     monkeypatch.setattr(progress, "DRAW_S", 0)
@@ -93,8 +93,8 @@ def test_the_command_replays_all_into_a_directory(tmp_path, capsys):
     with Client(shell.settings, shell.log) as client:
         talk(client, "s1", "one")
         talk(client, "s2", "one")
-    done = shell(f"replay --into {tmp_path / 'fresh'}")
-    assert done.code == 0 and "session s2:" in done.out and "FOLDLOG_STATE_DIR" in done.err
+    ran = shell(f"replay --into {tmp_path / 'fresh'}")
+    assert ran.code == 0 and "session s2:" in ran.out and "FOLDLOG_STATE_DIR" in ran.err
     again = shell(f"replay --into {tmp_path / 'fresh'}")
     assert again.code == 1 and "not empty" in again.err
     assert shell("replay --into x --verify").code == 2

@@ -1,4 +1,4 @@
-"""Looking: views and events as JSON, owed rows, past requests, the list of sessions."""
+"""Views and events as JSON, owed rows, past requests, the list of sessions."""
 
 import json
 
@@ -63,7 +63,7 @@ def test_every_view_is_json(log, talk):
     assert len(turn["basis_sha"]) == 16, "8 bytes as hex"
 
 
-def test_S0_1_the_state_shown_is_the_state_and_nothing_else(log, talk):
+def test_S0_1_the_state_view_has_exactly_the_fields_of_the_state(log, talk):
     names = "session_id user_id project_id phase pending_tool cancel_token last_message_id"
     assert list(view_json(folded(log), "state")) == [*names.split(), "updated_at"]
 
@@ -106,7 +106,7 @@ def test_beyond_2_a_past_request_is_rebuilt_and_has_the_hash_of_its_claim(log, t
     assert len(json.loads(later.body)["messages"]) == 5 and later.agrees
 
 
-def test_a_request_that_was_sent_otherwise_is_found_out(log, talk, monkeypatch):
+def test_a_request_that_differs_from_its_claim_is_detected(log, talk, monkeypatch):
     _, played = talk
     played.call()
     monkeypatch.setattr("foldlog.tests.consumers.played.request_sha256", lambda body: "0" * 64)
@@ -114,7 +114,7 @@ def test_a_request_that_was_sent_otherwise_is_found_out(log, talk, monkeypatch):
     assert not request_of(SessionFold(log, "s1"), 1, 1, no_blob).agrees
 
 
-def test_steps_and_sessions_that_are_not_there(log, talk):
+def test_unknown_steps_and_sessions_are_errors(log, talk):
     with pytest.raises(UnknownStep, match=r"no step 1\.1"):
         request_of(SessionFold(log, "s1"), 1, 1, no_blob)
     with pytest.raises(UnknownSession, match="foldlog sessions"):
@@ -142,7 +142,7 @@ def test_status_is_one_word(log, talk, tmp_path):
     assert status_of(played.views) == "terminated"
 
 
-def test_the_list_has_every_session_the_last_changed_first(tmp_path):
+def test_the_list_has_every_session_most_recently_changed_first(tmp_path):
     from foldlog.log import Clock, MemoryLog
     from foldlog.schemas.topics import topics
 
@@ -162,7 +162,7 @@ def test_the_list_has_every_session_the_last_changed_first(tmp_path):
     assert everything.sessions["nobody"].turn.refusals
 
 
-def test_all_sessions_fold_as_each_alone(log, talk, tmp_path):
+def test_folding_all_sessions_equals_folding_each_alone(log, talk, tmp_path):
     sessions, _ = talk
     for name in ("a", "b", "c"):
         sessions.open(name, agent="shop")
@@ -174,11 +174,11 @@ def test_all_sessions_fold_as_each_alone(log, talk, tmp_path):
         assert everything.places[name] == folded(log, name).partition
 
 
-def test_an_event_for_people_and_machines_has_its_place_and_its_fields(log, talk):
+def test_the_json_of_an_event_has_its_place_and_its_fields(log, talk):
     from foldlog.consumers.follow import Follow
 
     entries = Follow(log, ["s1"]).poll(0)
-    opened_event, said = (event_json(entry) for entry in entries)
+    opened_event, message_event = (event_json(entry) for entry in entries)
     assert list(opened_event)[:6] == [
         "partition",
         "offset",
@@ -188,17 +188,17 @@ def test_an_event_for_people_and_machines_has_its_place_and_its_fields(log, talk
         "session_id",
     ]
     assert opened_event["type"] == "SESSION_OPENED" and opened_event["user_id"] == "ana"
-    assert said["content"] == {"inline": '[{"type":"text","text":"hi"}]'}
-    json.dumps(said)
+    assert message_event["content"] == {"inline": '[{"type":"text","text":"hi"}]'}
+    json.dumps(message_event)
 
 
-def test_a_field_that_is_named_as_the_place_keeps_both():
+def test_a_field_named_like_the_place_gets_a_prefix():
     entry = Entry("s1", 3, 9, 5, "sessions", ev.Refused(offset=7, code="c", detail="d"))
     event = event_json(entry)
     assert (event["offset"], event["refused_offset"]) == (9, 7)
 
 
-def test_what_can_not_be_read_is_an_event_all_the_same():
+def test_unreadable_events_and_chunks_have_json_too():
     for event in (Unreadable("NEW", True, "why"), ChunkSeen(1, 1, 1)):
         shown = event_json(Entry("s1", 0, 0, 0, "models", event))
         assert shown["type"] in ("NEW", "GEN_CHUNK")
@@ -219,17 +219,17 @@ def test_S2_3_references_are_resolved_on_request_only(tmp_path):
         plain(missing, read)
 
 
-def test_bytes_that_are_no_text_survive():
+def test_bytes_that_are_not_utf8_become_base64():
     assert plain(ev.Body(inline=b"\xff\xfe")) == {"inline": {"base64": "//4="}}
 
 
 @pytest.mark.parametrize("content", [b"", b"[{", b"{}", b"[1]", b"null", b'[{"type":"text"}]'])
-def test_content_that_is_cut_or_odd_has_no_text(content):
+def test_malformed_content_has_no_text(content):
     assert text_of(content) == ""
     assert isinstance(blocks_of(content), list)
 
 
-def test_an_undecodable_record_stops_nobody(log, talk):
+def test_an_undecodable_record_stops_no_fold(log, talk):
     talk[1].producer.append(SESSION_EVENTS, "s1", b"\xc3\x01junk", [("t", b"GEN_SENT")])
     talk[1].producer.append(SESSION_EVENTS, b"\xff\xff", None, [])
     assert folded(log).views.turn.open

@@ -1,4 +1,4 @@
-"""A viewer sees each token of the winning attempt once, whenever it comes and however it is cut."""
+"""A viewer sees each token of the winning attempt once, whenever it connects."""
 
 import json
 
@@ -22,7 +22,7 @@ from foldlog.tests.consumers.played import memory_log, opened, settings_in
 
 @pytest.fixture
 def talk(log, tmp_path):
-    """An open turn of s1 whose first step was decided."""
+    """An open turn of s1 whose first step has been called."""
     sessions, played = opened(log, settings_in(tmp_path))
     sessions.say("s1", "hi", message_id="m1")
     played.call()
@@ -30,7 +30,7 @@ def talk(log, tmp_path):
 
 
 def watched(log, *, start=0, read=None):
-    """Everything a viewer is shown that folds to `start` in silence and then watches."""
+    """Everything shown to a viewer that folds silently up to `start` and then watches."""
     shown, viewer = [], INITIAL
     with SessionFold(log, "s1", chunks=True) as folded:
         for seen in folded.upto(folded.end()):
@@ -40,22 +40,22 @@ def watched(log, *, start=0, read=None):
     return shown
 
 
-def said(shown, kind="text"):
-    """What stands on the screen in the end: the tokens that were not dropped."""
-    kept = []
+def text_shown(shown, kind="text"):
+    """The text left on the screen: the tokens that were not dropped."""
+    tokens = []
     for thing in shown:
         if isinstance(thing, Token):
-            kept.append(thing)
+            tokens.append(thing)
         elif isinstance(thing, Dropped):
-            kept = [token for token in kept if token.of != thing.of]
-    return "".join(token.text for token in kept if token.kind == kind)
+            tokens = [token for token in tokens if token.of != thing.of]
+    return "".join(token.text for token in tokens if token.kind == kind)
 
 
-def test_beyond_1_tokens_are_shown_as_they_come_and_once(log, talk):
+def test_beyond_1_each_token_is_shown_once_as_it_arrives(log, talk):
     _, played = talk
     played.start()
     played.chunk("hel")
-    assert said(watched(log)) == "hel"
+    assert text_shown(watched(log)) == "hel"
     played.chunk("lo")
     played.complete("hello")
     played.end()
@@ -74,11 +74,11 @@ def test_P6_a_superseded_attempt_is_dropped_and_never_leaks(log, talk):
     played.chunk("zombie", seq=1, attempt=1)
     played.complete("The answer is 42.")
     shown = watched(log)
-    assert said(shown) == "The answer is 42."
+    assert text_shown(shown) == "The answer is 42."
     dropped = [thing for thing in shown if isinstance(thing, Dropped)]
     assert [d.of.attempt for d in dropped] == [1] and "attempt 2" in dropped[0].why
-    told = [thing.line.name for thing in shown if isinstance(thing, LineAdded)]
-    assert "resumed" in told
+    lines = [thing.line.name for thing in shown if isinstance(thing, LineAdded)]
+    assert "resumed" in lines
 
 
 def test_P6_a_failed_attempt_is_dropped_at_once(log, talk):
@@ -86,22 +86,22 @@ def test_P6_a_failed_attempt_is_dropped_at_once(log, talk):
     played.start()
     played.chunk("half an ans")
     played.fail()
-    assert said(watched(log)) == ""
+    assert text_shown(watched(log)) == ""
     played.start()
     played.complete("whole")
-    assert said(watched(log)) == "whole"
+    assert text_shown(watched(log)) == "whole"
 
 
-def test_S2_9_a_turn_that_ends_before_the_attempt_reports_leaves_nothing_hanging(log, talk):
+def test_S2_9_a_turn_that_ends_before_its_attempt_drops_the_output(log, talk):
     sessions, played = talk
     played.start()
     played.chunk("half")
     sessions.cancel("s1", turn=1)
     played.end("cancelled")
-    assert said(watched(log)) == ""
+    assert text_shown(watched(log)) == ""
 
 
-def test_what_was_stopped_by_a_cancel_stays(log, talk):
+def test_the_output_of_a_cancelled_attempt_stays(log, talk):
     sessions, played = talk
     played.start()
     played.chunk("let me see", kind="thinking")
@@ -110,12 +110,12 @@ def test_what_was_stopped_by_a_cancel_stays(log, talk):
     played.stopped("half")
     played.end("cancelled")
     shown = watched(log)
-    assert said(shown) == "half" and said(shown, "thinking") == "let me see"
+    assert text_shown(shown) == "half" and text_shown(shown, "thinking") == "let me see"
     assert not any(isinstance(thing, Dropped) for thing in shown)
 
 
 def test_S1_C_thinking_is_shown_once_where_a_cancel_stops_it(log, talk):
-    """Ctrl-C while the model thought, or after, printed the whole thought once more."""
+    """Ctrl-C during or after thinking printed all of the thinking again."""
     sessions, played = talk
     played.start()
     played.chunk("let me", kind="thinking")
@@ -123,26 +123,26 @@ def test_S1_C_thinking_is_shown_once_where_a_cancel_stops_it(log, talk):
     sessions.cancel("s1", turn=1)
     played.stopped("half", {"type": "thinking", "thinking": "let me see", "signature": "x"})
     shown = watched(log)
-    assert said(shown) == "half" and said(shown, "thinking") == "let me see"
+    assert text_shown(shown) == "half" and text_shown(shown, "thinking") == "let me see"
 
 
-def test_a_stop_that_is_no_cancel_is_another_attempt_to_come(log, talk):
+def test_a_stop_without_a_cancel_drops_the_output(log, talk):
     _, played = talk
     played.start()
     played.chunk("half")
     played.stopped("half")
-    assert said(watched(log)) == ""
+    assert text_shown(watched(log)) == ""
 
 
-def test_a_lost_chunk_is_made_up_for_from_the_content(log, talk):
+def test_a_lost_chunk_is_restored_from_the_content(log, talk):
     _, played = talk
     played.start()
     played.chunk("one ")
     played.seq += 1  # "two " never arrived
     played.chunk("three")
-    assert said(watched(log)) == "one "
+    assert text_shown(watched(log)) == "one "
     played.complete("one two three")
-    assert said(watched(log)) == "one two three"
+    assert text_shown(watched(log)) == "one two three"
 
 
 def test_a_chunk_written_twice_is_shown_once(log, talk):
@@ -155,23 +155,23 @@ def test_a_chunk_written_twice_is_shown_once(log, talk):
     assert [t.text for t in watched(log) if isinstance(t, Token)] == ["one ", "two"]
 
 
-def test_chunks_that_are_not_the_content_are_dropped_for_it(log, talk):
+def test_chunks_that_differ_from_the_content_are_replaced_by_it(log, talk):
     _, played = talk
     played.start()
     played.chunk("something else")
     played.complete("the answer")
     shown = watched(log)
-    assert said(shown) == "the answer" and any(isinstance(thing, Dropped) for thing in shown)
+    assert text_shown(shown) == "the answer" and any(isinstance(thing, Dropped) for thing in shown)
 
 
 def test_an_answer_without_chunks_is_shown_whole(log, talk):
     _, played = talk
     played.start()
     played.complete("whole")
-    assert said(watched(log)) == "whole"
+    assert text_shown(watched(log)) == "whole"
 
 
-def test_S1_C_thinking_and_calls_stream_beside_the_text(log, talk):
+def test_S1_C_thinking_and_calls_stream_along_with_the_text(log, talk):
     _, played = talk
     played.start()
     played.chunk("hm", kind="thinking")
@@ -184,22 +184,22 @@ def test_S1_C_thinking_and_calls_stream_beside_the_text(log, talk):
     ]
     played.complete(content=ev.Body(inline=json.dumps(content).encode()))
     shown = watched(log)
-    assert (said(shown), said(shown, "thinking")) == ("I look. Now.", "hmm")
-    assert said(shown, "tool_name") == "read"
+    assert (text_shown(shown), text_shown(shown, "thinking")) == ("I look. Now.", "hmm")
+    assert text_shown(shown, "tool_name") == "read"
 
 
-def test_an_answer_in_the_blob_store_is_shown_from_there(log, talk, tmp_path):
+def test_an_answer_in_the_blob_store_is_shown_whole(log, talk, tmp_path):
     blobs = BlobStore(tmp_path / "blobs")
     _, played = talk
     played.start()
     played.chunk("lo")
     ref = blobs.store(b'[{"type":"text","text":"long"}]', "application/json")
     played.complete(content=ev.Body(ref=ref))
-    assert said(watched(log, read=lambda ref: blobs.get(ref.sha256))) == "long"
-    assert isinstance(watched(log)[-1], Settled), "without the blob it ends all the same"
+    assert text_shown(watched(log, read=lambda ref: blobs.get(ref.sha256))) == "long"
+    assert isinstance(watched(log)[-1], Settled), "it settles even without the blob"
 
 
-def test_calls_results_and_doubts_are_told(log, talk):
+def test_calls_approvals_and_results_are_lines(log, talk):
     _, played = talk
     played.start()
     played.complete("", [("read", {}), ("charge", {})])
@@ -213,7 +213,7 @@ def test_calls_results_and_doubts_are_told(log, talk):
 
 @pytest.fixture
 def long_story(log, talk):
-    """Every fate of an attempt, one after the other."""
+    """Every outcome of an attempt, one after the other."""
     _, played = talk
     played.start()
     played.chunk("dead")
@@ -235,7 +235,7 @@ def long_story(log, talk):
     return played
 
 
-def test_P5_beyond_1_cut_and_resumed_at_every_offset_nothing_differs(log, long_story):
+def test_P5_beyond_1_a_viewer_that_resumes_at_any_offset_sees_the_same(log, long_story):
     whole = watched(log)
     for cut in range(long_story.fold.cursor + 1):
         with SessionFold(log, "s1", chunks=True) as folded:
@@ -246,22 +246,22 @@ def test_P5_beyond_1_cut_and_resumed_at_every_offset_nothing_differs(log, long_s
         assert first + watched(log, start=cut) == whole
 
 
-def test_beyond_1_who_comes_late_sees_what_the_others_see(log, long_story):
+def test_beyond_1_a_late_viewer_sees_what_the_others_see(log, long_story):
     for cut in range(long_story.fold.cursor + 1):
         with SessionFold(log, "s1", chunks=True) as folded:
             viewer = INITIAL
             for seen in folded.upto(cut):
                 viewer, _ = see(viewer, seen)
-            kept = said(snapshot(viewer))
+            tokens = text_shown(snapshot(viewer))
             late = [*snapshot(viewer), *watched(log, start=cut)]
         answers = [t.of for t in late if isinstance(t, Settled)]
         for attempt in answers:
             only = [t for t in late if not isinstance(t, Token) or t.of == attempt]
-            assert said(only) in ("the winner", "and done"), (cut, kept)
+            assert text_shown(only) in ("the winner", "and done"), (cut, tokens)
 
 
 @given(data=st.data(), text=st.text(min_size=1, max_size=60))
-def test_beyond_1_any_cut_with_any_chunk_lost_adds_up_to_the_words(tmp_path_factory, data, text):
+def test_beyond_1_repeated_chunks_of_any_size_add_up_to_the_text(tmp_path_factory, data, text):
     log = memory_log()
     sessions, played = opened(log, settings_in(tmp_path_factory.getbasetemp() / "any"))
     sessions.say("s1", "hi", message_id="m1")
@@ -275,4 +275,4 @@ def test_beyond_1_any_cut_with_any_chunk_lost_adds_up_to_the_words(tmp_path_fact
     content = json.dumps([{"type": "text", "text": text}]).encode()
     played.complete(content=ev.Body(inline=content))
     shown = watched(log)
-    assert said(shown) == text and not any(isinstance(thing, Dropped) for thing in shown)
+    assert text_shown(shown) == text and not any(isinstance(thing, Dropped) for thing in shown)

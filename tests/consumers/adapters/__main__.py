@@ -1,4 +1,4 @@
-"""`make adapter`: the OpenAI Agents SDK's own tests, with our sessions in the place of theirs.
+"""`make adapter`: runs the OpenAI Agents SDK's own tests with sessions of foldlog.
 
     python -m foldlog.tests.consumers.adapters [--broker] [--only sqlite|list] [PYTEST ARGUMENTS]
 
@@ -30,77 +30,77 @@ EXCLUDED = json.loads((HERE / "sdk_excluded.json").read_text("utf-8"))
 SQLITE = ("tests/memory/test_session.py", "tests/memory/test_session_limit.py")
 LIST = ("tests/memory", "tests/deferred_session_writes")
 DOUBLE = "simple_session"
-"""Their module of the double: every test file that names it is run with ours."""
+"""The SDK's module with the double: every test file that names it is run with our sessions."""
 
 
 def fetch(into: Path) -> Path:
-    """The source release, unpacked."""
+    """Download and unpack the source release."""
     wanted = f"{PACKAGE}=={version(PACKAGE)}"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
     subprocess.run(
         [*pip, "--no-deps", "--no-binary", PACKAGE, "--dest", str(into), wanted], check=True
     )
     (archive,) = into.glob("*.tar.gz")
-    with tarfile.open(archive) as held:
-        held.extractall(into, filter="data")
+    with tarfile.open(archive) as archive_file:
+        archive_file.extractall(into, filter="data")
     return next(path for path in into.iterdir() if path.is_dir())
 
 
 def pytest(
     source: Path, hook: str, more: list[str], broker: str | None = None, **how: Any
 ) -> subprocess.CompletedProcess:
-    """Run tests of theirs."""
-    told = {
+    """Run tests of the SDK."""
+    environment = {
         "OPENAI_API_KEY": "none",
         "FOLDLOG_SDK_HOOK": hook,
-        # Their own source first: some tests look at where a frame comes from.
+        # The SDK's source comes first: some tests check which file a frame is from.
         "PYTHONPATH": os.pathsep.join([str(source / "src"), os.environ.get("PYTHONPATH", "")]),
         **({"FOLDLOG_SDK_BROKER": broker} if broker else {}),
     }
     plugin = "foldlog.tests.consumers.adapters.sdk_plugin"
     command = [sys.executable, "-m", "pytest", "-p", plugin, "-q"]
     return subprocess.run(
-        [*command, "--timeout", "120", *more], cwd=source, env=os.environ | told, **how
+        [*command, "--timeout", "120", *more], cwd=source, env=os.environ | environment, **how
     )
 
 
 def excluded_still_fail(source: Path) -> bool:
-    """Whether what is left out would fail, test by test: else it need not be left out."""
+    """Whether every excluded test still fails; one that passes need not be excluded."""
     names = [f"{file}::{test}" for file, tests in EXCLUDED.items() for test in tests]
-    done = pytest(source, "sqlite", ["--tb=no", *names], capture_output=True, text=True)
-    counted = re.search(r"(\d+) failed in", done.stdout)
+    result = pytest(source, "sqlite", ["--tb=no", *names], capture_output=True, text=True)
+    counted = re.search(r"(\d+) failed in", result.stdout)
     if counted is None or int(counted[1]) != len(names):
-        print(done.stdout[-2000:], "left out, and not all of it fails", file=sys.stderr)
+        print(result.stdout[-2000:], "not every excluded test fails", file=sys.stderr)
         return False
-    print(f"left out, and would fail: {len(names)} tests of SQLite internals (sdk_excluded.json)")
+    print(f"excluded and still failing: {len(names)} tests of SQLite internals (sdk_excluded.json)")
     return True
 
 
 def main() -> int:
-    """Fetch, run, say; 0 if everything passed."""
+    """Fetch the SDK and run its tests; 0 if everything passed."""
     parser = argparse.ArgumentParser(prog="make adapter")
     parser.add_argument("--broker", action="store_true")
     parser.add_argument("--only", choices=("sqlite", "list"))
-    asked, more = parser.parse_known_args()
-    left_out = [f"--deselect={file}::{test}" for file, held in EXCLUDED.items() for test in held]
+    options, more = parser.parse_known_args()
+    left_out = [f"--deselect={file}::{test}" for file, tests in EXCLUDED.items() for test in tests]
     with ExitStack() as stack:
         source = fetch(Path(stack.enter_context(tempfile.TemporaryDirectory())))
         codes = []
-        if asked.only != "list":
+        if options.only != "list":
             broker = None
-            if asked.broker:
+            if options.broker:
                 cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "foldlog"
                 broker = stack.enter_context(temporary_broker(cache)).bootstrap_servers
-            done = pytest(source, "sqlite", [*left_out, *more, *SQLITE], broker)
-            codes.append(done.returncode)
+            result = pytest(source, "sqlite", [*left_out, *more, *SQLITE], broker)
+            codes.append(result.returncode)
             codes.append(0 if excluded_still_fail(source) else 1)
-        if asked.only != "sqlite":
-            naming = sorted(
+        if options.only != "sqlite":
+            files = sorted(
                 str(path.relative_to(source))
                 for path in (source / "tests").glob("test_*.py")
                 if DOUBLE in path.read_text("utf-8")
             )
-            codes.append(pytest(source, "list", [*more, *LIST, *naming]).returncode)
+            codes.append(pytest(source, "list", [*more, *LIST, *files]).returncode)
     return max(codes)
 
 

@@ -1,7 +1,7 @@
-"""A pytest plugin for the tests of the OpenAI Agents SDK: their sessions become ours.
+"""A pytest plugin for the tests of the OpenAI Agents SDK: replaces their sessions by ours.
 
-Loaded by `-p` in a copy of their tests, which stand in the working directory. FOLDLOG_SDK_HOOK says
-which of their classes is replaced: `sqlite`, the session that is the SDK's default, or `list`, the
+Loaded by `-p` in a copy of the tests, in the working directory. FOLDLOG_SDK_HOOK names the class
+that is replaced: `sqlite`, the session that is the SDK's default, or `list`, the
 double that the tests of their runner use. FOLDLOG_SDK_BROKER names a broker; without it the log is
 the one in memory.
 """
@@ -52,7 +52,9 @@ atexit.register(SESSIONS.close)
 
 
 class InPlaceOfSQLite(FoldlogSession):
-    """Their constructor. A file is a place of its own in the log, `:memory:` is one each time."""
+    """Has the constructor of SQLiteSession: sessions of different files, and of each `:memory:`,
+    are different sessions.
+    """
 
     def __init__(
         self,
@@ -70,11 +72,11 @@ class InPlaceOfSQLite(FoldlogSession):
         self._kept_as = sha256(kept.encode()).hexdigest()
 
     def close(self):
-        """What is shared stays open."""
+        """Does nothing: the log is shared."""
 
 
 class InPlaceOfList(FoldlogSession):
-    """Their constructor, and what their tests look at."""
+    """Has the constructor and the attributes of the SDK's double."""
 
     strips = False
 

@@ -30,7 +30,7 @@ def added(name: str, items: list, by: str = "ana", count: int | None = None) -> 
     return ev.ItemAdded(item_id=name, content=content, items=number, by_user=by)
 
 
-def taken(name: str, item_id: str, index: int, seen: int = 1) -> ev.ItemRetracted:
+def retracted(name: str, item_id: str, index: int, seen: int = 1) -> ev.ItemRetracted:
     return ev.ItemRetracted(
         item_id=item_id, index=index, seen=seen, command_id=name, by_user="ana"
     )
@@ -40,13 +40,13 @@ def cleared(name: str) -> ev.ItemRetracted:
     return ev.ItemRetracted(item_id="", all=True, command_id=name, by_user="ana")
 
 
-def holding(views: SessionViews) -> list:
+def live_items(views: SessionViews) -> list:
     runs = [json.loads(b.content.inline)[:items] for b, items in newest_first(views.items)]
     return [item for run in reversed(runs) for item in run]
 
 
 def play(s: History, moves: list) -> list:
-    """Do the moves to a session and to a plain list of (batch, index); that list."""
+    """Apply the moves to a session and to a plain list of (batch, index); return that list."""
     model: list[tuple[str, int]] = []
     first = len(s.records)
     for number, (move, size) in enumerate(moves):
@@ -57,19 +57,19 @@ def play(s: History, moves: list) -> list:
                 assert s.append(added(name, batch), "producer").accepted
                 model += batch
             case "pop" if model:
-                assert s.append(taken(name, *model.pop(), now), "producer").accepted
+                assert s.append(retracted(name, *model.pop(), now), "producer").accepted
             case "stale" if size < len(model) - 1:
-                assert s.append(taken(name, *model[size], now), "producer").code == "stale"
-                assert s.append(taken(name, *model[-1], now - 1), "producer").code == "stale"
+                assert s.append(retracted(name, *model[size], now), "producer").code == "stale"
+                assert s.append(retracted(name, *model[-1], now - 1), "producer").code == "stale"
                 assert s.views == before
             case "clear":
                 assert s.append(cleared(name), "producer").accepted
                 model = []
             case "again" if size <= len(s.records) - first:
-                # A record that lies in the log twice, right behind what came since.
+                # A duplicate record, after later ones.
                 ruling = s.again(-size)
                 assert ruling.code in ("duplicate", "stale") and s.views == before
-        assert [tuple(item) for item in holding(s.views)] == model
+        assert [tuple(item) for item in live_items(s.views)] == model
         assert s.views.items.live == len(model)
         assert last_item(s.views.items) == (model[-1] if model else None)
     return model
@@ -81,14 +81,14 @@ def test_law_1_items_are_a_list_that_grows_and_is_cut_at_its_end(moves):
 
 
 @given(MOVES)
-def test_law_4_nothing_is_owed_for_items_and_no_row_is_rewritten(moves):
+def test_law_4_items_owe_no_work_and_rewrite_no_row(moves):
     s = opened()
     for end in range(len(moves)):
         before = s.views.items
         if moves[end][0] == "add":
             s.append(added(f"n{end}", [1] * moves[end][1]), "producer")
         elif (last := last_item(before)) is not None:
-            assert s.append(taken(f"n{end}", *last, version(before)), "producer").accepted
+            assert s.append(retracted(f"n{end}", *last, version(before)), "producer").accepted
         assert s.views.items.batches.extends(before.batches)
         assert s.views.items.retractions.extends(before.retractions)
     assert s.rows() == []
@@ -99,7 +99,7 @@ def test_a_batch_counts_once_and_its_id_is_used_once():
     assert s.append(added("b1", [1, 2]), "producer").accepted
     assert s.append(added("b1", [1, 2]), "producer").code == "duplicate"
     assert s.append(added("b1", [1, 3]), "producer").code == "item_id_reused"
-    assert holding(s.views) == [1, 2]
+    assert live_items(s.views) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -115,10 +115,10 @@ def test_a_batch_counts_once_and_its_id_is_used_once():
         (ev.ItemAdded(item_id="b2", content=ev.Body(inline=b"[" * 9999), items=1, by_user="ana"),
          "invalid_content"),
         (ev.ItemAdded(item_id="b2", content=ev.Body(inline=b"1")), "not_your_session"),
-        (taken("", "b1", 0), "invalid_id"),
-        (taken("c1", "b1", 1), "stale"),
-        (taken("c1", "b9", 0), "stale"),
-        (taken("c1", "b1", 0, seen=0), "stale"),
+        (retracted("", "b1", 0), "invalid_id"),
+        (retracted("c1", "b1", 1), "stale"),
+        (retracted("c1", "b9", 0), "stale"),
+        (retracted("c1", "b1", 0, seen=0), "stale"),
     ],
 )
 def test_bad_input_leaves_the_items_as_they_are(event, code):
@@ -129,7 +129,7 @@ def test_bad_input_leaves_the_items_as_they_are(event, code):
     assert s.views.items == items and s.views.frozen is None
 
 
-def test_items_are_no_part_of_what_a_model_is_shown_or_people_read():
+def test_items_change_neither_the_context_nor_the_transcript():
     s = opened()
     before = dict(view_parts(s.views))
     s.append(added("b1", [1]), "producer")
@@ -137,7 +137,7 @@ def test_items_are_no_part_of_what_a_model_is_shown_or_people_read():
     assert {name for name in before if before[name] != after[name]} == {"items", "turn"}
 
 
-def test_the_excluded_tests_of_the_sdk_have_reasons_each_of_its_own_or_as_above():
-    held = json.loads((Path(__file__).parent / "sdk_excluded.json").read_text("utf-8"))
-    for tests in held.values():
+def test_every_excluded_test_of_the_sdk_has_a_reason():
+    excluded = json.loads((Path(__file__).parent / "sdk_excluded.json").read_text("utf-8"))
+    for tests in excluded.values():
         assert all(reason.strip() for reason in tests.values()) and len(tests) == 18

@@ -1,4 +1,4 @@
-"""S4.1: the Session of the OpenAI Agents SDK on the log: what its runner relies on."""
+"""S4.1: the Session of the OpenAI Agents SDK on the log keeps what the SDK's runner relies on."""
 
 import asyncio
 import threading
@@ -29,11 +29,11 @@ def log():
 
 @pytest.fixture
 def sessions(log, tmp_path):
-    with FoldlogSessions(settings_in(tmp_path), log) as made:
-        yield made
+    with FoldlogSessions(settings_in(tmp_path), log) as sessions:
+        yield sessions
 
 
-def said(n: int) -> dict:
+def item(n: int) -> dict:
     return {"role": "user", "content": f"item {n}"}
 
 
@@ -42,7 +42,7 @@ def run(coroutine):
 
 
 async def fill(session, *numbers: int) -> None:
-    await session.add_items([said(n) for n in numbers])
+    await session.add_items([item(n) for n in numbers])
 
 
 def events_of(log, session_id: str) -> list[type]:
@@ -60,26 +60,26 @@ def test_S4_1_the_latest_items_come_oldest_first(sessions):
         assert await session.get_items() == []
         await fill(session, 1, 2)
         await fill(session, 3)
-        assert await session.get_items() == [said(1), said(2), said(3)]
-        assert await session.get_items(limit=2) == [said(2), said(3)]
-        assert await session.get_items(limit=9) == [said(1), said(2), said(3)]
+        assert await session.get_items() == [item(1), item(2), item(3)]
+        assert await session.get_items(limit=2) == [item(2), item(3)]
+        assert await session.get_items(limit=9) == [item(1), item(2), item(3)]
         assert await session.get_items(limit=0) == await session.get_items(limit=-1) == []
 
     run(play())
 
 
-def test_S4_1_a_limit_that_is_given_goes_before_that_of_the_settings(sessions):
+def test_S4_1_a_given_limit_overrides_that_of_the_settings(sessions):
     session = sessions.session("s1", session_settings=SimpleNamespace(limit=1))
 
     async def play():
         await fill(session, 1, 2, 3)
-        assert await session.get_items() == [said(3)]
-        assert await session.get_items(limit=2) == [said(2), said(3)]
+        assert await session.get_items() == [item(3)]
+        assert await session.get_items(limit=2) == [item(2), item(3)]
 
     run(play())
 
 
-def test_S4_1_taking_back_and_clearing_are_events_and_what_was_said_stays_in_the_log(sessions, log):
+def test_S4_1_removals_are_events_and_removed_items_stay_in_the_log(sessions, log):
     session = sessions.session("s1")
 
     async def play():
@@ -87,13 +87,13 @@ def test_S4_1_taking_back_and_clearing_are_events_and_what_was_said_stays_in_the
         await session.clear_session()
         await fill(session, 1, 2)
         await fill(session, 3)
-        assert [await session.pop_item() for _ in "ab"] == [said(3), said(2)]
+        assert [await session.pop_item() for _ in "ab"] == [item(3), item(2)]
         await fill(session, 4)
-        assert await session.get_items() == [said(1), said(4)]
+        assert await session.get_items() == [item(1), item(4)]
         await session.clear_session()
         assert await session.get_items() == [] and await session.pop_item() is None
         await fill(session, 5)
-        assert await session.get_items() == [said(5)]
+        assert await session.get_items() == [item(5)]
 
     run(play())
     added, taken = ev.ItemAdded, ev.ItemRetracted
@@ -110,58 +110,58 @@ ODD = [
 ]
 
 
-def test_S4_1_any_item_comes_back_as_it_was_its_keys_in_their_order(sessions):
+def test_S4_1_any_item_is_returned_unchanged_with_its_keys_in_order(sessions):
     session = sessions.session("s1")
     run(session.add_items(ODD))
     read = run(session.get_items())
     assert read == ODD
     assert [list(item) for item in read] == [list(item) for item in ODD]
     read[0]["z"] = 2
-    assert run(session.get_items()) == ODD, "what is handed out is the caller's own"
+    assert run(session.get_items()) == ODD, "callers get their own copies"
 
 
-def test_S4_1_a_large_batch_lies_in_the_blob_store(sessions, log):
+def test_S4_1_a_large_batch_is_stored_as_a_blob(sessions, log):
     session = sessions.session("s1")
-    large = [{"role": "user", "content": "x" * 300_000}, said(2)]
+    large = [{"role": "user", "content": "x" * 300_000}, item(2)]
     run(session.add_items(large))
     assert run(session.get_items()) == large
     records = [r for p in range(PARTITIONS) for r in log.records(SESSION_EVENTS, p)]
     assert max(len(record.value) for record in records) < 999
 
 
-def test_bad_input_what_is_no_json_is_refused_and_the_session_stays_as_it_was(sessions, log):
+def test_bad_input_items_that_are_not_json_are_refused_and_change_nothing(sessions, log):
     session = sessions.session("s1")
     run(fill(session, 1))
     for bad in ({"a": object()}, {"a": float("nan")}):
         with pytest.raises(Invalid, match="no JSON"):
-            run(session.add_items([said(2), bad]))
-    assert run(session.get_items()) == [said(1)]
+            run(session.add_items([item(2), bad]))
+    assert run(session.get_items()) == [item(1)]
 
 
-def test_bad_input_no_id_that_the_log_can_not_have(sessions):
+def test_bad_input_an_invalid_session_id_is_refused(sessions):
     with pytest.raises(ValueError, match="session_id"):
         sessions.session("with spaces")
 
 
-# -- many of them ----------------------------------------------------------------------------------
+# -- concurrency -----------------------------------------------------------------------------------
 
 
-def test_S4_1_what_one_process_wrote_the_next_one_reads(log, tmp_path, sessions):
+def test_S4_1_one_process_reads_what_another_one_wrote(log, tmp_path, sessions):
     with FoldlogSessions(settings_in(tmp_path), log) as elsewhere:
         one, other = sessions.session("s1"), elsewhere.session("s1")
 
         async def play():
             for n in range(20):
                 await fill(one, n)
-                assert (await other.get_items())[-1] == said(n)
+                assert (await other.get_items())[-1] == item(n)
                 await fill(other, -n)
-                assert (await one.get_items())[-1] == said(-n)
+                assert (await one.get_items())[-1] == item(-n)
 
         run(play())
 
 
-def test_S4_1_many_threads_and_event_loops_each_item_is_taken_back_once(sessions, log, tmp_path):
-    """Two processes, so that they do race for the same last item."""
+def test_S4_1_many_threads_and_event_loops_pop_each_item_once(sessions, log, tmp_path):
+    """Two adapters, as in two processes, race for the same last item."""
     threads, each = 8, 12
     with FoldlogSessions(settings_in(tmp_path), log) as elsewhere:
 
@@ -183,40 +183,40 @@ def test_S4_1_many_threads_and_event_loops_each_item_is_taken_back_once(sessions
     assert len(numbers) == len(set(numbers)) == 2 * threads * each
 
 
-def test_S4_1_a_batch_is_whole_for_whoever_reads_meanwhile(sessions):
-    session, seen, done = sessions.session("s1"), [], threading.Event()
+def test_S4_1_a_concurrent_reader_sees_whole_batches_only(sessions):
+    session, counts, finished = sessions.session("s1"), [], threading.Event()
 
     def read():
-        while not done.is_set():
-            seen.append(len(run(session.get_items())))
+        while not finished.is_set():
+            counts.append(len(run(session.get_items())))
 
     reader = threading.Thread(target=read)
     reader.start()
     for n in range(15):
         run(fill(session, *range(3 * n, 3 * n + 3)))
-    done.set()
+    finished.set()
     reader.join()
-    assert seen and all(count % 3 == 0 for count in seen)
+    assert counts and all(count % 3 == 0 for count in counts)
     assert [i["content"] for i in run(session.get_items())] == [f"item {n}" for n in range(45)]
 
 
-def test_sessions_beyond_what_is_kept_are_folded_anew(sessions, monkeypatch):
+def test_sessions_dropped_from_the_cache_are_folded_again(sessions, monkeypatch):
     monkeypatch.setattr(session_cache, "SESSIONS_MAX", 2)
 
     async def play():
         for round in range(2):
             for n in range(6):
                 await fill(sessions.session(f"s{n}"), n)
-                assert await sessions.session(f"s{n}").get_items() == [said(n)] * (round + 1)
+                assert await sessions.session(f"s{n}").get_items() == [item(n)] * (round + 1)
 
     run(play())
 
 
-# -- when things go wrong --------------------------------------------------------------------------
+# -- faults and bad input --------------------------------------------------------------------------
 
 
 class FirstItem(Faults):
-    """Does something to the first event of a type, and nothing to the others."""
+    """Applies a fault to the first event of a type only."""
 
     def __init__(self, kind: bytes, fate) -> None:
         self.kind, self.left = ("t", kind), [fate]
@@ -227,27 +227,27 @@ class FirstItem(Faults):
 
 @pytest.mark.parametrize("fate", [LOST, LOST_ACK, DUPLICATE], ids=["lost", "lost ack", "twice"])
 @pytest.mark.parametrize("kind", [b"ITEM_ADDED", b"ITEM_RETRACTED"], ids=["add", "pop"])
-def test_S4_1_a_write_that_is_tried_again_counts_once(fate, kind, tmp_path):
+def test_S4_1_a_retried_write_takes_effect_once(fate, kind, tmp_path):
     log = MemoryLog(topics(PARTITIONS), threaded=True, faults=FirstItem(kind, fate))
     with FoldlogSessions(settings_in(tmp_path), log) as sessions:
         session = sessions.session("s1")
 
         async def play():
             await fill(session, 1, 2, 3)
-            assert await session.pop_item() == said(3)
-            assert await session.get_items() == [said(1), said(2)]
+            assert await session.pop_item() == item(3)
+            assert await session.get_items() == [item(1), item(2)]
 
         run(play())
 
 
 class Never(Faults):
-    """No item is ever taken."""
+    """Loses every ITEM_ADDED."""
 
     def fate(self, producer, topic, partition, headers):
         return LOST if ("t", b"ITEM_ADDED") in headers else NORMAL
 
 
-def test_S4_1_a_batch_that_is_never_acknowledged_raises_and_shows_nothing(tmp_path):
+def test_S4_1_an_unacknowledged_batch_raises_and_adds_nothing(tmp_path):
     log = MemoryLog(topics(PARTITIONS), threaded=True, faults=Never())
     with FoldlogSessions(settings_in(tmp_path), log) as sessions:
         with pytest.raises(Unacknowledged):
@@ -256,32 +256,32 @@ def test_S4_1_a_batch_that_is_never_acknowledged_raises_and_shows_nothing(tmp_pa
 
 
 @pytest.mark.parametrize("what", ["add", "pop", "clear"])
-def test_S4_1_a_change_has_settled_before_the_cancellation_of_its_caller_goes_on(
+def test_S4_1_a_change_completes_before_its_cancelled_caller_continues(
     what, sessions, monkeypatch
 ):
     session = sessions.session("s1")
     run(fill(session, 1, 2))
-    begun, go_on = threading.Event(), threading.Event()
+    started, may_continue = threading.Event(), threading.Event()
     append = Sessions.append
 
-    def held(self, *given):
-        begun.set()
-        assert go_on.wait(10)
-        return append(self, *given)
+    def blocked_append(self, *arguments):
+        started.set()
+        assert may_continue.wait(10)
+        return append(self, *arguments)
 
-    monkeypatch.setattr(Sessions, "append", held)
+    monkeypatch.setattr(Sessions, "append", blocked_append)
 
     async def play():
         change = {"add": lambda: fill(session, 3), "pop": session.pop_item,
                   "clear": session.clear_session}[what]
         task = asyncio.create_task(change())
-        while not begun.is_set():
+        while not started.is_set():
             await asyncio.sleep(0)
         for _ in range(3):
             task.cancel()
             await asyncio.sleep(0)
         assert not task.done()
-        go_on.set()
+        may_continue.set()
         with pytest.raises(asyncio.CancelledError):
             await task
         return len(await session.get_items())
@@ -289,7 +289,7 @@ def test_S4_1_a_change_has_settled_before_the_cancellation_of_its_caller_goes_on
     assert run(play()) == {"add": 3, "pop": 1, "clear": 0}[what]
 
 
-def test_a_session_of_an_agent_is_left_alone(sessions, log, tmp_path):
+def test_a_session_of_another_agent_is_refused(sessions, log, tmp_path):
     mine = Sessions(log, settings_in(tmp_path))
     mine.open("s1", agent="shop")
     for call in (fill(sessions.session("s1"), 1), sessions.session("s1").get_items()):
@@ -297,7 +297,7 @@ def test_a_session_of_an_agent_is_left_alone(sessions, log, tmp_path):
             run(call)
 
 
-def test_bad_input_a_session_of_somebody_else_and_one_that_ended(sessions, log, tmp_path):
+def test_bad_input_changes_to_a_foreign_or_terminated_session_are_refused(sessions, log, tmp_path):
     session = sessions.session("s1", user="ana")
     run(fill(session, 1))
     with pytest.raises(CommandRefused, match="another user"):
@@ -305,10 +305,10 @@ def test_bad_input_a_session_of_somebody_else_and_one_that_ended(sessions, log, 
     Sessions(log, settings_in(tmp_path)).terminate("s1")
     with pytest.raises(CommandRefused, match="terminated"):
         run(fill(session, 3))
-    assert run(session.get_items()) == [said(1)]
+    assert run(session.get_items()) == [item(1)]
 
 
-def test_after_the_end_nothing_is_taken_not_even_an_empty_batch(log, tmp_path):
+def test_a_closed_adapter_refuses_every_call_even_an_empty_batch(log, tmp_path):
     with FoldlogSessions(settings_in(tmp_path), log) as sessions:
         session = sessions.session("s1")
         run(fill(session, 1))
@@ -317,29 +317,28 @@ def test_after_the_end_nothing_is_taken_not_even_an_empty_batch(log, tmp_path):
             run(call)
 
 
-def test_what_ends_the_reader_is_told_and_the_next_call_reads_again(sessions, log, monkeypatch):
+def test_an_error_of_the_reader_is_raised_and_the_next_call_reads_again(sessions, log, monkeypatch):
     session = sessions.session("s1")
     run(fill(session, 1))
 
-    def broken(*given):
+    def broken(*arguments):
         raise OSError("no more memory")
 
     with monkeypatch.context() as patch:
         patch.setattr(session_cache, "foldable_entry", broken)
         with pytest.raises(OSError, match="no more memory"):
             run(fill(session, 2))
-    assert run(session.get_items())[0] == said(1)
+    assert run(session.get_items())[0] == item(1)
 
 
-def test_a_session_of_the_sdk_is_one_that_no_agent_of_the_tests_serves(log, sessions):
+def test_a_session_of_the_sdk_has_its_own_agent_and_opens_no_turn(log, sessions):
     run(fill(sessions.session("s1"), 1))
     with SessionFold(log, "s1") as folded:
         assert folded.to_end().turn.agent == AGENT
         assert not folded.views.turn.open, "items open no turn"
 
 
-def test_S2_11_a_fork_goes_on_from_the_items_of_its_parent(sessions, log, tmp_path):
-    """A conversation tried another way, both kept."""
+def test_S2_11_a_fork_continues_from_the_items_of_its_parent(sessions, log, tmp_path):
     session = sessions.session("s1")
     run(fill(session, 1, 2))
     with Client(settings_in(tmp_path), log) as client:
@@ -347,7 +346,7 @@ def test_S2_11_a_fork_goes_on_from_the_items_of_its_parent(sessions, log, tmp_pa
         run(fill(session, 3))
         client.fork("s1", end - 1, name="s2")
     other = sessions.session("s2")
-    assert run(other.get_items()) == [said(1), said(2)]
+    assert run(other.get_items()) == [item(1), item(2)]
     run(fill(other, 4))
-    assert run(other.pop_item()) == said(4) and run(other.pop_item()) == said(2)
-    assert run(session.get_items()) == [said(1), said(2), said(3)]
+    assert run(other.pop_item()) == item(4) and run(other.pop_item()) == item(2)
+    assert run(session.get_items()) == [item(1), item(2), item(3)]

@@ -1,4 +1,4 @@
-"""S4.1: the SDK's own runner, with a scripted model, on our session; in memory and on a broker."""
+"""S4.1: the SDK's own runner with a scripted model, on our sessions, in memory and on a broker."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +34,7 @@ def weather_agent(*steps):
     return agents.Agent(name="helper", model=model, tools=[weather]), model
 
 
-def test_S4_1_a_run_with_a_tool_call_is_kept_and_the_next_run_goes_on_from_it(tmp_path):
+def test_S4_1_a_run_with_a_tool_call_is_stored_and_the_next_run_continues_from_it(tmp_path):
     from agents.testing import ModelStep, assistant_message, function_call
 
     agent, model = weather_agent(
@@ -64,7 +64,7 @@ def test_S4_1_a_run_with_a_tool_call_is_kept_and_the_next_run_goes_on_from_it(tm
 
 
 @pytest.mark.broker
-def test_S4_1_on_a_broker_two_processes_share_a_session_and_a_third_reads_all_of_it(
+def test_S4_1_on_a_broker_two_processes_share_a_session_and_a_third_reads_it(
     broker, tmp_path
 ):
     settings = settings_in(
@@ -82,8 +82,8 @@ def test_S4_1_on_a_broker_two_processes_share_a_session_and_a_third_reads_all_of
             for n in range(each):
                 await session.add_items([{"by": id(sessions), "n": n}, {"by": 0, "n": n}])
                 mine = [i for i in await session.get_items() if i["by"] == id(sessions)]
-                assert [i["n"] for i in mine][-1] == n, "what was written is read"
-            await asyncio.to_thread(both_added.wait)  # whoever pops takes what the other wrote
+                assert [i["n"] for i in mine][-1] == n, "a process reads its own writes"
+            await asyncio.to_thread(both_added.wait)  # so that each pops items of the other
             return [await session.pop_item() for _ in range(each // 2)]
 
         return asyncio.run(play())

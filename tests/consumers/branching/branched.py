@@ -1,4 +1,4 @@
-"""Sessions to fork: turns played by hand, and a played worker that may serve a fork."""
+"""Sessions to fork: turns of a played worker, which can also serve a fork."""
 
 import json
 
@@ -8,7 +8,7 @@ from foldlog.tests.consumers.played import Played
 
 
 def played_on(client: Client, session_id: str) -> Played:
-    """Plays a worker of a session that may be a fork."""
+    """A played worker for a session, which may be a fork."""
     played = Played(client.log, session_id)
     played.fold = client.fold(session_id)
     return played
@@ -27,11 +27,11 @@ def lines_of(views: SessionViews) -> list[tuple[str, int, str]]:
     """(kind, turn, text) of the transcript."""
     texts = []
     for line in views.transcript.lines:
-        said = json.loads(line.body.inline) if line.body and line.body.inline[:1] == b"[" else []
-        texts.append((line.kind, line.turn, "".join(b.get("text", "") for b in said)))
+        blocks = json.loads(line.body.inline) if line.body and line.body.inline[:1] == b"[" else []
+        texts.append((line.kind, line.turn, "".join(b.get("text", "") for b in blocks)))
     return texts
 
 
 def answers_of(views: SessionViews) -> list[str]:
-    """What the model said, in order."""
+    """The texts of the model's answers, in order."""
     return [text for kind, _, text in lines_of(views) if kind == "answer"]

@@ -20,30 +20,30 @@ def shell(tmp_path, capsys):
     return shell
 
 
-def test_fork_says_where_it_comes_from_and_how_to_go_on(shell):
-    done = shell("fork s1 --as f1")
-    assert done.code == 0, done.err
-    assert done.out.startswith("session f1 is a fork of s1 after offset ")
-    assert "foldlog chat f1" in done.out
+def test_fork_prints_its_origin_and_how_to_continue(shell):
+    result = shell("fork s1 --as f1")
+    assert result.code == 0, result.err
+    assert result.out.startswith("session f1 is a fork of s1 after offset ")
+    assert "foldlog chat f1" in result.out
     shown = shell("show f1 --view transcript --json")
     assert [line["kind"] for line in shown.json[0]["lines"]][-1] == "ended"
     assert "was open already" in shell("fork s1 --as f1").out
 
 
-def test_fork_makes_a_name_and_takes_an_offset(shell):
-    (done,) = shell("fork s1 --at 4 --json").json
-    assert done["session"].startswith("s-") and done["parent_session"] == "s1"
-    assert (done["parent_offset"], done["verdict"]) == (4, "accepted")
+def test_fork_generates_a_name_and_accepts_an_offset(shell):
+    (result,) = shell("fork s1 --at 4 --json").json
+    assert result["session"].startswith("s-") and result["parent_session"] == "s1"
+    assert (result["parent_offset"], result["verdict"]) == (4, "accepted")
 
 
-def test_regenerate_says_it_again(shell):
-    (done,) = shell("regenerate s1 1 --as f1 --json").json
-    assert done["message_id"] == "m-one"
+def test_regenerate_sends_the_message_again(shell):
+    (result,) = shell("regenerate s1 1 --as f1 --json").json
+    assert result["message_id"] == "m-one"
     assert "the same message was sent to it" in shell("regenerate s1 --as f2").out
 
 
 @pytest.mark.parametrize(
-    ("command", "says"),
+    ("command", "message"),
     [
         ("fork s1 --at 999", "beyond the end"),
         ("fork nobody", "no session nobody"),
@@ -53,9 +53,9 @@ def test_regenerate_says_it_again(shell):
         ("fork s1 --as not/an/id", "session_id must be"),
     ],
 )
-def test_what_can_not_be_is_refused(shell, command, says):
+def test_an_impossible_fork_is_refused_with_the_reason(shell, command, message):
     refused = shell(command)
-    assert refused.code == 1 and says in refused.err
+    assert refused.code == 1 and message in refused.err
 
 
 @pytest.fixture
@@ -66,13 +66,13 @@ def gateway(tmp_path):
         yield running
 
 
-def test_the_gateway_forks_for_the_owner_alone_and_shows_the_fork_at_once(gateway):
+def test_the_gateway_forks_only_for_the_owner_and_shows_the_fork_at_once(gateway):
     talk(gateway.gateway.client, "s1", "one", "two")
     with gateway.http(token_for("ana", SECRET)) as ana:
-        made = ana.post("/v1/sessions/s1/fork", json={})
-        assert made.status_code == 201, made.text
-        fork = made.json()["session_id"]
-        assert made.json()["parent_session"] == "s1"
+        created = ana.post("/v1/sessions/s1/fork", json={})
+        assert created.status_code == 201, created.text
+        fork = created.json()["session_id"]
+        assert created.json()["parent_session"] == "s1"
         shown = ana.get(f"/v1/sessions/{fork}/transcript").json()
         kinds = [line["kind"] for line in shown["lines"]] if "lines" in shown else shown
         assert "answer" in str(kinds)

@@ -1,4 +1,4 @@
-"""Forks: a session that begins as another was; nothing is run again, and both go on."""
+"""Forks begin as their parent was; nothing is run again, and both sessions continue."""
 
 import json
 from hashlib import sha256
@@ -35,7 +35,7 @@ def blobs_of(client):
     return sorted(p.name for p in client.settings.blobs_dir.glob("??/*"))
 
 
-def test_a_fork_begins_as_its_parent_was_and_both_go_on(client):
+def test_a_fork_begins_as_its_parent_was_and_both_continue(client):
     parent = talk(client, "s1", "one", "two")
     here = client.views("s1")
     forked = client.fork("s1", name="f1")
@@ -76,7 +76,7 @@ def test_a_request_of_a_fork_extends_its_parents_byte_for_byte(client):
 
 @pytest.fixture
 def in_the_middle(client):
-    """Turn 2 has three calls: one proposed, one that runs, one in doubt; a message waits."""
+    """Turn 2 has three calls: one proposed, one running, one in doubt; a message is queued."""
     talk(client, "s1", "one")
     client.say("s1", "do it", message_id="m2")
     played = played_on(client, "s1")
@@ -92,7 +92,7 @@ def in_the_middle(client):
     return played
 
 
-def test_S1_2_a_fork_runs_nothing_again_and_asks_nobody(client, in_the_middle):
+def test_S1_2_a_fork_runs_nothing_again_and_asks_for_no_approval(client, in_the_middle):
     at = newest(client.log, "s1", in_the_middle.fold.partition)
     client.fork("s1", at, name="f1")
     fork = client.views("f1")
@@ -110,14 +110,14 @@ def test_S1_2_a_fork_runs_nothing_again_and_asks_nobody(client, in_the_middle):
         client.resolve("f1", "2.1.2", "happened")
 
 
-def test_a_fork_pays_nothing_that_its_parent_has_paid(client):
+def test_a_fork_inherits_no_cost_from_its_parent(client):
     talk(client, "s1", "one")
     client.fork("s1", name="f1")
     assert client.views("s1").ledger.output_tokens > 0
     assert client.views("f1").ledger.output_tokens == 0
 
 
-def test_a_fork_of_a_message_that_was_not_answered_keeps_what_was_said(client):
+def test_a_fork_keeps_a_message_that_was_not_answered(client):
     talk(client, "s1", "one")
     client.say("s1", "wait", message_id="m2")
     client.fork("s1", name="f1")
@@ -128,7 +128,7 @@ def test_a_fork_of_a_message_that_was_not_answered_keeps_what_was_said(client):
     assert [b["text"] for b in request["messages"][-1]["content"]] == ["wait", "go"]
 
 
-def test_a_fork_in_the_middle_of_an_answer_keeps_what_was_said_of_it(client):
+def test_a_fork_in_the_middle_of_an_answer_keeps_its_text_so_far(client):
     talk(client, "s1", "one")
     client.say("s1", "tell", message_id="m2")
     played = played_on(client, "s1")
@@ -145,12 +145,12 @@ def test_a_fork_in_the_middle_of_an_answer_keeps_what_was_said_of_it(client):
     assert lines_of(client.views("f1"))[-2][2] == "once upon a time"
 
 
-def test_a_fork_of_a_fork_and_forks_of_one_place_share_their_seed(client):
+def test_forks_at_one_offset_share_a_seed_and_forks_of_forks_continue(client):
     talk(client, "s1", "one")
     client.fork("s1", name="f1")
     before = blobs_of(client)
     client.fork("s1", name="f2")
-    assert blobs_of(client) == before, "forks of one place share one blob"
+    assert blobs_of(client) == before, "forks at one offset share one blob"
     talk(client, "f1", "two")
     client.fork("f1", name="g1")
     talk(client, "g1", "three")
@@ -164,14 +164,14 @@ def test_a_fork_of_a_fork_and_forks_of_one_place_share_their_seed(client):
     assert client.views(name).frozen is None and client.views(name).turn.number == 43
 
 
-def test_where_a_fork_begins_it_is_forked_as_its_parent(client):
+def test_a_fork_at_the_beginning_of_a_fork_has_the_same_parent(client):
     talk(client, "s1", "one")
     first = client.fork("s1", name="f1")
     again = client.fork("f1", first.decision.offset, name="f2")
     assert again.parent == "s1" and client.views("f2").origin.seed == client.views("f1").origin.seed
 
 
-def test_the_same_fork_again_is_a_repetition_and_another_is_refused(client):
+def test_repeating_a_fork_is_harmless_and_a_different_fork_of_that_name_is_refused(client):
     talk(client, "s1", "one")
     client.fork("s1", name="f1")
     talk(client, "f1", "two")
@@ -181,10 +181,10 @@ def test_the_same_fork_again_is_a_repetition_and_another_is_refused(client):
         client.fork("s1", at - 1, name="f1")
     with pytest.raises(CommandRefused, match="already open"):
         client.fork("f1", name="s1")
-    assert client.views("f1").turn.number == 2, "nothing of it changed"
+    assert client.views("f1").turn.number == 2, "the fork did not change"
 
 
-def test_every_reader_folds_a_fork_alike(client, log, tmp_path):
+def test_every_reader_folds_a_fork_to_the_same_views(client, log, tmp_path):
     talk(client, "s1", "one")
     client.fork("s1", name="f1")
     talk(client, "f1", "two")
@@ -193,7 +193,7 @@ def test_every_reader_folds_a_fork_alike(client, log, tmp_path):
     assert client.everything().sessions["f1"] == client.views("f1")
 
 
-def test_a_terminated_session_can_be_forked_and_the_fork_lives(client):
+def test_a_fork_of_a_terminated_session_is_not_terminated(client):
     talk(client, "s1", "one")
     client.terminate("s1")
     client.fork("s1", name="f1")
@@ -209,7 +209,7 @@ def test_a_terminated_session_can_be_forked_and_the_fork_lives(client):
         ("s1", -1, "before_the_beginning"),
     ],
 )
-def test_a_fork_of_nothing_is_refused_with_a_code(client, session, at, code):
+def test_a_fork_without_a_parent_is_refused_with_a_code(client, session, at, code):
     talk(client, "s1", "one")
     ends = client.log.end_offsets(SESSION_EVENTS)
     with pytest.raises(CanNotFork) as refused:
@@ -218,7 +218,7 @@ def test_a_fork_of_nothing_is_refused_with_a_code(client, session, at, code):
     assert client.log.end_offsets(SESSION_EVENTS) == ends
 
 
-def test_nobody_forks_a_foreign_session_not_even_by_writing_the_event(client, log, tmp_path):
+def test_a_foreign_session_cannot_be_forked_even_by_writing_the_event(client, log, tmp_path):
     talk(client, "s1", "one")
     client.fork("s1", name="f1")
     eve = Client(settings_in(tmp_path, user="eve"), log)
@@ -235,7 +235,7 @@ def test_nobody_forks_a_foreign_session_not_even_by_writing_the_event(client, lo
     assert seen.ruling.code == "not_your_session" and not len(seen.views.transcript.lines)
 
 
-def test_law_13_a_lost_seed_freezes_the_fork_and_no_other(client):
+def test_law_13_a_lost_seed_freezes_only_the_fork(client):
     talk(client, "s1", "one")
     client.fork("s1", name="f1")
     opened = client.views("f1")
@@ -255,7 +255,7 @@ def test_law_13_a_lost_seed_freezes_the_fork_and_no_other(client):
     assert client.views("f1", opened.origin.opened) == opened
 
 
-def test_a_seed_that_is_something_else_freezes_the_fork(client):
+def test_an_invalid_seed_freezes_the_fork(client):
     talk(client, "s1", "one")
     wrong = client._blob_store().store(b"no seed", "text/plain")
     open_fork(client.sessions, "f1", "s1", 3, wrong, agent="default")
@@ -263,7 +263,7 @@ def test_a_seed_that_is_something_else_freezes_the_fork(client):
         assert "no seed" in folded.to_end().frozen.why
 
 
-def test_a_fork_of_many_generations_begins_as_the_first_was():
+def test_a_fork_of_many_generations_folds_without_recursion():
     """Each regenerated answer is a fork: a chain deeper than Python's stack froze the next one."""
     seeds: list[bytes] = []
     origin: dict = {}

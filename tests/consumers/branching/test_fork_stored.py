@@ -1,4 +1,4 @@
-"""A worker's store holds all of a fork, not the place in its parent's stream alone."""
+"""A worker stores a new fork in full, not only the stream position of its parent."""
 
 from types import SimpleNamespace
 
@@ -7,15 +7,15 @@ from foldlog.processors.store.partition_cache import PartitionCache
 from foldlog.schemas.value import replace
 
 
-def noted(before, views):
+def dirty_and_streamed(before, views):
     owned = SimpleNamespace(_hot={}, dirty={}, streamed={}, since={}, next_offset=1)
     PartitionCache.changed(owned, "s1", before, views)
     return set(owned.dirty), set(owned.streamed)
 
 
-def test_a_fork_that_begins_with_a_stream_place_is_written_whole():
-    """After a restart the worker took the fork for a session of which nothing is known."""
+def test_a_fork_that_begins_with_a_stream_is_stored_whole():
+    """After a restart the fork was an unknown session to its worker."""
     blank = initial("s1")
     streamed = replace(blank, stream=replace(blank.stream))
-    assert noted(blank, streamed) == (set(), {"s1"})
-    assert noted(blank, replace(streamed, turn=replace(blank.turn))) == ({"s1"}, set())
+    assert dirty_and_streamed(blank, streamed) == (set(), {"s1"})
+    assert dirty_and_streamed(blank, replace(streamed, turn=replace(blank.turn))) == ({"s1"}, set())

@@ -1,4 +1,4 @@
-"""Another answer to the same message: in a fork, so that both are kept."""
+"""Regenerating answers a message again in a fork, so both answers are kept."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from foldlog.schemas import events as ev
 from foldlog.tests.consumers.branching.branched import answers_of, lines_of, played_on, talk
 
 
-def test_the_last_message_is_said_again_to_a_fork_and_both_answers_are_kept(client):
+def test_the_last_message_is_sent_again_to_a_fork_and_both_answers_are_kept(client):
     talk(client, "s1", "one", "two")
     forked = client.regenerate("s1", name="f1")
     fork = client.views("f1")
@@ -22,33 +22,33 @@ def test_the_last_message_is_said_again_to_a_fork_and_both_answers_are_kept(clie
     assert (first.content, first.sha256) == (again.content, again.sha256)
 
 
-def test_an_earlier_turn_is_answered_anew_without_what_came_after_it(client):
+def test_an_earlier_turn_is_regenerated_without_the_turns_after_it(client):
     talk(client, "s1", "one", "two", "three")
     client.regenerate("s1", 2, name="f1")
     assert [text for _, _, text in lines_of(client.views("f1"))][-1] == "say two"
     assert answers_of(client.views("f1")) == ["here is one"]
 
 
-def test_again_and_again_the_fork_is_of_the_first_session(client):
+def test_repeated_regeneration_always_forks_the_first_session(client):
     talk(client, "s1", "one", "two")
     client.regenerate("s1", name="f1")
     played_on(client, "f1").answer("second try")
     assert client.regenerate("f1", name="f2").parent == "s1"
     played_on(client, "f2").answer("third try")
-    # A turn that the fork has from its parent is its parent's to be answered anew.
+    # A turn that the fork inherited is regenerated in a fork of its parent.
     assert client.regenerate("f2", 1, name="f3").parent == "s1"
     assert answers_of(client.views("f2")) == ["here is one", "third try"]
     assert answers_of(client.views("f3")) == []
 
 
-def test_asked_twice_for_the_same_fork_it_is_said_once(client):
+def test_regenerating_twice_into_one_fork_sends_the_message_once(client):
     talk(client, "s1", "one")
     client.regenerate("s1", name="f1")
     assert client.regenerate("s1", name="f1").decision.verdict == "duplicate"
     assert [kind for kind, _, _ in lines_of(client.views("f1"))] == ["message"]
 
 
-def test_several_messages_of_one_turn_are_said_again_in_their_order(client):
+def test_the_messages_of_a_turn_are_sent_again_in_order(client):
     talk(client, "s1", "one")
     played = played_on(client, "s1")
     client.say("s1", "begin", message_id="a")
@@ -66,7 +66,7 @@ def test_several_messages_of_one_turn_are_said_again_in_their_order(client):
     assert answers_of(fork) == ["here is one", "begun"]
 
 
-def test_a_turn_that_runs_may_be_asked_again_and_goes_on(client):
+def test_a_running_turn_can_be_regenerated_and_continues(client):
     client.say("s1", "tell", message_id="m1")
     played = played_on(client, "s1")
     played.take()
@@ -80,17 +80,17 @@ def test_a_turn_that_runs_may_be_asked_again_and_goes_on(client):
 
 
 @pytest.mark.parametrize("turn", [None, 1, 7])
-def test_a_turn_that_is_not_there(client, turn):
+def test_an_unknown_turn_cannot_be_regenerated(client, turn):
     client.open("s1")
     with pytest.raises(CanNotFork) as refused:
         client.regenerate("s1", turn)
     assert refused.value.code == "unknown_turn"
 
 
-def test_content_in_the_blob_store_is_said_again_by_its_reference(client):
+def test_content_in_the_blob_store_is_sent_again_by_reference(client):
     client.say("s1", "x" * 200_000, message_id="m1")
     client.regenerate("s1", name="f1")
     with client.fold("f1") as folded:
-        said = [s.entry.event for s in folded.upto(folded.end())]
-    (message,) = [event for event in said if isinstance(event, ev.MessageReceived)]
+        events = [s.entry.event for s in folded.upto(folded.end())]
+    (message,) = [event for event in events if isinstance(event, ev.MessageReceived)]
     assert message.content.ref is not None

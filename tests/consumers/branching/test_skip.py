@@ -20,19 +20,19 @@ HEADERS = (("t", b"FROM_THE_FUTURE"), ("w", b"producer"), ("m", b"1"))
 
 
 def poison(client, session_id="s1", value=POISON, headers=HEADERS) -> int:
-    """A record that freezes a session; its offset."""
+    """Append a record that freezes a session; return its offset."""
     partition = partition_for(session_id, len(client.log.end_offsets(SESSION_EVENTS)))
     return client.log.store(SESSION_EVENTS, partition, session_id.encode(), value, headers).offset
 
 
-def unheard(client, word: str) -> None:
-    """Say something to a frozen session."""
+def say_to_frozen(client, word: str) -> None:
+    """Send a message to a frozen session: it takes effect only after a skip."""
     with pytest.raises(CommandRefused, match=r"takes effect once .*`foldlog skip`"):
         client.say("s1", f"say {word}", message_id=f"m-{word}")
 
 
 class OneByOne:
-    """A reader whose every record is a batch of its own: the store is written after each."""
+    """A reader that returns one record per poll, so that the store is written after each."""
 
     def __init__(self, reader):
         self._reader = reader
@@ -41,8 +41,8 @@ class OneByOne:
         return self._reader.poll(timeout_s, 1)
 
 
-def followed(client, directory):
-    """The session's views in a gateway that reads the log to its end, and stores them."""
+def gateway_views(client, directory):
+    """The session's views in a gateway that reads the log to its end and stores them."""
     tail = Tail(client.log, directory, lambda _line: None, client.read_blob)
     reader = client.log.reader(SESSION_EVENTS, tail.places())
     while tail.lag():
@@ -53,10 +53,10 @@ def followed(client, directory):
     return views
 
 
-def test_law_13_a_session_continues_without_a_record_and_counts_what_came_since(client):
+def test_law_13_a_session_continues_without_the_record_and_later_events_take_effect(client):
     played = talk(client, "s1", "one")
     offset = poison(client)
-    unheard(client, "two")
+    say_to_frozen(client, "two")
     skipped = client.skip("s1", reason="a bad deploy")
     assert (skipped.offset, skipped.uncounted) == (offset, ())
     views = client.views("s1")
@@ -67,22 +67,22 @@ def test_law_13_a_session_continues_without_a_record_and_counts_what_came_since(
 
 
 def test_every_reader_folds_a_skip_to_the_same_views(client, tmp_path):
-    """A gateway that was frozen when it was written, one that begins with it, and a replay."""
+    """A gateway that had folded the record before the skip, one that starts later, and a replay."""
     talk(client, "s1", "one")
     poison(client)
-    unheard(client, "two")
-    assert followed(client, tmp_path / "before").frozen is not None
+    say_to_frozen(client, "two")
+    assert gateway_views(client, tmp_path / "before").frozen is not None
     client.skip("s1")
     talk(client, "s1", "three")
     ours = view_hashes(client.views("s1"))
-    assert view_hashes(followed(client, tmp_path / "before")) == ours
-    assert view_hashes(followed(client, tmp_path / "fresh")) == ours
-    assert view_hashes(followed(client, tmp_path / "fresh")) == ours, "as it was stored"
+    assert view_hashes(gateway_views(client, tmp_path / "before")) == ours
+    assert view_hashes(gateway_views(client, tmp_path / "fresh")) == ours
+    assert view_hashes(gateway_views(client, tmp_path / "fresh")) == ours, "as it was stored"
     assert Replay(client.log, "s1", read=client.read_blob).run().sessions["s1"].hashes == ours
 
 
-def test_a_version_that_understands_the_record_still_passes_over_it(client, tmp_path, monkeypatch):
-    """All that was decided since relies on it: after an upgrade it would be another session."""
+def test_a_version_that_understands_a_skipped_record_still_skips_it(client, tmp_path, monkeypatch):
+    """Later decisions rely on the skip: folding the record after all would change the session."""
     talk(client, "s1", "one")
     (value, headers) = next(
         (record.value, record.headers)
@@ -93,25 +93,25 @@ def test_a_version_that_understands_the_record_still_passes_over_it(client, tmp_
     value = value.replace(b"m-one", b"m-new").replace(b"say one", b"say new")
     understood = codec.decode
 
-    def old_version(given: bytes):
-        if given == value:
+    def old_version(data: bytes):
+        if data == value:
             raise codec.Undecodable("of a newer version")
-        return understood(given)
+        return understood(data)
 
     with monkeypatch.context() as patch:
         patch.setattr(codec, "decode", old_version)
         poison(client, value=value, headers=headers)
-        unheard(client, "two")
+        say_to_frozen(client, "two")
         client.skip("s1")
         played = talk(client, "s1", "three")
         then = view_hashes(client.views("s1"))
         assert played
     assert view_hashes(client.views("s1")) == then
-    assert view_hashes(followed(client, tmp_path / "upgraded")) == then
-    assert view_hashes(followed(client, tmp_path / "upgraded")) == then, "as it was stored"
+    assert view_hashes(gateway_views(client, tmp_path / "upgraded")) == then
+    assert view_hashes(gateway_views(client, tmp_path / "upgraded")) == then, "as it was stored"
 
 
-def test_a_command_that_came_while_it_was_frozen_counts_after_the_skip(client):
+def test_a_command_sent_to_a_frozen_session_takes_effect_after_the_skip(client):
     talk(client, "s1", "one")
     poison(client)
     with pytest.raises(CommandRefused):
@@ -128,15 +128,15 @@ def test_a_fork_of_a_session_with_a_skip_begins_as_it_is(client):
     fork = client.views("f1")
     assert fork.frozen is None and lines_of(fork) == lines_of(client.views("s1"))
     offset = poison(client, "f1")
-    assert client.skip("f1").offset == offset, "and so does a fork itself"
+    assert client.skip("f1").offset == offset, "a fork can be skipped too"
     assert lines_of(client.views("f1")) == lines_of(fork)
     talk(client, "f1", "three")
 
 
-def test_of_two_records_each_is_passed_over_by_itself(client):
+def test_each_record_that_freezes_a_session_is_skipped_separately(client):
     talk(client, "s1", "one")
     first, second = poison(client), poison(client)
-    unheard(client, "two")
+    say_to_frozen(client, "two")
     again = client.skip("s1", first).decision.views
     assert again.frozen.offset == second and again.skipped == (first,)
     assert client.skip("s1", second).decision.views.turn.open
@@ -152,7 +152,9 @@ def test_of_two_records_each_is_passed_over_by_itself(client):
         ("s1", None, "eve", "belongs to another user"),
     ],
 )
-def test_bad_input_nothing_else_is_passed_over(client, tmp_path, session_id, offset, user, why):
+def test_bad_input_only_the_record_that_froze_a_session_can_be_skipped(
+    client, tmp_path, session_id, offset, user, why
+):
     talk(client, "s1", "one")
     talk(client, "s2", "one")
     poison(client)
@@ -165,7 +167,7 @@ def test_bad_input_nothing_else_is_passed_over(client, tmp_path, session_id, off
     assert client.log.end_offsets(SESSION_EVENTS) == ends
 
 
-def test_law_3_a_skip_that_the_log_holds_twice_counts_once(client):
+def test_law_3_a_duplicate_skip_takes_effect_once(client):
     talk(client, "s1", "one")
     poison(client)
     written = client.skip("s1").decision.offset
@@ -186,7 +188,7 @@ def test_a_skip_whose_seed_is_lost_leaves_the_session_frozen(client):
     assert client.views("s1").frozen.offset == offset
 
 
-def test_doctor_names_the_record_and_the_command_that_passes_over_it(tmp_path, capsys):
+def test_doctor_names_the_record_and_the_command_that_skips_it(tmp_path, capsys):
     shell = make_shell(tmp_path, capsys)
     with Client(shell.settings, shell.log) as client:
         talk(client, "s1", "one")
@@ -197,8 +199,8 @@ def test_doctor_names_the_record_and_the_command_that_passes_over_it(tmp_path, c
     assert found[0]["do"].startswith(f"foldlog skip s1 --offset {offset}")
     refused = shell(f"skip s1 --offset {offset + 1}")
     assert refused.code == 1 and f"not at {offset + 1}" in refused.err
-    done = shell(f"skip s1 --offset {offset}")
-    assert done.code == 0 and f"continues without the record at offset {offset}" in done.out
+    result = shell(f"skip s1 --offset {offset}")
+    assert result.code == 0 and f"continues without the record at offset {offset}" in result.out
     assert [f for f in shell("doctor --json").json if f["check"] == "frozen"] == []
     assert "is not frozen" in shell("skip s1 --json").err
 
@@ -211,7 +213,7 @@ def dead_letter(log, session_id: str, offset: int) -> None:
     log.producer().append(DEAD_LETTERS, session_id, POISON, headers)
 
 
-def test_doctor_has_no_problem_with_a_dead_letter_that_was_skipped(tmp_path, capsys):
+def test_a_skipped_dead_letter_is_not_a_problem_for_doctor(tmp_path, capsys):
     """After `foldlog skip` the dead letter was a PROBLEM until its retention ended."""
     shell = make_shell(tmp_path, capsys)
 
@@ -237,11 +239,11 @@ def test_doctor_has_no_problem_with_a_dead_letter_that_was_skipped(tmp_path, cap
     ])
 
 
-def test_doctor_says_that_all_dead_letters_were_skipped(tmp_path, capsys):
+def test_doctor_reports_that_all_dead_letters_were_skipped(tmp_path, capsys):
     shell = make_shell(tmp_path, capsys)
     with Client(shell.settings, shell.log) as client:
         talk(client, "s1", "one")
-        for _ in range(7):  # more than are shown of those that were not skipped
+        for _ in range(7):  # more than LETTERS_MAX
             dead_letter(shell.log, "s1", poison(client))
             assert shell("skip s1").code == 0
     (found,) = [f for f in shell("doctor --json").json if f["check"] == "dead letters"]

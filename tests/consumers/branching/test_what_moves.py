@@ -1,4 +1,4 @@
-"""What a fork takes over is placed by its SESSION_OPENED: no field of an offset is forgotten."""
+"""What a fork inherits gets offsets before its SESSION_OPENED; no field is missed."""
 
 from typing import get_args, get_type_hints
 
@@ -8,7 +8,7 @@ from foldlog.processors.fold import inherited
 from foldlog.processors.fold.views import SessionViews
 from foldlog.schemas.value import Value
 
-ANEW = {  # what a fork begins anew with, whatever is inside
+RESET = {  # views that begin empty in a fork
     "TurnView", "Stream", "LedgerView", "BackgroundView", "DeliveryView", "Frozen", "Origin",
     "Sent", "SessionState",
 }
@@ -25,36 +25,36 @@ PLACES = ("offset", "upto", "checkpoint", "candidate_at", "checkpoint_at", "basi
 NO_PLACE = {("ContextView", "answered_at")}
 
 
-def values_in(kind, seen):
-    """Every Value class that views are made of."""
+def values_in(kind, found):
+    """Every Value class in the fields of a type."""
     for part in (kind, *get_args(kind)):
-        if isinstance(part, type) and issubclass(part, Value) and part not in seen:
-            seen.add(part)
+        if isinstance(part, type) and issubclass(part, Value) and part not in found:
+            found.add(part)
             for hint in get_type_hints(part).values():
-                values_in(hint, seen)
+                values_in(hint, found)
         elif part is not kind:
-            values_in(part, seen)
-    return seen
+            values_in(part, found)
+    return found
 
 
-def test_every_field_that_holds_an_offset_is_moved_or_begins_anew():
+def test_every_field_with_an_offset_is_moved_or_reset_in_a_fork():
     kinds = values_in(SessionViews, set())
     assert {kind.__name__ for kind in kinds} >= {"Fragment", "Short", "Batch", "Line"}
-    kept = [kind for kind in kinds if kind.__name__ not in ANEW]
+    inherited_kinds = [kind for kind in kinds if kind.__name__ not in RESET]
     found = {
         (kind.__name__, name)
-        for kind in kept
+        for kind in inherited_kinds
         for name in kind.__struct_fields__
         if any(place in name for place in PLACES)
     }
-    anew = [kind for kind in kinds if kind.__name__ in ANEW]
-    inside_anew = {inner.__name__ for kind in anew for inner in values_in(kind, set())}
-    found = {place for place in found if place[0] not in inside_anew}
+    reset = [kind for kind in kinds if kind.__name__ in RESET]
+    inside_reset = {inner.__name__ for kind in reset for inner in values_in(kind, set())}
+    found = {place for place in found if place[0] not in inside_reset}
     assert found - MOVED - NO_PLACE == set(), "say in fold/inherited.py what a fork makes of it"
 
 
 @pytest.mark.parametrize("offset", [-1, 0, 41, 42])
-def test_offsets_that_are_compared_keep_their_order_below_none(offset):
+def test_inherited_offsets_keep_their_order_below_minus_one(offset):
     below = inherited.below(offset, last=42)
     assert below < -1
     assert (below < inherited.below(42, 42)) == (offset < 42)

@@ -1,4 +1,4 @@
-"""doctor on the window: each culprit once, dearest first; instruction files that can't be used."""
+"""doctor on the context window: each culprit once, most expensive first; instruction files."""
 
 import json
 from dataclasses import replace
@@ -38,7 +38,7 @@ def findings(log, read=nothing):
     return list(budget_mistakes(fold_everything(log), read, TODAY))
 
 
-def test_S3_9_doctor_names_each_culprit_once_the_dearest_first(tmp_path):
+def test_S3_9_doctor_names_each_culprit_once_most_expensive_first(tmp_path):
     log, settings = memory_log(), settings_in(tmp_path)
     talk(log, settings, "s1", "read")
     talk(log, settings, "s2", "read", "fetch")
@@ -65,7 +65,7 @@ def test_doctor_counts_the_culprits_it_does_not_show(tmp_path):
     assert len(found) == SHOWN_MAX + 1 and "more culprits" in found[-1].text
 
 
-def test_machines_are_given_every_culprit(tmp_path, capsys, monkeypatch):
+def test_json_output_has_every_culprit(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shell = make_shell(tmp_path, capsys)
     names = [f"tool{n}" for n in range(SHOWN_MAX + 2)]
@@ -76,7 +76,7 @@ def test_machines_are_given_every_culprit(tmp_path, capsys, monkeypatch):
     assert not any("more culprits" in row["text"] for row in shell("doctor --json").json)
 
 
-def test_doctor_says_where_its_advice_failed_and_goes_on(tmp_path, monkeypatch):
+def test_doctor_reports_where_its_advice_failed_and_continues(tmp_path, monkeypatch):
     log, settings, real = memory_log(), settings_in(tmp_path), check_budget.mistakes
 
     def fails(views, *rest):
@@ -95,7 +95,7 @@ def test_doctor_says_where_its_advice_failed_and_goes_on(tmp_path, monkeypatch):
     assert found.check == "budget log" and "(session s2, call 1.1.0)" in found.text
 
 
-def test_doctor_says_when_there_is_nothing(tmp_path):
+def test_doctor_reports_that_nothing_stands_out(tmp_path):
     (found,) = findings(memory_log())
     assert found.level == "ok"
 
@@ -110,7 +110,7 @@ def test_doctor_says_when_there_is_nothing(tmp_path):
         (lambda f: f.symlink_to("../outside"), "leads out"),
     ],
 )
-def test_S1_A_doctor_says_which_instruction_file_can_not_be_used(tmp_path, write, problem):
+def test_S1_A_doctor_names_an_unusable_instruction_file(tmp_path, write, problem):
     (tmp_path / "outside").write_text("x")
     tree = tmp_path / "tree"
     tree.mkdir()
@@ -134,10 +134,10 @@ def test_doctor_finds_the_operators_and_the_users_files(tmp_path):
     (tmp_path / "m.md").unlink()
     missing, found = instruction_files(settings, tmp_path / "none")
     assert missing.level == "note" and "does not exist" in missing.text and "m.md" in missing.text
-    assert found.level == "ok" and "user FOLDLOG.md" in found.text, "nobody is left unanswered"
+    assert found.level == "ok" and "user FOLDLOG.md" in found.text, "the other file is still named"
 
 
-def test_S3_9_doctor_prints_them_for_people_and_machines(tmp_path, capsys, monkeypatch):
+def test_S3_9_doctor_prints_findings_as_text_and_as_json(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "FOLDLOG.md").write_bytes(b"caf\xe9")
     shell = make_shell(tmp_path, capsys)

@@ -1,4 +1,4 @@
-"""The check-up finds what is wrong or waits for a person, and says what to do."""
+"""The checks find problems and what waits for a person, each with what to do."""
 
 import dataclasses
 
@@ -34,14 +34,14 @@ def test_an_mcp_server_that_is_down_is_a_problem():
     assert (up.level, down.level) == ("ok", "problem") and "b is down: no such file" in down.text
 
 
-def test_what_doctor_finds_has_a_level_that_is_printed():
-    """A server that came late made `foldlog doctor` fail with KeyError."""
+def test_every_state_of_an_mcp_server_has_a_printable_level():
+    """A server that connected late made `foldlog doctor` fail with KeyError."""
     states = {"a": "up, 3 tools", "b": f"up, 3 tools, {NOT_AGREED}", "c": "down: gone", "d": ENDED}
     levels = [found.level for found in checks.mcp_servers(states)]
     assert levels == ["ok", "note", "problem", "note"] and set(levels) <= set(MARKS)
 
 
-def test_topics_that_miss_or_differ(settings):
+def test_missing_and_different_topics_are_problems(settings):
     (missing, *_) = checks.topics_as_wanted(MemoryLog(), settings)
     assert missing.level == "problem" and missing.do == "foldlog topics apply"
     (differs, *_) = checks.topics_as_wanted(MemoryLog(topics(3)), settings)
@@ -57,14 +57,14 @@ def test_a_topic_that_may_lose_acknowledged_records_is_a_problem(settings):
     assert found.text == f"session-events: {UNCLEAN} is true, wanted false"
 
 
-def test_a_log_whose_first_records_were_deleted(log, talk, settings):
+def test_deleted_first_records_are_a_problem(log, talk, settings):
     partition = partition_for("s1", PARTITIONS)
     log.trim(SESSION_EVENTS, partition, 1)
     (finding,) = only(checks.topics_as_wanted(log, settings), "problem")
     assert f"partition {partition} begins at offset 1" in finding.text and "stores" in finding.do
 
 
-def test_partitions_that_nobody_took(log, talk):
+def test_unclaimed_partitions_are_reported_for_each_role(log, talk):
     findings = list(checks.partitions_held(fold_everything(log), PARTITIONS))
     assert len(findings) == 5 and "no worker has ever claimed 4 of 4" in findings[0].text
     talk[1].take()
@@ -72,35 +72,35 @@ def test_partitions_that_nobody_took(log, talk):
     assert "no worker has ever claimed 3 of 4 partitions for sessions" in first.text
 
 
-def test_frozen_sessions_say_where_and_why(log, talk):
+def test_a_frozen_session_is_reported_with_its_offset(log, talk):
     head = [("t", b"NEW"), ("w", b"producer"), ("m", b"1")]
     talk[1].producer.append(SESSION_EVENTS, "s1", b"future", head)
     (finding,) = checks.frozen_sessions(fold_everything(log))
     assert "s1 is frozen at offset 2" in finding.text and "upgrade" in finding.do
 
 
-def test_sessions_whose_agent_nobody_has(log, talk):
+def test_a_session_whose_agent_no_worker_serves_is_a_problem(log, talk):
     (finding,) = check_agents.agents_missing(fold_everything(log), frozenset({"other"}))
     assert finding.level == "problem"
     assert "needs agent shop; the worker serves other" in finding.text
     assert not list(check_agents.agents_missing(fold_everything(log), frozenset({"shop"})))
 
 
-def test_sessions_of_one_agent_that_nobody_has_are_one_line(log, talk, settings):
-    """A worker for another agent, on a log with 54 sessions: 54 pairs of lines."""
+def test_sessions_of_one_unserved_agent_are_one_finding(log, talk, settings):
+    """A worker for another agent, on a log with 54 sessions, gave 54 findings."""
     for n in range(9):
         opened(log, settings, f"old{n}")
     open_one, *others = check_agents.agents_missing(fold_everything(log), frozenset({"other"}))
     assert not others and open_one.level == "problem"
-    said = "10 sessions need agent shop (with an open turn: s1); the worker serves other"
-    assert open_one.text == said
+    text = "10 sessions need agent shop (with an open turn: s1); the worker serves other"
+    assert open_one.text == text
     talk[1].answer("hello")
     (idle,) = check_agents.agents_missing(fold_everything(log), frozenset())
     assert idle.level == "note"
     assert idle.text == "10 sessions need agent shop; the worker serves none"
 
 
-def test_approvals_and_doubts_that_wait(log, talk):
+def test_waiting_approvals_and_doubts_are_reported_with_their_commands(log, talk):
     played = talk[1]
     played.call()
     played.start()
@@ -114,35 +114,35 @@ def test_approvals_and_doubts_that_wait(log, talk):
     assert doubt.do.startswith("foldlog resolve s1 1.1.0 --happened TEXT")
 
 
-def everything_of(log, said: dict[str, str]):
-    """Sessions in this order whose newest background work came to that."""
+def everything_of(log, outcomes: dict[str, str]):
+    """Sessions with these outcomes of background work, last changed in this order."""
     everything = fold_everything(log)
     views = {
-        name: replace(each, background=replace(each.background, said=said[name]))
+        name: replace(each, background=replace(each.background, said=outcomes[name]))
         for name, each in everything.sessions.items()
     }
-    newest = {name: at for at, name in enumerate(said)}
+    newest = {name: at for at, name in enumerate(outcomes)}
     return everything._replace(sessions=views, last_at=newest)
 
 
-def test_what_failed_in_the_background_is_said_before_what_was_not_worth_a_try(log, settings):
-    """Forty sessions that were too short for a summary hid the one whose model was gone."""
+def test_failed_background_work_is_reported_before_skipped_work(log, settings):
+    """Forty sessions that were too short for a summary hid the one whose model did not exist."""
     failed = "context: gone-model failed: not_found_error: no such model"
-    said = {f"a{n}": TOO_LITTLE for n in range(5)} | {"b0": "context: the summary is empty"}
-    said |= {f"z{n}": failed for n in range(4)} | {"c": "result: the turn was aborted"}
-    for name in said:
+    outcomes = {f"a{n}": TOO_LITTLE for n in range(5)} | {"b0": "context: the summary is empty"}
+    outcomes |= {f"z{n}": failed for n in range(4)} | {"c": "result: the turn was aborted"}
+    for name in outcomes:
         opened(log, settings, name)
-    found = list(checks.background_failures(everything_of(log, said)))
+    found = list(checks.background_failures(everything_of(log, outcomes)))
     assert [f.text.partition(":")[0] for f in found] == [
         "session z3", "session z2", "session z1", "2 more sessions whose background work failed",
         "session c", "session a4", "session a3", "3 more sessions whose background work is waiting",
     ]
     assert failed in found[0].text and found[0].do == checks.OTHER_MODEL
     assert found[4].do == checks.RETRIED and found[5].do == checks.TOO_LONG
-    assert len(list(checks.background_failures(everything_of(log, said), None))) == 11
+    assert len(list(checks.background_failures(everything_of(log, outcomes), None))) == 11
 
 
-def test_where_the_agents_own_model_makes_summaries_another_cheap_model_is_no_help(log, settings):
+def test_a_failed_summary_by_the_agents_own_model_has_advice_of_its_own(log, settings):
     _, played = opened(log, settings)
     Sessions(log, settings).say("s1", "hi", message_id="m1")
     played.answer("hello")
@@ -155,8 +155,8 @@ def test_where_the_agents_own_model_makes_summaries_another_cheap_model_is_no_he
         assert found.do == do and ("provider=True" in do) == (do is checks.NOT_BY_PROVIDER)
 
 
-def test_sessions_that_found_no_room_are_named_with_what_helps(log, settings):
-    def speak(name: str, reason: str):
+def test_sessions_out_of_context_room_are_named_with_a_remedy(log, settings):
+    def end_turn(name: str, reason: str):
         sessions, played = opened(log, settings, name)
         sessions.say(name, "hi", message_id="m1")
         played.call()
@@ -166,16 +166,16 @@ def test_sessions_that_found_no_room_are_named_with_what_helps(log, settings):
         return sessions
 
     for n in range(5):
-        speak(f"s{n}", "budget_exceeded")
-    speak("fine", "end_turn")
-    speak("again", "budget_exceeded").say("again", "and now?", message_id="m2")
+        end_turn(f"s{n}", "budget_exceeded")
+    end_turn("fine", "end_turn")
+    end_turn("again", "budget_exceeded").say("again", "and now?", message_id="m2")
     (found,) = checks.out_of_room(fold_everything(log))
     assert found.level == "note" and "hard_tokens" in found.do and "again" not in found.text
     assert "of 5 sessions of agent shop ended with budget_exceeded: s" in found.text
     assert found.text.endswith("2 more")
 
 
-def test_I17_sessions_that_owe_work_and_get_none(log, talk):
+def test_I17_a_session_with_pending_work_and_no_event_is_a_problem(log, talk):
     everything = fold_everything(log)
     at = everything.last_at["s1"]
     assert not list(checks.owed_and_idle(everything, at + 1000))
@@ -207,7 +207,7 @@ def test_dead_letters_are_a_problem_only_while_a_session_is_frozen(log, talk):
     assert first.level == "problem"
 
 
-def test_stores_of_another_log_are_said_to_be_made_anew(log, settings, talk):
+def test_a_store_of_another_log_is_reported_as_to_be_rebuilt(log, settings, talk):
     from foldlog.consumers.replay import store_directory
     from foldlog.processors.store.store import Belongs, fold_version, new_store
 
@@ -215,9 +215,9 @@ def test_stores_of_another_log_are_said_to_be_made_anew(log, settings, talk):
     new_store(store_directory(settings, 0), Belongs("x", "y", "z"), 0).close()
     mine = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
     new_store(store_directory(settings, 1), mine, 0).close()
-    foreign, seen = checks.stores(log, settings)
+    foreign, opened_stores = checks.stores(log, settings)
     assert foreign.level == "note" and "was built from another log" in foreign.text
-    assert seen.text.startswith("2 stores in")
+    assert opened_stores.text.startswith("2 stores in")
 
 
 def test_sessions_are_counted(log, talk, settings):
@@ -226,7 +226,7 @@ def test_sessions_are_counted(log, talk, settings):
     assert checks.sessions_counted(fold_everything(log)).text == "2, 0 with an open turn"
 
 
-def test_S0_4_doctor_counts_what_tools_were_refused(log, talk):
+def test_S0_4_doctor_counts_the_refused_requests_of_tools(log, talk):
     _, played = talk
     played.call()
     played.start()

@@ -1,4 +1,4 @@
-"""Logs for the tests of exports: recorded and random sessions, as they would lie in a partition."""
+"""Logs for the tests of exports: recorded and random sessions in one partition."""
 
 from collections.abc import Iterable
 
@@ -11,11 +11,11 @@ from foldlog.tests.golden import golden
 from foldlog.tests.laws.law import world_of
 
 WORLDS = range(12)
-"""Seeds of random sessions: every temper, most of what can happen."""
+"""Seeds of random sessions, which together have most of what can happen."""
 
 
 class Recorded:
-    """A log of one partition, and the blobs that its records name."""
+    """A log of one partition, and the blobs that its records refer to."""
 
     def __init__(self, records: Iterable[Record], blobs: dict[str, bytes], session_id: str) -> None:
         clock = Clock()
@@ -26,8 +26,8 @@ class Recorded:
             clock.advance(record.timestamp_ms - clock())
             while self.log.end_offsets(SESSION_EVENTS)[0] < record.offset:  # a hole in the log
                 self.log.store(SESSION_EVENTS, 0, None, None, ())
-            told = self.log.store(SESSION_EVENTS, 0, record.key, record.value, record.headers)
-            assert told.offset == record.offset
+            stored = self.log.store(SESSION_EVENTS, 0, record.key, record.value, record.headers)
+            assert stored.offset == record.offset
 
     def read(self, ref: BlobRef) -> bytes:
         if ref.sha256 not in self.blobs:

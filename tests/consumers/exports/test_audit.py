@@ -1,4 +1,4 @@
-"""The audit report: everything escaped, nothing asked of the network, who did what and why."""
+"""The audit report: every text is escaped, nothing is loaded, and it shows who did what and why."""
 
 import re
 from html.parser import HTMLParser
@@ -26,7 +26,7 @@ VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 
 class Page(HTMLParser):
-    """Tags, attributes and text; fails on tags that are not closed in their order."""
+    """Tags, attributes and text of a page; fails if tags are not closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ def known(source) -> bool:
     return found is not None and found.views.turn.known
 
 
-def test_a_report_of_any_session_is_whole_and_asks_nothing_of_the_network():
+def test_a_report_of_any_session_is_valid_and_loads_nothing():
     sources = [golden_log(name) for name in golden.names()]
     sources += [random_log(seed, forged=forged) for seed in WORLDS for forged in (False, True)]
     for source in filter(known, sources):
@@ -79,8 +79,8 @@ def test_a_report_of_any_session_is_whole_and_asks_nothing_of_the_network():
         assert text == page_of(source), "the same log gives the same bytes"
 
 
-class Held:
-    """A log at hand, as the recorded ones."""
+class LogSource:
+    """A log without blobs, with the interface of Recorded."""
 
     def __init__(self, log, session_id="s1"):
         self.log, self.session_id = log, session_id
@@ -89,7 +89,7 @@ class Held:
         raise AssertionError("nothing is in a blob")
 
 
-def test_what_people_models_and_tools_say_is_text_and_nothing_else(tmp_path):
+def test_every_text_from_the_log_is_escaped(tmp_path):
     log = memory_log()
     sessions, played = opened(log, settings_in(tmp_path))
     sessions.say("s1", EVIL, message_id="m1")
@@ -106,7 +106,7 @@ def test_what_people_models_and_tools_say_is_text_and_nothing_else(tmp_path):
     played.fail(permanent=True)
     played.end("failed")
     sessions.cancel("s1", reason=EVIL, turn=1)
-    text = page_of(Held(log))
+    text = page_of(LogSource(log))
     page = Page(text)
     assert not page.tags & {"script", "img"} and "\u202e" not in text and "\x1b" not in text
     assert "".join(page.text).count("alert(1)") >= 5
@@ -114,18 +114,18 @@ def test_what_people_models_and_tools_say_is_text_and_nothing_else(tmp_path):
         assert word in text, word
 
 
-def test_who_allowed_what_and_what_was_refused_is_said(tmp_path):
+def test_the_report_shows_who_allowed_what_and_the_proof(tmp_path):
     text = page_of(golden_log("conversation"))
     assert re.search(r'2\.1\.0.*?tag ok">allow</span> ana', text, re.DOTALL)
     assert "grant" in text and "How to check this report" in text
     assert "and later calls" not in text and "every later call of charge" in text, "an old grant"
-    assert 'tag warn">unproven<' in text, "nobody vouches for what was written then"
+    assert 'tag warn">unproven<' in text, "older records have no origin"
     assert re.search(r"<b>[1-9]\d*</b><span>actions of people without proof", text)
     doubt = page_of(golden_log("doubt_resolved"))
     assert "in doubt" in doubt and "says" in doubt
 
 
-def test_each_request_of_background_work_is_told_apart_and_summed():
+def test_each_request_of_background_work_is_a_row_and_summed():
     s = opened_history(golden.SESSION_ID, agent=variant(memory=True))
     s.say("I like tea.")
     s.answer("So do I.")
@@ -133,25 +133,25 @@ def test_each_request_of_background_work_is_told_apart_and_summed():
     earlier = (ev.Try(model="cheap", usage=usage(100_000, 7_000)),)
     s.append(answers.done("memory", work.upto, work.attempt, earlier=earlier), "background")
     text = "|".join(Page(page_of(Recorded(s.records, {}, golden.SESSION_ID))).text)
-    beside = text[text.index("try 1 request 1"):]
-    told = ("failed", "7,000", "try 1 request 2", "complete", "background", "7,005")
-    places = [beside.index(word) for word in told]
+    requests = text[text.index("try 1 request 1"):]
+    expected = ("failed", "7,000", "try 1 request 2", "complete", "background", "7,005")
+    places = [requests.index(word) for word in expected]
     assert places == sorted(places)
 
 
-def test_a_missing_blob_and_a_long_text_are_said(tmp_path):
+def test_a_missing_blob_and_a_truncated_text_are_marked(tmp_path):
     source = golden_log("conversation")
     source.blobs.clear()
     assert "Missing content" in page_of(source) and "[content is missing]" in page_of(source)
     log = memory_log()
     sessions, _ = opened(log, settings_in(tmp_path))
     sessions.say("s1", "word " * 9_000, message_id="m1")
-    text = page_of(Held(log))
+    text = page_of(LogSource(log))
     assert "43,800 characters more" in text and "characters more: see the bundle" in text
     assert log.end_offsets(SESSION_EVENTS)
 
 
-def test_silence_is_folded_and_time_is_monotonous():
+def test_long_pauses_are_shortened_and_time_is_monotonic():
     marks = [Mark("people", at, at, "person", "") for at in (0, 500, 3_600_000, 3_601_000)]
     axis = Axis(marks)
     ((_, silence),) = axis.gaps
@@ -164,12 +164,12 @@ def test_silence_is_folded_and_time_is_monotonous():
     (0, "0.0 s"), (12, "12 ms"), (1_500, "1.5 s"), (90_000, "1.5 min"), (7_200_000, "2 h"),
     (864_000_000, "10 d"),
 ])
-def test_durations_are_for_people(ms, text):
+def test_durations_are_printed_for_people(ms, text):
     assert lasting(ms) == text
 
 
-def test_a_session_in_which_nothing_happened_has_a_picture(tmp_path):
+def test_an_empty_session_has_a_timeline(tmp_path):
     log = memory_log()
     opened(log, settings_in(tmp_path))
-    facts = read_log(log, ("s1",), Contents(Held(log).read)).sessions["s1"]
+    facts = read_log(log, ("s1",), Contents(LogSource(log).read)).sessions["s1"]
     assert svg(facts).startswith("<svg")

@@ -1,4 +1,4 @@
-"""Bundles: a session replays elsewhere, byte for byte, and one that was changed is found out."""
+"""Bundles: a session replays elsewhere, byte for byte, and changes to a bundle are detected."""
 
 import json
 import zipfile
@@ -79,7 +79,7 @@ def test_S2_11_the_raw_records_are_those_of_the_log(tmp_path):
     assert {name for name, _ in bundle.blobs()} == set(source.blobs)
 
 
-def test_no_setting_and_no_place_of_the_machine_is_in_a_bundle(tmp_path):
+def test_a_bundle_contains_no_setting_and_no_path(tmp_path):
     exported(golden_log("conversation"), tmp_path / "x")
     with zipfile.ZipFile(tmp_path / "x") as archive:
         manifest = json.loads(archive.read("manifest.json"))
@@ -100,7 +100,7 @@ def test_a_missing_blob_is_named_and_the_rest_still_replays(tmp_path):
     assert differences == [] and replayed.hashes == bundle.manifest.views
 
 
-def test_a_bundle_can_not_be_written_to(tmp_path):
+def test_a_bundle_is_read_only(tmp_path):
     log = BundleLog(exported(golden_log("conversation"), tmp_path / "x"))
     with pytest.raises(ReadOnly, match="read-only"):
         log.producer()
@@ -108,11 +108,11 @@ def test_a_bundle_can_not_be_written_to(tmp_path):
     assert log.offsets_at(SESSION_EVENTS, 1 << 50) == log.end_offsets(SESSION_EVENTS)
 
 
-# ---- bundles that somebody changed -----------------------------------------------------------
+# ---- changed bundles -------------------------------------------------------------------------
 
 
 def repacked(path, change, *, compress=zipfile.ZIP_STORED):
-    """The bundle with its members changed by `change(members)`."""
+    """Rewrite a bundle with its members changed by `change(members)`."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     members = change(members) or members
@@ -173,10 +173,10 @@ def test_a_changed_bundle_is_refused_with_what_is_wrong(tmp_path, change, why):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x"]
 
 
-def test_what_is_packed_or_claims_more_than_there_is_is_not_unpacked(tmp_path, monkeypatch):
+def test_a_compressed_or_oversized_member_is_refused(tmp_path, monkeypatch):
     exported(golden_log("conversation"), tmp_path / "x")
     repacked(tmp_path / "x", lambda members: None, compress=zipfile.ZIP_DEFLATED)
-    with pytest.raises(BadBundle, match="packed"):
+    with pytest.raises(BadBundle, match="is compressed"):
         read_bundle(tmp_path / "x")
     exported(golden_log("conversation"), tmp_path / "y")
     monkeypatch.setattr(bundle_file, "MANIFEST_BYTES_MAX", 10)
@@ -185,7 +185,7 @@ def test_what_is_packed_or_claims_more_than_there_is_is_not_unpacked(tmp_path, m
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100, -1, -30])
-def test_a_cut_bundle_is_no_bundle(tmp_path, cut):
+def test_a_truncated_bundle_is_refused(tmp_path, cut):
     exported(golden_log("conversation"), tmp_path / "x")
     data = (tmp_path / "x").read_bytes()
     (tmp_path / "x").write_bytes(data[:cut])
@@ -204,14 +204,14 @@ def test_a_flipped_bit_anywhere_is_found_or_changes_nothing(tmp_path):
         try:
             again = read_bundle(tmp_path / "x")
             same = again.records == bundle.records and again.manifest == bundle.manifest
-            if not same:  # the manifest itself: what it claims is then not what the records come to
+            if not same:  # the manifest itself: its claims differ from the replay
                 assert verify(again, reader_of(again))[1] or again.manifest.folds
         except BadBundle:
             found += 1
     assert found > 50
 
 
-def test_a_manifest_that_lies_about_the_views_is_found_by_the_replay(tmp_path):
+def test_a_false_view_hash_is_found_by_the_replay(tmp_path):
     exported(golden_log("conversation"), tmp_path / "x")
     held = read_bundle(tmp_path / "x").manifest.views
     repacked(tmp_path / "x", _manifest(views={**held, "transcript": "0" * 64}))
@@ -220,7 +220,7 @@ def test_a_manifest_that_lies_about_the_views_is_found_by_the_replay(tmp_path):
     assert difference.what == "view transcript" and difference.there == "0" * 64
 
 
-def test_a_session_that_is_not_there_has_no_bundle(tmp_path):
+def test_an_unknown_session_has_no_bundle(tmp_path):
     source = golden_log("conversation")
     with pytest.raises(UnknownSession):
         export_bundle(tmp_path / "x", source.log, "nobody", Contents(source.read))

@@ -1,4 +1,4 @@
-"""`foldlog export`, `foldlog sql` and `--bundle`, as somebody types them."""
+"""The commands `foldlog export` and `foldlog sql`, and the option `--bundle`."""
 
 import json
 import os
@@ -48,14 +48,14 @@ def shell(tmp_path, capsys):
     return shell
 
 
-def held(path) -> dict[str, bytes]:
+def files_of(path) -> dict[str, bytes]:
     files = path.iterdir() if path.is_dir() else [path]
     return {file.name: file.read_bytes() for file in files}
 
 
 @pytest.mark.parametrize("named", [" s1", ""])
 def test_a_session_whose_agent_no_worker_serves_is_exported_as_unserved(shell, tmp_path, named):
-    """The list said `unserved`; the audit report and the table of sessions said `busy`."""
+    """The list had `unserved`; the audit report and the table of sessions had `busy`."""
     Sessions(shell.log, shell.settings).say("s1", "again", message_id="m3")
     played = Played(shell.log, "s1")
     others = (ev.AgentDigest(name="other", digest="0" * 32),)
@@ -68,29 +68,29 @@ def test_a_session_whose_agent_no_worker_serves_is_exported_as_unserved(shell, t
     rows = map(json.loads, (path / "sessions.jsonl").read_text().splitlines())
     expected = {"s1": "unserved"} if named else {"s1": "unserved", "s2": "idle"}
     assert {row["session_id"]: row["status"] for row in rows} == expected
-    asked = shell("sql --json", "select status from sessions where session_id = 's1'")
-    assert asked.json == [{"status": "unserved"}]
+    status = shell("sql --json", "select status from sessions where session_id = 's1'")
+    assert status.json == [{"status": "unserved"}]
     assert shell("export s1 --format audit -o", str(page)).code == 0
     assert "<b>unserved</b><span>status</span>" in page.read_text()
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_is_written_kept_and_replaced_only_when_asked(shell, tmp_path, name):
+def test_every_format_replaces_an_export_only_with_force(shell, tmp_path, name):
     path = tmp_path / "out"
-    done = shell(f"export s1 --format {name} -o", str(path))
-    assert done.code == 0, done.err
-    assert str(path) in done.out and path.exists()
-    before = held(path)
+    result = shell(f"export s1 --format {name} -o", str(path))
+    assert result.code == 0, result.err
+    assert str(path) in result.out and path.exists()
+    before = files_of(path)
     again = shell(f"export s1 --format {name} -o", str(path))
     assert again.code == 1 and "--force" in again.err
     forced = shell(f"export s1 --format {name} --force -o", str(path), "--json")
     assert forced.code == 0 and forced.json[0]["path"] == str(path)
-    assert held(path) == before, "the same log gives the same bytes"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["home", "out"], "nothing half is left"
+    assert files_of(path) == before, "the same log gives the same bytes"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["home", "out"], "no partial file is left"
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_bad_input_is_said_and_leaves_nothing(shell, tmp_path, name):
+def test_bad_input_is_refused_and_leaves_nothing(shell, tmp_path, name):
     unknown = shell(f"export nobody --format {name} -o", str(tmp_path / "x"))
     assert unknown.code == 1 and "nobody" in unknown.err
     nowhere = shell(f"export s1 --format {name} -o", str(tmp_path / "no" / "such" / "x"))
@@ -99,35 +99,35 @@ def test_bad_input_is_said_and_leaves_nothing(shell, tmp_path, name):
     (tmp_path / "dir").mkdir()
     (tmp_path / "dir" / "mine").write_text("mine")
     for place in ("file", "dir"):
-        kept = shell(f"export s1 --format {name} --force -o", str(tmp_path / place))
+        result = shell(f"export s1 --format {name} --force -o", str(tmp_path / place))
         refused = place == "dir" or name in ("jsonl", "parquet")
-        assert kept.code == (1 if refused else 0)
+        assert result.code == (1 if refused else 0)
     assert (tmp_path / "dir" / "mine").read_text() == "mine"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["dir", "file", "home"]
 
 
 @pytest.mark.parametrize("name", ["bundle", "audit"])
-def test_what_is_of_one_session_takes_one(shell, tmp_path, name):
+def test_a_format_for_one_session_refuses_any_other_number(shell, tmp_path, name):
     for sessions in ("", "s1 s2"):
-        done = shell(f"export {sessions} --format {name} -o", str(tmp_path / "x"))
-        assert done.code == 2 and "one SESSION" in done.err
+        result = shell(f"export {sessions} --format {name} -o", str(tmp_path / "x"))
+        assert result.code == 2 and "one SESSION" in result.err
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_missing_blob_is_said_and_the_rest_is_exported(shell, tmp_path, name):
+def test_a_missing_blob_is_reported_and_the_rest_is_exported(shell, tmp_path, name):
     for directory, _, files in os.walk(shell.settings.blobs_dir):
         for file in files:
             os.unlink(os.path.join(directory, file))
-    done = shell(f"export s1 --format {name} -o", str(tmp_path / "x"))
-    assert done.code == 0 and "1 blob is missing" in done.err and "FOLDLOG_BLOBS" in done.err
+    result = shell(f"export s1 --format {name} -o", str(tmp_path / "x"))
+    assert result.code == 0 and "1 blob is missing" in result.err and "FOLDLOG_BLOBS" in result.err
 
 
-def test_all_sessions_or_those_named(shell, tmp_path):
+def test_all_sessions_are_exported_or_those_named(shell, tmp_path):
     shell("export --format vercel -o", str(tmp_path / "all"))
     shell("export s2 --format vercel -o", str(tmp_path / "one"))
     for name, count in (("all", 2), ("one", 1)):
-        made = sqlite3.connect(tmp_path / name)
-        assert made.execute("select count(*) from chats").fetchone()[0] == count
+        database = sqlite3.connect(tmp_path / name)
+        assert database.execute("select count(*) from chats").fetchone()[0] == count
 
 
 def test_parquet_reads_back(shell, tmp_path):
@@ -139,8 +139,8 @@ def test_parquet_reads_back(shell, tmp_path):
     assert {p.stem for p in (tmp_path / "t").iterdir()} == set(BY_NAME)
 
 
-def test_E33_parquet_times_say_that_they_are_utc(shell, tmp_path):
-    """Readers took them for local times of wherever they ran."""
+def test_E33_parquet_times_are_marked_as_utc(shell, tmp_path):
+    """Readers interpreted them as local times."""
     import duckdb
 
     shell("export --format parquet -o", str(tmp_path / "t"))
@@ -155,13 +155,13 @@ def test_E33_parquet_times_say_that_they_are_utc(shell, tmp_path):
 
 
 class NoLog:
-    """A log that must not be asked."""
+    """A log that fails the test if it is used."""
 
     def close(self):
         """Nothing is open."""
 
     def __getattr__(self, name):
-        raise AssertionError(f"a bundle needs no broker, and {name} was asked")
+        raise AssertionError(f"a bundle needs no broker, but {name} was used")
 
 
 def test_S2_11_a_bundle_replays_without_a_broker(shell, tmp_path, capsys):
@@ -186,11 +186,11 @@ def test_S2_11_a_bundle_replays_without_a_broker(shell, tmp_path, capsys):
     assert not (tmp_path / "elsewhere" / "blobs").exists()
 
 
-def test_a_bundle_that_is_none_is_a_clear_error(shell, tmp_path):
+def test_a_file_that_is_not_a_bundle_is_a_clear_error(shell, tmp_path):
     (tmp_path / "x").write_text("hello")
     for command in ("replay --bundle", "show s1 --bundle", "tail s1 --bundle"):
-        done = shell(command, str(tmp_path / "x"))
-        assert done.code == 1 and "not a bundle" in done.err
+        result = shell(command, str(tmp_path / "x"))
+        assert result.code == 1 and "not a bundle" in result.err
     assert "cannot be read" in shell("replay --bundle", str(tmp_path / "gone")).err
     assert shell("replay --session s1 --bundle", str(tmp_path / "x")).code == 2
 
@@ -198,29 +198,29 @@ def test_a_bundle_that_is_none_is_a_clear_error(shell, tmp_path):
 # ---- sql -------------------------------------------------------------------------------------
 
 
-def test_a_question_in_sql_for_people_and_for_machines(shell):
+def test_a_query_prints_a_table_or_json(shell):
     query = ("select s.session_id, name, outcome, by_user from tool_calls s "
              "join approvals a using (session_id, call, name) order by 1")
-    done = shell("sql", query)
-    assert done.code == 0
-    assert done.out.splitlines()[0].split() == ["session", "id", "name", "outcome", "by", "user"]
+    result = shell("sql", query)
+    assert result.code == 0
+    assert result.out.splitlines()[0].split() == ["session", "id", "name", "outcome", "by", "user"]
     assert shell("sql --json --session s2", query).json == [
         {"session_id": "s2", "name": "charge", "outcome": "ok", "by_user": "ana"}]
     assert shell("sql --json", "select 1 x, 2 x").json == [{"x": 1, "x_2": 2}]
 
 
-def test_a_table_for_people_is_bounded(shell):
-    done = shell("sql --rows 2", "select text, range from messages, range(500) order by range")
-    assert len(done.out.splitlines()) == 3 and "4,998 more rows" in done.err
-    assert max(map(len, done.out.splitlines())) <= 60 + 2 + 160
+def test_a_printed_table_is_bounded(shell):
+    result = shell("sql --rows 2", "select text, range from messages, range(500) order by range")
+    assert len(result.out.splitlines()) == 3 and "4,998 more rows" in result.err
+    assert max(map(len, result.out.splitlines())) <= 60 + 2 + 160
     assert "no rows" in shell("sql", "select * from messages where false").err
 
 
 def test_the_tables_are_listed_with_their_columns(shell):
-    done = shell("sql --tables")
+    result = shell("sql --tables")
     for table in TABLES:
-        assert f"{table.name}: a row is" in done.out
-        assert all(f"  {column.name} " in done.out for column in table.columns)
+        assert f"{table.name}: a row is" in result.out
+        assert all(f"  {column.name} " in result.out for column in table.columns)
     assert [row["table"] for row in shell("sql --tables --json").json] == list(BY_NAME)
     assert shell("sql").code == 2 and shell("sql --tables", "select 1").code == 2
 
@@ -237,12 +237,12 @@ def test_the_tables_are_listed_with_their_columns(shell):
 def test_a_query_reaches_no_file_and_no_setting(shell, tmp_path, query):
     (tmp_path / "x.csv").write_text("secret\n1\n")
     before = sorted(path.name for path in tmp_path.iterdir())
-    done = shell("sql", query.format(dir=tmp_path))
-    assert done.code in (1, 2) and "secret\n" not in done.out and "root:" not in done.out
+    result = shell("sql", query.format(dir=tmp_path))
+    assert result.code in (1, 2) and "secret\n" not in result.out and "root:" not in result.out
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-def test_a_python_object_is_no_table(shell):
+def test_a_python_object_is_not_a_table(shell):
     assert shell("sql", "select * from shell").code == 2
 
 
@@ -250,51 +250,51 @@ def test_a_python_object_is_no_table(shell):
     ("selec 1", 2), ("select nope from messages", 2), ("select * from nope", 2),
     ("select cast(text as int) from messages", 1), ("", 2), (" ", 2), ("select 'a", 2),
 ])
-def test_a_mistake_in_sql_is_said_without_a_traceback(shell, query, code):
-    done = shell("sql", query)
-    assert done.code == code and done.err
+def test_a_mistake_in_sql_is_an_error_without_a_traceback(shell, query, code):
+    result = shell("sql", query)
+    assert result.code == code and result.err
 
 
-def test_an_unknown_session_is_said(shell):
+def test_sql_refuses_an_unknown_session(shell):
     assert shell("sql --session nobody", "select 1 from messages").code == 1
 
 
-def test_only_the_tables_that_are_named_are_made(shell):
+def test_only_the_tables_named_in_a_query_are_loaded(shell):
     assert named_tables("SELECT count(*) FROM Usage u, parts") == ("parts", "usage")
     assert named_tables("show tables") == tuple(BY_NAME)
-    done = shell("sql", "select * from query_table('ev' || 'ents') join usage using (session_id)")
-    assert done.code == 2 and "loaded tables: usage" in done.err
+    result = shell("sql", "select * from query_table('ev' || 'ents') join usage using (session_id)")
+    assert result.code == 2 and "loaded tables: usage" in result.err
 
 
-def test_values_of_sql_are_json():
+def test_sql_values_are_converted_to_json():
     assert plain(float("nan")) == "nan" and plain(b"\xff") == {"base64": "/w=="}
     assert unique(["x", "x", "x_2", "x"]) == ("x", "x_2", "x_2_2", "x_3")
 
 
-def test_what_drives_a_terminal_is_shown_and_not_obeyed(shell):
+def test_terminal_control_characters_are_not_printed(shell):
     sessions = Sessions(shell.log, shell.settings)
     sessions.say("s1", "\x1b[2J\u202eevil", message_id="m9")
-    done = shell("sql", "select text from messages where message_id = 'm9'")
-    assert "\x1b" not in done.out and "\u202e" not in done.out and "evil" in done.out
+    result = shell("sql", "select text from messages where message_id = 'm9'")
+    assert "\x1b" not in result.out and "\u202e" not in result.out and "evil" in result.out
 
 
-def test_ctrl_c_ends_a_query_that_would_take_for_ever():
-    """DuckDB itself did not hear it, or made a RuntimeError of it."""
+def test_ctrl_c_interrupts_an_endless_query():
+    """DuckDB itself ignored Ctrl-C, or raised RuntimeError."""
     with Database() as database:
-        held, begun = database._connection, threading.Event()
+        connection, started = database._connection, threading.Event()
 
-        class Told:
-            interrupt, close = held.interrupt, held.close
+        class Signalling:
+            interrupt, close = connection.interrupt, connection.close
 
             def execute(self, sql):
                 assert threading.current_thread() is not threading.main_thread(), "deaf to Ctrl-C"
-                begun.set()
-                return held.execute(sql)
+                started.set()
+                return connection.execute(sql)
 
-        database._connection = Told()
+        database._connection = Signalling()
 
         def press():
-            begun.wait()
+            started.wait()
             os.kill(os.getpid(), signal.SIGINT)
 
         pressing = threading.Thread(target=press)

@@ -1,4 +1,4 @@
-"""Forks: what they inherit is exported with them, and their bundles replay without the parent."""
+"""Forks are exported with what they inherit, and their bundles replay without the parent."""
 
 import sqlite3
 
@@ -13,12 +13,12 @@ from foldlog.consumers.session_fold import SessionFold
 from foldlog.processors.advice.prices import list_prices
 from foldlog.tests.consumers.played import Played, memory_log, opened, settings_in
 
-SAID = ["Be brief.", "hello", "buying", "charged", "done", "fork", "yes"]
+TEXTS = ["Be brief.", "hello", "buying", "charged", "done", "fork", "yes"]
 
 
 @pytest.fixture
 def forked(tmp_path):
-    """(client, name) of a fork of a fork of a session that had called a tool."""
+    """A client with a session that called a tool, its fork f1, and f2, a fork of f1."""
     log, settings = memory_log(), settings_in(tmp_path / "home")
     sessions, played = opened(log, settings)
     sessions.say("s1", "hello", message_id="m1")
@@ -41,21 +41,21 @@ def forked(tmp_path):
 
 def exported(client: Client, name: str, session: str, path):
     contents = Contents(client.read_blob)
-    asked = Export(client.log, (session,), contents, list_prices(), path, False, lambda *_: None)
-    FORMATS[name].write(asked)
+    job = Export(client.log, (session,), contents, list_prices(), path, False, lambda *_: None)
+    FORMATS[name].write(job)
     return path
 
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("session", ["f1", "f2"])
-def test_a_fork_exports_what_it_inherits(forked, tmp_path, name, session):
+def test_a_fork_is_exported_with_its_inherited_calls(forked, tmp_path, name, session):
     path = exported(forked, name, session, tmp_path / "x")
     if name == "rubyllm":
         rows = sqlite3.connect(path).execute("SELECT content FROM messages ORDER BY id").fetchall()
-        assert [row[0] for row in rows] == SAID
+        assert [row[0] for row in rows] == TEXTS
     if name == "audit":
-        text = path.read_text()
-        assert all(said in text for said in SAID[1:]) and "It was forked from" in text
+        page = path.read_text()
+        assert all(text in page for text in TEXTS[1:]) and "It was forked from" in page
     if name == "jsonl":
         calls = (path / "tool_calls.jsonl").read_text()
         assert '"name":"charge"' in calls and '"args":{"cents": 3}' in calls
@@ -68,7 +68,7 @@ def test_a_fork_exports_what_it_inherits(forked, tmp_path, name, session):
 @pytest.mark.parametrize("session", ["f1", "f2"])
 def test_S2_11_the_bundle_of_a_fork_replays_without_its_parent(forked, tmp_path, session):
     bundle = read_bundle(exported(forked, "bundle", session, tmp_path / "x"))
-    held = dict(bundle.blobs())
-    replayed, differences = verify(bundle, lambda ref: held[ref.sha256])
+    blobs = dict(bundle.blobs())
+    replayed, differences = verify(bundle, lambda ref: blobs[ref.sha256])
     assert differences == [] and replayed.views.frozen is None
     assert len(replayed.views.messages.received) == 2

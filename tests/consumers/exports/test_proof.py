@@ -1,4 +1,4 @@
-"""Who vouches for what a person asked for, and what nobody vouches for."""
+"""The proof that a person requested an event, and requests without proof."""
 
 import pytest
 
@@ -15,7 +15,7 @@ EVENT = ev.ApprovalDecided(
 
 
 @pytest.mark.parametrize(
-    ("header", "holds", "text"),
+    ("header", "is_proven", "text"),
     [
         (None, False, "unproven"),
         ("", False, "unproven"),
@@ -29,14 +29,14 @@ EVENT = ev.ApprovalDecided(
         ("command os_user root", True, "recorded by a command of OS user root"),
     ],
 )
-def test_C17_a_claim_without_proof_is_unproven(header, holds, text):
+def test_C17_a_claim_without_proof_is_unproven(header, is_proven, text):
     headers = headers_for(EVENT, "producer")
     headers += [] if header is None else [(HEADER, header.encode())]
     record = Record(SESSION_EVENTS, 0, 7, 1, b"s1", encode(EVENT), tuple(headers))
-    assert proof_of(entry_of(record)) == (holds, text)
+    assert proof_of(entry_of(record)) == (is_proven, text)
 
 
-def test_a_session_that_was_opened_is_claimed_by_its_user():
+def test_opening_a_session_is_proven_by_a_token_of_its_user():
     opened = ev.SessionOpened(user_id="ana", agent="a", rules=1)
     entry = Entry("s1", 0, 0, 1, "producer", opened, by="gateway token ana")
     assert proof_of(entry).is_proven

@@ -1,4 +1,4 @@
-"""The tables: what they hold of recorded and random sessions, and that nothing of it is lost."""
+"""The tables of recorded and random sessions: their rows, and that nothing is lost."""
 
 import json
 from datetime import datetime
@@ -45,30 +45,30 @@ def test_S4_4_every_event_every_block_and_every_paid_token_is_a_row(tmp_path):
     for number, (name, source) in enumerate(sources()):
         directory = tmp_path / str(number)
         directory.mkdir()
-        made = tables_of(source, directory)
+        tables = tables_of(source, directory)
         offsets = [record.offset for record in source.records]
-        assert [row["at_offset"] for row in made["events"]] == offsets, name
+        assert [row["at_offset"] for row in tables["events"]] == offsets, name
         facts = read_log(source.log, None, Contents(source.read)).sessions.get(source.session_id)
         if facts is None:
             continue
         views, mine = facts.views, source.session_id
-        raws = [row["raw"] for row in made["parts"] if row["session_id"] == mine]
-        said = [line.body for line in views.transcript.lines
+        raws = [row["raw"] for row in tables["parts"] if row["session_id"] == mine]
+        bodies = [line.body for line in views.transcript.lines
                 if line.kind in ("message", "answer", "partial")]
-        wanted = [block.raw for body in said
+        wanted = [block.raw for body in bodies
                   for block in blocks(Contents(source.read).whole(body) or b"")]
         assert [raw for raw in raws if raw is not None] == wanted, name
-        spent = sum(row["output_tokens"] or 0 for row in made["usage"])
+        spent = sum(row["output_tokens"] or 0 for row in tables["usage"])
         assert spent == views.ledger.output_tokens, name
-        told = {f"{f.turn}.{f.step}.{f.index}" for f in views.context.fragments
+        result_calls = {f"{f.turn}.{f.step}.{f.index}" for f in views.context.fragments
                 if f.kind == "result"}
-        assert told <= {row["call"] for row in made["tool_calls"]}, name
+        assert result_calls <= {row["call"] for row in tables["tool_calls"]}, name
         open_calls = {c.key: c.status for c in (*views.turn.calls, *views.turn.doubts)}
-        rows = {row["call"]: row["status"] for row in made["tool_calls"]}
+        rows = {row["call"]: row["status"] for row in tables["tool_calls"]}
         assert {key: rows[key] for key in open_calls} == open_calls, name
-        going = ("proposed", "asks", "allowed", "started", "doubt")
-        for row in made["tool_calls"]:
-            assert row["doubt"] or (row["ended_at"] is None) == (row["status"] in going), name
+        unfinished = ("proposed", "asks", "allowed", "started", "doubt")
+        for row in tables["tool_calls"]:
+            assert row["doubt"] or (row["ended_at"] is None) == (row["status"] in unfinished), name
 
 
 
@@ -89,29 +89,29 @@ def test_each_request_of_background_work_is_a_row_and_only_the_last_counts(tmp_p
     earlier = (ev.Try(model="cheap", usage=usage(30, 3)), ev.Try(model="cheap"))
     end = answers.done("memory", work.upto, work.attempt, earlier=earlier)
     s.append(end, "background")
-    made = tables_of(Recorded(s.records, s.blobs.held, golden.SESSION_ID), tmp_path)
-    rows = [row for row in made["usage"] if row["kind"] == "background"]
-    told = [(x["request"], x["outcome"], x["counts"], x["input_tokens"]) for x in rows]
+    tables = tables_of(Recorded(s.records, s.blobs.held, golden.SESSION_ID), tmp_path)
+    rows = [row for row in tables["usage"] if row["kind"] == "background"]
+    requests = [(x["request"], x["outcome"], x["counts"], x["input_tokens"]) for x in rows]
     last = (3, "complete", True, end.usage.input_tokens)
-    assert told == [(1, "failed", False, 30), (2, "failed", False, None), last]
+    assert requests == [(1, "failed", False, 30), (2, "failed", False, None), last]
     assert {row["owner"] for row in rows} == {rows[0]["owner"]} != {None}
-    (session,) = [x for x in made["sessions"] if x["session_id"] == golden.SESSION_ID]
-    assert session["attempts"] == len(made["usage"]) == 4
+    (session,) = [x for x in tables["sessions"] if x["session_id"] == golden.SESSION_ID]
+    assert session["attempts"] == len(tables["usage"]) == 4
 
 
-def test_a_call_tells_who_allowed_it_and_a_grant_names_the_decision_that_gave_it(tmp_path):
-    made = tables_of(golden_log("conversation"), tmp_path)
-    asked, granted = made["approvals"]
-    assert (asked["call"], asked["decision"], asked["by_user"]) == ("2.1.0", "allow", "ana")
-    assert asked["remember"] is True and asked["asked_at"] is not None
+def test_a_call_has_its_approval_and_a_grant_names_the_decision_that_gave_it(tmp_path):
+    tables = tables_of(golden_log("conversation"), tmp_path)
+    request, granted = tables["approvals"]
+    assert (request["call"], request["decision"], request["by_user"]) == ("2.1.0", "allow", "ana")
+    assert request["remember"] is True and request["asked_at"] is not None
     assert (granted["call"], granted["decision"]) == ("2.2.0", "grant")
-    assert granted["decided_offset"] == asked["decided_offset"]
-    call = next(row for row in made["tool_calls"] if row["call"] == "2.1.0")
+    assert granted["decided_offset"] == request["decided_offset"]
+    call = next(row for row in tables["tool_calls"] if row["call"] == "2.1.0")
     assert (call["outcome"], call["args"], call["approval"]) == ("ok", {"cents": 3}, "ask")
     assert call["owner"] and call["started_at"] <= call["ended_at"]
 
 
-def test_a_doubt_tells_why_and_who_resolved_it(tmp_path):
+def test_a_doubt_has_its_reason_and_who_resolved_it(tmp_path):
     (call,) = tables_of(golden_log("doubt_resolved"), tmp_path)["tool_calls"]
     assert call["doubt"] and call["resolution"] and call["resolved_by"] == "ana"
     assert call["status"] == "done"
@@ -128,25 +128,25 @@ def test_the_bytes_of_a_table_depend_on_the_log_alone(tmp_path):
         assert (once / name).read_bytes() == (again / name).read_bytes()
 
 
-def test_one_session_and_one_that_is_not_there(tmp_path):
+def test_one_session_is_exported_alone_and_an_unknown_one_is_refused(tmp_path):
     source = golden_log("conversation")
-    made = tables_of(source, tmp_path, (golden.SESSION_ID,))
+    tables = tables_of(source, tmp_path, (golden.SESSION_ID,))
     mine = [r for r in source.records if entry_of(r).session_id == golden.SESSION_ID]
-    assert len(made["events"]) == len(mine) < len(source.records)
+    assert len(tables["events"]) == len(mine) < len(source.records)
     with pytest.raises(UnknownSession, match="nobody"):
         tables_of(source, tmp_path, (golden.SESSION_ID, "nobody"))
 
 
 def test_a_missing_blob_is_a_part_with_its_reference(tmp_path):
     source = golden_log("conversation")
-    said = read_log(source.log, None, Contents(source.read)).sessions[source.session_id]
-    gone = next(line.body.ref for line in said.views.transcript.lines if line.body
+    facts = read_log(source.log, None, Contents(source.read)).sessions[source.session_id]
+    lost = next(line.body.ref for line in facts.views.transcript.lines if line.body
                 and line.body.ref and line.kind == "answer")
-    size = len(source.blobs.pop(gone.sha256))
-    made = tables_of(source, tmp_path)
-    (missing,) = [row for row in made["parts"] if row["type"] == "missing"]
-    assert (missing["sha256"], missing["bytes"], missing["text"]) == (gone.sha256, size, None)
-    (message,) = [row for row in made["messages"] if row["seq"] == missing["seq"]]
+    size = len(source.blobs.pop(lost.sha256))
+    tables = tables_of(source, tmp_path)
+    (missing,) = [row for row in tables["parts"] if row["type"] == "missing"]
+    assert (missing["sha256"], missing["bytes"], missing["text"]) == (lost.sha256, size, None)
+    (message,) = [row for row in tables["messages"] if row["seq"] == missing["seq"]]
     assert message["text"] is None and message["role"] == "assistant"
 
 
@@ -173,6 +173,6 @@ def test_every_column_loads_as_its_type_and_times_are_utc(tmp_path):
     (b"no json \xff", ["no json \ufffd"]), (b"[1]", ["[1]"]), (b"[]", []), (b"", []),
     (b"[" * 5000, ["[" * 5000]),
 ])
-def test_content_that_is_odd_is_kept(content, raws):
+def test_malformed_content_is_kept(content, raws):
     assert [block.raw for block in blocks(content)] == raws
     assert all(isinstance(block.kind, str) for block in blocks(content))

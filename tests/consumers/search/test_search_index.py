@@ -1,4 +1,4 @@
-"""The transcript index: equal to the transcripts, wherever it was interrupted; anew if it must."""
+"""The transcript index equals the transcripts after any interruption, and is rebuilt if needed."""
 
 import sqlite3
 import threading
@@ -20,14 +20,14 @@ from foldlog.tests.laws.law import world_of
 
 
 class Library:
-    """Opens the index of one log again and again, as runs of the command do."""
+    """Opens the index of one log again for each call, as runs of the command do."""
 
     def __init__(self, log, path: Path, read=lambda ref: b""):
         self.log, self.path, self.read = log, path, read
-        self.said: list[str] = []
+        self.reports: list[str] = []
 
     def open(self) -> TranscriptIndex:
-        return TranscriptIndex(self.log, self.path, self.read, self.said.append)
+        return TranscriptIndex(self.log, self.path, self.read, self.reports.append)
 
     def caught_up(self, progress=lambda _progress: None) -> int:
         with self.open() as index:
@@ -46,7 +46,7 @@ class Library:
             )
 
     def transcripts(self) -> list[tuple]:
-        """The same from the log alone: what each session's transcript view says."""
+        """The documents expected from each session's transcript view."""
         found = []
         for name, views in fold_everything(self.log).sessions.items():
             for row in views.transcript.lines:
@@ -78,7 +78,7 @@ def talk(library, tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(1, 13))
-def test_S0_8_documents_are_the_transcripts_wherever_it_was_interrupted(seed, tmp_path):
+def test_S0_8_documents_equal_the_transcripts_wherever_indexing_was_interrupted(seed, tmp_path):
     worlds = (world_of(seed + 100 * n, forged=True) for n in count())
     world = next(w for w in worlds if "answer" in {x.kind for x in w.views.transcript.lines})
     clock = [0]
@@ -92,16 +92,16 @@ def test_S0_8_documents_are_the_transcripts_wherever_it_was_interrupted(seed, tm
             library.caught_up()
     library.caught_up()
     assert library.documents() == library.transcripts()
-    assert library.documents(), "a world in which nobody says anything tests nothing"
-    assert library.said == []
+    assert library.documents(), "a world without messages tests nothing"
+    assert library.reports == []
 
 
 class Killed(BaseException):
-    """As the end of a process: nothing of ours may swallow it."""
+    """Stands for the end of a process: a BaseException, so that product code does not catch it."""
 
 
 @pytest.mark.parametrize("batch", [1, 3, 7])
-def test_a_killed_run_goes_on_where_it_stopped(batch, library, talk, monkeypatch):
+def test_a_killed_run_continues_where_it_stopped(batch, library, talk, monkeypatch):
     sessions, played = talk
     for number in range(4):
         sessions.say("s1", f"question {number}", message_id=f"q{number}", user="ana")
@@ -119,12 +119,12 @@ def test_a_killed_run_goes_on_where_it_stopped(batch, library, talk, monkeypatch
             break
         except Killed:
             continue
-    # Each run did one batch: none began again at the beginning, and none did a batch twice.
+    # Each run indexed one batch: none started over, and no batch was indexed twice.
     assert batches[0] == -(-played.fold.end() // batch)
     assert library.documents() == library.transcripts()
 
 
-def test_a_batch_that_is_killed_leaves_nothing(library, talk, tmp_path):
+def test_a_killed_batch_leaves_nothing(library, talk, tmp_path):
     sessions, _ = talk
     library.caught_up()
     before = library.documents()
@@ -142,7 +142,7 @@ def test_a_batch_that_is_killed_leaves_nothing(library, talk, tmp_path):
     assert library.find("tale") == [("s1", "a long tale of a walrus")]
 
 
-def test_documents_views_and_cursor_change_together_or_not_at_all(library, talk):
+def test_documents_views_and_cursor_change_in_one_transaction(library, talk):
     sessions, _ = talk
     library.caught_up()
     before = library.documents()
@@ -172,7 +172,7 @@ def test_refused_and_repeated_messages_are_not_found(library, talk):
     ]
 
 
-def test_a_superseded_attempt_is_not_found_and_what_was_cut_off_is(library, tmp_path):
+def test_a_superseded_attempt_is_not_found_but_a_partial_answer_is(library, tmp_path):
     sessions, played = opened(library.log, settings_in(tmp_path))
     sessions.say("s1", "go", message_id="m1", user="ana")
     played.call()
@@ -190,7 +190,7 @@ def test_a_superseded_attempt_is_not_found_and_what_was_cut_off_is(library, tmp_
 # ---- searching --------------------------------------------------------------------------------
 
 
-def test_of_a_user_and_of_a_session(library, talk, tmp_path):
+def test_search_can_be_limited_to_a_user_and_a_session(library, talk, tmp_path):
     sessions, _ = talk
     sessions.open("s2", agent="shop", user="bob")
     sessions.say("s2", "the walrus of bob", message_id="m1", user="bob")
@@ -202,7 +202,7 @@ def test_of_a_user_and_of_a_session(library, talk, tmp_path):
 
 
 @pytest.mark.parametrize("words", ["京都", "都", "חיפה", "get_user_name", "wallrus", "walruses"])
-def test_every_script_and_spelling(words, library, talk):
+def test_texts_are_found_in_any_script_and_spelling(words, library, talk):
     sessions, _ = talk
     texts = ["京都の倉庫", "המחסן בחיפה", "call getUserName()", "a walrus"]
     for number, text in enumerate(texts):
@@ -213,13 +213,13 @@ def test_every_script_and_spelling(words, library, talk):
 # ---- the file ---------------------------------------------------------------------------------
 
 
-def test_the_file_lies_below_home_per_topic_prefix(tmp_path):
+def test_the_index_file_is_in_the_home_directory_per_topic_prefix(tmp_path):
     one, other = settings_in(tmp_path), settings_in(tmp_path, topic_prefix="test-")
     assert index_path(one) == tmp_path / "search" / "transcripts.sqlite"
     assert index_path(other) == tmp_path / "search" / "test-transcripts.sqlite"
 
 
-def test_what_people_said_is_for_the_owner_alone(library, talk):
+def test_only_the_owner_can_read_the_index_file(library, talk):
     library.caught_up()
     assert library.path.stat().st_mode & 0o077 == 0
     library.path.chmod(0o644)  # as earlier versions left it
@@ -229,50 +229,50 @@ def test_what_people_said_is_for_the_owner_alone(library, talk):
             assert path.suffix == ".lock" or path.stat().st_mode & 0o077 == 0, path
 
 
-def test_an_index_of_another_log_is_made_anew_and_that_is_said(library, talk, tmp_path):
+def test_an_index_of_another_log_is_rebuilt_and_reported(library, talk, tmp_path):
     library.caught_up()
     library.log.delete_topic(SESSION_EVENTS)
     library.log.apply_topics(topics(PARTITIONS))
     sessions, _ = opened(library.log, settings_in(tmp_path))
     sessions.say("s1", "a penguin", message_id="m1", user="ana")
     assert library.find("walrus penguin") == [("s1", "a penguin")]
-    assert "of another log or version (topic)" in library.said[0]
-    assert "rebuilding the index" in library.said[1]
+    assert "of another log or version (topic)" in library.reports[0]
+    assert "rebuilding the index" in library.reports[1]
 
 
-def test_an_index_of_another_version_is_made_anew(library, talk, monkeypatch):
+def test_an_index_of_another_version_is_rebuilt(library, talk, monkeypatch):
     library.caught_up()
     monkeypatch.setattr(search_index, "LAYOUT", 99)
     assert len(library.find("walrus")) == 2
-    assert "(version)" in library.said[0]
+    assert "(version)" in library.reports[0]
 
 
-def test_a_cursor_beyond_the_end_of_the_log_is_made_anew(library, talk):
+def test_an_index_beyond_the_end_of_the_log_is_rebuilt(library, talk):
     library.caught_up()
     with sqlite3.connect(library.path) as connection:
         cursor = bytes([0x92, 0xCD, 0x7F, 0xFF, 0])  # offset 32767
         connection.execute("UPDATE views SET value = ? WHERE key = ?", (cursor, b"\0cursor"))
     assert len(library.find("walrus")) == 2
-    assert "is at offset 32767" in library.said[0]
+    assert "is at offset 32767" in library.reports[0]
     assert library.documents() == library.transcripts()
 
 
 @pytest.mark.parametrize("damage", [b"this is no database", b"SQLite format 3\0" + b"\xff" * 5000])
-def test_a_damaged_file_is_made_anew_and_that_is_said(damage, library, talk):
+def test_a_damaged_index_is_rebuilt_and_reported(damage, library, talk):
     library.path.parent.mkdir()
     library.path.write_bytes(damage)
     assert len(library.find("walrus")) == 2
-    assert "is damaged" in library.said[0]
+    assert "is damaged" in library.reports[0]
 
 
-def test_a_file_that_can_not_be_opened_says_what_to_do(library, talk):
+def test_an_index_that_cannot_be_opened_is_an_error_with_advice(library, talk):
     library.path.parent.mkdir()
     library.path.mkdir()
     with pytest.raises(IndexUnusable, match="The log was not touched"):
         library.caught_up()
 
 
-def test_a_missing_blob_is_said_and_its_beginning_is_found(library, talk):
+def test_a_missing_blob_is_reported(library, talk):
     sessions, _ = talk
     sessions.say("s1", "walrus " * 20_000, message_id="m2", user="ana")
 
@@ -281,10 +281,10 @@ def test_a_missing_blob_is_said_and_its_beginning_is_found(library, talk):
 
     library.read = missing
     library.caught_up()
-    assert "1 texts are missing from the blob store" in library.said[0]
+    assert "1 texts are missing from the blob store" in library.reports[0]
 
 
-def test_a_text_without_end_is_bounded(library, talk):
+def test_a_long_text_is_indexed_up_to_a_limit(library, talk):
     sessions, _ = talk
     sessions.say("s1", "long", message_id="m2", user="ana")
     long = "word " * 100_000
@@ -294,21 +294,21 @@ def test_a_text_without_end_is_bounded(library, talk):
     assert max(len(text) for *_, text in library.documents()) == search_index.TEXT_CHARS_MAX
 
 
-def test_of_two_searches_at_once_one_waits_and_says_so(library, talk):
+def test_a_second_search_waits_and_reports_it(library, talk):
     with library.open() as index, index._file.locked():
         second = threading.Thread(target=library.caught_up)
         second.start()
-        while not library.said:
+        while not library.reports:
             second.join(0.01)
         second.join(0.3)  # long enough to index this log ten times
-        assert library.documents() == [] and "waiting for another search" in library.said[0]
+        assert library.documents() == [] and "waiting for another search" in library.reports[0]
     second.join(30)
     assert library.documents() == library.transcripts() != []
 
 
-def test_progress_is_told_after_each_batch(library, talk, monkeypatch):
+def test_progress_is_reported_after_each_batch(library, talk, monkeypatch):
     monkeypatch.setattr(search_index, "BATCH_EVENTS", 2)
-    told = []
-    library.caught_up(told.append)
-    assert [each.read for each in told] == sorted(each.read for each in told)
-    assert told[-1].read == told[-1].behind > 2
+    progress = []
+    library.caught_up(progress.append)
+    assert [each.read for each in progress] == sorted(each.read for each in progress)
+    assert progress[-1].read == progress[-1].behind > 2

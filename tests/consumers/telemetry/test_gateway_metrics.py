@@ -1,4 +1,4 @@
-"""A gateway, asked as Prometheus and an orchestrator ask it."""
+"""The metrics and health checks of a gateway."""
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,7 +17,7 @@ def log():
 
 
 def numbers(http) -> dict[str, dict[tuple[str, ...], float]]:
-    """What it says now, once it has read all there is."""
+    """The metrics, once the gateway has read the whole log."""
     while True:
         answer = http.get("/metrics").raise_for_status()
         assert answer.headers["content-type"].startswith("text/plain")
@@ -47,7 +47,7 @@ def test_viewers_sessions_answers_and_lag(log, tmp_path):
             assert sum(v for (status,), v in after.items() if status.startswith("4")) == 1
 
 
-def test_a_gateway_whose_broker_is_away_is_well_and_not_ready(log, tmp_path, monkeypatch):
+def test_a_gateway_without_its_broker_is_healthy_but_not_ready(log, tmp_path, monkeypatch):
     with served(log, settings_in(tmp_path), tmp_path / "gateway", secret=SECRET) as running:
         with running.http() as http:
             assert http.get("/readyz").status_code == 200
@@ -59,12 +59,12 @@ def test_a_gateway_whose_broker_is_away_is_well_and_not_ready(log, tmp_path, mon
             found = http.get("/readyz")
             assert found.status_code == 503 and "no broker answers" in found.text
             assert "10.1.2.3" not in found.text
-            assert http.get("/healthz").status_code == 200, "nothing to start again"
+            assert http.get("/healthz").status_code == 200, "a restart would not help"
             monkeypatch.undo()
-            assert http.get("/readyz").status_code == 200, "it went on by itself"
+            assert http.get("/readyz").status_code == 200, "it recovers without a restart"
 
 
-def test_a_gateway_that_no_longer_follows_the_log_is_not_well(log, tmp_path):
+def test_a_gateway_that_no_longer_follows_the_log_is_unhealthy(log, tmp_path):
     with served(log, settings_in(tmp_path), tmp_path / "gateway", secret=SECRET) as running:
         running.gateway.tail.failed = OSError("a secret reason")
         with running.http() as http:

@@ -1,4 +1,4 @@
-"""What a worker counts: once per event, by words of ours, the same as its ledger says."""
+"""A worker's counters: each event counts once, labels are fixed, sums equal the ledger."""
 
 from collections import Counter
 from decimal import Decimal
@@ -26,7 +26,7 @@ def counted(s: History) -> dict[str, dict[tuple[str, ...], float]]:
 
 
 @pytest.mark.parametrize("name", PLAYS)
-def test_what_is_counted_of_a_session_is_what_its_views_say(name):
+def test_the_counters_of_a_session_equal_its_views(name):
     s = PLAYS[name]()
     found = counted(s)
     rows = list(s.views.ledger.spent)
@@ -62,8 +62,8 @@ def test_claims_and_attempts_are_counted_by_role():
     assert ("GEN_COMPLETE", "superseded") in found["foldlog_events"]
 
 
-def test_S0_4_what_a_tool_may_not_have_is_counted_and_logged_as_what_a_person_may_not():
-    """A tool's illegal transition was a line in its result, and nothing else."""
+def test_S0_4_a_refusal_of_a_tool_is_counted_and_logged_like_that_of_a_person():
+    """A tool's invalid transition was only a line in its result."""
     s = asked(Use("look", "{}", "a"))
     s.trigger("publish")
     s.result("1.1.0", triggers=(ev.Trigger(trigger="publish"), ev.Trigger(project_id="p1")))
@@ -79,7 +79,7 @@ def test_S0_4_what_a_tool_may_not_have_is_counted_and_logged_as_what_a_person_ma
     ]
 
 
-def test_a_log_that_names_ever_new_models_does_not_fill_the_memory(monkeypatch):
+def test_the_number_of_series_is_bounded(monkeypatch):
     monkeypatch.setattr(metering, "SERIES_MAX", 3)
     meter = Meter(list_prices())
     for n in range(10):
@@ -88,7 +88,7 @@ def test_a_log_that_names_ever_new_models_does_not_fill_the_memory(monkeypatch):
     assert found == {("model-0",): 1, ("model-1",): 1, ("model-2",): 1, ("other",): 7}
 
 
-def test_prometheus_reads_what_is_exposed():
+def test_prometheus_parses_the_exposition():
     from prometheus_client.parser import text_string_to_metric_families
 
     meter = Meter(list_prices())
@@ -105,7 +105,7 @@ def test_prometheus_reads_what_is_exposed():
         assert secret not in text, "no id and no content"
 
 
-def test_a_log_that_is_away_has_no_lag_and_says_so():
+def test_an_unreachable_log_is_reported_and_has_no_lag():
     class Away:
         def end_offsets(self, _topic):
             raise LogUnreachable("away")

@@ -1,4 +1,4 @@
-"""Traces made from the log: the same spans each time, one per attempt, under their turns."""
+"""Traces from the log: the same spans each time, one per attempt, below their turns."""
 
 import json
 import threading
@@ -33,19 +33,19 @@ def spans(name: str) -> list[Span]:
 
 @pytest.mark.parametrize("name", PLAYS)
 def test_spans_are_the_same_each_time_and_grow_with_the_log(name):
-    seen = seen_of(PLAYS[name]())
-    whole = list(spans_of(seen, "log"))
-    assert whole == list(spans_of(seen, "log"))
-    for cut in range(0, len(seen), 7):
-        part = list(spans_of(seen[:cut], "log"))
+    events = seen_of(PLAYS[name]())
+    whole = list(spans_of(events, "log"))
+    assert whole == list(spans_of(events, "log"))
+    for cut in range(0, len(events), 7):
+        part = list(spans_of(events[:cut], "log"))
         assert whole[: len(part)] == part
     assert len({span.span_id for span in whole}) == len(whole)
-    other = {span.span_id for span in spans_of(seen, "another log")}
+    other = {span.span_id for span in spans_of(events, "another log")}
     assert not other & {span.span_id for span in whole}
 
 
 @pytest.mark.parametrize("name", PLAYS)
-def test_every_parent_and_link_is_a_span_that_ended_before_or_with_its_trace(name):
+def test_every_parent_and_link_is_an_exported_span(name):
     found = spans(name)
     known = {(span.trace_id, span.span_id) for span in found}
     turns = [span for span in found if span.name.startswith("invoke_agent")]
@@ -81,7 +81,7 @@ def test_a_turn_with_tools_has_their_names_and_its_tokens():
         assert content not in text
 
 
-def test_an_attempt_that_was_lost_is_a_span_of_its_own_and_linked_to():
+def test_a_lost_attempt_is_a_span_that_its_successor_links_to():
     found = [span for span in spans("crash_and_resume") if span.name.startswith("chat ")]
     lost = [span for span in found if span.error == "superseded"]
     assert lost
@@ -89,12 +89,12 @@ def test_an_attempt_that_was_lost_is_a_span_of_its_own_and_linked_to():
     assert {span.span_id for span in lost} <= linked
 
 
-def test_background_work_lies_beside_the_turns():
-    beside = [x for x in spans("compaction") if "foldlog.background.kind" in x.attributes]
+def test_background_work_has_traces_of_its_own():
+    background = [x for x in spans("compaction") if "foldlog.background.kind" in x.attributes]
     turns = {x.trace_id for x in spans("compaction") if x.name.startswith("invoke_agent")}
-    assert beside and all(not x.parent_id and x.trace_id not in turns for x in beside)
+    assert background and all(not x.parent_id and x.trace_id not in turns for x in background)
     rows = [row for row in PLAYS["compaction"]().views.ledger.spent if row.work]
-    read = [x.attributes["gen_ai.usage.input_tokens"] for x in beside]
+    read = [x.attributes["gen_ai.usage.input_tokens"] for x in background]
     assert max(row.request for row in rows) > 1, "a span has all requests of its attempt"
     assert len(read) < len(rows) and sum(read) == sum(row.read_tokens for row in rows)
 
@@ -104,13 +104,13 @@ def test_background_work_lies_beside_the_turns():
 
 @contextmanager
 def receiver(status: int = 200):
-    """An OTLP receiver: (its address, what came)."""
-    came: list[tuple[str, dict, bytes]] = []
+    """An OTLP receiver: (its address, the requests it received)."""
+    received: list[tuple[str, dict, bytes]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = self.rfile.read(int(self.headers["content-length"]))
-            came.append((self.path, dict(self.headers.items()), body))
+            received.append((self.path, dict(self.headers.items()), body))
             self.send_response(status)
             self.send_header("content-length", "0")
             self.end_headers()
@@ -122,7 +122,7 @@ def receiver(status: int = 200):
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", came
+        yield f"http://127.0.0.1:{server.server_address[1]}", received
     finally:
         server.shutdown()
         thread.join()
@@ -131,7 +131,7 @@ def receiver(status: int = 200):
 
 @pytest.fixture
 def shell(tmp_path, capsys) -> Shell:
-    """A command line over a log that has a recorded session in it."""
+    """A command line over a log with a recorded session."""
     made = make_shell(tmp_path, capsys)
     producer = made.log.producer()
     for record in PLAYS["conversation"]().records:
@@ -140,16 +140,16 @@ def shell(tmp_path, capsys) -> Shell:
     return made
 
 
-def test_foldlog_traces_sends_what_a_receiver_of_otlp_reads(shell):
+def test_foldlog_traces_sends_valid_otlp(shell):
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     ran = shell("traces golden --json")
-    (said,) = ran.json
-    (made,) = said["resourceSpans"][0]["scopeSpans"]
-    with receiver() as (url, came):
+    (printed,) = ran.json
+    (made,) = printed["resourceSpans"][0]["scopeSpans"]
+    with receiver() as (url, received):
         ran = shell(f"traces golden --otlp {url}", "--header", "Authorization=Basic abc")
         assert ran.code == 0 and f"{len(made['spans'])} spans" in ran.out
-        ((path, headers, body),) = came
+        ((path, headers, body),) = received
     assert path == "/v1/traces" and headers["Authorization"] == "Basic abc"
     assert headers["Content-Type"] == "application/x-protobuf"
     read = ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans[0].spans
@@ -166,14 +166,14 @@ def test_traces_sent_with_json_print_one_object(shell):
 
 def test_without_the_extra_spans_are_sent_as_json(shell, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry.proto.collector.trace.v1", None)
-    with receiver() as (url, came):
+    with receiver() as (url, received):
         assert shell(f"traces golden --otlp {url}/v1/traces").code == 0
-    ((path, headers, body),) = came
+    ((path, headers, body),) = received
     assert path == "/v1/traces" and headers["Content-Type"] == "application/json"
     assert json.loads(body)["resourceSpans"]
 
 
-def test_bad_input_a_receiver_that_refuses_one_that_is_not_there_and_no_session(shell):
+def test_bad_input_a_refusing_or_absent_receiver_and_an_unknown_session_are_errors(shell):
     with receiver(401) as (url, _):
         ran = shell(f"traces golden --otlp {url}")
     assert ran.code == 1 and "answered 401" in ran.err and "again" in ran.err
@@ -186,10 +186,10 @@ def test_bad_input_a_receiver_that_refuses_one_that_is_not_there_and_no_session(
     assert shell(f"traces golden --otlp {url} --header secret").code == 2
 
 
-# -- what wrote an event was traced too ------------------------------------------------------------
+# -- the trace of an event's sender -------------------------------------------------------------
 
 
-def test_the_turn_is_linked_to_the_span_of_who_spoke(tmp_path, capsys):
+def test_a_turn_is_linked_to_the_span_of_its_sender(tmp_path, capsys):
     shell = make_shell(tmp_path, capsys)
     sessions = Sessions(shell.log, shell.settings)
     sessions.open("s1", agent="shop")
@@ -210,8 +210,8 @@ def test_a_request_to_the_gateway_carries_its_trace_into_the_log(tmp_path):
     log = memory_log(threaded=True)
     with served(log, settings_in(tmp_path), tmp_path / "gateway") as running:
         with running.http() as http:
-            told = {"session_id": "s1"}
-            made = http.post("/v1/sessions", json=told, headers={"traceparent": PARENT})
+            body = {"session_id": "s1"}
+            made = http.post("/v1/sessions", json=body, headers={"traceparent": PARENT})
             assert made.status_code < 300, made.text
     (record,) = log.records(SESSION_EVENTS, partition_for("s1", PARTITIONS))
     assert record.header("traceparent") == PARENT.encode()

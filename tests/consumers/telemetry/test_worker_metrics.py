@@ -1,4 +1,4 @@
-"""A worker on a broker, asked as Prometheus and an orchestrator ask it."""
+"""The metrics, health checks and JSON logs of a worker on a broker."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ from foldlog.tests.cli.test_on_a_broker import WAIT_S, Machine
 pytestmark = pytest.mark.broker
 
 
-def asked(url: str) -> tuple[int, str]:
+def fetch(url: str) -> tuple[int, str]:
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return answer.status, answer.read().decode()
@@ -25,8 +25,8 @@ def asked(url: str) -> tuple[int, str]:
 
 
 def measured(web: str) -> dict[str, dict[tuple[str, ...], float]]:
-    """What /metrics says, by family and labels."""
-    _, text = asked(f"{web}/metrics")
+    """The metrics by family and labels."""
+    _, text = fetch(f"{web}/metrics")
     assert "s1" not in text and "secret" not in text, "no id and no content"
     return {
         family.name: {tuple(s.labels.values()): s.value for s in family.samples}
@@ -34,7 +34,7 @@ def measured(web: str) -> dict[str, dict[tuple[str, ...], float]]:
     }
 
 
-def test_S2_worker_metrics_count_a_turn_and_its_logs_are_json_without_content(broker, tmp_path):
+def test_S2_worker_metrics_count_a_turn_and_its_json_logs_have_no_content(broker, tmp_path):
     machine = Machine(broker.bootstrap_servers, tmp_path)
     machine("topics", "apply")
     worker = machine.start("worker", "--log-json")
@@ -44,23 +44,23 @@ def test_S2_worker_metrics_count_a_turn_and_its_logs_are_json_without_content(br
         values: dict = {}
         until = time.monotonic() + WAIT_S
         while not values.get("foldlog_claims") and time.monotonic() < until:
-            if not web and (noted := list(tmp_path.glob("**/worker.json"))):
-                web = json.loads(noted[0].read_text())["web"]
+            if not web and (files := list(tmp_path.glob("**/worker.json"))):
+                web = json.loads(files[0].read_text())["web"]
             values = measured(web) if web else {}
             time.sleep(0.05)
         machine("cancel", "s1")
         while not values.get("foldlog_turns") and time.monotonic() < until:
             values = measured(web)
             time.sleep(0.05)
-        assert asked(f"{web}/healthz") == (200, "ok\n")
-        assert asked(f"{web}/readyz") == (200, "ready\n")
+        assert fetch(f"{web}/healthz") == (200, "ok\n")
+        assert fetch(f"{web}/readyz") == (200, "ready\n")
     finally:
         worker.send_signal(signal.SIGTERM)
         _, err = worker.communicate(timeout=WAIT_S)
     assert values["foldlog_turns"] == {("cancelled",): 1}
     assert values["foldlog_claims"]["models", "accepted"] >= 1
     assert values["foldlog_wake_rows"]["S1",] >= 1
-    assert values["foldlog_dead_letters"] == {(): 0}, "an alarm needs a 0 before the first"
+    assert values["foldlog_dead_letters"] == {(): 0}, "an alert needs a 0 before the first"
     assert values["foldlog_log_reachable"] == {(): 1}
     assert abs(values["foldlog_clock_skew_seconds"][()]) < 10
     assert sum(values["foldlog_lag_records"].values()) >= 0
