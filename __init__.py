@@ -1,16 +1,16 @@
 """foldlog: an LLM-agent session is a run of events in one Kafka partition; the rest is folded.
 
-This file is the front door: the few names a user imports. It must stay fast to import, so each
-name is loaded on first use.
+This file exports the names that a user imports. Importing it must be fast, so each name is loaded
+on first use.
 
-If you are here to read the code, read the rooms in this order:
+To read the code, read the packages in this order:
 
 1. `schemas/`      what is in the log: one .avsc per event, the dataclasses, the codec, the topics
-2. `log/`          the only door to Kafka, and its in-memory twin
-3. `producers/`    the write side: open, say, cancel, decide
+2. `log/`          the only access to Kafka, and its in-memory twin
+3. `producers/`    the write side: open a session, send a message, cancel, decide
 4. `processors/`   the interpreter. The pure core is three folders: `fold/` (events to views),
-                   `wake/` (what is pending next, and the decisions made from it), `request/` (what
-                   a model is shown). Around it `tools/`, `effects/` (model calls, background work,
+                   `wake/` (what is pending, and the decisions made from it), `request/` (what the
+                   model gets). Around it `tools/`, `effects/` (model calls, background work,
                    delivery), `store/` (RocksDB), `worker/`, `memory/`, `search/`, `outside/` (MCP
                    servers, fetching), `advice/`
 5. `consumers/`    the read side: transcripts, search, replay
@@ -18,7 +18,7 @@ If you are here to read the code, read the rooms in this order:
 7. `cli/`          the `foldlog` command
 8. `local/`        a real Kafka from pinned jars, and a test kit: a scripted Messages API
 
-Arrows between rooms go one way: schemas <- log <- producers <- processors <- consumers <- api
+Imports between packages go one way: schemas <- log <- producers <- processors <- consumers <- api
 <- cli.
 """
 

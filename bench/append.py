@@ -12,19 +12,16 @@ its turn. The chat has no tools and alternates a question of 90 with an answer o
 
 import statistics
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from foldlog.bench.job import Turn, agent, turn
-from foldlog.bench.measure import Installation, Ratio
+from foldlog.bench.measure import Installation, Ratio, hop_ms
 from foldlog.bench.peers import peer
 from foldlog.bench.played import Played, RoundTimes, canned
 from foldlog.processors.store.store import RocksBackend
 from foldlog.processors.worker.loop import rest_gc
-from foldlog.schemas.record import Record
-from foldlog.schemas.topics import SESSION_EVENTS
 
 MESSAGES = 1_000
 SIZES = (100, 1_000, 4_000)
@@ -91,7 +88,9 @@ def append_context(here: Installation, runs: int, messages: int = MESSAGES) -> R
                 response = agents.ask({"fill": [answer]})
             ours += [mine.played.timed(turn) for turn in turns]
             assert response["items"] == mine.played.messages, "the same chat"
-        hop = log_hop_ms(here, len(ours), mine.played.records[-1])
+        last = mine.played.records[-1]
+        record = last.topic, last.key, last.value, last.headers
+        hop = statistics.median(hop_ms(here, *record) for _ in range(runs))
     base = statistics.median(theirs)
     append, context, whole = (statistics.median(part) for part in zip(*ours, strict=True))
     note = (
@@ -102,24 +101,6 @@ def append_context(here: Installation, runs: int, messages: int = MESSAGES) -> R
     total_ms = append + context
     aim = "times faster: aim 20"
     return Ratio("append_context", total_ms, base, "ms", base / total_ms, len(ours), aim, note)
-
-
-def log_hop_ms(here: Installation, runs: int, record: Record) -> float:
-    """Ms from producing a record to reading it back, with a broker on this machine."""
-    producer = here.log.producer()
-    reader = here.log.reader(SESSION_EVENTS, here.log.end_offsets(SESSION_EVENTS))
-    times_ms = []
-    try:
-        for _ in range(runs):
-            began = time.perf_counter()
-            producer.append(record.topic, record.key, record.value, record.headers)
-            while not reader.poll(1.0):
-                pass
-            times_ms.append((time.perf_counter() - began) * 1000)
-    finally:
-        producer.close()
-        reader.close()
-    return statistics.median(times_ms)
 
 
 def context_flatness(runs: int, sizes: tuple[int, ...] = SIZES) -> Ratio:

@@ -59,7 +59,7 @@ def script(job: list[Turn]) -> Script:
             return Reply([text(summary(request.ordinal))], chunk="whole")
         turn = job[number - 1]
         if step == 1:
-            return Reply([text(turn.says), tool_use("look", turn.args)], chunk="whole")
+            return Reply([text(turn.preface), tool_use("look", turn.args)], chunk="whole")
         return Reply([text(turn.answer)], chunk="whole")
 
     return Script([reply])

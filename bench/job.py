@@ -27,11 +27,11 @@ POLICY = 60  # sentences in the system prompt
 
 
 class Turn(NamedTuple):
-    """The content of one turn. `says`: the text before the call; `args`: its input, as JSON."""
+    """The content of one turn. `preface`: the text before the call; `args`: its input, as JSON."""
 
     number: int
     question: str
-    says: str
+    preface: str
     args: str
     result: str
     answer: str

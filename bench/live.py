@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from foldlog.bench.measure import Installation, Ratio
+from foldlog.bench.measure import Installation, Ratio, hop_ms
 from foldlog.consumers.client import Client
 from foldlog.consumers.transcript_stream import INITIAL, Token, see
 from foldlog.local.messages_api import Reply, Request, Rule, Script, ScriptedServer, text
@@ -26,15 +26,7 @@ LONG = " ".join(f"word{n:03}" for n in range(WORDS))
 @contextmanager
 def worker(here: Installation, base_url: str) -> Iterator[subprocess.Popen]:
     """A supervised worker of this installation."""
-    env = {
-        **os.environ,
-        "FOLDLOG_HOME": str(here.home),
-        "FOLDLOG_PARTITIONS": str(here.settings.partitions),
-        "KAFKA_BOOTSTRAP_SERVERS": here.settings.bootstrap_servers or "",
-        "ANTHROPIC_BASE_URL": base_url,
-        "ANTHROPIC_API_KEY": "bench",
-        "FOLDLOG_USER": "bench",
-    }
+    env = here.env() | {"ANTHROPIC_BASE_URL": base_url, "ANTHROPIC_API_KEY": "bench"}
     with open(here.home / "worker.log", "wb") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "foldlog.cli", "worker", "--supervise"],
@@ -64,31 +56,13 @@ def message_to_request(here: Installation, server: ScriptedServer, runs: int) ->
         client.say_on(folded, "hello")
         _await(folded, lambda event: isinstance(event, ev.TurnEnded))
         for _ in range(runs):
-            hops.append(_hop(here))
+            hops.append(hop_ms(here, USER_SESSIONS, "bench", b"x" * 200))
             began = time.perf_counter()
             client.sessions.say("warm", "hello again", channel="bench")
             _await(folded, lambda event: isinstance(event, ev.TurnEnded))
             waits.append((arrivals[-1] - began) * 1000)
     ours, base = statistics.median(waits), statistics.median(hops)
     return Ratio("message_to_request", ours, base, "ms", ours / base, runs, "at most 8, aim 4")
-
-
-def _hop(here: Installation) -> float:
-    """Ms from producing one raw record to consuming it, with both clients warm."""
-    producer = here.log.producer()
-    reader = here.log.reader(USER_SESSIONS, here.log.end_offsets(USER_SESSIONS))
-    try:
-        for warm in (True, False):
-            began = time.perf_counter()
-            producer.append(USER_SESSIONS, "bench", b"x" * 200)
-            while not reader.poll(1.0):
-                pass
-            if not warm:
-                return (time.perf_counter() - began) * 1000
-    finally:
-        producer.close()
-        reader.close()
-    raise AssertionError("unreachable")
 
 
 def recovery(here: Installation, server: ScriptedServer, runs: int) -> Ratio:

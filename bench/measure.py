@@ -3,6 +3,7 @@
 import os
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from foldlog.local.kafka import temporary_broker
 from foldlog.log import Settings, open_log
-from foldlog.log.door import Log
+from foldlog.log.door import Headers, Log
 from foldlog.schemas.topics import topics
 
 PARTITIONS = 2  # two cores
@@ -61,6 +62,33 @@ class Installation(NamedTuple):
     log: Log
     home: Path
     broker_dir: Path
+
+    def env(self) -> dict[str, str]:
+        """The environment of a process of this installation."""
+        return {
+            **os.environ,
+            "FOLDLOG_HOME": str(self.home),
+            "FOLDLOG_PARTITIONS": str(self.settings.partitions),
+            "KAFKA_BOOTSTRAP_SERVERS": self.settings.bootstrap_servers or "",
+            "FOLDLOG_USER": "bench",
+        }
+
+
+def hop_ms(here: Installation, topic: str, key: str, value: bytes, headers: Headers = ()) -> float:
+    """Ms from producing a record to reading it back; the first of two records warms the clients."""
+    producer = here.log.producer()
+    reader = here.log.reader(topic, here.log.end_offsets(topic))
+    try:
+        for _ in range(2):
+            began = time.perf_counter()
+            producer.append(topic, key, value, headers)
+            while not reader.poll(1.0):
+                pass
+            elapsed_ms = (time.perf_counter() - began) * 1000
+        return elapsed_ms
+    finally:
+        producer.close()
+        reader.close()
 
 
 @contextmanager

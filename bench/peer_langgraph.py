@@ -37,7 +37,7 @@ def graph(turns: list[dict], saver: SqliteSaver) -> Any:
             "args": json.loads(turn["args"]),
             "id": f"toolu_{turn['number']:024}",
         }
-        return {"messages": [AIMessage(turn["says"], tool_calls=[call])]}
+        return {"messages": [AIMessage(turn["preface"], tool_calls=[call])]}
 
     def look(state: State) -> State:
         call = state["messages"][-1].tool_calls[0]

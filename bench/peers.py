@@ -53,12 +53,7 @@ def peer(script: str, package: str) -> Iterator[Peer]:
     if found.returncode:
         raise Missing(f"{package} is not in bench/.venv; delete it and run `make bench`")
     env = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [PYTHON, HERE / script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
-    )
-    try:
+    ) as process:  # the end of the block closes its stdin, and it exits
         yield Peer(process)
-    finally:
-        process.stdin.close()  # type: ignore[union-attr]
-        process.wait()
-        process.stdout.close()  # type: ignore[union-attr]

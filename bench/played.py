@@ -305,7 +305,7 @@ def canned_answer(turn: Turn, begin: BeginGeneration) -> Outcome:
     """The job's answer without a model, streamed in chunks of CHUNK_CHARS."""
     place = {"turn": begin.turn, "step": begin.step, "attempt": begin.attempt}
     calls = begin.step == 1 and bool(turn.result)
-    text = turn.says if calls else turn.answer
+    text = turn.preface if calls else turn.answer
     blocks: list[dict] = [{"type": "text", "text": text}]
     proposed: tuple[ev.ProposedCall, ...] = ()
     streamed = [(0, "text", text)]

@@ -84,13 +84,7 @@ class Gateway:
 @contextmanager
 def gateway(here: Installation) -> Iterator[Gateway]:
     """A gateway of this installation."""
-    env = {
-        **os.environ,
-        "FOLDLOG_HOME": str(here.home),
-        "FOLDLOG_PARTITIONS": str(here.settings.partitions),
-        "KAFKA_BOOTSTRAP_SERVERS": here.settings.bootstrap_servers or "",
-        "FOLDLOG_USER": "bench",
-    }
+    env = here.env()
     env.pop("FOLDLOG_GATEWAY_SECRET", None)
     process = subprocess.Popen(
         [sys.executable, "-m", "foldlog.cli", "gateway", "--port", "0"],

@@ -115,14 +115,6 @@ class Commands(click.Group):
                 formatter.write_dl(rows)
 
 
-def _version(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    if value:
-        from importlib.metadata import version
-
-        click.echo(f"foldlog {version('foldlog')}")
-        context.exit()
-
-
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -137,8 +129,8 @@ def _version(context: click.Context, _parameter: click.Parameter, value: bool) -
     metavar="FILE",
     help="The settings file to read instead of ./foldlog.toml.",
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
-              help="Print the version and exit.")
+@click.version_option(package_name="foldlog", message="%(prog)s %(version)s",
+                      help="Print the version and exit.")
 @click.pass_obj
 def foldlog(edge: "Edge", /, config: Path | None, **flags: str | None) -> None:
     """Agent sessions in a Kafka log: talk to them, inspect them, run them."""
@@ -192,12 +184,11 @@ def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
 
 def _print_error(error: Exception, as_json: bool) -> None:
     """Print the reason on stderr; with --json also as one object on stdout."""
-    from .printing import note
+    from .printing import emit, note
 
     verdict = "refused" if isinstance(error, Refused) else "failed"
     decision = getattr(error, "decision", None)
     if as_json and decision is not None:
-        from .printing import emit
         from .session_commands import decision_json
 
         emit(decision_json(decision))

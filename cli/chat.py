@@ -6,7 +6,7 @@ is over. Ctrl-C cancels the turn, not the program; at an idle prompt a second Ct
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -76,7 +76,7 @@ class Chat:
         self._follow()
         leaving = False
         while True:
-            while self.lines.typed and self._has_questions():
+            while self.lines.typed and any(self._questions()):
                 self._ask_person()
                 if self.interrupts.taken():
                     break  # postponed: show the prompt first
@@ -215,27 +215,22 @@ class Chat:
 
     # -- questions ---------------------------------------------------------------------------------
 
-    def _has_questions(self) -> bool:
-        """Whether a question is open that the person has not postponed."""
+    def _questions(self) -> Iterator[tuple[Callable[[Call], bool], Call]]:
+        """The open questions that the person has not postponed."""
         turn = self.views.turn
-        return any((c.key, "asks") not in self._postponed for c in asking(turn)) or any(
-            (c.key, c.status) not in self._postponed for c in doubtful(turn)
-        )
+        yield from ((self._approval, c) for c in asking(turn) if not self._is_postponed(c, "asks"))
+        yield from ((self._doubt, c) for c in doubtful(turn) if not self._is_postponed(c, c.status))
+
+    def _is_postponed(self, call: Call, status: str) -> bool:
+        return (call.key, status) in self._postponed
 
     def _ask_person(self) -> bool:
         """Ask the next open question, if there is one; False when the input ended instead."""
-        for call in asking(self.views.turn):
-            if (call.key, "asks") not in self._postponed:
-                return self._ask_about(self._approval, call)
-        for call in doubtful(self.views.turn):
-            if (call.key, call.status) not in self._postponed:
-                return self._ask_about(self._doubt, call)
+        for ask, call in self._questions():
+            input_is_open = ask(call)
+            self._patience.restart()  # the person's thinking time is not the worker's delay
+            return input_is_open
         return True
-
-    def _ask_about(self, ask: Callable[[Call], bool], call: Call) -> bool:
-        input_is_open = ask(call)
-        self._patience.restart()  # the person's thinking time is not the worker's delay
-        return input_is_open
 
     def _answer(self, question: str, call: Call, status: str) -> str | None:
         """The typed answer, or None if the call no longer waits for one or the input ended."""

@@ -1,9 +1,8 @@
 """export: write sessions to files that other tools read, or that replay elsewhere.
 
-The formats are in `consumers/exports`; this file prints the progress and the result.
+The formats are in `consumers/exports`; this file prints the result.
 """
 
-import time
 from pathlib import Path
 
 import click
@@ -13,23 +12,10 @@ from ..consumers.exports.bundle_file import file_sha256
 from ..consumers.exports.formats import FORMATS, Export
 from .edge import Edge, example, json_option, pass_edge
 from .printing import emit, line, note
+from .progress import Bar
 from .replay_bundle import bundle_option
 
-REPORT_S = 2.0  # seconds between two lines of progress
 MISSING_SHOWN = 5
-
-
-class Reporter:
-    """Prints the progress of a long read."""
-
-    def __init__(self, command: str) -> None:
-        self._command, self._printed_at = command, time.monotonic()
-
-    def __call__(self, read: int, total: int) -> None:
-        now = time.monotonic()
-        if now - self._printed_at >= REPORT_S:
-            self._printed_at = now
-            note(f"{self._command}: {read:,} of {total:,} records read")
 
 
 @click.command("export", epilog=example(
@@ -60,10 +46,10 @@ def export_command(
             f"--format {name} takes one SESSION, and {len(session_ids)} were given."
         )
     contents = Contents(edge.client().read_blob)
-    progress = Reporter("export")
-    counts = FORMATS[name].write(
-        Export(edge.log, session_ids, contents, edge.prices, path, force, progress)
-    )
+    with Bar("export", "records") as bar:
+        counts = FORMATS[name].write(
+            Export(edge.log, session_ids, contents, edge.prices, path, force, bar)
+        )
     digest = file_sha256(path) if path.is_file() else None
     if as_json:
         missing = sorted(contents.missing)

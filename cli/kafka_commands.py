@@ -39,8 +39,10 @@ def up_command(edge: Edge, prepare: bool, as_json: bool) -> None:
     start downloads its jars. A broker that runs already is reused; data is kept between runs.
     """
     if prepare:
+        from ..local.kafka import prepare as prepare_local
+
         with local_errors():
-            prepare_local(edge)
+            prepare_local(edge.settings.cache_dir, note)
         return
     configured = edge.settings.bootstrap_servers
     if configured is not None:
@@ -58,13 +60,6 @@ def what_is_next(edge: Edge) -> str:
         return "foldlog topics apply"
     has_worker = worker_info(edge.settings.state_dir).pid is not None
     return "foldlog chat" if has_worker else "foldlog worker (the topics exist)"
-
-
-def prepare_local(edge: Edge) -> None:
-    """Download the jars and build the startup cache of the local Kafka, once."""
-    from ..local.kafka import prepare
-
-    prepare(edge.settings.cache_dir, note)
 
 
 @click.command("down", epilog=example("foldlog down"))

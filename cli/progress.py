@@ -1,4 +1,4 @@
-"""A progress bar on stderr: redrawn in place on a terminal, an occasional line elsewhere."""
+"""A progress bar on stderr: redrawn in place on a terminal, a line every LINE_S elsewhere."""
 
 import sys
 import time
@@ -13,8 +13,8 @@ LINE_S = 5.0  # where stderr is a file or a pipe
 class Bar:
     """`bar(read, total)` draws the progress; the end of the block erases the bar."""
 
-    def __init__(self, what: str) -> None:
-        self._what, self._drawn = what, 0
+    def __init__(self, what: str, unit: str = "events") -> None:
+        self._what, self._unit, self._drawn = what, unit, 0
         self._began = self._printed_at = time.monotonic()
         self._terminal = sys.stderr.isatty()
 
@@ -24,7 +24,7 @@ class Bar:
             return
         self._printed_at = now
         rate = read / max(now - self._began, 0.001)
-        text = f"{self._what}: {read:,} of {total:,} events, {rate:,.0f}/s"
+        text = f"{self._what}: {read:,} of {total:,} {self._unit}, {rate:,.0f}/s"
         if not self._terminal:
             note(text)
             return

@@ -204,40 +204,27 @@ def worker_command(
             more = ["--web", web, *(["--log-json"] if log_json else [])]
             more += ["--rolling-update"] if rolling_update else []
             return run_supervised(edge, wanted, agents, worker_id, watch=watch, more=more)
-        return _work(edge, wanted, agents, worker_id, watch, rolling_update, web, control_fd)
+        if control_fd is not None:
+            from ..processors.worker.supervise import await_go
 
+            await_go(control_fd, lambda: load_agents(agents))
+        logging.getLogger("foldlog.worker").setLevel(logging.INFO)
+        from ..processors.worker import host
 
-def _work(
-    edge: Edge,
-    wanted: tuple[str, ...],
-    agents: Sequence[str],
-    worker_id: str | None,
-    watch: bool,
-    rolling: bool,
-    web: str,
-    control_fd: int | None,
-) -> int:
-    if control_fd is not None:
-        from ..processors.worker.supervise import await_go
-
-        await_go(control_fd, lambda: load_agents(agents))
-    logging.getLogger("foldlog.worker").setLevel(logging.INFO)
-    from ..processors.worker import host
-
-    address, loaded = parse_address(web), load_agents(agents)
-    forget_secrets(edge.settings)
-    # With a control_fd the supervisor has the lock.
-    lock = start_lock(edge, worker_id) if control_fd is None else nullcontext()
-    with lock, model_of(edge.connected(), wanted) as settings:
-        return host.run(
-            settings,
-            loaded,
-            wanted,
-            worker_id,
-            watch=watch,
-            rolling=rolling,
-            web=address,
-        )
+        address, loaded = parse_address(web), load_agents(agents)
+        forget_secrets(edge.settings)
+        # With a control_fd the supervisor has the lock.
+        lock = start_lock(edge, worker_id) if control_fd is None else nullcontext()
+        with lock, model_of(edge.connected(), wanted) as settings:
+            return host.run(
+                settings,
+                loaded,
+                wanted,
+                worker_id,
+                watch=watch,
+                rolling=rolling_update,
+                web=address,
+            )
 
 
 def start_lock(
@@ -289,8 +276,8 @@ def run_supervised(
 def users_command(edge: Edge, web: str) -> int:
     """List each user's open sessions over HTTP.
 
-    /users/USER returns them as JSON, for programs that run beside the gateway. It is a process of
-    its own: no worker needs it, and several may run.
+    /users/USER returns them as JSON, for programs that do not use the gateway. It is a separate
+    process: no worker needs it, and several may run.
     """
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", force=True)
     address = parse_address(web)

@@ -5,7 +5,6 @@ Prints the hits that `consumers/search/search_index.py` finds.
 
 import re
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,8 +23,7 @@ from ..processors.search.snippet import Snippet
 from ..processors.search.words import query_of
 from .edge import Edge, example, json_option, pass_edge
 from .printing import clean, emit, note, when
-
-REPORT_S = 2.0  # seconds between two lines of progress
+from .progress import Bar
 
 
 @click.command("search", epilog=example(
@@ -56,10 +54,14 @@ def search_command(
     query = " ".join(words)
     if not query_of(query).terms:
         raise click.UsageError(f"{query!r} has no letter or digit to search for.")
-    with TranscriptIndex(
-        edge.log, index_path(edge.settings), edge.client().read_blob, note
-    ) as index:
-        index.catch_up(_Reporter())
+    read, path = edge.client().read_blob, index_path(edge.settings)
+    with Bar("search") as bar, TranscriptIndex(edge.log, path, read, note) as index:
+
+        def draw(progress: Progress) -> None:
+            if progress.behind >= BEHIND_MIN:
+                bar(progress.read, progress.behind)
+
+        index.catch_up(draw)
         found = index.search(query, user, session, limit)
     if as_json:
         for each in found:
@@ -71,19 +73,6 @@ def search_command(
     if not found:
         filtered = "" if user is session is None else " with this --user or --session"
         note(f"nothing found{filtered}: try other words")
-
-
-class _Reporter:
-    """Prints the progress of a long index update."""
-
-    def __init__(self) -> None:
-        self._printed_at = 0.0
-
-    def __call__(self, progress: Progress) -> None:
-        now = time.monotonic()
-        if progress.behind >= BEHIND_MIN and now - self._printed_at >= REPORT_S:
-            self._printed_at = now
-            note(f"search: {progress.read:,} of {progress.behind:,} events read")
 
 
 def _json(found: Found) -> dict[str, Any]:

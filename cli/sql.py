@@ -22,8 +22,9 @@ from ..consumers.exports.duck import BadQuery, Database, Result
 from ..consumers.exports.table_files import write_tables
 from ..consumers.exports.tables import BY_NAME, TABLES
 from .edge import Edge, example, json_option, pass_edge
-from .export import Reporter, note_missing
+from .export import note_missing
 from .printing import emit, json_line, line, note, table
+from .progress import Bar
 from .replay_bundle import bundle_option
 
 ROWS_SHOWN = 100
@@ -67,10 +68,10 @@ def sql_command(
     with Database() as database:
         with tempfile.TemporaryDirectory(prefix="foldlog-sql-") as name:
             directory = Path(name)
-            write_tables(
-                edge.log, sessions or None, directory, contents, edge.prices, table_names,
-                Reporter("sql"),
-            )
+            with Bar("sql", "records") as bar:
+                write_tables(
+                    edge.log, sessions or None, directory, contents, edge.prices, table_names, bar
+                )
             database.load(directory, table_names)
         database.lock()
         try:

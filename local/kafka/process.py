@@ -48,7 +48,7 @@ def spawned(
 
     It runs in a session of its own, so Ctrl-C in a terminal does not reach it. If the block
     succeeds, the process keeps running. `tied`: on Linux it gets SIGTERM when this process ends,
-    for whatever reason.
+    even by SIGKILL.
     """
     if tied and sys.platform == "linux":
         command = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *command]

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import ctypes
 import json
 import os
 import signal
@@ -24,7 +22,6 @@ from .server import ServerState
 
 # Fast enough to read along, slow enough to see that it streams.
 PACE_S = 0.02
-_PR_SET_PDEATHSIG = 1
 _PARENT_POLL_S = 1.0
 
 
@@ -99,17 +96,12 @@ async def _serve(state: ServerState, port: int, outlive_parent: bool) -> int:
 
 
 async def _watch_parent(stopping: asyncio.Event) -> None:
-    """Stop with the parent: when the pipe on stdin closes, otherwise by the kernel's signal."""
+    """Stop with the parent: when the pipe on stdin closes, otherwise when its pid has changed."""
     loop = asyncio.get_running_loop()
     if stat.S_ISFIFO(os.fstat(0).st_mode):
-        # A pipe closes with the parent process; PDEATHSIG is sent when the thread that started this
-        # process ends, which may be much earlier.
         loop.add_reader(0, lambda: None if os.read(0, 4096) else stopping.set())
         return
     parent = os.getppid()
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    # The parent may have exited before prctl, which some systems also lack.
     while os.getppid() == parent:
         await asyncio.sleep(_PARENT_POLL_S)
     stopping.set()

@@ -6,8 +6,9 @@ Every check raises ApiError (400) or returns None.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from .errors import invalid
@@ -143,15 +144,10 @@ def _check_results(turn: Turn, calls: list[tuple[int, int, dict[str, Any]]]) -> 
                 f"Found multiple `tool_result` blocks with id: {id}"
             )
         result_ids.add(id)
-    first = set(_leading_results(turn))
+    blocks = (block for _, _, block in turn.blocks)
+    leading = takewhile(lambda block: block.get("type") == "tool_result", blocks)
+    first = {block["tool_use_id"] for block in leading}
     _raise_unanswered([place for place in calls if place[2]["id"] not in first])
-
-
-def _leading_results(turn: Turn) -> Iterator[str]:
-    for _, _, block in turn.blocks:
-        if block.get("type") != "tool_result":
-            return
-        yield block["tool_use_id"]
 
 
 def _raise_unanswered(calls: list[tuple[int, int, dict[str, Any]]]) -> None:

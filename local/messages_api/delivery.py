@@ -85,7 +85,7 @@ class Delivery:
 
     @property
     def fault(self) -> Fault | None:
-        return self.reply.fault if isinstance(self.reply.fault, Fault) else None
+        return self.reply.made_fault
 
     async def deliver(self, stream: bool) -> tuple[web.StreamResponse, Outcome]:
         """Send the answer, whole or broken off by its fault.

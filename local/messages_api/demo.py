@@ -1,4 +1,4 @@
-"""The script `demo`: an agent that works on a real directory with whatever tools it is given.
+"""The script `demo`: an agent that works on a real directory with the tools it is given.
 
 It reads tool results as a model would and assumes nothing about the directory or the exact form of
 a tool's input and output: inputs are fitted to the declared schemas, results are quoted
@@ -64,7 +64,7 @@ _QUOTE_LINES = 6
 
 
 WHO = "I am a scripted stand-in for a model, as no API key is set; my tools are real."
-"""The start of a conversation's first reply, so that nobody mistakes the script for a model."""
+"""The start of a conversation's first reply, so that it is not mistaken for a model's."""
 
 
 def demo(request: Request) -> Reply:
@@ -130,12 +130,12 @@ def _reply_of(*blocks: Block) -> Reply:
 def _tour(request: Request, prompt: str, called: set[str]) -> Reply:
     if LIST in request.tool_names and LIST not in called:
         plan = (
-            "I know nothing about this directory yet. The listing comes first; then whatever "
-            "describes it, a look for loose ends, and one command to see it alive."
+            "I know nothing about this directory yet. I'll list it, read the file that describes "
+            "it, search for open TODOs, and run one command."
         )
         return _reply_of(
             thinking(plan),
-            text("I'll start by looking at what is here."),
+            text("I'll start by listing this directory."),
             *call(request, LIST, path="."),
         )
     listing = request.result_of(LIST) or ""
@@ -145,16 +145,16 @@ def _tour(request: Request, prompt: str, called: set[str]) -> Reply:
         calls = call(request, READ, path=file) if file else []
         calls += call(request, SEARCH, query="TODO", path=".")
         if calls:
-            why = f"`{file}` should say what this is. " if file and calls else ""
-            plan = f"{why}I'll read it and look for open ends at the same time."
+            plan = f"I'll read `{file}`, which should describe the project, " if file else "I'll "
+            plan += "and search for TODOs at the same time." if file else "search for TODOs."
             return _reply_of(text(plan), *calls)
     command = _command_in(prompt) or _default_command(names, file)
     if RUN not in called:
         calls = call(request, RUN, command=command)
         if calls:
             return _reply_of(
-                thinking("The files say what it should be; a command shows what it is now."),
-                text(f"Now one command, to see it from the outside: `{command}`."),
+                thinking("The files describe the project; a command shows its current state."),
+                text(f"Now one command: `{command}`."),
                 *calls,
             )
     return _reply_of(text(_tour_answer(request, names, file)))
@@ -193,7 +193,7 @@ def _listing_section(request: Request, names: list[str]) -> str:
     if files:
         sentences.append(f"The files are {listed(files, 8)}.")
     if any(name.startswith("test") for name in names):
-        sentences.append("There are tests, so this is meant to keep working.")
+        sentences.append("There are tests, so changes can be checked.")
     return " ".join(sentences)
 
 
@@ -202,10 +202,10 @@ def _file_section(request: Request, file: str | None) -> str:
     if content is None or file is None:
         return ""
     if _failed(request, READ):
-        return f"**What it says about itself.** `{file}` could not be read: {quoted(content, 200)}"
+        return f"**The description.** `{file}` could not be read: {quoted(content, 200)}"
     title, paragraph = about(content)
     size = count_of(len(lines_of(content)), "line", "lines")
-    opening = f"**What it says about itself.** I read {size} of `{file}`."
+    opening = f"**The description.** I read {size} of `{file}`."
     if title:
         opening += f' It is headed "{title}".'
     if paragraph:
@@ -218,12 +218,12 @@ def _todo_section(request: Request) -> str:
     if result is None:
         return ""
     if _failed(request, SEARCH):
-        return f"**Loose ends.** The search did not work: {quoted(result, 200)}"
+        return f"**Open TODOs.** The search did not work: {quoted(result, 200)}"
     hits = [line for line in lines_of(result) if "TODO" in line]
     if not hits:
-        return "**Loose ends.** I searched for `TODO` and found none, which is rare."
+        return "**Open TODOs.** I searched for `TODO` and found none."
     shown = "\n".join(f"- `{quoted(hit, 100)}`" for hit in hits[:3])
-    return f"**Loose ends.** {count_of(len(hits), 'line', 'lines')} with `TODO`:\n\n{shown}"
+    return f"**Open TODOs.** {count_of(len(hits), 'line', 'lines')} with `TODO`:\n\n{shown}"
 
 
 def _command_section(request: Request) -> str:
@@ -256,10 +256,9 @@ def _advice(names: list[str], file: str | None) -> str:
     other = next((name for name in names if name != file and "." in name.strip(".")), file)
     offer = f"ask me to read `{other}`, " if other else ""
     return (
-        "**Where to go from here.** Nothing above is from memory: every sentence rests on a tool "
-        f"result that is now in the log. If you want to go deeper, {offer}to search for a word in "
-        "quotes, or to run a command in backquotes. I ask before I change anything, and if I am "
-        "interrupted, the next worker resumes from what the log says was done."
+        "**Next.** Every sentence above comes from a tool result that is now in the log. To go "
+        f"deeper, {offer}ask me to search for a word in quotes, or to run a command in backquotes. "
+        "I ask before I change anything, and if my worker dies, the next one resumes from the log."
     )
 
 

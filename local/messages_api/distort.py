@@ -17,8 +17,8 @@ from .seal import make_id, seal
 
 def shaped(reply: Reply, request: Request) -> Reply:
     """The reply, changed by its fault of stage SHAPE if it has one."""
-    fault = reply.fault
-    if not isinstance(fault, Fault) or fault.stage is not Stage.SHAPE:
+    fault = reply.made_fault
+    if fault is None or fault.stage is not Stage.SHAPE:
         return reply
     return _SHAPES[fault.name](reply, fault, request)
 

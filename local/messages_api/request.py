@@ -18,7 +18,7 @@ ATTEMPT_HEADER = "x-foldlog-attempt"
 # Ends in a letter or digit, so that a sentence's full stop is not part of the id.
 _CANARY = re.compile(r"session:([A-Za-z0-9](?:[A-Za-z0-9._:@-]{0,126}[A-Za-z0-9])?)")
 _ATTEMPT = re.compile(r"(?P<session>\S+) (?P<turn>\d+)\.(?P<step>\d+)\.(?P<attempt>\d+)")
-NOBODY = "-"
+NO_SESSION = "-"
 
 
 def blocks_of(content: Any) -> list[dict[str, Any]]:
@@ -71,7 +71,7 @@ def canary_of(body: Mapping[str, Any], attempt_header: str | None) -> str:
     if isinstance(user, str) and user:
         return user.removeprefix("session:")
     match = _ATTEMPT.fullmatch(attempt_header or "")
-    return match["session"] if match else NOBODY
+    return match["session"] if match else NO_SESSION
 
 
 @dataclass(frozen=True)
@@ -132,15 +132,18 @@ class Request:
                     return "\n".join(texts)
         return ""
 
-    @cached_property
-    def turn_results(self) -> list[dict[str, Any]]:
-        """The tool_result blocks of this turn, oldest first."""
+    def _of_turn(self, kind: str) -> list[dict[str, Any]]:
         return [
             block
             for message in self.messages[self.turn_start :]
             for block in blocks_of(message["content"])
-            if block.get("type") == "tool_result"
+            if block.get("type") == kind
         ]
+
+    @cached_property
+    def turn_results(self) -> list[dict[str, Any]]:
+        """The tool_result blocks of this turn, oldest first."""
+        return self._of_turn("tool_result")
 
     @cached_property
     def last_results(self) -> list[dict[str, Any]]:
@@ -151,12 +154,7 @@ class Request:
     @cached_property
     def turn_calls(self) -> list[dict[str, Any]]:
         """The tool_use blocks of this turn, oldest first."""
-        return [
-            block
-            for message in self.messages[self.turn_start :]
-            for block in blocks_of(message["content"])
-            if block.get("type") == "tool_use"
-        ]
+        return self._of_turn("tool_use")
 
     @cached_property
     def tool_names(self) -> list[str]:

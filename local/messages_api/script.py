@@ -86,6 +86,12 @@ class Reply:
     fault: Fault | str | Mapping[str, Any] | None = None
     usage: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def made_fault(self) -> Fault | None:
+        """`fault` as a Fault: `__post_init__` converts names and mappings."""
+        assert self.fault is None or isinstance(self.fault, Fault)
+        return self.fault
+
     def __post_init__(self) -> None:
         blocks = tuple(text(item) if isinstance(item, str) else item for item in self.blocks)
         object.__setattr__(self, "blocks", tuple(map(_as_block, blocks)))

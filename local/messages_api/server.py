@@ -138,11 +138,13 @@ class Arrived:
     body: Any = None
     canary: str = "-"
 
+    def identity(self) -> dict[str, Any]:
+        return {"canary": self.canary, "attempt": self.attempt_header}
+
     def facts(self) -> dict[str, Any]:
         body = self.body if isinstance(self.body, dict) else {}
         return {
-            "canary": self.canary,
-            "attempt": self.attempt_header,
+            **self.identity(),
             "sha256": hashlib.sha256(self.raw).hexdigest(),
             "bytes": len(self.raw),
             "model": body.get("model"),
@@ -185,7 +187,6 @@ async def _answer(
     arrived: Arrived,
     checked: Checked,
 ) -> web.StreamResponse:
-    identity = {"canary": arrived.canary, "attempt": arrived.attempt_header}
     try:
         delivery = _delivery(http, state, request, reply, arrived, checked)
     except Exception as bug:
@@ -194,12 +195,12 @@ async def _answer(
         response, outcome = await delivery.deliver(bool(request.body.get("stream")))
     except (ClientGone, ConnectionError, asyncio.CancelledError) as error:
         kind = "dropped" if state.stopping else "client_gone"
-        facts = {"events": delivery.sent, **_fault_name(reply)}
-        state.journal.note(kind, arrived.n, **identity, **facts)
+        name = {} if reply.made_fault is None else {"fault": reply.made_fault.name}
+        state.journal.note(kind, arrived.n, **arrived.identity(), events=delivery.sent, **name)
         if isinstance(error, asyncio.CancelledError):
             raise
         return web.Response(status=204)  # aiohttp discards it, the client has disconnected
-    state.journal.note(outcome.kind, arrived.n, **identity, **outcome.facts)
+    state.journal.note(outcome.kind, arrived.n, **arrived.identity(), **outcome.facts)
     return response
 
 
@@ -208,11 +209,6 @@ def _fail(state: ServerState, arrived: Arrived, bug: Exception) -> web.Response:
     state.journal.note("failed", arrived.n, **arrived.facts(), error=repr(bug))
     error = ApiError(500, f"scripted server: {bug!r}", headers={"x-should-retry": "false"})
     return error_response(error, arrived.request_id)
-
-
-def _fault_name(reply: Reply) -> dict[str, str]:
-    fault = reply.fault
-    return {"fault": fault.name} if fault is not None else {}  # type: ignore[union-attr]
 
 
 def _delivery(
@@ -232,14 +228,14 @@ def _delivery(
         answer.extra["diagnostics"] = state.cache.diagnose(request.body)
     # message_start also contains the extras: build it again now that they are known.
     answer.events[0] = answer.opening()
-    noisy(answer, reply.fault)  # type: ignore[arg-type]
-    if reply.fault is None or reply.fault.stage is not Stage.BEFORE:  # type: ignore[union-attr]
+    fault = reply.made_fault
+    noisy(answer, fault)
+    if fault is None or fault.stage is not Stage.BEFORE:
         state.cache.store(use)
         state.cache.remember(answer.message_id, request.body)
 
     def waiting(gate: str, events: int) -> None:
-        identity = {"canary": arrived.canary, "attempt": arrived.attempt_header}
-        state.journal.note("waiting", arrived.n, **identity, gate=gate, events=events)
+        state.journal.note("waiting", arrived.n, **arrived.identity(), gate=gate, events=events)
 
     pace_s = state.pace_s if reply.pace_s is None else reply.pace_s
     return Delivery(
@@ -280,15 +276,13 @@ def _check(http: web.Request, state: ServerState, arrived: Arrived, *, counting:
     """Refuse what the real API would refuse. Sets the body and the canary of `arrived`."""
     if len(arrived.raw) > state.body_bytes_max:
         raise ApiError(413)
+    problem: ApiError | None = None
     try:
         arrived.body = json.loads(arrived.raw)
     except ValueError as error:
-        arrived.body = None
-        problem: ApiError | None = invalid(f"The request body is not valid JSON: {error}")
-    else:
-        problem = None
-        if isinstance(arrived.body, dict):
-            arrived.canary = canary_of(arrived.body, arrived.attempt_header)
+        problem = invalid(f"The request body is not valid JSON: {error}")
+    if isinstance(arrived.body, dict):
+        arrived.canary = canary_of(arrived.body, arrived.attempt_header)
     _check_headers(http, state)
     if problem is not None:
         raise problem
@@ -337,5 +331,3 @@ def _refuse(state: ServerState, arrived: Arrived, error: ApiError) -> web.Respon
     )
     return error_response(error, arrived.request_id)
 
-
-__all__ = ["BODY_BYTES_MAX", "STATE", "ServerState", "make_app"]
