@@ -254,10 +254,10 @@ def _added_message(request: Request) -> str:
 
 def _advice(names: list[str], file: str | None) -> str:
     other = next((name for name in names if name != file and "." in name.strip(".")), file)
-    offer = f"ask me to read `{other}`, " if other else ""
+    offer = f"to read `{other}`, " if other else ""
     return (
         "**Next.** Every sentence above comes from a tool result that is now in the log. To go "
-        f"deeper, {offer}ask me to search for a word in quotes, or to run a command in backquotes. "
+        f"deeper, ask me {offer}to search for a word in quotes, or to run a command in backquotes. "
         "I ask before I change anything, and if my worker dies, the next one resumes from the log."
     )
 

@@ -17,11 +17,11 @@ from foldlog.log import Log
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
 
 WAIT_S = 20.0
-"""Long enough for any machine: what a test waits for comes at once, or never."""
+"""Long enough for a busy machine: an expected event arrives at once, or never."""
 
 
 class Ran(NamedTuple):
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -58,7 +58,7 @@ def make_shell(tmp_path: Path, capsys: pytest.CaptureFixture, *, threaded: bool 
 
 @contextlib.contextmanager
 def playing(work: Callable[[], None]) -> Iterator[None]:
-    """A worker in a thread; what it raises fails the test."""
+    """Run a worker in a thread; an exception in it fails the test."""
     failed: list[BaseException] = []
 
     def run():
@@ -74,8 +74,15 @@ def playing(work: Callable[[], None]) -> Iterator[None]:
     finally:
         thread.join(WAIT_S)
         assert not failed, failed
-        assert not thread.is_alive(), "the played worker waits for something that never came"
+        assert not thread.is_alive(), "the played worker still waits for an event"
 
 
 def turn_opens(played: Played, number: int = 1) -> None:
     played.wait(lambda views: views.turn.open and views.turn.number == number)
+
+
+def model_calls(played: Played, *calls: tuple[str, dict], text: str = "") -> None:
+    """A step in which the model calls tools: each a name and its arguments."""
+    played.call()
+    played.start()
+    played.complete(text, list(calls))

@@ -1,6 +1,6 @@
-"""chat at a terminal: streams, asks, cancels, and marks what a lost attempt had said.
+"""chat at a terminal: it streams, asks, cancels, and marks the text of a lost attempt.
 
-The test sits at the other end of a pty and plays both the person and the worker.
+The test has the other end of a pty and plays both the person and the worker.
 """
 
 import os
@@ -20,7 +20,7 @@ from foldlog.cli.chat import ALLOW
 from foldlog.cli.edge import Edge
 from foldlog.consumers import outcomes
 from foldlog.log import Settings
-from foldlog.tests.cli.harness import WAIT_S, playing, turn_opens
+from foldlog.tests.cli.harness import WAIT_S, model_calls, playing, turn_opens
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
 
 SYSCALL = Path(f"/proc/self/task/{os.getpid()}/syscall")
@@ -36,10 +36,10 @@ class Terminal:
         self.settings = settings
 
     def see(self, text: str) -> None:
-        """Wait until the screen shows a text, behind what was waited for before."""
+        """Wait until the screen shows a text, after the one that was waited for last."""
         deadline = time.monotonic() + WAIT_S
         while text not in self.screen[self._read :]:
-            assert time.monotonic() < deadline, f"{text!r} never came:\n{self.screen}"
+            assert time.monotonic() < deadline, f"{text!r} did not appear:\n{self.screen}"
             if select.select([self._fd], [], [], 0.05)[0]:
                 more = os.read(self._fd, 65536).decode(errors="replace")
                 self.screen += more.replace("\r\n", "\n")
@@ -48,16 +48,32 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._fd, text.encode())
 
+    def send(self, text: str, played: Played, turn: int = 1) -> None:
+        """Type a message at the prompt, and wait until its turn has begun."""
+        self.see("> ")
+        self.type(text + "\n")
+        turn_opens(played, turn)
+
+    def quit(self) -> None:
+        self.see("> ")
+        self.type("/quit\n")
+
+    def cancel(self, played: Played) -> None:
+        """Press Ctrl-C, and wait until the turn is closing."""
+        self.ctrl_c()
+        self.see("cancelling turn")
+        played.wait(lambda views: views.turn.closing is not None)
+
     def ctrl_c(self) -> None:
-        """Press it while an answer streams."""
+        """Press Ctrl-C while an answer streams."""
         os.kill(os.getpid(), signal.SIGINT)
 
     def ctrl_c_at_prompt(self) -> None:
-        """Press it once the prompt reads: a signal between the prompt and the read of it is only
-        felt at the next key, which no person is fast enough to see."""
+        """Press Ctrl-C once the prompt reads: between the prompt and its read a signal takes effect
+        only at the next key; no person is fast enough to notice."""
         deadline = time.monotonic() + WAIT_S
         while SYSCALL.read_text().split()[0] not in READS:
-            assert time.monotonic() < deadline, "the prompt never read"
+            assert time.monotonic() < deadline, "the prompt did not read"
         os.kill(os.getpid(), signal.SIGINT)
 
 
@@ -67,14 +83,14 @@ def at_terminal(tmp_path, monkeypatch):
     log, settings = memory_log(threaded=True), settings_in(tmp_path)
     ours, theirs = os.openpty()
     modes = termios.tcgetattr(theirs)
-    modes[3] &= ~termios.ECHO  # what is typed is not mistaken for what is shown
+    modes[3] &= ~termios.ECHO  # otherwise typed text would count as output
     termios.tcsetattr(theirs, termios.TCSANOW, modes)
     terminal, left = Terminal(ours, settings), threading.Event()
 
     def act(person: Callable[[Terminal, Played], None], played: Played) -> None:
         try:
             person(terminal, played)
-        except BaseException:  # the chat waits for ever for what this person will not do
+        except BaseException:  # otherwise the chat would wait for this person for ever
             terminal.type("/quit\n")
             while not left.wait(1):
                 terminal.ctrl_c()
@@ -105,11 +121,9 @@ def at_terminal(tmp_path, monkeypatch):
     os.close(theirs)
 
 
-def test_tokens_stream_as_they_come(at_terminal):
+def test_tokens_are_shown_as_they_arrive(at_terminal):
     def person(terminal, played):
-        terminal.see("> ")
-        terminal.type("hi\n")
-        turn_opens(played)
+        terminal.send("hi", played)
         played.call()
         played.start()
         played.chunk("one ")
@@ -118,18 +132,15 @@ def test_tokens_stream_as_they_come(at_terminal):
         terminal.see("two")
         played.complete("one two")
         played.end()
-        terminal.see("> ")
-        terminal.type("/quit\n")
+        terminal.quit()
 
     code, screen = at_terminal(person)
     assert code == 0 and screen.count("one ") == 1 and screen.count("two") == 1
 
 
-def test_P6_a_replaced_attempt_is_marked_as_not_counting(at_terminal):
+def test_P6_the_text_of_a_replaced_attempt_is_marked_as_not_counting(at_terminal):
     def person(terminal, played):
-        terminal.see("> ")
-        terminal.type("hi\n")
-        turn_opens(played)
+        terminal.send("hi", played)
         played.call()
         played.start()
         played.chunk("The ans")
@@ -141,32 +152,25 @@ def test_P6_a_replaced_attempt_is_marked_as_not_counting(at_terminal):
         played.complete("The answer.")
         played.end()
         terminal.see("The answer.")
-        terminal.see("> ")
-        terminal.type("/quit\n")
+        terminal.quit()
 
     code, _ = at_terminal(person)
     assert code == 0
 
 
-@pytest.mark.skipif(not SYSCALL.exists(), reason="needs to see that the prompt reads")
-def test_P7_ctrl_c_cancels_the_turn_and_not_the_program(at_terminal):
+@pytest.mark.skipif(not SYSCALL.exists(), reason="needs /proc to see that the prompt reads")
+def test_P7_ctrl_c_cancels_the_turn_and_does_not_end_the_chat(at_terminal):
     def person(terminal, played):
-        terminal.see("> ")
-        terminal.type("hi\n")
-        turn_opens(played)
+        terminal.send("hi", played)
         played.call()
         played.start()
         played.chunk("I was about to")
         terminal.see("I was about to")
-        terminal.ctrl_c()
-        terminal.see("cancelling turn 1")
-        played.wait(lambda views: views.turn.closing is not None)
+        terminal.cancel(played)
         played.stopped("I was about to")
         played.end("cancelled")
         terminal.see("turn 1 ended: cancelled")
-        terminal.see("> ")
-        terminal.type("again\n")
-        turn_opens(played, 2)
+        terminal.send("again", played, 2)
         played.answer("Here.")
         terminal.see("Here.")
         terminal.see("> ")
@@ -179,48 +183,36 @@ def test_P7_ctrl_c_cancels_the_turn_and_not_the_program(at_terminal):
     assert code == 130 and "Traceback" not in screen
 
 
-def test_a_second_ctrl_c_lets_go_of_a_turn_that_does_not_end(at_terminal):
+def test_a_second_ctrl_c_returns_to_the_prompt_of_a_turn_that_does_not_end(at_terminal):
     def person(terminal, played):
-        terminal.see("> ")
-        terminal.type("hi\n")
-        turn_opens(played)
-        terminal.ctrl_c()
-        terminal.see("cancelling turn 1")
-        played.wait(lambda views: views.turn.closing is not None)
+        terminal.send("hi", played)
+        terminal.cancel(played)
         terminal.ctrl_c()
         terminal.see("still ending")
-        terminal.see("> ")
-        terminal.type("/quit\n")
+        terminal.quit()
 
     assert at_terminal(person)[0] == 0
 
 
-def test_a_second_ctrl_c_lets_go_although_the_first_was_refused(at_terminal):
-    """A terminated session whose turn no worker ends: its chat could not be left."""
+def test_a_second_ctrl_c_returns_to_the_prompt_if_the_first_was_refused(at_terminal):
+    """The chat of a terminated session whose turn no worker ended could not be left."""
 
     def person(terminal, played):
-        terminal.see("> ")
-        terminal.type("hi\n")
-        turn_opens(played)
+        terminal.send("hi", played)
         Edge(terminal.settings, played.log).client().sessions.terminate("s1")
         terminal.see("terminated")
         terminal.ctrl_c()
         terminal.see("refused: the session is terminated")
         terminal.ctrl_c()
-        terminal.see("> ")
-        terminal.type("/quit\n")
+        terminal.quit()
 
     assert at_terminal(person)[0] == 0
 
 
-def test_an_approval_decided_elsewhere_takes_the_question_away(at_terminal):
+def test_an_approval_decided_elsewhere_removes_the_question(at_terminal):
     def person(terminal, played):
-        terminal.see("> ")
-        terminal.type("pay\n")
-        turn_opens(played)
-        played.call()
-        played.start()
-        played.complete("", [("charge", {"to": "\x1b[8mme"})])
+        terminal.send("pay", played)
+        model_calls(played, ("charge", {"to": "\x1b[8mme"}))
         played.invoke(approval="ask")
         terminal.see('asks to run with {"to": "\\u001b[8mme"}')
         terminal.see(ALLOW)
@@ -235,25 +227,21 @@ def test_an_approval_decided_elsewhere_takes_the_question_away(at_terminal):
     assert at_terminal(person)[0] == 0
 
 
-def asked_to_pay(terminal, played) -> None:
-    terminal.see("> ")
-    terminal.type("pay\n")
-    turn_opens(played)
-    played.call()
-    played.start()
-    played.complete("", [("charge", {})])
+def ask_for_payment(terminal, played) -> None:
+    terminal.send("pay", played)
+    model_calls(played, ("charge", {}))
     played.invoke(approval="ask")
     terminal.see(ALLOW)
 
 
-def test_E31_the_time_that_a_person_takes_is_no_silence_of_a_worker(at_terminal, monkeypatch):
-    """After an approval that took 5 s it said that nobody had answered, in the same moment."""
+def test_E31_a_persons_thinking_time_does_not_count_as_a_silent_worker(at_terminal, monkeypatch):
+    """Right after an approval that took 5 s, the chat printed that no worker had responded."""
     late_s = 0.0
     monkeypatch.setattr(outcomes.time, "monotonic", lambda now=time.monotonic: now() + late_s)
 
     def person(terminal, played):
         nonlocal late_s
-        asked_to_pay(terminal, played)
+        ask_for_payment(terminal, played)
         late_s = 3600.0
         terminal.type("y\n")
         terminal.see("charge (1.1.0): allow")
@@ -261,77 +249,56 @@ def test_E31_the_time_that_a_person_takes_is_no_silence_of_a_worker(at_terminal,
         played.tool_result("paid")
         terminal.see("charge: ok: paid")
         played.answer("Done.")
-        terminal.see("> ")
-        terminal.type("/quit\n")
+        terminal.quit()
 
     code, screen = at_terminal(person)
     assert code == 0 and "no worker has responded" not in screen
 
 
-def test_E31_a_line_that_comes_while_a_person_answers_leaves_the_question_in_sight(at_terminal):
+def test_E31_a_question_is_shown_again_below_a_line_that_interrupts_it(at_terminal):
     def person(terminal, played):
-        asked_to_pay(terminal, played)
+        ask_for_payment(terminal, played)
         Edge(terminal.settings, played.log).client().say("s1", "hurry", when_busy="queue")
         terminal.see("from elsewhere: hurry]")
         terminal.see(ALLOW)
         terminal.type("n\n")
         terminal.see("charge (1.1.0): deny")
-        terminal.ctrl_c()
-        terminal.see("cancelling turn 1")
-        played.wait(lambda views: views.turn.closing is not None)
+        terminal.cancel(played)
         played.end("cancelled")
         played.answer("To the second.")
-        terminal.see("> ")
-        terminal.type("/quit\n")
+        terminal.quit()
 
     code, screen = at_terminal(person)
     assert code == 0
-    assert f"{ALLOW}\n" in screen, "the line does not begin behind the question"
-    assert screen.count(ALLOW) == 2, "and the question is asked again below it, once"
+    assert f"{ALLOW}\n" in screen, "the line begins on a line of its own"
+    assert screen.count(ALLOW) == 2, "the question is repeated below it, once"
 
 
 def test_ctrl_c_at_an_approval_cancels_the_turn(at_terminal):
     def person(terminal, played):
-        terminal.see("> ")
-        terminal.type("pay\n")
-        turn_opens(played)
-        played.call()
-        played.start()
-        played.complete("", [("charge", {})])
-        played.invoke(approval="ask")
-        terminal.see(ALLOW)
-        terminal.ctrl_c()
-        terminal.see("cancelling turn 1")
-        played.wait(lambda views: views.turn.closing is not None)
+        ask_for_payment(terminal, played)
+        terminal.cancel(played)
         played.end("cancelled")
         terminal.see("turn 1 ended: cancelled")
-        terminal.see("> ")
-        terminal.type("/quit\n")
+        terminal.quit()
 
     assert at_terminal(person)[0] == 0
 
 
-def test_who_comes_back_sees_where_it_stood_and_what_streams(at_terminal):
+def test_a_chat_that_is_opened_again_shows_its_end_and_the_streaming_answer(at_terminal):
     def before(terminal, played):
-        terminal.see("> ")
-        terminal.type("hi\n")
-        turn_opens(played)
+        terminal.send("hi", played)
         played.answer("hello you")
         terminal.see("hello you")
-        terminal.see("> ")
-        terminal.type("more\n")
-        turn_opens(played, 2)
+        terminal.send("more", played, 2)
         played.call()
         played.start()
         played.chunk("streaming ")
         terminal.see("streaming ")
-        terminal.ctrl_c()
-        terminal.see("cancelling")
-        played.wait(lambda views: views.turn.closing is not None)
+        terminal.cancel(played)
         terminal.ctrl_c()
         terminal.see("still ending")
-        terminal.see("> ")
-        terminal.type("/quit\n")
+        terminal.quit()
 
     assert at_terminal(before)[0] == 0
 
@@ -342,7 +309,6 @@ def test_who_comes_back_sees_where_it_stood_and_what_streams(at_terminal):
         played.stopped("streaming words")
         played.end("cancelled")
         terminal.see("words")
-        terminal.see("> ")
-        terminal.type("/quit\n")
+        terminal.quit()
 
     assert at_terminal(after)[0] == 0

@@ -1,4 +1,4 @@
-"""approve, deny, resolve: bound to the arguments that are shown, and to one call."""
+"""approve, deny, resolve: a decision binds to one call with the arguments that are printed."""
 
 import os
 import pwd
@@ -9,13 +9,8 @@ import pytest
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.cli.harness import make_shell
+from foldlog.tests.cli.harness import model_calls
 from foldlog.tests.consumers.played import Played
-
-
-@pytest.fixture
-def shell(tmp_path, capsys):
-    return make_shell(tmp_path, capsys)
 
 
 @pytest.fixture
@@ -23,17 +18,15 @@ def played(shell):
     """Two calls of s1 that ask for approval."""
     shell("send s1 go")
     played = Played(shell.log, "s1")
-    played.call()
-    played.start()
-    played.complete("", [("charge", {"cents": 5, "to": "\x1b[8mme"}), ("mail", {})])
+    model_calls(played, ("charge", {"cents": 5, "to": "\x1b[8mme"}), ("mail", {}))
     played.invoke(0, approval="ask")
     played.invoke(1, approval="ask")
     return played
 
 
 def test_approve_shows_the_arguments_it_binds_to(shell, played):
-    done = shell("approve s1 1.1.0")
-    first, second = done.out.splitlines()
+    ran = shell("approve s1 1.1.0")
+    first, second = ran.out.splitlines()
     assert first == 'charge (1.1.0) with {"cents": 5, "to": "\\u001b[8mme"}'
     assert second.startswith("charge is allowed (offset ")
     call = played.views.turn.calls[0]
@@ -41,13 +34,13 @@ def test_approve_shows_the_arguments_it_binds_to(shell, played):
     assert "done before" in shell("approve s1 1.1.0").out
 
 
-def test_remember_and_json(shell, played):
-    (done,) = shell("approve s1 1.1.1 --remember --json").json
-    assert (done["call"], done["name"], done["args"]) == ("1.1.1", "mail", "{}")
+def test_remember_allows_later_calls_with_the_same_arguments(shell, played):
+    (decision,) = shell("approve s1 1.1.1 --remember --json").json
+    assert (decision["call"], decision["name"], decision["args"]) == ("1.1.1", "mail", "{}")
     assert played.views.turn.grants == (f"mail {sha256(b'{}').hexdigest()}",)
 
 
-def test_what_is_allowed_from_now_on_is_printed(shell, played):
+def test_the_output_states_which_later_calls_are_allowed(shell, played):
     same = shell("approve s1 1.1.1 --remember").out.splitlines()[1]
     assert "and so are later calls of mail with exactly these arguments, for the rest" in same
     like = shell("approve s1 1.1.0 --remember-like cents=5 --remember-like", "to=*\x1b*me")
@@ -72,13 +65,13 @@ def test_deny_by_the_providers_call_id(shell, played):
     assert refused.code == 1 and "asks no longer" in refused.err
 
 
-def test_a_call_that_is_not_there_is_refused_with_those_that_are(shell, played):
+def test_an_unknown_call_is_refused_and_the_known_ones_are_listed(shell, played):
     refused = shell("approve s1 1.1.7")
     assert refused.code == 1
     assert "1.1.0 (charge, asks), 1.1.1 (mail, asks)" in refused.err
 
 
-def test_another_user_can_not_decide(shell, played):
+def test_another_user_cannot_decide(shell, played):
     assert "belongs to another user" in shell("approve s1 1.1.0 --user eve").err
     assert played.views.turn.calls[0].status == "asks"
 
@@ -94,8 +87,8 @@ def test_beyond_3_resolve_settles_a_doubt(shell, played):
     assert "done before, nothing changed" in shell("resolve s1 1.1.0 --happened", "invoice 17").out
 
 
-def test_beyond_3_a_doubt_that_was_resolved_otherwise_is_refused_with_how(shell, played):
-    """`foldlog resolve` with another text said "nothing changed", with exit code 0."""
+def test_beyond_3_resolving_a_doubt_again_otherwise_is_refused_with_its_outcome(shell, played):
+    """`foldlog resolve` with another text printed "nothing changed" and ended with 0."""
     for index in (0, 1):
         shell(f"approve s1 1.1.{index}")
         played.tool_start(index)
@@ -117,7 +110,7 @@ def test_beyond_3_a_doubt_that_was_resolved_otherwise_is_refused_with_how(shell,
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])
-def test_beyond_3_what_happened_needs_words(shell, played, text):
+def test_beyond_3_happened_needs_a_text(shell, played, text):
     shell("approve s1 1.1.0")
     played.tool_start(0)
     played.uncertain(0)
@@ -126,7 +119,7 @@ def test_beyond_3_what_happened_needs_words(shell, played, text):
     assert played.views.turn.calls[0].status == "doubt"
 
 
-def test_C17_a_command_records_the_os_user_whatever_user_it_acts_for(shell, played):
+def test_C17_a_command_records_the_os_user_independent_of_the_option_user(shell, played):
     shell("approve s1 1.1.0 --user ana")
     records = [r for p in shell.log.topic(SESSION_EVENTS).partitions for r in p.records]
     entry = next(e for e in map(entry_of, records) if isinstance(e.event, ev.ApprovalDecided))

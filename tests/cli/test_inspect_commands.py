@@ -1,4 +1,4 @@
-"""sessions, show, tail, request, wake, replay, doctor: what they print, for people and machines."""
+"""sessions, show, tail, request, wake, replay, doctor: their output for people and for programs."""
 
 import hashlib
 import json
@@ -7,14 +7,8 @@ from dataclasses import replace
 import pytest
 
 from foldlog.log.made import note
-from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.consumers.test_replay import stored
-
-
-@pytest.fixture
-def shell(tmp_path, capsys):
-    return make_shell(tmp_path, capsys)
 
 
 @pytest.fixture
@@ -45,7 +39,7 @@ def test_sessions_is_a_table(shell, talk):
     assert shell("sessions --user bob --json").json == []
 
 
-def test_no_sessions_says_how_to_begin(shell):
+def test_without_sessions_the_output_shows_how_to_open_one(shell):
     assert "foldlog chat" in shell("sessions").err
 
 
@@ -60,7 +54,7 @@ def test_show_is_an_overview_without_escape_sequences(shell, talk):
 @pytest.mark.parametrize(
     "view", ["state", "turn", "context", "transcript", "ledger", "messages", "wake"]
 )
-def test_each_view_for_people_and_machines(shell, talk, view):
+def test_each_view_for_people_and_as_json(shell, talk, view):
     (data,) = shell(f"show s1 --view {view} --json").json
     shown = shell(f"show s1 --view {view}")
     assert shown.code == 0 and "\x1b" not in shown.out
@@ -70,10 +64,10 @@ def test_each_view_for_people_and_machines(shell, talk, view):
     assert whole[view] == data
 
 
-def test_S1_G_what_a_session_cost_is_shown_with_the_version_of_the_prices(shell, talk, tmp_path):
-    (told,) = shell("show s1 --view ledger --json").json
-    assert told["total"]["usd"] is None and told["unpriced_models"] == ["claude-test"]
-    assert told["total"]["attempts"] == told["total"]["unpriced"] == 2
+def test_S1_G_the_cost_of_a_session_is_shown_with_the_version_of_the_prices(shell, talk, tmp_path):
+    (ledger,) = shell("show s1 --view ledger --json").json
+    assert ledger["total"]["usd"] is None and ledger["unpriced_models"] == ["claude-test"]
+    assert ledger["total"]["attempts"] == ledger["total"]["unpriced"] == 2
     assert "unknown cost of 2 attempts" in shell("show s1").out
     price = {"model": "claude-test", "input": 2, "output": 10, "cache_read": "0.5"}
     price |= {"cache_write_5m": 3, "cache_write_1h": 4}
@@ -83,10 +77,10 @@ def test_S1_G_what_a_session_cost_is_shown_with_the_version_of_the_prices(shell,
     priced = shell("show s1 --view ledger")
     assert "prices as of mine over 20" in priced.out and "unknown" not in priced.out
     (row,) = shell("sessions --json").json
-    (told,) = shell("show s1 --view ledger --json").json
-    assert row["usd"] == told["total"]["usd"] == "0.00014" and row["unpriced"] == 0
+    (ledger,) = shell("show s1 --view ledger --json").json
+    assert row["usd"] == ledger["total"]["usd"] == "0.00014" and row["unpriced"] == 0
     assert "prompt caching saved 0% of the input cost" in priced.out
-    assert row["caching"] == told["caching"] and told["caching"]["saved"] == 0
+    assert row["caching"] == ledger["caching"] and ledger["caching"]["saved"] == 0
     assert " 0% " in shell("sessions").out
     table.write_text("{", "utf-8")
     refused = shell("sessions")
@@ -104,24 +98,24 @@ def test_S2_10_show_at_an_offset(shell, talk):
     "command", ["show s1", "show s1 --view context --strategy full", "context show s1",
                 "context diff s1"]
 )
-def test_an_offset_that_is_not_written_yet_is_told(shell, talk, command):
+def test_an_offset_that_is_not_written_yet_is_reported(shell, talk, command):
     last = shell("tail s1 --json").json[-1]["offset"]
     assert "is not written yet" not in shell(f"{command} --at {last}").err
-    said = shell(f"{command} --at {last + 1}")
-    assert said.code == 0 and f"not written yet: this is as of {last}, the last one" in said.err
+    ran = shell(f"{command} --at {last + 1}")
+    assert ran.code == 0 and f"not written yet: this is as of {last}, the last one" in ran.err
 
 
-def test_before_any_request_a_context_is_said_to_be_of_the_default_strategy(shell, talk):
-    """The log does not know yet what its agent's is."""
+def test_before_any_request_the_context_is_marked_as_the_default_strategys(shell, talk):
+    """The agent's own strategy is not in the log yet."""
     shell("open new --agent slide")
     shown = shell("context show new")
     assert "session new has made no request yet" in shown.err and "the default" in shown.err
-    asked = shell("context show new --strategy full")
-    assert "session new has made no request yet" in asked.err and "the default" not in asked.err
+    full = shell("context show new --strategy full")
+    assert "session new has made no request yet" in full.err and "the default" not in full.err
     assert "made no request" not in shell("context show s1").err
 
 
-def test_show_of_nobody_is_refused(shell):
+def test_show_of_an_unknown_session_is_refused(shell):
     refused = shell("show nobody")
     assert refused.code == 1 and "foldlog open nobody" in refused.err
     for name in ("", "a b", "../x"):
@@ -143,14 +137,14 @@ def test_tail_prints_every_event_as_json(shell, talk):
     assert shell("tail s1 --json -n 0").json == []
 
 
-def test_tail_for_people_has_a_line_each_and_no_escape_sequences(shell, talk):
+def test_tail_for_people_prints_one_line_per_event_without_escape_sequences(shell, talk):
     shown = shell("tail")
     assert "\x1b" not in shown.out and "PARTITION_TAKEN" in shown.out
     assert len(shown.out.splitlines()) == len(shell("tail --json").json)
 
 
-def test_a_tail_without_any_event_says_so(shell, talk):
-    """A mistyped name was answered by nothing at all."""
+def test_a_tail_without_events_reports_that(shell, talk):
+    """For a mistyped name it printed nothing at all."""
     assert shell("tail nobody").err == "no events of session nobody\n"
     assert shell("tail s1").err == ""
 
@@ -166,7 +160,7 @@ def test_beyond_2_request_prints_the_bytes_without_a_newline(shell, talk):
     assert '"stream":true' not in shown.out and '"stream":true' in shell("request --help").out
 
 
-def test_S2_7_wake_shows_what_is_owed_and_why(shell, talk):
+def test_S2_7_wake_shows_the_pending_work_and_why(shell, talk):
     assert "has no pending work: it is idle" in shell("wake s1").out
     shell("send s1 more")
     (owed,) = shell("wake s1 --json").json
@@ -181,10 +175,10 @@ agent = Agent(name="shop", model="m", limits=Limits(model_attempts=1))
 """
 
 
-def test_S2_7_wake_shows_what_is_owed_under_the_limits_of_the_agent(
+def test_S2_7_wake_applies_the_limits_of_the_sessions_agent(
     shell, talk, tmp_path, monkeypatch
 ):
-    """It said that another attempt was owed where the worker, which has the agent, owed an end."""
+    """It showed another attempt where the worker, which has the agent, would end the turn."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "shop_for_wake.py").write_text(SHOP)
@@ -199,7 +193,7 @@ def test_S2_7_wake_shows_what_is_owed_under_the_limits_of_the_agent(
     assert known.json[0]["owed"] == "TURN_ENDED" and known.err == ""
 
 
-def test_S2_11_replay_prints_a_hash_per_view_and_the_word_on_each_event(shell, talk):
+def test_S2_11_replay_prints_a_hash_per_view_and_the_ruling_on_each_event(shell, talk):
     first, second = shell("replay --json").json, shell("replay --session s1 --json").json
     assert first == second and set(first[0]["sha256"]) >= {"session_state", "transcript"}
     shell("lock s1 p1")
@@ -212,18 +206,17 @@ def test_S2_11_replay_prints_a_hash_per_view_and_the_word_on_each_event(shell, t
 
 
 def test_replay_takes_a_date_and_time(shell, talk):
-    # The clock of the log in memory stands in November 2023.
+    # The clock of the in-memory log is fixed in November 2023.
     nothing = shell("replay --session s1 --to 2001-01-01 --json")
-    (told,) = nothing.json
     assert nothing.code == 1 and "no events of session s1" in nothing.err
-    assert told["code"] == "unknown_session"
+    assert nothing.json[0]["code"] == "unknown_session"
     assert len(shell("replay --session s1 --to 2099-01-01T10:00 --json").json) == 1
     everything = shell("replay --session s1 --from 2001-01-01 --json").json
     assert len(everything) > 5
     assert len(shell("replay --session s1 --from 2099-01-01 --json").json) == 1
 
 
-def test_replay_verify_compares_and_says_where_it_differs(shell, talk):
+def test_replay_verify_reports_where_a_store_differs(shell, talk):
     nothing = shell("replay --verify")
     assert nothing.code == 1 and "nothing to compare" in nothing.err
     stored(shell.log, shell.settings)
@@ -236,7 +229,7 @@ def test_replay_verify_compares_and_says_where_it_differs(shell, talk):
     assert rows[0]["same"] is False and rows[1]["log_sha256"] != rows[1]["store_sha256"]
 
 
-def test_doctor_says_what_to_do(shell, talk):
+def test_doctor_suggests_a_fix(shell, talk):
     found = shell("doctor")
     assert found.code == 1 and "PROBLEM partitions: no worker has ever claimed" in found.out
     assert "-> start one: foldlog worker (or foldlog dev)" in found.out
@@ -244,9 +237,9 @@ def test_doctor_says_what_to_do(shell, talk):
     assert checks >= {"broker", "topics", "worker", "partitions", "store", "sessions"}
 
 
-def test_doctor_says_where_a_moved_log_was_moved_to_and_asks_for_no_worker(shell, talk):
+def test_doctor_reports_where_a_moved_log_went_and_suggests_no_worker(shell, talk):
     note(shell.log, "moved_to", "v2-")
-    shell("send s1 more")  # refused: nothing writes here any more
+    shell("send s1 more")  # refused: the log is read-only now
     found = shell("doctor")
     assert found.code == 1 and "1 problem" in found.out
     where = "PROBLEM topics: the sessions of this log were moved to the topics beginning with 'v2-'"
@@ -254,14 +247,14 @@ def test_doctor_says_where_a_moved_log_was_moved_to_and_asks_for_no_worker(shell
     assert "foldlog worker" not in found.out and "foldlog wake" not in found.out
 
 
-def test_doctor_without_topics_says_so_and_ends(shell):
+def test_doctor_without_topics_reports_that_and_ends(shell):
     for name in ("session-events", "dlq.session-events"):
         shell.log.delete_topic(name)
     found = shell("doctor")
     assert found.code == 1 and "-> foldlog topics apply" in found.out
 
 
-def test_topics_apply_is_idempotent_and_says_what_differs(shell):
+def test_topics_apply_is_idempotent(shell):
     shell.log.delete_topic("memory-events")
     (dry,) = shell("topics apply --dry-run --json").json
     assert dry["missing"] == ["memory-events"]
@@ -270,7 +263,7 @@ def test_topics_apply_is_idempotent_and_says_what_differs(shell):
     assert again["created"] == [] and len(again["same"]) == 6
 
 
-def test_topics_that_differ_are_1(tmp_path, capsys):
+def test_topics_that_differ_are_exit_code_1(tmp_path, capsys):
     from foldlog.log import MemoryLog
     from foldlog.schemas.topics import topics
     from foldlog.tests.cli.harness import Shell
@@ -279,7 +272,7 @@ def test_topics_that_differ_are_1(tmp_path, capsys):
     assert found.code == 1 and "number of partitions is 3, wanted 4" in found.out
 
 
-def test_status_says_what_runs(shell, talk):
+def test_status_shows_what_runs(shell, talk):
     shown = shell("status")
     assert shown.code == 0
     assert "topics: ok" in shown.out and "worker: none runs here" in shown.out

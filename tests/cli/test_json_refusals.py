@@ -1,5 +1,4 @@
-"""With --json every refusal of every command is one JSON object on stdout, and the exit code is
-that of the same command without it."""
+"""With --json every refusal of a command is one JSON object on stdout, with the same exit code."""
 
 import json
 
@@ -14,39 +13,39 @@ from foldlog.producers.checks import Invalid
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import settings_in
 
-# Of each command that has --json: arguments that it takes, and (arguments, exit code, code) that
-# it refuses. Commands without such arguments have nothing to refuse but a usage or a log.
-NOBODY, USAGE = (1, "unknown_session"), (2, "usage")
+# For each command with --json: valid arguments, and (arguments, exit code, code) that it refuses.
+# A command without refused arguments refuses only a wrong option or an unreachable log.
+UNKNOWN, USAGE = (1, "unknown_session"), (2, "usage")
 COMMANDS_WITH_JSON = {
     "send": ("s1 hi", [("a/b hi", 1, "invalid_id"), ("s1", *USAGE)]),
     "open": ("s1", [("a/b", 1, "invalid_id")]),
-    "cancel": ("s1", [("nobody", *NOBODY), ("s1", 1, "nothing_to_cancel")]),
-    "terminate": ("s1", [("nobody", *NOBODY)]),
-    "fork": ("s1", [("nobody", *NOBODY), ("s1 --at 99", 1, "beyond_the_end")]),
-    "regenerate": ("s1", [("nobody", *NOBODY), ("s1 7", 1, "unknown_turn")]),
-    "phase": ("s1 publish", [("nobody publish", *NOBODY), ("s1 publish", 1, "invalid_transition")]),
-    "lock": ("s1 p1", [("nobody p1", *NOBODY)]),
-    "approve": ("s1 1.1.0", [("s1 1.1.0", 1, "unknown_call"), ("nobody 1.1.0", 1, "unknown_call")]),
+    "cancel": ("s1", [("s9", *UNKNOWN), ("s1", 1, "nothing_to_cancel")]),
+    "terminate": ("s1", [("s9", *UNKNOWN)]),
+    "fork": ("s1", [("s9", *UNKNOWN), ("s1 --at 99", 1, "beyond_the_end")]),
+    "regenerate": ("s1", [("s9", *UNKNOWN), ("s1 7", 1, "unknown_turn")]),
+    "phase": ("s1 publish", [("s9 publish", *UNKNOWN), ("s1 publish", 1, "invalid_transition")]),
+    "lock": ("s1 p1", [("s9 p1", *UNKNOWN)]),
+    "approve": ("s1 1.1.0", [("s1 1.1.0", 1, "unknown_call"), ("s9 1.1.0", 1, "unknown_call")]),
     "deny": ("s1 1.1.0", [("s1 1.1.0", 1, "unknown_call")]),
     "resolve": ("s1 1.1.0 --did-not-happen", [
         ("s1 1.1.0 --did-not-happen", 1, "unknown_call"), ("s1 1.1.0", *USAGE),
     ]),
-    "skip": ("s1", [("nobody", *NOBODY), ("s1", 1, "not_frozen")]),
+    "skip": ("s1", [("s9", *UNKNOWN), ("s1", 1, "not_frozen")]),
     "sessions": ("", []),
-    "show": ("s1", [("nobody", *NOBODY), ("s1 --at x", *USAGE)]),
+    "show": ("s1", [("s9", *UNKNOWN), ("s1 --at x", *USAGE)]),
     "tail": ("s1", [("s1 --bundle nowhere", 1, "bad_bundle")]),
     "search": ("word", [("!!", *USAGE)]),
     "memory": ("", [("--user a/b", 1, "invalid_id"), ("--user a --project b", *USAGE)]),
-    "context show": ("s1", [("nobody", *NOBODY)]),
-    "context diff": ("s1", [("nobody", *NOBODY)]),
-    "request": ("s1 1.1", [("nobody 1.1", *NOBODY), ("s1 9.9", 1, "unknown_step")]),
-    "wake": ("s1", [("nobody", *NOBODY)]),
+    "context show": ("s1", [("s9", *UNKNOWN)]),
+    "context diff": ("s1", [("s9", *UNKNOWN)]),
+    "request": ("s1 1.1", [("s9 1.1", *UNKNOWN), ("s1 9.9", 1, "unknown_step")]),
+    "wake": ("s1", [("s9", *UNKNOWN)]),
     "replay": ("", [
-        ("--session nobody", *NOBODY), ("--verify", 1, "refused"), ("--verify --to 3", *USAGE),
+        ("--session s9", *UNKNOWN), ("--verify", 1, "refused"), ("--verify --to 3", *USAGE),
     ]),
     "sql": ("query", [("nonsense", 2, "bad_query"), ("", *USAGE)]),
-    "export": ("--format jsonl -o {out}", [("nobody --format jsonl -o {out}", *NOBODY)]),
-    "traces": ("s1", [("nobody", *NOBODY)]),
+    "export": ("--format jsonl -o {out}", [("s9 --format jsonl -o {out}", *UNKNOWN)]),
+    "traces": ("s1", [("s9", *UNKNOWN)]),
     "doctor": ("", []),
     "up": ("", []),
     "down": ("", []),
@@ -55,7 +54,7 @@ COMMANDS_WITH_JSON = {
     "move": ("--to-prefix v2-", [("", *USAGE), ("--to-prefix v2-", 3, "log_unreachable")]),
 }
 FAILURES = ("bad_bundle", "bad_query", "log_unreachable")
-NEED_NO_LOG = ("up", "down", "status")  # they start, stop or look at the broker
+NEED_NO_LOG = ("up", "down", "status")  # they start, stop or report the broker
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def shell(tmp_path, capsys):
 
 
 def all_commands():
-    """(words, command) of each command and each of a group."""
+    """(words, command) of each command, and of each one in a group."""
     for named in COMMANDS:
         command = foldlog.get_command(None, named.name)
         parts = getattr(command, "commands", None)
@@ -92,33 +91,33 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("words", "exit_code", "code"), REFUSED)
-def test_what_is_refused_is_one_object(shell, tmp_path, words, exit_code, code):
+def test_a_refusal_is_one_object(shell, tmp_path, words, exit_code, code):
     words = words.format(out=tmp_path / "out")
     people = shell(words)
     assert people.code == exit_code and people.err, words
     machine = shell(f"{words} --json")
-    (told,) = machine.json
-    assert (machine.code, told["code"]) == (exit_code, code)
-    assert told["verdict"] == ("failed" if code in FAILURES else "refused")
-    assert told["detail"] and told["detail"].splitlines()[0] in machine.err
-    assert machine.err == people.err, "the reason is on stderr as before"
+    (refusal,) = machine.json
+    assert (machine.code, refusal["code"]) == (exit_code, code)
+    assert refusal["verdict"] == ("failed" if code in FAILURES else "refused")
+    assert refusal["detail"] and refusal["detail"].splitlines()[0] in machine.err
+    assert machine.err == people.err, "the reason is still on stderr"
 
 
 @pytest.mark.parametrize("name", COMMANDS_WITH_JSON)
-def test_an_option_that_is_none_is_one_object(shell, name):
+def test_an_unknown_option_is_one_object(shell, name):
     wrong = shell(f"{name} --json --nonsense")
-    (told,) = wrong.json
-    assert (wrong.code, told["verdict"], told["code"]) == (2, "refused", "usage")
-    assert "--nonsense" in told["detail"]
+    (refusal,) = wrong.json
+    assert (wrong.code, refusal["verdict"], refusal["code"]) == (2, "refused", "usage")
+    assert "--nonsense" in refusal["detail"]
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS_WITH_JSON) - set(NEED_NO_LOG)))
-def test_a_log_that_is_away_is_one_object(tmp_path, capsys, name):
+def test_an_unreachable_log_is_one_object(tmp_path, capsys, name):
     words = f"{name} {COMMANDS_WITH_JSON[name][0]} --json".format(out=tmp_path / "out").split()
     assert main(words, Edge(settings_in(tmp_path))) == 3
-    (told,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (told["verdict"], told["code"]) == ("failed", "log_unreachable")
-    assert "foldlog up" in told["detail"]
+    (failure,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (failure["verdict"], failure["code"]) == ("failed", "log_unreachable")
+    assert "foldlog up" in failure["detail"]
 
 
 def test_a_wrong_setting_is_one_object(tmp_path, capsys, monkeypatch):
@@ -126,11 +125,11 @@ def test_a_wrong_setting_is_one_object(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "foldlog.toml").write_text("partitons = 3\n")
     assert main(["sessions", "--json"]) == 2
-    told = json.loads(capsys.readouterr().out)
-    assert told["code"] == "settings_error" and "partitons" in told["detail"]
+    refusal = json.loads(capsys.readouterr().out)
+    assert refusal["code"] == "settings_error" and "partitons" in refusal["detail"]
 
 
-def test_a_word_behind_two_dashes_asks_for_no_json(shell):
+def test_json_after_two_dashes_is_an_argument(shell):
     refused = shell("cancel -- --json")
     assert (refused.code, refused.out) == (1, "")
 

@@ -1,4 +1,4 @@
-"""The command itself: help, exit codes, and errors that a person can read."""
+"""The command itself: help, exit codes, and readable errors."""
 
 import logging
 import re
@@ -24,11 +24,6 @@ CONTRACT = (
 ).split()
 
 
-@pytest.fixture
-def shell(tmp_path, capsys):
-    return make_shell(tmp_path, capsys)
-
-
 def test_the_names_of_the_commands_are_the_contract():
     assert sorted(command.name for command in COMMANDS) == sorted(CONTRACT)
 
@@ -47,9 +42,9 @@ def test_every_command_has_help_with_an_example(shell, name):
 
 
 def test_help_lists_every_command_and_imports_none():
-    asked = "import sys; from foldlog.cli.__main__ import main; main(['-h']); print(sys.modules)"
+    program = "import sys; from foldlog.cli.__main__ import main; main(['-h']); print(sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", asked], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     for name in CONTRACT:
         assert re.search(rf"^  {name}  +\S", done.stdout, re.MULTILINE), name
@@ -70,11 +65,11 @@ def test_usage_errors_are_2(shell):
     assert shell("request s1 one").code == 2
     for command in ("send s1 hi", "memory", "token", "cancel s1"):
         empty = shell(command, "--user", "")
-        assert empty.code == 2 and "it is empty; omit it" in empty.err, "nobody's name"
+        assert empty.code == 2 and "it is empty; omit it" in empty.err, "an empty name"
     assert shell("replay --from yesterday").code == 2
     assert shell("replay --verify --to 3").code == 2
-    assert shell("show s1 --view soul").code == 2
-    assert shell("worker --roles sessions,poets").code == 2
+    assert shell("show s1 --view nonsense").code == 2
+    assert shell("worker --roles sessions,nonsense").code == 2
     assert shell("worker --agent nothing").code == 2
     assert shell("dev --agent nothing").code == 2, "before anything is started"
 
@@ -95,7 +90,7 @@ def test_exit_codes(error, code):
     assert exit_code(error) == code
 
 
-def test_no_broker_anywhere_is_3_and_says_what_to_do(tmp_path, capsys):
+def test_no_broker_is_3_with_what_to_do(tmp_path, capsys):
     assert main(["sessions"], Edge(settings_in(tmp_path))) == 3
     assert "foldlog up" in capsys.readouterr().err
 
@@ -103,8 +98,8 @@ def test_no_broker_anywhere_is_3_and_says_what_to_do(tmp_path, capsys):
 def test_a_broker_that_does_not_answer_is_3(tmp_path, capsys):
     settings = settings_in(tmp_path, bootstrap_servers="127.0.0.1:1")
     assert main(["status"], Edge(settings)) == 3
-    said = capsys.readouterr()
-    assert "127.0.0.1:1" in said.out and "Traceback" not in said.err
+    out, err = capsys.readouterr()
+    assert "127.0.0.1:1" in out and "Traceback" not in err
 
 
 def test_a_property_that_the_kafka_client_refuses_is_2_for_status_too(tmp_path, capsys):
@@ -124,7 +119,7 @@ def test_a_wrong_setting_is_2_and_names_its_source(tmp_path, capsys, monkeypatch
     assert "partitions must be a whole number" in capsys.readouterr().err
 
 
-def test_flags_win_over_environment_and_file(tmp_path, monkeypatch, capsys):
+def test_flags_override_the_environment_and_the_file(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FOLDLOG_HOME", str(tmp_path / "env"))
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:2")
     config = tmp_path / "other.toml"
@@ -139,7 +134,7 @@ def test_flags_win_over_environment_and_file(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
 
 
-def test_missing_topics_are_3_and_say_what_to_do(tmp_path, capsys):
+def test_missing_topics_are_3_with_what_to_do(tmp_path, capsys):
     from foldlog.log import MemoryLog
 
     assert main(["sessions"], Edge(settings_in(tmp_path), MemoryLog())) == 3
@@ -147,21 +142,21 @@ def test_missing_topics_are_3_and_say_what_to_do(tmp_path, capsys):
 
 
 def test_a_refusal_has_its_reason_on_stderr_and_with_json_on_stdout_too(shell):
-    refused = shell("cancel nobody")
+    refused = shell("cancel s9")
     assert (refused.code, refused.out) == (1, "")
     assert refused.err.startswith("refused: unknown session")
-    (told,) = shell("cancel nobody --json").json
-    assert (told["verdict"], told["code"]) == ("refused", "unknown_session")
+    (refusal,) = shell("cancel s9 --json").json
+    assert (refusal["verdict"], refusal["code"]) == ("refused", "unknown_session")
 
 
-def test_ctrl_c_while_a_command_closes_is_no_traceback(tmp_path, capsys):
+def test_ctrl_c_while_a_command_closes_prints_no_traceback(tmp_path, capsys):
     edge, shell = Edge(settings_in(tmp_path)), make_shell(tmp_path, capsys)
 
     def interrupted():
         raise KeyboardInterrupt
 
     edge.use(shell.log, shell.settings, interrupted)
-    assert main(["sessions"], edge) == 0, "what was asked for was done"
+    assert main(["sessions"], edge) == 0, "its result was printed already"
 
 
 def test_version(shell):
@@ -176,7 +171,7 @@ def test_python_m_works():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "line"),
     [
         (
             "FAIL [rdkafka#producer-3] [thrd:127.0.0.1:19092/bootstrap]: 127.0.0.1:19092/bootstrap:"
@@ -192,21 +187,21 @@ def test_python_m_works():
         ("LOST a record for t: why", "foldlog: LOST a record for t: why"),
     ],
 )
-def test_a_broker_that_goes_away_is_told_in_words(text, said):
-    """In the middle of a chat stood the name of a thread of librdkafka and its state."""
+def test_a_lost_broker_is_logged_readably(text, line):
+    """A chat showed the name and state of a thread of librdkafka."""
     record = logging.LogRecord("foldlog", logging.ERROR, "", 0, "%s", (text,), None)
-    assert ReadableFormatter("foldlog: %(message)s").format(record) == said
+    assert ReadableFormatter("foldlog: %(message)s").format(record) == line
 
 
-def test_a_client_that_has_just_left_leaves_no_line():
-    """asyncio counted, without a word of what or whose, each write to a viewer that had gone."""
-    left = logging.LogRecord("asyncio", logging.WARNING, "", 0, "socket.send() raised exception.",
+def test_a_write_to_a_disconnected_client_is_not_logged():
+    """asyncio logged each write to a viewer that had disconnected, without naming it."""
+    write = logging.LogRecord("asyncio", logging.WARNING, "", 0, "socket.send() raised exception.",
                              (), None)
     other = logging.LogRecord("asyncio", logging.ERROR, "", 0, "Task exception", (), None)
-    assert not is_useful(left) and is_useful(other)
+    assert not is_useful(write) and is_useful(other)
 
 
 @pytest.mark.parametrize("origin", ["foo", "https://app.example/", "app.example", "*"])
-def test_an_origin_that_no_page_has_is_refused(origin):
+def test_an_invalid_origin_is_refused(origin):
     done = CliRunner().invoke(gateway_command, ["--cors-origin", origin])
     assert done.exit_code == 2 and "not an origin" in done.output

@@ -1,4 +1,4 @@
-"""memory: printed, written as files, edited there, and what it says when it can not."""
+"""memory: printed, written to files, synced with edits of them, and refused."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_memory_is_printed_without_escape_sequences(shell, writer):
     assert shell("memory --project shop").out == "[ ] t1 paint it\n"
 
 
-def test_memory_json_says_where_each_entry_came_from(shell, writer):
+def test_memory_json_has_the_source_of_each_entry(shell, writer):
     writer.remember("user:ana", "archive/a.md", "old", source=("s-1", 42))
     (data,) = shell("memory --json").json
     assert data["scope"] == "user:ana" and data["preferences"] == {"tone": "dry"}
@@ -37,12 +37,12 @@ def test_memory_json_says_where_each_entry_came_from(shell, writer):
     assert (old["source_session"], old["source_offset"], old["by"]) == ("s-1", 42, "producer")
 
 
-def test_a_user_without_memory_is_told_what_to_do(shell):
+def test_an_empty_memory_prints_what_to_do(shell):
     ran = shell("memory --user bo")
     assert ran.code == 0 and ran.out == "" and "foldlog memory --sync" in ran.err
 
 
-def test_S3_2_files_are_written_edited_and_taken_in(shell, writer, tmp_path):
+def test_S3_2_files_are_written_and_edits_of_them_synced(shell, writer, tmp_path):
     place = tmp_path / "notes"
     assert "wrote core.md" in shell(f"memory --dir {place}").out
     (place / "core.md").write_text("likes coffee\n")
@@ -55,11 +55,11 @@ def test_S3_2_files_are_written_edited_and_taken_in(shell, writer, tmp_path):
     assert report["took"] == {} and report["wrote"] == [] and report["scope"] == "user:ana"
 
 
-def test_without_a_directory_the_files_lie_below_the_home_directory(shell, writer):
+def test_without_a_directory_the_files_are_below_the_home_directory(shell, writer):
     shell("memory --sync")
     place = shell.settings.home / "memory" / "user-ana"
     assert (place / "core.md").exists()
-    assert place.stat().st_mode & 0o77 == 0, "memory is for its user's eyes"
+    assert place.stat().st_mode & 0o77 == 0, "only its user may read it"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_without_a_directory_the_files_lie_below_the_home_directory(shell, write
         (119, 230, "64 of 120 lines of core.md enter a prompt, whose limit is 15 KiB"),
     ],
 )
-def test_bad_input_a_core_over_its_limit_is_said_by_every_command_and_kept(
+def test_bad_input_a_core_over_its_limit_is_kept_and_every_command_reports_it(
     shell, writer, tmp_path, lines, chars, why
 ):
     place = tmp_path / "notes"
@@ -85,12 +85,12 @@ def test_bad_input_a_core_over_its_limit_is_said_by_every_command_and_kept(
     assert why in shell(f"memory --dir {place} --json").json[0]["left_out"]
 
 
-def test_a_core_that_enters_whole_is_not_spoken_of(shell, writer, tmp_path):
+def test_a_core_within_its_limit_is_not_reported(shell, writer, tmp_path):
     assert shell(f"memory --dir {tmp_path / 'n'} --sync").err == shell("memory").err == ""
     assert shell("memory --json").json[0]["left_out"] == ""
 
 
-def test_bad_input_a_file_that_is_no_text_is_refused_with_what_to_do(shell, writer, tmp_path):
+def test_bad_input_a_file_that_is_not_text_is_refused_with_what_to_do(shell, writer, tmp_path):
     place = tmp_path / "notes"
     place.mkdir()
     (place / "decisions.md").write_bytes(b"\xff\xfe")
@@ -112,13 +112,13 @@ def test_bad_input_of_the_command(shell, command, code, why):
     assert ran.code == code and why in ran.err
 
 
-def test_a_directory_of_somebody_else_is_refused(shell, writer, tmp_path):
+def test_a_directory_of_another_user_is_refused(shell, writer, tmp_path):
     shell(f"memory --dir {tmp_path / 'n'}")
     ran = shell(f"memory --dir {tmp_path / 'n'} --user bo")
     assert ran.code == 1 and "has the memory of user:ana" in ran.err
 
 
-def test_doctor_says_what_of_the_core_enters_no_prompt(shell, writer):
+def test_doctor_reports_which_part_of_the_core_enters_no_prompt(shell, writer):
     checks = [row["check"] for row in shell("doctor --json").json]
     assert "memory" not in checks, "all of it enters"
     writer.remember("user:ana", "core.md", "x" * 399 + ("\n" + "x" * 399) * 19)

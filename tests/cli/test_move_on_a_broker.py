@@ -1,4 +1,4 @@
-"""A log whose topic was given more partitions: who refuses, what doctor says, and the way out."""
+"""A log with added partitions: writers refuse, doctor reports it, `move` solves it."""
 
 import signal
 
@@ -25,7 +25,7 @@ NEW = "new-"
 
 
 class Installation:
-    """A log made with two partitions by `topics apply`; commands run in this process."""
+    """A log that `topics apply` created with two partitions; commands run in this process."""
 
     def __init__(self, servers: str, home, capsys) -> None:
         self.prefix, self._capsys = unique_name("mv") + "-", capsys
@@ -73,7 +73,7 @@ def test_A5_a_log_with_more_partitions_than_it_was_made_with_is_refused_and_move
     assert demand_as_made(running) == 2
     foldlog.grow(SESSION_EVENTS, MEMORY_EVENTS)
 
-    # Every way to write refuses, with the way out; reading goes on.
+    # Every way to write refuses and names the solution; reading continues.
     refusals = [
         foldlog("send", "s1", "again"),
         foldlog("open", "new-one"),
@@ -94,7 +94,7 @@ def test_A5_a_log_with_more_partitions_than_it_was_made_with_is_refused_and_move
     assert found.code == 1 and "foldlog move" in problem["do"]
     with pytest.raises(LogGrown):
         demand_as_made(running)
-    # What already runs goes on placing keys as the log was made.
+    # A running process keeps placing keys by the original number.
     answers = []
     producer = running.producer(brief=True)
     key = next(k for k in map(str, range(99)) if partition_for(k, 4) >= 2)
@@ -104,12 +104,12 @@ def test_A5_a_log_with_more_partitions_than_it_was_made_with_is_refused_and_move
     producer.close()
     running.close()
 
-    # What no process could be given as settings is refused before anything is made.
+    # Invalid settings of the new log are refused before anything is created.
     for wrong in (["--to-prefix", "a b"], ["--to-prefix", "b-", "--partitions", "2000"]):
         refused = foldlog("move", *wrong, "--close-turns")
         assert refused.code == 2 and refused.err.startswith(f"foldlog: {wrong[-2]}: "), refused.err
 
-    # An open turn is not closed without a word; then all is moved, twice to the same effect.
+    # An open turn is closed only with --close-turns; moving twice has the same effect.
     refused = foldlog("move", "--to-prefix", installation.moved.topic_prefix, "--partitions", "3")
     assert refused.code == 1 and "open turn or a call in doubt: s5" in refused.err
     arguments = ("move", "--to-prefix", installation.moved.topic_prefix, "--partitions", "3",
@@ -128,7 +128,7 @@ def test_A5_a_log_with_more_partitions_than_it_was_made_with_is_refused_and_move
     assert refused.code == 3 and "were moved to the topics beginning with" in refused.err
     assert "the answer of s4" in foldlog("show", "s4").out, "the old log can be read"
 
-    # In the new log the sessions go on where they were.
+    # In the new log the sessions continue.
     with Client(installation.moved) as client:
         assert partitions_of(client.log) == 3
         for name in names[:4]:
@@ -136,9 +136,9 @@ def test_A5_a_log_with_more_partitions_than_it_was_made_with_is_refused_and_move
             played = Played(client.log, name)
             played.fold = SessionFold(client.log, name, read=client.read_blob)
             played.take()
-            played.answer("it goes on")
+            played.answer("it continues")
             shown = foldlog("show", name, settings=installation.moved).out
-            assert f"the answer of {name}" in shown and "it goes on" in shown
+            assert f"the answer of {name}" in shown and "it continues" in shown
         assert facts_of(client.log) == Facts(3, None)
     assert "tea" in foldlog("memory", settings=installation.moved).out
     assert "forked" in foldlog("show", "s5", settings=installation.moved).out
@@ -158,8 +158,8 @@ def test_A5_a_setting_that_is_not_the_logs_number_names_it(installation):
 
 
 @pytest.mark.parametrize("stage", ["the topics of the new log exist", "partition 0 of 2 moved"])
-def test_ctrl_c_says_what_was_moved_and_the_same_again_continues(installation, monkeypatch, stage):
-    """It ended without a word, with 130."""
+def test_ctrl_c_reports_the_progress_and_the_command_continues(installation, monkeypatch, stage):
+    """It ended with 130 and printed nothing."""
     foldlog, settings = installation, installation.settings
     with Client(settings) as client:
         for number in range(4):
@@ -175,17 +175,17 @@ def test_ctrl_c_says_what_was_moved_and_the_same_again_continues(installation, m
         patch.setattr(move, "note", pressed)
         stopped = foldlog(*arguments)
     assert stopped.code == 130
-    (told,) = stopped.json
-    assert told["code"] == "move_interrupted" and stage in told["detail"]
-    assert "not marked as moved" in told["detail"] and "run the same command" in stopped.err
+    (refusal,) = stopped.json
+    assert refusal["code"] == "move_interrupted" and stage in refusal["detail"]
+    assert "not marked as moved" in refusal["detail"] and "run the same command" in stopped.err
     with Client(settings) as client:
         assert facts_of(client.log).moved_to is None
     again = foldlog(*arguments)
     assert again.code == 0 and again.json[0]["sessions"] == 4
 
 
-def test_ctrl_c_after_the_log_was_marked_says_so(installation, monkeypatch):
-    """The mark is the last thing that is written: what comes after it takes nothing back."""
+def test_ctrl_c_after_the_log_was_marked_is_reported(installation, monkeypatch):
+    """The mark is the last record of a move, so nothing after it undoes the move."""
     foldlog = installation
     arguments = ("move", "--to-prefix", installation.moved.topic_prefix)
 

@@ -1,4 +1,4 @@
-"""The command as people run it: a process of its own, a real broker, a real worker."""
+"""The command in its own process, with a real broker and a real worker."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def test_commands_without_a_worker(machine):
     machine("doctor", code=1)
 
 
-def test_tail_follow_goes_on_and_ends_clean_at_ctrl_c(machine):
+def test_tail_follow_continues_and_ends_cleanly_at_ctrl_c(machine):
     machine("open", "s1")
     following = machine.start("tail", "s1", "--follow", "--json")
     assert json.loads(following.stdout.readline())["type"] == "SESSION_OPENED"
@@ -81,11 +81,11 @@ def test_tail_follow_goes_on_and_ends_clean_at_ctrl_c(machine):
     assert (following.returncode, err.strip()) == (130, "")
 
 
-def test_a_worker_answers_and_what_it_keeps_is_what_the_log_says(machine):
+def test_a_worker_answers_and_its_store_matches_the_log(machine):
     worker = machine.start("worker", "--supervise")
     try:
-        said = json.loads(machine("send", "s1", "what is this?", "--json"))
-        _approve_until_answered(machine, said["message_id"])
+        sent = json.loads(machine("send", "s1", "what is this?", "--json"))
+        _approve_until_answered(machine, sent["message_id"])
         shown = json.loads(machine("show", "s1", "--json"))
         assert shown["turn"]["open"] is False
         assert machine("request", "s1", "1.1").startswith('{"model"')
@@ -96,11 +96,11 @@ def test_a_worker_answers_and_what_it_keeps_is_what_the_log_says(machine):
         worker.terminate()
         _, err = worker.communicate(timeout=WAIT_S)
     assert "a scripted model answers" in err and "Traceback" not in err
-    assert "matches the log" in machine("replay", "--verify"), "the store at rest"
+    assert "matches the log" in machine("replay", "--verify"), "the closed store"
 
 
 def _approve_until_answered(machine, message_id):
-    """Wait for the answer in one process, and allow in another what it says is asked for."""
+    """Wait for the answer in one process, and approve in another the calls that it names."""
     waiting = machine.start("send", "s1", "--message-id", message_id, "--wait", "--json")
     for line in waiting.stderr:
         if "waits for approval" in line:
@@ -113,9 +113,9 @@ def _approve_until_answered(machine, message_id):
 
 
 def test_S2_9_a_killed_supervisor_can_be_started_again_at_once(machine):
-    """The worker it leaves needs a moment to end; who started it again was told to go away.
+    """Its worker needs a moment to end; a restart in that moment was refused.
 
-    Told to end, it ends with 0, whether it still waits for that one, starts, or works.
+    At SIGTERM the new one ends with 0, whether it waits for the old worker, starts, or works.
     """
     first = machine.start("worker", "--supervise")
     try:
@@ -147,7 +147,7 @@ def _await(found) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_every_service_ends_with_0_at_ctrl_c_and_at_sigterm(machine, number):
-    """The gateway ended with 130, or by the signal; a supervisor took that for a failure."""
+    """The gateway ended with 130 or by the signal, which a supervisor takes for a failure."""
     services = {
         "gateway": machine.start("gateway", "--port", "0"),
         "users": machine.start("users"),

@@ -1,4 +1,4 @@
-"""Content is data: nothing in it drives the terminal."""
+"""Content is data: nothing in it controls the terminal."""
 
 import json
 
@@ -21,19 +21,19 @@ from foldlog.cli import printing
         ("half \ud83d", "half \ufffd"),
     ],
 )
-def test_what_could_drive_a_terminal_becomes_visible(text, shown):
+def test_what_could_control_a_terminal_becomes_visible(text, shown):
     assert printing.clean(text) == shown
 
 
 @given(text=st.text())
-def test_no_text_keeps_a_character_that_a_terminal_obeys(text):
+def test_no_text_keeps_a_character_that_controls_a_terminal(text):
     assert not printing._UNSAFE.search(printing.clean(text))
     assert "\n" not in printing.brief(text) and len(printing.brief(text)) <= 160
     assert printing.clean(printing.clean(text)) == printing.clean(text)
 
 
 @given(text=st.text(st.characters()))
-def test_json_is_one_line_that_says_the_same_and_drives_nothing(text):
+def test_json_is_one_equivalent_line_that_controls_nothing(text):
     line = printing.json_line({"text": text})
     assert not printing._UNSAFE.search(line) and "\n" not in line
     assert json.loads(line) == {"text": text} == json.loads(printing.pretty({"text": text}))
@@ -47,7 +47,7 @@ def test_a_table_is_aligned(capsys):
     assert capsys.readouterr().out == "a   long name\n1   x\n22  -\n"
 
 
-def test_an_event_is_one_line_whatever_it_holds():
+def test_an_event_with_any_content_is_one_line():
     event = {
         "partition": 1,
         "offset": 2,
@@ -59,7 +59,7 @@ def test_an_event_is_one_line_whatever_it_holds():
         "big": {"inline": None, "ref": {"bytes": 7}},
         "empty": None,
     }
-    short = {"inline": "in short", "ref": {"bytes": 9}}  # what a result was cut to, or made to
+    short = {"inline": "in short", "ref": {"bytes": 9}}  # of a result
     assert 'short="in short"' in printing.event_line({**event, "content": "", "short": short})
     assert 'big="[7 bytes in a blob]"' in printing.event_line({**event, "content": ""})
     line = printing.event_line(event)

@@ -1,4 +1,4 @@
-"""README.md and docs/look-inside.md typed literally in an empty home; the demo of `make run`."""
+"""The commands of README.md and docs/look-inside.md, in an empty home; the demo of `make run`."""
 
 import os
 import re
@@ -46,10 +46,10 @@ def foldlog(tmp_path):
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         return subprocess.Popen(command, env=env, cwd=tmp_path, **pipes, **options)
 
-    def run(line: str, said: str | None = None, code: int = 0) -> str:
-        stdin = subprocess.DEVNULL if said is None else subprocess.PIPE
+    def run(line: str, typed: str | None = None, code: int = 0) -> str:
+        stdin = subprocess.DEVNULL if typed is None else subprocess.PIPE
         process = start(line, stdin=stdin)
-        out, _ = process.communicate(said, timeout=WAIT_S)
+        out, _ = process.communicate(typed, timeout=WAIT_S)
         assert process.returncode == code and "Traceback" not in out, (line, out)
         return out
 
@@ -88,7 +88,7 @@ def test_the_quickstart_of_readme_works_as_written(foldlog, tmp_path):
 
 
 def _look_inside(foldlog, session: str) -> None:
-    """Type every command of the page about looking inside, and check what each one shows."""
+    """Run every command of the page look-inside.md, and check its output."""
     ended = re.search(r"^\d+:(\d+) .* TURN_ENDED ", foldlog(f"foldlog tail {session}"), re.M)
     shows = {
         "sessions": session,
@@ -146,5 +146,5 @@ def test_S2_7_S2_8_S2_9_the_demo_is_killed_twice_and_loses_nothing(foldlog, tmp_
     (tmp_path / "README.md").write_text("# A project\n\nIt is small.\n")
     shown = foldlog("foldlog demo")
     assert shown.count(">>> kill -9") == 2
-    for said in ("row T6 owed", "row S3 owed", "happened once", "arrived whole", "byte for byte"):
-        assert said in shown, shown
+    for text in ("row T6 owed", "row S3 owed", "happened once", "arrived whole", "byte for byte"):
+        assert text in shown, shown

@@ -1,4 +1,4 @@
-"""worker, dev: a command line becomes agents and roles, or an error that names what is wrong."""
+"""worker, dev: a command line becomes agents and roles, or an error that names the mistake."""
 
 import dataclasses
 import json
@@ -29,12 +29,12 @@ text = "no agent"
 
 
 @pytest.fixture(autouse=True)
-def logging_as_it_was():
-    """A worker's command line says anew how log lines look."""
+def restored_logging():
+    """A worker's command line replaces the format of log lines."""
     root = logging.getLogger()
-    held, level = root.handlers[:], root.level
+    handlers, level = root.handlers[:], root.level
     yield
-    root.handlers[:] = held
+    root.handlers[:] = handlers
     root.setLevel(level)
 
 
@@ -60,7 +60,7 @@ def test_agents_are_loaded_by_name(app):
     ("name", "why"),
     [
         ("my_app_for_run", "give MODULE:ATTR"),
-        ("my_app_for_run:nobody", "has no nobody"),
+        ("my_app_for_run:other", "has no other"),
         ("my_app_for_run:text", "it is a str, not an Agent"),
         ("not_there_at_all:agent", "No module named 'not_there_at_all'"),
         ("my_app_for_run.py:one", "not a file: my_app_for_run:one"),
@@ -70,7 +70,7 @@ def test_agents_are_loaded_by_name(app):
         ("my_fetching_app:agent", r"as 10.1.2.0/24: .*host bits.*my_fetching_app.py, line 2\)"),
     ],
 )
-def test_what_is_wrong_with_an_agent_is_said(app, name, why):
+def test_a_wrong_agent_is_refused_with_the_reason(app, name, why):
     with pytest.raises(click.UsageError, match=why):
         run.load_agents([name])
 
@@ -82,7 +82,7 @@ def test_two_agents_of_one_name_are_refused(app):
 
 def test_roles_are_a_set_in_their_order():
     assert run.parse_roles("tools, sessions") == ("sessions", "tools")
-    for wrong in ("", ",", "sessions,poets"):
+    for wrong in ("", ",", "sessions,nonsense"):
         with pytest.raises(click.UsageError, match="the roles are sessions, models, tools"):
             run.parse_roles(wrong)
 
@@ -96,17 +96,17 @@ def test_roles_are_a_set_in_their_order():
         ("proxy", "ANTHROPIC_BASE_URL, which names no host"),
     ],
 )
-def test_it_is_said_where_the_model_answers(tmp_path, capsys, monkeypatch, url, host):
-    """With a key and another url it said that the model was the real one."""
+def test_the_output_names_the_host_of_the_model(tmp_path, capsys, monkeypatch, url, host):
+    """With a key and another url it printed that the real model answers."""
     settings = settings_in(tmp_path, api_key="key", base_url=url)
     assert host_of(url) == host
     monkeypatch.setattr(demo, "_run_scenes", lambda *_: 0)
-    told = []
-    demo._with_model(settings, tmp_path, tmp_path, "127.0.0.1:1", told.append)
-    assert told == [f"   ANTHROPIC_API_KEY is set: the model answers at {host}"]
+    lines = []
+    demo._with_model(settings, tmp_path, tmp_path, "127.0.0.1:1", lines.append)
+    assert lines == [f"   ANTHROPIC_API_KEY is set: the model answers at {host}"]
 
 
-def test_a_configured_model_is_used_as_it_is(tmp_path):
+def test_a_configured_model_is_used(tmp_path):
     settings = settings_in(tmp_path, base_url="http://127.0.0.1:1")
     with run.model_of(settings, run.ROLES) as found:
         assert found is settings
@@ -114,44 +114,44 @@ def test_a_configured_model_is_used_as_it_is(tmp_path):
         assert found.base_url is None, "no models role, no model"
 
 
-def test_without_an_api_key_a_scripted_model_answers_and_it_says_so(tmp_path, capsys):
+def test_without_an_api_key_a_scripted_model_answers_with_a_note(tmp_path, capsys):
     with run.model_of(settings_in(tmp_path), run.ROLES) as found:
         assert found.base_url.startswith("http://127.0.0.1:") and found.api_key
         assert "a scripted model answers" in capsys.readouterr().err
 
 
-def test_a_worker_without_topics_is_told_once_before_any_is_started(tmp_path, capsys):
+def test_missing_topics_are_reported_once_before_a_worker_is_started(tmp_path, capsys):
     from foldlog.log import MemoryLog
     from foldlog.tests.cli.harness import Shell
 
-    told = Shell(MemoryLog(), tmp_path, capsys)("worker --supervise")
-    assert told.code == 3 and told.err.count("foldlog topics apply") == 1
+    ran = Shell(MemoryLog(), tmp_path, capsys)("worker --supervise")
+    assert ran.code == 3 and ran.err.count("foldlog topics apply") == 1
 
 
 @pytest.mark.parametrize("command", ["worker", "worker --supervise", "dev"])
-def test_a_wrong_channel_stops_only_who_delivers(tmp_path, capsys, command):
+def test_an_invalid_channel_stops_only_delivering_commands(tmp_path, capsys, command):
     shell = make_shell(tmp_path, capsys)
-    wrong = ("foldlog.toml, channels.crm: url is no url",)
+    wrong = ("foldlog.toml, channels.crm: url is invalid",)
     shell.settings = dataclasses.replace(shell.settings, channels_wrong=wrong, base_url="http://x")
-    told = shell(command)
-    assert told.code == 2 and "channels.crm: url is no url" in told.err
-    assert not list(tmp_path.glob("**/worker.json")), "nothing was begun"
+    ran = shell(command)
+    assert ran.code == 2 and "channels.crm: url is invalid" in ran.err
+    assert not list(tmp_path.glob("**/worker.json")), "nothing was started"
     assert shell("send s1 hi").code == 0 and shell("down").code == 0
-    assert "PROBLEM channels: foldlog.toml, channels.crm: url is no url" in shell("doctor").out
+    assert "PROBLEM channels: foldlog.toml, channels.crm: url is invalid" in shell("doctor").out
 
 
 @pytest.mark.parametrize("command", ["worker --log-json", "worker --supervise --log-json"])
 def test_where_log_lines_are_json_so_are_notes_and_errors(tmp_path, capsys, command):
-    """`a scripted model answers` and the end of a worker stood between the objects."""
+    """Notes such as `a scripted model answers` were plain text between the objects."""
     shell = make_shell(tmp_path, capsys)
-    shell.settings = dataclasses.replace(shell.settings, channels_wrong=("crm: \x1b[1m no url",))
-    (told,) = map(json.loads, shell(command).err.splitlines())
-    assert told["logger"] == "foldlog.cli" and "crm:" in told["text"]
-    assert "\x1b" not in told["text"], "clean, as a note is"
+    shell.settings = dataclasses.replace(shell.settings, channels_wrong=("crm: \x1b[1m wrong",))
+    (line,) = map(json.loads, shell(command).err.splitlines())
+    assert line["logger"] == "foldlog.cli" and "crm:" in line["text"]
+    assert "\x1b" not in line["text"], "as clean as a note"
 
 
-def test_up_names_what_is_really_next(tmp_path):
-    """It told to make the topics, long after they were there."""
+def test_up_names_the_next_command(tmp_path):
+    """It named `topics apply` even if the topics existed."""
     from foldlog.cli.edge import Edge
     from foldlog.cli.kafka_commands import what_is_next
     from foldlog.log import MemoryLog
@@ -161,17 +161,17 @@ def test_up_names_what_is_really_next(tmp_path):
     assert what_is_next(Edge(settings, MemoryLog())) == "foldlog topics apply"
     assert what_is_next(Edge(settings, memory_log())).startswith("foldlog worker")
     settings.state_dir.mkdir()
-    noted = {"pid": os.getpid(), "web": "http://127.0.0.1:1"}
-    (settings.state_dir / "worker.json").write_text(json.dumps(noted))
+    contents = {"pid": os.getpid(), "web": "http://127.0.0.1:1"}
+    (settings.state_dir / "worker.json").write_text(json.dumps(contents))
     assert what_is_next(Edge(settings, memory_log())) == "foldlog chat"
 
 
-def test_a_worker_that_is_not_there(tmp_path):
+def test_the_worker_info_of_no_worker_and_of_a_silent_one(tmp_path):
     assert worker_info(tmp_path) == (None, None)
     (tmp_path / "worker.json").write_text("{half")
     assert worker_info(tmp_path) == (None, None)
     (tmp_path / "worker.json").write_text('{"pid": 1, "web": "http://127.0.0.1:1"}')
-    assert worker_info(tmp_path) == (1, None), "it lives and does not answer"
+    assert worker_info(tmp_path) == (1, None), "it runs and does not respond"
     (tmp_path / "worker.json").write_text('{"pid": 99999999, "web": "http://127.0.0.1:1"}')
     assert worker_info(tmp_path) == (None, None), "it was killed"
 
@@ -198,8 +198,8 @@ def answering_worker(tmp_path):
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     (tmp_path / "worker").mkdir()
-    noted = {"pid": 4711, "web": f"http://127.0.0.1:{server.server_port}"}
-    (tmp_path / "worker" / "worker.json").write_text(json.dumps(noted))
+    contents = {"pid": 4711, "web": f"http://127.0.0.1:{server.server_port}"}
+    (tmp_path / "worker" / "worker.json").write_text(json.dumps(contents))
     yield
     server.shutdown()
     thread.join()
@@ -215,14 +215,14 @@ def test_doctor_and_status_ask_the_worker(answering_worker, tmp_path, capsys):
     assert "PROBLEM agents: session s1 needs agent default; the worker serves shop" in found
 
 
-def test_E28_dev_tells_its_gateway_which_pages_may_use_it(tmp_path, capsys):
+def test_E28_dev_passes_the_allowed_origins_to_its_gateway(tmp_path, capsys):
     origins = ("http://localhost:5173", "https://app.example")
-    given = child_arguments(["--home", "/x"], origins)
-    assert given[:4] == ["--home", "/x", "gateway", "--until-eof"]
-    context = gateway_command.make_context("gateway", given[3:])
+    arguments = child_arguments(["--home", "/x"], origins)
+    assert arguments[:4] == ["--home", "/x", "gateway", "--until-eof"]
+    context = gateway_command.make_context("gateway", arguments[3:])
     assert context.params["origins"] == origins and context.params["until_eof"]
-    told = make_shell(tmp_path, capsys)("dev --cors-origin localhost:5173")
-    assert told.code == 2 and "is not an origin" in told.err
+    ran = make_shell(tmp_path, capsys)("dev --cors-origin localhost:5173")
+    assert ran.code == 2 and "is not an origin" in ran.err
 
 
 ENDS_TWICE = """
@@ -236,17 +236,18 @@ lives.write_text(lives.read_text() + "end")
 """
 
 
-def test_dev_says_that_its_gateway_ended_and_starts_it_again(tmp_path):
-    """It went without a gateway from then on, and said nothing of it."""
+def test_dev_reports_that_its_gateway_ended_and_restarts_it(tmp_path):
+    """It continued without a gateway and printed nothing."""
     lives = tmp_path / "lives"
     lives.write_text("")
-    said: SimpleQueue[str] = SimpleQueue()
-    with restarting([sys.executable, "-c", ENDS_TWICE, str(lives)], said.put, 0.01):
+    reports: SimpleQueue[str] = SimpleQueue()
+    with restarting([sys.executable, "-c", ENDS_TWICE, str(lives)], reports.put, 0.01):
         for pause in ("0.01", "0.02"):
-            told = said.get(timeout=20)
-            assert "the gateway ended with exit code 1" in told and f"restarts in {pause} s" in told
+            report = reports.get(timeout=20)
+            assert "the gateway ended with exit code 1" in report
+            assert f"restarts in {pause} s" in report
         until = time.monotonic() + 20
         while lives.read_text() != "life life life ":
             assert time.monotonic() < until
             time.sleep(0.01)
-    assert lives.read_text() == "life life life end" and said.empty()
+    assert lives.read_text() == "life life life end" and reports.empty()

@@ -1,15 +1,9 @@
-"""`foldlog search`: what it finds, what it shows, and how it ends."""
+"""`foldlog search`: its hits, its output and its exit codes."""
 
 import pytest
 
 from foldlog.consumers.search.search_index import index_path
-from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import Played
-
-
-@pytest.fixture
-def shell(tmp_path, capsys):
-    return make_shell(tmp_path, capsys)
 
 
 @pytest.fixture
@@ -30,7 +24,7 @@ def talk(shell):
     return played
 
 
-def test_hits_say_where_who_when_and_mark_the_match(shell, talk):
+def test_a_hit_shows_place_author_time_and_the_marked_match(shell, talk):
     ran = shell("search walruses --session s1")
     assert ran.code == 0 and ran.err == ""
     heads, snippets = ran.out.splitlines()[::2], ran.out.splitlines()[1::2]
@@ -41,12 +35,12 @@ def test_hits_say_where_who_when_and_mark_the_match(shell, talk):
     assert any("result by read, turn 1.1" in head for head in heads)
 
 
-def test_what_was_said_can_not_drive_the_terminal(shell, talk):
+def test_a_message_cannot_control_the_terminal(shell, talk):
     ran = shell("search where")
     assert "\x1b" not in ran.out and "\\x1b[2J" in ran.out
 
 
-def test_json_is_one_hit_a_line(shell, talk):
+def test_json_is_one_hit_per_line(shell, talk):
     hits = shell("search --json penguin walrus").json
     first = hits[0]
     assert (first["session_id"], first["kind"]) == ("s1", "result")
@@ -70,7 +64,7 @@ def test_user_session_and_limit_narrow(shell, talk):
     assert "nothing found with this --user or --session" in shell("search walrus --session s3").err
 
 
-def test_nothing_found_is_said_and_is_no_error(shell, talk):
+def test_no_hit_is_reported_and_is_not_an_error(shell, talk):
     ran = shell("search giraffe")
     assert (ran.code, ran.out) == (0, "") and "nothing found" in ran.err
 
@@ -82,21 +76,21 @@ def test_wrong_use_is_exit_code_2(shell, command, words):
     assert shell(command, words).code == 2
 
 
-def test_words_without_any_are_exit_code_2(shell):
+def test_no_words_are_exit_code_2(shell):
     assert shell("search").code == 2
 
 
 @pytest.mark.parametrize("words", ['"', "walrus*", "NEAR(walrus", "-walrus", "a:b OR walrus"])
-def test_nothing_typed_is_syntax(shell, talk, words):
+def test_a_query_has_no_syntax(shell, talk, words):
     ran = shell("search --json --", words)
     assert ran.code == (0 if "walrus" in words else 2)
     assert len([each for each in ran.json if "session_id" in each]) == 4 * ("walrus" in words)
 
 
-def test_an_index_that_can_not_be_written_is_refused_in_words(shell, talk):
+def test_an_index_that_cannot_be_written_is_an_error_without_a_traceback(shell, talk):
     path = index_path(shell.settings)
     path.parent.parent.mkdir(parents=True, exist_ok=True)
-    path.parent.write_text("a file in the place of the directory")
+    path.parent.write_text("a file in place of the directory")
     ran = shell("search walrus")
     assert ran.code == 1 and "cannot be used" in ran.err and "The log was not touched" in ran.err
 

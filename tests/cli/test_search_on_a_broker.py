@@ -1,4 +1,4 @@
-"""`foldlog search` as people run it: processes of their own, a real broker, a real worker."""
+"""`foldlog search` in its own process, with a real broker and a real worker."""
 
 import fcntl
 import json
@@ -15,12 +15,12 @@ def found(machine, *args):
     return [json.loads(line) for line in machine("search", "--json", *args).splitlines()]
 
 
-def test_S0_8_what_was_said_and_answered_is_found_and_caught_up_with(machine):
+def test_S0_8_messages_and_answers_are_found_by_the_next_search(machine):
     worker = machine.start("worker", "--supervise")
     try:
-        said = json.loads(machine("send", "s1", "what is the walrus?", "--json"))
+        sent = json.loads(machine("send", "s1", "what is the walrus?", "--json"))
         assert [hit["kind"] for hit in found(machine, "walruses")] == ["said"]
-        _approve_until_answered(machine, said["message_id"])
+        _approve_until_answered(machine, sent["message_id"])
     finally:
         worker.terminate()
         worker.communicate(timeout=WAIT_S)
@@ -34,7 +34,7 @@ def test_S0_8_what_was_said_and_answered_is_found_and_caught_up_with(machine):
     assert "*walrus* in another session" in machine("search", "walrus", "--session", "s2")
 
 
-def test_ctrl_c_is_clean_and_a_second_search_waits(machine):
+def test_a_second_search_waits_and_ends_cleanly_at_ctrl_c(machine):
     machine("send", "s1", "a walrus")
     assert len(found(machine, "walrus")) == 1
     (index,) = (machine.home / "search").glob("*.sqlite")
@@ -48,6 +48,6 @@ def test_ctrl_c_is_clean_and_a_second_search_waits(machine):
     assert len(found(machine, "walrus")) == 1
 
 
-def test_a_broker_that_is_away_is_exit_code_3(machine):
+def test_an_unreachable_broker_is_exit_code_3(machine):
     machine.env["KAFKA_BOOTSTRAP_SERVERS"] = "127.0.0.1:1"
     assert "no Kafka broker answers" in machine("search", "walrus", code=3)

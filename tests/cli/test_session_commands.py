@@ -1,10 +1,8 @@
-"""send, open, cancel, terminate, phase, lock: the decision is reported, the reason if refused."""
+"""send, open, cancel, terminate, phase, lock: the output is the fold's decision."""
 
 import json
 import os
 import threading
-
-import pytest
 
 from foldlog.processors.store.state_dir import StateDir
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -12,26 +10,21 @@ from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import Played
 
 
-@pytest.fixture
-def shell(tmp_path, capsys):
-    return make_shell(tmp_path, capsys)
-
-
 def test_a_first_message_opens_the_session(shell):
-    said = shell("send s1", "hello there", "--message-id=m1")
-    assert (said.code, said.out) == (0, "message m1: turn 1 (offset 1)\n")
+    ran = shell("send s1", "hello there", "--message-id=m1")
+    assert (ran.code, ran.out) == (0, "message m1: turn 1 (offset 1)\n")
     assert "s1" in shell("sessions").out
     assert shell("send s1 more --message-id m2").out.startswith("message m2: turn 1")
 
 
-def test_a_message_that_is_wrong_opens_no_session(shell):
-    """It was refused, and left a session behind in which nothing was said."""
+def test_an_invalid_message_opens_no_session(shell):
+    """It was refused, and left an empty session behind."""
     assert shell("send s1", "").code == 1
     assert shell("send s1 hi --attach /not/there.png").code == 1
     assert shell("sessions --json").json == []
 
 
-def test_a_message_behind_a_turn_says_so(shell):
+def test_a_message_that_waits_for_a_turn_is_reported_as_waiting(shell):
     shell("send s1 hi")
     Played(shell.log, "s1").call()
     assert "waits behind turn 1" in shell("send s1 more").out
@@ -61,12 +54,12 @@ def test_send_wait_prints_the_answer_and_nothing_else(tmp_path, capsys):
 
     worker = threading.Thread(target=work)
     worker.start()
-    said = shell("send s1 question --wait")
+    ran = shell("send s1 question --wait")
     worker.join()
-    assert (said.code, said.out, said.err) == (0, "the answer is \\x1b[31m42\n", "")
+    assert (ran.code, ran.out, ran.err) == (0, "the answer is \\x1b[31m42\n", "")
 
 
-def test_S2_4_an_answer_that_was_printed_is_noted_as_sent_once(shell):
+def test_S2_4_a_printed_answer_is_recorded_as_sent_once(shell):
     shell("send s1 hi --message-id m1")
     played = Played(shell.log, "s1")
     played.answer("hello")
@@ -78,19 +71,19 @@ def test_S2_4_an_answer_that_was_printed_is_noted_as_sent_once(shell):
     assert [event["writer"] for event in events if event["type"] == "GEN_SENT"] == ["consumers"]
 
 
-def test_send_wait_without_a_worker_ends_and_says_how_to_wait_again(shell):
+def test_send_wait_without_a_worker_ends_with_the_command_to_wait_again(shell):
     waited = shell("send s1 hi --message-id m1 --wait --timeout 0")
     assert waited.code == 1
     assert "not answered yet" in waited.err and "--message-id m1 --wait" in waited.err
 
 
-def test_send_without_wait_says_when_nobody_is_there_to_answer(shell):
-    """It said that a turn had begun, and nothing ever came of it."""
+def test_send_without_wait_reports_that_no_worker_answers(shell):
+    """It printed that a turn had begun, and no answer ever came."""
     partition = "no worker has taken its partition yet"
-    said = shell("send s1 hi --message-id m1 --json")
-    assert said.json[0]["verdict"] == "accepted" and partition in said.err
+    ran = shell("send s1 hi --message-id m1 --json")
+    assert ran.json[0]["verdict"] == "accepted" and partition in ran.err
     Played(shell.log, "s1").take()
-    assert shell("send s1 hi --message-id m2").err == "", "w1 of another machine may well live"
+    assert shell("send s1 hi --message-id m2").err == "", "w1, on another machine, may be running"
     state_dir = shell.settings.state_dir
     ours = StateDir(state_dir)
     ours.close()
@@ -100,7 +93,7 @@ def test_send_without_wait_says_when_nobody_is_there_to_answer(shell):
     assert shell("send s1 more").err == ""
 
 
-def test_send_wait_of_a_turn_that_was_cancelled_or_failed_says_so(shell):
+def test_send_wait_reports_a_cancelled_or_failed_turn(shell):
     shell("send s1 hi --message-id m1")
     played = Played(shell.log, "s1")
     played.call()
@@ -135,12 +128,12 @@ def test_bad_input_is_refused_and_nothing_is_produced(shell):
     assert sum(shell.log.end_offsets(SESSION_EVENTS).values()) - sum(before.values()) <= 1
 
 
-def test_an_unknown_message_can_not_be_waited_for(shell):
+def test_waiting_for_an_unknown_message_is_refused(shell):
     shell("open s1")
     assert "has no message m9" in shell("send s1 --message-id m9 --wait").err
 
 
-def test_open_reports_what_holds(shell):
+def test_open_reports_user_and_agent(shell):
     assert "session s1 is open: user ana, agent shop" in shell("open s1 --agent shop").out
     assert "done before" in shell("open s1 --agent shop").out
     refused = shell("open s1 --agent other")
@@ -156,7 +149,7 @@ def test_S0_6_cancel_is_for_the_same_user_only(shell):
     assert "done before" in shell("cancel s1").out
 
 
-def test_S0_11_the_loser_gets_a_clear_error(shell):
+def test_S0_11_the_loser_of_a_race_gets_a_clear_error(shell):
     shell("open s1")
     for trigger in ("start_build", "todo_done_build", "publish"):
         assert shell(f"phase s1 {trigger}").code == 0
@@ -171,7 +164,7 @@ def test_cancel_of_nothing_is_refused(shell):
     assert "turn 3 is not running" in shell("cancel s1 --turn 3").err
 
 
-def test_after_step_says_what_it_does(shell):
+def test_after_step_is_reported(shell):
     shell("send s1 hi")
     assert "turn 1 stops after this step" in shell("cancel s1 --after-step").out
 
@@ -201,13 +194,13 @@ def test_terminate(shell):
     assert shell("sessions --json").json[0]["status"] == "terminated"
 
 
-def test_bytes_that_are_no_text_are_a_wrong_argument(shell):
+def test_an_argument_that_is_not_utf8_is_refused_in_one_line(shell):
     for command in (["send", "s\udcff", "hi"], ["show", "s\udcff"], ["open", "s\udcff"]):
         ran = shell(command[0], *command[1:])
         assert ran.code in (1, 2) and ran.err.count("\n") == 1, ran.err
 
 
-def test_what_can_not_be_stopped_or_decided_is_said_in_words(shell):
+def test_the_reason_why_nothing_can_be_cancelled_or_decided_is_printed(shell):
     assert "there is no session" in shell("approve s1 1.1.0").err
     shell("open s1")
     assert "no turn runs in session s1" in shell("cancel s1").err
@@ -216,13 +209,13 @@ def test_what_can_not_be_stopped_or_decided_is_said_in_words(shell):
     assert (again.code, "session s1 is terminated" in again.err) == (0, True)
 
 
-def test_no_sessions_of_a_user_is_not_no_sessions(shell):
+def test_a_user_without_sessions_is_not_an_empty_log(shell):
     assert "no sessions yet" in shell("sessions --user eve").err
     shell("open s1")
     assert "no sessions of user eve" in shell("sessions --user eve").err
 
 
-def test_an_offset_that_is_not_there_is_said(shell):
+def test_an_offset_beyond_the_end_is_reported(shell):
     shell("open s1")
     assert shell("show s1").err == ""
     late = shell("show s1 --at 999")
