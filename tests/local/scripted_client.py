@@ -1,4 +1,4 @@
-"""Shared by the tests of the scripted Messages API server: the real client, and small requests."""
+"""Helpers of the tests of the scripted Messages API server: the real client, small requests."""
 
 import functools
 import http.client
@@ -6,6 +6,17 @@ import json
 import socket
 
 import anthropic
+import pytest
+
+from foldlog.local.messages_api import (
+    FAULTS,
+    Reply,
+    ScriptedServer,
+    fault,
+    text,
+    thinking,
+    tool_use,
+)
 
 MODEL = "claude-opus-5-5"
 TOOLS = [
@@ -27,9 +38,9 @@ def client(server) -> anthropic.Anthropic:
 
 def request(*messages, **fields):
     """Keyword arguments of a small request; a string is a user's message."""
-    said = [{"role": "user", "content": m} if isinstance(m, str) else m for m in messages]
+    full = [{"role": "user", "content": m} if isinstance(m, str) else m for m in messages]
     fields = {"model": MODEL, "max_tokens": 256, "tools": TOOLS, **fields}
-    return {**fields, "messages": said or [{"role": "user", "content": "hi"}]}
+    return {**fields, "messages": full or [{"role": "user", "content": "hi"}]}
 
 
 def assistant(*blocks):
@@ -59,19 +70,47 @@ def ask(server, *messages, **fields):
         return stream.get_final_message()
 
 
+def text_of(message):
+    """The text of an answer."""
+    return "".join(block.text for block in message.content if block.type == "text")
+
+
+def refused(server, *messages, **fields):
+    """The message of the 400 that the real client raises."""
+    with pytest.raises(anthropic.BadRequestError) as caught:
+        client(server).messages.create(**request(*messages, **fields))
+    assert caught.value.type == "invalid_request_error"
+    assert caught.value.request_id.startswith("req_01")
+    return caught.value.api_message
+
+
+SENTENCE = "one two three four five six seven eight nine ten"
+BLOCKS = [thinking("hm"), text(SENTENCE), tool_use("look", {"path": "a" * 40})]
+
+
+def serving(name, blocks=BLOCKS, **params):
+    """A server whose every answer has this fault."""
+    return ScriptedServer(Reply(blocks, chunk=4, fault=fault(name, **params)))
+
+
+def by_stage(stage):
+    """The names of the faults of a stage."""
+    return [name for name, mode in FAULTS.items() if mode.stage is stage]
+
+
 def events(server, *messages, **fields):
     """The raw events of a stream, as dicts."""
-    made = client(server).messages.create(stream=True, **request(*messages, **fields))
-    return [event.to_dict(warnings=False) for event in made]
+    stream = client(server).messages.create(stream=True, **request(*messages, **fields))
+    return [event.to_dict(warnings=False) for event in stream]
 
 
 def post(server, path="/v1/messages", body=None, headers=None):
     """A raw POST past the client: (status, headers, parsed body)."""
     connection = http.client.HTTPConnection(server.base_url.removeprefix("http://"), timeout=20)
-    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-    usual = {"authorization": "Bearer key", "anthropic-version": "2026-10-21"}
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    default = {"authorization": "Bearer key", "anthropic-version": "2026-10-21"}
     try:
-        connection.request("POST", path, sent, usual if headers is None else headers)
+        connection.request("POST", path, data, default if headers is None else headers)
         answer = connection.getresponse()
         return answer.status, answer.headers, json.loads(answer.read() or b"null")
     finally:

@@ -1,4 +1,4 @@
-"""Preserved thinking and compaction: what comes back must be what was said, where it was said."""
+"""Preserved thinking and compaction: blocks must come back unchanged and in their place."""
 
 import anthropic
 import pytest
@@ -18,6 +18,7 @@ from foldlog.tests.local.scripted_client import (
     ask,
     assistant,
     client,
+    refused,
     request,
     results as answers,
 )
@@ -45,17 +46,11 @@ def conversation(server, **fields):
     """The messages of a whole turn: user, call, result, call, result, answer."""
     messages = [{"role": "user", "content": "go"}]
     while True:
-        said = ask(server, *messages, **fields)
-        messages.append(assistant(*said.content))
-        if said.stop_reason == "end_turn":
+        answer = ask(server, *messages, **fields)
+        messages.append(assistant(*answer.content))
+        if answer.stop_reason == "end_turn":
             return messages
-        messages.append(answers(said.content[-1].id))
-
-
-def refused(server, *messages, **fields):
-    with pytest.raises(anthropic.BadRequestError) as caught:
-        ask(server, *messages, **fields)
-    return caught.value.api_message
+        messages.append(answers(answer.content[-1].id))
 
 
 def test_a_history_that_is_sent_back_unchanged_is_accepted(server):
@@ -63,8 +58,8 @@ def test_a_history_that_is_sent_back_unchanged_is_accepted(server):
     assert ask(server, *messages, "and now?").stop_reason == "tool_use"
 
 
-def test_what_is_compared_is_the_value(server):
-    """Key order, cache marks, effort and max_tokens are not part of it."""
+def test_blocks_are_compared_by_value(server):
+    """Key order, cache marks, effort and max_tokens do not matter."""
     first, *rest = conversation(server, system="be kind")
     marked = [{"cache_control": {"type": "ephemeral"}, "text": "go", "type": "text"}]
     first = {"content": marked, "role": "user"}
@@ -72,7 +67,7 @@ def test_what_is_compared_is_the_value(server):
     ask(server, first, *rest, "and now?", system=same, max_tokens=9)
 
 
-def test_a_restarted_server_still_knows_what_it_signed(server):
+def test_a_restarted_server_recognizes_its_signatures(server):
     messages = conversation(server)
     with ScriptedServer(script) as other:
         assert ask(other, *messages, "and now?")
@@ -86,10 +81,10 @@ def test_a_restarted_server_still_knows_what_it_signed(server):
     ],
 )
 def test_a_changed_prefix_is_refused(server, fields, sentence):
-    said = refused(server, *conversation(server), "and now?", **fields)
-    assert said.startswith(f"messages.1.content.0: {BOUND}")
-    assert f"That setting requires the `{BINDING}` value" in said
-    assert sentence in said
+    message = refused(server, *conversation(server), "and now?", **fields)
+    assert message.startswith(f"messages.1.content.0: {BOUND}")
+    assert f"That setting requires the `{BINDING}` value" in message
+    assert sentence in message
 
 
 def test_an_edited_message_is_refused_from_there_on(server):
@@ -97,9 +92,9 @@ def test_an_edited_message_is_refused_from_there_on(server):
     edited = answers(messages[3]["content"][-1]["id"])
     messages[2] = answers(messages[1]["content"][-1]["id"], content="something else")
     assert messages[4] == edited
-    said = refused(server, *messages, "and now?")
-    assert said.startswith(f"messages.3.content.0: {BOUND}")
-    assert said.endswith("The messages before this block differ from those it was created with.")
+    message = refused(server, *messages, "and now?")
+    assert message.startswith(f"messages.3.content.0: {BOUND}")
+    assert message.endswith("The messages before this block differ from those it was created with.")
 
 
 def test_thinking_may_be_removed_from_the_front_only(server):
@@ -110,11 +105,11 @@ def test_thinking_may_be_removed_from_the_front_only(server):
             {**m, "content": m["content"][1:]} if i in places else m for i, m in enumerate(messages)
         ]
 
-    for kept in ((1,), (1, 3), (1, 3, 5)):
-        assert ask(server, *without(*kept), "and now?")
-    said = refused(server, *without(3), "and now?")
-    assert said.startswith(f"messages.5.content.0: {BOUND}")
-    assert said.endswith(
+    for removed in ((1,), (1, 3), (1, 3, 5)):
+        assert ask(server, *without(*removed), "and now?")
+    message = refused(server, *without(3), "and now?")
+    assert message.startswith(f"messages.5.content.0: {BOUND}")
+    assert message.endswith(
         "The `thinking` block that preceded this one when it was created is missing from this "
         "request."
     )
@@ -125,8 +120,8 @@ def test_a_changed_block_has_an_invalid_signature(server, change):
     messages = conversation(server)
     block, *others = messages[1]["content"]
     messages[1] = assistant({**block, **change}, *others)
-    said = refused(server, *messages, "and now?")
-    assert said == "messages.1.content.0: Invalid `signature` in `thinking` block"
+    message = refused(server, *messages, "and now?")
+    assert message == "messages.1.content.0: Invalid `signature` in `thinking` block"
 
 
 def test_empty_thinking_is_sent_back_too(server):
@@ -140,9 +135,9 @@ def test_empty_thinking_is_sent_back_too(server):
 
 def test_redacted_thinking_is_bound_as_well():
     with ScriptedServer(Reply([redacted_thinking(), text("a")])) as server:
-        said = assistant(*ask(server, "go").content)
-        ask(server, "go", said, "and now?")
-        assert BOUND.partition("The block")[2] in refused(server, "went", said, "and now?")
+        answer = assistant(*ask(server, "go").content)
+        ask(server, "go", answer, "and now?")
+        assert BOUND.partition("The block")[2] in refused(server, "went", answer, "and now?")
 
 
 def test_models_without_preserved_thinking_do_not_compare(server):
@@ -155,7 +150,7 @@ def test_another_models_thinking_is_dropped_silently(server):
     ask(server, *messages, "and now?", model="claude-fable-5-1", system="changed")
 
 
-def test_drop_block_drops_and_says_so(server):
+def test_drop_block_drops_and_reports_it(server):
     messages = conversation(server)
     config = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
     fields = request(*messages, "and now?", system="changed", thinking=config)
@@ -180,12 +175,12 @@ def compacted(server, *messages):
     return block.to_dict()
 
 
-def test_a_compaction_stands_for_what_it_covered(server):
+def test_a_compaction_replaces_the_messages_that_it_covers(server):
     messages = conversation(server)
     block = compacted(server, *messages)
     assert block["content"] == "Summary of 6 messages."
-    said = beta(server, assistant(block), "and now?")
-    assert said.stop_reason == "tool_use"
+    message = beta(server, assistant(block), "and now?")
+    assert message.stop_reason == "tool_use"
 
 
 def test_turns_kept_after_a_compaction_keep_their_thinking(server):
@@ -198,14 +193,14 @@ def test_turns_kept_after_a_compaction_keep_their_thinking(server):
 
 
 def test_a_compaction_is_streamed_and_may_be_scripted():
-    with ScriptedServer(Reply([compaction("what was said")])) as server:
+    with ScriptedServer(Reply([compaction("a summary")])) as server:
         fields = request("a", assistant({"type": "text", "text": "b"}), "c")
         with client(server).beta.messages.stream(
             **fields, betas=[COMPACT], extra_body={"compaction": {"type": "summarize"}}
         ) as stream:
             message = stream.get_final_message()
     (block,) = message.content
-    assert block.content == "what was said"
+    assert block.content == "a summary"
     assert block.signature
 
 
@@ -216,38 +211,22 @@ def test_a_failed_compaction_covers_nothing():
 
 
 @pytest.mark.parametrize(
-    ("arrange", "code", "error"),
+    ("arrange", "code"),
     [
-        (
-            lambda b: ("go", assistant(b), "so?"),
-            "compaction_block_misplaced",
-            anthropic.BadRequestError,
-        ),
-        (
-            lambda b: (assistant(b, b), "so?"),
-            "compaction_block_ambiguous",
-            anthropic.BadRequestError,
-        ),
-        (
-            lambda b: (assistant({**b, "signature": "eA=="}), "so?"),
-            "compaction_signature_invalid",
-            anthropic.BadRequestError,
-        ),
-        (
-            lambda b: (assistant({**b, "content": "better"}), "so?"),
-            "compaction_content_mismatch",
-            anthropic.BadRequestError,
-        ),
+        (lambda b: ("go", assistant(b), "so?"), "compaction_block_misplaced"),
+        (lambda b: (assistant(b, b), "so?"), "compaction_block_ambiguous"),
+        (lambda b: (assistant({**b, "signature": "eA=="}), "so?"), "compaction_signature_invalid"),
+        (lambda b: (assistant({**b, "content": "better"}), "so?"), "compaction_content_mismatch"),
     ],
 )
-def test_compaction_blocks_are_checked(server, arrange, code, error):
+def test_compaction_blocks_are_checked(server, arrange, code):
     block = compacted(server, *conversation(server))
-    with pytest.raises(error) as caught:
+    with pytest.raises(anthropic.BadRequestError) as caught:
         beta(server, *arrange(block))
     assert caught.value.error_code == code
 
 
-def test_what_cannot_be_compacted(server):
+def test_a_conversation_that_cannot_be_compacted_is_refused(server):
     with pytest.raises(anthropic.BadRequestError) as caught:
         compacted(server, "alone")
     assert caught.value.error_code == "compaction_nothing_to_summarize"
@@ -258,5 +237,5 @@ def test_what_cannot_be_compacted(server):
 
 def test_a_compaction_needs_its_beta_header(server):
     block = compacted(server, *conversation(server))
-    said = refused(server, assistant(block), "so?", model=MODEL)
-    assert "Input tag 'compaction' found using 'type' does not match" in said
+    message = refused(server, assistant(block), "so?", model=MODEL)
+    assert "Input tag 'compaction' found using 'type' does not match" in message

@@ -17,11 +17,11 @@ def server():
         yield server
 
 
-def system(said=LONG, mark=MARK):
-    return [{"type": "text", "text": said, **mark}]
+def system(text=LONG, mark=MARK):
+    return [{"type": "text", "text": text, **mark}]
 
 
-def said(value, **fields):
+def user(value, **fields):
     return {"role": "user", "content": [{"type": "text", "text": value, **fields}]}
 
 
@@ -64,7 +64,7 @@ def test_a_growing_conversation_reads_what_it_wrote(server):
         turns += [assistant({"type": "text", "text": "ok"}), f"next {number}"]
 
 
-def test_a_change_in_front_misses(server):
+def test_a_changed_prefix_misses(server):
     ask(server, "a", system=system())
     assert ask(server, "a", system=system("X" + LONG)).usage.cache_read_input_tokens == 0
     assert ask(server, "a", system=system(), tools=[]).usage.cache_read_input_tokens == 0
@@ -77,10 +77,10 @@ def test_models_do_not_share_entries(server):
 
 
 def test_the_longest_prefix_counts(server):
-    _, first, _ = tokens(ask(server, said("a"), system=system()).usage)
-    _, second, read = tokens(ask(server, said(LONG, **MARK), system=system()).usage)
+    _, first, _ = tokens(ask(server, user("a"), system=system()).usage)
+    _, second, read = tokens(ask(server, user(LONG, **MARK), system=system()).usage)
     assert read == first
-    assert tokens(ask(server, said(LONG, **MARK), system=system()).usage)[2] == first + second
+    assert tokens(ask(server, user(LONG, **MARK), system=system()).usage)[2] == first + second
 
 
 def test_the_look_back_is_twenty_positions(server):
@@ -96,12 +96,12 @@ def test_the_look_back_is_twenty_positions(server):
         assert ask(other, blocks(19), system=far).usage.cache_read_input_tokens == 0
 
 
-def test_lifetimes_are_counted_apart(server):
-    usage = ask(server, said(LONG, **MARK), system=system(mark=HOUR)).usage
-    made = usage.cache_creation
-    assert made.ephemeral_1h_input_tokens > 512
-    assert made.ephemeral_5m_input_tokens > 512
-    total = made.ephemeral_1h_input_tokens + made.ephemeral_5m_input_tokens
+def test_lifetimes_are_counted_separately(server):
+    usage = ask(server, user(LONG, **MARK), system=system(mark=HOUR)).usage
+    created = usage.cache_creation
+    assert created.ephemeral_1h_input_tokens > 512
+    assert created.ephemeral_5m_input_tokens > 512
+    total = created.ephemeral_1h_input_tokens + created.ephemeral_5m_input_tokens
     assert usage.cache_creation_input_tokens == total
 
 
@@ -119,7 +119,7 @@ def diagnosed(server, previous, *messages, **fields):
     return found and found.cache_miss_reason
 
 
-def test_diagnostics_say_what_changed(server):
+def test_diagnostics_name_the_changed_part(server):
     first = ask(server, "a", system=system(), diagnostics={"previous_message_id": None})
     assert first.diagnostics is None
     grown = ("a", assistant({"type": "text", "text": "ok"}), "b")
@@ -134,5 +134,5 @@ def test_diagnostics_say_what_changed(server):
         assert reason.type == kind
         assert reason.cache_missed_input_tokens > 0
     assert diagnosed(server, first.id, "edited", system=system()).type == "messages_changed"
-    lost = diagnosed(server, "msg_nobody", "a", model=MODEL)
+    lost = diagnosed(server, "msg_unknown", "a", model=MODEL)
     assert lost.type == "previous_message_not_found"

@@ -1,4 +1,4 @@
-"""Each fault mode and what the real client makes of it (reference sheet, sections 3 and 12)."""
+"""Each fault mode, and how the real client reacts to it."""
 
 import json
 from contextlib import nullcontext
@@ -7,29 +7,17 @@ import anthropic
 import httpx2
 import pytest
 
-from foldlog.local.messages_api import (
-    FAULTS,
-    Reply,
-    Rule,
-    ScriptedServer,
-    Stage,
-    fault,
-    text,
-    thinking,
-    tool_use,
+from foldlog.local.messages_api import Reply, Rule, ScriptedServer, Stage, fault, text
+from foldlog.tests.local.scripted_client import (
+    SENTENCE,
+    ask,
+    by_stage,
+    client,
+    raw_chunks,
+    request,
+    serving,
+    text_of,
 )
-from foldlog.tests.local.scripted_client import ask, client, raw_chunks, request
-
-SAID = "one two three four five six seven eight nine ten"
-BLOCKS = [thinking("hm"), text(SAID), tool_use("look", {"path": "a" * 40})]
-
-
-def serving(name, blocks=BLOCKS, **params):
-    return ScriptedServer(Reply(blocks, chunk=4, fault=fault(name, **params)))
-
-
-def by_stage(stage):
-    return [name for name, mode in FAULTS.items() if mode.stage is stage]
 
 
 def faulted(server):
@@ -65,7 +53,7 @@ STATUSES = {
 
 
 @pytest.mark.parametrize("name", STATUSES)
-def test_a_status_comes_instead_of_a_stream(name):
+def test_a_status_replaces_the_stream(name):
     status, kind, error = STATUSES[name]
     with serving(name) as server:
         with pytest.raises(error) as caught:
@@ -108,16 +96,16 @@ def test_a_spend_limit_has_a_code():
     assert caught.value.error_code == "enforced_spend_limit_reached"
 
 
-def test_overloaded_twice_then_well():
+def test_a_fault_may_happen_a_number_of_times():
     rules = [
         Rule(reply=Reply(fault=fault("overloaded", retry_after_ms=1)), times=2),
-        Reply([text("well")]),
+        Reply([text("ok")]),
     ]
     with ScriptedServer(rules) as server:
         retrying = client(server).with_options(max_retries=2)
         raw = retrying.messages.with_raw_response.create(**request())
         assert raw.retries_taken == 2
-        assert raw.parse().content[0].text == "well"
+        assert raw.parse().content[0].text == "ok"
         assert server.calls() == 3
 
 
@@ -143,19 +131,15 @@ def test_no_answer_lasts_until_the_client_leaves():
 
 def read(server, **options):
     """(events read, final message so far, exception or None)."""
-    seen, final, error = [], None, None
+    types, final, error = [], None, None
     try:
         with client(server).with_options(**options).messages.stream(**request()) as stream:
             for event in stream:
-                seen.append(event.type)
+                types.append(event.type)
                 final = stream.current_message_snapshot
     except Exception as raised:
         error = raised
-    return seen, final, error
-
-
-def said(message):
-    return "".join(block.text for block in message.content if block.type == "text")
+    return types, final, error
 
 
 @pytest.mark.parametrize("k", [1, 4, 9, None])
@@ -164,30 +148,30 @@ def test_eof_ends_without_an_exception_and_without_a_stop_reason(k):
         _, message, error = read(server)
         assert error is None
         assert message.stop_reason is None
-        assert SAID.startswith(said(message))
+        assert SENTENCE.startswith(text_of(message))
         assert faulted(server)["events"] == (k or faulted(server)["events"])
 
 
-def test_eof_at_zero_has_no_event_at_all():
+def test_eof_at_zero_sends_no_event():
     with serving("eof", k=0) as server:
-        seen, message, _ = read(server)
-    assert (seen, message) == ([], None)
+        types, message, _ = read(server)
+    assert (types, message) == ([], None)
 
 
-def test_eof_before_message_delta_has_said_everything_but_why():
+def test_eof_before_message_delta_has_the_whole_text_and_no_stop_reason():
     with serving("eof_before_message_delta") as server:
         _, message, error = read(server)
     assert error is None
-    assert said(message) == SAID
+    assert text_of(message) == SENTENCE
     assert message.stop_reason is None
 
 
 def test_eof_before_message_stop_has_a_stop_reason():
     with serving("eof_before_message_stop") as server:
-        seen, message, error = read(server)
+        types, message, error = read(server)
     assert error is None
     assert message.stop_reason == "tool_use"
-    assert "message_stop" not in seen
+    assert "message_stop" not in types
 
 
 @pytest.mark.parametrize(
@@ -195,10 +179,10 @@ def test_eof_before_message_stop_has_a_stop_reason():
 )
 def test_an_error_event_has_status_200_and_its_own_type(kind, k):
     with serving("error_event", type=kind, k=k) as server:
-        seen, _, error = read(server, max_retries=2)
+        types, _, error = read(server, max_retries=2)
         assert isinstance(error, anthropic.APIStatusError)
         assert (error.status_code, error.type) == (200, kind)
-        assert (k == 0) == (seen == [])
+        assert (k == 0) == (types == [])
         assert server.calls() == 1
 
 
@@ -207,20 +191,20 @@ def test_an_error_event_has_status_200_and_its_own_type(kind, k):
 )
 def test_a_cut_socket_raises_the_transports_own_exception(name, kind):
     with serving(name) as server:
-        seen, message, error = read(server)
+        types, message, error = read(server)
         assert type(error) is kind
         assert not isinstance(error, anthropic.AnthropicError)
-        assert seen
+        assert types
         assert message.stop_reason is None
         assert faulted(server)["fault"] == name
 
 
 @pytest.mark.parametrize("name", ["stall", "half_open"])
-def test_silence_is_noticed_by_the_read_timeout_only(name):
+def test_only_the_read_timeout_detects_silence(name):
     with serving(name, k=5) as server:
-        seen, message, error = read(server, timeout=0.6)
+        types, message, error = read(server, timeout=0.6)
         assert isinstance(error, httpx2.ReadTimeout)
-        assert seen
+        assert types
         assert message.stop_reason is None
         if name == "stall":
             assert server.wait_count("client_gone")[0]["events"] == 5
@@ -228,23 +212,23 @@ def test_silence_is_noticed_by_the_read_timeout_only(name):
             assert server.journal.count("client_gone") == 0
 
 
-def test_a_stall_may_end_by_itself():
+def test_a_stall_may_be_limited():
     with serving("stall", k=5, s=0.01) as server:
         _, message, error = read(server)
         assert error is None
         assert message.stop_reason is None
 
 
-def test_pings_do_not_help_a_stalled_answer():
+def test_the_client_hides_the_pings_of_a_stalled_answer():
     with serving("stall_with_pings", k=5, s=0.05, every_s=0.01) as server:
-        seen, message, error = read(server)
+        types, message, error = read(server)
         assert error is None
-        assert "ping" not in seen
+        assert "ping" not in types
         assert message.stop_reason is None
 
 
-def test_pings_are_on_the_wire_of_a_stalled_answer():
-    """What a watchdog must not take for progress: bytes come, the answer does not."""
+def test_a_stalled_answer_still_sends_pings():
+    """A watchdog must not take them for progress: bytes arrive, the answer does not."""
     with serving("stall_with_pings", k=5, s=0.05, every_s=0.01) as server:
         whole = b"".join(raw_chunks(server)[1])
     assert whole.count(b"event: ping") == 1 + 5
@@ -252,7 +236,7 @@ def test_pings_are_on_the_wire_of_a_stalled_answer():
 
 
 @pytest.mark.parametrize("how", ["eof", "cut", "reset"])
-def test_a_tool_input_that_is_cut_is_no_json(how):
+def test_a_tool_input_that_is_cut_is_not_json(how):
     with serving("cut_in_tool_input", how=how) as server:
         raw = []
         with pytest.raises(httpx2.HTTPError) if how != "eof" else nullcontext():
@@ -283,7 +267,7 @@ def test_every_break_is_tested():
 def test_a_k_past_the_end_still_breaks_the_stream():
     with serving("eof", k=10_000) as server:
         _, message, _ = read(server)
-    assert said(message) == SAID
+    assert text_of(message) == SENTENCE
     assert message.stop_reason is None
 
 

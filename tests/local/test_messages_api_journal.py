@@ -1,4 +1,4 @@
-"""The witness: what is journalled, gates and waiting for facts, restarts, the server's process."""
+"""The request journal, gates and waiting for facts, restarts, and the server's process."""
 
 import json
 import os
@@ -28,7 +28,7 @@ LONG = Reply([text("one two three four five six seven eight")], chunk="word")
 
 
 def in_thread(ask_it, *arguments, **fields):
-    """Run a call beside the test; gives a function that waits for its result or exception."""
+    """Run a call in a thread; returns a function that waits for its result or exception."""
     outcome = {}
 
     def run():
@@ -53,7 +53,7 @@ def in_thread(ask_it, *arguments, **fields):
 # facts -------------------------------------------------------------------------------------------
 
 
-def test_a_call_is_witnessed_with_its_identity(tmp_path):
+def test_a_call_is_journalled_with_its_identity(tmp_path):
     path = tmp_path / "journal"
     with ScriptedServer(LONG, journal=path) as server:
         ask(server, "hi session:s.1.", extra_headers={ATTEMPT_HEADER: "s.1 2.3.1"})
@@ -81,27 +81,27 @@ def test_a_call_is_witnessed_with_its_identity(tmp_path):
         ({}, {}, "-"),
     ],
 )
-def test_how_a_request_names_its_session(fields, headers, canary):
+def test_where_a_request_may_name_its_session(fields, headers, canary):
     with ScriptedServer(LONG) as server:
         ask(server, "hi", extra_headers=headers, **fields)
         assert server.journal.entries("accepted")[0]["canary"] == canary
 
 
-def test_a_leak_between_sessions_is_seen():
+def test_a_leak_between_sessions_is_journalled():
     with ScriptedServer(LONG) as server:
-        earlier = assistant({"type": "text", "text": "session:not-said-by-a-user"})
+        earlier = assistant({"type": "text", "text": "session:not-of-a-user"})
         ask(server, "session:a", earlier, "and session:b")
         assert server.journal.entries("accepted")[0]["canaries"] == ["a", "b"]
 
 
-def test_a_refusal_is_witnessed_with_its_session():
+def test_a_refusal_is_journalled_with_its_session():
     with ScriptedServer(LONG) as server:
         post(server, body={**request("session:a"), "max_tokens": -1})
         entry = server.journal.entries("refused")[0]
     assert (entry["canary"], entry["status"], entry["type"]) == ("a", 400, "invalid_request_error")
 
 
-def test_a_client_that_leaves_is_witnessed():
+def test_a_client_that_leaves_is_journalled():
     with ScriptedServer(Reply(LONG.blocks, chunk="word", gate="never", gate_after=4)) as server:
         with client(server).messages.stream(**request("session:a")) as stream:
             next(iter(stream.text_stream))
@@ -152,7 +152,7 @@ def test_a_gate_holds_a_stream_until_it_is_opened():
         assert finish().content[0].text == "one two three four five six seven eight"
 
 
-def test_a_gate_may_stand_before_the_first_byte_and_stays_open():
+def test_a_gate_may_be_before_the_first_byte_and_stays_open():
     with ScriptedServer(Reply(LONG.blocks, gate="g1")) as server:
         server.open("g1")
         ask(server)
@@ -160,7 +160,7 @@ def test_a_gate_may_stand_before_the_first_byte_and_stays_open():
         assert server.journal.count("waiting") == 0
 
 
-def test_a_gate_past_the_end_is_waited_at_before_the_end():
+def test_an_answer_waits_at_a_gate_past_its_end():
     with ScriptedServer(Reply(LONG.blocks, gate="g1", gate_after=10_000)) as server:
         finish = in_thread(ask, server)
         server.wait_count("waiting")
@@ -187,7 +187,7 @@ def test_a_gate_opens_over_http():
         finish()
 
 
-def test_waiting_in_vain_shows_what_there_was():
+def test_a_timeout_shows_the_last_facts():
     with ScriptedServer(LONG) as server:
         ask(server)
         with pytest.raises(TimeoutError, match='"kind": "answered"'):
@@ -197,7 +197,7 @@ def test_waiting_in_vain_shows_what_there_was():
 # the file ----------------------------------------------------------------------------------------
 
 
-def test_a_restarted_server_goes_on_counting(tmp_path):
+def test_a_restarted_server_continues_the_numbering(tmp_path):
     path = tmp_path / "journal"
     rules = [Rule(reply=Reply([text("second")]), ordinal=2), Reply([text("other")])]
     with ScriptedServer(rules, journal=path) as server:
@@ -210,7 +210,7 @@ def test_a_restarted_server_goes_on_counting(tmp_path):
     assert [e["n"] for e in read_journal(path) if e["kind"] == "accepted"] == [1, 2]
 
 
-def test_half_a_line_is_cut_off(tmp_path):
+def test_an_incomplete_line_is_cut_off(tmp_path):
     path = tmp_path / "journal"
     path.write_bytes(b'{"at_ms": 1, "n": 7, "kind": "accepted", "canary": "a"}\n{"at_ms": 2, "n"')
     journal = Journal(path)
@@ -220,7 +220,7 @@ def test_half_a_line_is_cut_off(tmp_path):
     assert [entry["n"] for entry in read_journal(path)] == [7, 8]
 
 
-def test_a_journal_that_is_not_there_is_empty(tmp_path):
+def test_a_missing_journal_is_empty(tmp_path):
     assert read_journal(tmp_path / "none") == []
 
 
@@ -242,7 +242,7 @@ def test_the_server_runs_in_its_own_process(tmp_path):
         status, _, body = post(server, "/_rules", [{"reply": {"blocks": ["new"]}}])
         assert (status, body) == (200, {"added": 1})
         assert ask(server, "hello").content[0].text == "new"
-        assert post(server, "/_rules", [{"reply": "nobody"}])[0] == 400
+        assert post(server, "/_rules", [{"reply": "unknown"}])[0] == 400
         pid = server.pid
     assert server.process.returncode == 0
     with pytest.raises(ProcessLookupError):
@@ -274,7 +274,7 @@ def test_the_process_ends_with_its_parent():
 
 
 def _runs(pid):
-    # An orphan is reaped by whoever adopted it; until then it is a zombie, which serves nobody.
+    # The adopting process reaps an orphan; until then it is a zombie, which serves no request.
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[0] != "Z"
@@ -292,16 +292,16 @@ def run_module(*arguments):
     )
 
 
-def test_a_taken_port_and_an_unknown_script_are_said_plainly():
+def test_a_taken_port_and_an_unknown_script_are_errors_with_a_reason():
     with ScriptedServer("echo") as server:
         taken = run_module("--port", str(server.port))
     assert taken.returncode == 3
     assert f"cannot listen on 127.0.0.1:{server.port}" in taken.stderr
     with pytest.raises(RuntimeError, match="did not start"):
-        spawn("nobody")
+        spawn("unknown")
 
 
-def test_a_taken_port_is_an_oserror_in_a_thread():
+def test_a_taken_port_is_an_oserror_of_a_threaded_server():
     with ScriptedServer("echo") as server, pytest.raises(OSError):
         ScriptedServer("echo", port=server.port).start()
 
@@ -312,7 +312,7 @@ def test_the_fault_modes_can_be_listed():
     assert "eof_before_message_delta" in listed.stdout
 
 
-def test_whoever_reads_only_the_first_fault_modes_sees_no_traceback():
+def test_a_reader_that_closes_the_list_of_faults_early_gets_no_traceback():
     reads, writes = os.pipe()
     os.close(reads)
     command = [sys.executable, "-m", "foldlog.local.messages_api", "--list-faults"]

@@ -1,47 +1,31 @@
-"""Faults that do not break the connection: noise on the wire, and answers of odd shapes."""
+"""Faults that do not break the connection: noise in the stream, and unusual answers."""
 
 import json
 
 import anthropic
 import pytest
 
-from foldlog.local.messages_api import (
-    FAULTS,
-    Reply,
-    ScriptedServer,
-    Stage,
-    fault,
-    text,
-    thinking,
-    tool_use,
+from foldlog.local.messages_api import Reply, ScriptedServer, Stage, fault, text, tool_use
+from foldlog.tests.local.scripted_client import (
+    SENTENCE,
+    ask,
+    assistant,
+    by_stage,
+    events,
+    results,
+    serving,
+    text_of,
 )
-from foldlog.tests.local.scripted_client import ask, assistant, events, results
-
-SAID = "one two three four five six seven eight nine ten"
-BLOCKS = [thinking("hm"), text(SAID), tool_use("look", {"path": "a" * 40})]
-
-
-def serving(name, blocks=BLOCKS, **params):
-    return ScriptedServer(Reply(blocks, chunk=4, fault=fault(name, **params)))
-
-
-def by_stage(stage):
-    return [name for name, mode in FAULTS.items() if mode.stage is stage]
-
-
-def said(message):
-    return "".join(block.text for block in message.content if block.type == "text")
-
 
 # noise -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", sorted(set(by_stage(Stage.NOISE)) - {"bad_event_json"}))
-def test_noise_does_not_change_the_answer(name):
+def test_noise_leaves_the_answer_unchanged(name):
     with serving(name) as server:
         kinds = [event["type"] for event in events(server)]
         message = ask(server)
-    assert said(message) == SAID
+    assert text_of(message) == SENTENCE
     assert message.content[2].input == {"path": "a" * 40}
     assert message.stop_reason == "tool_use"
     assert kinds[0] == "message_start"
@@ -55,17 +39,17 @@ def test_noise_does_not_change_the_answer(name):
         ("unknown_event", "future_event", 1),
     ],
 )
-def test_noise_is_on_the_wire(name, kind, count):
+def test_noise_is_in_the_stream(name, kind, count):
     with serving(name) as server:
         assert [event["type"] for event in events(server)].count(kind) == count
 
 
-def test_events_after_the_end_reach_a_reader_who_goes_on():
+def test_events_after_the_end_reach_a_reader_that_continues():
     """The client adds them to its message: a reader has to stop at message_stop."""
-    with serving("events_after_message_stop", [text(SAID)]) as server:
+    with serving("events_after_message_stop", [text(SENTENCE)]) as server:
         kinds = [event["type"] for event in events(server)]
         assert kinds[-2:] == ["message_stop", "content_block_delta"]
-        assert said(ask(server)) == SAID + "said after the end"
+        assert text_of(ask(server)) == SENTENCE + "said after the end"
 
 
 def test_unknown_deltas_and_fields_reach_the_reader():
@@ -77,13 +61,13 @@ def test_unknown_deltas_and_fields_reach_the_reader():
         assert start["content_block"]["future_field"] == "kept"
 
 
-def test_data_that_is_no_json_raises_in_the_client():
+def test_data_that_is_not_json_raises_in_the_client():
     with serving("bad_event_json") as server:
         with pytest.raises(json.JSONDecodeError):
             events(server)
 
 
-def test_an_unknown_block_must_come_back_value_for_value():
+def test_an_unknown_block_must_be_sent_back_unchanged():
     with serving("unknown_block", [text("a")]) as server:
         raw = events(server)
         block = [e for e in raw if e["type"] == "content_block_start"][-1]["content_block"]
@@ -112,7 +96,7 @@ STOPS = {
 
 
 @pytest.mark.parametrize("name", STOPS)
-def test_every_stop_reason_is_seen(name):
+def test_every_shape_has_its_stop_reason(name):
     with serving(name) as server:
         reasons = [
             e["delta"]["stop_reason"] for e in events(server) if e["type"] == "message_delta"
@@ -127,28 +111,23 @@ def test_a_refusal_has_details():
     assert (details.category, details.explanation) == ("bio", "no")
 
 
-def test_a_tool_input_cut_by_max_tokens_is_no_json():
-    with serving("max_tokens_in_tool_use") as server:
-        raw = "".join(
-            e["delta"]["partial_json"]
-            for e in events(server)
-            if e.get("delta", {}).get("type") == "input_json_delta"
-        )
-    with pytest.raises(ValueError):
-        json.loads(raw)
+def tool_input(server):
+    """The streamed input of the tool calls of an answer."""
+    deltas = [event["delta"] for event in events(server) if "delta" in event]
+    return "".join(d["partial_json"] for d in deltas if d.get("type") == "input_json_delta")
 
 
-def test_a_tool_input_that_is_no_json():
+def test_a_tool_input_cut_by_max_tokens_is_not_json():
+    with serving("max_tokens_in_tool_use") as server, pytest.raises(ValueError):
+        json.loads(tool_input(server))
+
+
+def test_a_tool_input_that_is_not_json_is_streamed_unchanged():
     with serving("invalid_tool_json", raw='{"a": tru') as server:
-        raw = [
-            e["delta"]["partial_json"]
-            for e in events(server)
-            if e.get("delta", {}).get("type") == "input_json_delta"
-        ]
-    assert "".join(raw) == '{"a": tru'
+        assert tool_input(server) == '{"a": tru'
 
 
-def test_content_edge_cases():
+def test_answers_without_content_with_only_thinking_and_with_many_calls():
     with serving("empty_content") as server:
         assert ask(server).content == []
     with serving("thinking_only") as server:
@@ -163,31 +142,31 @@ def test_ids_that_repeat_within_and_across_answers():
         first, second = ask(server), ask(server, "something else")
         ids = {block.id for message in (first, second) for block in message.content}
         assert len(ids) == 1
-        # Sending them back as they came is refused: the client has to tell them apart.
+        # Sending them back unchanged is refused: the client has to make them unique.
         with pytest.raises(anthropic.BadRequestError, match="ids must be unique"):
             ask(server, "hi", assistant(*first.content), results(*ids))
 
 
-def test_a_paused_turn_goes_on_when_it_is_sent_back():
+def test_a_paused_turn_continues_when_it_is_sent_back():
     with ScriptedServer([Reply([text("done")])]) as server:
         server.add(Reply([text("searching")], fault="pause_turn"))
         paused = ask(server)
         assert [b.type for b in paused.content] == ["text", "server_tool_use"]
         server.add(Reply([text("found")]))
-        assert said(ask(server, "hi", assistant(*paused.content))) == "found"
+        assert text_of(ask(server, "hi", assistant(*paused.content))) == "found"
 
 
 # the table ---------------------------------------------------------------------------------------
 
 
-def test_a_wrong_fault_is_refused_with_what_is_known():
+def test_an_unknown_fault_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match=r"unknown fault 'eofs'; known: .*eof"):
         Reply(fault="eofs")
     with pytest.raises(ValueError, match="'eof' has no parameter n; it has: k"):
         fault("eof", n=1)
 
 
-def test_a_fault_that_does_not_fit_its_reply_is_the_scripts_mistake():
+def test_a_fault_that_does_not_fit_its_reply_is_reported_as_the_scripts_bug():
     with serving("invalid_tool_json", [text("a")]) as server:
         with pytest.raises(anthropic.InternalServerError, match="needs a tool_use block"):
             ask(server)

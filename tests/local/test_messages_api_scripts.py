@@ -1,4 +1,4 @@
-"""Rules, and the scripts that have names."""
+"""Rules, and the named scripts."""
 
 import json
 
@@ -18,66 +18,67 @@ from foldlog.local.messages_api import (
 )
 from foldlog.local.messages_api.demo import WHO
 from foldlog.local.messages_api.demo_reading import about, failure_of, lines_of, main_file, names_in
-from foldlog.tests.local.scripted_client import ask, assistant, events, results
+from foldlog.tests.local.scripted_client import ask, assistant, events, results, text_of
 
 
-def said(server, *messages, **fields):
-    return "".join(b.text for b in ask(server, *messages, **fields).content if b.type == "text")
+def answer(server, *messages, **fields):
+    """The text of the answer to a request."""
+    return text_of(ask(server, *messages, **fields))
 
 
-def saying(value):
+def reply(value):
     return Reply([text(value)])
 
 
 # rules -------------------------------------------------------------------------------------------
 
 
-def test_the_first_rule_that_matches_speaks():
+def test_the_first_rule_that_matches_answers():
     rules = [
-        Rule(reply=saying("greeting"), contains="hello"),
-        Rule(reply=saying("once"), times=1),
-        Rule(reply=saying("a's second"), session="a", ordinal=2),
-        Rule(reply=lambda request: saying(f"number {request.n}")),
+        Rule(reply=reply("greeting"), contains="hello"),
+        Rule(reply=reply("once"), times=1),
+        Rule(reply=reply("a's second"), session="a", ordinal=2),
+        Rule(reply=lambda request: reply(f"number {request.n}")),
     ]
     with ScriptedServer(rules) as server:
-        assert said(server, "hello you") == "greeting"
-        assert said(server, "session:a") == "once"
-        assert said(server, "session:a") == "a's second"
-        assert said(server, "session:a") == "number 4"
+        assert answer(server, "hello you") == "greeting"
+        assert answer(server, "session:a") == "once"
+        assert answer(server, "session:a") == "a's second"
+        assert answer(server, "session:a") == "number 4"
 
 
-def test_rules_by_attempt_and_by_results():
+def test_rules_match_by_attempt_and_by_results():
     rules = [
-        Rule(reply=saying("try again"), generation="1.1", attempt=1),
+        Rule(reply=reply("try again"), generation="1.1", attempt=1),
         Rule(reply=Reply([tool_use("look")]), tool_results=0),
-        Rule(reply=saying("seen"), when=lambda request: request.result_of("look") == "ok"),
+        Rule(reply=reply("seen"), when=lambda request: request.result_of("look") == "ok"),
     ]
     with ScriptedServer(rules) as server:
         first = {ATTEMPT_HEADER: "s 1.1.1"}
-        assert said(server, "go", extra_headers=first) == "try again"
+        assert answer(server, "go", extra_headers=first) == "try again"
         called = ask(server, "go", extra_headers={ATTEMPT_HEADER: "s 1.1.2"}).content
-        assert said(server, "go", assistant(*called), results(called[0].id)) == "seen"
+        assert answer(server, "go", assistant(*called), results(called[0].id)) == "seen"
 
 
 def test_replies_in_order_per_session():
-    with ScriptedServer(replies(saying("one"), saying("two"))) as server:
-        assert [said(server, "session:a"), said(server, "session:b")] == ["one", "one"]
-        assert said(server, "session:a") == "two"
+    with ScriptedServer(replies(reply("one"), reply("two"))) as server:
+        assert [answer(server, "session:a"), answer(server, "session:b")] == ["one", "one"]
+        assert answer(server, "session:a") == "two"
         with pytest.raises(anthropic.BadRequestError, match="no rule of script 'script' matches"):
             ask(server, "session:a")
 
 
-def test_rules_can_be_put_first_while_it_runs():
+def test_rules_can_be_inserted_while_the_server_runs():
     with ScriptedServer("echo") as server:
-        server.add(Rule(reply=saying("new"), contains="x"), Rule(reply=saying("late"), times=1))
-        assert [said(server, "x"), said(server, "y"), said(server, "y")] == [
+        server.add(Rule(reply=reply("new"), contains="x"), Rule(reply=reply("late"), times=1))
+        assert [answer(server, "x"), answer(server, "y"), answer(server, "y")] == [
             "new",
             "late",
             "You said: y",
         ]
 
 
-def test_a_speaker_that_raises_is_the_scripts_mistake():
+def test_a_script_that_raises_is_a_500_that_is_not_retried():
     def broken(request):
         raise LookupError("no such thing")
 
@@ -88,7 +89,7 @@ def test_a_speaker_that_raises_is_the_scripts_mistake():
         assert server.journal.count("failed") == 1
 
 
-def test_scripts_come_from_files(tmp_path):
+def test_scripts_can_be_read_from_files(tmp_path):
     rules = [
         {
             "contains": "call",
@@ -101,7 +102,7 @@ def test_scripts_come_from_files(tmp_path):
     with ScriptedServer(tmp_path / "rules.json") as server:
         assert ask(server, "call").content[0].input == {"path": "é"}
         assert ask(server, "fail").stop_reason is None
-        assert said(server, "else") == "You said: else"
+        assert answer(server, "else") == "You said: else"
     (tmp_path / "rules.py").write_text(
         "from foldlog.local.messages_api import Reply, text\nscript = [Reply([text('py')])]\n"
     )
@@ -111,27 +112,27 @@ def test_scripts_come_from_files(tmp_path):
 @pytest.mark.parametrize(
     ("rule", "error"),
     [
-        ({"reply": "nobody"}, "unknown reply 'nobody'"),
+        ({"reply": "other"}, "unknown reply 'other'"),
         ({"reply": {"fault": "eofs"}}, "unknown fault"),
         ({"reply": {"blocks": []}, "when": "now"}, "cannot have `when`"),
     ],
 )
-def test_wrong_rules_are_refused_when_they_are_read(tmp_path, rule, error):
+def test_invalid_rules_are_refused_when_they_are_read(tmp_path, rule, error):
     (tmp_path / "rules.json").write_text(json.dumps([rule]))
     with pytest.raises(ValueError, match=error):
         as_script(tmp_path / "rules.json")
 
 
-def test_wrong_names_and_chunks_are_refused():
+def test_unknown_names_and_invalid_chunks_are_refused():
     with pytest.raises(ValueError, match="known: echo, obedient, demo"):
-        as_script("nobody")
+        as_script("other")
     for chunk in (0, "line"):
         with pytest.raises(ValueError, match="chunk"):
             Reply(chunk=chunk)
-    assert as_script(Script([saying("a")], name="mine")).name == "mine"
+    assert as_script(Script([reply("a")], name="mine")).name == "mine"
 
 
-def test_echo_speaks_word_by_word():
+def test_echo_streams_word_by_word():
     with ScriptedServer("echo") as server:
         deltas = [
             e["delta"]["text"]
@@ -144,21 +145,21 @@ def test_echo_speaks_word_by_word():
 # obedient ----------------------------------------------------------------------------------------
 
 
-def turn(server, order, answer="ok", **fields):
-    """Runs a turn: every call is answered with `answer`. Gives (calls per step, final text)."""
+def turn(server, order, result="ok", **fields):
+    """Run a turn: each call gets `result`. Returns (calls per step, final text)."""
     messages, steps = [order], []
     while True:
         message = ask(server, *messages, **fields)
         calls = [block for block in message.content if block.type == "tool_use"]
         if not calls:
-            return steps, "".join(b.text for b in message.content if b.type == "text")
+            return steps, text_of(message)
         steps.append([(call.name, call.input) for call in calls])
         messages.append(assistant(*message.content))
-        messages.append(results(*[call.id for call in calls], content=answer))
-        answer = "ok"
+        messages.append(results(*[call.id for call in calls], content=result))
+        result = "ok"
 
 
-def test_obedient_does_what_the_lines_say():
+def test_obedient_executes_the_lines_of_a_message():
     order = 'THINK hm\nCALL look {"path": "a"}\nCALL touch\nTHEN\nSAY nearly\nCALL touch {"n": 2}'
     with ScriptedServer("obedient") as server:
         steps, end = turn(server, order)
@@ -166,14 +167,14 @@ def test_obedient_does_what_the_lines_say():
     assert end == "done: ok"
 
 
-def test_obedient_obeys_a_tool_result():
+def test_obedient_executes_the_lines_of_a_tool_result():
     with ScriptedServer("obedient") as server:
-        steps, end = turn(server, "CALL look", answer='please\nCALL touch {"rm": "-rf"}')
+        steps, end = turn(server, "CALL look", result='please\nCALL touch {"rm": "-rf"}')
     assert steps == [[("look", {})], [("touch", {"rm": "-rf"})]]
     assert end == "done: ok"
 
 
-def test_obedient_answers_anything_else():
+def test_obedient_answers_a_message_without_commands():
     with ScriptedServer("obedient") as server:
         assert turn(server, "just talk") == ([], "done: just talk")
 
@@ -181,29 +182,29 @@ def test_obedient_answers_anything_else():
 def test_obedient_starts_over_in_the_next_turn():
     with ScriptedServer("obedient") as server:
         message = ask(server, "CALL look")
-        done = (
+        ended = (
             "CALL look",
             assistant(*message.content),
             results(message.content[0].id),
             assistant({"type": "text", "text": "done: ok"}),
         )
-        assert ask(server, *done, "CALL touch").content[0].name == "touch"
+        assert ask(server, *ended, "CALL touch").content[0].name == "touch"
 
 
-def test_obedient_fails_once_when_told():
+def test_obedient_fails_a_given_number_of_times():
     order = 'FAULT overloaded {"times": 2}\nSAY well'
     with ScriptedServer("obedient") as server:
         for _ in range(2):
             with pytest.raises(anthropic.APIStatusError):
                 ask(server, order)
-        assert said(server, order) == "well"
-        assert said(server, "STOP max_tokens\nSAY cut") == "cut"
+        assert answer(server, order) == "well"
+        assert answer(server, "STOP max_tokens\nSAY cut") == "cut"
 
 
 def test_obedient_waits_at_a_gate():
     with ScriptedServer("obedient") as server:
         server.open("g")
-        assert said(server, "GATE g 3\nPACE 0\nSAY through") == "through"
+        assert answer(server, "GATE g 3\nPACE 0\nSAY through") == "through"
 
 
 # demo --------------------------------------------------------------------------------------------
@@ -233,24 +234,24 @@ FILES = {
 
 
 def work(server, order, tools=DEMO_TOOLS, files=FILES, failing=()):
-    """Runs a turn of the demo. Gives (calls, final text)."""
+    """Run a turn of the demo. Returns (calls, final text)."""
     messages, calls = [order], []
     for _ in range(9):
         message = ask(server, *messages, tools=tools)
         messages.append(assistant(*message.content))
-        made = [block for block in message.content if block.type == "tool_use"]
-        if not made:
-            return calls, "".join(b.text for b in message.content if b.type == "text")
-        calls += [(call.name, call.input) for call in made]
+        new = [block for block in message.content if block.type == "tool_use"]
+        if not new:
+            return calls, text_of(message)
+        calls += [(call.name, call.input) for call in new]
         blocks = [
             results(c.id, content=files[c.name], is_error=c.name in failing)["content"][0]
-            for c in made
+            for c in new
         ]
         messages.append({"role": "user", "content": blocks})
-    raise AssertionError("the demo does not come to an end")
+    raise AssertionError("the demo did not end its turn")
 
 
-def test_demo_tours_a_directory_and_cites_what_it_saw():
+def test_demo_explores_a_directory_and_quotes_the_results():
     with ScriptedServer("demo") as server:
         calls, answer = work(server, "What is this directory?")
     assert calls == [
@@ -264,7 +265,7 @@ def test_demo_tours_a_directory_and_cites_what_it_saw():
     assert len(answer.split()) > 120
 
 
-def test_demo_runs_the_command_it_was_given():
+def test_demo_runs_the_command_in_the_message():
     with ScriptedServer("demo") as server:
         calls, _ = work(server, "Look around and run `date >> visits.log`, please.")
     assert calls[-1] == ("run_command", {"command": "date >> visits.log"})
@@ -281,7 +282,7 @@ def test_demo_runs_the_command_it_was_given():
         ({"search_files": "no matches"}, "found none"),
     ],
 )
-def test_demo_takes_any_result(files, wanted):
+def test_demo_accepts_any_result(files, wanted):
     with ScriptedServer("demo") as server:
         _, answer = work(server, "hello", files={**FILES, **files})
     assert wanted in answer
@@ -296,7 +297,7 @@ def test_demo_takes_any_result(files, wanted):
         ("exit code 1", "did not succeed: exit code 1"),
     ],
 )
-def test_demo_says_how_a_call_failed(result, wanted):
+def test_demo_reports_how_a_call_failed(result, wanted):
     with ScriptedServer("demo") as server:
         _, answer = work(
             server, "hello", files={**FILES, "run_command": result}, failing=["run_command"]
@@ -304,7 +305,7 @@ def test_demo_says_how_a_call_failed(result, wanted):
     assert wanted in answer
 
 
-def test_demo_takes_any_set_of_tools():
+def test_demo_accepts_any_set_of_tools():
     with ScriptedServer("demo") as server:
         for count in range(len(DEMO_TOOLS) + 1):
             calls, answer = work(server, "Explore this", tools=DEMO_TOOLS[:count])
@@ -312,8 +313,8 @@ def test_demo_takes_any_set_of_tools():
             assert answer
 
 
-def test_demo_grants_single_wishes():
-    wishes = {
+def test_demo_executes_single_requests():
+    orders = {
         "read src/a.py": [("read_file", {"path": "src/a.py"})],
         "search for 'def main'": [("search_files", {"pattern": "def main", "path": "."})],
         "run `make quick`": [("run_command", {"command": "make quick"})],
@@ -325,8 +326,8 @@ def test_demo_grants_single_wishes():
     }
     with ScriptedServer("demo") as server:
         hello = assistant({"type": "text", "text": "hello"})
-        for wish, wanted in wishes.items():
-            messages = ["hi", hello, wish]
+        for order, wanted in orders.items():
+            messages = ["hi", hello, order]
             calls = []
             while True:
                 message = ask(server, *messages, tools=DEMO_TOOLS)
@@ -358,7 +359,7 @@ CHARGE = {
         ("Charge 1900 for 'the rent'", [("charge", {"cents": 1900, "note": "the rent"})], "paid"),
     ],
 )
-def test_demo_calls_a_tool_of_yours_that_is_named_with_its_arguments(order, calls, wanted):
+def test_demo_calls_a_tool_that_is_named_with_its_arguments(order, calls, wanted):
     with ScriptedServer("demo") as server:
         made, answer = work(server, order, tools=[CHARGE], files={"charge": "paid"})
     assert made == calls
@@ -382,11 +383,11 @@ def test_demo_gives_the_same_reply_to_the_same_request():
         ("- src/\n- `a.py`\n\n2 entries", ["src/", "a.py"]),
     ],
 )
-def test_listings_of_any_form(listing, names):
+def test_names_are_read_from_listings_of_any_form(listing, names):
     assert names_in(listing) == names
 
 
-def test_reading_guesses():
+def test_files_and_results_are_read_as_far_as_possible():
     assert main_file(["b.py", "docs/", "ReadMe.rst"]) == "ReadMe.rst"
     assert main_file(["x.bin", "b.py"]) == "b.py"
     assert main_file(["src/"]) is None
@@ -396,15 +397,15 @@ def test_reading_guesses():
     assert failure_of("fine", False) is None
 
 
-def test_E31_only_the_first_reply_says_that_a_script_speaks():
-    """Who had skipped the line about the API key took its tour for a model's."""
+def test_E31_only_the_first_reply_states_that_it_is_a_script():
+    """Users who missed the line about the API key took the script for a model."""
     with ScriptedServer("demo") as server:
         first = ask(server, "What is this directory?", tools=DEMO_TOOLS)
-        spoken = "".join(b.text for b in first.content if b.type == "text")
-        assert spoken.startswith(WHO)
+        greeting = text_of(first)
+        assert greeting.startswith(WHO)
         call = next(block for block in first.content if block.type == "tool_use")
         answered = results(call.id, content=FILES[call.name])
         second = ask(server, "What is this directory?", assistant(*first.content), answered,
                      tools=DEMO_TOOLS)
-        assert WHO not in "".join(b.text for b in second.content if b.type == "text")
-        assert "stand-in" in "".join(b.text for b in ask(server, "hi").content)
+        assert WHO not in text_of(second)
+        assert "stand-in" in text_of(ask(server, "hi"))

@@ -1,4 +1,4 @@
-"""Whole answers: what the real client makes of a faithful stream."""
+"""Complete answers, as the real client reads them."""
 
 import asyncio
 
@@ -33,33 +33,33 @@ FULL = Reply([thinking("First I think. " * 5), text(WORDS), tool_use("look", INP
 def test_a_stream_arrives_byte_for_byte():
     with ScriptedServer(FULL) as server:
         message = ask(server, "go", thinking={"type": "adaptive", "display": "summarized"})
-    thought, said, called = message.content
+    thought, answer, called = message.content
     assert thought.thinking == "First I think. " * 5
     assert thought.signature
-    assert said.text == WORDS
+    assert answer.text == WORDS
     assert called.input == INPUT
     assert called.id.startswith("toolu_01")
     assert message.stop_reason == "tool_use"
     assert message.id.startswith("msg_01")
 
 
-def test_the_raw_json_of_a_tool_input_is_the_one_that_was_scripted():
+def test_the_scripted_json_of_a_tool_input_is_streamed_unchanged():
     raw = '{"b": 1,  "a": "\\u00e9\\ud83d\\ude00"}'
     with ScriptedServer(Reply([tool_use("look", raw)])) as server:
-        said = events(server, "go")
-    parts = [e["delta"]["partial_json"] for e in said if e["type"] == "content_block_delta"]
+        sent = events(server, "go")
+    parts = [e["delta"]["partial_json"] for e in sent if e["type"] == "content_block_delta"]
     assert parts[0] == ""
     assert "".join(parts) == raw
 
 
 def test_the_events_come_in_the_order_of_the_protocol():
     with ScriptedServer(FULL) as server:
-        said = events(server, "go")
-    kinds = [event["type"] for event in said]
+        sent = events(server, "go")
+    kinds = [event["type"] for event in sent]
     assert kinds[0] == "message_start"
     assert kinds[-2:] == ["message_delta", "message_stop"]
     open_block = None
-    for event in said:
+    for event in sent:
         if event["type"] == "content_block_start":
             assert open_block is None
             open_block = event["index"]
@@ -68,15 +68,15 @@ def test_the_events_come_in_the_order_of_the_protocol():
         elif event["type"] == "content_block_stop":
             assert event["index"] == open_block
             open_block = None
-    starts = [e["index"] for e in said if e["type"] == "content_block_start"]
+    starts = [e["index"] for e in sent if e["type"] == "content_block_start"]
     assert starts == [0, 1, 2]
 
 
 def test_the_signature_comes_just_before_its_block_stops():
     with ScriptedServer(FULL) as server:
-        said = events(server, "go")
-    stop = next(i for i, e in enumerate(said) if e["type"] == "content_block_stop")
-    assert said[stop - 1]["delta"]["type"] == "signature_delta"
+        sent = events(server, "go")
+    stop = next(i for i, e in enumerate(sent) if e["type"] == "content_block_stop")
+    assert sent[stop - 1]["delta"]["type"] == "signature_delta"
 
 
 def _breaks_a_character(chunk):
@@ -105,10 +105,10 @@ def test_writes_are_whole_events_when_splitting_is_off():
 
 
 @pytest.mark.parametrize("chunk", [1, 7, "word", "whole", None])
-def test_the_size_of_a_delta_changes_no_text(chunk):
+def test_the_size_of_the_deltas_does_not_change_the_text(chunk):
     with ScriptedServer(Reply([text(WORDS)], chunk=chunk)) as server:
-        said = events(server, "go")
-    deltas = [e["delta"]["text"] for e in said if e["type"] == "content_block_delta"]
+        sent = events(server, "go")
+    deltas = [e["delta"]["text"] for e in sent if e["type"] == "content_block_delta"]
     assert "".join(deltas) == WORDS
     if chunk == "whole":
         assert len(deltas) == 1
@@ -128,8 +128,8 @@ def test_the_same_request_is_cut_at_the_same_places():
 
 def test_usage_at_the_end_is_the_total():
     with ScriptedServer(FULL) as server:
-        said = events(server, "go")
-    start, end = said[0]["message"]["usage"], said[-2]["usage"]
+        sent = events(server, "go")
+    start, end = sent[0]["message"]["usage"], sent[-2]["usage"]
     assert start["output_tokens"] == 1
     assert end["output_tokens"] > end["output_tokens_details"]["thinking_tokens"] > 0
     assert end["input_tokens"] == start["input_tokens"] > 0
@@ -150,7 +150,7 @@ def test_an_answer_that_is_not_streamed_is_the_same_message():
     assert whole.usage.output_tokens == streamed.usage.output_tokens
 
 
-def test_the_async_client_reads_it_too():
+def test_the_async_client_reads_the_same_text():
     async def main(server):
         async with anthropic.AsyncAnthropic(
             api_key="k", base_url=server.base_url, max_retries=0
@@ -180,13 +180,13 @@ def test_thinking_is_shown_as_the_request_asks(config, model, shown):
     assert thought.signature
 
 
-def test_thinking_that_is_switched_off_is_not_said():
+def test_thinking_that_is_switched_off_is_left_out():
     with ScriptedServer(Reply([thinking("hm"), text("a")])) as server:
         message = ask(server, thinking={"type": "disabled"})
     assert [b.type for b in message.content] == ["text"]
 
 
-def test_blocks_of_other_kinds_are_whole_in_their_start():
+def test_blocks_of_other_kinds_are_complete_in_their_start_event():
     found = [{"type": "web_search_result", "url": "u", "title": "t", "encrypted_content": "e"}]
     reply = Reply(
         [
@@ -217,8 +217,8 @@ def test_ids_differ_between_answers_to_the_same_request():
 
 
 def test_counting_tokens_gives_the_total_of_the_same_request():
-    asked = request("count me " * 50)
-    counted = {key: asked[key] for key in ("model", "messages", "tools")}
+    full = request("count me " * 50)
+    counted = {key: full[key] for key in ("model", "messages", "tools")}
     with ScriptedServer("echo") as server:
         tokens = client(server).messages.count_tokens(**counted).input_tokens
         usage = ask(server, "count me " * 50).usage
@@ -227,7 +227,7 @@ def test_counting_tokens_gives_the_total_of_the_same_request():
         assert server.journal.count("counted") == 1
 
 
-def test_counting_tokens_takes_no_fields_of_a_call():
+def test_counting_tokens_refuses_the_fields_of_a_call():
     with ScriptedServer("echo") as server:
         status, _, body = post(server, "/v1/messages/count_tokens", request("a"))
     assert status == 400

@@ -1,4 +1,4 @@
-"""What the real API refuses, this server refuses, in the API's words."""
+"""The server refuses what the real API refuses, in the API's words."""
 
 import json
 
@@ -14,27 +14,23 @@ from foldlog.tests.local.scripted_client import (
     call,
     client,
     post,
+    refused,
     request,
     results,
 )
 
 TEXT = {"type": "text", "text": "a"}
 CALLED = ("look at it", assistant(call("t1"), call("t2")))
+ERROR_WITHOUT_CONTENT = {
+    "type": "tool_result", "tool_use_id": "t2", "is_error": True, "content": ""
+}
+PAUSED = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
 
 
 @pytest.fixture(scope="module")
 def server():
     with ScriptedServer(Reply([text("ok")])) as server:
         yield server
-
-
-def refused(server, *messages, **fields):
-    """The message of the 400 that the real client raises."""
-    with pytest.raises(anthropic.BadRequestError) as caught:
-        client(server).messages.create(**request(*messages, **fields))
-    assert caught.value.type == "invalid_request_error"
-    assert caught.value.request_id.startswith("req_01")
-    return caught.value.api_message
 
 
 def user(*blocks):
@@ -58,117 +54,109 @@ def user(*blocks):
         ),
     ],
 )
-def test_calls_must_be_answered_immediately(server, messages):
-    said = refused(server, *messages)
-    assert "messages.1: `tool_use` ids were found without `tool_result` blocks immediately" in said
-    assert "t2" in said
-    assert said.endswith(
+def test_a_call_needs_its_result_in_the_next_message(server, messages):
+    message = refused(server, *messages)
+    assert message.startswith("messages.1: `tool_use` ids were found without `tool_result` blocks")
+    assert "t2" in message
+    assert message.endswith(
         "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
     )
 
 
-def test_calls_at_the_very_end_are_unanswered(server):
+def test_calls_at_the_end_lack_their_results(server):
     assert "without `tool_result` blocks immediately after: t1, t2" in refused(server, *CALLED)
 
 
-def test_a_result_that_nothing_asked_for(server):
-    said = refused(server, results("t9"))
-    assert said == (
-        "messages.0.content.0: unexpected `tool_use_id` found in `tool_result` blocks: t9. Each "
-        "`tool_result` block must have a corresponding `tool_use` block in the previous message."
-    )
+SEARCH_RESULT = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
 
 
-def test_a_result_for_a_call_of_an_earlier_message(server):
-    said = refused(server, *CALLED, results("t1", "t2"), assistant(TEXT), results("t1"))
-    assert "messages.4.content.0: unexpected `tool_use_id`" in said
+@pytest.mark.parametrize(
+    ("messages", "message"),
+    [
+        (
+            (results("t9"),),
+            "messages.0.content.0: unexpected `tool_use_id` found in `tool_result` blocks: t9. "
+            "Each `tool_result` block must have a corresponding `tool_use` block in the previous "
+            "message.",
+        ),
+        (
+            (*CALLED, results("t1", "t2"), assistant(TEXT), results("t1")),
+            "messages.4.content.0: unexpected `tool_use_id`",
+        ),
+        (
+            (*CALLED, results("t1", "t2", "t1")),
+            "messages.2.content.2: each tool_use must have a single result",
+        ),
+        (
+            (*CALLED, results("t1", "t2"), assistant(call("t1")), results("t1")),
+            "messages.3.content.0: `tool_use` ids must be unique",
+        ),
+        (
+            ("go", assistant(call("t1"), call("t1")), results("t1")),
+            "messages.1.content.1: `tool_use` ids must be unique",
+        ),
+        (
+            ("go", assistant(SEARCH_RESULT), "and?"),
+            "messages.1.content.0: unexpected `tool_use_id` found in `web_search_tool_result` "
+            "blocks: srvtoolu_1. Each `web_search_tool_result` block must have a corresponding "
+            "`server_tool_use` block before it.",
+        ),
+        (
+            ("go", assistant(call("t1", "fly")), results("t1")),
+            "messages.1.content.0: Tool 'fly' not found in provided tools",
+        ),
+        (
+            ("go", assistant(*results("t1")["content"]), "and?"),
+            "messages.1.content.0: `tool_result` blocks can only be in `user` messages",
+        ),
+        (
+            (*CALLED, user(*results("t1")["content"], ERROR_WITHOUT_CONTENT)),
+            "messages.2.content.1: content cannot be empty if `is_error` is true",
+        ),
+        ((assistant(TEXT), "go"), 'messages: first message must use the "user" role'),
+        (({"role": "tool", "content": "a"},), 'messages: Unexpected role "tool"'),
+        (("go", assistant(TEXT)), PREFILL_TEXT),
+    ],
+)
+def test_an_invalid_conversation_is_refused(server, messages, message):
+    assert refused(server, *messages).startswith(message)
 
 
-def test_two_results_for_one_call(server):
-    said = refused(server, *CALLED, results("t1", "t2", "t1"))
-    assert "messages.2.content.2: each tool_use must have a single result" in said
+@pytest.mark.parametrize(
+    ("messages", "fields"),
+    [
+        ((*CALLED, user(*results("t1", "t2")["content"], {"type": "text", "text": "hurry"})), {}),
+        ((*CALLED, results("t1"), results("t2")), {}),  # consecutive messages are one turn
+        (("go", assistant(TEXT)), {"model": "claude-haiku-4-5"}),  # older models allow a prefill
+        (("go", {"role": "system", "content": "be short"}), {}),
+        (("go", assistant(TEXT, PAUSED)), {}),  # a paused turn is sent back unchanged
+    ],
+)
+def test_an_unusual_conversation_is_accepted(server, messages, fields):
+    assert ask(server, *messages, **fields).stop_reason == "end_turn"
 
 
-def test_ids_are_unique_in_the_conversation(server):
-    twice = (*CALLED, results("t1", "t2"), assistant(call("t1")), results("t1"))
-    assert refused(server, *twice) == "messages.3.content.0: `tool_use` ids must be unique"
-
-
-def test_ids_are_unique_within_a_message(server):
-    said = refused(server, "go", assistant(call("t1"), call("t1")), results("t1"))
-    assert said == "messages.1.content.1: `tool_use` ids must be unique"
-
-
-def test_results_with_text_after_them_are_fine(server):
-    last = user(*results("t1", "t2")["content"], {"type": "text", "text": "hurry"})
-    assert ask(server, *CALLED, last).stop_reason == "end_turn"
-
-
-def test_results_in_two_consecutive_user_messages_are_one_turn(server):
-    assert ask(server, *CALLED, results("t1"), results("t2")).stop_reason == "end_turn"
-
-
-def test_a_server_tools_result_needs_its_call(server):
-    lone = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
-    said = refused(server, "go", assistant(lone), "and?")
-    assert "unexpected `tool_use_id` found in `web_search_tool_result` blocks: srvtoolu_1" in said
-    assert said.endswith("must have a corresponding `server_tool_use` block before it.")
-
-
-def test_a_tool_name_that_nobody_declared(server):
-    said = refused(server, "go", assistant(call("t1", "fly")), results("t1"))
-    assert said == "messages.1.content.0: Tool 'fly' not found in provided tools"
-
-
-def test_a_tool_that_the_model_made_up_may_be_answered():
-    """The model may call what it was not given; the client must be able to say so."""
+def test_a_tool_that_the_model_invented_may_be_answered():
+    """The model may call an undeclared tool; the client must be able to answer that."""
     with ScriptedServer([Reply([tool_use("fly", {})])]) as server:
-        said = ask(server, "go")
-        made_up = said.content[0]
+        content = ask(server, "go").content
         server.add(Reply([text("sorry")]))
-        answer = results(made_up.id, is_error=True)
-        message = ask(server, "go", assistant(*said.content), answer)
+        result = results(content[0].id, is_error=True)
+        message = ask(server, "go", assistant(*content), result)
     assert message.content[0].text == "sorry"
 
 
 # roles and content -------------------------------------------------------------------------------
 
 
-def test_the_last_message_is_not_the_assistants(server):
-    assert refused(server, "go", assistant(TEXT)) == PREFILL_TEXT
-
-
-def test_older_models_take_a_prefill(server):
-    message = ask(server, "go", assistant(TEXT), model="claude-haiku-4-5")
-    assert message.stop_reason == "end_turn"
-
-
-def test_a_prefill_does_not_end_in_white_space(server):
+def test_a_prefill_that_ends_in_white_space_is_refused(server):
     ending = assistant({"type": "text", "text": "so "})
-    said = refused(server, "go", ending, model="claude-haiku-4-5")
-    assert said == "messages: final assistant content cannot end with trailing whitespace"
-
-
-def test_a_system_message_may_be_the_last(server):
-    assert ask(server, "go", {"role": "system", "content": "be short"}).stop_reason == "end_turn"
-
-
-def test_a_paused_turn_may_be_sent_back_as_it_is(server):
-    paused = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
-    assert ask(server, "go", assistant(TEXT, paused)).stop_reason == "end_turn"
-
-
-def test_the_first_message_is_a_users(server):
-    said = refused(server, assistant(TEXT), "go")
-    assert said == 'messages: first message must use the "user" role'
-
-
-def test_roles_are_known(server):
-    assert 'Unexpected role "tool"' in refused(server, {"role": "tool", "content": "a"})
+    message = refused(server, "go", ending, model="claude-haiku-4-5")
+    assert message == "messages: final assistant content cannot end with trailing whitespace"
 
 
 @pytest.mark.parametrize(
-    ("messages", "said"),
+    ("messages", "message"),
     [
         (("go", assistant(), "and?"), "messages.1: all messages must have non-empty content"),
         ((user({"type": "text", "text": ""}),), "messages: text content blocks must be non-empty"),
@@ -193,12 +181,12 @@ def test_roles_are_known(server):
         ),
     ],
 )
-def test_content_is_not_empty(server, messages, said):
-    assert refused(server, *messages).startswith(said)
+def test_empty_content_is_refused(server, messages, message):
+    assert refused(server, *messages).startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("block", "said"),
+    ("block", "message"),
     [
         ({"type": "tool_use", "id": "t", "name": "look"}, "messages.1.content.0.tool_use.input"),
         (
@@ -218,29 +206,15 @@ def test_content_is_not_empty(server, messages, said):
         ({"text": "a"}, "messages.1.content.0.type: Field required"),
     ],
 )
-def test_blocks_have_their_fields(server, block, said):
-    assert refused(server, "go", assistant(block), "and?").startswith(said)
-
-
-def test_results_are_users_words(server):
-    said = refused(server, "go", assistant(*results("t1")["content"]), "and?")
-    assert said == "messages.1.content.0: `tool_result` blocks can only be in `user` messages"
-
-
-def test_an_error_result_says_something(server):
-    last = user(
-        *results("t1")["content"],
-        {"type": "tool_result", "tool_use_id": "t2", "is_error": True, "content": ""},
-    )
-    said = refused(server, *CALLED, last)
-    assert said == "messages.2.content.1: content cannot be empty if `is_error` is true"
+def test_the_fields_of_a_block_are_checked(server, block, message):
+    assert refused(server, "go", assistant(block), "and?").startswith(message)
 
 
 # fields ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"temperature": 0.5}, "temperature: Extra inputs are not permitted"),
         ({"compaction": {"type": "summarize"}}, "compaction: Extra inputs are not permitted"),
@@ -276,11 +250,11 @@ def test_an_error_result_says_something(server):
         ),
     ],
 )
-def test_fields_are_checked(server, fields, said):
+def test_the_fields_of_a_request_are_checked(server, fields, message):
     status, _, body = post(server, body={**request("go"), **fields})
     assert status == 400
     assert body["type"] == "error"
-    assert body["error"]["message"].startswith(said)
+    assert body["error"]["message"].startswith(message)
 
 
 def test_required_fields_are_named(server):
@@ -294,29 +268,29 @@ def test_there_are_at_most_four_breakpoints(server):
     assert refused(server, user(*[marked] * 5)) == (
         "A maximum of 4 blocks with cache_control may be provided. Found 5."
     )
-    said = refused(server, user(*[marked] * 4), cache_control={"type": "ephemeral"})
-    assert said.endswith("Found 5.")
+    message = refused(server, user(*[marked] * 4), cache_control={"type": "ephemeral"})
+    assert message.endswith("Found 5.")
 
 
-def test_an_hour_does_not_follow_five_minutes(server):
+def test_a_one_hour_mark_after_a_five_minute_mark_is_refused(server):
     short = {**TEXT, "cache_control": {"type": "ephemeral"}}
     long = {**TEXT, "cache_control": {"type": "ephemeral", "ttl": "1h"}}
-    said = refused(server, user(short, long))
-    assert said.startswith("messages.0.content.1.cache_control.ttl: a ttl='1h' cache_control")
+    message = refused(server, user(short, long))
+    assert message.startswith("messages.0.content.1.cache_control.ttl: a ttl='1h' cache_control")
     assert ask(server, user(long, short)).stop_reason == "end_turn"
 
 
-def test_a_message_limit_that_nobody_should_reach(server):
+def test_the_number_of_messages_is_limited(server):
     body = request(*[{"role": "user", "content": "a"}] * 100_001)
     status, _, answer = post(server, body=body)
     assert status == 400
     assert "at most 100000 items" in answer["error"]["message"]
 
 
-def test_a_fixed_budget_wants_the_open_turn_to_start_with_thinking(server):
+def test_with_a_fixed_budget_an_open_turn_starts_with_thinking(server):
     fields = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2048}
-    said = refused(server, *CALLED, results("t1", "t2"), model="claude-haiku-4-5", **fields)
-    assert said.startswith(
+    message = refused(server, *CALLED, results("t1", "t2"), model="claude-haiku-4-5", **fields)
+    assert message.startswith(
         "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found "
     )
 
@@ -324,7 +298,7 @@ def test_a_fixed_budget_wants_the_open_turn_to_start_with_thinking(server):
 # the transport -----------------------------------------------------------------------------------
 
 
-def test_a_body_that_is_no_json(server):
+def test_a_body_that_is_not_json_is_refused(server):
     status, headers, body = post(server, body=b'{"model": "x", ')
     assert status == 400
     assert body["error"]["message"].startswith("The request body is not valid JSON")
@@ -332,7 +306,7 @@ def test_a_body_that_is_no_json(server):
 
 
 @pytest.mark.parametrize("body", [b"[]", b"null", b'"a"', b"\xff\xfe"])
-def test_a_body_that_is_no_object(server, body):
+def test_a_body_that_is_not_an_object_is_refused(server, body):
     status, _, answer = post(server, body=body)
     assert status == 400
     assert answer["error"]["type"] == "invalid_request_error"
@@ -383,7 +357,7 @@ def test_other_paths_and_methods(server):
         client(server).models.retrieve(MODEL)
 
 
-def test_a_refused_request_is_no_call(server):
+def test_a_refused_request_is_not_counted_as_a_call(server):
     before = server.calls()
     refused(server, "go", assistant(TEXT))
     assert server.calls() == before
@@ -392,7 +366,7 @@ def test_a_refused_request_is_no_call(server):
     assert entry["error"] == PREFILL_TEXT
 
 
-def test_what_the_client_sends_is_what_arrives(server):
+def test_the_received_body_is_kept(server):
     ask(server, "exactly this é")
     n = server.journal.entries("accepted")[-1]["n"]
     assert json.loads(server.body(n))["messages"][0]["content"] == "exactly this é"
