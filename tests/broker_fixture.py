@@ -1,8 +1,8 @@
 """One real Kafka for a test session, started when the first test asks for it.
 
 A pytest plugin, loaded by tests/conftest.py. Tests that use it carry the marker `broker`. They
-share the node and keep apart by topic names: take `topic_prefix` from `unique_name()`.
-A test that kills or fills its broker makes its own with `own_broker`.
+share the node and use separate topics: take `topic_prefix` from `unique_name()`. A test that kills
+or fills its broker starts its own with `own_broker`.
 """
 
 import itertools
@@ -19,26 +19,26 @@ _numbers = itertools.count(1)
 
 
 def unique_name(stem: str = "t") -> str:
-    """A name that no other test of this machine uses: for topic prefixes, groups, sessions."""
+    """A name that no other test on this machine uses: for topic prefixes, groups, sessions."""
     return f"{stem}{os.getpid()}-{next(_numbers)}"
 
 
 @pytest.fixture(scope="session")
 def broker_cache_dir() -> Path:
-    """Where downloads are kept between runs: the same directory that the product uses."""
+    """The directory of downloads that are kept between runs: the product's own."""
     cache_home = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache_home) if cache_home else Path.home() / ".cache") / "foldlog"
 
 
 @pytest.fixture(scope="session")
 def broker(broker_cache_dir: Path) -> Iterator[Broker]:
-    """The shared broker: `broker.bootstrap_servers` is where it listens. Do not kill it."""
+    """The shared broker, at `broker.bootstrap_servers`. Do not kill it."""
     with temporary_broker(broker_cache_dir) as running:
         yield running
 
 
 @pytest.fixture
 def own_broker(broker_cache_dir: Path) -> Iterator[Callable[..., Broker]]:
-    """A factory of running brokers that belong to one test, which may kill and restart them."""
+    """A factory of running brokers of one test, which may kill and restart them."""
     with ExitStack() as stack:
         yield lambda **more: stack.enter_context(temporary_broker(broker_cache_dir, **more))

@@ -1,9 +1,8 @@
 """A real headless Chromium for the tests of the inspector; they wait for states, never for a time.
 
 A pytest plugin, loaded by tests/conftest.py. The browser is the distribution's own (.ci/run
-installs it where it may); where there is none, tests that ask for it are reported as not run.
-Every page fails its test if it logs an error, breaks its content security policy or asks any host
-but the one it came from.
+installs it if it may); without one, tests that need it are skipped. A page fails its test if it
+logs an error, violates its content security policy, or sends a request to another host.
 """
 
 import shutil
@@ -20,20 +19,20 @@ PHONE = {"width": 390, "height": 844}
 
 
 def chromium_path() -> str | None:
-    """Where the distribution's Chromium is, None without one."""
+    """The path of the distribution's Chromium, None without one."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:  # noqa: F821
-    """One browser for a file's tests, which keep apart by contexts. No longer than that: as long as
-    it runs, playwright's loop runs in the main thread, and no other test could have its own."""
+    """One browser for the tests of a file, each in a context of its own. It ends with the file: its
+    event loop runs in the main thread, where other tests need theirs."""
     path = chromium_path()
     if path is None:
-        pytest.skip(f"no Chromium here ({', '.join(NAMES)}): apt-get install chromium")
+        pytest.skip(f"no Chromium found ({', '.join(NAMES)}): apt-get install chromium")
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with sync_api.sync_playwright() as playwright:
-        # In a container neither the sandbox nor a large /dev/shm can be had.
+        # A container has neither the sandbox nor a large /dev/shm.
         options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
         running = playwright.chromium.launch(executable_path=path, args=options)
         try:
@@ -48,7 +47,7 @@ def page_at(browser) -> Iterator[Callable[..., "Page"]]:  # noqa: F821
     from playwright.sync_api import expect
 
     expect.set_options(timeout=WAIT_MS)
-    contexts, complaints = [], []
+    contexts, problems = [], []
 
     def open_page(url: str, *, viewport=DESK, color_scheme: str = "light", touch: bool = False):
         context = browser.new_context(
@@ -59,16 +58,16 @@ def page_at(browser) -> Iterator[Callable[..., "Page"]]:  # noqa: F821
         contexts.append(context)
         page = context.new_page()
         host = urlsplit(url).netloc
-        page.on("console", lambda said: said.type == "error" and complaints.append(said.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message) or dialog.dismiss())
-        page.on("request", lambda asked: complaints.append(f"asks {asked.url}")
-                if urlsplit(asked.url).netloc != host else None)
-        page.complaints = complaints
+        page.on("console", lambda line: line.type == "error" and problems.append(line.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("dialog", lambda dialog: problems.append(dialog.message) or dialog.dismiss())
+        page.on("request", lambda sent: problems.append(f"request to {sent.url}")
+                if urlsplit(sent.url).netloc != host else None)
+        page.complaints = problems
         page.goto(url)
         return page
 
     yield open_page
     for context in contexts:
         context.close()
-    assert complaints == []
+    assert problems == []

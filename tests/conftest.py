@@ -1,8 +1,8 @@
-"""What every test gets: broker fixtures, a hypothesis profile, a root that is no test package.
+"""For every test: shared fixtures, a hypothesis profile, an environment without settings.
 
-There is no `__init__.py` below tests/ (pytest runs in importlib mode). Helpers that several test
-files share are imported as `from foldlog.tests.NAME import ...`: the editable install maps the
-package to the checkout, so that spelling works from any directory and loads a helper once.
+There is no `__init__.py` below tests/ (pytest runs in importlib mode). Import helpers of several
+test files as `from foldlog.tests.NAME import ...`: the editable install maps the package to the
+checkout, so this works in any directory and loads a helper once.
 """
 
 import atexit
@@ -18,15 +18,15 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# A run in the background of a script has SIGINT ignored, and every child would inherit that: tests
-# that press Ctrl-C would wait for ever.
+# A script's background job ignores SIGINT, and so would every child: tests that press Ctrl-C would
+# wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 
 def _end_without_duckdbs_report() -> None:
-    """Close stderr where DuckDB is loaded: at the end of a process with a thread that still runs it
-    lists every object of its own, hundreds of lines behind what pytest says of the tests."""
+    """Close stderr if DuckDB is loaded: at the end of a process with a running thread it lists all
+    its objects, hundreds of lines after pytest's summary."""
     if "_duckdb" in sys.modules:
         sys.stderr.flush()
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -34,8 +34,8 @@ def _end_without_duckdbs_report() -> None:
 
 atexit.register(_end_without_duckdbs_report)  # the first one registered runs last
 
-# print_blob: a failing example is printed as a decorator that reproduces it elsewhere.
-# No deadline: a test must not depend on how busy the machine is.
+# print_blob: print a failing example as a decorator that reproduces it elsewhere.
+# No deadline: a test must not depend on the load of the machine.
 settings.register_profile(
     "foldlog", print_blob=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -46,11 +46,11 @@ _FIXTURES = tuple(f"foldlog.tests.{name}_fixture" for name in _SHARED)
 pytest_plugins = [name for name in _FIXTURES if find_spec(name)]
 
 
-class RootIsNoTestPackage:
+class RootIsNotATestPackage:
     """Collects the repository root as a plain directory.
 
-    The root holds an `__init__.py` because it is the package `foldlog`. Left alone, pytest takes
-    it for a package of tests and imports it a second time, named after the checkout directory.
+    The root has an `__init__.py` because it is the package `foldlog`. Without this, pytest takes
+    it for a package of tests and imports it again, under the name of the checkout directory.
     """
 
     @pytest.hookimpl(tryfirst=True)
@@ -59,22 +59,22 @@ class RootIsNoTestPackage:
 
 
 def pytest_configure(config):
-    config.pluginmanager.register(RootIsNoTestPackage())
+    config.pluginmanager.register(RootIsNotATestPackage())
 
 
-# What a test run keeps of the caller's settings: the mark of .ci/run and where downloads lie.
-_KEPT = {"FOLDLOG_CI_RUN", "FOLDLOG_CACHE_DIR"}
+# The caller's settings that tests get: the mark of .ci/run, and the directory of downloads.
+_PASSED = {"FOLDLOG_CI_RUN", "FOLDLOG_CACHE_DIR"}
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_settings_of_the_caller(tmp_path_factory):
-    """No broker, key, home or client file of whoever runs the tests reaches a test or its children.
+    """Remove the caller's broker, key, home and client file from the environment.
 
-    Above all no API key: a test must never be answered, or billed, by a real model.
+    The API key above all: a real model must never answer, or bill, a test.
     """
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            if name.startswith(("FOLDLOG_", "KAFKA_", "ANTHROPIC_")) and name not in _KEPT:
+            if name.startswith(("FOLDLOG_", "KAFKA_", "ANTHROPIC_")) and name not in _PASSED:
                 patch.delenv(name)
         patch.setenv("FOLDLOG_HOME", str(tmp_path_factory.mktemp("foldlog-home")))
         yield
@@ -82,7 +82,7 @@ def no_settings_of_the_caller(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def no_log_lines_of_other_tests():
-    """A command of ours sends log lines to the stderr of its test, which is closed behind it."""
+    """Remove log handlers that a command added: they write to the closed stderr of its test."""
     before = list(logging.getLogger().handlers)
     yield
     for handler in list(logging.getLogger().handlers):

@@ -1,9 +1,9 @@
-"""The protocols' own clients, in node: installed once outside of the tree, run by tests.
+"""The protocols' own clients, in node: installed once outside of the tree, and run by tests.
 
-A pytest plugin, loaded by tests/conftest.py. node and npm come from a Python package; what they
-run is pinned in tests/node/package-lock.json and lies in the cache under that lock's hash. Where
-npm can not be reached the tests that need it are reported as not run; on a server (CI is set) they
-fail. To change a version: edit package.json, then `npm install --package-lock-only` beside it.
+A pytest plugin, loaded by tests/conftest.py. node and npm come from a Python package; the clients
+are pinned in tests/node/package-lock.json and cached under the hash of that lock. If npm reaches no
+registry, tests that need them are skipped; on a CI server (CI is set) they fail. To change a
+version, edit package.json and run `npm install --package-lock-only` in its directory.
 """
 
 import fcntl
@@ -24,13 +24,13 @@ PINNED = Path(__file__).parent / "node"
 """package.json, its lock, npm's settings, and the scripts that several tests share."""
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 NPM = Path(executable.ROOT_DIR) / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-LOCK_IS_WRONG = ("EUSAGE", "EINTEGRITY", "EBADENGINE", "ETARGET", "EJSONPARSE")
-"""npm's words for a fault of ours. Every other end of it, and it has many, means no registry."""
+LOCK_ERRORS = ("EUSAGE", "EINTEGRITY", "EBADENGINE", "ETARGET", "EJSONPARSE")
+"""npm's codes for an error in the lock. Any other failure means that no registry was reached."""
 INSTALL_S = 300
 
 
 class Unreachable(Exception):
-    """npm could not fetch what the lock names."""
+    """npm could not download the packages of the lock."""
 
 
 class Talk:
@@ -42,7 +42,7 @@ class Talk:
         )
 
     def send(self, request: Any) -> None:
-        """Say something without waiting for the answer."""
+        """Send a request without waiting for the answer."""
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
 
@@ -54,7 +54,7 @@ class Talk:
         return json.loads(answer)
 
     def ask(self, request: Any) -> Any:
-        """Say something, and the answer to it."""
+        """Send a request, and return its answer."""
         self.send(request)
         return self.receive()
 
@@ -72,21 +72,21 @@ class Talk:
 
 
 class Node:
-    """Runs scripts of the tests beside the installed packages. `directory` is theirs alone."""
+    """Runs scripts of the tests with the installed packages, in a directory of their own."""
 
     def __init__(self, modules: Path, directory: Path) -> None:
         self.directory = directory
         (directory / "node_modules").symlink_to(modules)
 
     def command(self, script: Path, *args: str) -> list[str]:
-        """How to run a script in `directory`; the scripts beside it and in tests/node come too."""
+        """The command of a script; copies it, its neighbours and tests/node to `directory`."""
         for source in {*PINNED.glob("*.mjs"), *script.parent.glob("*.mjs")}:
             shutil.copy(source, self.directory)
         return [str(NODE), str(self.directory / script.name), *args]
 
     def run(self, script: Path, stdin: str = "", *args: str, timeout_s: float = 120) -> str:
-        """What a script prints. Fails with its stderr where it fails."""
-        done = subprocess.run(
+        """The output of a script; if the script fails, the test fails with its stderr."""
+        ran = subprocess.run(
             self.command(script, *args),
             cwd=self.directory,
             input=stdin,
@@ -95,29 +95,29 @@ class Node:
             timeout=timeout_s,
             check=False,
         )
-        assert done.returncode == 0, f"{script.name} ended with {done.returncode}:\n{done.stderr}"
-        return done.stdout
+        assert ran.returncode == 0, f"{script.name} ended with {ran.returncode}:\n{ran.stderr}"
+        return ran.stdout
 
     def talk(self, script: Path, *args: str) -> Talk:
-        """A process that stays, for many questions. Use `with`."""
+        """A process that answers many requests. Use it with `with`."""
         return Talk(self.command(script, *args), self.directory)
 
 
 def installed(cache: Path, pinned: Path = PINNED) -> Path:
-    """The node_modules of the lock, installed if it is not there yet. Raises Unreachable."""
+    """The node_modules of the lock, installed if it is missing. Raises Unreachable."""
     lock = (pinned / "package-lock.json").read_bytes()
     place = cache / "node" / sha256(lock).hexdigest()[:16]
     place.parent.mkdir(parents=True, exist_ok=True)
-    with open(f"{place}.lock", "w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)  # two test runs at once install once
+    with open(f"{place}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # of two test runs at once, one installs
         if not (place / "node_modules").is_dir():
-            half = place.with_suffix(".half")
-            shutil.rmtree(half, ignore_errors=True)
-            half.mkdir()
+            partial = place.with_suffix(".half")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
             for name in ("package.json", "package-lock.json", ".npmrc"):
-                shutil.copy(pinned / name, half)
-            _npm_ci(half)
-            half.rename(place)
+                shutil.copy(pinned / name, partial)
+            _npm_ci(partial)
+            partial.rename(place)
     return place / "node_modules"
 
 
@@ -125,7 +125,7 @@ def _npm_ci(directory: Path) -> None:
     quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--no-progress")
     patience = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000")
     try:
-        done = subprocess.run(
+        ran = subprocess.run(
             [str(NODE), str(NPM), "ci", *quiet, *patience],
             cwd=directory,
             capture_output=True,
@@ -135,33 +135,33 @@ def _npm_ci(directory: Path) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise Unreachable(f"npm ci did not end within {INSTALL_S} s") from error
-    if done.returncode == 0:
+    if ran.returncode == 0:
         return
-    said = f"npm ci ended with {done.returncode}: {done.stderr.strip()}"
-    if any(word in done.stderr for word in LOCK_IS_WRONG):
-        raise AssertionError(said)
-    raise Unreachable(said)
+    report = f"npm ci ended with {ran.returncode}: {ran.stderr.strip()}"
+    if any(word in ran.stderr for word in LOCK_ERRORS):
+        raise AssertionError(report)
+    raise Unreachable(report)
 
 
 @pytest.fixture(scope="session")
 def node_modules(broker_cache_dir: Path) -> Path:
-    """The installed packages; without them, and without npm, the tests are not run."""
+    """The installed packages; if they cannot be installed, the tests are skipped."""
     try:
         return installed(broker_cache_dir)
     except Unreachable as error:
         if os.environ.get("CI"):
             raise
-        pytest.skip(f"not run, for the protocols' clients can not be installed: {error}")
+        pytest.skip(f"the protocols' clients cannot be installed: {error}")
 
 
 @pytest.fixture(scope="session")
 def node(node_modules: Path, tmp_path_factory) -> Node:
-    """Runs scripts beside the installed packages."""
+    """Runs scripts with the installed packages."""
     return Node(node_modules, tmp_path_factory.mktemp("node"))
 
 
 @pytest.fixture(scope="module")
 def talk(node: Node) -> Iterator[Callable[..., Talk]]:
-    """A factory of node processes that stay for the tests of one file, and end with them."""
+    """A factory of node processes that live as long as the tests of a file."""
     with ExitStack() as stack:
         yield lambda script, *args: stack.enter_context(node.talk(script, *args))

@@ -1,6 +1,6 @@
-"""A log in memory, its settings and a client of it: what a test has that names no other.
+"""The default fixtures `log`, `settings` and `client`: a log in memory.
 
-For sessions that `consumers/played.py` plays. A test file that needs another log has its own.
+For sessions that `consumers/played.py` plays. A test file that needs another log defines its own.
 """
 
 import pytest

@@ -1,6 +1,6 @@
-"""Every bench runs, in a tiny size: it measures what it says, and no time is asserted.
+"""Every bench runs at a tiny size and measures what its docstring states; no time is asserted.
 
-The peers' own environment is not needed here: without it their benches must say what is missing.
+The peers' environment is not needed: without it their benches must name what is missing.
 """
 
 import json
@@ -22,23 +22,23 @@ def _played(turns: int, **more) -> Played:
     return Played(agent(**more), DictBackend(), canned).play_all(job)
 
 
-def test_the_job_says_the_same_in_every_run_and_nothing_twice():
+def test_the_job_has_the_same_content_in_every_run_and_repeats_nothing():
     assert turn(7) == turn(7)
     assert len({turn(n).result for n in range(1, 21)}) == 20
     assert turn(1).content_bytes == sum(len(text) for text in turn(1)[1:])
 
 
-def test_a_played_turn_is_said_whole_and_every_record_counts():
+def test_a_played_turn_is_in_the_request_and_every_record_is_accepted():
     played = _played(3)
-    said = played.request.decode()
+    request = played.request.decode()
     for number in (1, 2, 3):
-        assert all(text in said for text in (turn(number).question, turn(number).result))
-    assert turn(2).answer in said and played.calls == 6
+        assert all(text in request for text in (turn(number).question, turn(number).result))
+    assert turn(2).answer in request and played.calls == 6
     assert played.messages == 12
     assert not played.worker.rulings, "a bench over ignored events would measure nothing"
 
 
-def test_a_chat_without_tools_has_two_messages_a_turn():
+def test_a_chat_without_tools_has_two_messages_per_turn():
     with append.chat() as mine:
         mine.grow(6)
         assert mine.played.messages == 6 and mine.played.calls == 3
@@ -47,7 +47,7 @@ def test_a_chat_without_tools_has_two_messages_a_turn():
     assert mine.played.messages == 8
 
 
-def test_stored_bytes_are_all_of_a_record():
+def test_stored_bytes_include_every_part_of_a_record():
     records = _played(1).records
     whole = sum(len(bytes(part, "utf-8") if isinstance(part, str) else part)
                 for record in records
@@ -57,12 +57,12 @@ def test_stored_bytes_are_all_of_a_record():
     assert {"ChunkSeen", "GenStart", "ToolResult", "TurnEnded"} <= kinds
 
 
-def test_stored_bytes_grow_with_what_is_new():
+def test_stored_bytes_grow_with_new_content():
     ten, twenty = (storage.stored_bytes(_played(turns).records) for turns in (10, 20))
     assert twenty < 2.1 * ten
 
 
-def test_S3_7_cache_saving_prices_what_the_server_counted():
+def test_S3_7_cache_saving_prices_the_tokens_that_the_server_counted():
     found = caching.cache_saving(turns=6)
     assert 0 < found.ratio < 1 and found.ratio == pytest.approx(1 - found.ours / found.baseline)
     first, second, *_ = caching.spent_on(2)
@@ -70,7 +70,7 @@ def test_S3_7_cache_saving_prices_what_the_server_counted():
     assert second.cache_read_tokens == first.cache_write_5m_tokens, "the second step hits"
 
 
-def test_context_flatness_compares_the_sizes_it_says():
+def test_context_flatness_compares_the_sizes_in_its_note():
     found = append.context_flatness(1, sizes=(90, 100))
     assert found.ratio >= 1 and "at 90" in found.note and "at 100" in found.note
 
@@ -95,9 +95,9 @@ def test_a_missing_peer_is_named_and_gives_no_figure(monkeypatch, tmp_path):
     (tmp_path / "results.json").write_text(json.dumps(old))
     monkeypatch.setattr(bench, "ALONE", {"storage_growth": lambda runs: storage.theirs([])})
     monkeypatch.setattr(bench, "BROKER", {})
-    said = CliRunner().invoke(bench.main, ["storage_growth"])
-    assert said.exit_code == 0, said.output
-    assert "make bench" in said.output and "langgraph" in said.output
+    ran = CliRunner().invoke(bench.main, ["storage_growth"])
+    assert ran.exit_code == 0, ran.output
+    assert "make bench" in ran.output and "langgraph" in ran.output
     assert json.loads((tmp_path / "results.json").read_text()) == old[1:]
 
 
@@ -107,12 +107,11 @@ def test_the_peers_do_the_same_job():
     assert storage.theirs(job)["messages"] == 8
     with peers.peer("peer_agents.py", append.PACKAGE) as agents:
         agents.ask({"fill": list(append.items_of(job[0]))})
-        said = agents.ask({"append": append.items_of(job[1])[0]})
-    assert said["items"] == 3 and said["ms"] > 0
+        response = agents.ask({"append": append.items_of(job[1])[0]})
+    assert response["items"] == 3 and response["ms"] > 0
 
 
-
-def test_a_peer_that_dies_is_an_error_and_no_figure():
+def test_a_peer_that_dies_is_an_error_without_a_figure():
     with pytest.raises((RuntimeError, Missing)):
         with peers.peer("peer_langgraph.py", storage.PACKAGE) as langgraph:
             langgraph.ask("no job")

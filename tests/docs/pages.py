@@ -1,8 +1,8 @@
-"""Runs a page of docs/ as a reader would: its commands in order, in a directory of its own.
+"""Runs a page of docs/ as a reader would: its commands in order, in a new directory.
 
-A code block whose first line is a comment with a file name is saved as that file. The output that
-a page shows must appear in the output of the command, line by line; numbers and hashes may differ,
-`...` stands for anything.
+A code block whose first line is a comment with a file name is saved as that file. The lines of
+output that a page shows must appear in the output of the command, in order; numbers and hashes may
+differ, and `...` matches anything.
 """
 
 import os
@@ -24,7 +24,7 @@ SERVERS = ("foldlog dev", "foldlog worker", "python -m foldlog.local.messages_ap
            "python -m http.server")
 READS = ("show", "sessions", "status", "context", "request", "doctor", "tail", "search", "wake")
 QUERIES = {f"foldlog {command}" for command in READS} | {"cat refunds.txt"}
-PORTS = ("8199", "5173")  # of the scripted server and of a page's own server, as pages have them
+PORTS = ("8199", "5173")  # of the scripted server and of a page's own server, as on the pages
 GATEWAY_PORT = "8377"  # if it is free
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"(?:# |<!-- )(\w+\.\w+)(?: -->)?\n")
@@ -42,7 +42,7 @@ class Block(NamedTuple):
 
 
 def blocks(page: str) -> list[Block]:
-    """The blocks of a page below docs/, in order; what commands print goes with them."""
+    """The blocks of a page below docs/, in order, each with the output that the page shows."""
     found = _BLOCK.findall((ROOT / "docs" / page).read_text("utf-8"))
     pairs = zip(found, [*found[1:], ("", "")], strict=True)
     return [
@@ -53,14 +53,14 @@ def blocks(page: str) -> list[Block]:
 
 
 def missing(expected: str, printed: str) -> list[str]:
-    """The lines of a page that a command did not print, in their order."""
+    """The lines of a page that a command did not print, in order."""
     rest = iter([" ".join(line.split()) for line in printed.splitlines()])
-    lost = []
+    unmatched = []
     for line in filter(None, (" ".join(line.split()) for line in expected.splitlines())):
         pattern = re.compile(_VARIES.sub(_anything, re.escape(line)))
-        if not any(pattern.search(seen) for seen in rest):
-            lost.append(line)
-    return lost
+        if not any(pattern.search(other) for other in rest):
+            unmatched.append(line)
+    return unmatched
 
 
 def _anything(found: re.Match) -> str:
@@ -68,11 +68,11 @@ def _anything(found: re.Match) -> str:
 
 
 class Reader:
-    """Types the commands of a page. Use it as a context, which ends the processes it started."""
+    """Types the commands of a page. Use it with `with`, which ends the processes it started."""
 
     def __init__(self, directory: Path, env: Mapping[str, str]) -> None:
-        kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV", "PYTHONPATH")
-        self.env = {name: os.environ[name] for name in kept if name in os.environ} | dict(env)
+        passed = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV", "PYTHONPATH")
+        self.env = {name: os.environ[name] for name in passed if name in os.environ} | dict(env)
         self.directory = directory
         self._bin = directory / "bin"
         self._bin.mkdir()
@@ -82,13 +82,13 @@ class Reader:
             script.chmod(0o755)
         self.env["PATH"] = f"{self._bin}:{self.env['PATH']}"
         self.ports = dict(zip(PORTS, map(str, _free_ports(len(PORTS))), strict=True))
-        self._staying: list[tuple[subprocess.Popen, Path]] = []
+        self._servers: list[tuple[subprocess.Popen, Path]] = []
 
     def __enter__(self) -> "Reader":
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process, _ in reversed(self._staying):
+        for process, _ in reversed(self._servers):
             with suppress(ProcessLookupError):
                 process.send_signal(signal.SIGINT)
             process.wait(WAIT_S)
@@ -97,8 +97,8 @@ class Reader:
         """Save the files of the page and type its `sh` blocks, and compare the outputs."""
         for block in blocks(page):
             text = block.text
-            for shown, ours in self.ports.items():
-                text = text.replace(shown, ours)
+            for shown, free in self.ports.items():
+                text = text.replace(shown, free)
             if block.language == "sh":
                 self.type(text, block.printed)
             elif (file := _FILE.match(text)) is not None:
@@ -123,13 +123,13 @@ class Reader:
 
     def _serve(self, command: str, expected: str) -> None:
         """Start a server in a terminal of its own, and wait for its expected output."""
-        out = self.directory / f"terminal-{len(self._staying)}"
+        out = self.directory / f"terminal-{len(self._servers)}"
         with out.open("w") as file:
             process = subprocess.Popen(
                 ["sh", "-c", f"exec {command}"], cwd=self.directory, env=self.env, text=True,
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
             )
-        self._staying.append((process, out))
+        self._servers.append((process, out))
         wanted, until = expected or "base_url" * ("messages_api" in command), _until()
         while missing(wanted, out.read_text()):
             assert process.poll() is None and time.monotonic() < until, out.read_text()
@@ -145,21 +145,21 @@ class Reader:
             assert code == 0, (commands, printed)
         while True:
             shown, code = self._shell(queries) if queries else ("", 0)
-            lost = missing(expected, printed + shown)
-            if not lost and code == 0:
+            unmatched = missing(expected, printed + shown)
+            if not unmatched and code == 0:
                 return
             report = "\n".join([commands + queries, (printed + shown)[-4_000:],
-                              *(f"missing: {line}" for line in lost)])
+                              *(f"missing: {line}" for line in unmatched)])
             assert queries and time.monotonic() < until, report
-            time.sleep(0.2)  # waits for another process, which sends no signal
+            time.sleep(0.2)  # polls: the other process sends no signal
 
     def _shell(self, script: str) -> tuple[str, int]:
-        done = subprocess.run(
+        ran = subprocess.run(
             ["sh", "-ec", script], cwd=self.directory, env=self.env, text=True, timeout=WAIT_S,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
-        assert "Traceback" not in done.stdout, (script, done.stdout)
-        return done.stdout, done.returncode
+        assert "Traceback" not in ran.stdout, (script, ran.stdout)
+        return ran.stdout, ran.returncode
 
 
 def _free_ports(number: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""The tables in docs are those of the code. Red when a row or a writer changes."""
+"""The generated tables in docs/ equal those of the code."""
 
 import pytest
 
@@ -17,11 +17,11 @@ def test_every_table_is_on_some_page():
     assert {found[2] for found in MARK.finditer(pages)} == set(GENERATORS)
 
 
-def test_a_changed_table_is_noticed():
+def test_a_changed_table_is_detected():
     text = (ROOT / "docs/reference/events.md").read_text("utf-8")
     assert regenerated(text.replace("SESSION_OPENED", "SESSION_BEGUN", 1)) == regenerated(text)
     assert "SESSION_BEGUN" not in regenerated(text.replace("SESSION_OPENED", "SESSION_BEGUN", 1))
 
 
-def test_every_setting_says_what_it_means():
+def test_every_setting_is_documented():
     assert [row[0] for row in settings() if not row[-1]] == []

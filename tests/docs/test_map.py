@@ -1,4 +1,4 @@
-"""docs/README.md lists every page; links and paths of code in pages lead somewhere."""
+"""docs/README.md lists every page; links and paths of code in pages exist."""
 
 import re
 
@@ -12,7 +12,7 @@ _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 _ROOMS = "schemas|log|producers|processors|consumers|cli|local|tests|bench|examples|deploy"
 _PATH = re.compile(rf"`((?:{_ROOMS})/[\w./*-]+)`")
-WRITTEN = {"bench/results.json", "bench/.venv"}  # by commands, not in the tree
+WRITTEN = {"bench/results.json", "bench/.venv"}  # created by commands
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -26,7 +26,7 @@ def _links(path: str) -> list[str]:
 
 
 def _anchors(path: str) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """The anchors of a page's headings, as GitHub generates them."""
     headings = _HEADING.findall(_text(path))
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -39,7 +39,7 @@ def test_the_map_lists_every_page():
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_link_leads_to_a_file_and_a_heading(page):
-    lost = []
+    broken = []
     for link in _links(page):
         path, _, anchor = link.partition("#")
         target = (ROOT / page).parent / path if path else ROOT / page
@@ -47,8 +47,8 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
             str(target.resolve().relative_to(ROOT))
         ))
         if not known:
-            lost.append(link)
-    assert lost == []
+            broken.append(link)
+    assert broken == []
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,4 +1,4 @@
-"""Types the commands of pages that people follow, and compares their code with examples/."""
+"""Types the commands of the pages, and compares the code on them with examples/."""
 
 import inspect
 import shutil
@@ -21,7 +21,7 @@ PAGES = {"agents.md": ("shop", "my_app.py"), "budgets.md": ("budgets", "small.py
 
 @pytest.fixture
 def copied(tmp_path):
-    """A copy of a directory of examples/, as a reader makes one."""
+    """A factory of copies of a directory of examples/."""
 
     def copy(name: str) -> Path:
         place = tmp_path / "mine"
@@ -33,7 +33,7 @@ def copied(tmp_path):
 
 @pytest.mark.broker
 @pytest.mark.parametrize("page", PAGES)
-def test_the_commands_of_a_page_print_what_it_says(page, copied, tmp_path, broker):
+def test_the_commands_of_a_page_print_the_output_it_shows(page, copied, tmp_path, broker):
     with Reader(copied(PAGES[page][0]), installation(tmp_path, broker)) as reader:
         reader.read(page)
 
@@ -46,7 +46,7 @@ def test_the_tutorial_works_as_written(tmp_path, broker, request):
     with Reader(place, installation(tmp_path, broker)) as reader:
         reader.read("tutorial.md")
         if chromium_path() is not None:
-            chats(request.getfixturevalue("browser"), reader.ports["5173"])
+            use_chat_page(request.getfixturevalue("browser"), reader.ports["5173"])
 
 
 @pytest.mark.broker
@@ -60,8 +60,8 @@ def test_the_test_of_an_agent_that_a_page_shows_passes(tmp_path, broker):
     exec(compile(script, "test-your-agent.md", "exec"), {})
 
 
-def chats(browser, port: str) -> None:
-    """Use the chat page as the tutorial says: an answer arrives, a reload shows it again."""
+def use_chat_page(browser, port: str) -> None:
+    """Use the tutorial's chat page: an answer arrives, and a reload shows it again."""
     page = browser.new_page()
     page.set_default_timeout(WAIT_MS)
     page.goto(f"http://127.0.0.1:{port}/chat.html")
@@ -87,21 +87,21 @@ def installation(tmp_path: Path, broker) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_code_of_a_page_is_that_of_its_example(page, copied, monkeypatch):
-    name, module = PAGES[page]
+def test_the_code_of_a_page_equals_its_example_or_runs_in_it(page, copied, monkeypatch):
+    name, file = PAGES[page]
     place = copied(name)
-    source = (place / module).read_text("utf-8")
+    source = (place / file).read_text("utf-8")
     monkeypatch.syspath_prepend(str(place))
-    stem = module.removesuffix(".py")
+    stem = file.removesuffix(".py")
     sys.modules.pop(stem, None)
-    made = __import__(stem)
-    monkeypatch.setitem(sys.modules, stem, made)
+    module = __import__(stem)
+    monkeypatch.setitem(sys.modules, stem, module)
     for block in blocks(page):
         if block.language == "python" and block.text not in source:
-            exec(compile(block.text, page, "exec"), {**vars(made), stem: made})
+            exec(compile(block.text, page, "exec"), {**vars(module), stem: module})
 
 
-def test_the_page_of_agents_names_every_field_and_word():
+def test_the_page_of_agents_names_every_field_and_parameter():
     page = (ROOT / "docs" / "agents.md").read_text("utf-8")
     words = [field.name for field in fields(Agent) if not field.name.startswith("_")]
     words += [name for name in inspect.signature(tool).parameters if name != "function"]
@@ -115,13 +115,13 @@ def test_the_page_of_budgets_names_every_choice():
     assert [word for word in words if word not in page] == []
 
 
-def test_the_page_of_requests_says_what_is_added_on_the_wire():
+def test_the_page_of_requests_names_what_is_added_on_the_wire():
     page = (ROOT / "docs" / "requests.md").read_text("utf-8")
     sent = _streaming(b'{"a":1}')
     assert f"it ends with `{sent[6:].decode()}`" in page
 
 
-def test_what_a_command_did_not_print_is_found():
+def test_a_line_that_a_command_did_not_print_is_found():
     printed = "turn 12 (offset 417)\n  done:   {}\nsha256 00c1ab2300: as its claim says"
     assert missing("turn 1 (offset 5)\ndone: {}\nsha256 ffffffff: as ...", printed) == []
     assert missing("done: {}\nturn 1", printed) == ["turn 1"], "the order counts"

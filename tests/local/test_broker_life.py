@@ -1,4 +1,4 @@
-"""A real broker is started, stopped, killed, raced for and interrupted."""
+"""A real broker is started, stopped, killed and interrupted, also by two commands at once."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from foldlog.local.kafka.temporary import TEMPORARY
 pytestmark = pytest.mark.broker
 
 needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
-GONE_S = 20.0  # nothing here takes a second; a loaded machine may
+GONE_S = 20.0  # everything takes under a second on an idle machine
 
 UP = """
 import dataclasses, json, sys
@@ -48,23 +48,8 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture
-def broker_of(tmp_path, broker_cache_dir):
-    """A broker of this test's directory, not started; stopped at the end whatever happens."""
-    made = []
-
-    def make(name: str = "kafka", **more) -> Broker:
-        settings = {"preferred_port": None, **more}
-        made.append(Broker(dir=tmp_path / name, cache_dir=broker_cache_dir, **settings))
-        return made[-1]
-
-    yield make
-    for broker in made:
-        broker.kill()
-
-
 def append(broker: Broker, topic: str, values: list[bytes]) -> None:
-    """Returns when the broker has acknowledged every value."""
+    """Append values, and wait until the broker has acknowledged them."""
     where = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
     admin = AdminClient(where)
     if topic not in admin.list_topics(timeout=GONE_S).topics:
@@ -88,7 +73,7 @@ def read(broker: Broker, topic: str, count: int) -> list[bytes]:
 
 
 def eventually(condition, what: str):
-    """Waits for something in another process, which nothing here could signal."""
+    """Wait for a condition of another process, which sends no signal."""
     deadline = time.monotonic() + 60
     while not (result := condition()):
         assert time.monotonic() < deadline, what
@@ -97,14 +82,14 @@ def eventually(condition, what: str):
 
 
 def processes_in(directory: Path) -> list[int]:
-    """Pids whose working directory is `directory`: every JVM that a broker there ever starts."""
+    """Pids with this working directory, as every JVM of a broker there has."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             if os.readlink(f"/proc/{name}/cwd") == str(directory):
                 found.append(int(name))
         except OSError:
-            pass  # it ended while we looked, or is a zombie
+            pass  # it has just ended, or is a zombie
     return found
 
 
@@ -151,16 +136,16 @@ def test_up_is_idempotent_and_down_is_clean(broker_of):
 
 
 def open_to_others(directory: Path) -> list[str]:
-    """What somebody else on this machine could read."""
-    found = [directory, *directory.rglob("*")]
-    return [str(path) for path in found if path.exists() and path.stat().st_mode & 0o077]
+    """The paths that other users of this machine could read."""
+    paths = [directory, *directory.rglob("*")]
+    return [str(path) for path in paths if path.exists() and path.stat().st_mode & 0o077]
 
 
-def test_the_data_is_closed_to_other_users_also_what_an_older_release_left_open(broker_of):
+def test_the_data_is_private_even_if_an_older_release_left_it_open(broker_of):
     broker = broker_of()
     broker.dir.mkdir(mode=0o755)
     broker.up()
-    append(broker, "later", [b"x"])  # files that Kafka makes while it runs
+    append(broker, "later", [b"x"])  # files that a running Kafka creates
     assert (broker.dir / "data" / "later-0").is_dir() and open_to_others(broker.dir) == []
     broker.down()
     assert open_to_others(broker.dir) == []
@@ -170,7 +155,7 @@ def test_the_data_is_closed_to_other_users_also_what_an_older_release_left_open(
     assert open_to_others(broker.dir) == []
 
 
-def test_data_is_kept_over_down_and_up_in_a_directory_with_odd_letters(broker_of):
+def test_data_survives_down_and_up_in_a_directory_with_unusual_characters(broker_of):
     broker = broker_of("a dir, with ümläuts=")
     first = broker.up()
     append(broker, "kept", [b"one", b"two"])
@@ -180,10 +165,10 @@ def test_data_is_kept_over_down_and_up_in_a_directory_with_odd_letters(broker_of
     assert read(broker, "kept", 3) == [b"one", b"two", b"three"]
     assert second.cluster_id == first.cluster_id
     assert second.pid != first.pid
-    assert second.port == first.port  # workers and gateways that went on find it again
+    assert second.port == first.port  # running workers and gateways find it again
 
 
-def test_back_after_kill_9_on_the_same_port_with_every_acknowledged_record(broker_of):
+def test_after_kill_9_it_is_back_on_its_port_with_every_acknowledged_record(broker_of):
     broker = broker_of()
     first = broker.up()
     values = [str(n).encode() for n in range(5000)]
@@ -199,13 +184,14 @@ def test_back_after_kill_9_on_the_same_port_with_every_acknowledged_record(broke
 def test_two_ups_at_once_share_one_broker(broker_of):
     broker = broker_of()
     with up_in_a_process(broker) as one, up_in_a_process(broker) as other:
-        (one_says, one_error), (other_says, other_error) = one.communicate(), other.communicate()
+        one_output, one_error = one.communicate()
+        other_output, other_error = other.communicate()
     assert (one.returncode, other.returncode) == (0, 0), (one_error, other_error)
-    assert json.loads(one_says) == json.loads(other_says)
-    assert broker.status().pid == json.loads(one_says)["pid"]
+    assert json.loads(one_output) == json.loads(other_output)
+    assert broker.status().pid == json.loads(one_output)["pid"]
 
 
-def test_a_broker_outlives_the_command_that_started_it_and_its_lost_state_file(broker_of):
+def test_a_broker_outlives_its_command_and_a_lost_state_file(broker_of):
     broker = broker_of()
     with up_in_a_process(broker) as command:
         started = json.loads(command.communicate()[0])
@@ -234,17 +220,17 @@ def test_ctrl_c_leaves_no_process_and_the_next_up_works(broker_of, moment):
     assert broker.up().cluster_id
 
 
-def test_up_that_was_killed_half_way_is_finished_by_the_next(broker_of):
+def test_the_next_up_completes_one_that_was_killed(broker_of):
     broker = broker_of()
     with up_in_a_process(broker) as command:
-        half_way = eventually(lambda: broker.status().pid, "no broker was started")
+        started = eventually(lambda: broker.status().pid, "no broker was started")
         command.kill()
-    assert broker.up().pid == half_way
+    assert broker.up().pid == started
     assert broker.status().running
 
 
 @pytest.mark.parametrize("started_from", ["main", "thread"])
-def test_a_temporary_broker_ends_with_its_process_and_not_before(broker_cache_dir, started_from):
+def test_a_temporary_broker_lives_as_long_as_its_process(broker_cache_dir, started_from):
     with subprocess.Popen(
         [sys.executable, "-c", TIED, str(broker_cache_dir), started_from],
         stdin=subprocess.PIPE,
@@ -261,7 +247,7 @@ def test_a_temporary_broker_ends_with_its_process_and_not_before(broker_cache_di
 
 
 @needs_proc
-def test_a_temporary_broker_leaves_nothing(broker_cache_dir):
+def test_a_temporary_broker_leaves_no_process_and_no_file(broker_cache_dir):
     with pytest.raises(ZeroDivisionError), temporary_broker(broker_cache_dir) as broker:
         1 / 0  # noqa: B018
     assert not broker.dir.exists()

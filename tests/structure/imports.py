@@ -1,4 +1,4 @@
-"""What a source imports, as absolute dotted names. Pure; knows no rule."""
+"""Reads the imports of a source, as absolute dotted names."""
 
 import ast
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ class Import(NamedTuple):
 
     @property
     def room(self) -> str | None:
-        """The part after `foldlog.`, whether it was spelled as module or as name."""
+        """The part after `foldlog.`, written as module or as name."""
         if self.top != FRONT_DOOR:
             return None
         parts = self.module.split(".")

@@ -1,4 +1,4 @@
-"""The tree obeys the architecture: arrows, one door per package, a pure core, one environment."""
+"""The tree follows the architecture: arrows, places of packages, a pure core, one environment."""
 
 from foldlog.tests.structure.import_rules import (
     CORE,
@@ -40,7 +40,7 @@ def test_sessions_are_folded_by_one_loop():
     demand_none(_all(loop_findings, room_sources()))
 
 
-def test_the_contract_has_no_clock_and_no_chance():
+def test_the_contract_uses_no_clock_and_no_randomness():
     demand_none(_all(chance_findings, [s for s in SHIPPED if s.room == "schemas"]))
 
 

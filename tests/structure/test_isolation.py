@@ -1,4 +1,4 @@
-"""A test run takes no setting from whoever starts it."""
+"""A test run uses no setting of the caller."""
 
 import os
 import subprocess
@@ -15,8 +15,8 @@ def test_probe():
 """
 
 
-def test_settings_of_the_caller_reach_no_test(tmp_path):
-    # The project's own conftest, in a run of its own whose caller has everything configured.
+def test_no_test_gets_the_settings_of_the_caller(tmp_path):
+    # The project's conftest, in a run whose caller has everything configured.
     (tmp_path / "conftest.py").write_bytes((ROOT / "tests" / "conftest.py").read_bytes())
     (tmp_path / "test_probe.py").write_text(PROBE)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
@@ -27,9 +27,9 @@ def test_settings_of_the_caller_reach_no_test(tmp_path):
         "ANTHROPIC_API_KEY": "a key",
         "ANTHROPIC_BASE_URL": "http://127.0.0.1:1",
     }
-    kept = {n: v for n, v in os.environ.items() if not n.startswith("FOLDLOG_")}
-    done = subprocess.run(
+    others = {n: v for n, v in os.environ.items() if not n.startswith("FOLDLOG_")}
+    ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
-        cwd=tmp_path, env=kept | settings, capture_output=True, text=True, check=False,
+        cwd=tmp_path, env=others | settings, capture_output=True, text=True, check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -1,4 +1,4 @@
-"""A changed fold gets a new LAYOUT: else a worker continues from views that the old fold made."""
+"""A changed fold needs a new LAYOUT, or a worker continues from views of the old fold."""
 
 from collections.abc import Iterable
 from hashlib import sha256
@@ -12,7 +12,7 @@ FOLD = "processors/fold/"
 
 
 def folds_of(sources: Iterable[Source]) -> str:
-    """16 hex digits that name what the files below processors/fold/ do."""
+    """16 hex digits that identify the code below processors/fold/."""
     parts = sorted((s.path, shape(s.tree)) for s in sources if s.path.startswith(FOLD))
     return sha256(repr(parts).encode()).hexdigest()[:16]
 
@@ -20,8 +20,8 @@ def folds_of(sources: Iterable[Source]) -> str:
 def test_a_changed_fold_gets_a_new_layout():
     found = folds_of(room_sources())
     assert found == FOLDS, (
-        f"{FOLD} is not what LAYOUT {LAYOUT} stands for. Can a log fold to other views now, or be "
-        f"stored otherwise? Then set LAYOUT = {LAYOUT + 1} in processors/store/store.py: workers "
+        f"{FOLD} is not the code of LAYOUT {LAYOUT}. Can a log fold to other views now, or be "
+        f"stored differently? Then set LAYOUT = {LAYOUT + 1} in processors/store/store.py: workers "
         "refold instead of continuing from views of the old fold. If not (a rename, an order of "
         f'definitions), leave LAYOUT as it is. In both cases set FOLDS = "{found}" beside it.'
     )
@@ -51,7 +51,7 @@ def apply(view: View, entry):
         ("    return", "    if entry.late:\n        return view\n    return", False),
     ],
 )
-def test_what_changes_the_views_changes_the_name_of_the_folds(old, new, is_same):
+def test_only_a_change_of_the_code_changes_the_hash_of_the_folds(old, new, is_same):
     assert old in BEFORE
     before, after = (folds_of([Source(f"{FOLD}x.py", text)]) for text in (
         BEFORE, BEFORE.replace(old, new)
@@ -59,5 +59,5 @@ def test_what_changes_the_views_changes_the_name_of_the_folds(old, new, is_same)
     assert (before == after) is is_same
 
 
-def test_a_file_elsewhere_is_no_fold():
+def test_a_file_elsewhere_is_not_part_of_the_folds():
     assert folds_of([Source("processors/wake/x.py", BEFORE)]) == folds_of([])

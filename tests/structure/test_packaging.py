@@ -1,4 +1,4 @@
-"""What pyproject.toml says about the package is what the tree holds."""
+"""pyproject.toml describes the tree: packages, dependencies, extras."""
 
 import importlib
 import re
@@ -13,8 +13,8 @@ from foldlog.tests.structure.tree import ROOMS, ROOT, Source, all_paths, room_so
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-# Imported, yet no dependency of their own: part of another one's public interface.
-COMES_WITH = {
+# Imported without being declared: part of the public interface of another dependency.
+PART_OF = {
     "mode-streaming": "faust-streaming",
     "httpx2": "anthropic",
     "mcp-types": "mcp",
@@ -27,7 +27,7 @@ COMES_WITH = {
 
 
 def _listed_and_found(listed: list[str], paths: tuple[str, ...]) -> tuple[set[str], set[str]]:
-    """The listed packages, and the directories of rooms that hold Python files."""
+    """The listed packages, and the directories of rooms that contain Python files."""
     found = {"foldlog"} | {
         ".".join(["foldlog", *path.split("/")[:-1]])
         for path in paths
@@ -70,7 +70,7 @@ def _plain(name: str) -> str:
 
 
 def _undeclared(sources, declared: list[str]) -> dict[str, str]:
-    """File and line -> the imported package that no dependency brings."""
+    """File and line -> the imported package that is not in a dependency."""
     names = {_plain(requirement) for requirement in declared}
     distributions = packages_distributions()
     missing = {}
@@ -78,9 +78,9 @@ def _undeclared(sources, declared: list[str]) -> dict[str, str]:
         for found in imports(source):
             if found.relative or found.top == "foldlog" or found.top in sys.stdlib_module_names:
                 continue
-            # An extra may not be installed here: then its import name is all there is to go by.
+            # If an extra is not installed, only its import name is known.
             of = {_plain(name) for name in distributions.get(found.top, [found.top])}
-            if not {COMES_WITH.get(name, name) for name in of} & names:
+            if not {PART_OF.get(name, name) for name in of} & names:
                 missing[f"{source.path}:{found.line}"] = found.top
     return missing
 
@@ -119,10 +119,10 @@ def test_importing_the_front_door_imports_nothing_heavy():
         "import sys; before = set(sys.modules); import foldlog;"
         "print(*sorted({m.split('.')[0] for m in set(sys.modules) - before}))"
     )
-    done = subprocess.run(
+    ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    loaded = set(done.stdout.split())
+    loaded = set(ran.stdout.split())
     assert "foldlog" in loaded
     third_party = {n for n in loaded if n not in sys.stdlib_module_names}
     assert {n for n in third_party if not n.startswith("__editable__")} == {"foldlog"}

@@ -1,4 +1,4 @@
-"""Every record and every field of every .avsc says what it means: the schema is the contract."""
+"""Every record and field of every .avsc is documented, because the schema is the contract."""
 
 import json
 from collections.abc import Iterator

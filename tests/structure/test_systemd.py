@@ -1,4 +1,4 @@
-"""The units of deploy/: as systemd reads them where it is installed, and what they must say."""
+"""The units of deploy/: checked by systemd where it is installed, and the keys they need."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ UNITS = sorted((ROOT / "deploy").glob("*.service"))
 INSTALLED = "/opt/foldlog/bin/foldlog"
 
 
-def said_in(unit: Path) -> dict[str, list[str]]:
+def settings_of(unit: Path) -> dict[str, list[str]]:
     """Every value of every key; systemd allows a key several times."""
     found: dict[str, list[str]] = {}
     for line in unit.read_text("utf-8").splitlines():
@@ -36,31 +36,31 @@ def test_S2_7_systemd_accepts_the_unit_and_no_misspelling(unit: Path, planted: s
     text = unit.read_text("utf-8").replace(INSTALLED, sys.executable)
     checked = tmp_path / unit.name
     checked.write_text(text.replace("[Service]\n", f"[Service]\n{planted}"))
-    done = subprocess.run(
+    ran = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(checked)], capture_output=True, text=True
     )
-    # A key that it does not know is a warning to systemd, and ignored.
-    wrong = [line for line in done.stderr.splitlines() if checked.name in line]
-    assert bool(wrong) == bool(planted), done.stderr
+    # systemd ignores an unknown key, with a warning.
+    wrong = [line for line in ran.stderr.splitlines() if checked.name in line]
+    assert bool(wrong) == bool(planted), ran.stderr
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_S2_7_the_service_starts_with_the_machine_and_again_whenever_it_ends(unit: Path):
-    said = said_in(unit)
-    assert said["WantedBy"] == ["multi-user.target"]
-    assert said["Restart"] == ["always"] and said["StartLimitIntervalSec"] == ["0"]
-    assert said["RestartPreventExitStatus"] == [str(supervise.MISUSE)] == [str(USAGE)]
-    assert float(said["TimeoutStopSec"][0]) > supervise.STOP_S
-    assert said["NoNewPrivileges"] == ["yes"] and said["ProtectSystem"] == ["strict"]
-    # Everything it writes lies where ProtectSystem lets it write.
-    assert said["StateDirectory"] == ["foldlog"]
-    written = [value.partition("=")[2] for value in said["Environment"] if "=/" in value]
+def test_S2_7_the_service_starts_with_the_machine_and_whenever_it_has_ended(unit: Path):
+    settings = settings_of(unit)
+    assert settings["WantedBy"] == ["multi-user.target"]
+    assert settings["Restart"] == ["always"] and settings["StartLimitIntervalSec"] == ["0"]
+    assert settings["RestartPreventExitStatus"] == [str(supervise.MISUSE)] == [str(USAGE)]
+    assert float(settings["TimeoutStopSec"][0]) > supervise.STOP_S
+    assert settings["NoNewPrivileges"] == ["yes"] and settings["ProtectSystem"] == ["strict"]
+    # It writes only where ProtectSystem allows it.
+    assert settings["StateDirectory"] == ["foldlog"]
+    written = [value.partition("=")[2] for value in settings["Environment"] if "=/" in value]
     assert written and all(path.startswith("/var/lib/foldlog") for path in written)
-    assert said["ExecStart"][0].startswith(INSTALLED)
+    assert settings["ExecStart"][0].startswith(INSTALLED)
 
 
 def test_C12_a_worker_is_not_given_the_secret_of_the_gateway():
-    files = {unit.name: set(said_in(unit)["EnvironmentFile"]) for unit in UNITS}
+    files = {unit.name: set(settings_of(unit)["EnvironmentFile"]) for unit in UNITS}
     gateway, worker = files["foldlog-gateway.service"], files["foldlog-worker@.service"]
     assert gateway & worker == {"-/etc/foldlog/foldlog.env"}
     assert gateway - worker == {"-/etc/foldlog/gateway.env"}

@@ -1,4 +1,4 @@
-"""Every file is documented, and free of places that exist on one machine only."""
+"""Every file is documented, and names no path or host of one machine."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from foldlog.tests.structure.tidy import (
 )
 from foldlog.tests.structure.tree import ROOT, Source, all_paths, demand_none, python_sources
 
-DOC = '"""Owns an example."""\n'
+DOC = '"""An example."""\n'
 
 
 def test_files_are_documented():

@@ -1,4 +1,4 @@
-"""The built wheel holds the rooms with their data, nothing else, and works away from the tree."""
+"""The built wheel contains the rooms with their data, nothing else, and works elsewhere."""
 
 import os
 import shutil
@@ -32,15 +32,15 @@ def wheel(tmp_path_factory) -> Path:
 
 
 def _pip(command: str, *arguments, cwd: Path) -> None:
-    done = subprocess.run(
+    ran = subprocess.run(
         [sys.executable, "-m", "pip", command, "--quiet", "--disable-pip-version-check",
          *map(str, arguments)],
         cwd=cwd, capture_output=True, text=True, check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_wheel_holds_the_rooms_and_nothing_else(wheel):
+def test_the_wheel_contains_the_rooms_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = {n for n in archive.namelist() if ".dist-info/" not in n}
     expected = {"foldlog/__init__.py", "foldlog/py.typed"} | {
@@ -60,20 +60,20 @@ def test_wheel_has_the_command_and_the_licence(wheel):
 def test_installed_wheel_works_from_another_directory(wheel, tmp_path):
     target = tmp_path / "site"
     _pip("install", "--no-deps", "--no-index", "--target", target, wheel, cwd=tmp_path)
-    done = subprocess.run(
+    ran = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=tmp_path, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": str(target)},
     )
-    assert done.returncode == 0, done.stderr
-    file, schemas = done.stdout.splitlines()
+    assert ran.returncode == 0, ran.stderr
+    file, schemas = ran.stdout.splitlines()
     assert Path(file) == target / "foldlog" / "__init__.py"
     assert int(schemas) == len(list((ROOT / "schemas" / "avro").iterdir()))
 
 
 def test_editable_install_works_from_another_directory(tmp_path):
-    done = subprocess.run(
+    ran = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=tmp_path, capture_output=True, text=True, check=True,
     )
-    assert Path(done.stdout.splitlines()[0]).resolve() == ROOT / "__init__.py"
+    assert Path(ran.stdout.splitlines()[0]).resolve() == ROOT / "__init__.py"

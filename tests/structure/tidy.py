@@ -1,4 +1,4 @@
-"""Rules for single files. Pure: a `Source` or a text in, findings out."""
+"""Rules for single files: pure functions from a source or a text to findings."""
 
 import ast
 import re
@@ -8,8 +8,8 @@ from foldlog.tests.structure.tree import Source
 
 LINE_CHARACTERS_MAX = 100
 
-# Directories below which a machine's own paths live, and hosts that packages come from. Spelled
-# in pieces, because this file is read by its own rule.
+# Top directories of paths that exist on one machine only, and hosts of package registries, in
+# pieces because the rule also reads this file.
 MACHINE_DIRECTORIES = ("work", "root", "home", "Users")
 REGISTRY_HOSTS = tuple(
     ".".join(pieces)
@@ -42,13 +42,13 @@ def file_findings(source: Source) -> Iterator[str]:
         if len(line) > LINE_CHARACTERS_MAX:
             yield f"{source.path}:{number}: {len(line)} characters, at most {LINE_CHARACTERS_MAX}"
     if not ast.get_docstring(source.tree):
-        yield f"{source.path}: no module docstring (what the file does, and the rule it enforces)"
+        yield f"{source.path}: no module docstring (what the file does, and its rule)"
 
 
 def place_findings(path: str, text: str, own_places: tuple[str, ...] = ()) -> Iterator[str]:
-    """Absolute paths of a machine, and hosts of package registries, in any text file.
+    """Absolute paths of one machine, and hosts of package registries, in a text file.
 
-    own_places: paths of the machine at hand (the checkout, the home directory).
+    own_places: paths of this machine (the checkout, the home directory).
     """
     for number, line in enumerate(text.splitlines(), 1):
         if _MACHINE_PATH.search(line) or any(place in line for place in own_places):

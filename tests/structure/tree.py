@@ -1,6 +1,6 @@
-"""The files of the checkout, for the structure tests. Knows no rule.
+"""The files of the checkout, for the structure tests.
 
-Rules are functions of `Source` values, so each is also tested on small made-up sources.
+Rules are functions of `Source` values, so each is also tested on small invented sources.
 """
 
 import ast
@@ -16,11 +16,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # The rooms in the order of their arrows: a room may import those before it.
 ROOM_ORDER = ("schemas", "log", "producers", "processors", "consumers", "api", "cli")
-# Stands beside the others.
+# Outside of that order.
 LOCAL = "local"
 ROOMS = (*ROOM_ORDER, LOCAL)
 
-# Generated or foreign: not ours to judge. Hidden directories are skipped as well (but .ci).
+# Generated or third-party. Hidden directories are skipped as well, except .ci.
 SKIPPED_DIRECTORIES = {"__pycache__", "build", "dist", "node_modules"}
 
 
@@ -46,13 +46,13 @@ class Source:
 
     @property
     def room(self) -> str | None:
-        """The room the file lies in; None for the root, tests, bench, docs, examples."""
+        """The room of the file; None for the root, tests, bench, docs, examples."""
         first = self.path.split("/")[0]
         return first if first in ROOMS else None
 
     @property
     def package(self) -> tuple[str, ...]:
-        """The package that `from . import x` in this file means, below foldlog."""
+        """The package that `from . import x` in this file refers to, below foldlog."""
         return tuple(self.path.split("/")[:-1])
 
 
@@ -86,7 +86,7 @@ def python_sources() -> tuple[Source, ...]:
 
 
 def room_sources() -> tuple[Source, ...]:
-    """The Python files that are shipped, but for the front door."""
+    """The Python files that are shipped, except foldlog/__init__.py."""
     return tuple(s for s in python_sources() if s.room)
 
 
@@ -124,7 +124,7 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def demand_none(findings: Iterable[str]) -> None:
-    """Fail with one finding per line, so that the report can be worked off."""
+    """Fail with one finding per line."""
     found = list(findings)
     if found:
         pytest.fail(f"{len(found)} findings:\n" + "\n".join(found), pytrace=False)
