@@ -18,7 +18,6 @@ from ..processors.fold.views import SessionViews, initial
 from ..processors.store.fork_seeds import foldable_entry
 from ..producers.fork import (
     open_fork,
-    read_records,
     repeat,
     skip_record,
     store_seed,
@@ -30,6 +29,7 @@ from ..schemas.events import SessionOpened
 from ..schemas.events.parts import BlobRef, ReadBlob
 from ..schemas.record import Record
 from ..schemas.topics import SESSION_EVENTS
+from .follow import read_before
 from .outcomes import Decision, decision_on, demand
 from .session_fold import SessionFold
 
@@ -144,7 +144,7 @@ class Branching:
         """
         ends = self._log.end_offsets(SESSION_EVENTS)
         partition = partition_for(session_id, len(ends))
-        records = read_records(self._log, session_id, partition, ends[partition])
+        records = self._records(session_id, partition, ends[partition])
         views, opened = self._fold_records(session_id, records)
         if opened is None:
             raise _no_session(session_id, ends[partition], records, views)
@@ -170,7 +170,7 @@ class Branching:
                 self._sessions, session_id, skipped[-1], seed, reason=reason, user=self._user
             )
             decision = demand(decision_on(folded, receipt))
-        since = read_records(self._log, session_id, partition, receipt.offset)[len(records) :]
+        since = self._records(session_id, partition, receipt.offset)[len(records) :]
         return Skipped(decision, session_id, skipped[-1], tuple(record.offset for record in since))
 
     def _open(
@@ -202,7 +202,7 @@ class Branching:
                 f"offset {at} is beyond the end of the log. Nothing was written. The newest offset "
                 f"of partition {partition}, which has session {session_id}, is {end - 1}.",
             )
-        records = read_records(self._log, session_id, partition, end)
+        records = self._records(session_id, partition, end)
         upto = [record for record in records if at is None or record.offset <= at]
         views, opened = self._fold_records(session_id, upto)
         if opened is None:
@@ -211,6 +211,13 @@ class Branching:
             raise _frozen(views)
         _demand_own(views, self._user)
         return _Past(views, upto, opened), upto[-1].offset if at is None else at
+
+    def _records(self, session_id: str, partition: int, end: int) -> list[Record]:
+        """The session's records before the offset `end`. Raises LogUnreachable."""
+        records = read_before(
+            self._log, SESSION_EVENTS, partition, end, kept="Nothing was written"
+        )
+        return [record for record in records if record.key == session_id.encode()]
 
     def _fold_records(
         self, session_id: str, records: list[Record]

@@ -20,6 +20,7 @@ from ..schemas.enums import CancelMode, Decision as Decided, Resolution, WhenBus
 from ..schemas.events.parts import BlobRef
 from ..schemas.origin import Origin
 from .branching import Branching, Forked, Skipped
+from .closing import Closing
 from .commands import DEFAULT_AGENT, Commands
 from .follow import Follow
 from .outcomes import ANSWER_S, Answer, Decision, answer_of, decision_on, demand
@@ -28,7 +29,7 @@ from .show import Everything, fold_everything, known
 from .transcript_stream import INITIAL, Shown, see, snapshot
 
 
-class Client:
+class Client(Closing):
     """Sessions of one installation. `user` acts in every command, by default the settings'.
     `brief`, `origin`: see `Sessions`.
 
@@ -270,12 +271,6 @@ class Client:
         self.sessions.close()
         if self._owns_log:
             self.log.close()
-
-    def __enter__(self) -> "Client":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _with_cursor(shown: list[Shown], cursor: int) -> Iterator[tuple[int | None, Shown]]:

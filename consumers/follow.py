@@ -18,6 +18,7 @@ from ..schemas.events.parts import ReadBlob
 from ..schemas.ids import PARTITION_KEY
 from ..schemas.record import Record
 from ..schemas.topics import SESSION_EVENTS
+from .closing import Closing
 
 STALL_S = 10.0
 """Longest pause while reading to a known end; a local broker is back in 2 s."""
@@ -26,7 +27,7 @@ POLL_S = 0.2
 """How long one poll waits for records; short enough that Ctrl-C works at once."""
 
 
-class Follow:
+class Follow(Closing):
     """Entries in log order. `sessions`: the sessions to read; None for every record.
 
     `start`: next offset by partition (a cursor); a partition not in it is read from its first
@@ -105,12 +106,6 @@ class Follow:
         """Close the reader."""
         self._reader.close()
 
-    def __enter__(self) -> "Follow":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def read_before(
     log: Log,
@@ -118,14 +113,16 @@ def read_before(
     partition: int,
     end: int,
     *,
+    start: int | None = None,
     kept: str = "Work done before is kept",
     progress: Callable[[int], None] = lambda _offset: None,
 ) -> Iterator[Record]:
     """Every record of a partition before an offset. Raises LogUnreachable on a stall.
 
-    kept: a sentence of that error. progress(offset): called after each poll.
+    start: the first offset to read, by default the first of the partition. kept: a sentence of that
+    error. progress(offset): called after each poll.
     """
-    at = log.first_offsets(topic)[partition]
+    at = log.first_offsets(topic)[partition] if start is None else start
     reader, progressed = log.reader(topic, {partition: at}), time.monotonic()
     try:
         while at < end:

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import merge
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, assert_never
 from zlib import crc32
 
 from ..processors.fold.projections.transcript import CONTINUED, Line
@@ -79,7 +79,10 @@ def count(place: Place, thing: Shown) -> Place:
             return Place(place.offset, thing.of, (*before[:at], more, *before[at + 1 :]))
         case Dropped() | Settled():
             return Place(place.offset)
-    return place
+        case LineAdded():
+            return place
+        case _:
+            assert_never(thing)
 
 
 def history(views: SessionViews, read: ReadBlob, since: int = 0) -> Iterator[tuple[int, Shown]]:

@@ -21,6 +21,7 @@ from ..log.settings import Settings
 from ..processors.store.partition_cache import checksum_of
 from ..processors.store.store import Belongs, Cursor, fold_version, new_store
 from ..schemas.topics import SESSION_EVENTS
+from .follow import read_before
 from .replay import Replay, Verified, read_blobs, store_directory, verify_partition
 
 HASH, VERIFY, INTO = "hash", "verify", "into"
@@ -183,13 +184,7 @@ def _write(log: Log, settings: Settings, job: Job, replay: Replay) -> None:
 
 def _checksum(log: Log, partition: int, offset: int) -> int:
     """The checksum of the last record folded, by which a store recognizes its log."""
-    reader = log.reader(SESSION_EVENTS, {partition: offset})
-    try:
-        for _ in range(100):
-            for record in reader.poll(POLL_S):
-                return checksum_of(record)
-    finally:
-        reader.close()
-    return 0
+    records = read_before(log, SESSION_EVENTS, partition, offset + 1, start=offset)
+    return next(map(checksum_of, records), 0)
 
 

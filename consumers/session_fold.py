@@ -13,10 +13,11 @@ from ..processors.fold.sessions import FoldedEvent, FoldedSession, FoldedSession
 from ..processors.fold.views import SessionViews
 from ..schemas.codec import Entry
 from ..schemas.events.parts import ReadBlob
+from .closing import Closing
 from .follow import POLL_S, Follow
 
 
-class SessionFold:
+class SessionFold(Closing):
     """The views of one session, at a place in the log that only moves forward.
 
     `views` and `holders` (of the partition, for wake) are those after the last event returned;
@@ -97,9 +98,3 @@ class SessionFold:
     def close(self) -> None:
         """Close the reader."""
         self._follow.close()
-
-    def __enter__(self) -> "SessionFold":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -7,40 +7,13 @@ permissions: the caller and the fold decide who may fork which session.
 from collections.abc import Collection, Iterable
 
 from ..log.blobs import BlobStore
-from ..log.door import Log
-from ..log.errors import LogUnreachable
 from ..schemas.enums import WhenBusy
 from ..schemas.events import MessageReceived, RecordSkipped, SessionOpened
 from ..schemas.events.parts import BlobRef, Body
 from ..schemas.record import Record
 from ..schemas.seed import MEDIA_TYPE, seal
-from ..schemas.topics import SESSION_EVENTS
 from . import checks
 from .sessions import RULES, Receipt, Sessions
-
-POLL_S = 0.2
-STALLS_MAX = 50  # consecutive empty polls: 10 s
-
-
-def read_records(log: Log, session_id: str, partition: int, end: int) -> list[Record]:
-    """Read a session's records before the offset `end`. Raises LogUnreachable, TopicMissing."""
-    first = log.first_offsets(SESSION_EVENTS)[partition]
-    reader = log.reader(SESSION_EVENTS, {partition: first})
-    key, stalls = session_id.encode(), 0
-    found: list[Record] = []
-    try:
-        while reader.positions().get(partition, first) < end:
-            records = reader.poll(POLL_S)
-            stalls = 0 if records else stalls + 1
-            if stalls > STALLS_MAX:
-                raise LogUnreachable(
-                    f"the log stopped responding while session {session_id} was read. Nothing was "
-                    "written. Check the broker (`foldlog status`), then try again."
-                )
-            found += [record for record in records if record.key == key and record.offset < end]
-    finally:
-        reader.close()
-    return found
 
 
 def without_chunks(records: Iterable[Record], streaming: Iterable[str] = ()) -> list[Record]:

@@ -20,6 +20,7 @@ from ...processors.fold.views import SessionViews
 from ...producers.items import Items
 from ...producers.sessions import Receipt, Sessions, Unacknowledged
 from ...schemas import events as ev
+from ..closing import Closing
 from ..outcomes import Decision, demand
 from .session_cache import SessionCache
 
@@ -31,7 +32,7 @@ class OtherAgent(Refused):
     """The session belongs to an agent of foldlog, whose context no adapter may write."""
 
 
-class ItemLog:
+class ItemLog(Closing):
     """The items of every session of one installation. One per process; close it, or use `with`.
 
     `agent` is the name that sessions are opened under. No worker may serve that agent, so that
@@ -100,12 +101,6 @@ class ItemLog:
         self._sessions.close()
         if self._owns_log:
             self._log.close()
-
-    def __enter__(self) -> "ItemLog":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _fresh(self, session_id: str) -> SessionViews:
         return self._demand_own(self._cache.fresh_views(session_id))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...log.door import Log
 from ...log.settings import Settings
 from ...schemas.ids import is_id, why_not_an_id
+from ..closing import Closing
 from .items import ItemLog
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ THREADS_MAX = 32
 """Calls that wait for the log at the same time; one takes a few milliseconds."""
 
 
-class FoldlogSessions:
+class FoldlogSessions(Closing):
     """Makes sessions for the SDK's runner. One per process, made after a fork; close it at the end.
 
     `log`: an open log to use, which is not closed here. Raises SettingsError, LogUnreachable,
@@ -56,12 +57,6 @@ class FoldlogSessions:
         """End the threads, and close what this object opened."""
         self.threads.shutdown()
         self.items.close()
-
-    def __enter__(self) -> "FoldlogSessions":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class FoldlogSession:

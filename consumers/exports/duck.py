@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import duckdb
 
 from ...log.errors import FoldlogError
+from ..closing import Closing
 from .tables import BY_NAME, TIME, Table
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ class Result(NamedTuple):
     rows: Iterator[tuple[Any, ...]]
 
 
-class Database:
+class Database(Closing):
     """Tables in memory. Use `with`: a private directory holds what does not fit in memory."""
 
     def __init__(self) -> None:
@@ -116,12 +117,6 @@ class Database:
         self._thread.shutdown()
         self._connection.close()
         self._spill.cleanup()
-
-    def __enter__(self) -> "Database":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def write_parquet(source: Path, directory: Path, tables: Collection[str]) -> None:

@@ -7,8 +7,8 @@ and decides nothing again.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
+from ...processors.fold.calls import CallStatus
 from ...processors.fold.grants import grant_of, granting
 from ...processors.fold.projections import partition as partition_fold
 from ...processors.fold.projections.context_view import Fragment
@@ -110,11 +110,37 @@ class SessionFacts(FoldedSession):
                     decided.call, "", decided.args_sha256, None, entry, decided.decision, ruling
                 ))
             return
-        note = _NOTES.get(kind)
-        if note is not None:
-            note(self, entry, before)
+        self._note(entry, before)
         if views.turn is not before.turn:
             self._follow_calls(entry, before)
+
+    def _note(self, entry: Entry, before: SessionViews) -> None:
+        """Record the facts in an accepted event."""
+        event = entry.event
+        match event:
+            case ev.SessionOpened():
+                self.opened = self.opened or entry
+                self.inherited = len(self.views.transcript.lines)
+            case ev.MessageReceived():
+                self.messages.setdefault(event.message_id, entry)
+            case ev.LlmCalled():
+                self.models[event.turn, event.step] = event.model
+                self.covered[event.turn, event.step] = len(self.views.context.fragments)
+            case ev.GenStart() | ev.GenResumed():
+                key = (event.turn, event.step, event.attempt)
+                self.attempts[key] = Attempt(ANSWER, key, entry, self.models.get(key[:2], ""))
+            case ev.GenComplete() | ev.GenStopped():
+                self.answers[event.turn, event.step] = entry
+            case ev.BackgroundStarted():
+                work = (event.kind, event.upto, event.attempt)
+                self.attempts[work] = Attempt(BACKGROUND, work, entry)
+            case ev.ToolInvoked():
+                self._invoked(entry, before)
+            case ev.ToolStarted() | ev.ToolResult() | ev.ToolFailedUncertain() | ev.HumanResolved():
+                if (known := self._of(entry)) is not None:
+                    getattr(known, _CALL_LISTS[type(event)]).append(entry)
+            case ev.ApprovalDecided() | ev.ApprovalExpired():
+                self._decided(entry)
 
     def tries(self) -> Iterator[tuple[Attempt | None, int, Spent | None]]:
         """Each model request: (attempt, number of its request, its row in the ledger).
@@ -164,7 +190,8 @@ class SessionFacts(FoldedSession):
         if known is None or call_of(self.views.turn, event) is not None:
             return
         outcome = _RESOLVED.get(event.outcome, event.outcome)
-        self._update_call(known, replace(known.call, status="done", outcome=outcome), entry)
+        settled = replace(known.call, status=CallStatus.DONE, outcome=outcome)
+        self._update_call(known, settled, entry)
 
     def _attempt_ended(self, entry: Entry, ruling: Ruling) -> None:
         """Record the outcome of an attempt: its first one, accepted or not."""
@@ -182,33 +209,6 @@ class SessionFacts(FoldedSession):
             attempt.end, attempt.outcome = entry, outcome
             attempt.counts = ruling.accepted and outcome != "failed"
 
-    # -- one method per type of event --------------------------------------------------------------
-
-    def _opened(self, entry: Entry, _before: SessionViews) -> None:
-        self.opened = self.opened or entry
-        self.inherited = len(self.views.transcript.lines)
-
-    def _message_received(self, entry: Entry, _before: SessionViews) -> None:
-        self.messages.setdefault(entry.event.message_id, entry)
-
-    def _llm_called(self, entry: Entry, _before: SessionViews) -> None:
-        event = entry.event
-        self.models[event.turn, event.step] = event.model
-        self.covered[event.turn, event.step] = len(self.views.context.fragments)
-
-    def _answered(self, entry: Entry, _before: SessionViews) -> None:
-        self.answers[entry.event.turn, entry.event.step] = entry
-
-    def _attempt_claimed(self, entry: Entry, _before: SessionViews) -> None:
-        event = entry.event
-        key = (event.turn, event.step, event.attempt)
-        model = self.models.get(key[:2], "")
-        self.attempts[key] = Attempt(ANSWER, key, entry, model)
-
-    def _background_started(self, entry: Entry, _before: SessionViews) -> None:
-        key = (entry.event.kind, entry.event.upto, entry.event.attempt)
-        self.attempts[key] = Attempt(BACKGROUND, key, entry)
-
     def _invoked(self, entry: Entry, before: SessionViews) -> None:
         event, known = entry.event, self._of(entry)
         if known is None:
@@ -224,12 +224,7 @@ class SessionFacts(FoldedSession):
             if given:
                 self.approvals.append(Approval(key, event.name, sha, entry, given.decided, "grant"))
 
-    def _call_event(self, entry: Entry, _before: SessionViews) -> None:
-        known = self._of(entry)
-        if known is not None:
-            getattr(known, _CALL_LISTS[type(entry.event)]).append(entry)
-
-    def _decided(self, entry: Entry, _before: SessionViews) -> None:
+    def _decided(self, entry: Entry) -> None:
         event = entry.event
         decision = "expired" if isinstance(event, ev.ApprovalExpired) else event.decision
         requests = [a for a in self.approvals if a.call == event.call and a.ruling is None]
@@ -264,20 +259,6 @@ _CALL_LISTS = {
     ev.HumanResolved: "resolved",
 }
 _RESOLVED = {"happened": "ok", "did_not_happen": "not_run"}
-_NOTES: dict[type, Any] = {
-    ev.SessionOpened: SessionFacts._opened,
-    ev.MessageReceived: SessionFacts._message_received,
-    ev.LlmCalled: SessionFacts._llm_called,
-    ev.GenComplete: SessionFacts._answered,
-    ev.GenStopped: SessionFacts._answered,
-    ev.GenStart: SessionFacts._attempt_claimed,
-    ev.GenResumed: SessionFacts._attempt_claimed,
-    ev.BackgroundStarted: SessionFacts._background_started,
-    ev.ToolInvoked: SessionFacts._invoked,
-    ev.ApprovalDecided: SessionFacts._decided,
-    ev.ApprovalExpired: SessionFacts._decided,
-    **dict.fromkeys(_CALL_LISTS, SessionFacts._call_event),
-}
 
 
 def _gave(approval: Approval, grant: str) -> bool:

@@ -1,6 +1,6 @@
 """The proof that a person requested an event: the origin that its record names."""
 
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from ...schemas.codec import Entry
 from ...schemas.origin import Proof, origin_of
@@ -29,5 +29,7 @@ def proof_of(entry: Entry) -> Proven:
             return Proven(False, f"unproven: the {origin.recorder} saw a token of {origin.subject}")
         case Proof.OS_USER:
             return Proven(True, f"recorded by a {origin.recorder} of OS user {origin.subject}")
-        case _:
+        case Proof.NONE:
             return Proven(False, f"unproven: the {origin.recorder} did not authenticate users")
+        case _:
+            assert_never(origin.proof)

@@ -12,6 +12,7 @@ from ...processors.fold.projections.transcript import Line
 from ...processors.fold.views import SessionViews
 from ...schemas import events as ev
 from ...schemas.codec import Entry
+from ...schemas.events.parts import BlobRef
 from ...schemas.ids import call_key
 from ...schemas.value import field_names
 from ..contents import event_json, text_of, type_of
@@ -154,8 +155,7 @@ def part_rows(session_id: str, seq: int, line: Line, content: bytes | None) -> I
     if content is None:
         ref = line.body.ref if line.body is not None else None
         assert ref is not None, "only content in a blob can be missing"
-        at = {"media_type": ref.media_type, "sha256": ref.sha256, "bytes": ref.bytes}
-        yield {**head, "part": 0, "type": "missing", **none, **at}
+        yield {**head, "part": 0, "type": "missing", **none, **_place_of(ref)}
         return
     uses = 0
     for number, block in enumerate(blocks(content)):
@@ -172,9 +172,12 @@ def part_rows(session_id: str, seq: int, line: Line, content: bytes | None) -> I
             case "image" | "document":
                 ref = block.attachment()
                 if ref is not None:
-                    at = {"media_type": ref.media_type, "sha256": ref.sha256, "bytes": ref.bytes}
-                    row |= {**at, "name": block.text("title")}
+                    row |= {**_place_of(ref), "name": block.text("title")}
         yield row
+
+
+def _place_of(ref: BlobRef) -> Row:
+    return {"media_type": ref.media_type, "sha256": ref.sha256, "bytes": ref.bytes}
 
 
 def tool_call_row(session_id: str, known: CallFacts, contents: Contents) -> Row:

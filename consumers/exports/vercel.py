@@ -9,8 +9,9 @@ part of the type `data-foldlog`.
 import re
 from base64 import b64encode
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, assert_never
 
+from ...processors.fold.calls import CallStatus
 from ...processors.fold.projections.ledger import Spent
 from ...processors.fold.projections.transcript import Line
 from ...schemas.ids import call_key
@@ -252,14 +253,18 @@ class _Chat:
         output = strict_json((text or "").encode("utf-8", "replace"))
         shown = bytes(output).decode() if output is not None else json_text(text)
         match call.status:
-            case "proposed" | "allowed" | "started":
-                responded = call.status == "allowed" and call.decision
+            case CallStatus.PROPOSED | CallStatus.ALLOWED | CallStatus.STARTED:
+                responded = call.status == CallStatus.ALLOWED and call.decision
                 return "approval-responded" if responded else "input-available", None, None
-            case "asks":
+            case CallStatus.ASKS:
                 return "approval-requested", None, None
-            case "doubt" | "contradicted":
+            case CallStatus.DOUBT | CallStatus.CONTRADICTED:
                 why = known.doubts[-1].event.reason if known.doubts else notice
                 return "output-error", None, f"Outcome unknown: {why}"
+            case CallStatus.DONE:
+                pass
+            case _:
+                assert_never(call.status)
         if call.outcome == "ok":
             return "output-available", shown if body is not None else json_text(notice), None
         if call.decision in ("deny", "expired"):

@@ -25,6 +25,7 @@ from ...schemas.codec import Entry
 from ...schemas.events.parts import ReadBlob
 from ...schemas.ids import PARTITION_KEY
 from ...schemas.topics import SESSION_EVENTS
+from ..closing import Closing
 from ..contents import text_of, whole
 from ..follow import Follow
 from .search_file import Document, IndexFile
@@ -61,7 +62,7 @@ def index_path(settings: Settings) -> Path:
     return settings.home / "search" / f"{settings.topic_prefix}transcripts.sqlite"
 
 
-class TranscriptIndex:
+class TranscriptIndex(Closing):
     """The index of one installation's transcripts, up to date after `catch_up`.
 
     `read`: resolves content in the blob store. `report`: prints messages for people. Raises
@@ -174,12 +175,6 @@ class TranscriptIndex:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    def __enter__(self) -> "TranscriptIndex":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _batches(follow: Follow, ends: Offsets) -> Iterator[tuple[list[Entry], Offsets]]:

@@ -1,0 +1,17 @@
+"""The context manager of every object with a `close` method."""
+
+from typing import Self
+
+
+class Closing:
+    """`with` closes the object at the end of the block."""
+
+    def close(self) -> None:
+        """Close the object."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
