@@ -20,7 +20,7 @@ from foldlog.processors.request.rendered import Built
 from foldlog.processors.store.store import Backend, Belongs, Store
 from foldlog.processors.worker.actions import Actions, BeginGeneration, BeginTool
 from foldlog.processors.worker.assemble import ROLES
-from foldlog.processors.worker.ports import BeginWork
+from foldlog.processors.worker.ports import BeginWork, EffectId
 from foldlog.processors.worker.worker import Identity, Worker
 from foldlog.schemas import events as ev
 from foldlog.schemas.canonical import compact, compact_ascii
@@ -178,7 +178,7 @@ class Played:
         """Effects: none is running between two rounds."""
         return 0
 
-    def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
+    def stop(self, effect: EffectId, why: str) -> bool:
         """Effects: there is nothing to stop."""
         return False
 

@@ -34,6 +34,7 @@ from .ports import (
     BeginGeneration,
     BeginTool,
     BeginWork,
+    EffectId,
     Effects,
     begin_delivery,
     begin_tool,
@@ -116,7 +117,7 @@ class Actions:
         self._awaited: dict[OwedKey, InFlight] = {}
         self._keys_by_session: dict[str, set[OwedKey]] = {}
         self._claims_back: set[OwedKey] = set()
-        self._begun: dict[str, set[int]] = {}
+        self._begun: dict[str, set[EffectId]] = {}
         self._renderings = Renderings()
         self._built: dict[str, tuple[tuple, Built]] = {}
         self._partial_answers = PartialAnswers()
@@ -322,12 +323,12 @@ class Actions:
             for key in self._claims_back
             if (key.session_id, key.subject) == (views.session_id, owed.subject)
         }
-        fresh = claim.offset not in begun
-        begun.add(claim.offset)
-        if not fresh:
+        effect = EffectId(views.session_id, claim.offset)
+        if effect in begun:
             if owed.owed == "abort":
-                self._effects.stop(views.session_id, claim.offset, "the turn is ending")
+                self._effects.stop(effect, "the turn is ending")
             return None
+        begun.add(effect)
         assert agent is not None
         now_ms = self._clock.monotonic_ms()
         late = self._claim_times.too_late(views.session_id, owed, claim, agent, now_ms)
@@ -404,20 +405,22 @@ class Actions:
         begun = self._begun.setdefault(views.session_id, set())
         if owed.owed == "GEN_STOPPED":
             begin = self._generation(views, agent)
-            if -begin.claim.offset not in begun:
-                begun.add(-begin.claim.offset)
+            effect = EffectId(views.session_id, begin.claim.offset, recovers=True)
+            if effect not in begun:
+                begun.add(effect)
                 self._effects.recover_chunks(views.session_id, owned.number, begin)
             return None
         call = find_call(views.turn, *owed.call)
         assert call is not None and call.claim is not None
-        if -call.claim.offset in begun:
+        effect = EffectId(views.session_id, call.claim.offset, recovers=True)
+        if effect in begun:
             return None
         tool = agent.tool(call.name)
         asks = owed.row == "T6" and tool is not None and tool.reconciler is not None
         sure_at = call.claim.deadline + agent.limits.margin_ms
         if asks and now < sure_at:
             return sure_at  # before that, the effect might still happen after a "did not happen"
-        begun.add(-call.claim.offset)
+        begun.add(effect)
         if owed.owed == "TOOL_RESULT":
             event = unbegun(call, "its attempts are used up", may_have_run=owed.row == "T6r")
             self._effects.report(views.session_id, event)
@@ -428,8 +431,8 @@ class Actions:
 
     def forget_session(self, session_id: str) -> None:
         """Drop what is remembered of an idle session, and stop effects that no longer matter."""
-        for begun in self._begun.pop(session_id, ()):
-            self._effects.stop(session_id, begun, "its session owes nothing any more")
+        for effect in self._begun.pop(session_id, ()):
+            self._effects.stop(effect, "its session owes nothing any more")
         self._built.pop(session_id, None)
         self._partial_answers.forget(session_id)
         self._claim_times.forget(session_id)

@@ -27,7 +27,7 @@ from ..tools.output_sink import Stop
 from ..tools.result_cache import ResultCache
 from ..tools.side_log import SideLogStore
 from .lost_effects import Running
-from .ports import BeginDelivery, BeginGeneration, BeginTool, BeginWork
+from .ports import BeginDelivery, BeginGeneration, BeginTool, BeginWork, EffectId
 from .reports import Reports
 from .resumption import ChunksLoader
 from .start_window import StartWindow
@@ -83,7 +83,7 @@ class EffectsHost:
         self._memory, self._results = memory, results
         self._find_channel, self._tool_env = find_channel, tool_env
         self._client: asyncio.Future | None = None
-        self._stops: dict[tuple[str, int], tuple[str, Stop]] = {}
+        self._stops: dict[EffectId, tuple[str, Stop]] = {}
         self._running: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
@@ -110,11 +110,11 @@ class EffectsHost:
     def begun(self) -> list[Running]:
         """Every running effect."""
         with self._lock:
-            return [Running(role, *key) for key, (role, _) in self._stops.items()]
+            return [Running(role, effect) for effect, (role, _) in self._stops.items()]
 
-    def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
+    def stop(self, effect: EffectId, why: str) -> bool:
         """Ask an effect to end. Returns whether it is running."""
-        found = self._stops.get((session_id, claim_offset))
+        found = self._stops.get(effect)
         if found is not None:
             found[1].request(why)
         return found is not None
@@ -122,22 +122,24 @@ class EffectsHost:
     def _spawn(
         self,
         role: str,
-        key: tuple[str, int],
-        stop: Stop,
+        session_id: str,
         work: Coroutine[Any, Any, None],
+        effect: EffectId | None = None,
+        stop: Stop | None = None,
         fallback_outcome: Callable[[str], Any] | None = None,
         tracked: TrackedSink | None = None,
         start_window: StartWindow | None = None,
     ) -> None:
-        """Run `work`. If it dies without an outcome, `last_word(why)` is its outcome (T4, S2).
+        """Run `work`. If it dies without an outcome, it gets `fallback_outcome(why)` (T4, S2).
 
-        An effect is not begun if another one blocked the loop until its start window had passed,
-        just as when a claim is read back too late.
+        effect, stop: None for a report, which nobody stops. An effect is not begun if another one
+        blocked the loop until its start window had passed, just as when a claim is read back late.
         """
         asked = time.monotonic()
         with self._lock:
             self._running[role] += 1
-            self._stops[key] = (role, stop)
+            if effect is not None:
+                self._stops[effect] = (role, stop or Stop())
 
         async def guarded() -> None:
             try:
@@ -146,20 +148,21 @@ class EffectsHost:
                 if start_window is not None and tracked is not None and is_late:
                     work.close()
                     why = f"the worker could not begin it within {start_window.window_ms} ms"
-                    await tracked.outcome(key[0], start_window.unbegun(why))
+                    await tracked.outcome(session_id, start_window.unbegun(why))
                     return
                 await work
             except asyncio.CancelledError:
                 raise
             except BaseException as bug:  # a tool may raise anything, also to unwind itself
                 why = f"{type(bug).__name__}: {bug}"[:1_000]
-                self._say(f"an effect of {key[0]} failed: {why}")
+                self._say(f"an effect of {session_id} failed: {why}")
                 if fallback_outcome is not None and tracked is not None and not tracked.has_outcome:
-                    await self._reports.outcome(key[0], fallback_outcome(why))
+                    await self._reports.outcome(session_id, fallback_outcome(why))
             finally:
                 with self._lock:
                     self._running[role] -= 1
-                    self._stops.pop(key, None)
+                    if effect is not None:
+                        self._stops.pop(effect, None)
 
         asyncio.run_coroutine_threadsafe(guarded(), self._loop)
 
@@ -176,8 +179,10 @@ class EffectsHost:
 
         place = (begin.turn, begin.step, begin.attempt)
         start_window = StartWindow.of(begin.agent, lambda why: generation_not_begun(*place, why))
-        key = (session_id, begin.claim.offset)
-        self._spawn("models", key, stop, work, fallback_outcome, tracked, start_window)
+        effect = EffectId(session_id, begin.claim.offset)
+        self._spawn(
+            "models", session_id, work, effect, stop, fallback_outcome, tracked, start_window
+        )
 
     async def _generate(
         self, session_id: str, begin: BeginGeneration, stop: Stop, sink: TrackedSink
@@ -221,8 +226,10 @@ class EffectsHost:
             return (tools.uncertain if once else tools.gave_up)(claim, f"its task died: {why}")
 
         start_window = StartWindow.of(begin.agent, lambda why: tools.not_run(claim, why))
-        key = (session_id, begin.claim.offset)
-        self._spawn("tools", key, stop, work, fallback_outcome, tracked, start_window)
+        effect = EffectId(session_id, begin.claim.offset)
+        self._spawn(
+            "tools", session_id, work, effect, stop, fallback_outcome, tracked, start_window
+        )
 
     async def _run_tool(
         self, session_id: str, begin: BeginTool, stop: Stop, sink: TrackedSink
@@ -271,8 +278,8 @@ class EffectsHost:
             claim = self._tool_claim(session_id, begin)
             return tools.uncertain(claim, f"its worker is gone, and asking ended badly: {why}")
 
-        key = (session_id, -begin.claim.offset)
-        self._spawn("tools", key, stop, work, fallback_outcome, tracked)
+        effect = EffectId(session_id, begin.claim.offset, recovers=True)
+        self._spawn("tools", session_id, work, effect, stop, fallback_outcome, tracked)
 
     async def _reconcile(
         self, session_id: str, begin: BeginTool, stop: Stop, sink: TrackedSink
@@ -301,7 +308,8 @@ class EffectsHost:
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
         """Close a lost attempt with the content of its chunks (row A2)."""
         work = self._recover_chunks(session_id, partition, begin)
-        self._spawn("models", (session_id, -begin.claim.offset), Stop(), work)
+        effect = EffectId(session_id, begin.claim.offset, recovers=True)
+        self._spawn("models", session_id, work, effect)
 
     async def _recover_chunks(
         self, session_id: str, partition: int, begin: BeginGeneration
@@ -343,8 +351,10 @@ class EffectsHost:
 
         place = (begin.kind, begin.upto, begin.attempt)
         start_window = StartWindow.of(begin.agent, lambda why: work_not_begun(*place, why))
-        key = (session_id, begin.claim.offset)
-        self._spawn("background", key, stop, work, fallback_outcome, tracked, start_window)
+        effect = EffectId(session_id, begin.claim.offset)
+        self._spawn(
+            "background", session_id, work, effect, stop, fallback_outcome, tracked, start_window
+        )
 
     def _remember(self, begin: BeginWork) -> background.Remember | None:
         if self._memory is None or begin.kind != "memory":
@@ -359,13 +369,14 @@ class EffectsHost:
             begin.delivery(session_id), self._find_channel, tracked, begin.agent.limits
         )
         start_window = StartWindow.of(begin.agent, lambda why: delivery_not_begun(begin.owed, why))
-        key = (session_id, begin.claim.offset)
-        self._spawn("delivery", key, Stop(), work, None, tracked, start_window)
+        effect = EffectId(session_id, begin.claim.offset)
+        self._spawn(
+            "delivery", session_id, work, effect, tracked=tracked, start_window=start_window
+        )
 
     def report(self, session_id: str, event: Any) -> None:
         """Write an outcome that was not produced by an effect."""
-        work = self._reports.outcome(session_id, event)
-        self._spawn("reports", (session_id, id(event)), Stop(), work)
+        self._spawn("reports", session_id, self._reports.outcome(session_id, event))
 
     def close(self) -> None:
         """Stop the model calls, give tools a short time to end by themselves, stop the loop.

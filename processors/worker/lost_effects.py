@@ -20,6 +20,7 @@ from ..fold.sessions import fold_event
 from ..fold.views import SessionViews, initial
 from ..store.fork_seeds import foldable_entry
 from ..store.partition_cache import PartitionCache
+from .ports import EffectId
 
 POLL_S = 0.2
 AGAIN_S = 1.0  # delay before the log is read again after an error
@@ -28,23 +29,22 @@ ENDING = "the turn is ending"
 
 
 class Running(NamedTuple):
-    """One begun effect, by the offset of its claim."""
+    """One begun effect."""
 
     role: str
-    session_id: str
-    claim_offset: int
+    effect: EffectId
 
 
 class Effects(Protocol):
     """Lists and stops running effects; from any thread."""
 
     def begun(self) -> list[Running]: ...
-    def stop(self, session_id: str, claim_offset: int, why: str) -> bool: ...
+    def stop(self, effect: EffectId, why: str) -> bool: ...
 
 
 def is_wanted(views: SessionViews, running: Running) -> bool:
     """Whether the outcome of a begun effect can still count for its session."""
-    turn, at = views.turn, running.claim_offset
+    turn, at = views.turn, running.effect.claim_offset
     if views.frozen is not None:
         return True  # its later state is unknown here
     live = turn.open and turn.closing is None
@@ -110,7 +110,7 @@ class LostEffects:
 
     def partition_lost(self, owned: PartitionCache) -> None:
         """Follow the sessions of a lost partition whose effects still run."""
-        names = {running.session_id for running in self._claimed()}
+        names = {running.effect.session_id for running in self._claimed()}
         known = {name: owned.views(name) for name in names}
         if owned.next_offset < owned.takes_from:  # still catching up: a session may be unknown yet
             known = {name: held or initial(name) for name, held in known.items()}
@@ -134,7 +134,7 @@ class LostEffects:
         that another worker took over, or an attempt whose call ended by an earlier attempt, may
         still run here.
         """
-        running = {running.session_id for running in self._claimed()}
+        running = {running.effect.session_id for running in self._claimed()}
         for views in sessions if running else ():
             if views is not None and views.session_id in running:
                 self.judge(views, next_offset)
@@ -145,14 +145,15 @@ class LostEffects:
         Old views, as while a store is folded again, do not know claims beyond `next_offset`.
         """
         for running in self._claimed():
-            known = running.session_id == views.session_id and running.claim_offset < next_offset
+            effect = running.effect
+            known = effect.session_id == views.session_id and effect.claim_offset < next_offset
             if known and not is_wanted(views, running):
-                self._effects.stop(running.session_id, running.claim_offset, ENDING)
+                self._effects.stop(effect, ENDING)
 
     def _claimed(self) -> list[Running]:
-        """The effects that run under a claim: neither reconcilers nor reports."""
+        """The effects that run under a claim and can be stopped: no recoveries, no deliveries."""
         claimed = ("models", "tools", "background")
-        return [r for r in self._effects.begun() if r.role in claimed and r.claim_offset > 0]
+        return [r for r in self._effects.begun() if r.role in claimed and not r.effect.recovers]
 
     # -- following -------------------------------------------------------------------------------
 
@@ -169,7 +170,7 @@ class LostEffects:
         """Read new records and stop unneeded effects. Returns whether a partition is followed."""
         while self._jobs:
             self._jobs.popleft()()
-        names = {running.session_id for running in self._claimed()}
+        names = {running.effect.session_id for running in self._claimed()}
         for number, lost in list(self._lost.items()):
             lost.sessions = {n: v for n, v in lost.sessions.items() if n in names}
             if not lost.sessions:

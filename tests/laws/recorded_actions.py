@@ -18,7 +18,7 @@ from foldlog.processors.store.store import DictBackend, Store
 from foldlog.processors.wake.facts import Obligation
 from foldlog.processors.worker.actions import Actions, BeginGeneration, BeginTool, BeginWork
 from foldlog.processors.worker.claims import claim_of
-from foldlog.processors.worker.ports import BeginDelivery
+from foldlog.processors.worker.ports import BeginDelivery, EffectId
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import decode, entry_of
 from foldlog.schemas.record import Record
@@ -75,8 +75,8 @@ class RecordedEffects:
     def report(self, session_id: str, event: Any) -> None:
         self.reported.append(event)
 
-    def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
-        self.stopped.append(claim_offset)
+    def stop(self, effect: EffectId, why: str) -> bool:
+        self.stopped.append(effect.claim_offset)
         return True
 
     def running(self, role: str) -> int:

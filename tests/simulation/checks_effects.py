@@ -341,9 +341,9 @@ class AbortsReachWhatRuns(Invariant):
         if process.has_unread() or process.lost.has_news:
             return
         for task in process.effects.tasks:
-            session, offset = task.key
-            if task.role not in ("models", "tools") or offset < 0:
+            if task.role not in ("models", "tools") or task.effect.recovers:
                 continue
+            session, offset = task.effect.session_id, task.effect.claim_offset
             if task.ended or task.stop.requested:
                 continue
             seen = self.world.witness.seen[self.world.witness.partition_of[session], offset]

@@ -113,8 +113,8 @@ class SlotsAreKept(Invariant):
         own = {"models": self.world.model_slots, "tools": self.world.tool_slots}
         own["delivery"] = DELIVERY_SLOTS
         slots = own.get(role, BACKGROUND_SLOTS)
-        tasks = process.effects.tasks  # reconciling and recovering need no slot
-        running = sum(1 for task in tasks if task.role == role and task.key[1] >= 0)
+        begun = process.effects.begun()  # reconciling and recovering need no slot
+        running = sum(1 for one in begun if one.role == role and not one.effect.recovers)
         self.demand(running < slots, f"{running} {role} run already, of {slots}")
 
 

@@ -17,7 +17,7 @@ from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.worker.actions import BeginGeneration, BeginTool, BeginWork
 from foldlog.processors.worker.effects_host import content_of
 from foldlog.processors.worker.lost_effects import Running
-from foldlog.processors.worker.ports import BeginDelivery
+from foldlog.processors.worker.ports import BeginDelivery, EffectId
 from foldlog.processors.worker.reports import AGAIN_S, ROLE_OF
 from foldlog.processors.worker.resumption import ChunksLoader
 from foldlog.processors.worker.unbegun import failed, no_tool
@@ -43,11 +43,12 @@ Steps = Generator[int | None, Any, Any]
 
 
 class Task:
-    """One running effect. `due`: world time (ms) of its next action; None: when it is poked."""
+    """One running effect, or a report (None). `due`: world time (ms) of its next action; None: when
+    it is poked."""
 
-    def __init__(self, role: str, key: tuple[str, int], steps: Steps, now: int) -> None:
+    def __init__(self, role: str, effect: EffectId | None, steps: Steps, now: int) -> None:
         self.role = role
-        self.key = key
+        self.effect = effect
         self.steps = steps
         self.stop = Stop()
         self.due: int | None = now
@@ -71,8 +72,8 @@ class SimEffects:
 
     # -- the schedule ----------------------------------------------------------------------------
 
-    def _spawn(self, role: str, key: tuple[str, int], make) -> Task:
-        task = Task(role, key, iter(()), self.world.now)
+    def _spawn(self, role: str, effect: EffectId | None, make) -> Task:
+        task = Task(role, effect, iter(()), self.world.now)
         task.steps = make(task)
         self.tasks.append(task)
         return task
@@ -93,12 +94,12 @@ class SimEffects:
 
     def begun(self) -> list[Running]:
         """As EffectsHost.begun."""
-        return [Running(task.role, *task.key) for task in self.tasks]
+        return [Running(task.role, task.effect) for task in self.tasks if task.effect is not None]
 
-    def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
+    def stop(self, effect: EffectId, why: str) -> bool:
         """Request that an effect ends; whether it runs."""
         for task in self.tasks:
-            if task.key == (session_id, claim_offset):
+            if task.effect == effect:
                 if not task.stop.requested:
                     task.stop.request(why)
                     if task.due is not None:
@@ -142,7 +143,7 @@ class SimEffects:
 
     def report(self, session_id: str, event: Any) -> None:
         """Write an outcome that comes from no effect."""
-        self._spawn("reports", (session_id, -1), lambda task: self.outcome(task, session_id, event))
+        self._spawn("reports", None, lambda task: self.outcome(task, session_id, event))
 
     # -- model calls -----------------------------------------------------------------------------
 
@@ -150,8 +151,8 @@ class SimEffects:
         """Begin a model call."""
         self.process.crash_point("claim read back, before a generation begins")
         self.world.begun("models", self.process, session_id, begin)
-        key = (session_id, begin.claim.offset)
-        self._spawn("models", key, lambda task: self._generate(task, session_id, begin))
+        effect = EffectId(session_id, begin.claim.offset)
+        self._spawn("models", effect, lambda task: self._generate(task, session_id, begin))
 
     def _generate(self, task: Task, session_id: str, begin: BeginGeneration) -> Steps:
         world, rng, tastes = self.world, self.world.rng, self.world.tastes
@@ -245,8 +246,10 @@ class SimEffects:
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
         """Close a lost attempt with the text of its chunks (row A2)."""
-        key = (session_id, -begin.claim.offset)
-        self._spawn("models", key, lambda task: self._recover(task, session_id, partition, begin))
+        effect = EffectId(session_id, begin.claim.offset, recovers=True)
+        self._spawn(
+            "models", effect, lambda task: self._recover(task, session_id, partition, begin)
+        )
 
     def _recover(
         self, task: Task, session_id: str, partition: int, begin: BeginGeneration
@@ -269,8 +272,8 @@ class SimEffects:
         """Begin background work."""
         self.process.crash_point("claim read back, before background work begins")
         self.world.begun("background", self.process, session_id, begin)
-        key = (session_id, begin.claim.offset)
-        self._spawn("background", key, lambda task: self._work(task, session_id, begin))
+        effect = EffectId(session_id, begin.claim.offset)
+        self._spawn("background", effect, lambda task: self._work(task, session_id, begin))
 
     def _work(self, task: Task, session_id: str, begin: BeginWork) -> Steps:
         world, rng, place = self.world, self.world.rng, (begin.kind, begin.upto, begin.attempt)
@@ -295,8 +298,8 @@ class SimEffects:
         """Begin a delivery."""
         self.process.crash_point("claim read back, before a delivery begins")
         self.world.begun("delivery", self.process, session_id, begin)
-        key = (session_id, begin.claim.offset)
-        self._spawn("delivery", key, lambda task: self._deliver(task, session_id, begin))
+        effect = EffectId(session_id, begin.claim.offset)
+        self._spawn("delivery", effect, lambda task: self._deliver(task, session_id, begin))
 
     def _deliver(self, task: Task, session_id: str, begin: BeginDelivery) -> Steps:
         world, rng, owed = self.world, self.world.rng, begin.owed
@@ -324,13 +327,13 @@ class SimEffects:
         """Begin a tool call."""
         self.process.crash_point("claim read back, before a tool begins")
         self.world.begun("tools", self.process, session_id, begin)
-        key = (session_id, begin.claim.offset)
+        effect = EffectId(session_id, begin.claim.offset)
         tool = begin.agent.tool(begin.call.name)
         if tool is None:
             self.report(session_id, no_tool(begin))
             return
         run = ToolRun(self.process, session_id, begin, tool)
-        self._spawn("tools", key, lambda task: self._run_tool(task, session_id, run))
+        self._spawn("tools", effect, lambda task: self._run_tool(task, session_id, run))
 
     def _run_tool(self, task: Task, session_id: str, run: ToolRun) -> Steps:
         run.stop = task.stop
@@ -343,8 +346,8 @@ class SimEffects:
     def reconcile(self, session_id: str, begin: BeginTool) -> None:
         """Reconcile a call whose owner is dead."""
         self.world.reconciled(self.process, session_id, begin)
-        key = (session_id, -begin.claim.offset)
-        self._spawn("tools", key, lambda task: self._reconcile(task, session_id, begin))
+        effect = EffectId(session_id, begin.claim.offset, recovers=True)
+        self._spawn("tools", effect, lambda task: self._reconcile(task, session_id, begin))
 
     def _reconcile(self, task: Task, session_id: str, begin: BeginTool) -> Steps:
         call, tool = begin.call, begin.agent.tool(begin.call.name)

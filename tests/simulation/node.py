@@ -128,7 +128,7 @@ class Process:
         self.worker.world = world
         self.worker.deaths.is_dead = world.is_dead
         self.lost = LostEffects(
-            world.log, self.effects, world.read_blob, self.say, threaded=False
+            world.log, self.effects, world.blobs.read, self.say, threaded=False
         )
         self.worker.lost_effects = self.lost
 

@@ -10,6 +10,7 @@ from foldlog.processors.agent import Agent
 from foldlog.processors.tools.tool import tool
 from foldlog.processors.worker import lost_effects
 from foldlog.processors.worker.lost_effects import LostEffects, Running
+from foldlog.processors.worker.ports import EffectId
 from foldlog.schemas import events as ev
 from foldlog.schemas.seed import MEDIA_TYPE, seal
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -54,12 +55,15 @@ class Losing(ManualWorker):
         self.worker.lost_effects = self.lost
 
     def begun(self) -> list[Running]:
-        runs = [Running(ROLE_OF[what], SESSION, begin.claim.offset) for what, begin in self.begins]
-        return [one for one in runs if one.claim_offset not in self.ended]
+        return [
+            Running(ROLE_OF[what], EffectId(SESSION, begin.claim.offset))
+            for what, begin in self.begins
+            if begin.claim.offset not in self.ended
+        ]
 
-    def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
+    def stop(self, effect: EffectId, why: str) -> bool:
         self.heard.set()
-        return super().stop(session_id, claim_offset, why)
+        return super().stop(effect, why)
 
     def follow(self) -> bool:
         """One round of the follower."""
