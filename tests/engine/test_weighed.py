@@ -195,7 +195,7 @@ def test_S3_6_memory_that_has_become_short_lets_a_session_go_on():
         history.layers = Layers((Layer("core", "memory", "- a thing to know\n" * lines),))
         history.say(words, words)
         history.work()
-        assert history.became_of(words) == reason
+        assert history.end_reason(words) == reason
     assert history.views.context.request is not None
 
 
@@ -230,7 +230,7 @@ def test_S3_6_a_message_that_leaves_no_room_beside_the_prefix_is_said_no_more():
     history.answer("yes", read=3_700)
     history.say("long " * 1_320, "m2")
     history.work()
-    assert history.became_of("m2") == "budget_exceeded"
+    assert history.end_reason("m2") == "budget_exceeded"
     history.say("And now?", "m3")
     history.work()
     assert history.turn.step == 1, "it is asked"

@@ -1,8 +1,8 @@
 """The laws over as many random sessions as wanted: `python -m foldlog.tests.laws [FIRST] [COUNT]`.
 
-For whoever changed a fold, a row of WAKE or the builder: the test run takes some hundred seeds,
-this takes the rest, on one core; begin elsewhere in another process. Every second session has
-events that no right worker writes. Prints the first that breaks a law, with its seed and the law.
+Run it after a change of a fold, a row of WAKE or the builder: the tests take some hundred seeds,
+this takes the others, on one core; start further processes at other numbers. Every second session
+has events that no correct worker writes. Prints the first session that breaks a law, with its seed.
 """
 
 import sys
@@ -19,66 +19,68 @@ from foldlog.tests.laws import (
     test_resume_laws,
     test_wake_laws,
 )
-from foldlog.tests.laws.law import LAWS, Law, world_of
+from foldlog.tests.laws.law import LAWS, Law, history_of
 from foldlog.tests.laws.law9 import check_law_9
+from foldlog.tests.laws.random_history import RandomHistory
 from foldlog.tests.laws.resumed import resumes
-from foldlog.tests.laws.worlds import World
 
-SAY_EVERY = 1_000  # sessions
+REPORT_EVERY = 1_000  # sessions
 MODULES = (  # each adds its laws to LAWS
     test_compaction_laws, test_fold_laws, test_rendered_laws, test_request_laws, test_resume_laws,
     test_wake_laws,
 )
 
 
-def views_all_over(rows: Counter, world: World) -> None:
-    """Law 9 at a third of the views of a session: others of the next one."""
-    for step in world.steps[(world.seed or 0) % 3 :: 3]:
-        check_law_9(world, step, rows)
+def law_9_at_views(rows: Counter, history: RandomHistory) -> None:
+    """Law 9 at a third of the views of a session: a different third for the next seed."""
+    for step in history.steps[(history.seed or 0) % 3 :: 3]:
+        check_law_9(history, step, rows)
 
 
-def counted(what: Counter, world: World) -> None:
-    """What a session had of what compaction and resumed answers are about."""
-    for step in world.steps:
+def count_coverage(coverage: Counter, history: RandomHistory) -> None:
+    """Count the parts of a session that exercise compaction and resumed answers."""
+    for step in history.steps:
         event, before, after = step.entry.event, step.before.compaction, step.views.compaction
-        what["events"] += 1
+        coverage["events"] += 1
         if not step.ruling.accepted:
             continue
-        what["summaries"] += isinstance(event, ev.ContextCompacted)
-        what["short forms"] += isinstance(event, ev.ResultCompacted)
-        what["answers resumed"] += resumes(event)
-        what["failed requests of background work"] += len(getattr(event, "earlier", ()))
+        coverage["summaries"] += isinstance(event, ev.ContextCompacted)
+        coverage["short forms"] += isinstance(event, ev.ResultCompacted)
+        coverage["answers resumed"] += resumes(event)
+        coverage["failed requests of background work"] += len(getattr(event, "earlier", ()))
         if isinstance(event, ev.LlmCalled):
-            what["requests"] += 1
-            what["summaries adopted"] += before.checkpoint_at != after.checkpoint_at
-            what["short forms adopted in batches"] += before.compacted_upto != after.compacted_upto
+            coverage["requests"] += 1
+            coverage["summaries adopted"] += before.checkpoint_at != after.checkpoint_at
+            adopted = before.compacted_upto != after.compacted_upto
+            coverage["short forms adopted in batches"] += adopted
 
 
 def main(first: int, count: int) -> int:
-    """Check so many sessions, from that one on; 1 if a law was broken."""
-    rows, what, began = Counter(), Counter(), time.monotonic()
-    laws = (Law("law 9", partial(views_all_over, rows), False), *LAWS)
+    """Check `count` sessions from number `first` on; returns the exit code."""
+    rows, coverage, began = Counter(), Counter(), time.monotonic()
+    laws = (Law("law 9", partial(law_9_at_views, rows), False), *LAWS)
     for number in range(first, first + count):
         forged = number % 2 == 1
         try:
-            world = world_of.__wrapped__(number // 2, forged)
+            history = history_of.__wrapped__(number // 2, forged)
         except Exception:
-            print(f"session {number} can not go on")
+            print(f"session {number} raised while it was made")
             raise
-        counted(what, world)
+        count_coverage(coverage, history)
         for law in laws:
             if forged and not law.forged:
                 continue
             try:
-                law.check(world)
+                law.check(history)
             except Exception:
-                print(f"{world}\nsession {number} breaks {law.name}")
+                print(f"{history}\nsession {number} breaks {law.name}")
                 raise
-        if (done := number - first + 1) % SAY_EVERY == 0:
-            speed = done / (time.monotonic() - began)
-            print(f"{done} sessions, {what['events']} events, {speed:.1f} sessions/s", flush=True)
-    print(f"{count} sessions, {len(laws)} laws, every one held. Of them:")
-    print(", ".join(f"{times} {name}" for name, times in what.items()))
+        if (checked := number - first + 1) % REPORT_EVERY == 0:
+            speed = checked / (time.monotonic() - began)
+            events = coverage["events"]
+            print(f"{checked} sessions, {events} events, {speed:.1f} sessions/s", flush=True)
+    print(f"{count} sessions, {len(laws)} laws, none broken. They had:")
+    print(", ".join(f"{times} {name}" for name, times in coverage.items()))
     print("How often each row was owed:")
     print("  ".join(f"{row} {times}" for row, times in sorted(rows.items())))
     return 0

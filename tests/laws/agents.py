@@ -1,4 +1,4 @@
-"""The agents of the law tests: one tool of each kind, and limits so small that they are reached."""
+"""The agents of the law tests: one tool of each kind, and limits so low that they are reached."""
 
 from dataclasses import replace
 from functools import cache
@@ -83,7 +83,7 @@ TOOLS = (look, put, charge, post, wire, complete, forbidden)
 AGENT = Agent(
     name="helper", model="claude-test", system="Be brief.", tools=TOOLS, limits=LIMITS
 )
-# The same agent after somebody edited its prompt: CONTEXT_SET is owed again.
+# The same agent with an edited prompt: CONTEXT_SET is owed again.
 EDITED = Agent(
     name="helper", model="claude-test", system="Be very brief.", tools=TOOLS[:-1], limits=LIMITS
 )
@@ -137,7 +137,7 @@ def variant(
     recovery: str = "replace",
     model: str = "claude-test",
 ) -> Agent:
-    """An agent of random histories: thinking is "", adaptive or fixed; fewer: a tool less."""
+    """An agent of random histories: thinking is "", adaptive or fixed; fewer: without one tool."""
     params: dict[str, Any] = {"adaptive": ADAPTIVE, "fixed": FIXED}.get(thinking, {})
     tools = (read, leaf, *TOOLS)
     return Agent(

@@ -1,14 +1,14 @@
-"""What a model may answer, as the events that the models role writes of it.
+"""Outcome events of effects: answers of a model, results of tools, background work, deliveries.
 
-Content and calls are made of one list of blocks, as the real effect does: `input` of a call whose
-arguments are no JSON object is `{}`, and its raw text stays in `calls`.
+An answer's content and calls come from one list of blocks, as in the real effect: `input` of a call
+whose arguments are not a JSON object is `{}`, and the raw text stays in `calls`.
 """
 
-import json
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foldlog.schemas import events as ev
+from foldlog.schemas.canonical import compact as dumps
 from foldlog.tests.laws.blobs import MemoryBlobs
 
 
@@ -29,11 +29,6 @@ def text(words: str) -> str:
 def thinking(words: str, signature: str = "sig==") -> str:
     """A thinking block; one without a signature was cut."""
     return dumps({"type": "thinking", "thinking": words, "signature": signature})
-
-
-def dumps(value: Any) -> str:
-    """Compact JSON, characters as they are."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def block_text(block: "str | Use") -> str:
@@ -129,18 +124,18 @@ def failed(
 def stopped(
     place: tuple[int, int, int], blocks: "list[str | Use]", blobs: MemoryBlobs, why: str = "aborted"
 ) -> ev.GenStopped:
-    """GEN_STOPPED of an attempt, with what it had said."""
+    """GEN_STOPPED of an attempt, with its partial content."""
     turn, step, attempt = place
-    said = blobs.body(content(blocks))
+    partial = blobs.body(content(blocks))
     return ev.GenStopped(
-        turn=turn, step=step, attempt=attempt, why=why, content=said, usage=usage(5, 2)
+        turn=turn, step=step, attempt=attempt, why=why, content=partial, usage=usage(5, 2)
     )
 
 
 def result(
     call: tuple[int, int, int],
     attempt: int,
-    said: str,
+    text: str,
     outcome: str = "ok",
     *,
     via: str = "tool",
@@ -148,7 +143,7 @@ def result(
     reminders: tuple[str, ...] = (),
     whole: ev.BlobRef | None = None,
 ) -> ev.ToolResult:
-    """TOOL_RESULT of an attempt of a call; `whole`: of what `said` is a part."""
+    """TOOL_RESULT of an attempt of a call; `whole`: the full result of which `text` is a part."""
     turn, step, index = call
     return ev.ToolResult(
         turn=turn,
@@ -157,9 +152,9 @@ def result(
         attempt=attempt,
         outcome=outcome,
         via=via,
-        content=ev.Body(inline=said.encode(), ref=whole),
-        bytes=len(said.encode()),
-        tokens=len(said) // 3,
+        content=ev.Body(inline=text.encode(), ref=whole),
+        bytes=len(text.encode()),
+        tokens=len(text) // 3,
         left_out=0,
         triggers=triggers,
         reminders=reminders,
@@ -183,7 +178,7 @@ def done(
     model: str = "cheap-test",
     earlier: tuple[ev.Try, ...] = (),
 ) -> ev.BackgroundDone:
-    """BACKGROUND_DONE of an attempt; `why` says what it came to nothing for."""
+    """BACKGROUND_DONE of an attempt; `why`: the reason of a failure, else ''."""
     return ev.BackgroundDone(
         kind=kind, upto=upto, attempt=attempt, ok=not why, usage=usage(20, 5), model=model, why=why,
         earlier=earlier,
@@ -191,7 +186,7 @@ def done(
 
 
 def tried(number: int) -> tuple[ev.Try, ...]:
-    """Requests that failed before the last one: two at most, of some of which nothing is known."""
+    """Requests that failed before the last one: at most two, some without known usage."""
     return tuple(
         ev.Try(model="cheap-test", usage=usage(30 + n, 7) if (number // 3 + n) % 4 else None)
         for n in range(number % 3)

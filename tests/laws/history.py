@@ -1,8 +1,8 @@
-"""A tiny language for histories: what people, models and tools do, one line each.
+"""A small language for histories: an act of people, models or tools is one line.
 
-Every event goes through the codec into a record and comes back as an entry, as from the log; what
-workers owe is asked of WAKE and done by the real Actions. `say`, `cancel` and so on return the
-fold's ruling; `work` lets a worker do all that needs no world.
+Every event goes through the codec into a record and comes back as an entry, as from the log. WAKE
+names the obligations of workers, and the real Actions discharge them. `say`, `cancel` and so on
+return the fold's ruling; `work` lets a worker do everything that needs no effect.
 """
 
 import json
@@ -33,14 +33,14 @@ from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.blobs import MemoryBlobs
 from foldlog.tests.laws.recorded_actions import Discharge, RecordedActions
 
-T0 = 1_700_000_000_000  # Unix ms; any moment will do
-NEEDS_A_WORLD = ("begin", "abort", "wait")
-ROUNDS_MAX = 200  # a worker that is not done by then will never be
+T0 = 1_700_000_000_000  # Unix ms; any time will do
+NEEDS_AN_EFFECT = ("begin", "abort", "wait")
+ROUNDS_MAX = 200  # a worker that needs more rounds loops
 
 
 class Step(NamedTuple):
-    """One record of the session, the fold's word on it, and the views around it; `at`: the time
-    (Unix ms) when it had been folded."""
+    """One record of the session, its ruling, and the views before and after it. `at`: the time
+    (Unix ms) after it was folded."""
 
     entry: Entry
     ruling: Ruling
@@ -67,14 +67,14 @@ class History:
     # -- the log ---------------------------------------------------------------------------------
 
     def append(self, event: Any, writer: str, key: str | None = None) -> Ruling:
-        """Write an event to the log and fold it; the fold's word."""
+        """Append an event to the log and fold it; the ruling."""
         headers = tuple(headers_for(event, writer))
         return self.append_raw(encode(event), headers, key)
 
     def append_raw(
         self, value: bytes | None, headers: tuple[tuple[str, bytes], ...], key: str | None = None
     ) -> Ruling:
-        """Write a record of any kind to the log and fold it."""
+        """Append a record of any kind to the log and fold it; the ruling."""
         name = (self.session_id if key is None else key).encode()
         record = Record(SESSION_EVENTS, 0, self.offset, self.at, name, value, headers)
         self.records.append(record)
@@ -90,12 +90,12 @@ class History:
         return ruling
 
     def again(self, number: int = -1) -> Ruling:
-        """The record of that number once more, at a new offset."""
+        """Append a copy of the record of that number, at a new offset."""
         record = self.records[number]
         return self.append_raw(record.value, record.headers, (record.key or b"").decode())
 
     def later(self, ms: int) -> "History":
-        """Time passes."""
+        """Advance the clock."""
         self.at += ms
         return self
 
@@ -110,7 +110,7 @@ class History:
         return self.views.state
 
     def call(self, key: str) -> Call | None:
-        """The call of that name, if it is in the open turn or in doubt."""
+        """The call of that key, if it is in the open turn or in doubt."""
         return find_call(self.turn, *_parsed(key))
 
     def request(self) -> dict:
@@ -122,15 +122,15 @@ class History:
         return request_bytes(self.views, self.blobs.read)
 
     def messages(self) -> list[tuple[str, list[str]]]:
-        """The newest request's messages: role, and each block in a few words."""
+        """The newest request's messages: role, and a short text for each block."""
         return [(m["role"], [_words(b) for b in m["content"]]) for m in self.request()["messages"]]
 
     def lines(self, kind: str) -> list[Any]:
-        """The transcript's lines of a kind."""
+        """The lines of a kind in the transcript."""
         return [line for line in self.views.transcript.lines if line.kind == kind]
 
-    def became_of(self, message_id: str | None = None) -> str:
-        """Why the turn of a message ended, or '' while it runs; None: of the first message."""
+    def end_reason(self, message_id: str | None = None) -> str:
+        """Why the turn of a message ended, or '' while it runs; None: the first message."""
         message_id = message_id or self.views.messages.received[0].message_id
         row = self.views.messages.progress.last(message_id)
         return row.reason if row else ""
@@ -151,12 +151,12 @@ class History:
         role: str = "user",
         channel: str = "test",
     ) -> Ruling:
-        said = f"[{answers.text(words)}]".encode() if raw is None else raw
+        content = f"[{answers.text(words)}]".encode() if raw is None else raw
         event = ev.MessageReceived(
             message_id=f"m{self.offset}" if id is None else id,
             role=role,
-            content=self.blobs.body(said) if raw is None else ev.Body(inline=said),
-            tokens=len(said) // 3,
+            content=self.blobs.body(content) if raw is None else ev.Body(inline=content),
+            tokens=len(content) // 3,
             channel=channel,
             when_busy=when_busy,
             by_user=by,
@@ -235,7 +235,7 @@ class History:
         return self
 
     def owed(self) -> tuple[Obligation, ...]:
-        """What WAKE says now."""
+        """The obligations that WAKE returns now."""
         return wake(self.views, self.holders, self.at, rules_of(self.agent))
 
     def rows(self) -> list[str]:
@@ -243,9 +243,9 @@ class History:
         return [owed.row for owed in self.owed()]
 
     def do(self, owed: Obligation) -> Discharge:
-        """The holder discharges an obligation; what it writes is in the log at once."""
+        """The holder discharges an obligation; its events are in the log at once."""
         holder = self.holders.holder(owed.role)
-        assert holder is not None, f"nobody has the partition for {owed.role}"
+        assert holder is not None, f"no worker holds the partition for {owed.role}"
         worker = self._worker(holder.owner)
         done = worker.discharge(self.views, self.holders, owed, self.agent, self.at)
         for event, role in done.written:
@@ -259,10 +259,10 @@ class History:
         return RecordedActions(owner, self.blobs, lambda: self.at, *more)
 
     def discharge(self, row: str) -> Discharge:
-        """The holder discharges the first obligation of a row, which must be owed."""
+        """The holder discharges the first obligation of a row, of which there must be one."""
         return self.do(self._first(row))
 
-    def in_the_air(self, row: str) -> list[tuple[Any, str]]:
+    def in_flight(self, row: str) -> list[tuple[Any, str]]:
         """(event, role) of what the holder writes for a row, not in the log yet."""
         owed = self._first(row)
         holder = self.holders.holder(owed.role)
@@ -271,23 +271,23 @@ class History:
         return worker.discharge(self.views, self.holders, owed, self.agent, self.at).written
 
     def land(self, written: list[tuple[Any, str]]) -> list[str]:
-        """What was in the air comes into the log now; the fold's word on each, in short."""
+        """Append the events that were in flight; the code or verdict of each ruling."""
         rulings = [self.append(event, role) for event, role in written]
         return [ruling.code or ruling.verdict for ruling in rulings]
 
     def _first(self, row: str) -> Obligation:
         found = [owed for owed in self.owed() if owed.row == row]
-        assert found, f"{row} is not owed, but {self.rows()}"
+        assert found, f"{row} is not owed; the rows owed are {self.rows()}"
         return found[0]
 
     def work(self, *, before: tuple[str, ...] = ()) -> "History":
-        """The holder writes every decision and claim that is owed, but stops before these rows."""
+        """The holder writes all owed decisions and claims, but stops before these rows."""
         for _ in range(ROUNDS_MAX):
-            todo = [o for o in self.owed() if o.owed not in NEEDS_A_WORLD and o.row not in before]
+            todo = [o for o in self.owed() if o.owed not in NEEDS_AN_EFFECT and o.row not in before]
             if not todo or todo[0].row in ("A2", "T6", "T6r", "T6v"):
                 return self
             self.do(todo[0])
-        raise AssertionError(f"never done: {self.rows()}")
+        raise AssertionError(f"the worker never comes to rest: {self.rows()}")
 
     # -- models and tools ------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class History:
         return self.turn.number, self.turn.step, generation.attempt if generation else 0
 
     def complete(self, *blocks: "str | Use", stop: str | None = None, read: int = 100) -> Ruling:
-        """The running attempt ends; a plain text or Use is a block, `stop` its stop_reason."""
+        """The running attempt completes with these blocks, of which a plain text is one."""
         made = [answers.text(b) if isinstance(b, str) and b[:1] != "{" else b for b in blocks]
         uses = any(isinstance(block, Use) for block in made)
         reason = stop or ("tool_use" if uses else "end_turn")
@@ -306,7 +306,7 @@ class History:
         return self.append(event, "models")
 
     def answer(self, *blocks: "str | Use", stop: str | None = None, read: int = 100) -> "History":
-        """Work up to the model call, the model's answer, and what follows of it."""
+        """Work up to the model call, complete it, and write the decisions that follow."""
         assert self.work().complete(*blocks, stop=stop, read=read).accepted
         return self.work()
 
@@ -326,12 +326,12 @@ class History:
         return self.append(event, "models")
 
     def result(
-        self, call: str, said: str = "ok", outcome: str = "ok", *, attempt: int | None = None,
+        self, call: str, text: str = "ok", outcome: str = "ok", *, attempt: int | None = None,
         **more: Any,
     ) -> Ruling:
         known = self.call(call)
         number = (known.attempt if known else 1) if attempt is None else attempt
-        event = answers.result(_parsed(call), number, said, outcome, **more)
+        event = answers.result(_parsed(call), number, text, outcome, **more)
         return self.append(event, "tools")
 
     def uncertain(self, call: str) -> Ruling:
@@ -348,7 +348,7 @@ class History:
         self, channel: str, *, attempt: int | None = None, permanent: bool = False,
         retry_at: int | None = None,
     ) -> Ruling:
-        """The newest attempt of what the channel is owed first fails."""
+        """The newest attempt of the first pending delivery to the channel fails."""
         owed = next(owed for owed in self.views.delivery.owed if owed.channel == channel)
         number = owed.attempt if attempt is None else attempt
         place = (owed.turn, owed.step, channel, number)
@@ -375,15 +375,15 @@ def _words(block: dict) -> str:
 
 
 def opened(session_id: str = "s1", agent: Agent = AGENT, rules: int = RULES) -> History:
-    """A session that was opened, with a worker that holds its partition."""
+    """An open session whose partition a worker holds."""
     history = History(session_id, agent)
     history.take()
     assert history.open(rules=rules).accepted
     return history
 
 
-def asked(*uses: Use, agent: Agent = AGENT, rules: int = RULES) -> History:
-    """A session whose first answer made these calls, all decided and claimed."""
+def with_calls(*uses: Use, agent: Agent = AGENT, rules: int = RULES) -> History:
+    """A session whose first answer makes these calls, all decided and claimed."""
     history = opened(agent=agent, rules=rules)
     history.say("go")
     return history.answer(*uses)

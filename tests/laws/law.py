@@ -1,7 +1,7 @@
-"""Laws as tests: each is a check of one history, over the same histories as every other law.
+"""Laws as tests: each checks one history, and all laws share the same histories.
 
 Long histories come from a seed and are made once; drawn ones shrink to a small counterexample. A
-failing history is printed with its seed: `world_of(SEED)` makes it again.
+failing history is printed with its seed: `history_of(SEED)` makes it again.
 """
 
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from hypothesis import given, settings, strategies as st
 
-from foldlog.tests.laws.resumed import recovering
-from foldlog.tests.laws.worlds import ACTS, Rolled, World
+from foldlog.tests.laws.random_history import ACTS, RandomHistory, Rolled
+from foldlog.tests.laws.resumed import recovery_fields
 
 SEEDS = 120  # of the shared long histories; `python -m foldlog.tests.laws` takes more
-DRAWN_ACTS = 25  # of a drawn one: a draw costs much, and shrinking takes hundreds of histories
-LAW = settings(max_examples=40)  # of each law: the seeded histories are made once for all of them
+DRAWN_ACTS = 25  # of a drawn one: draws are slow, and shrinking needs hundreds of histories
+LAW = settings(max_examples=40)  # of each law; they share the seeded histories
 
 
 @cache
@@ -36,46 +36,46 @@ class Drawn:
         return options[self._draw(_numbers(0, len(options) - 1))]
 
     def chance(self, percent: int) -> bool:
-        return self._draw(_numbers(0, 99)) >= 100 - percent  # shrinks to no
+        return self._draw(_numbers(0, 99)) >= 100 - percent  # shrinks to False
 
 
 @lru_cache(maxsize=1_000)
-def world_of(seed: int, forged: bool = False) -> World:
-    """The long history of a seed; made once, shared by all laws."""
-    world = World(Rolled(seed), forged, recovering(seed, forged))
-    world.seed = seed
-    return world.grow(ACTS)
+def history_of(seed: int, forged: bool = False) -> RandomHistory:
+    """The long history of a seed, made once and shared by all laws."""
+    history = RandomHistory(Rolled(seed), forged, recovery_fields(seed, forged))
+    history.seed = seed
+    return history.grow(ACTS)
 
 
 @st.composite
-def _drawn(draw: Any, forged: bool) -> World:
-    return World(Drawn(draw), forged).grow(draw(_numbers(0, DRAWN_ACTS)))
+def _drawn(draw: Any, forged: bool) -> RandomHistory:
+    return RandomHistory(Drawn(draw), forged).grow(draw(_numbers(0, DRAWN_ACTS)))
 
 
-def histories(*, forged: bool = False) -> st.SearchStrategy[World]:
+def histories(*, forged: bool = False) -> st.SearchStrategy[RandomHistory]:
     """Histories: long ones of a seed, and drawn ones that shrink to a small counterexample.
 
-    `forged`: with events that no right worker writes.
+    `forged`: with events that no correct worker writes.
     """
-    seeded = _numbers(0, SEEDS - 1).map(lambda seed: world_of(seed, forged))
+    seeded = _numbers(0, SEEDS - 1).map(lambda seed: history_of(seed, forged))
     return st.one_of(seeded, _drawn(forged), seeded)
 
 
 class Law(NamedTuple):
-    """A check of one history, and whether it holds for forged ones too."""
+    """A check of one history. `forged`: it holds for forged ones too."""
 
     name: str
-    check: Callable[[World], None]
+    check: Callable[[RandomHistory], None]
     forged: bool
 
 
 LAWS: list[Law] = []
 
 
-def law(*, forged: bool = False) -> Callable[[Callable[[World], None]], Callable[[], None]]:
-    """A test over histories: `@law(forged=True) def test_...(world)`."""
+def law(*, forged: bool = False) -> Callable[[Callable[[RandomHistory], None]], Callable[[], None]]:
+    """A test over histories: `@law(forged=True) def test_...(history)`."""
 
-    def over_histories(check: Callable[[World], None]) -> Callable[[], None]:
+    def over_histories(check: Callable[[RandomHistory], None]) -> Callable[[], None]:
         LAWS.append(Law(check.__name__, check, forged))
         return LAW(given(histories(forged=forged))(check))
 

@@ -1,11 +1,13 @@
-"""Effects of random histories: what models, tools and background work report, and when.
+"""Effects of random histories: the outcomes of models, tools, background work and deliveries.
 
-An answer is signed for the request that its claim was made for, so that a request which says it
-again elsewhere is found out. Owns no view and decides nothing; worlds.py mixes it with the rest.
+An answer is signed for the request of its claim, so that a request which repeats its thinking
+elsewhere is detected. random_history.py mixes these acts with all others.
 """
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain, islice
 from typing import Any
 
 from foldlog.local.messages_api.binding import Prefix
@@ -15,10 +17,11 @@ from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.background_ends import MODEL_TEXTS, ends_of, task_at
+from foldlog.tests.laws.continued_answer import ContinuedAnswer
 from foldlog.tests.laws.history import History
 from foldlog.tests.laws.plausible import TEXTS
 from foldlog.tests.laws.recorded_actions import chunks_in
-from foldlog.tests.laws.resumed import GoesOn, going_on, resumes, said_by
+from foldlog.tests.laws.resumed import chunks_until, continued_answer, resumes
 from foldlog.tests.laws.sealed import Prefixes, signed
 
 STOPS = (
@@ -46,26 +49,26 @@ USES = (
     ("forbidden", "{}"),
     ("no such tool", "{}"),
 )
-REFUSALS = (*TOO_LONG, THINKING_REFUSED, FILE_REFUSED)  # of a request as it was built
-LINE = "as dull as the line before it, and "  # of what tools return: 12 tokens
+REFUSALS = (*TOO_LONG, THINKING_REFUSED, FILE_REFUSED)  # of a request because of its content
+LINE = "as dull as the line before it, and "  # of a tool's result: 12 tokens
 
 
 class Outcomes(History):
-    """A history whose effects end by chance."""
+    """A history whose effects end at random."""
 
     choose: Any
     temper: str
     plausible: Any
     seed: int | None
     sent: dict[tuple[int, int], bytes]  # the request of each step
-    asked_beside: list[bytes]  # requests of background work
-    bound: dict[tuple[int, int], Prefix]  # what an answer to each step is bound to
+    background_requests: list[bytes]
+    bound: dict[tuple[int, int], Prefix]  # the prefix that an answer to each step is bound to
     prefixes: Prefixes
 
     # -- models and tools ------------------------------------------------------------------------
 
     def act_outcome(self) -> None:
-        """Some effect that was claimed reports: mostly one that runs."""
+        """Some claimed effect reports: mostly one that runs."""
         running = self._running()
         if running and not self.choose.chance(10):
             claim = self.choose.pick(running)
@@ -75,13 +78,13 @@ class Outcomes(History):
             return
         if isinstance(claim, ev.ToolStarted):
             if self.temper in ("crashing", "racing") and self.choose.chance(75):
-                return  # it dies, or its claim is lost, before it can report
+                return  # it dies, or its claim is lost, before it reports
             self.append(self.tool_outcome(claim), "tools")
         else:
             self.append(self.model_outcome(claim), "models")
 
     def _claimed(self, kinds: Any) -> list[int]:
-        """Which steps are claims that won."""
+        """The numbers of the steps that are accepted claims."""
         return [
             number
             for number, step in enumerate(self.steps)
@@ -108,9 +111,10 @@ class Outcomes(History):
         if not choose.chance(fails):
             return self.an_answer(claim, stop)
         blocks = self.blocks(stop, claim)
-        if (goes_on := self._going_on(claim, blocks)) is not None:
-            self._stream(goes_on.chunks(choose.number(0, 6)))
-            return goes_on.stopped(answers.stopped(place, [], self.blobs), self.blobs)
+        if (continued := self._continued(claim, blocks)) is not None:
+            self._stream(islice(continued.chunks(), choose.number(0, 6)))
+            event = answers.stopped(place, [], self.blobs)
+            return replace(event, content=self.blobs.body(continued.so_far()))
         whole = [block for block in blocks if isinstance(block, str) or choose.chance(50)]
         whole = whole[: choose.number(0, len(whole))]
         if choose.chance(30):
@@ -118,41 +122,42 @@ class Outcomes(History):
         return answers.stopped(place, whole, self.blobs, "the worker is ending")
 
     def an_answer(self, claim: Any, stop: str) -> ev.GenComplete:
-        """A whole answer; what it used is about what it was asked, but for now and then."""
+        """A whole answer; its usage is about the size of the request, except now and then."""
         place, choose = (claim.turn, claim.step, claim.attempt), self.choose
         blocks = self.blocks(stop, claim)
         size = len(self.sent[place[:2]]) // 3
         read = choose.pick((50, 7_000, 25_000)) if choose.chance(4) else size
         written = sum(len(answers.block_text(block)) for block in blocks) // 3
-        if (goes_on := self._going_on(claim, blocks)) is not None:
-            self._stream(goes_on.chunks())
-            made = answers.complete(place, [], stop, self.blobs, read, written)
-            return goes_on.complete(made, self.blobs)
+        if (continued := self._continued(claim, blocks)) is not None:
+            self._stream(continued.chunks())
+            event = answers.complete(place, [], stop, self.blobs, read, written)
+            calls = continued.finish(stop)
+            return replace(event, content=self.blobs.body(continued.content()), calls=calls)
         return answers.complete(place, blocks, stop, self.blobs, read, written)
 
-    def _going_on(self, claim: Any, blocks: list[Any]) -> GoesOn | None:
+    def _continued(self, claim: Any, blocks: list[Any]) -> ContinuedAnswer | None:
         if self.agent.recovery != "resume" or not resumes(claim):
             return None
         step = next(step for step in self.steps if step.entry.event is claim)
-        return going_on(self, step, blocks)
+        return continued_answer(self, step, blocks)
 
-    def _stream(self, chunks: Iterable[ev.GenChunk]) -> None:
-        for chunk in chunks:
+    def _stream(self, lists: Iterable[list[ev.GenChunk]]) -> None:
+        for chunk in chain.from_iterable(lists):
             self.append(chunk, "models")
 
-    def speak(self) -> None:
-        """The attempt that runs says something more; mostly what can be gone on from."""
-        choose, said = self.choose, said_by(self, self.views)
+    def stream_more(self) -> None:
+        """The running attempt streams more chunks; mostly such as can be continued."""
+        choose, streamed = self.choose, chunks_until(self, self.views)
         chunks = chunks_in(self.records)
         own = [c.seq for c in chunks if (c.turn, c.step, c.attempt) == self.place]
-        seq = max([len(said) - 1, *own]) + 1  # also behind one that is missing
-        block, chain = said[-1].block if said else 0, self.turn.generation.chain
-        before = said[-1].kind if said else ""
-        begins_call = not chain and choose.chance(8)
+        seq = max([len(streamed) - 1, *own]) + 1  # also behind a missing one
+        block, resumed = streamed[-1].block if streamed else 0, self.turn.generation.chain
+        before = streamed[-1].kind if streamed else ""
+        begins_call = not resumed and choose.chance(8)
         for _ in range(choose.number(1, 3)):
-            seq += choose.chance(4) and not chain  # it is lost on its way
+            seq += choose.chance(4) and not resumed  # a chunk is lost
             kind = choose.pick(("thinking", "tool_name")) if begins_call else "text"
-            other = before not in ("", kind) or before == "tool_name"  # a block is of one kind
+            other = before not in ("", kind) or before == "tool_name"  # a block has one kind
             block, before = block + (choose.chance(20) or other), kind
             place = dict(zip(("turn", "step", "attempt"), self.place, strict=True))
             delta = choose.pick(("once ", "upon", " a time\n", "\u00fc \U0001f600", " "))
@@ -161,7 +166,7 @@ class Outcomes(History):
             seq += 1
 
     def blocks(self, stop: str, claim: Any) -> list[Any]:
-        """What the model says to the request of this claim; its thinking is signed for that."""
+        """The blocks of an answer to the request of this claim; its thinking is signed for that."""
         choose = self.choose
         made: list[Any] = []
         for _ in range(choose.number(0, 3)):
@@ -179,7 +184,7 @@ class Outcomes(History):
                     )
                 )
             )
-        if stop == "pause_turn":  # it stops in the middle of the server's own tools
+        if stop == "pause_turn":  # it stops in the middle of a server tool
             made += self._server_use()[: choose.number(1, 2)]
         elif choose.chance(10):
             made += self._server_use()
@@ -216,15 +221,15 @@ class Outcomes(History):
         if choose.chance(15):
             return answers.uncertain(place, claim.attempt)
         triggers = (self.plausible._trigger(),) if choose.chance(20) else ()
-        said, whole = choose.pick(TEXTS), None
+        text, whole = choose.pick(TEXTS), None
         if choose.chance(35):
-            said = "".join(f"{n} {LINE}" for n in range(choose.pick((42, 55, 90, 150))))
+            text = "".join(f"{n} {LINE}" for n in range(choose.pick((42, 55, 90, 150))))
             if choose.chance(30):
-                whole = self.blobs.store(said.encode() * 2, "text/plain")
+                whole = self.blobs.store(text.encode() * 2, "text/plain")
         return answers.result(
             place,
             claim.attempt,
-            said,
+            text,
             choose.pick(("ok", "ok", "ok", "error", "not_run", "cancelled")),
             via=choose.pick(("tool", "tool", "reconciler")),
             triggers=triggers,
@@ -235,18 +240,18 @@ class Outcomes(History):
     def act_chunk(self) -> None:
         generation = self.turn.generation
         if self.agent.recovery == "resume" and generation and generation.status == "running":
-            return self.speak()  # what is gone on from is counted on, and never said twice
+            return self.stream_more()  # chunks that may be continued are numbered without gaps
         for seq in range(self.choose.number(1, 3)):
             self.chunk("a", seq)
 
     # -- background work -------------------------------------------------------------------------
 
-    def act_beside(self) -> None:
-        """Background work that was claimed reports, or dies in the middle of it."""
+    def act_background(self) -> None:
+        """Claimed background work reports, or dies in the middle of that."""
         choose = self.choose
         claims = self._claimed(ev.BackgroundStarted)
         runs = {(w.kind, w.upto, w.attempt) for w in self.views.background.works}
-        live = [n for n in claims if self._place_beside(n) in runs]
+        live = [n for n in claims if self._background_place(n) in runs]
         if not claims:
             return
         number = choose.pick(live) if live and not choose.chance(10) else choose.pick(claims)
@@ -255,14 +260,14 @@ class Outcomes(History):
             event = answers.done(claim.kind, claim.upto, claim.attempt, why="it was stopped")
             self.append(event, "background")
             return
-        began = self.steps[min(len(self.steps) - 1, number + choose.pick((0, 0, 0, 3, 20)))]
-        work, task = task_at(began.views, claim, self.agent, self.blobs)
+        begun = self.steps[min(len(self.steps) - 1, number + choose.pick((0, 0, 0, 3, 20)))]
+        work, task = task_at(begun.views, claim, self.agent, self.blobs)
         if work is None:
             work, task = task_at(self.steps[number].views, claim, self.agent, self.blobs)
         if task is not None:
-            self.asked_beside.append(task.request)
-        said = choose.pick(MODEL_TEXTS[:2] if choose.chance(50) else MODEL_TEXTS)
-        ends = ends_of(claim, task, self.agent, said, self.blobs)
+            self.background_requests.append(task.request)
+        text = choose.pick(MODEL_TEXTS[:2] if choose.chance(50) else MODEL_TEXTS)
+        ends = ends_of(claim, task, self.agent, text, self.blobs)
         for event in ends if choose.chance(85) else ends[:1]:
             self.append(event, "background")
             if choose.chance(20):
@@ -271,7 +276,7 @@ class Outcomes(History):
     # -- deliveries ------------------------------------------------------------------------------
 
     def act_delivery(self) -> None:
-        """A delivery that was claimed reports: mostly the newest attempt of one that is owed."""
+        """A claimed delivery reports: mostly the newest attempt of a pending one."""
         choose, claims = self.choose, self._claimed(ev.DeliveryStarted)
         offsets = {o.claim.offset for o in self.views.delivery.owed if o.status == "running"}
         live = [n for n in claims if self.steps[n].entry.offset in offsets]
@@ -287,6 +292,6 @@ class Outcomes(History):
         event = answers.undelivered(place, permanent=choose.chance(15), retry_at=retry)
         self.append(event, "delivery")
 
-    def _place_beside(self, number: int) -> tuple[str, int, int]:
+    def _background_place(self, number: int) -> tuple[str, int, int]:
         claim = self.steps[number].entry.event
         return claim.kind, claim.upto, claim.attempt

@@ -1,7 +1,7 @@
-"""Events with plausible wrong fields: what a stranger, a stale client or a bug might write.
+"""Events with plausible wrong fields, as another user, a stale client or a bug might write them.
 
-Small numbers and few names, so that they often meet what is really in the views. For arbitrary
-values of every type see tests/schemas/arbitrary.py; here the point is to come close.
+Small numbers and few names, so that they often match values in the views. For arbitrary values of
+every type see tests/schemas/arbitrary.py.
 """
 
 from dataclasses import fields
@@ -13,7 +13,7 @@ from foldlog.schemas.events import EVENT_TYPES
 # Without its seed RECORD_SKIPPED freezes the session, and a history would end there.
 FORGED = tuple(row for row in EVENT_TYPES if row.cls is not ev.RecordSkipped)
 OWNERS = ("w1/1", "w1/2", "w2/1")
-GRANTS = ("", "same", "same", '{"n":"*"}')  # what `remember` allows
+GRANTS = ("", "same", "same", '{"n":"*"}')  # the scopes of a remembered approval
 CALLS = ("1.1.0", "1.1.1", "1.2.0", "2.1.0", "9.9.9", "01.1.0", "1.1", "", "x.y.z", "1.1.-1")
 IDS = ("m1", "m2", "c1", "x" * 128)
 ODD_IDS = ("", "a b", "#partition", "x" * 129, "ü", "a\n", "../a")
@@ -66,7 +66,7 @@ STRATEGIES = ("full", "compacted", "sliding_window_2", "sliding_window_0", "unhe
 
 
 class Chooser(Protocol):
-    """Where choices come from: hypothesis, so that a failing history is made small."""
+    """The source of choices: a seed, or hypothesis, which shrinks a failing history."""
 
     def number(self, low: int, high: int) -> int: ...
     def pick(self, options: Any) -> Any: ...
@@ -74,13 +74,13 @@ class Chooser(Protocol):
 
 
 class Plausible:
-    """Makes events of any type; `offset` and `at` say where the log is."""
+    """Makes events of any type; `offset` and `at`: the end of the log."""
 
     def __init__(self, choose: Chooser) -> None:
         self.choose = choose
 
     def event(self, offset: int, at: int) -> tuple[Any, str]:
-        """An event of any type, and a writer: mostly one who may write it."""
+        """An event of any type, and a writer: mostly one that may write it."""
         row = self.choose.pick(FORGED)
         others = ("producer", "sessions", "models", "tools", "background", "consumers", "")
         writer = self.choose.pick(others if self.choose.chance(15) else row.writers)
@@ -102,11 +102,11 @@ class Plausible:
     def _by_type(self, cls: type, name: str, kind: str, offset: int, at: int) -> Any:
         choose = self.choose
         if "Body" in kind:
-            # What a right role writes goes into requests unseen: only people's content is checked.
+            # Content of workers goes into requests unchecked: only people's content is validated.
             made = TEXTS_OF_TOOLS if cls is ev.ResultCompacted else ANSWERS
             return ev.Body(inline=choose.pick(CONTENTS if cls is ev.MessageReceived else made))
         if "ProposedCall" in kind:
-            return ()  # calls that do not fit their content are no history of any models role
+            return ()  # no models role writes calls that do not match their content
         if "Trigger" in kind:
             return tuple(self._trigger() for _ in range(choose.number(0, 2)))
         if "Try" in kind:

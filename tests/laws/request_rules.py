@@ -1,7 +1,6 @@
-"""What must hold of every request, rule by rule: each names what would go wrong without it.
+"""The builder's invariants of a request, rule by rule, as code over the requests of tests.
 
-The builder keeps these by construction; here its invariants are code, asked of the requests that
-tests build. One interface: `check(built)` yields what breaks the rule.
+Each rule has one function, `check(built)`, which yields the violations as text.
 """
 
 import json
@@ -15,20 +14,20 @@ from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.build import request_bytes
 from foldlog.schemas.events.parts import ReadBlob
 
-MARKS_MAX = 4  # the API takes no more cache marks
+MARKS_MAX = 4  # of cache marks, the API's limit
 
 
 class Built(NamedTuple):
-    """A request beside the views that it was built of. `body`: parsed."""
+    """A request and the views from which it was built. `body`: parsed."""
 
     views: SessionViews
     body: dict[str, Any]
 
     @property
     def request(self) -> Request:
-        """What the newest LLM_CALLED decided."""
+        """The newest request that LLM_CALLED decided."""
         request = self.views.context.request
-        assert request is not None, "a request exists once a step was decided"
+        assert request is not None, "no step has been decided yet"
         return request
 
     def blocks(self) -> Iterator[tuple[int, str, dict[str, Any]]]:
@@ -39,7 +38,7 @@ class Built(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """One rule. `why`: for people. `check`: what breaks it, in words; nothing if it holds."""
+    """One rule. `why`: its reason. `check`: yields the violations; none if it holds."""
 
     name: str
     why: str
@@ -49,7 +48,7 @@ class Rule(NamedTuple):
 def _boundary(built: Built) -> Iterator[str]:
     request, fragments = built.request, built.views.context.fragments
     if not 0 <= request.start <= request.fragments <= len(fragments):
-        yield f"it says fragments {request.start} to {request.fragments} of {len(fragments)}"
+        yield f"it shows fragments {request.start} to {request.fragments} of {len(fragments)}"
     elif request.start and not is_cut(fragments, request.start):
         yield f"it begins at fragment {request.start}, where a message is split"
     size = window_size(request.strategy)
@@ -83,12 +82,12 @@ def _pairing(built: Built) -> Iterator[str]:
 def _order(built: Built) -> Iterator[str]:
     roles = [message["role"] for message in built.body["messages"]]
     if any(one == other for one, other in zip(roles, roles[1:], strict=False)):
-        yield "two messages of one role stand side by side"
+        yield "two consecutive messages have the same role"
     parts = [part for part in built.body if part in ("system", "tools", "messages")]
     if parts != sorted(parts, key=("system", "tools", "messages").index) or parts[-1:] != [
         "messages"
     ]:
-        yield f"what is static does not stand before what changes: {', '.join(parts)}"
+        yield f"the static parts are not before the messages: {', '.join(parts)}"
     marks = json.dumps(built.body).count('"cache_control"')
     if marks > MARKS_MAX:
         yield f"{marks} cache marks, {MARKS_MAX} are allowed"
@@ -110,9 +109,9 @@ def _short_forms(built: Built) -> Iterator[str]:
         key = f"{fragment.turn}.{fragment.step}.{fragment.index}"
         short = in_force(compaction, key, request.compacted_upto)
         body = short.body if short is not None else fragment.body
-        said = (body.inline or b"").decode("utf-8", "replace") if body is not None else ""
-        if not block["content"].startswith(said or "(empty)") and said:
-            yield f"the result of {key} is not what the log says it is"
+        text = (body.inline or b"").decode("utf-8", "replace") if body is not None else ""
+        if text and not block["content"].startswith(text):
+            yield f"the result of {key} is not the one in the log"
 
 
 def _reminders(built: Built) -> Iterator[str]:
@@ -121,27 +120,27 @@ def _reminders(built: Built) -> Iterator[str]:
         fragment = built.views.context.fragments[place]
         if fragment.kind == "reminder":
             text = f"Reminder: {fragment.text}"
-            said = sum(1 for _, _, b in built.blocks() if b.get("text") == text)
-            same = sum(
+            shown = sum(1 for _, _, b in built.blocks() if b.get("text") == text)
+            wanted = sum(
                 1
                 for other in range(request.start, request.fragments)
                 if built.views.context.fragments[other].kind == "reminder"
                 and built.views.context.fragments[other].text == fragment.text
             )
-            if said != same:
-                yield f"a reminder is said {said} times: {fragment.text[:60]!r}"
+            if shown != wanted:
+                yield f"a reminder is shown {shown} times: {fragment.text[:60]!r}"
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("boundary", "what is left out ends between two messages (constraint 1)", _boundary),
+    Rule("boundary", "the omitted part ends between two messages (constraint 1)", _boundary),
     Rule("pairing", "every call has its result in the next message, results first", _pairing),
     Rule("order", "static before dynamic, roles in turn, four cache marks at most", _order),
     Rule("short forms", "a result is short iff the log says so (constraint 2)", _short_forms),
-    Rule("reminders", "a reminder is said once, where it was said first", _reminders),
+    Rule("reminders", "each reminder is shown once, where it came first", _reminders),
 )
 
 
 def violations(views: SessionViews, read_blob: ReadBlob) -> list[str]:
-    """What is wrong with the newest request of the views: nothing, or a bug of the builder."""
+    """The violations of the newest request of the views; each is a bug of the builder."""
     built = Built(views, json.loads(request_bytes(views, read_blob)))
     return [f"{rule.name}: {wrong}" for rule in RULES for wrong in rule.check(built)]

@@ -1,7 +1,7 @@
-"""Thinking that is really signed, as the scripted server signs it, and its checks of a request.
+"""Thinking with real signatures of the scripted server, and the server's checks of a request.
 
-An answer of a random history binds its thinking to the very request that it answers, so a request
-that says it again after something else changed is found. Nothing here knows our builder.
+An answer of a random history binds its thinking to the request that it answers, so a request that
+repeats the thinking after anything before it changed is detected. Shares no code with the builder.
 """
 
 import json
@@ -24,20 +24,20 @@ from foldlog.tests.laws.answers import Use, block_text, dumps
 BETAS = frozenset({COMPACTION_BETA})
 THINKING = ("thinking", "redacted_thinking")
 OTHER_MODEL = "model_binding_mismatch"
-# Blocks that only the real API can have made up: the stand-in server knows its own ones only.
+# Other types of blocks come from a future API: the scripted server knows only these.
 KNOWN = (*THINKING, "text", "tool_use", "server_tool_use", "tool_result", "compaction")
 
 
 class Prefixes:
-    """What answers to the requests of one conversation are bound to. A request mostly begins with
-    the one before it, so that the chain of its blocks is gone on with from there."""
+    """The prefixes that answers to the requests of one conversation are bound to. A request mostly
+    begins with the previous one, so the chain of its blocks is continued from there."""
 
     def __init__(self) -> None:
         self._head: tuple[Any, Prefix] = (None, Prefix("", ""))
         self._links: list[tuple[Prefix, str, Any, Prefix]] = []
 
     def after(self, body: dict[str, Any]) -> Prefix:
-        """What an answer to this request is bound to."""
+        """The prefix that an answer to this request is bound to."""
         head = {name: value for name, value in body.items() if name != "messages"}
         if head != self._head[0]:
             self._head = head, first_prefix(body)
@@ -52,7 +52,7 @@ class Prefixes:
 
 
 def signed(blocks: "list[str | Use]", prefix: Prefix, model: str) -> "list[str | Use]":
-    """The blocks of an answer with real signatures; thinking that has none was cut."""
+    """The blocks of an answer with real signatures; thinking without a signature was cut."""
     made: list[str | Use] = []
     for block in blocks:
         parsed = json.loads(block_text(block))
@@ -65,14 +65,14 @@ def signed(blocks: "list[str | Use]", prefix: Prefix, model: str) -> "list[str |
 
 
 def summarized(request: bytes, text: str | None) -> dict[str, Any]:
-    """The provider's own summary of what a request says; None: it could not."""
+    """The provider's own summary of a request; text None: the provider failed."""
     prefix = Prefixes().after(json.loads(request))
     return sign_compaction({"type": "compaction", "content": text}, prefix)
 
 
 def refusals(request: bytes) -> list[str]:
-    """Why the scripted server would refuse a request, and what of its thinking it would drop; but
-    for what another model thought, which each model takes or leaves as it can."""
+    """Why the scripted server would refuse a request, and the thinking that it would drop, except
+    that of another model, which each model accepts or drops as it can."""
     body, found = json.loads(request), []
     for check in (
         lambda: check_shape(_as_known(body), BETAS),
@@ -91,7 +91,7 @@ def refusals(request: bytes) -> list[str]:
 
 
 def _as_known(body: dict[str, Any]) -> dict[str, Any]:
-    """The body with blocks of the future as texts, and calls of tools that are gone as others."""
+    """The body with unknown blocks as texts, and calls of removed tools as calls of others."""
     declared = [tool["name"] for tool in body.get("tools") or ()]
     messages = []
     for message in body["messages"]:

@@ -1,4 +1,4 @@
-"""The laws of compaction: what may be left out, when, and that nothing else is."""
+"""The laws of compaction: what a request may omit, when, and that it omits nothing else."""
 
 import json
 import re
@@ -12,6 +12,7 @@ from foldlog.processors.request.build import context_of
 from foldlog.processors.request.summary import FRAME
 from foldlog.processors.wake.budget import needs_room
 from foldlog.processors.wake.decide import rules_of
+from foldlog.processors.wake.facts import wake
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import call_key
 from foldlog.schemas.value import replace
@@ -19,85 +20,85 @@ from foldlog.tests.laws.agents import SMALL
 from foldlog.tests.laws.api_rules import OPAQUE
 from foldlog.tests.laws.history import Step
 from foldlog.tests.laws.law import law
-from foldlog.tests.laws.test_request_laws import SPOKEN, Made, requests
-from foldlog.tests.laws.worlds import World
+from foldlog.tests.laws.random_history import RandomHistory
+from foldlog.tests.laws.test_request_laws import SPOKEN, requests
 
 KEPT = 12  # S3.4
-FRAME_CHARS = 700  # what a summary stands in: no part of its tokens
+FRAME_CHARS = 700  # of the frame of a summary, which its tokens do not include
 
 
-def accepted(world: World, kind: type) -> list[Step]:
-    """The steps of an event type that counted."""
-    return [s for s in world.steps if s.ruling.accepted and isinstance(s.entry.event, kind)]
+def accepted(history: RandomHistory, kind: type) -> list[Step]:
+    """The accepted steps of an event type."""
+    return [s for s in history.steps if s.ruling.accepted and isinstance(s.entry.event, kind)]
 
 
 def messages(fragments: list[Any]) -> int:
-    """Messages that fragments make, as the roles alternate."""
+    """The number of messages that fragments make, as the roles alternate."""
     roles = [fragment.kind in SPOKEN for fragment in fragments]
     return sum(n == 0 or role != roles[n - 1] for n, role in enumerate(roles))
 
 
-def text_of(world: World, body: ev.Body | None) -> str:
+def text_of(history: RandomHistory, body: ev.Body | None) -> str:
     return (body.inline or b"").decode("utf-8", "replace") if body is not None else ""
 
 
-# -- where it may be cut ---------------------------------------------------------------------------
+# -- the cut --------------------------------------------------------------------------------------
 
 
 @law(forged=True)
-def test_constraint_1_the_boundary_lies_within_the_conversation(world):
-    for made in requests(world):
-        row, held = made.row, len(made.step.views.context.fragments)
-        assert 0 <= row.start <= row.fragments <= held
+def test_constraint_1_the_boundary_lies_within_the_conversation(history):
+    for made in requests(history):
+        row, count = made.row, len(made.step.views.context.fragments)
+        assert 0 <= row.start <= row.fragments <= count
         assert row.start < row.fragments or row.start == 0
         assert 0 <= row.bound_from <= row.fragments
-    for step in world.steps:
-        view, held = step.views.compaction, len(step.views.context.fragments)
+    for step in history.steps:
+        view, count = step.views.compaction, len(step.views.context.fragments)
         for summary in (view.candidate, view.checkpoint):
-            assert summary is None or 0 < summary.kept_from < held
+            assert summary is None or 0 < summary.kept_from < count
 
 
 @law()
-def test_S3_4_a_summary_leaves_the_newest_12_messages_as_they_are(world):
-    """But where nothing could ever be said again if it did: over the hard cap."""
-    for number, step in enumerate(world.steps):
+def test_S3_4_a_summary_keeps_the_newest_12_messages_verbatim(history):
+    """Except over the hard cap, where otherwise no request would ever fit again."""
+    for number, step in enumerate(history.steps):
         if isinstance(step.entry.event, ev.ContextCompacted) and step.ruling.accepted:
             event, fragments = step.entry.event, list(step.views.context.fragments)
             if messages(fragments[event.kept_from :]) >= KEPT:
                 continue
-            since = [n for n in range(number + 1) if world.steps[n].entry.offset >= event.upto]
-            known = {world.rules[n] for n in since}  # whoever edits the agent edits its budget
-            assert any(needs_room(world.steps[n].views, rules) for n in since for rules in known)
+            since = [n for n in range(number + 1) if history.steps[n].entry.offset >= event.upto]
+            known = {history.rules[n] for n in since}  # an edited agent has another budget
+            assert any(needs_room(history.steps[n].views, rules) for n in since for rules in known)
 
 
 @law(forged=True)
-def test_S3_4_no_cut_splits_a_call_from_its_result_nor_a_parallel_group(world):
-    for made in requests(world):
+def test_S3_4_no_cut_splits_a_call_from_its_result_or_a_parallel_group(history):
+    for made in requests(history):
         fragments = list(made.step.views.context.fragments)
         kept = fragments[made.row.start : made.row.fragments]
-        asked = {(f.turn, f.step) for f in kept if f.kind == "assistant"}
+        answered = {(f.turn, f.step) for f in kept if f.kind == "assistant"}
         for fragment in kept:
-            assert fragment.kind != "result" or (fragment.turn, fragment.step) in asked
+            assert fragment.kind != "result" or (fragment.turn, fragment.step) in answered
 
 
 @law()
-def test_S1_B_what_is_kept_is_what_the_whole_conversation_ends_with(world):
-    for made in requests(world):
+def test_S1_B_the_kept_part_is_the_end_of_the_whole_conversation(history):
+    for made in requests(history):
         row, views = made.row, made.step.views
         if not row.start:
             continue
         whole = replace(row, start=0, checkpoint=None)
         shown, all_of_it = (
-            blocks(context_of(views.context, views.compaction, request, world.blobs.read))
+            blocks(context_of(views.context, views.compaction, request, history.blobs.read))
             for request in (row, whole)
         )
-        kept = shown[1:]  # after what stands for the rest
+        kept = shown[1:]  # after the summary
         assert all_of_it[len(all_of_it) - len(kept) :] == kept
 
 
 def blocks(context: Any) -> list[Any]:
-    """Every block of the messages but thinking; ids of calls may be others where an earlier one is
-    gone, and so may the thinking that was signed for such an id."""
+    """Every block of the messages but thinking, without ids: where an earlier call is omitted, the
+    ids of calls may differ, and so may the thinking that was signed for such an id."""
     found = []
     for message in context.messages:
         for text in message.blocks:
@@ -108,9 +109,9 @@ def blocks(context: Any) -> list[Any]:
 
 
 @law()
-def test_S2_5_a_sliding_window_holds_few_messages_and_its_newest(world):
-    """One more than its size where a cut must not split a call from its result."""
-    for made in requests(world):
+def test_S2_5_a_sliding_window_shows_no_more_messages_than_its_size(history):
+    """Or one more, where a cut would split a call from its result."""
+    for made in requests(history):
         name, fragments = made.row.strategy, list(made.step.views.context.fragments)
         if name.startswith("sliding_window_") and not is_fixed(made.row.params):
             size = int(name.removeprefix("sliding_window_"))
@@ -118,9 +119,9 @@ def test_S2_5_a_sliding_window_holds_few_messages_and_its_newest(world):
 
 
 @law()
-def test_S1_C_fixed_thinking_moves_nothing_while_calls_are_answered(world):
-    """But where a summary stands for every answer: then no thinking must be said again."""
-    made = requests(world)
+def test_S1_C_with_fixed_thinking_nothing_moves_while_calls_are_answered(history):
+    """Except where a summary replaces every answer: then no thinking must be repeated."""
+    made = requests(history)
     for one, other in zip(made, made[1:], strict=False):
         if is_fixed(other.row.params) and other.row.step > 1:
             fragments = list(other.step.views.context.fragments)[other.row.start :]
@@ -130,13 +131,13 @@ def test_S1_C_fixed_thinking_moves_nothing_while_calls_are_answered(world):
             assert (other.row.params, other.row.strategy) == (one.row.params, one.row.strategy)
 
 
-# -- what is in force ------------------------------------------------------------------------------
+# -- checkpoints and short forms in force ----------------------------------------------------------
 
 
 @law(forged=True)
-def test_S1_B_a_checkpoint_never_steps_back_and_a_candidate_is_adopted_once(world):
+def test_S1_B_a_checkpoint_never_steps_back_and_a_candidate_is_adopted_once(history):
     adopted = Counter()
-    for step in world.steps:
+    for step in history.steps:
         before, after = step.before.compaction, step.views.compaction
         assert after.compacted_upto >= before.compacted_upto
         if after.checkpoint != before.checkpoint:
@@ -152,14 +153,14 @@ def test_S1_B_a_checkpoint_never_steps_back_and_a_candidate_is_adopted_once(worl
 
 
 @law(forged=True)
-def test_S1_B_an_adopting_step_is_the_only_thing_that_moves_what_is_in_force(world):
-    for step in world.steps:
+def test_S1_B_only_an_adopting_step_changes_what_is_in_force(history):
+    for step in history.steps:
         if isinstance(step.entry.event, ev.LlmCalled) and step.ruling.accepted:
             event, view = step.entry.event, step.views.compaction
             assert view.compacted_upto >= event.compacted_upto
             if event.strategy == "compacted":
-                standing = view.checkpoint.offset if view.checkpoint is not None else None
-                assert event.checkpoint == standing
+                checkpoint = view.checkpoint.offset if view.checkpoint is not None else None
+                assert event.checkpoint == checkpoint
             else:
                 assert event.checkpoint is None
         else:
@@ -170,13 +171,13 @@ def test_S1_B_an_adopting_step_is_the_only_thing_that_moves_what_is_in_force(wor
 
 
 @law()
-def test_constraint_2_a_short_form_is_shown_iff_it_was_early_or_adopted(world):
-    said_at: dict[int, int] = {}  # the ordinal of a result -> offset of what first said it
-    shorts = {s.entry.event.call: s.entry for s in accepted(world, ev.ResultCompacted)}
-    for made in requests(world):
+def test_constraint_2_a_short_form_is_shown_iff_it_was_early_or_adopted(history):
+    sent_at: dict[int, int] = {}  # the ordinal of a result -> offset of its first request
+    shorts = {s.entry.event.call: s.entry for s in accepted(history, ev.ResultCompacted)}
+    for made in requests(history):
         row = made.row
         for place in range(row.fragments):
-            said_at.setdefault(place, row.offset)
+            sent_at.setdefault(place, row.offset)
         shown = results_of(made.request)
         for place in range(row.start, row.fragments):
             fragment = made.step.views.context.fragments[place]
@@ -184,11 +185,11 @@ def test_constraint_2_a_short_form_is_shown_iff_it_was_early_or_adopted(world):
                 continue
             entry = shorts.get(call_key(fragment.turn, fragment.step, fragment.index))
             if entry is not None and entry.offset > row.offset:
-                entry = None  # not there yet
-            early = entry is not None and entry.offset < said_at[place]
+                entry = None  # it did not exist yet
+            early = entry is not None and entry.offset < sent_at[place]
             in_force = early or (entry is not None and entry.offset <= row.compacted_upto)
             body = entry.event.short if in_force else fragment.body
-            text = text_of(world, body) + fragment.text
+            text = text_of(history, body) + fragment.text
             assert shown[text or "(empty)"] > 0
             shown[text or "(empty)"] -= 1
         assert not +shown, "every result that is shown is one of the conversation"
@@ -204,53 +205,53 @@ def results_of(request: bytes) -> Counter:
 
 
 @law(forged=True)
-def test_constraint_2_a_call_has_one_short_form_and_keeps_it(world):
-    shorts = accepted(world, ev.ResultCompacted)
+def test_constraint_2_a_call_has_one_short_form_and_keeps_it(history):
+    shorts = accepted(history, ev.ResultCompacted)
     calls = [step.entry.event.call for step in shorts]
     assert len(calls) == len(set(calls))
-    kept = {short.call: short for short in world.views.compaction.shorts}
+    kept = {short.call: short for short in history.views.compaction.shorts}
     for step in shorts:
         short = kept[step.entry.event.call]
         assert (short.offset, short.body) == (step.entry.offset, step.entry.event.short)
 
 
 @law(forged=True)
-def test_S1_E_what_waits_to_be_adopted_is_counted(world):
-    for step in world.steps:
+def test_S1_E_the_savings_of_short_forms_not_adopted_yet_are_counted(history):
+    for step in history.steps:
         view = step.views.compaction
         begin = view.checkpoint.kept_from if view.checkpoint is not None else 0
-        waits = [
+        savings = [
             short.saved
             for short in view.shorts
             if not short.early and short.offset > view.compacted_upto and short.place >= begin
         ]
-        assert view.waiting == sum(waits)
+        assert view.waiting == sum(savings)
 
 
-# -- what is said ----------------------------------------------------------------------------------
+# -- reminders and summaries in requests -----------------------------------------------------------
 
 
 @law(forged=True)
-def test_constraint_6_a_reminder_is_said_once_and_then_stays(world):
-    told: Counter = Counter()
-    for step in accepted(world, ev.LlmCalled):
+def test_constraint_6_a_reminder_is_sent_once_and_then_stays(history):
+    sent: Counter = Counter()
+    for step in accepted(history, ev.LlmCalled):
         waiting = {reminder.reminder_id for reminder in step.before.turn.reminders}
         assert waiting.issuperset(step.entry.event.reminders)
-        told.update(step.entry.event.reminders)
+        sent.update(step.entry.event.reminders)
         left = {reminder.reminder_id for reminder in step.views.turn.reminders}
         assert left == waiting.difference(step.entry.event.reminders)
-    assert all(times == 1 for times in told.values())
-    said = [f for f in world.views.context.fragments if f.kind == "reminder"]
-    assert len(said) == sum(told.values())
-    assert len(world.turn.reminders) <= REMINDERS_MAX
+    assert all(times == 1 for times in sent.values())
+    shown = [f for f in history.views.context.fragments if f.kind == "reminder"]
+    assert len(shown) == sum(sent.values())
+    assert len(history.turn.reminders) <= REMINDERS_MAX
 
 
 @law()
-def test_constraint_6_a_request_says_each_reminder_once_and_all_that_wait(world):
-    for made in requests(world):
+def test_constraint_6_a_request_has_each_reminder_once_and_all_pending_ones(history):
+    for made in requests(history):
         left = [r.reminder_id[1:].partition(".")[0] for r in made.step.views.turn.reminders]
-        read_to = world.decided_at(made.step)  # an id begins with the offset of what left it
-        assert all(int(offset) > read_to for offset in left), "none is left for later"
+        read_to = history.decided_at(made.step)  # an id begins with the offset of its event
+        assert all(int(offset) > read_to for offset in left), "no reminder is left for later"
         row = made.row
         wanted = Counter(
             f"Reminder: {f.text}"
@@ -267,9 +268,9 @@ def test_constraint_6_a_request_says_each_reminder_once_and_all_that_wait(world)
 
 
 @law()
-def test_S3_4_a_summary_can_not_close_its_frame(world):
+def test_S3_4_a_summary_cannot_close_its_frame(history):
     closing = re.compile(rf"<\s*/\s*{FRAME}", re.IGNORECASE)
-    for made in requests(world):
+    for made in requests(history):
         if made.row.checkpoint is None:
             continue
         first = json.loads(made.request)["messages"][0]
@@ -284,8 +285,8 @@ def test_S3_4_a_summary_can_not_close_its_frame(world):
 
 
 @law(forged=True)
-def test_constraint_5_the_last_step_is_all_input_and_output_of_the_last_answer(world):
-    for step in world.steps:
+def test_constraint_5_the_last_step_has_all_input_and_output_of_the_last_answer(history):
+    for step in history.steps:
         event, view = step.entry.event, step.views.context
         if step.ruling.accepted and isinstance(event, ev.GenComplete):
             used = event.usage
@@ -296,14 +297,14 @@ def test_constraint_5_the_last_step_is_all_input_and_output_of_the_last_answer(w
 
 
 @law()
-def test_S3_6_no_request_is_decided_that_would_pass_the_hard_cap(world):
-    for step in accepted(world, ev.LlmCalled):
+def test_S3_6_no_decided_request_exceeds_the_hard_cap(history):
+    for step in accepted(history, ev.LlmCalled):
         assert 0 <= step.entry.event.prompt_tokens <= SMALL.hard_tokens
 
 
 @law()
-def test_S3_6_an_adopted_summary_makes_the_request_shorter(world):
-    made = requests(world)
+def test_S3_6_an_adopted_summary_makes_the_request_shorter(history):
+    made = requests(history)
     for one, other in zip(made, made[1:], strict=False):
         fresh = other.row.checkpoint is not None and other.row.checkpoint != one.row.checkpoint
         if fresh and one.step.entry.event.strategy == "compacted":
@@ -312,19 +313,19 @@ def test_S3_6_an_adopted_summary_makes_the_request_shorter(world):
             sizes = [
                 sum(len(text) for message in shown.messages for text in message.blocks)
                 for shown in (
-                    context_of(views.context, views.compaction, request, world.blobs.read)
+                    context_of(views.context, views.compaction, request, history.blobs.read)
                     for request in (row, kept)
                 )
             ]
             assert sizes[0] < sizes[1] + FRAME_CHARS
 
 
-# -- work beside the conversation ------------------------------------------------------------------
+# -- background work -------------------------------------------------------------------------------
 
 
 @law(forged=True)
-def test_S1_H_what_runs_beside_is_bounded_and_one_summary_at_a_time(world):
-    for step in world.steps:
+def test_S1_H_background_work_is_bounded_to_one_summary_at_a_time(history):
+    for step in history.steps:
         view = step.views.background
         assert len(view.results) <= RESULTS_MAX
         assert sum(work.kind in SUMMARIES for work in view.works) <= 1
@@ -333,9 +334,9 @@ def test_S1_H_what_runs_beside_is_bounded_and_one_summary_at_a_time(world):
 
 
 @law(forged=True)
-def test_law_5_work_is_claimed_until_it_is_done_and_each_claim_is_one_more(world):
+def test_law_5_work_stays_claimed_until_done_and_each_claim_is_a_new_attempt(history):
     attempts: dict[tuple[str, int], int] = {}
-    for step in world.steps:
+    for step in history.steps:
         event = step.entry.event
         if not step.ruling.accepted:
             continue
@@ -346,14 +347,14 @@ def test_law_5_work_is_claimed_until_it_is_done_and_each_claim_is_one_more(world
         elif isinstance(event, ev.BackgroundDone):
             assert event.attempt <= attempts.pop((event.kind, event.upto))
         if step.views.turn.terminated and not step.views.turn.open:
-            attempts.clear()  # nobody goes on with anything of a session that is over
+            attempts.clear()  # no worker continues the work of an ended session
         running = {(w.kind, w.upto): w.attempt for w in step.views.background.works}
         assert running == attempts
 
 
 @law()
-def test_constraint_3_an_abort_stops_what_runs_beside(world):
-    for step in world.steps:
+def test_constraint_3_an_abort_stops_background_work(history):
+    for step in history.steps:
         closing = step.views.turn.closing
         if closing is None or closing.reason not in ("cancelled", "terminated"):
             continue
@@ -365,14 +366,14 @@ def test_constraint_3_an_abort_stops_what_runs_beside(world):
 
 
 @law(forged=True)
-def test_S1_H_what_runs_beside_changes_nothing_that_is_said(world):
-    """Candidates and claims leave the context as it is: only an LLM_CALLED adopts."""
-    beside = (
+def test_S1_H_background_work_changes_no_context(history):
+    """Candidates and claims leave the context unchanged: only an LLM_CALLED adopts."""
+    background = (
         ev.BackgroundStarted, ev.BackgroundDone, ev.ResultCompacted, ev.ContextCompacted,
         ev.CompactionSkipped,
     )
-    for step in world.steps:
-        if isinstance(step.entry.event, beside):
+    for step in history.steps:
+        if isinstance(step.entry.event, background):
             before, after = step.before.context, step.views.context
             assert (after.fragments, after.request) == (before.fragments, before.request)
             assert step.views.state == step.before.state
@@ -380,12 +381,10 @@ def test_S1_H_what_runs_beside_changes_nothing_that_is_said(world):
 
 
 @law()
-def test_a_resumed_session_needs_no_model_call_before_its_first_step(world):
-    """A step is never put off by background work but where its request would not fit (N2w)."""
-    from foldlog.processors.wake.facts import wake
-
-    for step in world.steps[-20:]:
-        rules = rules_of(world.agent)
+def test_a_step_waits_for_background_work_only_where_it_would_not_fit(history):
+    """It is delayed by background work only in row N2w."""
+    for step in history.steps[-20:]:
+        rules = rules_of(history.agent)
         owed = {o.row for o in wake(step.views, step.holders, step.at, rules)}
         alone = replace(step.views, background=type(step.views.background)())
         without = {o.row for o in wake(alone, step.holders, step.at, rules)}
@@ -394,5 +393,3 @@ def test_a_resumed_session_needs_no_model_call_before_its_first_step(world):
         if "N2w" in owed:
             assert "N3" not in without
 
-
-__all__ = ["Made"]

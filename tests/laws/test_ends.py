@@ -1,4 +1,4 @@
-"""The grammar of a call's ends accepts what the rulings accept, and nothing else."""
+"""The grammar of a call's ends accepts the sequences that the rulings accept, and no others."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.ends import are_lawful
-from foldlog.tests.laws.history import History, asked
+from foldlog.tests.laws.history import History, with_calls
 
 POST = Use("post", '{"text":"dear"}', "b")
 CALL = "1.1.0"
@@ -14,8 +14,8 @@ PEOPLE = {"happened", "did_not_happen"}
 
 
 def after(*ends: str) -> tuple[History, list]:
-    """A call in doubt to which these ends came, in order, and those that were accepted."""
-    s = asked(POST)
+    """A call in doubt after these ends, in order, and those that were accepted."""
+    s = with_calls(POST)
     s.uncertain(CALL)
     s.work()
     accepted = []
@@ -67,12 +67,12 @@ def test_a_lawful_sequence_of_ends_is_accepted_whole(ends):
         ("did_not_happen", "tool ok", "happened", "did_not_happen"),
     ],
 )
-def test_what_comes_behind_a_final_end_counts_for_nothing(ends):
+def test_nothing_is_accepted_after_a_final_end(ends):
     _, accepted = after(*ends)
     assert len(accepted) < len(ends) and are_lawful(accepted)
 
 
-def test_a_contradiction_that_nobody_settled_is_no_end():
+def test_an_unsettled_contradiction_is_not_an_end():
     _, accepted = after("did_not_happen", "tool ok")
     assert len(accepted) == 2
     assert not are_lawful(accepted) and are_lawful(accepted, at_rest=False)
@@ -80,11 +80,11 @@ def test_a_contradiction_that_nobody_settled_is_no_end():
 
 def test_other_sequences_are_not_lawful():
     ok, no = answers.result((1, 1, 0), 1, "x", "ok"), answers.result((1, 1, 0), 1, "x", "not_run")
-    said = {
+    by_person = {
         outcome: ev.HumanResolved(call=CALL, outcome=outcome, content=ev.Body(), by_user="ana")
         for outcome in PEOPLE
     }
-    denied, seen = said["did_not_happen"], said["happened"]
+    denied, seen = by_person["did_not_happen"], by_person["happened"]
     for ends in (
         [], [ok, ok], [no, ok], [no, ok, seen], [denied, no, denied], [seen, ok, seen],
         [denied, denied], [denied, ok, seen, seen], [ok, denied], [denied, seen, ok],

@@ -1,9 +1,8 @@
-"""The laws of the fold: what holds for every history, whatever anybody writes.
+"""The laws of the fold, which hold for every history, whatever any writer appends.
 
-One law per test, named like a sentence, over the shared histories of worlds.py. A failing history
-is printed whole, with its seed.
+One law per test, named like a sentence, over the shared histories of law.py. A failing history is
+printed whole, with its seed.
 """
-
 
 from typing import Any
 
@@ -34,20 +33,20 @@ from foldlog.schemas.value import replace
 from foldlog.tests.laws.ends import are_lawful
 from foldlog.tests.laws.history import Step
 from foldlog.tests.laws.law import LAW, histories, law
-from foldlog.tests.laws.worlds import World
+from foldlog.tests.laws.random_history import RandomHistory
 
 STATE_BYTES_MAX = 1024  # S0.1
 PAID = (ev.GenComplete, ev.GenFailed, ev.GenStopped, ev.BackgroundDone)
 
 
 def parts(views: SessionViews) -> dict[str, bytes]:
-    """Every view's bytes."""
+    """The bytes of every view."""
     return dict(views_codec.view_parts(views))
 
 
-def entries(world: World) -> list[Entry]:
-    """The session's entries, decoded anew from the records."""
-    return [step.entry for step in world.steps]
+def entries(history: RandomHistory) -> list[Entry]:
+    """The session's entries."""
+    return [step.entry for step in history.steps]
 
 
 def folded(views: SessionViews, more: list[Entry]) -> SessionViews:
@@ -72,41 +71,41 @@ def name_of(step: Step) -> str:
 
 
 @law(forged=True)
-def test_beyond_4_replaying_twice_gives_the_same_bytes(world):
-    again = [entry_of(r) for r in world.records if (r.key or b"").decode() == world.session_id]
-    replayed = folded(initial(world.session_id), again)
-    assert parts(replayed) == parts(world.views)
-    assert replayed == world.views
+def test_beyond_4_replaying_twice_gives_the_same_bytes(history):
+    again = [entry_of(r) for r in history.records if (r.key or b"").decode() == history.session_id]
+    replayed = folded(initial(history.session_id), again)
+    assert parts(replayed) == parts(history.views)
+    assert replayed == history.views
 
 
 @LAW
 @given(histories(forged=True), st.integers(0, 10_000))
-def test_a_history_may_be_folded_in_two_parts_through_the_store(world, cut):
-    whole = entries(world)
+def test_folding_in_two_parts_through_the_store_equals_folding_at_once(history, cut):
+    whole = entries(history)
     cut %= len(whole) + 1
-    first = folded(initial(world.session_id), whole[:cut])
+    first = folded(initial(history.session_id), whole[:cut])
     kept = through_the_store(first)
     assert kept == first and parts(kept) == parts(first)
-    assert parts(folded(kept, whole[cut:])) == parts(world.views)
+    assert parts(folded(kept, whole[cut:])) == parts(history.views)
 
 
 @law(forged=True)
-def test_no_event_ever_freezes_a_session_but_one_that_must_be_understood(world):
-    frozen = world.views.frozen
-    if frozen is not None:  # a fork whose seed nobody can read is frozen where it begins
-        (begun,) = [step for step in world.steps if step.entry.offset == frozen.offset]
+def test_only_an_unreadable_event_that_must_be_understood_freezes_a_session(history):
+    frozen = history.views.frozen
+    if frozen is not None:  # a fork with an unreadable seed is frozen at its first event
+        (begun,) = [step for step in history.steps if step.entry.offset == frozen.offset]
         assert begun.entry.event.seed_ref is not None and not begun.before.turn.known
 
 
 @law(forged=True)
-def test_law_2_an_event_written_twice_changes_nothing_but_refusals_owed(world):
-    for step in world.steps:
+def test_law_2_a_duplicate_event_changes_nothing_but_pending_refusals(history):
+    for step in history.steps:
         if not step.ruling.accepted:
             continue
-        later = replace(step.entry, offset=world.offset, at=world.at)
-        for views in (step.views, world.views):
+        later = replace(step.entry, offset=history.offset, at=history.at)
+        for views in (step.views, history.views):
             after, ruling = fold(views, later)
-            if not may_count_again(views, later):
+            if not may_be_accepted_again(views, later):
                 assert not ruling.accepted, (ruling, later)
                 assert without_refusals(after) == without_refusals(views)
 
@@ -115,80 +114,80 @@ def without_refusals(views: SessionViews) -> SessionViews:
     return replace(views, turn=replace(views.turn, refusals=(), refusals_dropped=0))
 
 
-def may_count_again(views: SessionViews, entry: Entry) -> bool:
-    """The three facts that are not named by an id, and mean the same when they are said again."""
+def may_be_accepted_again(views: SessionViews, entry: Entry) -> bool:
+    """Whether a copy may be accepted: three kinds of events are not identified by an id."""
     event = entry.event
     if isinstance(event, ev.HumanResolved | ev.HumanNeeded):
-        # After a contradiction the same answer is a new one: a person was asked again.
+        # After a contradiction a person is asked again, so the same answer is a new one.
         calls = (*views.turn.calls, *views.turn.doubts)
         return any(c.key == event.call and c.status == "contradicted" for c in calls)
-    # A prefix comes into force again when an agent was edited and edited back. A chunk is not
-    # decoded by the store, so a second copy of it is one more sign of life and nothing else.
+    # A prefix comes into force again when an agent was edited and edited back. The store does not
+    # decode chunks, so a second copy only proves once more that its attempt is alive.
     return isinstance(event, ev.ContextSet | ChunkSeen)
 
 
 @law(forged=True)
-def test_a_chunk_changes_the_stream_place_and_no_other_view(world):
-    for step in world.steps:
+def test_a_chunk_changes_only_the_stream_view(history):
+    for step in history.steps:
         if isinstance(step.entry.event, ChunkSeen):
             assert step.views == replace(step.before, stream=step.views.stream)
 
 
 @law(forged=True)
-def test_law_2_what_is_not_accepted_changes_no_view_but_the_answer_owed(world):
-    for step in world.steps:
+def test_law_2_an_event_that_is_not_accepted_changes_no_view_but_the_pending_refusal(history):
+    for step in history.steps:
         before, after, ruling = step.before, step.views, step.ruling
         if ruling.verdict == "ignored" and type(step.entry.event) in PAID:
-            after = replace(after, ledger=before.ledger)  # it was paid for, whoever won
+            after = replace(after, ledger=before.ledger)  # it was paid for, whichever attempt won
         if after.frozen is not None and after.frozen.offset == step.entry.offset:
-            after = replace(after, frozen=None)  # see the law above: this changes, and no view
+            after = replace(after, frozen=None)  # a law of its own, above
         if ruling.verdict == "ignored":
             assert after == before, step.entry
         if ruling.verdict == "refused":
-            owed = after.turn.refusals[-1]
-            assert (owed.offset, owed.code) == (step.entry.offset, ruling.code)
-            assert len(owed.detail) > 5
+            refusal = after.turn.refusals[-1]
+            assert (refusal.offset, refusal.code) == (step.entry.offset, ruling.code)
+            assert len(refusal.detail) > 5
             turn = replace(
                 after.turn,
                 refusals=before.turn.refusals,
                 refusals_dropped=before.turn.refusals_dropped,
             )
             assert replace(after, turn=turn) == before, step.entry
-            assert step.entry.writer == "producer", "only who waits for an answer is refused"
+            assert step.entry.writer == "producer", "only a producer waits for an answer"
 
 
 @law(forged=True)
-def test_S0_5_the_ledger_is_the_sum_of_the_requests_that_were_paid_for_each_once(world):
+def test_S0_5_the_ledger_is_the_sum_of_the_paid_requests_each_once(history):
     paid: dict[tuple, ev.Usage] = {}
-    for step in world.steps:
-        event, word = step.entry.event, step.ruling.code or step.ruling.verdict
-        if type(event) in PAID and word in ("accepted", "superseded", "late", "duplicate"):
+    for step in history.steps:
+        event, code = step.entry.event, step.ruling.code or step.ruling.verdict
+        if type(event) in PAID and code in ("accepted", "superseded", "late", "duplicate"):
             for place, usage in requests_in(event):
                 paid.setdefault(place, usage)
-        have = step.views.ledger
-        assert len(have.spent) == len(paid), step.entry
+        ledger = step.views.ledger
+        assert len(ledger.spent) == len(paid), step.entry
         for part in ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output"):
             name = f"{part}_tokens"
-            assert getattr(have, name) == sum(getattr(u, name) for u in paid.values()), step.entry
+            assert getattr(ledger, name) == sum(getattr(u, name) for u in paid.values()), step.entry
 
 
 def requests_in(event) -> list[tuple[tuple, ev.Usage]]:
-    """What names each physical request that an outcome tells of, and its tokens if they are known.
+    """(identity, usage) of each physical request of an outcome whose usage is known.
 
-    Of a repeated outcome the requests are the same ones, by their number.
+    A repeated outcome has the same requests, by their numbers.
     """
     if not isinstance(event, ev.BackgroundDone):
-        told = [((event.turn, event.step, event.attempt), event.usage)]
+        found = [((event.turn, event.step, event.attempt), event.usage)]
     else:
         work = (event.kind, event.upto, event.attempt)
         usages = [*(one.usage for one in event.earlier), event.usage]
-        told = [((*work, number), usage) for number, usage in enumerate(usages)]
-    return [(place, usage) for place, usage in told if usage is not None]
+        found = [((*work, number), usage) for number, usage in enumerate(usages)]
+    return [(place, usage) for place, usage in found if usage is not None]
 
 
 @law(forged=True)
-def test_S0_2_a_field_is_changed_only_by_the_events_of_its_WRITERS_row(world):
-    for step in world.steps:
+def test_S0_2_a_field_is_changed_only_by_the_events_of_its_WRITERS_row(history):
+    for step in history.steps:
         before, after = step.before.state, step.views.state
         for field in SessionState.__struct_fields__:
             if getattr(before, field) != getattr(after, field):
@@ -210,8 +209,8 @@ def triggers_of(step: Step) -> list[str]:
 
 
 @law(forged=True)
-def test_S0_4_the_phase_moves_only_along_TRANSITIONS(world):
-    for step in world.steps:
+def test_S0_4_the_phase_moves_only_along_TRANSITIONS(history):
+    for step in history.steps:
         phase, after = step.before.state.phase, step.views.state.phase
         assert after in TRANSITIONS
         if phase != after:
@@ -221,23 +220,23 @@ def test_S0_4_the_phase_moves_only_along_TRANSITIONS(world):
 
 
 @law(forged=True)
-def test_S0_3_a_project_is_never_replaced(world):
-    for step in world.steps:
+def test_S0_3_a_project_is_never_replaced(history):
+    for step in history.steps:
         before, after = step.before.state.project_id, step.views.state.project_id
         assert before is None or before == after
 
 
 @law(forged=True)
-def test_S0_1_the_state_is_its_fields_and_below_1_KB(world):
-    for step in world.steps:
+def test_S0_1_the_state_is_its_fields_and_below_1_KB(history):
+    for step in history.steps:
         assert len(as_json(step.views.state)) < STATE_BYTES_MAX
     assert set(SessionState.__struct_fields__) == set(WRITERS)
 
 
 @law(forged=True)
-def test_law_8_the_basis_is_the_offset_of_the_last_accepted_input(world):
+def test_law_8_the_basis_is_the_offset_of_the_last_accepted_input(history):
     basis = -1
-    for step in world.steps:
+    for step in history.steps:
         row = BY_CLASS.get(type(step.entry.event))
         counts = (row is not None and row.is_input) or shortens_the_next_request(step)
         if step.ruling.accepted and counts:
@@ -246,23 +245,23 @@ def test_law_8_the_basis_is_the_offset_of_the_last_accepted_input(world):
 
 
 def shortens_the_next_request(step: Step) -> bool:
-    """A short form that came before its result was said is in the next request, come what may."""
+    """A short form that came before its result was sent is in the next request in any case."""
     shorts = step.views.compaction.shorts
     return isinstance(step.entry.event, ev.ResultCompacted) and len(shorts) and shorts[-1].early
 
 
 @law()
-def test_a_turn_end_names_the_state_at_its_basis(world):
-    states = {step.entry.offset: step.views.state for step in world.steps}
-    for step in world.steps:
+def test_a_turn_end_names_the_state_at_its_basis(history):
+    states = {step.entry.offset: step.views.state for step in history.steps}
+    for step in history.steps:
         event = step.entry.event
         if isinstance(event, ev.TurnEnded) and step.ruling.accepted:
             assert event.views_sha == digest(states[event.basis])
 
 
 @law(forged=True)
-def test_what_is_in_flight_is_bounded(world):
-    for step in world.steps:
+def test_everything_in_flight_is_bounded(history):
+    for step in history.steps:
         turn = step.views.turn
         assert len(turn.refusals) <= REFUSALS_MAX
         assert len(turn.queue) + len(turn.owned) <= QUEUE_MAX
@@ -273,22 +272,23 @@ def test_what_is_in_flight_is_bounded(world):
 
 
 @law()
-def test_S0_10_every_accepted_message_has_one_turn_and_gets_one_outcome(world):
-    received = [row.message_id for row in world.views.messages.received]
+def test_S0_10_every_accepted_message_has_one_turn_and_gets_one_outcome(history):
+    received = [row.message_id for row in history.views.messages.received]
     assert len(received) == len(set(received))
-    rows = list(world.views.messages.progress)
+    rows = list(history.views.messages.progress)
     for message_id in received:
         mine = [row for row in rows if row.message_id == message_id]
         ends = [row for row in mine if row.reason]
-        waits = any(w.message_id == message_id for w in world.turn.queue)
+        queued = any(w.message_id == message_id for w in history.turn.queue)
         assert len(ends) <= 1, mine
-        assert {row.turn for row in mine} == {mine[-1].turn} if mine else waits, mine
-        assert bool(ends) != (waits or (world.turn.open and mine[-1].turn == world.turn.number))
+        assert {row.turn for row in mine} == {mine[-1].turn} if mine else queued, mine
+        runs = history.turn.open and bool(mine) and mine[-1].turn == history.turn.number
+        assert bool(ends) != (queued or runs)
 
 
 @law()
-def test_constraint_4_a_turn_that_ended_left_nothing_open(world):
-    for step in world.steps:
+def test_constraint_4_an_ended_turn_leaves_nothing_open(history):
+    for step in history.steps:
         if isinstance(step.entry.event, ev.TurnEnded) and step.ruling.accepted:
             assert step.before.turn.open
             turn = step.views.turn
@@ -298,16 +298,16 @@ def test_constraint_4_a_turn_that_ended_left_nothing_open(world):
 
 
 @law(forged=True)
-def test_beyond_2_rows_are_only_ever_added(world):
-    for step in world.steps:
+def test_beyond_2_rows_are_only_ever_added(history):
+    for step in history.steps:
         pairs = zip(series_of(step.before), series_of(step.views), strict=True)
         for before, after in pairs:
             assert after.upto(len(before)) == before
 
 
 @law(forged=True)
-def test_S1_G_every_attempt_is_paid_for_once_and_the_totals_are_the_sums(world):
-    ledger = world.views.ledger
+def test_S1_G_every_attempt_is_paid_for_once_and_the_totals_are_the_sums(history):
+    ledger = history.views.ledger
     keys = [row.key for row in ledger.spent]
     assert len(keys) == len(set(keys))
     parts = "input cache_read cache_write_5m cache_write_1h output"
@@ -316,20 +316,20 @@ def test_S1_G_every_attempt_is_paid_for_once_and_the_totals_are_the_sums(world):
 
 
 @law()
-def test_S2_9_an_answer_is_seen_once_and_only_if_it_counted(world):
+def test_S2_9_an_answer_is_seen_once_and_only_if_it_counted(history):
     counted = [
         (step.entry.event.turn, step.entry.event.step)
-        for step in world.steps
+        for step in history.steps
         if step.ruling.accepted and isinstance(step.entry.event, ev.GenComplete)
     ]
-    lines = world.views.transcript.lines
+    lines = history.views.transcript.lines
     seen = [(line.turn, line.step) for line in lines if line.kind == "answer"]
     assert seen == counted and len(set(seen)) == len(seen)
 
 
 def takeovers(views: SessionViews, newer: int) -> list[tuple[Any, str]]:
-    """(takeover, writer) of every claim that runs: right in all but perhaps its epoch, which is so
-    much newer than that of the claim."""
+    """(takeover, writer) of every running claim, correct except for its epoch, which is `newer`
+    than that of the claim."""
     turn, found = views.turn, []
     late = {"owner": "forger/1", "deadline": 2**40}
 
@@ -360,9 +360,9 @@ def takeovers(views: SessionViews, newer: int) -> list[tuple[Any, str]]:
 
 
 @law(forged=True)
-def test_I4_a_call_has_one_end_or_is_contradicted_once_and_settled(world):
+def test_I4_a_call_has_one_end_or_is_contradicted_once_and_settled(history):
     ends: dict[str, list[Any]] = {}
-    for step in world.steps:
+    for step in history.steps:
         event = step.entry.event
         if step.ruling.accepted and isinstance(event, ev.ToolResult | ev.HumanResolved):
             call = call_of(step.before.turn, event)
@@ -371,9 +371,9 @@ def test_I4_a_call_has_one_end_or_is_contradicted_once_and_settled(world):
 
 
 @law(forged=True)
-def test_law_6_what_runs_is_taken_over_under_a_newer_epoch_only(world):
-    """No honest worker writes such a claim: wake takes over under its own, newer epoch."""
-    for step in world.steps:
+def test_law_6_a_running_claim_is_taken_over_only_under_a_newer_epoch(history):
+    """No correct worker writes another: wake takes over under its own, newer epoch."""
+    for step in history.steps:
         views, at = step.views, step.entry
         if views.frozen is not None or views is step.before:
             continue
@@ -384,8 +384,8 @@ def test_law_6_what_runs_is_taken_over_under_a_newer_epoch_only(world):
 
 
 @law()
-def test_S2_8_a_once_call_is_claimed_again_only_if_no_claim_of_it_can_have_begun(world):
-    for step in world.steps:
+def test_S2_8_a_once_call_is_claimed_again_only_if_no_claim_of_it_can_have_begun(history):
+    for step in history.steps:
         event = step.entry.event
         if isinstance(event, ev.ToolStarted) and step.ruling.accepted:
             call = find_call(step.before.turn, event.turn, event.step, event.index)

@@ -3,16 +3,16 @@
 from foldlog.processors.request.build import request_sha256
 from foldlog.processors.request.rendered import Rendering, Renderings
 from foldlog.tests.laws.law import law
-from foldlog.tests.laws.test_request_laws import says_something_new
+from foldlog.tests.laws.test_request_laws import changes_the_request
 
 
 @law(forged=True)
-def test_law_11_a_request_that_is_continued_is_the_one_that_is_built(world):
+def test_law_11_a_continued_request_equals_the_built_one(world):
     rendering = Rendering()
     for step in world.steps:
-        if step.entry.offset % 3 == 0:  # as a worker does between turns; here at any moment
+        if step.entry.offset % 3 == 0:  # as a worker does between turns; here at any time
             rendering.go_on(step.views, world.blobs.read)
-        if not says_something_new(step):
+        if not changes_the_request(step):
             continue
         built = rendering.request(step.views, world.blobs.read)
         assert built.request == world.request_at(step)
@@ -20,8 +20,8 @@ def test_law_11_a_request_that_is_continued_is_the_one_that_is_built(world):
 
 
 @law()
-def test_law_11_a_rendering_may_be_asked_for_any_past_in_any_order(world):
-    renderings, steps = Renderings(), [s for s in world.steps if says_something_new(s)]
+def test_law_11_a_rendering_builds_any_past_request_in_any_order(world):
+    renderings, steps = Renderings(), [s for s in world.steps if changes_the_request(s)]
     for step in [*steps[::3], *reversed(steps[::5]), *steps[-2:]]:
         built = renderings.request(step.views, world.blobs.read)
         assert built.request == world.request_at(step)
@@ -31,7 +31,7 @@ def test_law_11_a_rendering_may_be_asked_for_any_past_in_any_order(world):
 def test_law_1_a_forgotten_rendering_costs_time_only(world):
     renderings = Renderings(bytes_max=1)
     for step in world.steps[::2]:
-        if says_something_new(step):
+        if changes_the_request(step):
             built = renderings.request(step.views, world.blobs.read)
             assert built.request == world.request_at(step)
             assert not renderings._held

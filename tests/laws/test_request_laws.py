@@ -1,4 +1,4 @@
-"""The laws of the request: pure, legal, kept by the store, and growing only at its end."""
+"""The laws of the request: pure, legal, rebuilt from the store, and extended at its end only."""
 
 import json
 from typing import NamedTuple
@@ -21,16 +21,16 @@ from foldlog.tests.laws.api_rules import (
 )
 from foldlog.tests.laws.history import Step
 from foldlog.tests.laws.law import law
-from foldlog.tests.laws.resumed import sent_for
+from foldlog.tests.laws.random_history import RandomHistory
+from foldlog.tests.laws.resumed import sent_request
 from foldlog.tests.laws.sealed import refusals
 from foldlog.tests.laws.test_fold_laws import through_the_store
-from foldlog.tests.laws.worlds import World
 
 SPOKEN = ("assistant", "partial")
 
 
 class Made(NamedTuple):
-    """A request as its step made it."""
+    """A request as its step built it."""
 
     step: Step
     request: bytes
@@ -41,80 +41,80 @@ class Made(NamedTuple):
 
     @property
     def shape(self) -> tuple:
-        """What an adopting step changes."""
+        """The fields that an adopting step changes."""
         return self.row.start, self.row.checkpoint, self.row.compacted_upto
 
 
-def requests(world: World) -> list[Made]:
+def requests(history: RandomHistory) -> list[Made]:
     """Every request of a history, in order."""
     return [
-        Made(step, world.request_at(step))
-        for step in world.steps
+        Made(step, history.request_at(step))
+        for step in history.steps
         if step.ruling.accepted and isinstance(step.entry.event, ev.LlmCalled)
     ]
 
 
 @law()
-def test_S1_B_every_request_is_legal(world):
-    for made in requests(world):
+def test_S1_B_every_request_is_legal(history):
+    for made in requests(history):
         assert not findings(made.request), made.request.decode()
 
 
 @law()
-def test_S1_B_the_strict_server_takes_every_request_and_all_the_thinking_in_it(world):
-    for made in requests(world):
+def test_S1_B_the_strict_server_accepts_every_request_and_all_its_thinking(history):
+    for made in requests(history):
         assert not refusals(made.request), made.request.decode()
 
 
 @law()
-def test_S1_E_the_strict_server_takes_every_request_of_background_work(world):
-    for request in world.asked_beside:
+def test_S1_E_the_strict_server_accepts_every_request_of_background_work(history):
+    for request in history.background_requests:
         assert not refusals(request), request.decode()
 
 
 @law()
-def test_law_11_a_request_is_the_same_bytes_whoever_builds_it_and_whenever(world):
-    views = initial(world.session_id)
-    for step in world.steps:
+def test_law_11_a_request_has_the_same_bytes_for_every_builder_at_any_time(history):
+    views = initial(history.session_id)
+    for step in history.steps:
         claims = isinstance(step.entry.event, ev.GenStart | ev.GenResumed)
-        if claims or step.entry.offset % 5 == 0:  # a crash: what is not in the store is gone
+        if claims or step.entry.offset % 5 == 0:  # a crash: only the store remains
             views = through_the_store(views)
         views, ruling = fold(views, step.entry)
-        if not ruling.accepted or not (claims or says_something_new(step)):
+        if not ruling.accepted or not (claims or changes_the_request(step)):
             continue
-        again = request_bytes(views, world.blobs.read)
-        assert again == world.request_at(step)
+        again = request_bytes(views, history.blobs.read)
+        assert again == history.request_at(step)
         if claims:
-            sent = sent_for(world, step, again)
+            sent = sent_request(history, step, again)
             assert step.entry.event.request_sha256 == request_sha256(sent or b"")
-    assert views == world.views, "nothing is in them that the store does not keep"
-    for made in requests(world)[-3:]:
-        past = replace(world.views, context=replace(world.views.context, request=made.row))
-        rebuilt = request_bytes(past, world.blobs.read)
+    assert views == history.views, "the store keeps everything in the views"
+    for made in requests(history)[-3:]:
+        past = replace(history.views, context=replace(history.views.context, request=made.row))
+        rebuilt = request_bytes(past, history.blobs.read)
         assert rebuilt == made.request, "any past request can be rebuilt from the newest view"
 
 
-def says_something_new(step: Step) -> bool:
-    """Whether the views that a request is made of are others, and there is one."""
+def changes_the_request(step: Step) -> bool:
+    """Whether there is a request, and the views that it is built from have changed."""
     before, after = step.before, step.views
     same = after.context is before.context and after.compaction is before.compaction
     return after.context.request is not None and not same
 
 
 @law()
-def test_S2_11_a_request_begins_with_the_one_before_it_block_by_block(world):
-    """Unless it adopts something; under a new prefix, or once a part was not taken, it begins so
-    but for the thinking, or for the files."""
-    made = requests(world)
+def test_S2_11_a_request_begins_with_the_one_before_it_block_by_block(history):
+    """Unless it adopts something. Under a new prefix, or after a part was refused, this holds
+    without the thinking, or without the files."""
+    made = requests(history)
     for one, other in zip(made, made[1:], strict=False):
         same_prefix = one.row.prefixes == other.row.prefixes
-        asked = [(made.row.model, made.row.params) for made in (one, other)]
-        if same_prefix and asked[0] == asked[1]:
+        fields = [(made.row.model, made.row.params) for made in (one, other)]
+        if same_prefix and fields[0] == fields[1]:
             assert static_part(one.request) == static_part(other.request)
         if one.shape != other.shape:
             continue
         before, after = blocks_of(one.request), blocks_of(other.request)
-        if before[-1][0] == "assistant":  # a pause, and nobody may have come back to it
+        if before[-1][0] == "assistant":  # a pause that may not have been continued
             before = [place for place in before if place[1]["type"] != "server_tool_use"]
             after = [place for place in after if place[1]["type"] != "server_tool_use"]
             before = before[: 1 + max(n for n, (role, _) in enumerate(before) if role == "user")]
@@ -136,8 +136,8 @@ def without_files(blocks: list[tuple[str, dict]]) -> list[tuple[str, dict]]:
 
 
 @law()
-def test_S2_11_the_prefix_moves_by_what_the_log_says_and_by_nothing_else(world):
-    made = requests(world)
+def test_S2_11_only_events_in_the_log_move_the_prefix(history):
+    made = requests(history)
     for one, other in zip(made, made[1:], strict=False):
         called, view = other.step.entry.event, other.step.before.compaction
         adopted = [s for s in (view.candidate, view.checkpoint) if s is not None]
@@ -152,11 +152,11 @@ def test_S2_11_the_prefix_moves_by_what_the_log_says_and_by_nothing_else(world):
 
 
 @law()
-def test_S1_C_constraint_7_what_was_thought_is_said_again_byte_for_byte_where_it_was_signed(world):
-    """It was signed for the prefix in force: since that moved last, all of it is said again that
-    something visible follows, and nothing from before. What went on after a pause may have been
-    signed for a call that the pause left open, and that is gone."""
-    for made in requests(world):
+def test_S1_C_constraint_7_thinking_is_repeated_byte_for_byte_where_it_was_signed(history):
+    """It was signed for the prefix in force: since that moved last, all thinking that something
+    visible follows is repeated, and none from before. An answer that continued a pause may have
+    signed its thinking for a call that the pause left open, which is removed."""
+    for made in requests(history):
         request, row = made.request.decode(), made.row
         fragments = list(made.step.views.context.fragments)
         bound: set[str] = set()
@@ -165,12 +165,12 @@ def test_S1_C_constraint_7_what_was_thought_is_said_again_byte_for_byte_where_it
             if fragment.kind not in SPOKEN:
                 continue
             body = fragment.body
-            whole = (world.blobs.read(body.ref) if body.ref else body.inline or b"").decode()
+            whole = (history.blobs.read(body.ref) if body.ref else body.inline or b"").decode()
             kept = place >= row.start and place >= row.bound_from
             (bound if kept else elsewhere).update(thoughts(whole))
             paused = place and fragments[place - 1].kind in SPOKEN
             if kept and not paused and fragment.stop_reason in ("end_turn", "tool_use"):
-                for text in must_be_said_again(whole, fragment.stop_reason):
+                for text in must_be_repeated(whole, fragment.stop_reason):
                     assert text in request
         assert not any(text in request for text in elsewhere - bound)
 
@@ -191,9 +191,9 @@ def thoughts(content: str) -> list[str]:
     return [text for block, text in parsed(content) if block.get(OPAQUE.get(block["type"], ""))]
 
 
-def must_be_said_again(content: str, stop_reason: str) -> list[str]:
-    """The raw text of every signed thinking block that something visible follows, and nothing was
-    left out or renamed before it in the same answer: what comes then was signed for that."""
+def must_be_repeated(content: str, stop_reason: str) -> list[str]:
+    """The raw text of every signed thinking block that something visible follows, unless a block
+    before it in the same answer is omitted or renamed: its signature covers that block."""
     blocks = parsed(content)
     shown = [
         n
@@ -259,15 +259,15 @@ def must_be_said_again(content: str, stop_reason: str) -> list[str]:
         ),
     ],
 )
-def test_the_checker_finds_what_is_illegal(body, finding):
+def test_the_checker_finds_illegal_requests(body, finding):
     messages = [{"role": role, "content": content} for role, content in body["messages"]]
     whole = {"model": "m", "max_tokens": 1, "messages": messages}
     assert any(finding in found for found in findings(json.dumps(whole).encode()))
 
 
 @law()
-def test_S3_6_the_first_request_is_weighed_with_its_prefix(world):
-    """Before the first answer nothing else knows how heavy the prefix is."""
-    for made in requests(world)[:1]:
+def test_S3_6_the_tokens_of_the_first_request_include_its_prefix(history):
+    """Before the first answer no usage tells the tokens of the prefix."""
+    for made in requests(history)[:1]:
         prefix = made.step.before.context.prefixes[-1].tokens(family_of(made.row.model))
         assert made.step.entry.event.prompt_tokens > prefix > 0

@@ -32,13 +32,13 @@ def test_S1_H_a_turn_that_ended_before_its_first_step_may_be_remembered():
 
 
 def began_with_thinking(s: History) -> bool:
-    """Whether the newest request's last answer does: with a fixed budget the API demands it."""
+    """Whether the newest request's last answer does, as the API demands with a fixed budget."""
     answers = [m for m in s.request()["messages"] if m["role"] == "assistant"]
     return answers[-1]["content"][0]["type"] == "thinking"
 
 
 def fixed(**more) -> History:
-    """A session that thinks a fixed amount, in the middle of its third turn."""
+    """A session with a fixed thinking budget, in the middle of its third turn."""
     s = opened(agent=variant(**{"thinking": "fixed", **more}))
     for words in ("one", "two"):
         s.say(words)
@@ -48,7 +48,7 @@ def fixed(**more) -> History:
 
 
 def test_S1_C_a_sliding_window_does_not_move_between_a_call_and_its_result():
-    """The thinking before the call went with the move, and the API refused the request."""
+    """The move omitted the thinking before the call, and the API refused the request."""
     s = fixed(strategy="sliding_window_2")
     s.result("3.1.0")
     s.work()
@@ -72,7 +72,7 @@ def test_S1_C_an_edited_agent_waits_until_the_calls_of_an_ended_turn_are_answere
     assert ("Be rude." in str(s.request()["system"])) == ("system" in change)
 
 
-def test_S1_C_an_answer_that_says_nothing_does_not_stand_between_a_call_and_what_follows():
+def test_S1_C_an_answer_without_text_does_not_end_the_thinking_of_its_call():
     s = fixed()
     s.result("3.1.0")
     s.answer(dumps({"type": "text", "text": " "}))
@@ -82,7 +82,7 @@ def test_S1_C_an_answer_that_says_nothing_does_not_stand_between_a_call_and_what
     assert began_with_thinking(s)
 
 
-def test_S1_C_an_agent_that_thinks_now_begins_after_the_calls_that_it_did_not_think_about():
+def test_S1_C_thinking_that_is_switched_on_begins_after_the_open_calls():
     s = fixed(thinking="")
     s.agent = variant(thinking="fixed")
     s.result("3.1.0")
@@ -93,12 +93,12 @@ def test_S1_C_an_agent_that_thinks_now_begins_after_the_calls_that_it_did_not_th
     assert s.request()["thinking"]["type"] == "enabled"
 
 
-def test_law_11_a_prefix_that_comes_late_does_not_change_that_of_a_running_turn():
-    """A worker wrote it for a first step that another had decided meanwhile."""
+def test_law_11_a_late_prefix_does_not_change_that_of_a_running_turn():
+    """A worker wrote it for a first step that another had decided by then."""
     s = opened()
     s.say("go")
     s.agent = replace(AGENT, system="Be rude.")
-    late = s.in_the_air("N3")
+    late = s.in_flight("N3")
     s.agent = AGENT
     s.work()
     assert s.land(late) == ["stale", "duplicate"]
@@ -108,7 +108,7 @@ def test_law_11_a_prefix_that_comes_late_does_not_change_that_of_a_running_turn(
     assert "Be brief." in str(s.request()["system"])
 
 
-def test_law_2_a_claim_of_a_summary_that_is_made_claims_nothing_when_it_comes_again():
+def test_law_2_a_copied_claim_of_a_finished_summary_claims_nothing():
     """A copy of the record was taken for a new claim, and the summary was made twice."""
     s = opened()
     for _ in range(8):
@@ -123,8 +123,8 @@ def test_law_2_a_claim_of_a_summary_that_is_made_claims_nothing_when_it_comes_ag
     assert s.again(claim).code == "late" and not s.views.background.works
 
 
-def test_S3_4_of_a_single_block_the_cheap_model_makes_the_summary():
-    """The provider finds nothing to summarize there, and the step waited for it in vain."""
+def test_S3_4_the_cheap_model_summarizes_a_single_block():
+    """The provider finds nothing to summarize there, so the step waited until its deadline."""
     s = opened(agent=variant(provider=True))
     s.say("tell me all of it. " * 1_500)
     s.answer(LOOK, read=25_000)
@@ -135,9 +135,9 @@ def test_S3_4_of_a_single_block_the_cheap_model_makes_the_summary():
     assert summary.task.kept_from == 1 and b'"summarize"' not in summary.task.request
 
 
-def test_S1_E_a_provider_is_not_asked_for_a_summary_that_ends_where_thinking_is_missing():
-    """With a fixed budget it refuses results whose answer does not begin with thinking; the cheap
-    model makes that summary, or nothing would ever become shorter."""
+def test_S1_E_no_provider_summary_is_requested_where_thinking_is_missing():
+    """With a fixed budget it refuses results whose answer does not begin with thinking. The cheap
+    model makes that summary, or the conversation would never become shorter."""
     s = opened(agent=variant(thinking="fixed", provider=True))
     s.say("one")
     s.answer(LOOK).result("1.1.0")
@@ -149,8 +149,8 @@ def test_S1_E_a_provider_is_not_asked_for_a_summary_that_ends_where_thinking_is_
     assert whole is not None and b'"compaction"' in whole
 
 
-def test_constraint_6_what_an_earlier_call_did_while_a_step_was_decided_is_said_in_the_next():
-    """The result is no input, so it does not move the basis: the decision stands without it."""
+def test_constraint_6_a_late_result_during_a_decision_is_a_reminder_in_the_next_step():
+    """The result is not an input and does not move the basis: the decision is valid without it."""
     s = opened()
     s.say("post it")
     s.answer(Use("post", '{"text":"dear"}', "a"))
@@ -158,7 +158,7 @@ def test_constraint_6_what_an_earlier_call_did_while_a_step_was_decided_is_said_
     s.work()
     s.later(60_000).work()
     s.say("and?")
-    late = s.in_the_air("N3")
+    late = s.in_flight("N3")
     assert s.result("1.1.0", "posted").accepted
     assert s.land(late) == ["accepted"]
     assert "posted" not in str(s.request()["messages"]) and len(s.turn.reminders) == 1
@@ -167,9 +167,9 @@ def test_constraint_6_what_an_earlier_call_did_while_a_step_was_decided_is_said_
     assert "posted" in str(s.request()["messages"]) and not s.turn.reminders
 
 
-def test_law_9_a_summary_that_was_claimed_to_make_room_is_not_made_when_one_says_as_much():
-    """A heavy message was let go meanwhile: what it would leave out now is left out already, and
-    the fold refused a summary that was paid for."""
+def test_law_9_a_claimed_summary_is_skipped_when_another_covers_as_much():
+    """A large message had been omitted by then: the summary would omit no more than that, and the
+    fold refused a summary that was paid for."""
     s = opened(agent=variant())
     for n in range(10):
         s.say(f"and {n}?")

@@ -9,7 +9,7 @@ from foldlog.processors.fold.rows import Rows
 
 KEYS = st.sampled_from("abc")
 ROW = st.tuples(KEYS, st.integers(0, 9))
-# (which version to begin with, what to do, with what): versions are chosen by number, modulo.
+# (number of a version, modulo their count; rows to append to it, or the length to cut it to).
 OPS = st.lists(
     st.tuples(
         st.integers(0, 30),
@@ -24,7 +24,7 @@ def key_of(row: tuple[str, int]) -> str:
 
 
 def check(rows: Rows, model: list[Any]) -> None:
-    """Every question has the answer that a list would give."""
+    """Every method returns what a list would."""
     assert list(rows) == model and len(rows) == len(model)
     for place in range(-len(model), len(model)):
         assert rows[place] == model[place]
@@ -37,7 +37,7 @@ def check(rows: Rows, model: list[Any]) -> None:
 
 
 @given(OPS)
-def test_every_version_stays_what_it_was(ops):
+def test_every_version_is_immutable(ops):
     versions: list[tuple[Rows, list[Any]]] = [(Rows(key=key_of), [])]
     for number, operand in ops:
         rows, model = versions[number % len(versions)]
@@ -69,7 +69,7 @@ def test_the_newest_version_shares_and_an_older_one_copies():
 
 
 @pytest.mark.parametrize("place", [0, -1, 3, -4])
-def test_a_place_outside_of_a_version_is_an_error_even_if_a_newer_one_has_it(place):
+def test_an_index_outside_of_a_version_is_an_error_even_if_a_newer_one_has_it(place):
     rows = Rows()
     rows.append("a", "b", "c", "d")
     with pytest.raises(IndexError):

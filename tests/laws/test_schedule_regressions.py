@@ -38,8 +38,8 @@ AGENT = Agent(name="a", model="m", tools=(look,), limits=Limits(tool_attempts=1)
 PATIENT = Agent(name="a", model="m", tools=(look,))
 
 
-def test_I6_a_prefix_that_comes_alone_is_in_the_store():
-    """CONTEXT_SET changes the context and not the turn: it passed for a mere chunk."""
+def test_I6_a_prefix_without_another_change_is_stored():
+    """CONTEXT_SET changes the context and not the turn: it was handled like a chunk."""
     body = ev.Body(inline=b"[]")
     history = (
         ("producer", opened("a")),
@@ -59,7 +59,7 @@ def test_I6_a_prefix_that_comes_alone_is_in_the_store():
 
 
 def test_law6_a_take_of_an_earlier_assignment_gives_no_right():
-    """The same process got its partition back and acted on the past while it caught up."""
+    """The same process got its partition back and acted on old records while it caught up."""
     rig = ManualWorker(AGENT)
     rig.write("producer", opened("a"))
     rig.assign()
@@ -73,8 +73,8 @@ def test_law6_a_take_of_an_earlier_assignment_gives_no_right():
     assert len(rig.events(ev.LlmCalled)) == 1
 
 
-def test_T4_a_claim_that_comes_late_has_not_the_time_of_the_one_made_anew():
-    """Two equal claims in the air: the first won, and began in the start window of the second."""
+def test_T4_a_late_claim_does_not_get_the_time_of_its_repetition():
+    """Two equal claims in flight: the first won, and began in the start window of the second."""
     rig = ManualWorker(AGENT)
     rig.write("producer", opened("a"))
     rig.write("producer", message())
@@ -82,7 +82,7 @@ def test_T4_a_claim_that_comes_late_has_not_the_time_of_the_one_made_anew():
     rig.settle()
     rig.write("models", answered(call("look")))
     rig.read()  # TOOL_INVOKED is written
-    rig.read(1)  # and read: the claim is in the log, its reader stands still
+    rig.read(1)  # and read: the claim is in the log, its reader is paused
     (claim,) = rig.events(ev.ToolStarted)
     rig.ms += 16_000  # taken for lost
     rig.worker.tick()
@@ -93,8 +93,8 @@ def test_T4_a_claim_that_comes_late_has_not_the_time_of_the_one_made_anew():
     assert (outcome.outcome, outcome.attempt) == ("not_run", claim.attempt)
 
 
-def test_T4_not_run_says_nothing_of_a_newer_attempt():
-    """A worker that stood still said of its claim: not run. Meanwhile another had run the call."""
+def test_T4_not_run_does_not_decide_a_newer_attempt():
+    """A paused worker reported its claim as not run, but another had run the call by then."""
     first = ManualWorker(PATIENT, "1")
     first.write("producer", opened("a"))
     first.write("producer", message())
@@ -116,8 +116,8 @@ def test_T4_not_run_says_nothing_of_a_newer_attempt():
     assert len(second.events(ev.LlmCalled)) == 1, "the call is still open"
 
 
-def test_T6r_what_may_have_run_is_not_called_not_run():
-    """With one attempt allowed, the lost one was said not to have run."""
+def test_T6r_an_attempt_that_may_have_run_is_not_reported_as_not_run():
+    """With one attempt allowed, the lost one was reported as not run."""
     first = ManualWorker(AGENT, "1")
     first.write("producer", opened("a"))
     first.write("producer", message())
@@ -133,8 +133,8 @@ def test_T6r_what_may_have_run_is_not_called_not_run():
     assert outcome.outcome == "error"
 
 
-def test_I18_what_can_not_be_read_is_a_dead_letter_under_the_partitions_own_key_too():
-    """It passed in silence; and its letter would have gone to a partition that is not there."""
+def test_I18_an_unreadable_record_under_the_partitions_own_key_is_a_dead_letter():
+    """It was ignored; and its letter would have gone to a partition that does not exist."""
     rig = ManualWorker(AGENT)
     rig.assign()
     rig.log.store(SESSION_EVENTS, 0, b"#partition", b"garbage", (("t", b"PARTITION_TAKEN"),))
@@ -143,7 +143,7 @@ def test_I18_what_can_not_be_read_is_a_dead_letter_under_the_partitions_own_key_
 
 
 def test_law13_a_lost_blob_stops_its_session_and_not_its_neighbours():
-    """What raised while a session was woken ended the worker, and the next one, and the next."""
+    """The error of one session ended its worker, and every worker after it."""
 
     def lost(ref):
         raise BlobMissing(f"{ref.sha256} is not in the blob store")
@@ -160,8 +160,8 @@ def test_law13_a_lost_blob_stops_its_session_and_not_its_neighbours():
     assert list(rig.worker.owned[0].stuck) == [SESSION]
 
 
-def models_lost(rig, after):
-    """A sessions worker whose only model attempt was claimed by m/1; then `after` took over."""
+def with_lost_models(rig, after):
+    """A sessions worker whose only model attempt m/1 had claimed; then `after` took over."""
     rig.write("models", ev.PartitionTaken(role="models", owner="m/1"), key="#partition")
     rig.write("producer", opened("a"))
     rig.write("producer", message())
@@ -185,19 +185,19 @@ def models_lost(rig, after):
     rig.settle()
 
 
-def test_S4g_a_sessions_worker_hears_that_the_models_of_a_session_are_gone():
-    """Only its own takes woke it: a turn whose attempts were used up stayed open for ever."""
+def test_S4g_a_sessions_worker_acts_when_the_models_worker_is_dead():
+    """Only its own takes woke it: a turn without attempts left stayed open for ever."""
     agent = Agent(name="a", model="m", limits=Limits(model_attempts=1))
     rig = ManualWorker(agent, roles=("sessions",))
-    models_lost(rig, "m/2")
+    with_lost_models(rig, "m/2")
     assert [ended.reason for ended in rig.events(ev.TurnEnded)] == ["failed"]
 
 
 def test_S4g_a_sessions_worker_waits_with_the_models_worker():
-    """The wait was the models role's: nobody looked for the sessions role when it was over."""
+    """The wait was of the models role: nothing woke the sessions role when it was over."""
     agent = Agent(name="a", model="m", limits=Limits(model_attempts=1))
     rig = ManualWorker(agent, roles=("sessions",))
-    models_lost(rig, "n/1")
+    with_lost_models(rig, "n/1")
     assert not rig.events(ev.TurnEnded)
     rig.ms += 60_000 + agent.limits.margin_ms
     rig.worker.tick()
@@ -205,7 +205,7 @@ def test_S4g_a_sessions_worker_waits_with_the_models_worker():
 
 
 def test_law6_a_tool_can_act_no_later_than_its_deadline():
-    """A slow begin and the grace of its end came after it: the margin was no longer for clocks."""
+    """A slow start and the grace came after the deadline and used up the margin for clocks."""
     rig = ManualWorker(PATIENT)
     rig.write("producer", opened("a"))
     rig.write("producer", message())
@@ -216,20 +216,20 @@ def test_law6_a_tool_can_act_no_later_than_its_deadline():
     rig.settle()
     (claim,) = rig.events(ev.ToolStarted)
     limits = PATIENT.limits
-    begins_at = produced_at + 2 * limits.start_window_ms  # looked at here, and in the effects' loop
+    begins_at = produced_at + 2 * limits.start_window_ms  # checked here, and in the effects' loop
     ended_at = begins_at + limits.tool_timeout_ms + (ASK_SHARE + END_SHARE) * limits.grace_ms
     assert ended_at <= claim.deadline
 
 
-def test_a_claim_that_was_made_anew_keeps_the_slot_of_the_first():
-    """The second came back as a duplicate, the first had won: for a moment neither had a slot."""
+def test_a_repeated_claim_keeps_the_slot_of_the_first():
+    """The second came back as a duplicate after the first had won: neither held a slot."""
     rig = ManualWorker(replace(AGENT, limits=Limits(start_window_ms=60_000)), slots=1)
     rig.write("producer", opened("a"))
     rig.write("producer", opened("a"), key="r")
     rig.write("producer", message())
     rig.assign()
     rig.settle_takes()
-    rig.ms += 16_000  # what it wrote is on its way, and taken for lost
+    rig.ms += 16_000  # its records are in flight, and taken for lost
     rig.worker.tick()
     rig.write("producer", message(), key="r")
     rig.read()
@@ -250,14 +250,14 @@ def paused_behind_its_claim(
 
 
 class Reporting(ManualWorker):
-    """What it reports is in the log, as through the outbox."""
+    """Its reports are in the log at once, as through the outbox."""
 
     def report(self, session_id: str, event) -> None:
         super().report(session_id, event)
         self.write(ROLE_OF[type(event)], event, key=session_id)
 
 
-def test_S2_a_worker_that_reads_its_own_claim_late_sends_nothing_and_claims_anew():
+def test_S2_a_worker_that_reads_its_own_claim_late_sends_nothing_and_claims_again():
     """It began the call while another took it over: the provider was paid twice."""
     rig = paused_behind_its_claim(PATIENT)
     rig.ms += PATIENT.limits.start_window_ms + 1
@@ -278,7 +278,7 @@ def test_S2_a_claim_that_comes_back_within_the_window_begins():
     assert rig.reported == []
 
 
-def test_D2_a_delivery_whose_claim_came_back_late_is_claimed_anew():
+def test_D2_a_delivery_whose_claim_came_back_late_is_claimed_again():
     rig = paused_behind_its_claim(PATIENT, "push:crm", (*ROLES, "delivery"))
     rig.settle()
     rig.write("models", answered())
@@ -290,7 +290,7 @@ def test_D2_a_delivery_whose_claim_came_back_late_is_claimed_anew():
     assert [event.error for event in rig.reported] == ["not_begun"]
 
 
-def test_B2_background_work_whose_claim_came_back_late_is_released_and_claimed_anew():
+def test_B2_background_work_whose_claim_came_back_late_is_released_and_claimed_again():
     agent = replace(PATIENT, memory=True)
     rig = paused_behind_its_claim(agent, roles=(*ROLES, "background"))
     rig.settle()

@@ -1,4 +1,4 @@
-"""The laws of WAKE: a table without overlaps, and a fold that accepts whatever the table owes."""
+"""The laws of WAKE: a table without overlaps, and a fold that accepts everything it owes."""
 
 from collections import Counter
 from functools import partial
@@ -13,7 +13,7 @@ from foldlog.processors.wake.table import BY_ID, BY_LANE, DOMAINS, WAKE, match
 from foldlog.schemas import events as ev
 from foldlog.schemas.events import BY_NAME
 from foldlog.tests.laws.history import ROLES
-from foldlog.tests.laws.law import LAW, SEEDS, histories, law, world_of
+from foldlog.tests.laws.law import LAW, SEEDS, histories, history_of, law
 from foldlog.tests.laws.law9 import WAIT, check_law_9
 from foldlog.tests.laws.recorded_actions import RecordedActions
 from foldlog.tests.laws.test_fold_laws import parts, through_the_store
@@ -48,7 +48,7 @@ def test_the_table_names_only_facts_and_values_that_exist():
     assert len(BY_ID) == len(WAKE)
 
 
-def test_a_session_that_is_halted_owes_answers_and_nothing_else():
+def test_a_halted_session_owes_only_answers():
     for row in WAKE:
         gates = row.when.get("gate", ("live", "halted"))
         assert gates == ("live",) or row.owed in ("REFUSED", "HUMAN_NEEDED"), row.id
@@ -59,30 +59,30 @@ def test_a_session_that_is_halted_owes_answers_and_nothing_else():
 
 @LAW
 @given(histories(), st.integers(0, 10_000))
-def test_law_9_what_wake_owes_is_accepted_at_that_view_and_discharges_its_row(world, number):
-    if world.steps:
-        check_law_9(world, world.steps[number % len(world.steps)], Counter())
-        check_law_9(world, world.steps[-1], Counter())
+def test_law_9_what_wake_owes_is_accepted_at_that_view_and_discharges_its_row(history, number):
+    if history.steps:
+        check_law_9(history, history.steps[number % len(history.steps)], Counter())
+        check_law_9(history, history.steps[-1], Counter())
 
 
-def test_law_9_holds_at_views_all_over_the_long_histories_which_reach_most_rows():
+def test_law_9_holds_at_views_of_all_long_histories_which_reach_most_rows():
     rows: Counter = Counter()
     for seed in range(SEEDS):
-        world = world_of(seed)
-        for step in world.steps[seed % 5 :: 5]:
-            check_law_9(world, step, rows)
+        history = history_of(seed)
+        for step in history.steps[seed % 5 :: 5]:
+            check_law_9(history, step, rows)
     never = set(BY_ID) - set(rows)  # each row has its own history in test_wake_rows.py
     assert len(never) <= 6, sorted(never)
 
 
-# -- waking is looking -----------------------------------------------------------------------------
+# -- wake changes nothing --------------------------------------------------------------------------
 
 
 @law(forged=True)
-def test_waking_twice_is_waking_once(world):
-    for step in world.steps[-5:]:
+def test_waking_twice_is_waking_once(history):
+    for step in history.steps[-5:]:
         before = parts(step.views)
-        rules = rules_of(world.agent)
+        rules = rules_of(history.agent)
         first = wake(step.views, step.holders, step.at, rules)
         assert wake(step.views, step.holders, step.at, rules) == first
         assert parts(step.views) == before
@@ -91,14 +91,14 @@ def test_waking_twice_is_waking_once(world):
 
 
 @law()
-def test_what_was_written_is_not_written_again_while_it_is_in_the_air(world):
-    for step in world.steps[-3:]:
-        for owed in wake(step.views, step.holders, step.at, rules_of(world.agent)):
+def test_an_event_in_flight_is_not_written_again(history):
+    for step in history.steps[-3:]:
+        for owed in wake(step.views, step.holders, step.at, rules_of(history.agent)):
             holder = step.holders.holder(owed.role)
             if holder is None or owed.owed == WAIT:
                 continue
-            worker = RecordedActions(holder.owner, world.blobs, partial(int, step.at))
-            place = (step.views, step.holders, owed, world.agent, step.at)
+            worker = RecordedActions(holder.owner, history.blobs, partial(int, step.at))
+            place = (step.views, step.holders, owed, history.agent, step.at)
             assert any(worker.discharge(*place)) or owed.row == "T6"
             second = worker.discharge(*place)
             assert not (second.written or second.begun or second.reported), owed
@@ -106,31 +106,31 @@ def test_what_was_written_is_not_written_again_while_it_is_in_the_air(world):
 
 @LAW
 @given(histories(), st.integers(0, 10_000))
-def test_S2_6_a_worker_that_knows_only_the_store_decides_the_same(world, number):
-    if not world.steps:
+def test_S2_6_a_worker_that_has_only_the_store_decides_the_same(history, number):
+    if not history.steps:
         return
-    step = world.steps[number % len(world.steps)]
-    kept = through_the_store(step.views)
-    rules = rules_of(world.agent)
+    step = history.steps[number % len(history.steps)]
+    stored = through_the_store(step.views)
+    rules = rules_of(history.agent)
     owed = wake(step.views, step.holders, step.at, rules)
-    assert wake(kept, step.holders, step.at, rules) == owed
+    assert wake(stored, step.holders, step.at, rules) == owed
     for each in owed:
         holder = step.holders.holder(each.role)
         if holder is None or each.owed == WAIT:
             continue
         done = [
-            RecordedActions(holder.owner, world.blobs, partial(int, step.at)).discharge(
-                views, step.holders, each, world.agent, step.at
+            RecordedActions(holder.owner, history.blobs, partial(int, step.at)).discharge(
+                views, step.holders, each, history.agent, step.at
             )
-            for views in (step.views, kept)
+            for views in (step.views, stored)
         ]
         assert done[0].written == done[1].written and done[0].reported == done[1].reported
 
 
 @law()
-def test_a_session_whose_agent_is_not_known_owes_answers_and_the_end_of_an_aborted_turn(world):
-    grace = rules_of(world.agent).limits.grace_ms
-    for step in world.steps:
+def test_a_session_of_an_unknown_agent_owes_only_answers_and_the_end_of_an_aborted_turn(history):
+    grace = rules_of(history.agent).limits.grace_ms
+    for step in history.steps:
         closing = step.views.turn.closing
         found = wake(step.views, step.holders, step.at, None)
         assert all(one.owed in ("REFUSED", "HUMAN_NEEDED") or one.lane == "C" for one in found)
@@ -140,12 +140,12 @@ def test_a_session_whose_agent_is_not_known_owes_answers_and_the_end_of_an_abort
 
 
 @law()
-def test_law_4_an_open_turn_owes_or_waits_for_something_unless_it_waits_for_a_person(world):
-    for step in world.steps:
+def test_law_4_an_open_turn_has_an_obligation_unless_it_waits_for_a_person(history):
+    for step in history.steps:
         turn = step.views.turn
-        asked = any(call.status == "doubt" and call.told for call in turn.calls)
-        if turn.open and not asked:
-            assert wake(step.views, step.holders, step.at, rules_of(world.agent)), step.entry
+        waits_for_person = any(call.status == "doubt" and call.told for call in turn.calls)
+        if turn.open and not waits_for_person:
+            assert wake(step.views, step.holders, step.at, rules_of(history.agent)), step.entry
 
 
 def test_a_gen_start_belongs_to_the_decision_it_was_made_for():

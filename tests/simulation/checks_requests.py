@@ -8,7 +8,8 @@ from typing import Any
 from foldlog.processors.request.build import request_bytes
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.api_rules import blocks_of, findings, static_part, without_thinking
-from foldlog.tests.simulation.checks_resumed import StreamedChunks, continued, resumes
+from foldlog.tests.laws.resumed import resumes
+from foldlog.tests.simulation.checks_resumed import StreamedChunks, continued
 from foldlog.tests.simulation.invariant import Invariant
 
 BLOCKS = {"text", "thinking", "tool_use", "tool_result"}  # that simulated people and models write

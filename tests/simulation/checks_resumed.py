@@ -12,6 +12,7 @@ from foldlog.processors.request.continuation import CONTINUE
 from foldlog.schemas import events as ev
 from foldlog.schemas.canonical import compact
 from foldlog.schemas.codec import ChunkSeen, entry_of
+from foldlog.tests.laws.resumed import resumes
 from foldlog.tests.simulation.invariant import Invariant
 
 
@@ -41,11 +42,6 @@ class StreamedChunks:
 def _place(seen: Any, attempt: int) -> tuple:
     event = seen.entry.event
     return (seen.entry.session_id, event.turn, event.step, attempt)
-
-
-def resumes(event: Any) -> bool:
-    """Whether a claim goes on from a lost attempt."""
-    return isinstance(event, ev.GenResumed) and event.strategy == "resume"
 
 
 def texts_of(chunks: list[ev.GenChunk]) -> list[str]:

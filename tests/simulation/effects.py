@@ -34,7 +34,7 @@ from foldlog.tests.simulation.answers import (
     calls_of,
     usage_of,
 )
-from foldlog.tests.simulation.resumed import GoesOn
+from foldlog.tests.simulation.resumed import continued_answer
 from foldlog.tests.simulation.tool_plans import ToolRun
 
 CANDIDATE_WRITTEN = "candidate written, before the work is done"
@@ -165,8 +165,8 @@ class SimEffects:
         if world.calm:
             answer, fails, hangs, slow = END_TURN, False, False, 5
         likely = 0.97 if tastes.long else 0.7
-        goes_on = None if begin.kept is None else GoesOn(begin.kept, answer, place)
-        for chunks in self._chunks(place, answer) if goes_on is None else goes_on.chunks():
+        continued = begin.kept and continued_answer(begin.kept, answer, place)
+        for chunks in self._chunks(place, answer) if continued is None else continued.chunks():
             if not task.stop.requested:
                 yield slow if rng.random() < tastes.slow else rng.choice(spans)
             if task.stop.requested:
@@ -178,7 +178,7 @@ class SimEffects:
                     self._streamed()
             if hangs or fails:
                 break
-        so_far = said_so_far(streamed) if goes_on is None else goes_on.so_far()
+        so_far = said_so_far(streamed) if continued is None else continued.so_far()
         if hangs and not task.stop.requested:
             yield begin.agent.limits.stall_timeout_ms
         if task.stop.requested:
@@ -191,7 +191,7 @@ class SimEffects:
             event = self._a_failure(session_id, begin, so_far, began, hangs)
         else:
             self.process.crash_point("before a completion")
-            content = (answer if goes_on is None else goes_on).content()
+            content = (answer if continued is None else continued).content()
             event = ev.GenComplete(
                 **place,
                 content=world.blobs.body(content, "application/json"),

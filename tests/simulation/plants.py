@@ -1,7 +1,7 @@
-"""Planted faults: one rule of the real code at a time is made wrong, to see who notices.
+"""Planted faults: each makes one rule of the real code wrong, and an invariant must catch it.
 
 Each plant is a patch of one name and the invariant that must catch it; test_plants.py runs them.
-Nothing here is imported by the simulator.
+The simulator imports nothing from here.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ from foldlog.tests.simulation import node, wrong_rules as wrong
 
 
 class Plant(NamedTuple):
-    """A wrong rule. `where[name]` (or the attribute) becomes `wrong(right)`; `also`: more of such
-    (where, attribute, wrong), where one rule stands behind another."""
+    """A wrong rule. `where[attribute]` (or the attribute) becomes `wrong(right)`. `also`: further
+    (where, attribute, wrong), for a rule that is enforced in two places."""
 
     name: str
     caught_by: str
@@ -33,7 +33,7 @@ class Plant(NamedTuple):
     also: tuple[tuple[Any, Any, Callable[[Any], Any]], ...] = ()
 
 
-JUDGES, ASKED, FOLDS = worker_rulings.JUDGES, producer_rulings.JUDGES, turn.FOLDS
+JUDGES, OF_PRODUCERS, FOLDS = worker_rulings.JUDGES, producer_rulings.JUDGES, turn.FOLDS
 PLANTS = (
     Plant(
         "TURN_ENDED without its basis",
@@ -92,10 +92,10 @@ PLANTS = (
         wrong.always_contradicts,
     ),
     Plant(
-        "messages without dedupe",
+        "messages without deduplication",
         "MessagesEndOnce",
         "delivery",
-        ASKED,
+        OF_PRODUCERS,
         ev.MessageReceived,
         wrong.no_duplicates,
     ),
@@ -171,10 +171,10 @@ PLANTS = (
         session_state,
         "apply",
         wrong.result_names_a_message,
-        ((session, "demand_writer", wrong.nobody_asks),),
+        ((session, "demand_writer", wrong.checks_nothing),),
     ),
     Plant(
-        "a field with two writers, held to the table",
+        "a field with two writers, caught by the table",
         "FoldNeverRaises",
         "conversation",
         session_state,
@@ -233,20 +233,20 @@ PLANTS = (
         wrong.begins_again,
     ),
     Plant(
-        "a tool begun whenever",
+        "a tool begun at any time",
         "BeginsInTime",
         "takeovers",
         start_window.ClaimTimes,
         "too_late",
-        wrong.whenever,
+        wrong.begins_at_any_time,
     ),
     Plant(
-        "a model call begun whenever",
+        "a model call begun at any time",
         "BeginsInTime",
         "overtaken",
         start_window.ClaimTimes,
         "too_late",
-        wrong.model_calls_whenever,
+        wrong.model_calls_at_any_time,
     ),
     Plant(
         "a cancel that does not reach a lost partition",
@@ -257,7 +257,7 @@ PLANTS = (
         lambda right: lambda self, owned: None,
     ),
     Plant(
-        "a cancel that does not reach who must take the partition again",
+        "a cancel that does not reach a worker that must take its partition again",
         "AbortsReachWhatRuns",
         "resumed",
         lost_effects.LostEffects,
@@ -281,7 +281,7 @@ PLANTS = (
         wrong.never_gone_repeats,
     ),
     Plant(
-        "takes without pause",
+        "takes without a pause",
         "TakesAreBounded",
         "mutual",
         worker,
@@ -322,7 +322,12 @@ PLANTS = (
         wrong.one_attempt_more,
     ),
     Plant(
-        "a step after should-stop", "ShouldStopStops", "ends", wake, "stop_reason", wrong.goes_on
+        "a step after should-stop",
+        "ShouldStopStops",
+        "ends",
+        wake,
+        "stop_reason",
+        wrong.ignores_should_stop,
     ),
     Plant(
         "a cancel token that stays",
@@ -341,11 +346,11 @@ PLANTS = (
         wrong.names_nothing,
     ),
     Plant(
-        "an answer that is not told",
+        "an answer missing in the transcript",
         "TranscriptIsComplete",
         "conversation",
         transcript,
         "apply",
-        wrong.tells_less,
+        wrong.omits_later_answers,
     ),
 )

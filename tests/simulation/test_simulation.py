@@ -1,4 +1,4 @@
-"""A share of the schedules, on every run of the tests; `make search` runs as many as one likes."""
+"""A share of the schedules, on every run of the tests; `make search` runs any number."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from foldlog.tests.simulation.runner import history_sha, run, tail
 
 SEEDS = 362  # of all scenarios together, by their weight
 WEIGHTS = sum(scenario.weight for scenario in scenarios.SCENARIOS)
-# Rows that so few schedules may miss; law 9 is asked of them at made-up views.
+# Rows that so few schedules may miss; law 9 is checked for them at made-up views.
 RARE = {"T6v", "D4", "B3a"}
 
 exercised: Counter[str] = Counter()
@@ -30,7 +30,7 @@ def test_every_invariant_holds_in_every_schedule(scenario):
             pytest.fail(f"{shown}\nseed {seed} of {scenario.name}: {outcome.violation}")
 
 
-def test_every_row_of_wake_was_discharged():
+def test_every_row_of_wake_is_exercised():
     if not exercised:
         pytest.skip("the schedules were not run")
     seen = {name.split()[1] for name in exercised if name.startswith(("row ", "law9 "))}
@@ -45,22 +45,22 @@ def test_a_seed_is_one_schedule_in_every_process():
     command = [sys.executable, "-m", "foldlog.tests.simulation", "--sha"]
     command += ["--seeds", str(seeds), "--scenario", scenario]
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
-    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    there = [line.split()[-1] for line in told.stdout.splitlines()[:seeds]]
+    search = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    there = [line.split()[-1] for line in search.stdout.splitlines()[:seeds]]
     assert here == there
 
 
-def test_the_search_tells_what_it_exercised(capsys):
+def test_the_search_reports_its_coverage(capsys):
     assert main(["--seeds", "2", "--from", "5"]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith("2 seeds, ")
+    output = capsys.readouterr().out
+    assert output.startswith("2 seeds, ")
     for title in ("scenarios:", "WAKE rows discharged:", "rulings:", "commands:", "faults:"):
-        assert title in told
+        assert title in output
 
 
-def test_a_violation_is_told_with_its_seed_and_history(capsys, monkeypatch):
+def test_a_violation_is_reported_with_its_seed_and_history(capsys, monkeypatch):
     monkeypatch.setattr("foldlog.tests.simulation.checks_state.STATE_BYTES_MAX", 10)
     assert main(["--seeds", "9", "--scenario", "conversation"]) == 1
-    told = capsys.readouterr().out
-    assert "SessionOpened" in told
-    assert "seed 0 scenario conversation violates StateIsSmall: " in told.splitlines()[-1]
+    output = capsys.readouterr().out
+    assert "SessionOpened" in output
+    assert "seed 0 scenario conversation violates StateIsSmall: " in output.splitlines()[-1]

@@ -1,6 +1,6 @@
-"""Wrong rules: each takes a rule of the real code and returns one that has a certain fault.
+"""Wrong rules: each takes a rule of the real code and returns one with a certain fault.
 
-plants.py says where they are planted. Nothing here is imported by the simulator.
+plants.py lists where they are planted. The simulator imports nothing from here.
 """
 
 from dataclasses import replace as changed
@@ -14,7 +14,7 @@ from foldlog.schemas.value import replace
 
 
 def accepts(right: Any) -> Any:
-    """Whatever the rule says, it is accepted where the call or generation is there."""
+    """Accepts what the rule calls superseded, duplicate or stale."""
 
     def wrong(views: Any, event: Any) -> Any:
         ruling = right(views, event)
@@ -25,8 +25,8 @@ def accepts(right: Any) -> Any:
 
 def no_basis(right: Any) -> Any:
     def wrong(views: Any, event: Any) -> Any:
-        named = event.basis if hasattr(event, "basis") else 0
-        return right(replace(views, turn=replace(views.turn, basis=named)), event)
+        basis = event.basis if hasattr(event, "basis") else 0
+        return right(replace(views, turn=replace(views.turn, basis=basis)), event)
 
     return wrong
 
@@ -129,7 +129,7 @@ def result_names_a_message(right: Any) -> Any:
     return wrong
 
 
-def nobody_asks(right: Any) -> Any:
+def checks_nothing(right: Any) -> Any:
     return lambda *asked: None
 
 
@@ -199,7 +199,7 @@ def begins_again(right: Any) -> Any:
     return wrong
 
 
-def whenever(right: Any) -> Any:
+def begins_at_any_time(right: Any) -> Any:
     def wrong(self: Any, name: str, owed: Any, claim: Any, agent: Any, now: int) -> Any:
         for_ever = changed(agent.limits, start_window_ms=10**9)
         return right(self, name, owed, claim, changed(agent, limits=for_ever), now)
@@ -207,7 +207,7 @@ def whenever(right: Any) -> Any:
     return wrong
 
 
-def model_calls_whenever(right: Any) -> Any:
+def model_calls_at_any_time(right: Any) -> Any:
     def wrong(self: Any, name: str, owed: Any, claim: Any, agent: Any, now: int) -> Any:
         late = right(self, name, owed, claim, agent, now)
         return None if owed.role == "models" else late
@@ -287,7 +287,7 @@ def one_attempt_more(right: Any) -> Any:
     return wrong
 
 
-def goes_on(right: Any) -> Any:
+def ignores_should_stop(right: Any) -> Any:
     def wrong(views: Any, rules: Any) -> Any:
         reason = right(views, rules)
         return None if reason == "should_stop" else reason
@@ -312,7 +312,7 @@ def names_nothing(right: Any) -> Any:
     return wrong
 
 
-def tells_less(right: Any) -> Any:
+def omits_later_answers(right: Any) -> Any:
     def wrong(view: Any, entry: Any, *rest: Any) -> Any:
         late = isinstance(entry.event, ev.GenComplete) and entry.event.step > 1
         return view if late else right(view, entry, *rest)

@@ -15,7 +15,7 @@ from foldlog.processors.tools.call import run
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, asked
+from foldlog.tests.laws.history import History, with_calls
 from foldlog.tests.processors.tools.tool_bench import RecordingSink, claim_of, make, make_host
 from foldlog.tests.symptoms.by_model import Sink, claim_of as gen_claim_of, opened
 
@@ -28,7 +28,7 @@ def owed(history: History) -> set[str]:
 
 @pytest.mark.parametrize("uses", [1, 3])
 def test_S1_symptom_3_constraint_3_every_running_tool_is_told_at_once(uses):
-    history = asked(*(Use("look", "{}", str(n)) for n in range(uses)))
+    history = with_calls(*(Use("look", "{}", str(n)) for n in range(uses)))
     history.cancel()
     aborts = [o.subject for o in history.owed() if o.owed == "abort"]
     assert aborts == [(1, 1, n) for n in range(uses)]
@@ -46,7 +46,7 @@ def test_S1_symptom_3_constraint_3_a_running_model_call_is_told_at_once():
 
 @pytest.mark.parametrize("what", ["tool", "model"])
 def test_S1_symptom_3_the_turn_ends_after_the_grace_though_nothing_obeys(what):
-    history = asked(Use("look", "{}", "a"))
+    history = with_calls(Use("look", "{}", "a"))
     if what == "model":
         history.result("1.1.0", "seen")
         history.work()
@@ -57,7 +57,7 @@ def test_S1_symptom_3_the_turn_ends_after_the_grace_though_nothing_obeys(what):
     history.later(due - history.at)
     assert "TURN_ENDED" in owed(history)
     history.discharge("C2")
-    assert not history.turn.open and history.became_of() == "cancelled"
+    assert not history.turn.open and history.end_reason() == "cancelled"
     assert not owed(history) & BEGINS
 
 

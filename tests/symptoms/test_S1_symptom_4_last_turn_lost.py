@@ -11,12 +11,12 @@ from foldlog.processors.fold.views import initial
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, asked
+from foldlog.tests.laws.history import History, with_calls
 
 
 def played() -> History:
     """Two turns, the second with a tool."""
-    history = asked(Use("look", "{}", "a"))
+    history = with_calls(Use("look", "{}", "a"))
     history.result("1.1.0", "seen")
     history.answer("It is there.")
     history.say("and now?")

@@ -6,7 +6,7 @@ once by the LLM_CALLED that says it: it stays where it was said, and is never sa
 
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, asked
+from foldlog.tests.laws.history import History, with_calls
 
 TEXT = "Run the tests before you say that it is done."
 
@@ -28,7 +28,7 @@ def step(history: History, *reminders: str) -> None:
 
 
 def test_S1_symptom_6_constraint_6_a_reminder_is_said_once_in_every_later_request():
-    history = asked(Use("look", "{}", "a"))
+    history = with_calls(Use("look", "{}", "a"))
     assert times_said(history) == 0
     step(history, TEXT)
     first = history.messages()
@@ -40,7 +40,7 @@ def test_S1_symptom_6_constraint_6_a_reminder_is_said_once_in_every_later_reques
 
 
 def test_S1_symptom_6_the_next_turn_does_not_say_it_again():
-    history = asked(Use("look", "{}", "a"))
+    history = with_calls(Use("look", "{}", "a"))
     step(history, TEXT)
     history.result("1.2.0", "seen")
     history.answer("done")
@@ -52,9 +52,9 @@ def test_S1_symptom_6_the_next_turn_does_not_say_it_again():
 
 def test_S1_symptom_6_a_decision_that_was_overtaken_does_not_say_it_twice():
     """The decision with the reminder is stale: the one that is made anew says it, once."""
-    history = asked(Use("look", "{}", "a"))
+    history = with_calls(Use("look", "{}", "a"))
     history.result("1.1.0", "seen", reminders=(TEXT,))
-    decided = history.in_the_air("N3")
+    decided = history.in_flight("N3")
     history.say("wait, also this", when_busy="steer")
     codes = [history.append(event, role).code for event, role in decided]
     assert "stale" in codes and len(history.turn.reminders) == 1
@@ -63,7 +63,7 @@ def test_S1_symptom_6_a_decision_that_was_overtaken_does_not_say_it_twice():
 
 
 def test_S1_symptom_6_a_reminder_that_is_reported_twice_is_said_once():
-    history = asked(Use("look", "{}", "a"))
+    history = with_calls(Use("look", "{}", "a"))
     history.result("1.1.0", "seen", reminders=(TEXT,))
     history.again()
     said = ev.ReminderAdded(reminder_id="r1", text=TEXT)

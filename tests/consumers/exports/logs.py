@@ -8,7 +8,7 @@ from foldlog.schemas.events.parts import BlobRef
 from foldlog.schemas.record import Record
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.golden import golden
-from foldlog.tests.laws.law import world_of
+from foldlog.tests.laws.law import history_of
 
 WORLDS = range(12)
 """Seeds of random sessions, which together have most of what can happen."""
@@ -41,5 +41,5 @@ def golden_log(name: str) -> Recorded:
 
 
 def random_log(seed: int, *, forged: bool = False) -> Recorded:
-    world = world_of(seed, forged)
+    world = history_of(seed, forged)
     return Recorded(world.records, world.blobs.held, world.session_id)

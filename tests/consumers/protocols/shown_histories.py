@@ -11,7 +11,7 @@ from foldlog.processors.fold.views import SessionViews, initial
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.tests.golden import golden
-from foldlog.tests.laws.law import world_of
+from foldlog.tests.laws.law import history_of
 
 
 class Moment(NamedTuple):
@@ -50,7 +50,7 @@ def golden_session(name: str) -> Watched:
 
 def random_session(seed: int, *, forged: bool = False) -> Watched:
     """A long random history of the laws."""
-    world = world_of(seed, forged)
+    world = history_of(seed, forged)
     entries = (entry_of(record, chunks=True) for record in world.records)
     return _watched(world.session_id, entries, world.blobs.read)
 

@@ -16,7 +16,7 @@ from foldlog.log import MemoryLog
 from foldlog.log.blobs import BlobMissing
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.consumers.played import PARTITIONS, memory_log, opened, settings_in
-from foldlog.tests.laws.law import world_of
+from foldlog.tests.laws.law import history_of
 
 
 class Library:
@@ -79,7 +79,7 @@ def talk(library, tmp_path):
 
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_S0_8_documents_equal_the_transcripts_wherever_indexing_was_interrupted(seed, tmp_path):
-    worlds = (world_of(seed + 100 * n, forged=True) for n in count())
+    worlds = (history_of(seed + 100 * n, forged=True) for n in count())
     world = next(w for w in worlds if "answer" in {x.kind for x in w.views.transcript.lines})
     clock = [0]
     log = MemoryLog(topics(1), clock_ms=lambda: clock[0])

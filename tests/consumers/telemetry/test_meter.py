@@ -15,7 +15,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.golden.record import PLAYS
 from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, asked
+from foldlog.tests.laws.history import History, with_calls
 
 
 def counted(s: History) -> dict[str, dict[tuple[str, ...], float]]:
@@ -64,7 +64,7 @@ def test_claims_and_attempts_are_counted_by_role():
 
 def test_S0_4_a_refusal_of_a_tool_is_counted_and_logged_like_that_of_a_person():
     """A tool's invalid transition was only a line in its result."""
-    s = asked(Use("look", "{}", "a"))
+    s = with_calls(Use("look", "{}", "a"))
     s.trigger("publish")
     s.result("1.1.0", triggers=(ev.Trigger(trigger="publish"), ev.Trigger(project_id="p1")))
     counts = counted(s)["foldlog_refusals"]

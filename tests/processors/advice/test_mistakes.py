@@ -27,7 +27,7 @@ from foldlog.schemas.events.parts import Body
 from foldlog.schemas.tokens import OLD, estimate
 from foldlog.tests.laws.agents import AGENT
 from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, asked
+from foldlog.tests.laws.history import History, with_calls
 
 NEWS = "".join(f"the {n}th line tells something that nobody had said before\n" for n in range(60))
 ENTRIES = "".join(
@@ -39,7 +39,7 @@ LOG = "".join(f"2026-01-31 12:00:00 INFO request {n}\n" for n in range(400))
 
 def told(said: str, name: str = "look", args: str = "{}") -> History:
     """A session in which a tool of that name returned this."""
-    s = asked(Use(name, args, "a"), agent=AGENT_OF.get(name, ROOMY))
+    s = with_calls(Use(name, args, "a"), agent=AGENT_OF.get(name, ROOMY))
     assert s.result("1.1.0", said).accepted
     return s.work()
 

@@ -127,7 +127,7 @@ def test_law_7_a_claim_that_comes_after_the_end_is_void():
     s = remembering()
     miss(s)
     s.later(MEMORY_WAIT_MS)
-    ((claim, role),) = s.in_the_air("B1")
+    ((claim, role),) = s.in_flight("B1")
     s.terminate()
     assert s.land([(claim, role)]) == ["void"]
     assert s.views.background.works == ()

@@ -9,7 +9,7 @@ from foldlog.processors.fold.projections.turn_view import OUTCOME_UNKNOWN
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.agents import LIMITS
 from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, asked, opened
+from foldlog.tests.laws.history import History, opened, with_calls
 
 LOOK, PUT = Use("look", "{}", "a"), Use("put", "{}", "p")
 POST, CHARGE = Use("post", "{}", "b"), Use("charge", '{"cents":3}', "c")
@@ -25,7 +25,7 @@ def streaming() -> History:
 
 
 def test_constraint_8_a_turn_does_not_end_by_itself_while_a_call_is_open():
-    s = asked(LOOK, POST)
+    s = with_calls(LOOK, POST)
     s.result("1.1.0")
     assert s.rows() == ["T4"]
     for reason in ("end_turn", "stop_tool", "failed", "max_steps"):
@@ -47,7 +47,7 @@ def test_all_calls_answered_counts_the_response_and_not_the_records_that_follow(
 
 def closing_with(*uses: Use) -> History:
     """A turn that was cancelled while these calls were claimed, and ended after the grace."""
-    s = asked(*uses)
+    s = with_calls(*uses)
     s.cancel()
     s.later(LIMITS.grace_ms).work()
     assert not s.turn.open
@@ -67,7 +67,7 @@ def test_turn_ended_abandons_what_may_be_repeated_and_doubts_what_may_not():
 
 
 def test_turn_ended_leaves_what_was_asked_or_allowed_not_run():
-    s = asked(CHARGE, CHARGE)
+    s = with_calls(CHARGE, CHARGE)
     s.allow("1.1.1")
     s.cancel()
     s.work().say("on", "m9")
@@ -106,7 +106,7 @@ def test_S2_8_a_person_resolves_a_doubt_of_an_ended_turn_by_a_reminder():
 
 
 def doubtful() -> History:
-    s = asked(POST)
+    s = with_calls(POST)
     s.uncertain("1.1.0")
     s.work()
     assert s.call("1.1.0").status == "doubt" and s.rows() == [], "told, and now it waits"
@@ -148,7 +148,7 @@ def test_S2_8_in_doubt_is_open_until_cancel_or_interrupt(end):
         s.say("enough", when_busy="interrupt")
     assert s.rows() == ["C2"]
     s.work()
-    assert s.became_of() == {"cancel": "cancelled", "interrupt": "interrupted"}[end]
+    assert s.end_reason() == {"cancel": "cancelled", "interrupt": "interrupted"}[end]
     assert s.call("1.1.0").status == "doubt"
 
 
@@ -226,7 +226,7 @@ def test_only_a_success_contradicts_a_reconcilers_no(outcome):
 
 
 def test_a_reconciler_that_found_the_effect_is_not_contradicted():
-    s = asked(POST)
+    s = with_calls(POST)
     assert s.result("1.1.0", "there it is", via="reconciler").accepted
     s.work()
     for outcome in ("ok", "error", "not_run"):
@@ -249,7 +249,7 @@ def test_a_result_that_agrees_with_a_person_is_a_repetition():
 
 
 def test_deny_and_expiry_are_the_outcome_of_the_call():
-    s = asked(CHARGE, CHARGE)
+    s = with_calls(CHARGE, CHARGE)
     s.deny("1.1.0")
     s.later(LIMITS.approval_expiry_ms).work()
     assert [call.outcome for call in s.steps[-2].before.turn.calls] == ["not_run", "not_run"]
@@ -263,14 +263,14 @@ def test_deny_and_expiry_are_the_outcome_of_the_call():
 
 
 def test_an_approval_expires_so_long_after_the_response_that_asked():
-    s = asked(CHARGE)
+    s = with_calls(CHARGE)
     asked_at = s.call("1.1.0").proposed_at
     assert s.call("1.1.0").expires_at == asked_at + LIMITS.approval_expiry_ms
 
 
 def test_remember_grants_the_arguments_that_were_shown():
     """It granted the tool: who allowed one command once had allowed every later one."""
-    s = asked(CHARGE)
+    s = with_calls(CHARGE)
     s.allow("1.1.0", remember=True, grant="same")
     s.work()
     s.result("1.1.0")
@@ -282,7 +282,7 @@ def test_remember_grants_the_arguments_that_were_shown():
 
 
 def test_a_pattern_grants_what_it_matches():
-    s = asked(CHARGE)
+    s = with_calls(CHARGE)
     s.allow("1.1.0", remember=True, grant='{"cents":"*"}')
     s.work()
     s.result("1.1.0")
@@ -291,14 +291,14 @@ def test_a_pattern_grants_what_it_matches():
 
 
 def test_a_grant_that_is_not_understood_refuses_the_approval():
-    s = asked(CHARGE)
+    s = with_calls(CHARGE)
     for wrong in ("sam", "[]", '{"cents": 3}', '{"cents": "' + 1024 * "x" + '"}', "{" * 500):
         assert s.allow("1.1.0", remember=True, grant=wrong).code == "invalid_grant"
     assert s.call("1.1.0").status == "asks"
 
 
 def test_an_old_approval_that_is_remembered_is_a_grant_for_later_calls_of_the_tool():
-    s = asked(CHARGE)
+    s = with_calls(CHARGE)
     s.allow("1.1.0", remember=True)
     s.work()
     s.result("1.1.0")
@@ -311,7 +311,7 @@ def test_an_old_approval_that_is_remembered_is_a_grant_for_later_calls_of_the_to
 
 
 def test_S1_D_a_rule_that_denies_an_unknown_tool_and_wrong_arguments_end_the_call_here():
-    s = asked(
+    s = with_calls(
         Use("forbidden", "{}", "f"),
         Use("no such tool", "{}", "n"),
         Use("charge", '{"cents":"three"}', "c"),

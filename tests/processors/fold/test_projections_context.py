@@ -7,7 +7,7 @@ from foldlog.processors.wake.budget import Rules, plan
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.api_rules import findings
-from foldlog.tests.laws.history import History, asked, opened
+from foldlog.tests.laws.history import History, opened, with_calls
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
 SERVER_USE = '{"type":"server_tool_use","id":"srv1","name":"web_search","input":{}}'
@@ -29,7 +29,7 @@ def answered(*blocks: "str | Use", stop: str = "end_turn") -> History:
 
 
 def test_constraint_6_a_reminder_is_said_once_at_the_end_of_its_message_and_stays_there():
-    s = asked(LOOK)
+    s = with_calls(LOOK)
     s.result("1.1.0", "done", reminders=("look left too", "and right"))
     s.work()
     assert s.messages()[-1] == (
@@ -59,7 +59,7 @@ def test_constraint_6_a_reminder_that_comes_twice_is_said_once():
 
 
 def test_constraint_5_last_step_tokens_are_all_input_and_output_updated_each_step():
-    s = asked(LOOK)
+    s = with_calls(LOOK)
     assert s.views.context.last_step_tokens == 100 + 1 + 2 + 3 + 10
     s.result("1.1.0")
     s.answer("ok", read=500)
@@ -67,7 +67,7 @@ def test_constraint_5_last_step_tokens_are_all_input_and_output_updated_each_ste
 
 
 def test_the_estimate_is_what_the_last_response_weighed_and_the_tail_since():
-    s = asked(LOOK)
+    s = with_calls(LOOK)
     weighed = estimated_tokens(s.views.context)
     assert weighed == s.views.context.last_step_tokens
     s.result("1.1.0", "x" * 260)

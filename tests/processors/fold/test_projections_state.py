@@ -13,7 +13,7 @@ from foldlog.schemas.events import BY_NAME
 from foldlog.schemas.value import replace
 from foldlog.tests.laws.agents import BUILDER
 from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import asked, opened
+from foldlog.tests.laws.history import opened, with_calls
 from foldlog.tests.laws.plausible import ODD_IDS
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
@@ -119,14 +119,14 @@ def test_S0_11_a_cancel_in_the_middle_of_a_turn_moves_the_phase_and_ends_the_tur
     s.stopped("so far")
     s.work()
     assert not s.turn.open and s.state.cancel_token is None, "cleared by the TURN_ENDED"
-    assert s.became_of(s.state.last_message_id) == "cancelled"
+    assert s.end_reason(s.state.last_message_id) == "cancelled"
 
 
 # -- what tools ask for ----------------------------------------------------------------------------
 
 
 def test_S0_2_a_tool_moves_the_phase_and_locks_the_project_with_its_result():
-    s = asked(BUILD, agent=BUILDER)
+    s = with_calls(BUILD, agent=BUILDER)
     triggers = (ev.Trigger(trigger="start_build", project_id="p1"),)
     assert s.result("1.1.0", triggers=triggers).accepted
     assert (s.state.phase, s.state.project_id) == ("building", "p1")
@@ -134,7 +134,7 @@ def test_S0_2_a_tool_moves_the_phase_and_locks_the_project_with_its_result():
 
 
 def test_S0_2_no_other_tool_locks_a_project():
-    s = asked(LOOK)
+    s = with_calls(LOOK)
     triggers = (ev.Trigger(trigger="start_build", project_id="p1"),)
     assert s.result("1.1.0", "done", triggers=triggers).accepted
     assert (s.state.phase, s.state.project_id) == ("building", None)
@@ -147,7 +147,7 @@ def test_S0_2_no_other_tool_locks_a_project():
 
 
 def test_in_a_session_of_rules_1_any_tool_locks_a_project_and_is_owed_no_answer():
-    s = asked(LOOK, rules=1)
+    s = with_calls(LOOK, rules=1)
     triggers = (ev.Trigger(project_id="p1"), ev.Trigger(trigger="publish"))
     assert s.result("1.1.0", triggers=triggers).accepted
     assert s.state.project_id == "p1" and not s.turn.refusals
@@ -170,7 +170,7 @@ def test_S0_2_a_fold_that_breaks_the_table_of_writers_freezes_and_changes_nothin
 
 
 def test_an_illegal_trigger_of_a_tool_refuses_only_the_trigger_and_the_model_is_told():
-    s = asked(BUILD, agent=BUILDER)
+    s = with_calls(BUILD, agent=BUILDER)
     s.lock("p1")
     triggers = (
         ev.Trigger(trigger="publish"),
@@ -192,7 +192,7 @@ def test_an_illegal_trigger_of_a_tool_refuses_only_the_trigger_and_the_model_is_
 
 @pytest.mark.parametrize("id", ODD_IDS)
 def test_bad_input_a_project_that_is_no_id_is_not_locked_by_a_tool_either(id):
-    s = asked(BUILD, agent=BUILDER)
+    s = with_calls(BUILD, agent=BUILDER)
     assert s.result("1.1.0", "done", triggers=(ev.Trigger(project_id=id),)).accepted
     assert s.state.project_id is None
     s.work()
@@ -203,7 +203,7 @@ def test_bad_input_a_project_that_is_no_id_is_not_locked_by_a_tool_either(id):
 
 
 def test_S0_9_pending_tool_is_the_oldest_begun_call_and_how_many_are_open():
-    s = asked(LOOK, POST)
+    s = with_calls(LOOK, POST)
     assert s.state.pending_tool == PendingTool("1.1.0", "look", 1, 2)
     assert b"args" not in as_json(s.state)
     s.result("1.1.0")
@@ -215,7 +215,7 @@ def test_S0_9_pending_tool_is_the_oldest_begun_call_and_how_many_are_open():
 
 
 def test_S0_9_a_doubt_outlives_its_turn_and_so_does_pending_tool():
-    s = asked(POST)
+    s = with_calls(POST)
     s.uncertain("1.1.0")
     s.cancel()
     s.work()

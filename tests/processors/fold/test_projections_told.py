@@ -8,7 +8,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.value import replace
 from foldlog.tests.laws.agents import LIMITS
 from foldlog.tests.laws.answers import Use, complete
-from foldlog.tests.laws.history import History, asked, opened
+from foldlog.tests.laws.history import History, opened, with_calls
 
 LOOK, POST, CHARGE = Use("look", "{}", "a"), Use("post", "{}", "b"), Use("charge", '{"cents":3}')
 
@@ -83,7 +83,7 @@ def test_S2_9_superseded_attempts_are_folded_away_and_the_takeover_is_seen():
 
 
 def test_a_person_sees_every_turn_of_a_call_with_its_place():
-    s = asked(CHARGE, POST, LOOK)
+    s = with_calls(CHARGE, POST, LOOK)
     s.allow("1.1.0")
     s.work()
     s.result("1.1.0", "paid")
@@ -171,11 +171,11 @@ def test_S1_G_constraint_4_all_that_a_turn_leaves_changes_by_one_event():
     assert {name for name in before if before[name] != after[name]} == {
         "turn", "transcript", "messages", "background",
     }
-    assert s.became_of("m1") == "end_turn" and not s.turn.open
+    assert s.end_reason("m1") == "end_turn" and not s.turn.open
 
 
 def test_S2_2_order_is_the_logs_and_no_clock_changes_what_happens():
-    s = asked(LOOK, POST)
+    s = with_calls(LOOK, POST)
     s.result("1.1.1")
     s.result("1.1.0")
     s.answer("done").say("more")
@@ -201,7 +201,7 @@ def test_S0_5_two_sessions_of_one_user_share_nothing():
 
 def test_S0_9_a_turn_that_died_midway_says_where_and_is_resumed_or_cancelled_cleanly():
     for end in ("resume", "cancel"):
-        s = asked(LOOK)
+        s = with_calls(LOOK)
         assert s.state.pending_tool.call == "1.1.0"
         s.take("w1/2")
         if end == "cancel":
@@ -212,7 +212,7 @@ def test_S0_9_a_turn_that_died_midway_says_where_and_is_resumed_or_cancelled_cle
         s.work()
         s.result("1.1.0")
         s.answer("done")
-        assert s.became_of() == "end_turn" and s.state.pending_tool is None
+        assert s.end_reason() == "end_turn" and s.state.pending_tool is None
 
 
 def test_S2_10_a_terminated_session_is_all_there_and_another_begins_beside_it():

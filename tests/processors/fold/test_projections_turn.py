@@ -8,7 +8,7 @@ import pytest
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.agents import LIMITS
 from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, asked, opened
+from foldlog.tests.laws.history import History, opened, with_calls
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
 COMPLETE = Use("complete", "{}", "d")
@@ -36,7 +36,7 @@ def test_a_turn_owns_every_message_until_its_first_step():
     assert s.turn.owned == ("m1", "m2", "m3") and s.turn.closing is None
     s.answer("yes")
     assert s.turn.number == 1 and s.rows() == []
-    assert [s.became_of(m) for m in ("m1", "m2", "m3")] == ["end_turn"] * 3
+    assert [s.end_reason(m) for m in ("m1", "m2", "m3")] == ["end_turn"] * 3
 
 
 def test_a_turn_that_ends_before_its_first_step_consumes_what_it_owned():
@@ -44,7 +44,7 @@ def test_a_turn_that_ends_before_its_first_step_consumes_what_it_owned():
     s.say("one", "m1")
     s.cancel()
     s.work()
-    assert s.became_of("m1") == "cancelled" and not s.turn.open
+    assert s.end_reason("m1") == "cancelled" and not s.turn.open
     s.say("two", "m2")
     s.work()
     assert s.messages() == [("user", ["one", "two"])], "said to the model, though never answered"
@@ -59,7 +59,7 @@ def test_a_turn_end_that_leaves_messages_opens_the_next_turn_at_its_own_offset()
     assert (s.turn.number, s.turn.open, s.turn.owned) == (2, True, ("m2", "m3"))
     assert s.turn.opened_offset == offset_of(s, ev.TurnEnded)
     s.answer("and two and three")
-    assert s.became_of("m2") == s.became_of("m3") == "end_turn"
+    assert s.end_reason("m2") == s.end_reason("m3") == "end_turn"
     assert s.messages()[-1] == ("user", ["two", "three"]), "one message, blocks in offset order"
 
 
@@ -70,7 +70,7 @@ def test_a_terminated_turn_consumes_the_queue_and_nothing_opens_after_it():
     s.stopped()
     s.work()
     assert not s.turn.open and s.turn.queue == ()
-    assert s.became_of("m1") == s.became_of("m2") == "terminated"
+    assert s.end_reason("m1") == s.end_reason("m2") == "terminated"
     assert s.rows() == []
 
 
@@ -80,15 +80,15 @@ def test_cancel_keeps_the_queue():
     s.cancel()
     s.stopped()
     s.work()
-    assert s.became_of("m1") == "cancelled"
-    assert s.turn.number == 2 and s.became_of("m2") == ""
+    assert s.end_reason("m1") == "cancelled"
+    assert s.turn.number == 2 and s.end_reason("m2") == ""
 
 
 # -- queue, steer, interrupt -----------------------------------------------------------------------
 
 
 def test_a_steer_joins_the_running_turn_after_the_next_tool_results():
-    s = asked(LOOK)
+    s = with_calls(LOOK)
     s.say("turn left", "m9", when_busy="steer")
     s.result("1.1.0", "a fork")
     s.work()
@@ -111,7 +111,7 @@ def test_a_steer_that_is_left_over_is_queued():
     s.cancel()
     s.stopped()
     s.work()
-    assert s.turn.number == 2 and s.became_of("m1") == "cancelled" and s.became_of("m2") == ""
+    assert s.turn.number == 2 and s.end_reason("m1") == "cancelled" and s.end_reason("m2") == ""
 
 
 def test_an_interrupt_ends_the_turn_and_starts_the_next():
@@ -120,7 +120,7 @@ def test_an_interrupt_ends_the_turn_and_starts_the_next():
     assert s.turn.closing.reason == "interrupted" and "A1" in s.rows()
     s.stopped("half a sent")
     s.work()
-    assert s.became_of("m1") == "interrupted" and s.turn.number == 2
+    assert s.end_reason("m1") == "interrupted" and s.turn.number == 2
     assert s.messages() == [
         ("user", ["go"]),
         ("assistant", ["half a sent"]),
@@ -129,7 +129,7 @@ def test_an_interrupt_ends_the_turn_and_starts_the_next():
 
 
 def test_a_queued_message_waits_for_the_end_of_the_turn():
-    s = asked(LOOK)
+    s = with_calls(LOOK)
     s.say("later", "m9")
     s.result("1.1.0")
     s.work()
@@ -154,7 +154,7 @@ def test_terminated_comes_before_cancelled_before_interrupted_and_the_grace_runs
 
 
 def test_constraint_3_after_an_abort_every_effect_is_stopped_and_the_turn_ends_after_the_grace():
-    s = asked(LOOK, POST)
+    s = with_calls(LOOK, POST)
     s.cancel()
     assert sorted(s.rows()) == ["A1t", "A1t", "C1"]
     s.later(LIMITS.grace_ms)
@@ -171,7 +171,7 @@ def test_constraint_3_what_was_claimed_and_not_begun_is_said_to_be_stopped_at_on
 
 
 def test_a_turn_whose_effects_are_gone_ends_at_once():
-    s = asked(LOOK)
+    s = with_calls(LOOK)
     s.take(SAME_AGAIN)
     s.cancel()
     assert s.rows() == ["C2"]
@@ -192,16 +192,16 @@ def test_S2_9_what_a_lost_attempt_had_said_is_read_from_its_chunks_before_the_tu
 
 
 def test_S1_F_should_stop_is_a_stop_condition_and_lets_the_step_end():
-    s = asked(LOOK)
+    s = with_calls(LOOK)
     s.cancel(mode="after_step")
     s.result("1.1.0")
     assert s.rows() == ["N1s"]
     s.work()
-    assert s.became_of() == "should_stop" and s.state.cancel_token is None
+    assert s.end_reason() == "should_stop" and s.state.cancel_token is None
 
 
 def test_S1_F_a_complete_tool_ends_the_turn_only_by_its_success():
-    s = asked(COMPLETE)
+    s = with_calls(COMPLETE)
     s.result("1.1.0", "no", "error")
     s.work()
     assert s.turn.step == 2
@@ -209,7 +209,7 @@ def test_S1_F_a_complete_tool_ends_the_turn_only_by_its_success():
     s.work()
     s.result("1.2.0", "42")
     s.work()
-    assert s.became_of() == "stop_tool"
+    assert s.end_reason() == "stop_tool"
 
 
 def test_S1_F_a_turn_has_so_many_steps_and_no_more():
@@ -219,7 +219,7 @@ def test_S1_F_a_turn_has_so_many_steps_and_no_more():
         s.answer(LOOK)
         s.result(f"1.{step}.0")
     s.work()
-    assert s.became_of("m1") == "max_steps"
+    assert s.end_reason("m1") == "max_steps"
     ended = s.steps[-1].entry.event
     assert (ended.limit, ended.used) == (LIMITS.steps, LIMITS.steps)
     assert s.views.transcript.lines[-1].text == "4 steps, 4 are allowed"
@@ -229,7 +229,7 @@ def test_a_request_that_would_pass_the_hard_cap_ends_the_turn_and_the_session_go
     s = opened()
     s.say("long " * 4_000, "m1")
     s.work()
-    assert s.became_of("m1") == "budget_exceeded"
+    assert s.end_reason("m1") == "budget_exceeded"
     (ended,) = (e.entry.event for e in s.steps if isinstance(e.entry.event, ev.TurnEnded))
     assert ended.limit == LIMITS.hard_tokens < ended.used
     told = s.views.transcript.lines[-1].text
@@ -252,7 +252,7 @@ def test_every_stop_reason_ends_the_turn_for_its_reason(stop, reason):
     s = streaming()
     s.complete("words", stop=stop)
     s.work()
-    assert s.became_of("m1") == reason
+    assert s.end_reason("m1") == reason
 
 
 def test_a_pause_is_continued_by_another_step():

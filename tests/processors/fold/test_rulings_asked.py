@@ -6,7 +6,7 @@ from foldlog.processors.fold.rulings.producers import RULES
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY, call_key, parse_call_key
 from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, asked, opened
+from foldlog.tests.laws.history import History, opened, with_calls
 from foldlog.tests.laws.plausible import ODD_IDS
 
 CHARGE = Use("charge", '{"cents":3}', "c")
@@ -207,7 +207,7 @@ def test_S1_F_an_outside_should_stop_needs_a_turn_and_voids_nothing():
 
 
 def test_an_approval_is_bound_to_the_arguments_that_were_shown_and_spent_once():
-    s = asked(CHARGE)
+    s = with_calls(CHARGE)
     assert word(s.allow("1.1.0", sha="other")) == "other_arguments"
     assert s.allow("1.1.0").accepted
     assert word(s.allow("1.1.0")) == "duplicate"
@@ -216,7 +216,7 @@ def test_an_approval_is_bound_to_the_arguments_that_were_shown_and_spent_once():
 
 @pytest.mark.parametrize("call", ["", "1.1", "x.y.z", "1.1.-1", "01.1.0", "1.1.00", "٣.1.0"])
 def test_bad_input_what_is_no_call_is_refused_and_freezes_nothing(call):
-    s = asked(CHARGE)
+    s = with_calls(CHARGE)
     assert word(s.allow(call)) == "invalid_call"
     assert word(s.resolve(call)) == "invalid_call"
     assert s.views.frozen is None and s.call("1.1.0").status == "asks"
@@ -228,7 +228,7 @@ def test_a_call_has_one_spelling():
 
 
 def test_unknown_calls_and_calls_that_are_not_in_doubt_are_refused():
-    s = asked(CHARGE)
+    s = with_calls(CHARGE)
     assert word(s.allow("9.9.9")) == "unknown_call"
     refused = s.resolve("1.1.0")
     assert word(refused) == "not_in_doubt"
@@ -236,7 +236,7 @@ def test_unknown_calls_and_calls_that_are_not_in_doubt_are_refused():
 
 
 def test_an_approval_that_comes_when_the_turn_is_ending_is_refused():
-    s = asked(CHARGE)
+    s = with_calls(CHARGE)
     s.cancel()
     assert word(s.allow("1.1.0")) == "turn_over"
 
@@ -255,7 +255,7 @@ def test_S0_6_only_the_same_user_can_cancel_say_or_terminate():
 
 
 def test_a_terminated_session_takes_nothing_but_the_resolution_of_a_doubt():
-    s = asked(Use("post", "{}", "p"))
+    s = with_calls(Use("post", "{}", "p"))
     s.uncertain("1.1.0")
     assert s.terminate().accepted
     s.work()

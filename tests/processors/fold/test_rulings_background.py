@@ -215,7 +215,7 @@ def test_a_skip_is_said_once_and_of_the_newest_only():
     s = opened(agent=variant())
     s.say("tell me more. " * 150)
     s.work().complete(LOOK, read=7_000)
-    ((skip, role),) = s.in_the_air("B1s")
+    ((skip, role),) = s.in_flight("B1s")
     assert word(s.append(replace(skip, upto=0), role)) == "late"
     assert s.land([(skip, role), (skip, role)]) == ["accepted", "duplicate"]
     assert "B1s" not in s.rows()

@@ -10,7 +10,7 @@ from foldlog.schemas.codec import encode
 from foldlog.schemas.value import replace
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.answers import Use, complete, thinking
-from foldlog.tests.laws.history import History, asked, opened
+from foldlog.tests.laws.history import History, opened, with_calls
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
 MINUTE = 60_000
@@ -108,7 +108,7 @@ def test_law_13_other_unknown_events_pass():
 
 
 def test_row_G_a_frozen_session_still_answers_what_it_owed_and_tells_of_its_doubts():
-    s = asked(POST)
+    s = with_calls(POST)
     s.say(by="bob")
     s.uncertain("1.1.0")
     place = freeze(s)
@@ -119,7 +119,7 @@ def test_row_G_a_frozen_session_still_answers_what_it_owed_and_tells_of_its_doub
 
 
 def test_law_13_a_fold_that_raises_freezes_only_its_session():
-    s = asked(LOOK)
+    s = with_calls(LOOK)
     broken = replace(s.views, turn=replace(s.turn, queue=None))
     s.views = broken
     s.say()
@@ -223,7 +223,7 @@ def test_for_generations_only_the_newest_attempt_counts_but_every_attempt_is_pai
 
 
 def test_for_tools_the_first_outcome_of_any_attempt_wins():
-    s = asked(LOOK)
+    s = with_calls(LOOK)
     s.take("w2/1").later(3 * MINUTE).work()
     assert s.call("1.1.0").attempt == 2
     assert s.result("1.1.0", "from the first", attempt=1).accepted
@@ -231,7 +231,7 @@ def test_for_tools_the_first_outcome_of_any_attempt_wins():
 
 
 def test_an_outcome_of_an_attempt_that_was_never_claimed_is_unknown():
-    s = asked(LOOK)
+    s = with_calls(LOOK)
     assert word(s.result("1.1.0", attempt=2)) == "unknown_call"
     assert word(s.append(answers.result((7, 1, 0), 1, "x"), "tools")) == "unknown_call"
 
@@ -296,7 +296,7 @@ def test_law_6_a_model_call_is_taken_over_under_a_newer_epoch_only(newer, said):
 @pytest.mark.parametrize("use", [LOOK, POST], ids=["pure", "once"])
 def test_law_6_a_tool_call_is_taken_over_under_a_newer_epoch_only(use, newer, said):
     """A forged or foreign TOOL_STARTED: a second run of a `once` tool would be begun."""
-    s = asked(use)
+    s = with_calls(use)
     start = newest(s, ev.ToolStarted)
     forged = changed(start, owner="w2/1", attempt=2, epoch=start.epoch + newer)
     assert word(s.append(forged, "tools")) == said

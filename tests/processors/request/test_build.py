@@ -16,7 +16,7 @@ from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import AGENT, EDITED
 from foldlog.tests.laws.answers import Use, thinking
 from foldlog.tests.laws.api_rules import findings
-from foldlog.tests.laws.history import History, asked, opened
+from foldlog.tests.laws.history import History, opened, with_calls
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
 SERVER_USE = '{"type":"server_tool_use","id":"srv1","name":"web_search","input":{}}'
@@ -54,14 +54,14 @@ def test_S1_C_constraint_7_blocks_go_back_byte_for_byte(block):
 
 
 def test_S1_C_a_call_goes_back_with_the_arguments_as_they_were_written():
-    s = asked(Use("look", '{"where" :  "th\\u0065re"}', "a"))
+    s = with_calls(Use("look", '{"where" :  "th\\u0065re"}', "a"))
     s.result("1.1.0")
     s.work()
     assert b'"input":{"where" :  "th\\u0065re"}' in s.request_bytes()
 
 
 def test_an_invalid_input_is_an_empty_object_in_the_request_and_its_error_is_the_result():
-    s = asked(Use("look", '{"where":', "a", error="not a JSON object: cut"))
+    s = with_calls(Use("look", '{"where":', "a", error="not a JSON object: cut"))
     s.work()
     (use,) = s.request()["messages"][1]["content"]
     assert use["input"] == {} and "cut" in s.messages()[2][1][0]
@@ -131,7 +131,7 @@ def test_S1_C_what_was_thought_after_a_block_that_is_left_out_is_left_out_too(bl
 
 
 def test_S1_C_what_was_thought_after_a_call_that_is_renamed_is_left_out():
-    s = asked(LOOK)
+    s = with_calls(LOOK)
     s.result("1.1.0")
     s.answer(thinking("a"), LOOK, thinking("b"), POST)
     s.result("1.2.0")
@@ -176,7 +176,7 @@ def test_a_partial_answer_of_a_retried_attempt_is_no_part_of_the_conversation():
 
 
 def test_results_come_first_and_in_the_order_of_their_calls():
-    s = asked(LOOK, POST, LOOK)
+    s = with_calls(LOOK, POST, LOOK)
     s.say("by the way", when_busy="steer")
     for call in ("1.1.2", "1.1.0", "1.1.1"):
         s.result(call, call)
@@ -185,7 +185,7 @@ def test_results_come_first_and_in_the_order_of_their_calls():
 
 
 def test_bad_input_a_call_id_that_a_provider_repeats_gets_a_name_of_its_own():
-    s = asked(Use("look", "{}", "x"), Use("look", "{}", "x"))
+    s = with_calls(Use("look", "{}", "x"), Use("look", "{}", "x"))
     s.result("1.1.0", "one")
     s.result("1.1.1", "two")
     s.answer(Use("look", "{}", "x"))
@@ -224,9 +224,9 @@ def test_the_prefix_is_said_once_and_again_only_when_the_agent_was_edited():
 def test_a_decision_made_for_another_prefix_is_stale():
     s = opened()
     s.say("go")
-    prefix, decision = s.in_the_air("N3")
+    prefix, decision = s.in_flight("N3")
     s.agent = EDITED
-    other, _ = s.in_the_air("N3")
+    other, _ = s.in_flight("N3")
     assert s.land([prefix, other, decision]) == ["accepted", "accepted", "stale"]
     s.work()
     assert s.request()["system"][0]["text"] == EDITED.system
@@ -274,7 +274,7 @@ def test_a_blob_that_is_gone_is_an_error_of_the_request_and_not_of_the_fold():
 def test_S2_5_a_strategy_that_this_version_has_not_is_never_adopted():
     s = opened()
     s.say("go")
-    prefix, (called, role) = s.in_the_air("N3")
+    prefix, (called, role) = s.in_flight("N3")
     other = replace(called, strategy="sliding_window_0")
     assert s.land([prefix, (other, role), (called, role)]) == ["accepted", "stale", "accepted"]
 

@@ -18,8 +18,8 @@ from foldlog.schemas.codec import ChunkSeen
 from foldlog.tests.laws.agents import LIMITS
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, Step, opened
-from foldlog.tests.laws.law import world_of
-from foldlog.tests.laws.worlds import World
+from foldlog.tests.laws.law import history_of
+from foldlog.tests.laws.random_history import RandomHistory
 
 BELONGS = Belongs("cluster", "topic", "folds")
 SEEDS = (1, 2, 3)
@@ -94,8 +94,8 @@ class Full(Counting):
 
 
 @lru_cache
-def world(seed: int) -> World:
-    return world_of(seed)
+def world(seed: int) -> RandomHistory:
+    return history_of(seed)
 
 
 def keep(store: Store, step: Step, holders: PartitionView = INITIAL) -> None:

@@ -14,7 +14,7 @@ from foldlog.processors.fold.views import SessionViews, initial
 from foldlog.processors.store.partition_cache import may_owe
 from foldlog.processors.store.store import Cursor, RocksBackend, Store
 from foldlog.schemas.value import replace
-from foldlog.tests.laws.law import world_of
+from foldlog.tests.laws.law import history_of
 from foldlog.tests.processors.store.contract import BELONGS
 
 ROUNDS_MAX = 500
@@ -23,7 +23,7 @@ BATCH = 3  # events; the rows of one batch must come together or not at all
 
 def steps(seed: int):
     """(offset, session_id, entry) of every event of every round, endlessly."""
-    entries = [step.entry for step in world_of(seed).steps]
+    entries = [step.entry for step in history_of(seed).steps]
     offset = count()
     for number in range(ROUNDS_MAX):
         for entry in entries:
@@ -38,9 +38,9 @@ def session_ids(seed: int) -> list[str]:
 def views_at(seed: int, session_id: str, cursor: int) -> SessionViews | None:
     """The views of a session when the log was folded up to a cursor."""
     views = None
-    length = len(world_of(seed).steps)
+    length = len(history_of(seed).steps)
     start = int(session_id[1:]) * length
-    for number, step in enumerate(world_of(seed).steps, start):
+    for number, step in enumerate(history_of(seed).steps, start):
         if number < cursor:
             entry = replace(step.entry, session_id=session_id)
             views, _ = fold(views or initial(session_id), entry)

@@ -72,7 +72,7 @@ def test_S3_6_the_first_step_counts_its_prefix_to_the_token():
     (weighed,) = called(first_step(None))
     assert called(first_step(weighed)) == [weighed]
     over = first_step(weighed - 1)
-    assert called(over) == [] and over.became_of() == "budget_exceeded"
+    assert called(over) == [] and over.end_reason() == "budget_exceeded"
 
 
 @pytest.mark.parametrize(("more", "goes_on"), [(0, True), (-1, False)])
@@ -91,7 +91,7 @@ def test_S3_6_a_prefix_that_shrank_to_exactly_the_cap_lets_a_session_go_on(more,
     _, weighed = called(second_turn(short, None))
     s = second_turn(short, weighed + more)
     assert len(called(s)) == (2 if goes_on else 1)
-    assert s.became_of("m2") == ("" if goes_on else "budget_exceeded")
+    assert s.end_reason("m2") == ("" if goes_on else "budget_exceeded")
 
 
 def test_S3_6_a_window_that_fits_exactly_is_not_halved():

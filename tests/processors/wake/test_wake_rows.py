@@ -15,7 +15,7 @@ from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import LIMITS, MINUTE, variant
 from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, Step, asked, opened
+from foldlog.tests.laws.history import History, Step, opened, with_calls
 from foldlog.tests.laws.law9 import check_law_9
 
 # What a claim's deadline allows a tool beside its time: to begin, twice looked at, and to end.
@@ -52,7 +52,7 @@ def void(use: Use, times: int = 1) -> History:
     """A claim that came back only after somebody else had taken the partition; so often."""
     s, row = allowed(use), "T3"
     for number in range(times):
-        late = s.in_the_air(row)
+        late = s.in_flight(row)
         s.take(f"w{number + 2}/1")
         assert s.land(late) == ["accepted"]
         row = "T5"
@@ -80,7 +80,7 @@ def crashing(times: int) -> History:
 
 def large_result() -> History:
     """A result that is worth a short form."""
-    return then(asked(LOOK), lambda s: s.result("1.1.0", "a row of it\n" * 1_000))
+    return then(with_calls(LOOK), lambda s: s.result("1.1.0", "a row of it\n" * 1_000))
 
 
 def beside(*, times: int = 1) -> History:
@@ -144,24 +144,24 @@ def then(s: History, *acts: Callable[[History], object]) -> History:
 GIVEN: dict[str, Callable[[], History]] = {
     "R": lambda: then(opened(), lambda s: s.say(by="bob")),
     "A1": lambda: then(streaming(), lambda s: s.cancel()),
-    "A1t": lambda: then(asked(LOOK), lambda s: s.cancel()),
+    "A1t": lambda: then(with_calls(LOOK), lambda s: s.cancel()),
     "A2": lambda: then(
         streaming(), lambda s: s.chunk(), lambda s: s.take(SAME_AGAIN), lambda s: s.cancel()
     ),
     "C1": lambda: then(streaming(), lambda s: s.cancel()),
     "C2": lambda: then(opened(), lambda s: s.say(), lambda s: s.cancel()),
     "T1": lambda: proposed(LOOK),
-    "T2": lambda: asked(CHARGE).later(LIMITS.approval_expiry_ms),
-    "T2w": lambda: asked(CHARGE),
+    "T2": lambda: with_calls(CHARGE).later(LIMITS.approval_expiry_ms),
+    "T2w": lambda: with_calls(CHARGE),
     "T3": lambda: allowed(LOOK),
-    "T4": lambda: asked(LOOK),
-    "T4w": lambda: asked(LOOK).take(ANOTHER),
+    "T4": lambda: with_calls(LOOK),
+    "T4w": lambda: with_calls(LOOK).take(ANOTHER),
     "T5": lambda: void(POST),
-    "T5r": lambda: asked(LOOK).take(SAME_AGAIN),
+    "T5r": lambda: with_calls(LOOK).take(SAME_AGAIN),
     "T6v": lambda: void(POST, times=2),
-    "T6r": lambda: asked(LOOK).take(SAME_AGAIN).work().take("w1/3"),
-    "T6": lambda: asked(POST).take(SAME_AGAIN),
-    "T7": lambda: then(asked(POST), lambda s: s.uncertain("1.1.0")),
+    "T6r": lambda: with_calls(LOOK).take(SAME_AGAIN).work().take("w1/3"),
+    "T6": lambda: with_calls(POST).take(SAME_AGAIN),
+    "T7": lambda: then(with_calls(POST), lambda s: s.uncertain("1.1.0")),
     "S1": lambda: then(opened(), lambda s: s.say(), lambda s: s.work(before=("S1",))),
     "S1r": lambda: then(streaming(), lambda s: s.fail()),
     "S1w": lambda: then(streaming(), lambda s: s.fail(retry_at=s.at + 5_000)),
@@ -172,7 +172,7 @@ GIVEN: dict[str, Callable[[], History]] = {
     "S4u": lambda: failing(LIMITS.model_attempts),
     "S4g": lambda: crashing(LIMITS.model_attempts),
     "N1": lambda: then(streaming(), lambda s: s.complete("done")),
-    "N1s": lambda: then(asked(COMPLETE), lambda s: s.result("1.1.0")),
+    "N1s": lambda: then(with_calls(COMPLETE), lambda s: s.result("1.1.0")),
     "N2": lambda: then(opened(), lambda s: s.say("long " * 4_000)),
     "N2w": lambda: over_the_cap(),
     "N3": lambda: then(opened(), lambda s: s.say()),
@@ -221,7 +221,7 @@ SEED = {
     "MESSAGE_RECEIVED": (lambda: GIVEN["N3"](), ["N3"]),
     "LLM_CALLED": (lambda: GIVEN["S1"](), ["S1"]),
     "TOOL_INVOKED": (lambda: allowed(LOOK), ["T3"]),
-    "TOOL_RESULT": (lambda: then(asked(LOOK), lambda s: s.result("1.1.0")), ["N3"]),
+    "TOOL_RESULT": (lambda: then(with_calls(LOOK), lambda s: s.result("1.1.0")), ["N3"]),
     "GEN_START, GEN_CHUNK": (lambda: streaming().take(SAME_AGAIN), ["S3"]),
     "GEN_COMPLETE": (lambda: GIVEN["N1"](), ["N1"]),
     "GEN_SENT": (
@@ -285,14 +285,14 @@ def test_a_chunk_extends_the_deadline_of_its_generation_by_the_stall_timeout():
 
 
 def test_law_6_a_stranger_waits_for_the_deadline_and_the_margin():
-    s = asked(LOOK).take(ANOTHER)
+    s = with_calls(LOOK).take(ANOTHER)
     assert s.rows() == ["T4w"]
     s.later(2 * MINUTE + BEGINS_AND_ENDS_MS + LIMITS.margin_ms)
     assert s.rows() == ["T5r"]
 
 
 def test_law_6_a_newer_incarnation_of_the_same_worker_does_not_wait():
-    assert asked(LOOK).take(SAME_AGAIN).rows() == ["T5r"]
+    assert with_calls(LOOK).take(SAME_AGAIN).rows() == ["T5r"]
     assert streaming().take(SAME_AGAIN).rows() == ["S3"]
 
 
@@ -304,14 +304,14 @@ def test_law_6_a_claim_behind_the_newer_take_is_void_and_made_anew_even_if_it_ru
 
 def test_law_6_nobody_who_lost_the_partition_starts_anything():
     s = allowed(POST)
-    late = s.in_the_air("T3")
+    late = s.in_flight("T3")
     s.take(ANOTHER).work()
     assert s.land(late) == ["duplicate"]
     assert s.call("1.1.0").claim.owner == ANOTHER
 
 
 def test_S2_8_a_begun_once_call_is_never_run_again_whatever_comes():
-    s = asked(POST)
+    s = with_calls(POST)
     for number in range(2, 6):
         s.take(f"w1/{number}").later(5 * MINUTE).work()
         assert s.rows() == ["T6"] and s.call("1.1.0").attempt == 1
@@ -320,7 +320,7 @@ def test_S2_8_a_begun_once_call_is_never_run_again_whatever_comes():
 
 
 def test_S2_8_a_reconciler_is_asked_only_after_the_deadline_and_the_margin():
-    s = asked(WIRE).take(SAME_AGAIN)
+    s = with_calls(WIRE).take(SAME_AGAIN)
     assert not any(s.discharge("T6")), "its no might still become untrue"
     s.later(2 * MINUTE + BEGINS_AND_ENDS_MS + LIMITS.margin_ms)
     assert [what for what, _ in s.discharge("T6").begun] == ["reconcile"]
@@ -370,4 +370,4 @@ def test_law_3_attempts_count_crashes_and_failures_alike():
     s.fail()
     assert s.rows() == ["S4u"]
     s.work()
-    assert s.became_of() == "failed"
+    assert s.end_reason() == "failed"

@@ -25,7 +25,7 @@ from foldlog.schemas import bounds, codec, events as ev
 from foldlog.schemas.topics import SESSION_EVENTS, USER_SESSIONS, topics
 from foldlog.schemas.value import replace
 from foldlog.tests.laws.history import opened as history
-from foldlog.tests.laws.law import world_of
+from foldlog.tests.laws.law import history_of
 from foldlog.tests.laws.manual_worker import ManualWorker, answered, message, opened
 
 AGENT = Agent(name="a", model="m")
@@ -222,7 +222,7 @@ EXTREMES = (b"\xff" * 9 + b"\x01", b"\xfe" + b"\xff" * 8 + b"\x01", b"\x80" * 9 
 @example(0, random.Random(1))
 def test_law_13_whatever_is_done_to_the_bytes_of_records_fold_and_store_never_raise(seed, random):
     """A history whose records are cut, flipped and overwritten: the neighbour is as if alone."""
-    rig, steps = ManualWorker(AGENT), world_of(seed).records
+    rig, steps = ManualWorker(AGENT), history_of(seed).records
     for number, record in enumerate(steps[:150]):
         value = bytearray(record.value or b"")
         if value and random.random() < 0.2:

@@ -120,7 +120,7 @@ def failing() -> Watching:
     history.result("1.1.0", "seen")
     history.later(100_000)
     history.work()
-    assert history.became_of() == "budget_exceeded"
+    assert history.end_reason() == "budget_exceeded"
     return history
 
 

@@ -1,8 +1,8 @@
-"""Random histories, mostly legal: what all laws are about.
+"""Random histories, mostly legal, over which all laws are checked.
 
-People, workers, models and tools act in any order. Worker events are what WAKE owes, written by the
-real decide and Actions: at the present view, or at an old one (late, stale, by a zombie that has
-not read of the newer owner). `forged` adds events that no right worker would write.
+People, workers, models and tools act in any order. Worker events discharge the obligations of WAKE
+through the real decide and Actions: at the present view, or at an old one (late, stale, or by a
+zombie that has not read of the newer owner). `forged` adds events that no correct worker writes.
 """
 
 import random
@@ -22,7 +22,7 @@ from foldlog.schemas.attachments import reference
 from foldlog.schemas.codec import encode
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import LONG, MINUTE, MODELS, STRATEGIES, variant
-from foldlog.tests.laws.history import NEEDS_A_WORLD, ROLES, Step
+from foldlog.tests.laws.history import NEEDS_AN_EFFECT, ROLES, Step
 from foldlog.tests.laws.outcomes import Outcomes
 from foldlog.tests.laws.plausible import (
     CALLS,
@@ -36,8 +36,8 @@ from foldlog.tests.laws.plausible import (
 )
 from foldlog.tests.laws.sealed import Prefixes
 
-ACTS = 80  # of a history: each is no, one or a few events
-STEPS_MAX = 400  # records of a history: what a law costs grows with them
+ACTS = 80  # of a history: each appends no, one or a few events
+STEPS_MAX = 400  # records of a history; the time of a law grows with them
 LAYERS = (
     Layers(),
     Layers((Layer("project", "FOLDLOG.md", "Write short lines."),)),
@@ -51,7 +51,7 @@ PAUSES_MS = (0, 1, 40, 1_000, 6_000, 11_000, MINUTE, 3 * MINUTE, 61 * MINUTE)
 
 
 class Rolled:
-    """Choices made by a seed."""
+    """Choices made from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -66,8 +66,8 @@ class Rolled:
         return self._random.random() * 100 < percent
 
 
-class World(Outcomes):
-    """A history that grows by chance."""
+class RandomHistory(Outcomes):
+    """A history that grows at random."""
 
     def __init__(
         self, choose: Any, forged: bool, more: Mapping[str, Any] = MappingProxyType({})
@@ -85,20 +85,20 @@ class World(Outcomes):
         self.seed: int | None = None
         self.sent: dict[tuple[int, int], bytes] = {}  # the request of each step
         self._requests: dict[tuple[int, int], bytes] = {}
-        self.asked_beside: list[bytes] = []  # requests of background work
+        self.background_requests: list[bytes] = []
         self.bound: dict[tuple[int, int], Prefix] = {}
         self.prefixes = Prefixes()
-        self.rules: list[Rules] = []  # of the agent as it was at each step
-        self.late: dict[bytes, int] = {}  # what was written late: the offset its writer had read to
-        self.read_to: dict[int, int] = {}  # the same, by the offsets at which it came
+        self.rules: list[Rules] = []  # of the agent at each step
+        self.late: dict[bytes, int] = {}  # value of a late record -> the offset its writer had read
+        self.read_to: dict[int, int] = {}  # the same, by the offset of the record
         self.choose, self.forged = choose, forged
         self.plausible = Plausible(choose)
         acts = [
             (30, self.act_work), (24, self.act_outcome), (12, self.act_say), (5, self.act_decide),
             (3, self.act_cancel), (6, self.act_pause), (4, self.act_stale), (4, self.act_again),
-            (4, self.act_take), (4, self.act_chunk), (3, self.act_phase), (1, self.act_stranger),
-            (1, self.act_end), (2, self.act_edit), (2, self.act_neighbour), (8, self.act_beside),
-            (8, self.act_delivery),
+            (4, self.act_take), (4, self.act_chunk), (3, self.act_phase), (1, self.act_other_user),
+            (1, self.act_end), (2, self.act_edit), (2, self.act_neighbour),
+            (8, self.act_background), (8, self.act_delivery),
         ]
         self.temper = choose.pick(TEMPERS)
         if self.temper == "long":
@@ -108,21 +108,21 @@ class World(Outcomes):
         if self.temper == "racing":
             acts += [(20, self.act_race)]
         if self.agent.recovery == "resume":
-            acts += [(20, self.act_lose)]
+            acts += [(20, self.act_lose_stream)]
         if forged:
             acts += [(14, self.act_forge), (3, self.act_garbage)]
         self._acts = tuple(act for weight, act in acts for _ in range(weight))
 
     def __repr__(self) -> str:
-        """What a failing law prints: the seed, and every event with its ruling."""
+        """The output of a failing law: the seed, and every event with its ruling."""
         lines = [
             f"{step.entry.offset:4} {step.ruling[0]} {step.ruling[1]} {step.entry.event}"
             for step in self.steps
         ]
-        return "\n".join([f"World(seed={self.seed}, forged={self.forged})", *lines])
+        return "\n".join([f"RandomHistory(seed={self.seed}, forged={self.forged})", *lines])
 
-    def grow(self, events: int) -> "World":
-        """So many acts, each of no, one or a few events."""
+    def grow(self, events: int) -> "RandomHistory":
+        """Run so many acts, each of which appends no, one or a few events."""
         if self.choose.chance(97):
             self.take()
         if self.choose.chance(97):
@@ -134,7 +134,7 @@ class World(Outcomes):
         return self
 
     def append_raw(self, *args: Any) -> Any:
-        """As in a history; notes what each step sends."""
+        """As in a history; keeps the request of each step."""
         known = len(self.steps)
         ruling = super().append_raw(*args)
         self.rules += [rules_of(self.agent)] * (len(self.steps) - known)
@@ -147,14 +147,14 @@ class World(Outcomes):
         return ruling
 
     def decided_at(self, step: Step) -> int:
-        """The offset up to which the writer of a step's event had read when it decided."""
+        """The newest offset that the writer of a step's event had read when it decided."""
         return self.read_to.get(step.entry.offset, step.entry.offset - 1)
 
     def request_at(self, step: Step) -> bytes:
-        """The newest request of a step's own views, built once and for all laws: what is built of
-        stored views, of later ones or by continuing is compared with this."""
+        """The newest request of a step's own views, built once for all laws. Requests built from
+        stored views, from later ones or by continuing are compared with this one."""
         context, compaction = step.views.context, step.views.compaction
-        of = (id(context), id(compaction))  # which the steps keep alive
+        of = (id(context), id(compaction))  # the steps keep both alive
         if of not in self._requests:
             self._requests[of] = request_bytes(step.views, self.blobs.read)
         return self._requests[of]
@@ -173,7 +173,7 @@ class World(Outcomes):
             self.do(self.choose.pick(todo))
 
     def act_stale(self) -> None:
-        """A worker that looks at an old view writes now what was owed then."""
+        """A worker at an old view discharges one of its obligations now."""
         if not self.steps:
             return
         self._write_late(self.steps[-self.choose.number(1, min(len(self.steps), 8))])
@@ -181,7 +181,7 @@ class World(Outcomes):
     def _write_late(self, step: Step) -> None:
         rules = rules_of(self.agent)
         owed_then = wake(step.views, step.holders, step.at, rules)
-        todo = [owed for owed in owed_then if owed.owed not in NEEDS_A_WORLD]
+        todo = [owed for owed in owed_then if owed.owed not in NEEDS_AN_EFFECT]
         if not todo or not step.holders.holders:
             return
         owed = self.choose.pick(todo)
@@ -201,7 +201,7 @@ class World(Outcomes):
         self.take(owner, ROLES if self.choose.chance(60) else (self.choose.pick(ROLES),))
 
     def act_crash(self) -> None:
-        """The worker dies; the next one is the same again, or another that waits for deadlines."""
+        """The worker dies; its next incarnation follows, or another that waits for deadlines."""
         streamed = self.choose.chance(50)
         if streamed:
             self.act_chunk()
@@ -212,8 +212,8 @@ class World(Outcomes):
             self.later(self.choose.pick(PAUSES_MS[-4:]))
         self.act_work()
 
-    def act_lose(self) -> None:
-        """A worker dies in the middle of an answer, and the next one has the model go on."""
+    def act_lose_stream(self) -> None:
+        """A worker dies in the middle of an answer, and the next one lets the model continue it."""
         if not self.turn.open:
             self.act_say()
         self._work_all()
@@ -221,21 +221,21 @@ class World(Outcomes):
             generation = self.turn.generation
             if generation is None or generation.status != "running":
                 return
-            self.speak()
+            self.stream_more()
             self.take(self.choose.pick(OWNERS))
             if self.choose.chance(60):
                 self.later(3 * MINUTE)
             self._work_all()
 
     def act_race(self) -> None:
-        """Another worker takes the partition, and the one before has not read of it yet."""
+        """Another worker takes the partition before the earlier one has read of it."""
         for _ in range(self.choose.number(1, 2)):
             if self.steps:
                 self.take(self.choose.pick(OWNERS))
                 self._write_late(self.steps[-1])
 
     def act_edit(self) -> None:
-        """A worker comes back with another agent, or finds other files."""
+        """A worker restarts with an edited agent, or reads other instruction files."""
         choose = self.choose
         change = choose.pick(("system", "fewer", "strategy", "thinking", "model", "layers"))
         match change:
@@ -254,7 +254,7 @@ class World(Outcomes):
         self.agent = variant(**self.shape)
 
     def act_turn(self) -> None:
-        """A turn goes on as it should, for some steps; what runs beside it reports in between."""
+        """A turn makes some steps without a fault; background work reports in between."""
         if not self.turn.open and self.choose.chance(80):
             self.act_say()
         for _ in range(self.choose.number(1, 5)):
@@ -269,7 +269,7 @@ class World(Outcomes):
                     stop = self.choose.pick(("tool_use", "tool_use", "end_turn"))
                     self.append(self.an_answer(claim, stop), "models")
             if self.choose.chance(70):
-                self.act_beside()
+                self.act_background()
             if self.choose.chance(50):
                 self.act_delivery()
 
@@ -278,7 +278,7 @@ class World(Outcomes):
             todo = [
                 owed
                 for owed in self.owed()
-                if owed.owed not in NEEDS_A_WORLD and self.holders.holder(owed.role)
+                if owed.owed not in NEEDS_AN_EFFECT and self.holders.holder(owed.role)
             ]
             if not todo or todo[0].row in ("A2", "T6", "T6r", "T6v"):
                 return
@@ -291,8 +291,8 @@ class World(Outcomes):
         raw = choose.pick(CONTENTS) if choose.chance(12) else None
         if choose.chance(4):
             picture = self.blobs.store(PNG, "image/png")
-            seen = answers.dumps(reference(picture, choose.pick((1, 900))))
-            raw = f"[{seen},{answers.text('look at it')}]".encode()
+            image = answers.dumps(reference(picture, choose.pick((1, 900))))
+            raw = f"[{image},{answers.text('look at it')}]".encode()
         id = choose.pick(("m1", *ODD_IDS)) if choose.chance(12) else None
         self.say(
             self._words(),
@@ -313,8 +313,8 @@ class World(Outcomes):
     def act_decide(self) -> None:
         choose = self.choose
         calls = [*self.turn.calls, *self.turn.doubts]
-        wants = [call for call in calls if call.status in ("asks", "doubt", "contradicted")]
-        call = choose.pick(wants) if wants and not choose.chance(15) else None
+        pending = [call for call in calls if call.status in ("asks", "doubt", "contradicted")]
+        call = choose.pick(pending) if pending and not choose.chance(15) else None
         key = call.key if call else choose.pick(CALLS)
         if (call is not None and call.status == "asks") != choose.chance(10):
             sha = "other" if choose.chance(10) else None
@@ -341,7 +341,7 @@ class World(Outcomes):
         else:
             self.lock(choose.pick(("p1", "p2", *ODD_IDS)), id)
 
-    def act_stranger(self) -> None:
+    def act_other_user(self) -> None:
         act = self.choose.pick((self.say, self.cancel, self.terminate))
         act(by="bob")
 
@@ -363,7 +363,7 @@ class World(Outcomes):
         """A record of another session takes an offset of this partition."""
         self.offset += self.choose.number(1, 3)
 
-    # -- what no right worker writes -------------------------------------------------------------
+    # -- events that no correct worker writes ----------------------------------------------------
 
     def act_forge(self) -> None:
         event, writer = self.plausible.event(self.offset, self.at)
