@@ -93,16 +93,9 @@ PROJECT = replace(build_and_deploy(["true"]), approval="none")
 BUILDER = replace(AGENT, tools=(*TOOLS, PROJECT))
 
 # The agents of random histories. Their requests begin with some 500 tokens of tools.
-SMALL = Limits(
-    model_attempts=3,
-    tool_attempts=2,
-    delivery_attempts=3,
+SMALL = replace(
+    LIMITS,
     steps=8,
-    stall_timeout_ms=MINUTE,
-    tool_timeout_ms=2 * MINUTE,
-    approval_expiry_ms=60 * MINUTE,
-    grace_ms=5_000,
-    margin_ms=10_000,
     background_attempts=2,
     background_timeout_ms=MINUTE,
     candidate_wait_ms=MINUTE,

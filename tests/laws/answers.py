@@ -4,6 +4,7 @@ An answer's content and calls come from one list of blocks, as in the real effec
 whose arguments are not a JSON object is `{}`, and the raw text stays in `calls`.
 """
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -45,7 +46,7 @@ def content(blocks: "list[str | Use]") -> bytes:
     return f"[{','.join(block_text(block) for block in blocks)}]".encode()
 
 
-def calls(blocks: "list[str | Use]", stop_reason: str) -> tuple[ev.ProposedCall, ...]:
+def calls(blocks: "Iterable[str | Use]", stop_reason: str) -> tuple[ev.ProposedCall, ...]:
     """The calls of an answer: none unless the model stopped to have them run."""
     if stop_reason != "tool_use":
         return ()
@@ -63,15 +64,20 @@ def calls(blocks: "list[str | Use]", stop_reason: str) -> tuple[ev.ProposedCall,
     )
 
 
-def usage(read: int = 100, written: int = 10) -> ev.Usage:
-    """Tokens of an attempt."""
+def usage(
+    read: int = 100,
+    written: int = 10,
+    cached: tuple[int, int, int] = (1, 2, 3),
+    raw: bytes | None = None,
+) -> ev.Usage:
+    """Tokens of an attempt. `cached`: read from the cache, written for 5 minutes and for 1 hour."""
     return ev.Usage(
         input_tokens=read,
-        cache_read_tokens=1,
-        cache_write_5m_tokens=2,
-        cache_write_1h_tokens=3,
+        cache_read_tokens=cached[0],
+        cache_write_5m_tokens=cached[1],
+        cache_write_1h_tokens=cached[2],
         output_tokens=written,
-        raw=b'{"input_tokens":%d}' % read,
+        raw=b'{"input_tokens":%d}' % read if raw is None else raw,
     )
 
 

@@ -13,8 +13,8 @@ from foldlog.processors.fold.projections.context_view import Request
 from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.build import request_bytes
 from foldlog.schemas.events.parts import ReadBlob
-
-MARKS_MAX = 4  # of cache marks, the API's limit
+from foldlog.schemas.ids import call_key
+from foldlog.tests.laws.api_rules import findings
 
 
 class Built(NamedTuple):
@@ -30,11 +30,10 @@ class Built(NamedTuple):
         assert request is not None, "no step has been decided yet"
         return request
 
-    def blocks(self) -> Iterator[tuple[int, str, dict[str, Any]]]:
-        """(number of the message, role, block), in order."""
-        for number, message in enumerate(self.body["messages"]):
-            for block in message["content"]:
-                yield number, message["role"], block
+    def blocks(self) -> Iterator[dict[str, Any]]:
+        """The content blocks, in order."""
+        for message in self.body["messages"]:
+            yield from message["content"]
 
 
 class Rule(NamedTuple):
@@ -58,44 +57,16 @@ def _boundary(built: Built) -> Iterator[str]:
             yield f"its window shows {shown} messages, {size} are allowed"
 
 
-def _pairing(built: Built) -> Iterator[str]:
-    waiting: set[str] = set()
-    before = -1
-    for number, role, block in built.blocks():
-        if number != before and role == "assistant" and waiting:
-            yield f"message {number}: no result for {', '.join(sorted(waiting))}"
-            waiting = set()
-        before = number
-        if block["type"] == "tool_use":
-            waiting.add(block["id"])
-        elif block["type"] == "tool_result":
-            if block["tool_use_id"] not in waiting:
-                yield f"message {number}: a result for no call, {block['tool_use_id']}"
-            waiting.discard(block["tool_use_id"])
-        elif role == "user" and waiting:
-            yield f"message {number}: {block['type']} before the result of a call"
-            waiting = set()
-    if waiting:
-        yield f"no result for {', '.join(sorted(waiting))}"
-
-
-def _order(built: Built) -> Iterator[str]:
-    roles = [message["role"] for message in built.body["messages"]]
-    if any(one == other for one, other in zip(roles, roles[1:], strict=False)):
-        yield "two consecutive messages have the same role"
+def _legal(built: Built) -> Iterator[str]:
+    yield from findings(json.dumps(built.body).encode())
     parts = [part for part in built.body if part in ("system", "tools", "messages")]
-    if parts != sorted(parts, key=("system", "tools", "messages").index) or parts[-1:] != [
-        "messages"
-    ]:
+    if parts != [part for part in ("system", "tools", "messages") if part in built.body]:
         yield f"the static parts are not before the messages: {', '.join(parts)}"
-    marks = json.dumps(built.body).count('"cache_control"')
-    if marks > MARKS_MAX:
-        yield f"{marks} cache marks, {MARKS_MAX} are allowed"
 
 
 def _short_forms(built: Built) -> Iterator[str]:
     request, compaction = built.request, built.views.compaction
-    shown = [b for _, _, b in built.blocks() if b["type"] == "tool_result"]
+    shown = [b for b in built.blocks() if b["type"] == "tool_result"]
     results = [
         built.views.context.fragments[place]
         for place in range(request.start, request.fragments)
@@ -106,7 +77,7 @@ def _short_forms(built: Built) -> Iterator[str]:
         yield f"{len(results)} results in the window, {len(shown)} in the request"
         return
     for fragment, block in zip(results, shown, strict=True):
-        key = f"{fragment.turn}.{fragment.step}.{fragment.index}"
+        key = call_key(fragment.turn, fragment.step, fragment.index)
         short = in_force(compaction, key, request.compacted_upto)
         body = short.body if short is not None else fragment.body
         text = (body.inline or b"").decode("utf-8", "replace") if body is not None else ""
@@ -120,7 +91,7 @@ def _reminders(built: Built) -> Iterator[str]:
         fragment = built.views.context.fragments[place]
         if fragment.kind == "reminder":
             text = f"Reminder: {fragment.text}"
-            shown = sum(1 for _, _, b in built.blocks() if b.get("text") == text)
+            shown = sum(1 for b in built.blocks() if b.get("text") == text)
             wanted = sum(
                 1
                 for other in range(request.start, request.fragments)
@@ -133,8 +104,7 @@ def _reminders(built: Built) -> Iterator[str]:
 
 RULES: tuple[Rule, ...] = (
     Rule("boundary", "the omitted part ends between two messages (constraint 1)", _boundary),
-    Rule("pairing", "every call has its result in the next message, results first", _pairing),
-    Rule("order", "static before dynamic, roles in turn, four cache marks at most", _order),
+    Rule("legal", "the API accepts it, and its static parts come first", _legal),
     Rule("short forms", "a result is short iff the log says so (constraint 2)", _short_forms),
     Rule("reminders", "each reminder is shown once, where it came first", _reminders),
 )

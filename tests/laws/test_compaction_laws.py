@@ -12,10 +12,10 @@ from foldlog.processors.request.build import context_of
 from foldlog.processors.request.summary import FRAME
 from foldlog.processors.wake.budget import needs_room
 from foldlog.processors.wake.decide import rules_of
-from foldlog.processors.wake.facts import wake
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import call_key
 from foldlog.schemas.value import replace
+from foldlog.tests.laws import step_rules
 from foldlog.tests.laws.agents import SMALL
 from foldlog.tests.laws.api_rules import OPAQUE
 from foldlog.tests.laws.history import Step
@@ -382,14 +382,5 @@ def test_S1_H_background_work_changes_no_context(history):
 
 @law()
 def test_a_step_waits_for_background_work_only_where_it_would_not_fit(history):
-    """It is delayed by background work only in row N2w."""
     for step in history.steps[-20:]:
-        rules = rules_of(history.agent)
-        owed = {o.row for o in wake(step.views, step.holders, step.at, rules)}
-        alone = replace(step.views, background=type(step.views.background)())
-        without = {o.row for o in wake(alone, step.holders, step.at, rules)}
-        if "N3" in without:
-            assert "N3" in owed
-        if "N2w" in owed:
-            assert "N3" not in without
-
+        step_rules.work_delays_no_step(step, rules_of(history.agent), step.at)

@@ -10,17 +10,13 @@ from hypothesis import given, strategies as st
 
 from foldlog.processors.fold.field_writers import WRITERS
 from foldlog.processors.fold.projections.partition import PartitionView
-from foldlog.processors.fold.projections.session_state import SessionState, as_json
+from foldlog.processors.fold.projections.session_state import SessionState
 from foldlog.processors.fold.projections.turn_view import (
-    QUEUE_MAX,
-    REFUSALS_MAX,
-    SEEN_MAX,
     Claim,
     call_of,
     find_call,
 )
 from foldlog.processors.fold.session import fold, judge
-from foldlog.processors.fold.transitions import TRANSITIONS
 from foldlog.processors.fold.views import SessionViews, initial
 from foldlog.processors.store import views_codec
 from foldlog.processors.store.partition_cache import may_owe
@@ -30,12 +26,12 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Entry, digest, entry_of
 from foldlog.schemas.events import BY_CLASS
 from foldlog.schemas.value import replace
+from foldlog.tests.laws import step_rules
 from foldlog.tests.laws.ends import are_lawful
 from foldlog.tests.laws.history import Step
 from foldlog.tests.laws.law import LAW, histories, law
 from foldlog.tests.laws.random_history import RandomHistory
 
-STATE_BYTES_MAX = 1024  # S0.1
 PAID = (ev.GenComplete, ev.GenFailed, ev.GenStopped, ev.BackgroundDone)
 
 
@@ -63,11 +59,6 @@ def through_the_store(views: SessionViews) -> SessionViews:
     read = Store(DictBackend(data)).load(views.session_id)
     assert read is not None
     return read
-
-
-def name_of(step: Step) -> str:
-    row = BY_CLASS.get(type(step.entry.event))
-    return row.name if row else ""
 
 
 @law(forged=True)
@@ -157,7 +148,7 @@ def test_law_2_an_event_that_is_not_accepted_changes_no_view_but_the_pending_ref
 
 
 @law(forged=True)
-def test_S0_5_the_ledger_is_the_sum_of_the_paid_requests_each_once(history):
+def test_S0_5_S1_G_the_ledger_is_the_sum_of_the_paid_requests_each_once(history):
     paid: dict[tuple, ev.Usage] = {}
     for step in history.steps:
         event, code = step.entry.event, step.ruling.code or step.ruling.verdict
@@ -165,10 +156,12 @@ def test_S0_5_the_ledger_is_the_sum_of_the_paid_requests_each_once(history):
             for place, usage in requests_in(event):
                 paid.setdefault(place, usage)
         ledger = step.views.ledger
-        assert len(ledger.spent) == len(paid), step.entry
+        assert len(ledger.spent) == len({row.key for row in ledger.spent}) == len(paid), step.entry
         for part in ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output"):
             name = f"{part}_tokens"
-            assert getattr(ledger, name) == sum(getattr(u, name) for u in paid.values()), step.entry
+            total = getattr(ledger, name)
+            assert total == sum(getattr(usage, name) for usage in paid.values()), step.entry
+            assert total == sum(getattr(row, name) for row in ledger.spent), step.entry
 
 
 def requests_in(event) -> list[tuple[tuple, ev.Usage]]:
@@ -188,35 +181,17 @@ def requests_in(event) -> list[tuple[tuple, ev.Usage]]:
 @law(forged=True)
 def test_S0_2_a_field_is_changed_only_by_the_events_of_its_WRITERS_row(history):
     for step in history.steps:
+        step_rules.fields_have_their_writers(step)
         before, after = step.before.state, step.views.state
-        for field in SessionState.__struct_fields__:
-            if getattr(before, field) != getattr(after, field):
-                assert name_of(step) in WRITERS[field], (field, step.entry)
         if before != after:
             assert after.updated_at == step.entry.at
             assert replace(before, updated_at=0) != replace(after, updated_at=0)
 
 
-def triggers_of(step: Step) -> list[str]:
-    match step.entry.event:
-        case ev.PhaseTriggered(trigger=trigger):
-            return [trigger]
-        case ev.CancelRequested():
-            return ["cancel"]
-        case ev.ToolResult(triggers=triggers):
-            return [t.trigger for t in triggers if t.trigger is not None]
-    return []
-
-
 @law(forged=True)
 def test_S0_4_the_phase_moves_only_along_TRANSITIONS(history):
     for step in history.steps:
-        phase, after = step.before.state.phase, step.views.state.phase
-        assert after in TRANSITIONS
-        if phase != after:
-            for trigger in triggers_of(step):
-                phase = TRANSITIONS[phase].get(trigger, phase)
-            assert phase == after, step.entry
+        step_rules.phase_follows_transitions(step)
 
 
 @law(forged=True)
@@ -229,7 +204,7 @@ def test_S0_3_a_project_is_never_replaced(history):
 @law(forged=True)
 def test_S0_1_the_state_is_its_fields_and_below_1_KB(history):
     for step in history.steps:
-        assert len(as_json(step.views.state)) < STATE_BYTES_MAX
+        step_rules.state_is_small(step)
     assert set(SessionState.__struct_fields__) == set(WRITERS)
 
 
@@ -262,10 +237,8 @@ def test_a_turn_end_names_the_state_at_its_basis(history):
 @law(forged=True)
 def test_everything_in_flight_is_bounded(history):
     for step in history.steps:
+        step_rules.turn_is_bounded(step)
         turn = step.views.turn
-        assert len(turn.refusals) <= REFUSALS_MAX
-        assert len(turn.queue) + len(turn.owned) <= QUEUE_MAX
-        assert len(turn.cancel_ids) <= SEEN_MAX and len(turn.command_ids) <= SEEN_MAX
         if not turn.open:
             assert turn.generation is None and not turn.calls and not turn.owned
             assert turn.closing is None and not turn.queue
@@ -303,16 +276,6 @@ def test_beyond_2_rows_are_only_ever_added(history):
         pairs = zip(series_of(step.before), series_of(step.views), strict=True)
         for before, after in pairs:
             assert after.upto(len(before)) == before
-
-
-@law(forged=True)
-def test_S1_G_every_attempt_is_paid_for_once_and_the_totals_are_the_sums(history):
-    ledger = history.views.ledger
-    keys = [row.key for row in ledger.spent]
-    assert len(keys) == len(set(keys))
-    parts = "input cache_read cache_write_5m cache_write_1h output"
-    for name in [f"{part}_tokens" for part in parts.split()]:
-        assert getattr(ledger, name) == sum(getattr(row, name) for row in ledger.spent)
 
 
 @law()

@@ -1,6 +1,7 @@
 """The laws of the request: pure, legal, rebuilt from the store, and extended at its end only."""
 
 import json
+from itertools import cycle
 from typing import NamedTuple
 
 import pytest
@@ -212,57 +213,51 @@ def must_be_repeated(content: str, stop_reason: str) -> list[str]:
     return must
 
 
+HI = {"type": "text", "text": "a"}
+CUT, WHOLE = ({"type": "thinking", "thinking": "x", "signature": sign} for sign in ("", "s"))
+USE = {"type": "tool_use", "id": "a", "name": "n", "input": {}}
+SERVER_USE = {"type": "server_tool_use", "id": "s", "input": {}}
+
+
 @pytest.mark.parametrize(
-    ("body", "finding"),
+    ("blocks", "finding"),  # one block a message, of the user and the assistant in turn
     [
-        ({"messages": []}, "no messages"),
-        ({"messages": [("user", [{"type": "text", "text": " "}])]}, "visible"),
-        ({"messages": [("assistant", [{"type": "text", "text": "a"}])]}, "first message"),
-        ({"messages": [("user", [{"type": "tool_result", "tool_use_id": "a"}])]}, "for the calls"),
-        (
-            {
-                "messages": [
-                    ("user", [{"type": "text", "text": "a"}]),
-                    ("assistant", [{"type": "tool_use", "id": "a", "name": "n", "input": {}}]),
-                ]
-            },
-            "have no results",
-        ),
-        (
-            {
-                "messages": [
-                    ("user", [{"type": "text", "text": "a"}]),
-                    ("assistant", [{"type": "thinking", "thinking": "x", "signature": ""}]),
-                ]
-            },
-            "without its signature",
-        ),
-        (
-            {
-                "messages": [
-                    ("user", [{"type": "text", "text": "a"}]),
-                    ("assistant", [{"type": "thinking", "thinking": "x", "signature": "s"}]),
-                    ("user", [{"type": "text", "text": "a"}]),
-                ]
-            },
-            "final block",
-        ),
-        (
-            {
-                "messages": [
-                    ("user", [{"type": "text", "text": "a"}]),
-                    ("assistant", [{"type": "server_tool_use", "id": "s", "input": {}}]),
-                    ("user", [{"type": "text", "text": "a"}]),
-                ]
-            },
-            "without its result",
-        ),
+        ([], "no messages"),
+        ([{"type": "text", "text": " "}], "visible"),
+        ([{"type": "tool_result", "tool_use_id": "a"}], "for the calls"),
+        ([{"type": "tool_result", "tool_use_id": "a"}], "without content"),
+        ([HI, HI], "prefill"),
+        ([HI, USE], "have no results"),
+        ([HI, {**USE, "name": ""}], "wrong id, name or input"),
+        ([HI, CUT], "without its signature"),
+        ([HI, WHOLE, HI], "final block"),
+        ([HI, SERVER_USE, HI], "without its result"),
     ],
 )
-def test_the_checker_finds_illegal_requests(body, finding):
-    messages = [{"role": role, "content": content} for role, content in body["messages"]]
-    whole = {"model": "m", "max_tokens": 1, "messages": messages}
-    assert any(finding in found for found in findings(json.dumps(whole).encode()))
+def test_the_checker_finds_illegal_requests(blocks, finding):
+    roles = cycle(("user", "assistant"))
+    messages = [{"role": role, "content": [b]} for role, b in zip(roles, blocks, strict=False)]
+    assert any(finding in found for found in found_in(messages=messages))
+
+
+@pytest.mark.parametrize(
+    ("changes", "finding"),
+    [
+        ({"messages": [{"role": "assistant", "content": [HI]}]}, "first message"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"system": []}, "empty system"),
+        ({"tools": [{"name": "a"}, {"name": "a"}]}, "tools without"),
+    ],
+)
+def test_the_checker_finds_illegal_frames(changes, finding):
+    assert any(finding in found for found in found_in(**changes))
+    assert not found_in()
+
+
+def found_in(**changes) -> list[str]:
+    """The findings about a small request."""
+    body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": [HI]}]}
+    return findings(json.dumps({**body, **changes}).encode())
 
 
 @law()

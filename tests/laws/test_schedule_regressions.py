@@ -38,6 +38,16 @@ AGENT = Agent(name="a", model="m", tools=(look,), limits=Limits(tool_attempts=1)
 PATIENT = Agent(name="a", model="m", tools=(look,))
 
 
+def with_model_call(agent: Agent) -> ManualWorker:
+    """A worker that has begun the model call for a first message."""
+    worker = ManualWorker(agent)
+    worker.write("producer", opened("a"))
+    worker.write("producer", message())
+    worker.assign()
+    worker.settle()
+    return worker
+
+
 def test_I6_a_prefix_without_another_change_is_stored():
     """CONTEXT_SET changes the context and not the turn: it was handled like a chunk."""
     body = ev.Body(inline=b"[]")
@@ -75,11 +85,7 @@ def test_law6_a_take_of_an_earlier_assignment_gives_no_right():
 
 def test_T4_a_late_claim_does_not_get_the_time_of_its_repetition():
     """Two equal claims in flight: the first won, and began in the start window of the second."""
-    rig = ManualWorker(AGENT)
-    rig.write("producer", opened("a"))
-    rig.write("producer", message())
-    rig.assign()
-    rig.settle()
+    rig = with_model_call(AGENT)
     rig.write("models", answered(call("look")))
     rig.read()  # TOOL_INVOKED is written
     rig.read(1)  # and read: the claim is in the log, its reader is paused
@@ -95,11 +101,7 @@ def test_T4_a_late_claim_does_not_get_the_time_of_its_repetition():
 
 def test_T4_not_run_does_not_decide_a_newer_attempt():
     """A paused worker reported its claim as not run, but another had run the call by then."""
-    first = ManualWorker(PATIENT, "1")
-    first.write("producer", opened("a"))
-    first.write("producer", message())
-    first.assign()
-    first.settle()
+    first = with_model_call(PATIENT)
     first.write("models", answered(call("look")))
     first.read()  # decides and claims
     first.ms += 6_000  # past the start window
@@ -118,11 +120,7 @@ def test_T4_not_run_does_not_decide_a_newer_attempt():
 
 def test_T6r_an_attempt_that_may_have_run_is_not_reported_as_not_run():
     """With one attempt allowed, the lost one was reported as not run."""
-    first = ManualWorker(AGENT, "1")
-    first.write("producer", opened("a"))
-    first.write("producer", message())
-    first.assign()
-    first.settle()
+    first = with_model_call(AGENT)
     first.write("models", answered(call("look")))
     first.settle()
     assert [what for what, _ in first.begins] == ["generate", "run_tool"]
@@ -206,11 +204,7 @@ def test_S4g_a_sessions_worker_waits_with_the_models_worker():
 
 def test_law6_a_tool_can_act_no_later_than_its_deadline():
     """A slow start and the grace came after the deadline and used up the margin for clocks."""
-    rig = ManualWorker(PATIENT)
-    rig.write("producer", opened("a"))
-    rig.write("producer", message())
-    rig.assign()
-    rig.settle()
+    rig = with_model_call(PATIENT)
     produced_at = rig.ms
     rig.write("models", answered(call("look")))
     rig.settle()

@@ -1,42 +1,21 @@
 """The answers of the simulated model: random, of every shape, always well formed."""
 
 import json
-from hashlib import sha256
 from random import Random
 from typing import Any, NamedTuple
 
 from foldlog.schemas import events as ev
 from foldlog.schemas.canonical import compact
+from foldlog.tests.laws import answers
+from foldlog.tests.laws.answers import Use
 
-USAGE = ev.Usage(
-    input_tokens=40,
-    cache_read_tokens=10,
-    cache_write_5m_tokens=0,
-    cache_write_1h_tokens=0,
-    output_tokens=9,
-    raw=b"{}",
-)
+USAGE = answers.usage(40, 9, cached=(10, 0, 0), raw=b"{}")
 
 
 def usage_of(request: bytes, answer: "Answer") -> ev.Usage:
     """The approximate tokens of a request and its answer."""
     read, written = len(request) // 3, len(answer.content()) // 3
-    return ev.Usage(
-        input_tokens=read,
-        cache_read_tokens=0,
-        cache_write_5m_tokens=0,
-        cache_write_1h_tokens=0,
-        output_tokens=written,
-        raw=b"{}",
-    )
-
-
-class Wanted(NamedTuple):
-    """One tool call of an answer: raw arguments, and the error if they are not a JSON object."""
-
-    name: str
-    raw: bytes
-    error: str | None
+    return answers.usage(read, written, cached=(0, 0, 0), raw=b"{}")
 
 
 class Answer(NamedTuple):
@@ -44,7 +23,7 @@ class Answer(NamedTuple):
 
     stop_reason: str
     blocks: tuple[dict[str, Any], ...]
-    wanted: tuple[Wanted, ...]
+    uses: tuple[Use, ...]
     texts: tuple[str, ...]
 
     def content(self) -> bytes:
@@ -80,14 +59,15 @@ def an_answer(rng: Random, tastes: Tastes, number: int) -> Answer:
     if rng.random() < 0.8:
         blocks.append({"type": "text", "text": text})
     if rng.random() < tastes.calls:
-        wanted = tuple(_wanted(rng, tastes) for _ in range(rng.choice((1, 1, 1, 2, 3))))
-        for index, call in enumerate(wanted):
+        uses = [_a_use(rng, tastes) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
+        for index, use in enumerate(uses):
             odd = rng.random() < tastes.odd
             call_id = "same" if odd else f"toolu_{number}_{index}"
-            args = {} if call.error else json.loads(call.raw)
-            blocks.append({"type": "tool_use", "id": call_id, "name": call.name, "input": args})
+            args = {} if use.error else json.loads(use.args)
+            blocks.append({"type": "tool_use", "id": call_id, "name": use.name, "input": args})
+            uses[index] = use._replace(id=call_id)
         cut = rng.random() < 0.05
-        return Answer("max_tokens" if cut else "tool_use", tuple(blocks), wanted, (text,))
+        return Answer("max_tokens" if cut else "tool_use", tuple(blocks), tuple(uses), (text,))
     reason = "end_turn"
     if rng.random() < tastes.ends:
         reason = rng.choice(("max_tokens", "refusal", "pause_turn", "stop_sequence"))
@@ -101,32 +81,14 @@ def _a_long_one(rng: Random, number: int) -> Answer:
     return Answer("end_turn", ({"type": "text", "text": "".join(deltas)},), (), deltas)
 
 
-def _wanted(rng: Random, tastes: Tastes) -> Wanted:
+def _a_use(rng: Random, tastes: Tastes) -> Use:
     name = rng.choice(tastes.tools)
     if rng.random() >= tastes.odd:
-        return Wanted(name, b'{"n":%d}' % rng.randrange(3), None)
+        return Use(name, f'{{"n":{rng.randrange(3)}}}')
     match rng.randrange(3):
         case 0:
-            return Wanted("no_such_tool", b"{}", None)
+            return Use("no_such_tool")
         case 1:
-            return Wanted(name, b'{"n":"no number"}', None)
+            return Use(name, '{"n":"no number"}')
         case _:
-            return Wanted(name, b'{"n":', "the arguments are no JSON")
-
-
-def calls_of(answer: Answer) -> tuple[ev.ProposedCall, ...]:
-    """The calls of an answer, as GEN_COMPLETE has them."""
-    if answer.stop_reason != "tool_use":
-        return ()
-    uses = [block for block in answer.blocks if block["type"] == "tool_use"]
-    return tuple(
-        ev.ProposedCall(
-            index=number,
-            call_id=block["id"],
-            name=call.name,
-            args=ev.Body(inline=call.raw),
-            args_sha256=sha256(call.raw).hexdigest(),
-            args_error=call.error,
-        )
-        for number, (block, call) in enumerate(zip(uses, answer.wanted, strict=True))
-    )
+            return Use(name, '{"n":', error="the arguments are no JSON")

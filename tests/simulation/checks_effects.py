@@ -9,7 +9,7 @@ from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import decode
 from foldlog.schemas.ids import PARTITION_KEY
-from foldlog.tests.simulation.invariant import Invariant, calls_of
+from foldlog.tests.simulation.invariant import Invariant, calls_of, key_of
 
 CLAIMS = (
     b"TOOL_STARTED", b"GEN_START", b"GEN_RESUMED", b"BACKGROUND_STARTED", b"DELIVERY_STARTED",
@@ -43,8 +43,8 @@ class NotRunMeansNotRun(Invariant):
             return
         event, before = seen.entry.event, seen.before
         if isinstance(event, ev.ToolResult) and event.outcome in ("not_run", "cancelled"):
-            if event.outcome == "not_run" or calls_of(before)[_key(event)].effect == "once":
-                self._is_denied(seen, _key(event))
+            if event.outcome == "not_run" or calls_of(before)[key_of(event)].effect == "once":
+                self._is_denied(seen, key_of(event))
         elif isinstance(event, ev.ApprovalDecided | ev.ApprovalExpired):
             if calls_of(seen.views)[event.call].status == "done":
                 self._is_denied(seen, event.call)
@@ -62,10 +62,6 @@ class NotRunMeansNotRun(Invariant):
     def on_executed(self, line: Any) -> None:
         denied_at = self.not_run.get((line.session_id, line.call))
         self.demand(denied_at is None, f"offset {denied_at} calls it not run, then {line}")
-
-
-def _key(event: Any) -> str:
-    return f"{event.turn}.{event.step}.{event.index}"
 
 
 class DecidedOnce(Invariant):
@@ -96,16 +92,12 @@ class DecidedOnce(Invariant):
             if views.frozen is not None:
                 continue
             results = [
-                f for f in views.context.fragments if f.kind == "result" and _place(f) == key
+                f for f in views.context.fragments if f.kind == "result" and key_of(f) == key
             ]
             self.demand(len(results) == 1, f"{session} {key} has {len(results)} results: {results}")
             call = calls_of(views).get(key)
             undecided = call is not None and call.status not in ("done", "doubt", "contradicted")
             self.demand(not undecided, f"{session} {key} is left {call}")
-
-
-def _place(fragment: Any) -> str:
-    return f"{fragment.turn}.{fragment.step}.{fragment.index}"
 
 
 class NoRunInDoubt(Invariant):
@@ -114,7 +106,7 @@ class NoRunInDoubt(Invariant):
     def on_seen(self, seen: Any) -> None:
         event = seen.entry.event
         if isinstance(event, ev.ToolStarted) and seen.ruling.accepted:
-            call = calls_of(seen.before)[_key(event)]
+            call = calls_of(seen.before)[key_of(event)]
             self.demand(call.status in ("allowed", "started"), f"{call} was claimed by {event}")
             if call.status == "started" and call.effect == "once":
                 assert call.claim is not None
@@ -223,7 +215,7 @@ class TakeoversAreLawful(Invariant):
         if kind == b"GEN_RESUMED":
             self._check(process, partition, key, "models", turn.generation.claim)
             return
-        call = next(call for call in turn.calls if call.key == _key(event))
+        call = next(call for call in turn.calls if call.key == key_of(event))
         if call.status == "started":
             self._check(process, partition, key, "tools", call.claim)
 

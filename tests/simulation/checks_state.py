@@ -3,16 +3,14 @@
 from collections import Counter, defaultdict
 from typing import Any
 
-from foldlog.processors.fold.field_writers import WRITERS
 from foldlog.processors.fold.projections import turn_view
-from foldlog.processors.fold.projections.session_state import as_json, triggered
-from foldlog.processors.fold.transitions import TRANSITIONS
+from foldlog.processors.fold.projections.session_state import triggered
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Unreadable
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.laws import step_rules
 from foldlog.tests.simulation.invariant import Invariant
 
-STATE_BYTES_MAX = 1024
 SLACK_MS = 1_000  # for the rounds and records between the end of the grace and TURN_ENDED
 NEVER_LATE = (
     ev.LlmCalled,
@@ -52,66 +50,28 @@ class OnlyTransitions(Invariant):
     """I10, S0.4: the phase moves only along TRANSITIONS, one trigger at a time."""
 
     def on_seen(self, seen: Any) -> None:
-        before, after = seen.before.state.phase, seen.views.state.phase
-        if before == after:
-            return
-        event = seen.entry.event
-        match event:
-            case ev.PhaseTriggered():
-                triggers = [event.trigger]
-            case ev.CancelRequested(mode="now"):
-                triggers = ["cancel"]
-            case ev.ToolResult():
-                triggers = [wanted.trigger for wanted in event.triggers if wanted.trigger]
-            case _:
-                triggers = []
-        phase = before
-        for trigger in triggers:
-            phase = TRANSITIONS[phase].get(trigger, phase)
-        self.demand(phase == after, f"{before} became {after} by {event}")
+        self.holds(step_rules.phase_follows_transitions, seen)
 
 
 class OneWriterPerField(Invariant):
     """I9, S0.2: a field of session_state is changed only by the events that WRITERS names."""
 
     def on_seen(self, seen: Any) -> None:
-        before, after = seen.before.state, seen.views.state
-        if before is after:
-            return
-        name = ev.BY_CLASS[type(seen.entry.event)].name
-        for field in before.__struct_fields__:
-            if getattr(before, field) != getattr(after, field):
-                self.demand(name in WRITERS[field], f"{name} changed {field}")
+        self.holds(step_rules.fields_have_their_writers, seen)
 
 
 class StateIsSmall(Invariant):
     """S0.1: session_state stays below 1 KB, whatever the ids."""
 
     def on_seen(self, seen: Any) -> None:
-        if seen.before.state is not seen.views.state:
-            size = len(as_json(seen.views.state))
-            self.demand(size < STATE_BYTES_MAX, f"{size} bytes")
+        self.holds(step_rules.state_is_small, seen)
 
 
 class TurnIsBounded(Invariant):
     """Section 5: everything in flight is bounded."""
 
     def on_seen(self, seen: Any) -> None:
-        turn = seen.views.turn
-        if turn is seen.before.turn:
-            return
-        bounds = (
-            (turn.refusals, turn_view.REFUSALS_MAX),
-            ((*turn.queue, *turn.owned), turn_view.QUEUE_MAX),
-            (turn.cancel_ids, turn_view.SEEN_MAX),
-            (turn.command_ids, turn_view.SEEN_MAX),
-            (turn.grants, turn_view.GRANTS_MAX),
-            (turn.reminders, turn_view.REMINDERS_MAX),
-            ([c for c in turn.doubts if c.status == "done"], turn_view.RESOLVED_MAX),
-        )
-        for rows, most in bounds:
-            if len(rows) > most:
-                self.fail(f"{len(rows)} of at most {most}: {rows[:3]}")
+        self.holds(step_rules.turn_is_bounded, seen)
 
 
 class CancelEndsInTime(Invariant):

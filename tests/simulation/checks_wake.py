@@ -63,10 +63,8 @@ class WakeAndFoldAgree(Invariant):
         if owed != again:
             self.fail(f"wake returned {owed}, then {again}")
         rows: Counter[str] = Counter()
-        try:
-            check_view(now, self.world.agent if has_agent else None, self.world.blobs, rows)
-        except AssertionError as broken:
-            self.fail(str(broken))
+        agent = self.world.agent if has_agent else None
+        self.holds(check_view, now, agent, self.world.blobs, rows)
         for row in rows:
             if BY_ID[row].owed != "wait" and now.holders.holder(BY_ID[row].role) is not None:
                 self.world.stats[f"law9 {row}"] += rows[row]

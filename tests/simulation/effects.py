@@ -31,7 +31,6 @@ from foldlog.tests.simulation.answers import (
     USAGE,
     Answer,
     an_answer,
-    calls_of,
     usage_of,
 )
 from foldlog.tests.simulation.resumed import continued_answer
@@ -195,7 +194,7 @@ class SimEffects:
             event = ev.GenComplete(
                 **place,
                 content=world.blobs.body(content, "application/json"),
-                calls=calls_of(answer),
+                calls=answers.calls(answer.uses, answer.stop_reason),
                 stop_reason=answer.stop_reason,
                 response_id=f"msg_{world.answers}",
                 model=begin.agent.model,

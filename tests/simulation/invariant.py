@@ -1,6 +1,9 @@
 """The base of invariants: the hooks that a world calls. The invariants are in checks_*.py."""
 
+from collections.abc import Callable
 from typing import Any
+
+from foldlog.schemas.ids import call_key
 
 
 class Violation(BaseException):
@@ -25,6 +28,13 @@ class Invariant:
         """Fail unless it holds. Where `why` is expensive to format: `if not holds: fail(why)`."""
         if not holds:
             self.fail(why)
+
+    def holds(self, rule: Callable[..., None], *args: Any) -> None:
+        """Fail if a rule that the laws share raises an AssertionError."""
+        try:
+            rule(*args)
+        except AssertionError as broken:
+            self.fail(str(broken))
 
     def on_seen(self, seen: Any) -> None:
         """The witness folded a record of a session."""
@@ -60,6 +70,11 @@ class Invariant:
 
     def at_end(self) -> None:
         """The schedule is over."""
+
+
+def key_of(call: Any) -> str:
+    """The key of the call that an event or a fragment names."""
+    return call_key(call.turn, call.step, call.index)
 
 
 def calls_of(views: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Every invariant, in the order in which they are checked."""
 
-from foldlog.tests.simulation.checks_beside import BESIDE
+from foldlog.tests.simulation.checks_background import BACKGROUND
 from foldlog.tests.simulation.checks_decisions import DECIDED
 from foldlog.tests.simulation.checks_delivery import DELIVERY
 from foldlog.tests.simulation.checks_effects import EFFECTS
@@ -11,5 +11,8 @@ from foldlog.tests.simulation.checks_state import STATE
 from foldlog.tests.simulation.checks_stores import STORES
 from foldlog.tests.simulation.checks_wake import WAKE
 
-ALL = (*STATE, *EFFECTS, *DECIDED, *LIMITS, *REQUESTS, *WAKE, *BESIDE, *DELIVERY, *STORES, *RESUMED)
+ALL = (
+    *STATE, *EFFECTS, *DECIDED, *LIMITS, *REQUESTS, *WAKE, *BACKGROUND, *DELIVERY, *STORES,
+    *RESUMED,
+)
 BY_NAME = {invariant.__name__: invariant for invariant in ALL}

@@ -5,7 +5,7 @@ import pytest
 from foldlog.tests.simulation import invariants, scenarios
 from foldlog.tests.simulation.checks_requests import REQUESTS, RequestsAreLegal
 from foldlog.tests.simulation.plants import PLANTS
-from foldlog.tests.simulation.plants_beside import BESIDE
+from foldlog.tests.simulation.plants_background import BACKGROUND
 from foldlog.tests.simulation.runner import run
 
 SEEDS_MAX = 100  # each plant is caught within so many schedules
@@ -17,7 +17,7 @@ def checked(name: str) -> list:
     return [RequestsAreLegal, invariant] if invariant in REQUESTS[1:] else [invariant]
 
 
-@pytest.mark.parametrize("plant", (*PLANTS, *BESIDE), ids=lambda plant: plant.name)
+@pytest.mark.parametrize("plant", (*PLANTS, *BACKGROUND), ids=lambda plant: plant.name)
 def test_a_planted_fault_is_caught(plant, monkeypatch):
     for where, attribute, wrong in ((plant.where, plant.attribute, plant.wrong), *plant.also):
         if isinstance(where, dict):

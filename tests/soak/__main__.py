@@ -1,14 +1,14 @@
-"""`make soak`: kill -9 at points drawn by chance, over and over, on a real broker.
+"""`make soak`: kill -9 at random crash points, over and over, on a real broker.
 
     python -m foldlog.tests.soak --kills 200 [--seed S] [--only ROUND]
 
 Plays the rounds of the crash tests (tests/crash/rounds.py) with points, numbers, people and second
-kills drawn from the seed, asks every witness after each, and refolds each installation from offset
-0. Now and then a worker is stopped in the place of being killed, and comes back as a zombie, or the
-broker is killed and the worker must go on.
-Prints per point: kills, recoveries, median recovery, violations; stopped workers apart, for they
-are no kills. Exit code 1 on a violation.
-A round depends on the seed and its own number alone: `--only` repeats one.
+kills drawn from the seed. Every witness checks every round, and each installation is refolded from
+offset 0. Now and then a worker is stopped instead of killed and resumes as a zombie, or the broker
+is killed and the worker must continue.
+Prints for each point: kills, recoveries, median recovery, violations; stopped workers separately,
+as they are not kills. Exit code 1 on a violation.
+A round depends only on the seed and its own number: `--only` repeats one.
 """
 
 import argparse
@@ -32,17 +32,17 @@ from foldlog.tests.crash.stage import PARTITIONS, Stage
 from foldlog.tests.crash.zombies import STOPS, stopped_behind
 
 STAGE_ROUNDS = 20  # then the log is verified from offset 0, and a new installation begins
-ZOMBIE_ROUNDS = 25  # every so many rounds a worker is stopped in the place of being killed
+ZOMBIE_ROUNDS = 25  # every so many rounds a worker is stopped instead of killed
 BROKER_ROUNDS = 10  # every so many rounds the broker is killed
 BROKER = "the broker"
-WRONG_MAX = 5  # rounds that went wrong: more of them say nothing new
+WRONG_MAX = 5  # rounds with violations, after which the run ends
 SECOND_KILL = 0.3  # share of the rounds in which the worker that took over is killed as well
-INSTANT_S_MAX = 2.0  # a conversation lasts about so long
-TIMES_MAX = 6  # a point is struck at its first to sixth time
-# Points that come once in a process, or once for each partition or role.
+INSTANT_S_MAX = 2.0  # about the duration of a conversation
+TIMES_MAX = 6  # a kill strikes when a point is passed for the first to sixth time
+# Points that are passed once in a process, or once for each partition or role.
 ONCE = ("start.locked", "start.emitted")
 PER_PARTITION = ("partition.opened", "partition.revoked", "store.removed", "refold.begun")
-# Scenes that need nothing opened from outside.
+# Scenes that need an action from outside.
 OUTSIDE = ("begun", "middle", "slow", "held", "wire", "left", "full")
 PEOPLE = [name for name in SCENES if name not in OUTSIDE]
 SECOND = (
@@ -52,7 +52,7 @@ SECOND = (
 
 
 class Plan(NamedTuple):
-    """What one round does."""
+    """The plan of one round."""
 
     at: str
     then: str | None
@@ -61,7 +61,7 @@ class Plan(NamedTuple):
 
 
 def plan_of(seed: int, number: int) -> Plan:
-    """The plan of a round: the same for the same seed and number, whatever went before."""
+    """The plan of a round: it depends only on the seed and the number."""
     turn, place = divmod(number, len(ALL_POINTS))
     deck = list(ALL_POINTS)  # each point once before any comes again
     random.Random(f"{seed}/deck {turn}").shuffle(deck)
@@ -79,7 +79,7 @@ def plan_of(seed: int, number: int) -> Plan:
     then = f"{draw.choice(SECOND)}:{draw.randint(1, TIMES_MAX)}" if second else None
     cast = draw.sample(PEOPLE, draw.randint(3, 6))
     if "tools" not in cast:
-        cast.append("tools")  # every point but those of background work is on the way of this one
+        cast.append("tools")  # this scene passes every point but those of background work
     if point.startswith("background."):
         cast += [draw.choice(KEEPERS), "shorts"]
     if point.startswith("tool pay"):
@@ -88,7 +88,7 @@ def plan_of(seed: int, number: int) -> Plan:
 
 
 class Tally:
-    """What happened so far."""
+    """The counts so far."""
 
     def __init__(self) -> None:
         self.kills: defaultdict[str, list[Kill]] = defaultdict(list)
@@ -103,17 +103,17 @@ class Tally:
         return sum(map(len, self.kills.values()))
 
     def table(self) -> str:
-        """A line per point, and the sum."""
+        """A line for each point, and the sum."""
         lines = [_LINE.format("point", "kills", "back", "taken ms", "resumed ms", "violations")]
         for name in (*ALL_POINTS, BROKER):
             lines.append(self._line(name, self.kills[name], self.wrong[name]))
         everything = [kill for kills in self.kills.values() for kill in kills]
         lines.append(self._line("all", everything, self.wrong.total()))
         missed = ", ".join(f"{name} {n}" for name, n in self.missed.items()) or "none"
-        lines.append(f"armed and not reached before all was at rest: {missed}")
-        lines.append(f"workers that had to be started again after the broker: {self.restarts}")
+        lines.append(f"armed, but not reached before everything was at rest: {missed}")
+        lines.append(f"workers restarted after the broker was killed: {self.restarts}")
         lines += [
-            f"{_stop(at)}: {self.stopped[at]} woken as zombies, {self.wrong[_stop(at)]} violations"
+            f"{_stop(at)}: {self.stopped[at]} made zombies, {self.wrong[_stop(at)]} violations"
             for at in STOPS
         ]
         return "\n".join(lines)
@@ -145,14 +145,14 @@ class Soak:
         self._played = 0
 
     def round(self, number: int) -> None:
-        """Play one round, and note what was wrong."""
+        """Play one round, and count its kills and violations."""
         if number % ZOMBIE_ROUNDS == ZOMBIE_ROUNDS - 1:
             self._zombie(number)
             return
         plan = plan_of(self.seed, number)
         stage, hand = self._at_hand()
         broker = number % BROKER_ROUNDS == BROKER_ROUNDS - 1
-        at = "" if broker else plan.at  # such as one that would leave somebody at a gate
+        at = "" if broker else plan.at  # a second fault could leave a session at a gate
         play = Play(stage, hand, at, plan.cast, then=plan.then, instant_s=plan.instant_s)
         began = time.monotonic()
         wrong: list[str] = []
@@ -180,15 +180,15 @@ class Soak:
             self.close()
 
     def _without_broker(self, play: Play) -> list[str]:
-        """Kill the broker in the middle of what people do; the worker goes on by itself.
+        """Kill the broker in the middle of conversations; the worker continues by itself.
 
-        Or it ends and asks to be started again, as a supervisor does: its client may fence itself.
+        Or it exits and is restarted, as by a supervisor: its client may fence itself.
         """
         play.settle()
         play.supervised = True
         play.begin()
-        moment = time.monotonic() + play.instant_s
-        play.until("the moment has come", lambda: time.monotonic() >= moment)
+        instant = time.monotonic() + play.instant_s
+        play.until("the instant of the kill", lambda: time.monotonic() >= instant)
         self.broker.kill()
         self.tally.kills[BROKER].append(Kill(BROKER, None, None))
         self.broker.up()
@@ -197,7 +197,7 @@ class Soak:
         return wrong
 
     def _zombie(self, number: int) -> None:
-        """Stop a worker behind a record of its own, in an installation of its own."""
+        """Stop a worker after one of its own records, in an installation of its own."""
         draw = random.Random(f"{self.seed}/{number}")
         point = draw.choice(STOPS)
         with ExitStack() as stack:
@@ -205,7 +205,7 @@ class Soak:
                 stage_on(self.broker.bootstrap_servers, self._new_directory())
             )
             try:
-                # The cast claims one of these, so a second record of that role may never come.
+                # The cast claims one of these: a second record of that role may never come.
                 nth = 1 if point in ("tools.wrote", "background.wrote") else draw.randint(1, 2)
                 wrong = stopped_behind(stage, f"{point}:{nth}")
             except (AssertionError, TimeoutError) as error:
@@ -255,7 +255,7 @@ def main() -> int:
     options = parser.parse_args()
     seed = random.randrange(1_000_000) if options.seed is None else options.seed
     directory = Path(tempfile.mkdtemp(prefix="foldlog-soak-"))
-    print(f"seed {seed}, {options.kills} kills; workers say what they do below {directory}")
+    print(f"seed {seed}, {options.kills} kills; logs of the workers: {directory}")
     cache = Settings.load({}, None, {}).cache_dir
     with temporary_broker(cache) as broker:
         soak = Soak(broker, directory, seed)

@@ -1,4 +1,4 @@
-"""Invariants of what runs beside the conversation: it delays nothing, ends, and is adopted once."""
+"""Invariants of background work: it delays no step, ends, and is adopted once."""
 
 from collections import Counter
 from typing import Any
@@ -6,18 +6,17 @@ from typing import Any
 from foldlog.processors.fold.projections.background import SUMMARIES
 from foldlog.processors.wake.budget import plan
 from foldlog.processors.wake.decide import rules_of
-from foldlog.processors.wake.facts import wake
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import decode
-from foldlog.schemas.value import replace
+from foldlog.tests.laws import step_rules
 from foldlog.tests.simulation.invariant import Invariant
 
 ABORTS = ("cancelled", "terminated")
 
 
 class CandidatesAreAdoptedOnce(Invariant):
-    """S1.B: a summary is in force from the LLM_CALLED that names it first, each once, and each
-    one further on than the last; it cuts where nothing is split."""
+    """S1.B: a summary comes into force with the first LLM_CALLED that names it, each once, and
+    each covers more than the one before."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -34,7 +33,7 @@ class CandidatesAreAdoptedOnce(Invariant):
         named = self.world.witness.seen.get((seen.entry.partition, event.checkpoint))
         made = named and isinstance(named.entry.event, ev.ContextCompacted)
         if not made or not named.ruling.accepted or named.entry.session_id != session:
-            self.fail(f"{session}: {event} names no summary that counts: {named}")
+            self.fail(f"{session}: {event} names no accepted summary: {named}")
         kept_from = named.entry.event.kept_from
         self.demand(kept_from > before[1], f"{session} steps back from {before} to {kept_from}")
         self.demand((session, event.checkpoint) not in self.adopted, f"{event} adopts again")
@@ -42,27 +41,17 @@ class CandidatesAreAdoptedOnce(Invariant):
         self.in_force[session] = event.checkpoint, kept_from
 
 
-class WorkBesideDelaysNothing(Invariant):
-    """S1.H: a step that is due is not put off by what runs beside, unless it would not fit (N2w).
-
-    And whoever waits in N2w is over the hard cap, and something runs or is due that may help.
-    """
+class WorkDelaysNoStep(Invariant):
+    """S1.H: background work delays a step only where its request would not fit (N2w)."""
 
     def on_seen(self, seen: Any) -> None:
-        views = seen.views
-        if not views.background.works or not views.turn.open:
-            return
-        if views.turn.agent != self.world.agent.name:
-            return
-        rules, now = rules_of(self.world.agent), self.world.now
-        owed = {o.row for o in wake(views, seen.holders, now, rules)}
-        quiet = replace(views, background=replace(views.background, works=()))
-        alone = {o.row for o in wake(quiet, seen.holders, now, rules)}
-        self.demand("N3" not in alone or "N3" in owed, f"{views.turn} waits for {views.background}")
+        if seen.views.turn.open and seen.views.turn.agent == self.world.agent.name:
+            rules = rules_of(self.world.agent)
+            self.holds(step_rules.work_delays_no_step, seen, rules, self.world.now)
 
 
-class WorkBesideEnds(Invariant):
-    """Law 4: claimed work ends once, after so many attempts as the agent allows, and is not tried
+class WorkEnds(Invariant):
+    """Law 4: claimed work ends once, within the attempts that the agent allows, and is not claimed
     again for the same offset."""
 
     def __init__(self, world: Any) -> None:
@@ -76,7 +65,7 @@ class WorkBesideEnds(Invariant):
             return
         if isinstance(event, ev.BackgroundStarted):
             place = (session, event.kind, event.upto)
-            self.demand(place not in self.done, f"{event} begins again what was done")
+            self.demand(place not in self.done, f"{event} claims finished work again")
             most = self.world.agent.limits.background_attempts + self.released[place]
             self.demand(event.attempt <= most, f"{event} is one attempt too many, of {most}")
         elif isinstance(event, ev.BackgroundDone):
@@ -96,8 +85,8 @@ class WorkBesideEnds(Invariant):
 
 
 class AbortedWorkStops(Invariant):
-    """Constraint 3: an abort ends what ran beside: what it had made counts no more, nobody takes
-    it over, and without faults it has ended within the grace."""
+    """Constraint 3: an abort ends the running background work: its candidates are rejected, no
+    worker takes it over, and without faults it ends within the grace."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -115,10 +104,10 @@ class AbortedWorkStops(Invariant):
                     self.aborted.setdefault(place, seen.entry.at)
         elif isinstance(event, ev.BackgroundStarted):
             place = (session, event.kind, event.upto)
-            self.demand(place not in self.aborted, f"{event} takes over what was aborted")
+            self.demand(place not in self.aborted, f"{event} takes over aborted work")
         elif isinstance(event, ev.ContextCompacted):
             stopped = [(session, kind, event.upto) in self.aborted for kind in SUMMARIES]
-            self.demand(not any(stopped), f"{event} counts, and was aborted")
+            self.demand(not any(stopped), f"{event} is accepted, but was aborted")
         elif isinstance(event, ev.BackgroundDone) and not self.world.scenario.faults:
             since = self.aborted.get((session, event.kind, event.upto))
             if since is not None:
@@ -127,9 +116,9 @@ class AbortedWorkStops(Invariant):
                 self.demand(took <= most, f"{event} took {took} ms to end")
 
 
-class BudgetIsExceededOnlyInVain(Invariant):
-    """N2: a turn ends for its budget only when nothing may come that would make it fit: no work
-    runs that its agent still waits for, and no candidate would do."""
+class BudgetIsExceededOnlyAsLastResort(Invariant):
+    """N2: a turn ends for its budget only when nothing can make its request fit: no work runs that
+    its agent still waits for, and no candidate is enough."""
 
     def on_produced(
         self, process: Any, partition: int, key: str, value: bytes, kind: bytes
@@ -146,7 +135,7 @@ class BudgetIsExceededOnlyInVain(Invariant):
         now, rules = process.worker.now(owned), rules_of(agent)
         works = [work for work in views.background.works if work.kind != "memory"]
         late = now >= views.turn.due_at + agent.limits.candidate_wait_ms
-        self.demand(late or not works, f"{key} gives up while {works} may help")
+        self.demand(late or not works, f"{key} gives up although {works} may help")
         candidate = views.compaction.candidate
         if candidate is not None and plan(views, rules).checkpoint != candidate.offset:
             fragments, begin = views.context.fragments, 0
@@ -154,20 +143,20 @@ class BudgetIsExceededOnlyInVain(Invariant):
                 begin = views.compaction.checkpoint.kept_from
             shown = sum(weight(views, n) for n in range(begin, candidate.kept_from))
             fits = event.used - shown + candidate.tokens <= event.limit
-            self.demand(not fits, f"{key} gives up with {candidate} at hand of {len(fragments)}")
+            self.demand(not fits, f"{key} gives up in spite of {candidate}, of {len(fragments)}")
 
 
 def weight(views: Any, place: int) -> int:
-    """Tokens of a fragment as a request shows it, at least."""
+    """The fewest tokens that a fragment has in a request."""
     fragments, view = views.context.fragments, views.compaction
     total = fragments[place].total - (fragments[place - 1].total if place else 0)
     return total - sum(short.saved for short in view.shorts if short.place == place)
 
 
-BESIDE = (
+BACKGROUND = (
     CandidatesAreAdoptedOnce,
-    WorkBesideDelaysNothing,
-    WorkBesideEnds,
+    WorkDelaysNoStep,
+    WorkEnds,
     AbortedWorkStops,
-    BudgetIsExceededOnlyInVain,
+    BudgetIsExceededOnlyAsLastResort,
 )

@@ -1,4 +1,4 @@
-"""Planted faults of what runs beside the conversation, and the wrong rules they are made of."""
+"""Planted faults of background work, and the wrong rules that they plant."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from foldlog.tests.simulation.plants import Plant
 
 
 def always(value: Any) -> Any:
-    """A rule that says the same of everything."""
+    """A rule that always returns the same value."""
     return lambda right: lambda *args, **more: value
 
 
@@ -47,7 +47,7 @@ def never_done(right: Any) -> Any:
     return wrong
 
 
-def forgets_what_was_tried(right: Any) -> Any:
+def forgets_tried_work(right: Any) -> Any:
     def wrong(view: Any, *rest: Any) -> Any:
         return replace(right(view, *rest), tried_upto=-1, tried_tokens=0)
 
@@ -67,7 +67,7 @@ def shows_every_short_form(right: Any) -> Any:
 
 
 def forgets_the_newer(right: Any) -> Any:
-    """The request that adopts says it, the next one begins with the summary before it."""
+    """The adopting request has the new summary, the next one begins with the one before it."""
 
     def wrong(view: Any, entry: Any, *rest: Any) -> Any:
         after = right(view, entry, *rest)
@@ -85,17 +85,17 @@ def takes_over_at_once(right: Any) -> Any:
     return wrong
 
 
-BESIDE = (
+BACKGROUND = (
     Plant(
-        "a step that waits for what runs beside it",
-        "WorkBesideDelaysNothing",
+        "a step that waits for background work",
+        "WorkDelaysNoStep",
         "compaction_alone",
         wake,
         "_next",
         waits_for_work,
     ),
     Plant(
-        "an abort that stops nothing beside",
+        "an abort that stops no background work",
         "AbortedWorkStops",
         "compaction_alone",
         background,
@@ -104,7 +104,7 @@ BESIDE = (
     ),
     Plant(
         "a summary made for ever",
-        "WorkBesideEnds",
+        "WorkEnds",
         "compaction",
         wake,
         "match",
@@ -112,7 +112,7 @@ BESIDE = (
     ),
     Plant(
         "work that never ends",
-        "WorkBesideEnds",
+        "WorkEnds",
         "compaction_alone",
         background,
         "apply",
@@ -120,23 +120,23 @@ BESIDE = (
     ),
     Plant(
         "a useless summary tried again",
-        "WorkBesideEnds",
+        "WorkEnds",
         "compaction_alone",
         background,
         "_done",
-        forgets_what_was_tried,
+        forgets_tried_work,
     ),
     Plant(
         "giving up while a summary is made",
-        "BudgetIsExceededOnlyInVain",
+        "BudgetIsExceededOnlyAsLastResort",
         "compaction_alone",
         wake,
         "may_still_come",
         always(False),
     ),
     Plant(
-        "a candidate that nobody adopts",
-        "BudgetIsExceededOnlyInVain",
+        "a candidate that is never adopted",
+        "BudgetIsExceededOnlyAsLastResort",
         "compaction_alone",
         budget,
         "saving",
@@ -160,7 +160,7 @@ BESIDE = (
         ((background_rulings, "is_cut", always(True)),),
     ),
     Plant(
-        "a short form that nobody adopted",
+        "a short form that was not adopted",
         "RequestsExtend",
         "compaction_alone",
         blocks,
@@ -176,7 +176,7 @@ BESIDE = (
         takes_over_at_once,
     ),
     Plant(
-        "more work beside than there are slots",
+        "more background work than there are slots",
         "SlotsAreKept",
         "compaction_alone",
         actions.Actions,
