@@ -191,7 +191,7 @@ def seen_by_who_left_at(session, at):
             audience.watching.seats.discard(seat)
             seat = None
         viewer = audience.watching.viewer
-        if seat is None and number > at and viewer.goes_on and len(viewer.tokens) > 2:
+        if seat is None and number > at and viewer.resumed_by and len(viewer.tokens) > 2:
             seat, at = audience.seat(cursor), len(audience.history)
     look(seat.ready())
     return screen, things

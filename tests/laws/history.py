@@ -374,9 +374,14 @@ def _words(block: dict) -> str:
     return block["type"]
 
 
-def opened(session_id: str = "s1", agent: Agent = AGENT, rules: int = RULES) -> History:
+def opened(
+    session_id: str = "s1",
+    agent: Agent = AGENT,
+    rules: int = RULES,
+    kind: type[History] = History,
+) -> History:
     """An open session whose partition a worker holds."""
-    history = History(session_id, agent)
+    history = kind(session_id, agent)
     history.take()
     assert history.open(rules=rules).accepted
     return history

@@ -11,10 +11,11 @@ from foldlog.processors.effects.models.call import make_client
 from foldlog.processors.limits import Limits
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.wake.background_tasks import task_of
+from foldlog.tests.laws import history as histories
 from foldlog.tests.laws.agents import TOOLS
 from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import ROLES, History
-from foldlog.tests.symptoms.by_model import Sink
+from foldlog.tests.laws.history import History
+from foldlog.tests.processors.effects.models.attempts import Collected
 
 SHORT, SUMMARY = "short: 7 errors in a.log", "The person wants the bug fixed; b.py was read."
 WORDS = "as was said before, the thing is as it is, and nothing of it is new to anybody; "
@@ -31,12 +32,9 @@ def cheap_model(request: Request) -> Reply:
     return Reply([SHORT if "shorten the output" in str(request.body["system"]) else SUMMARY])
 
 
-def opened(agent: Agent = AGENT) -> History:
-    """A session whose worker has every role."""
-    history = History("s1", agent)
-    history.take(roles=(*ROLES, "background"))
-    assert history.open().accepted
-    return history
+def opened() -> History:
+    """A session of the agent above."""
+    return histories.opened(agent=AGENT)
 
 
 def due(history: History) -> list[str]:
@@ -51,7 +49,7 @@ def worked(history: History, server: ScriptedServer, directory: Path, remember=N
     read = lambda ref: history.blobs.held.get(ref.sha256) or blobs.get(ref.sha256)  # noqa: E731
     task = task_of(history.views, claimed, history.agent, read)
     claim = WorkClaim("s1", claimed.kind, claimed.upto, claimed.attempt, claimed.claim.at)
-    sink = Sink()
+    sink = Collected()
 
     async def main() -> None:
         async with make_client("test-key", server.base_url) as client:

@@ -11,8 +11,9 @@ from foldlog.processors.effects.models.call import GenClaim, generate, make_clie
 from foldlog.processors.limits import DEFAULT_LIMITS
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.tool import tool
-from foldlog.schemas import events as ev
+from foldlog.tests.laws import history as histories
 from foldlog.tests.laws.history import History
+from foldlog.tests.processors.effects.models.attempts import Collected
 
 THINKS = "claude-opus-5-5"  # a model whose thinking is bound to all that was said before it
 
@@ -29,20 +30,6 @@ AGENT = Agent(
 )
 
 
-class Sink:
-    """What an attempt reports."""
-
-    def __init__(self) -> None:
-        self.chunks: list[ev.GenChunk] = []
-        self.outcomes: list = []
-
-    def chunk(self, session_id, event) -> None:
-        self.chunks.append(event)
-
-    async def outcome(self, session_id, event) -> None:
-        self.outcomes.append(event)
-
-
 def claim_of(history: History) -> GenClaim:
     """The claim of the attempt that runs now."""
     turn, step, attempt = history.place
@@ -55,7 +42,7 @@ def claim_of(history: History) -> GenClaim:
 def answered(history: History, server: ScriptedServer, alter=lambda request: request):
     """Work up to the model call, let the server answer it, and what follows; the outcome."""
     history.work()
-    sink = Sink()
+    sink = Collected()
 
     async def main() -> None:
         async with make_client("test-key", server.base_url) as client:
@@ -69,9 +56,6 @@ def answered(history: History, server: ScriptedServer, alter=lambda request: req
     return outcome
 
 
-def opened(agent: Agent = AGENT, session_id: str = "s1") -> History:
-    """A session with a worker that holds its partition."""
-    history = History(session_id, agent)
-    history.take()
-    assert history.open().accepted
-    return history
+def opened() -> History:
+    """A session of the agent above."""
+    return histories.opened(agent=AGENT)

@@ -16,8 +16,9 @@ from foldlog.processors.tools.output_sink import Stop
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, with_calls
+from foldlog.tests.processors.effects.models.attempts import Collected
 from foldlog.tests.processors.tools.tool_bench import RecordingSink, claim_of, make, make_host
-from foldlog.tests.symptoms.by_model import Sink, claim_of as gen_claim_of, opened
+from foldlog.tests.symptoms.by_model import claim_of as gen_claim_of, opened
 
 BEGINS = {"LLM_CALLED", "GEN_START", "GEN_RESUMED", "TOOL_INVOKED", "TOOL_STARTED"}
 
@@ -68,7 +69,7 @@ def test_S1_symptom_3_a_model_that_has_gone_silent_is_left_at_once():
         history = opened()
         history.say("go")
         history.work()
-        sink, stop = Sink(), Stop()
+        sink, stop = Collected(), Stop()
 
         async def main() -> None:
             async with make_client("k", server.base_url) as client:

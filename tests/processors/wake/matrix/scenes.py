@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from foldlog.local.messages_api import Reply, Request, ScriptedServer
 from foldlog.processors.agent import Agent
-from foldlog.tests.laws.history import ROLES
+from foldlog.tests.laws import history as histories
 from foldlog.tests.processors.memory.desk import new_log, serving
 from foldlog.tests.processors.wake.matrix.outside import (
     layers_for,
@@ -29,11 +29,8 @@ from foldlog.tests.symptoms.by_background import (
 
 
 def opened(agent: Agent = AGENT) -> Watching:
-    """A session whose worker has every role."""
-    history = Watching("s1", agent)
-    history.take(roles=tuple(dict.fromkeys([*ROLES, "background"])))
-    assert history.open().accepted
-    return history
+    """A session whose reads and writes are noted."""
+    return histories.opened(agent=agent, kind=Watching)
 
 
 def with_tools() -> Watching:
