@@ -248,11 +248,15 @@ class History:
         assert holder is not None, f"no worker holds the partition for {owed.role}"
         worker = self._worker(holder.owner)
         done = worker.discharge(self.views, self.holders, owed, self.agent, self.at)
+        self.append_output(done)
+        return done
+
+    def append_output(self, done: Discharge) -> None:
+        """Append what a worker wrote and reported."""
         for event, role in done.written:
             self.append(event, role)
         for event in done.reported:
             self.append(event, ROLE_OF[type(event)])
-        return done
 
     def _worker(self, owner: str) -> RecordedActions:
         more = (self.layers, self.renderings, self.records)

@@ -16,7 +16,6 @@ from foldlog.processors.request.layers import Layer, Layers
 from foldlog.processors.wake.budget import Rules
 from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.wake.facts import wake
-from foldlog.processors.worker.reports import ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.schemas.attachments import reference
 from foldlog.schemas.codec import encode
@@ -190,11 +189,9 @@ class RandomHistory(Outcomes):
             return
         worker = self._worker(holder.owner)
         done = worker.discharge(step.views, step.holders, owed, self.agent, step.at)
-        for event, role in done.written:
+        for event, _ in done.written:
             self.late.setdefault(encode(event), step.entry.offset)
-            self.append(event, role)
-        for event in done.reported:
-            self.append(event, ROLE_OF[type(event)])
+        self.append_output(done)
 
     def act_take(self) -> None:
         owner = self.choose.pick(OWNERS)

@@ -4,7 +4,6 @@ from collections import Counter
 from typing import Any
 
 from foldlog.processors.fold.projections.partition import ROLES, Holder, PartitionView
-from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.wake.facts import wake
 from foldlog.processors.wake.table import BY_ID
 from foldlog.processors.worker.actions import BACKGROUND_SLOTS, DELIVERY_SLOTS
@@ -29,10 +28,6 @@ class WakeAndFoldAgree(Invariant):
     Also at views with a later time or a new holder, at random. And a second wake returns the same.
     """
 
-    def __init__(self, world: Any) -> None:
-        super().__init__(world)
-        self.rules = rules_of(world.agent)
-
     def on_seen(self, seen: Any) -> None:
         if seen.views.turn is seen.before.turn and seen.views.frozen is seen.before.frozen:
             return
@@ -56,14 +51,13 @@ class WakeAndFoldAgree(Invariant):
 
     def check(self, now: ViewOfPartition) -> None:
         """Every obligation at one view."""
-        has_agent = now.views.turn.agent == self.world.agent.name
-        rules = self.rules if has_agent else None
+        rules = self.world.rules_for(now.views)
         owed = wake(now.views, now.holders, now.at, rules)
         again = wake(now.views, now.holders, now.at, rules)
         if owed != again:
             self.fail(f"wake returned {owed}, then {again}")
         rows: Counter[str] = Counter()
-        agent = self.world.agent if has_agent else None
+        agent = self.world.agent if rules is not None else None
         self.holds(check_view, now, agent, self.world.blobs, rows)
         for row in rows:
             if BY_ID[row].owed != "wait" and now.holders.holder(BY_ID[row].role) is not None:
@@ -88,8 +82,7 @@ class NothingIsForgotten(Invariant):
         for session, views in witness.views.items():
             number = witness.partition_of[session]
             process = next(node.process for node in world.nodes if number in node.want)
-            has_agent = views.turn.agent == world.agent.name
-            rules = rules_of(world.agent) if has_agent else None
+            rules = world.rules_for(views)
             now = process.worker.now(process.worker.owned[number])
             for owed in wake(views, witness.holders[number], now, rules):
                 if owed.owed in RUNNING or process.effects.running(owed.role) >= SLOTS_MIN:
@@ -123,13 +116,12 @@ class Liveness(Invariant):
         world, witness = self.world, self.world.witness
         for session, views in witness.views.items():
             number = witness.partition_of[session]
-            has_agent = views.turn.agent == world.agent.name
-            rules = rules_of(world.agent) if has_agent else None
+            rules = world.rules_for(views)
             owed = wake(views, witness.holders[number], world.now, rules)
             owed = [o for o in owed if o.row not in PATIENT]
             if owed:
                 self.fail(f"{session} is owed {owed}: {views.turn}")
-            if views.turn.open and views.frozen is None and has_agent:
+            if views.turn.open and views.frozen is None and rules is not None:
                 doubt = any(call.status in ("doubt", "asks") for call in views.turn.calls)
                 self.demand(doubt, f"{session} hangs: {views.turn}")
 

@@ -77,6 +77,12 @@ class SimEffects:
         self.tasks.append(task)
         return task
 
+    def _begin(self, role: str, what: str, session_id: str, begin: Any, steps) -> None:
+        self.process.crash_point(f"claim read back, before {what} begins")
+        self.world.begun(role, self.process, session_id, begin)
+        effect = EffectId(session_id, begin.claim.offset)
+        self._spawn(role, effect, lambda task: steps(task, session_id, begin))
+
     def step(self, task: Task) -> None:
         """The next action of an effect."""
         received, task.received, task.due = task.received, None, None
@@ -148,10 +154,7 @@ class SimEffects:
 
     def generate(self, session_id: str, begin: BeginGeneration) -> None:
         """Begin a model call."""
-        self.process.crash_point("claim read back, before a generation begins")
-        self.world.begun("models", self.process, session_id, begin)
-        effect = EffectId(session_id, begin.claim.offset)
-        self._spawn("models", effect, lambda task: self._generate(task, session_id, begin))
+        self._begin("models", "a generation", session_id, begin, self._generate)
 
     def _generate(self, task: Task, session_id: str, begin: BeginGeneration) -> Steps:
         world, rng, tastes = self.world, self.world.rng, self.world.tastes
@@ -269,10 +272,7 @@ class SimEffects:
 
     def work(self, session_id: str, begin: BeginWork) -> None:
         """Begin background work."""
-        self.process.crash_point("claim read back, before background work begins")
-        self.world.begun("background", self.process, session_id, begin)
-        effect = EffectId(session_id, begin.claim.offset)
-        self._spawn("background", effect, lambda task: self._work(task, session_id, begin))
+        self._begin("background", "background work", session_id, begin, self._work)
 
     def _work(self, task: Task, session_id: str, begin: BeginWork) -> Steps:
         world, rng, place = self.world, self.world.rng, (begin.kind, begin.upto, begin.attempt)
@@ -295,10 +295,7 @@ class SimEffects:
 
     def deliver(self, session_id: str, begin: BeginDelivery) -> None:
         """Begin a delivery."""
-        self.process.crash_point("claim read back, before a delivery begins")
-        self.world.begun("delivery", self.process, session_id, begin)
-        effect = EffectId(session_id, begin.claim.offset)
-        self._spawn("delivery", effect, lambda task: self._deliver(task, session_id, begin))
+        self._begin("delivery", "a delivery", session_id, begin, self._deliver)
 
     def _deliver(self, task: Task, session_id: str, begin: BeginDelivery) -> Steps:
         world, rng, owed = self.world, self.world.rng, begin.owed

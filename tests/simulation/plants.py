@@ -113,7 +113,7 @@ PLANTS = (
         "once",
         wake,
         "match",
-        wrong.all_repeatable,
+        wrong.with_facts("T", repeatable=True),
     ),
     Plant(
         "a begun claim taken for void",
@@ -146,7 +146,7 @@ PLANTS = (
         "conversation",
         FOLDS,
         ev.Refused,
-        wrong.answer_stays_owed,
+        wrong.ignores(ev.Refused),
     ),
     Plant(
         "calls that a turn leaves open",
@@ -162,7 +162,7 @@ PLANTS = (
         "conversation",
         session_state,
         "apply",
-        wrong.cancel_to_anywhere,
+        wrong.sets_after(ev.CancelRequested, phase="verifying"),
     ),
     Plant(
         "a field with two writers",
@@ -170,8 +170,8 @@ PLANTS = (
         "conversation",
         session_state,
         "apply",
-        wrong.result_names_a_message,
-        ((session, "demand_writer", wrong.checks_nothing),),
+        wrong.sets_after(ev.ToolResult, last_message_id="m0"),
+        ((session, "demand_writer", wrong.always(None)),),
     ),
     Plant(
         "a field with two writers, caught by the table",
@@ -179,7 +179,7 @@ PLANTS = (
         "conversation",
         session_state,
         "apply",
-        wrong.result_names_a_message,
+        wrong.sets_after(ev.ToolResult, last_message_id="m0"),
     ),
     Plant(
         "arguments in the state",
@@ -254,7 +254,7 @@ PLANTS = (
         "crowd",
         lost_effects.LostEffects,
         "partition_lost",
-        lambda right: lambda self, owned: None,
+        wrong.always(None),
     ),
     Plant(
         "a cancel that does not reach a worker that must take its partition again",
@@ -262,7 +262,7 @@ PLANTS = (
         "resumed",
         lost_effects.LostEffects,
         "judge",
-        lambda right: lambda self, views, next_offset: None,
+        wrong.always(None),
     ),
     Plant(
         "a reconciler asked early",
@@ -303,7 +303,7 @@ PLANTS = (
         "conversation",
         worker.Worker,
         "_dead_letter",
-        wrong.no_letters,
+        wrong.always(None),
     ),
     Plant(
         "an attempt paid twice",
@@ -319,7 +319,7 @@ PLANTS = (
         "takeovers",
         wake,
         "match",
-        wrong.one_attempt_more,
+        wrong.with_facts("TS", left=True),
     ),
     Plant(
         "a step after should-stop",

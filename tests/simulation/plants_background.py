@@ -10,39 +10,12 @@ from foldlog.processors.worker import actions
 from foldlog.schemas import events as ev
 from foldlog.schemas.value import replace
 from foldlog.tests.simulation.plants import Plant
-
-
-def always(value: Any) -> Any:
-    """A rule that always returns the same value."""
-    return lambda right: lambda *args, **more: value
+from foldlog.tests.simulation.wrong_rules import always, ignores, with_facts
 
 
 def waits_for_work(right: Any) -> Any:
     def wrong(common: Any, views: Any, now: int, rules: Any) -> Any:
         return None if views.background.works else right(common, views, now, rules)
-
-    return wrong
-
-
-def aborts_nothing(right: Any) -> Any:
-    def wrong(view: Any, entry: Any, *rest: Any) -> Any:
-        aborts = isinstance(entry.event, ev.CancelRequested | ev.SessionTerminated)
-        return view if aborts else right(view, entry, *rest)
-
-    return wrong
-
-
-def one_attempt_more(right: Any) -> Any:
-    def wrong(lane: str, facts: dict) -> Any:
-        return right(lane, {**facts, "left": True} if lane == "B" else facts)
-
-    return wrong
-
-
-def never_done(right: Any) -> Any:
-    def wrong(view: Any, entry: Any, *rest: Any) -> Any:
-        ends = isinstance(entry.event, ev.BackgroundDone)
-        return view if ends else right(view, entry, *rest)
 
     return wrong
 
@@ -100,7 +73,7 @@ BACKGROUND = (
         "compaction_alone",
         background,
         "apply",
-        aborts_nothing,
+        ignores(ev.CancelRequested, ev.SessionTerminated),
     ),
     Plant(
         "a summary made for ever",
@@ -108,7 +81,7 @@ BACKGROUND = (
         "compaction",
         wake,
         "match",
-        one_attempt_more,
+        with_facts("B", left=True),
     ),
     Plant(
         "work that never ends",
@@ -116,7 +89,7 @@ BACKGROUND = (
         "compaction_alone",
         background,
         "apply",
-        never_done,
+        ignores(ev.BackgroundDone),
     ),
     Plant(
         "a useless summary tried again",

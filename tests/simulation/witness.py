@@ -4,6 +4,9 @@ It shares only the fold with the workers: no store, no cache, no batch. Its hist
 after every record, to compare them with a worker's at any offset.
 """
 
+from bisect import bisect_left
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from foldlog.processors.fold.projections import partition as partition_fold
@@ -97,28 +100,20 @@ class Witness:
 
     def holders_at(self, number: int, end: int) -> PartitionView:
         """The holders of a partition when every record below `end` was folded."""
-        found = partition_fold.INITIAL
-        for offset, holders in self._holders.get(number, ()):
-            if offset >= end:
-                break
-            found = holders
-        return found
+        rows = self._holders.get(number, ())
+        return _newest(rows, end, (0, partition_fold.INITIAL))[1]
 
     def views_at(self, session_id: str, end: int) -> SessionViews | None:
         """The views of a session when every record below `end` was folded."""
-        found = None
-        for offset, views in self.history.get(session_id, ()):
-            if offset >= end:
-                break
-            found = views
-        return found
+        return _newest(self.history.get(session_id, ()), end, (0, None))[1]
 
     def holder_at(self, number: int, role: str, end: int) -> tuple[int, str] | None:
         """(epoch, owner) of the holder of a role when every record below `end` was folded."""
         assert end <= self.next_offset(number), "the witness is behind: advance it first"
-        found = None
-        for took in self.takes.get((number, role), ()):
-            if took[0] >= end:
-                break
-            found = took
-        return found
+        return _newest(self.takes.get((number, role), ()), end, None)
+
+
+def _newest(rows: Sequence[tuple[int, Any]], end: int, default: Any) -> Any:
+    """The newest of (offset, value) below an offset."""
+    count = bisect_left(rows, end, key=itemgetter(0))
+    return rows[count - 1] if count else default

@@ -11,6 +11,9 @@ from random import Random
 from typing import Any, NamedTuple
 
 from foldlog.log.memory import MemoryLog
+from foldlog.processors.fold.views import SessionViews
+from foldlog.processors.wake.budget import Rules
+from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.worker.actions import BeginTool
 from foldlog.schemas.topics import topics
 from foldlog.tests.laws.blobs import MemoryBlobs
@@ -89,6 +92,10 @@ class World:
         alive = self.is_alive(owner)
         self.stats[f"lock {'held' if alive else 'free'}"] += 1
         return not alive
+
+    def rules_for(self, views: SessionViews) -> Rules | None:
+        """The rules of a session's agent; None if no worker has that agent."""
+        return rules_of(self.agent) if views.turn.agent == self.agent.name else None
 
     def is_alive(self, owner: str) -> bool:
         """Whether the process of an owner exists, paused or not."""

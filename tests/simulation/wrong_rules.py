@@ -55,11 +55,43 @@ def no_duplicates(right: Any) -> Any:
     return wrong
 
 
-def all_repeatable(right: Any) -> Any:
-    def wrong(lane: str, facts: dict) -> Any:
-        return right(lane, {**facts, "repeatable": True} if lane == "T" else facts)
+def always(value: Any) -> Any:
+    """A rule that always returns the same value."""
+    return lambda right: lambda *args, **more: value
 
-    return wrong
+
+def with_facts(lanes: str, **facts: Any) -> Any:
+    """A match of WAKE that is given wrong facts in some lanes."""
+
+    def wrong_match(right: Any) -> Any:
+        return lambda lane, known: right(lane, {**known, **facts} if lane in lanes else known)
+
+    return wrong_match
+
+
+def ignores(*kinds: type) -> Any:
+    """A fold that ignores events of these types."""
+
+    def wrong_fold(right: Any) -> Any:
+        def wrong(view: Any, entry: Any, *rest: Any) -> Any:
+            return view if isinstance(entry.event, kinds) else right(view, entry, *rest)
+
+        return wrong
+
+    return wrong_fold
+
+
+def sets_after(kind: type, **fields: Any) -> Any:
+    """A fold that sets fields after each event of a type."""
+
+    def wrong_fold(right: Any) -> Any:
+        def wrong(view: Any, entry: Any, *rest: Any) -> Any:
+            after = right(view, entry, *rest)
+            return replace(after, **fields) if isinstance(entry.event, kind) else after
+
+        return wrong
+
+    return wrong_fold
 
 
 def void_for_gone(right: Any) -> Any:
@@ -98,39 +130,11 @@ def skips_a_message(right: Any) -> Any:
     return wrong
 
 
-def answer_stays_owed(right: Any) -> Any:
-    return lambda view, entry, event: view
-
-
 def forgets_to_close(right: Any) -> Any:
     def wrong(call: Any) -> Any:
         return None if call.status in ("proposed", "asks") else right(call)
 
     return wrong
-
-
-def cancel_to_anywhere(right: Any) -> Any:
-    def wrong(state: Any, entry: Any, *views: Any) -> Any:
-        after = right(state, entry, *views)
-        if isinstance(entry.event, ev.CancelRequested):
-            after = replace(after, phase="verifying")
-        return after
-
-    return wrong
-
-
-def result_names_a_message(right: Any) -> Any:
-    def wrong(state: Any, entry: Any, *views: Any) -> Any:
-        after = right(state, entry, *views)
-        if isinstance(entry.event, ev.ToolResult):
-            after = replace(after, last_message_id=f"{entry.event.turn}.{entry.event.step}")
-        return after
-
-    return wrong
-
-
-def checks_nothing(right: Any) -> Any:
-    return lambda *asked: None
 
 
 def arguments_in_the_state(right: Any) -> Any:
@@ -267,22 +271,11 @@ def forgets_the_outbox(right: Any) -> Any:
     return wrong
 
 
-def no_letters(right: Any) -> Any:
-    return lambda self, held, record, entry: None
-
-
 def counts_twice(right: Any) -> Any:
     def wrong(view: Any, entry: Any) -> Any:
         after = right(view, entry)
         spent = after.output_tokens - view.output_tokens
         return replace(after, output_tokens=after.output_tokens + spent)
-
-    return wrong
-
-
-def one_attempt_more(right: Any) -> Any:
-    def wrong(lane: str, facts: dict) -> Any:
-        return right(lane, {**facts, "left": True} if lane in "TS" else facts)
 
     return wrong
 
