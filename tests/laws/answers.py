@@ -47,7 +47,7 @@ def content(blocks: "list[str | Use]") -> bytes:
 
 
 def calls(blocks: "Iterable[str | Use]", stop_reason: str) -> tuple[ev.ProposedCall, ...]:
-    """The calls of an answer: none unless the model stopped to have them run."""
+    """The calls of an answer: none unless it stopped for them (`tool_use`)."""
     if stop_reason != "tool_use":
         return ()
     uses = [block for block in blocks if isinstance(block, Use)]

@@ -15,7 +15,7 @@ from foldlog.processors.wake.background_tasks import Task, task_of
 from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.blobs import MemoryBlobs
-from foldlog.tests.laws.sealed import summarized
+from foldlog.tests.laws.signed_thinking import summarized
 
 CLOSING_TAG = f"</{FRAME}>"
 MODEL_TEXTS = (
@@ -33,7 +33,7 @@ def ends_of(
     claim: ev.BackgroundStarted, task: Task | None, agent: Agent, text: str, blobs: MemoryBlobs
 ) -> list[Any]:
     """The events of the work, in order, when the model writes this text. The offset determines
-    how many requests failed before, so that it takes no random choice of the history."""
+    how many requests failed before, so this uses up no random choice of the history."""
     place, earlier = (claim.kind, claim.upto, claim.attempt), answers.tried(claim.upto)
     if task is None:
         return [answers.done(*place, why="nothing is left to be done")]

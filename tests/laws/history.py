@@ -267,7 +267,7 @@ class History:
         return self.do(self._first(row))
 
     def in_flight(self, row: str) -> list[tuple[Any, str]]:
-        """(event, role) of what the holder writes for a row, not in the log yet."""
+        """(event, role) of the events that the holder writes for a row, not in the log yet."""
         owed = self._first(row)
         holder = self.holders.holder(owed.role)
         assert holder is not None
@@ -302,7 +302,7 @@ class History:
         return self.turn.number, self.turn.step, generation.attempt if generation else 0
 
     def complete(self, *blocks: "str | Use", stop: str | None = None, read: int = 100) -> Ruling:
-        """The running attempt completes with these blocks, of which a plain text is one."""
+        """The running attempt completes with these blocks; a plain text makes a text block."""
         made = [answers.text(b) if isinstance(b, str) and b[:1] != "{" else b for b in blocks]
         uses = any(isinstance(block, Use) for block in made)
         reason = stop or ("tool_use" if uses else "end_turn")

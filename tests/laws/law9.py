@@ -35,7 +35,7 @@ WAIT = "wait"
 
 
 class ViewOfPartition(NamedTuple):
-    """The views of a session when every record below `next_offset` was folded, at a time."""
+    """The views of a session after every record below `next_offset` was folded, and the time."""
 
     views: SessionViews
     holders: PartitionView

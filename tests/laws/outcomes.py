@@ -18,11 +18,11 @@ from foldlog.tests.laws import answers
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.background_ends import MODEL_TEXTS, ends_of, task_at
 from foldlog.tests.laws.continued_answer import ContinuedAnswer
+from foldlog.tests.laws.forged_events import TEXTS
 from foldlog.tests.laws.history import History
-from foldlog.tests.laws.plausible import TEXTS
 from foldlog.tests.laws.recorded_actions import chunks_in
 from foldlog.tests.laws.resumed import chunks_until, continued_answer, resumes
-from foldlog.tests.laws.sealed import Prefixes, signed
+from foldlog.tests.laws.signed_thinking import Prefixes, signed
 
 STOPS = (
     "end_turn",
@@ -58,7 +58,7 @@ class Outcomes(History):
 
     choose: Any
     temper: str
-    plausible: Any
+    forged_events: Any
     seed: int | None
     sent: dict[tuple[int, int], bytes]  # the request of each step
     background_requests: list[bytes]
@@ -220,7 +220,7 @@ class Outcomes(History):
         choose, place = self.choose, (claim.turn, claim.step, claim.index)
         if choose.chance(15):
             return answers.uncertain(place, claim.attempt)
-        triggers = (self.plausible._trigger(),) if choose.chance(20) else ()
+        triggers = (self.forged_events._trigger(),) if choose.chance(20) else ()
         text, whole = choose.pick(TEXTS), None
         if choose.chance(35):
             text = "".join(f"{n} {LINE}" for n in range(choose.pick((42, 55, 90, 150))))

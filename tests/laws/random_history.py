@@ -21,9 +21,7 @@ from foldlog.schemas.attachments import reference
 from foldlog.schemas.codec import encode
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import LONG, MINUTE, MODELS, STRATEGIES, variant
-from foldlog.tests.laws.history import NEEDS_AN_EFFECT, ROLES, Step
-from foldlog.tests.laws.outcomes import Outcomes
-from foldlog.tests.laws.plausible import (
+from foldlog.tests.laws.forged_events import (
     CALLS,
     CONTENTS,
     GRANTS,
@@ -31,9 +29,11 @@ from foldlog.tests.laws.plausible import (
     OWNERS,
     PHASE_TRIGGERS,
     TEXTS,
-    Plausible,
+    ForgedEvents,
 )
-from foldlog.tests.laws.sealed import Prefixes
+from foldlog.tests.laws.history import NEEDS_AN_EFFECT, ROLES, Step
+from foldlog.tests.laws.outcomes import Outcomes
+from foldlog.tests.laws.signed_thinking import Prefixes
 
 ACTS = 80  # of a history: each appends no, one or a few events
 STEPS_MAX = 400  # records of a history; the time of a law grows with them
@@ -91,7 +91,7 @@ class RandomHistory(Outcomes):
         self.late: dict[bytes, int] = {}  # value of a late record -> the offset its writer had read
         self.read_to: dict[int, int] = {}  # the same, by the offset of the record
         self.choose, self.forged = choose, forged
-        self.plausible = Plausible(choose)
+        self.forged_events = ForgedEvents(choose)
         acts = [
             (30, self.act_work), (24, self.act_outcome), (12, self.act_say), (5, self.act_decide),
             (3, self.act_cancel), (6, self.act_pause), (4, self.act_stale), (4, self.act_again),
@@ -363,7 +363,7 @@ class RandomHistory(Outcomes):
     # -- events that no correct worker writes ----------------------------------------------------
 
     def act_forge(self) -> None:
-        event, writer = self.plausible.event(self.offset, self.at)
+        event, writer = self.forged_events.event(self.offset, self.at)
         self.append(event, writer)
 
     def act_garbage(self) -> None:

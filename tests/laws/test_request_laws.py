@@ -24,7 +24,7 @@ from foldlog.tests.laws.history import Step
 from foldlog.tests.laws.law import law
 from foldlog.tests.laws.random_history import RandomHistory
 from foldlog.tests.laws.resumed import sent_request
-from foldlog.tests.laws.sealed import refusals
+from foldlog.tests.laws.signed_thinking import refusals
 from foldlog.tests.laws.test_fold_laws import through_the_store
 
 SPOKEN = ("assistant", "partial")

@@ -12,7 +12,7 @@ from foldlog.tests.laws.history import Step
 from foldlog.tests.laws.law import SEEDS, history_of, law
 from foldlog.tests.laws.random_history import RandomHistory
 from foldlog.tests.laws.resumed import chunks_until, resumes, sent_request
-from foldlog.tests.laws.sealed import refusals
+from foldlog.tests.laws.signed_thinking import refusals
 
 
 def takeovers(history: RandomHistory) -> list[Step]:

@@ -192,7 +192,7 @@ def test_S4g_a_sessions_worker_acts_when_the_models_worker_is_dead():
 
 
 def test_S4g_a_sessions_worker_waits_with_the_models_worker():
-    """The wait was of the models role: nothing woke the sessions role when it was over."""
+    """The wait belonged to the models role: nothing woke the sessions role at its end."""
     agent = Agent(name="a", model="m", limits=Limits(model_attempts=1))
     rig = ManualWorker(agent, roles=("sessions",))
     with_lost_models(rig, "n/1")

@@ -30,7 +30,7 @@ class Invariant:
             self.fail(why)
 
     def holds(self, rule: Callable[..., None], *args: Any) -> None:
-        """Fail if a rule that the laws share raises an AssertionError."""
+        """Fail unless a rule holds that is shared with the laws: such a rule asserts."""
         try:
             rule(*args)
         except AssertionError as broken:

@@ -21,8 +21,8 @@ from foldlog.tests.simulation import node, wrong_rules as wrong
 
 
 class Plant(NamedTuple):
-    """A wrong rule. `where[attribute]` (or the attribute) becomes `wrong(right)`. `also`: further
-    (where, attribute, wrong), for a rule that is enforced in two places."""
+    """A wrong rule: `where[attribute]`, or the attribute of `where`, becomes `wrong(right)`.
+    `also`: further (where, attribute, wrong), for a rule that is enforced in two places."""
 
     name: str
     caught_by: str

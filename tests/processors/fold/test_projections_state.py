@@ -13,8 +13,8 @@ from foldlog.schemas.events import BY_NAME
 from foldlog.schemas.value import replace
 from foldlog.tests.laws.agents import BUILDER
 from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.forged_events import ODD_IDS
 from foldlog.tests.laws.history import opened, with_calls
-from foldlog.tests.laws.plausible import ODD_IDS
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
 BUILD = Use("build_and_deploy", '{"project_id":"p1"}', "c")

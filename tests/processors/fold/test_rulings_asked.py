@@ -6,8 +6,8 @@ from foldlog.processors.fold.rulings.producers import RULES
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY, call_key, parse_call_key
 from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.forged_events import ODD_IDS
 from foldlog.tests.laws.history import History, opened, with_calls
-from foldlog.tests.laws.plausible import ODD_IDS
 
 CHARGE = Use("charge", '{"cents":3}', "c")
 

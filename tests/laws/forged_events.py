@@ -73,7 +73,7 @@ class Chooser(Protocol):
     def chance(self, percent: int) -> bool: ...
 
 
-class Plausible:
+class ForgedEvents:
     """Makes events of any type; `offset` and `at`: the end of the log."""
 
     def __init__(self, choose: Chooser) -> None:
