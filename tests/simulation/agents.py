@@ -6,76 +6,42 @@ them.
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from foldlog.processors.agent import Agent
 from foldlog.processors.limits import Limits
-from foldlog.processors.tools.tool import tool
+from foldlog.processors.tools.tool import Tool, tool
 
 
-@tool(effect="pure")
-def look(n: int) -> str:
-    """Reads something."""
-    raise AssertionError("simulated by effects.py")
+def _simulated(name: str, doc: str, **options: Any) -> Tool:
+    """A tool with one argument whose function is never called."""
 
+    def function(n: int) -> str:
+        raise AssertionError("simulated by effects.py")
 
-@tool(effect="pure")
-def page(n: int) -> str:
-    """Reads a lot."""
-    raise AssertionError("simulated by effects.py")
-
-
-@tool(effect="idempotent")
-def put(n: int) -> str:
-    """Writes something; twice is as once."""
-    raise AssertionError("simulated by effects.py")
-
-
-@tool(effect="once")
-def charge(n: int) -> str:
-    """Must not happen twice."""
-    raise AssertionError("simulated by effects.py")
+    function.__name__, function.__doc__ = name, doc
+    return tool(**options)(function)
 
 
 def _reconcile(ctx, n: int) -> None:
     raise AssertionError("simulated by effects.py")
 
 
-@tool(effect="once", reconciler=_reconcile)
-def order(n: int) -> str:
-    """Must not happen twice; one can find out whether it did."""
-    raise AssertionError("simulated by effects.py")
-
-
-@tool(effect="once", approval="ask")
-def wire(n: int) -> str:
-    """Must not happen twice, and asks."""
-    raise AssertionError("simulated by effects.py")
-
-
-@tool(effect="pure", approval="ask")
-def peek(n: int) -> str:
-    """Reads something, and asks."""
-    raise AssertionError("simulated by effects.py")
-
-
-@tool(effect="once", approval="deny")
-def erase(n: int) -> str:
-    """Is denied by a rule."""
-    raise AssertionError("simulated by effects.py")
-
-
-@tool(effect="once")
-def build_and_deploy(n: int) -> str:
-    """Asks for a phase transition and a project."""
-    raise AssertionError("simulated by effects.py")
-
-
-@tool(effect="pure", stops=True)
-def complete(n: int) -> str:
-    """Ends the turn."""
-    raise AssertionError("simulated by effects.py")
-
-
+look = _simulated("look", "Reads something.", effect="pure")
+page = _simulated("page", "Reads a lot.", effect="pure")
+put = _simulated("put", "Writes something; twice is as once.", effect="idempotent")
+charge = _simulated("charge", "Must not happen twice.", effect="once")
+order = _simulated(
+    "order", "Must not happen twice; one can find out whether it did.",
+    effect="once", reconciler=_reconcile,
+)
+wire = _simulated("wire", "Must not happen twice, and asks.", effect="once", approval="ask")
+peek = _simulated("peek", "Reads something, and asks.", effect="pure", approval="ask")
+erase = _simulated("erase", "Is denied by a rule.", effect="once", approval="deny")
+build_and_deploy = _simulated(
+    "build_and_deploy", "Asks for a phase transition and a project.", effect="once"
+)
+complete = _simulated("complete", "Ends the turn.", effect="pure", stops=True)
 TOOLS = (look, page, put, charge, order, wire, peek, erase, build_and_deploy, complete)
 AGENT = Agent(name="sim", model="sim-1", system="You are simulated.", tools=TOOLS)
 
