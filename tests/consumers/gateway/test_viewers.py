@@ -128,7 +128,7 @@ def audiences(seed, scenario=None):
             before = history[-1].views if history else initial(entry.session_id)
             views, ruling = fold(before, entry)
             history.append(FoldedEvent(entry, ruling, before, views))
-    return [Audience(name, history, world.read_blob) for name, history in histories.items()]
+    return [Audience(name, history, world.blobs.read) for name, history in histories.items()]
 
 
 def test_beyond_1_a_viewer_that_comes_back_has_what_one_has_that_never_left():
