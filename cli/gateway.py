@@ -213,15 +213,15 @@ def serve(
         access = Access(settings.user, secret, origins)
         gateway = Gateway(client, access, directory, note)
         limits = limits_here(per_address)  # now that the stores are open
-        gateway.hub.bound(limits.connections)
+        gateway.hub.limit_viewers(limits.connections)
         line(f"the gateway serves http://{host}:{listening.getsockname()[1]}/")
         if secret is None:
             note(f"development mode: loopback only; every caller is {settings.user} and sees every "
                  "session")
         serving = server(make_app(gateway), limits, gateway.hub.close)
-        gateway.tail.ended = lambda: setattr(serving, "should_exit", True)
+        gateway.tail.on_end = lambda: setattr(serving, "should_exit", True)
         serving.run(sockets=[listening])
-        return 1 if gateway.tail.over else 0
+        return 1 if gateway.tail.has_ended else 0
 
 
 @contextmanager
@@ -244,14 +244,14 @@ def _locked(directory: Path) -> Iterator[None]:
 
 def _listening(host: str, port: int | None) -> socket.socket:
     """A listening socket; on a free port if no port was given and the default one is taken."""
-    from ..consumers.gateway.serve import bound
+    from ..consumers.gateway.serve import listen
 
     try:
-        return bound(host, PORT if port is None else port)
+        return listen(host, PORT if port is None else port)
     except OSError as error:
         if port is None and error.errno == errno.EADDRINUSE:
             note(f"port {PORT} is taken, perhaps by another gateway: using a free one")
-            return bound(host, 0)
+            return listen(host, 0)
         raise SettingsError(
             f"cannot listen on {host}:{port}: {error.strerror}. Nothing was started: stop the "
             "other gateway if there is one, or choose another port with --port."

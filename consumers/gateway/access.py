@@ -33,7 +33,7 @@ class Foreign(Refused):
     """A request from a page of another origin, or with an unknown host name (403)."""
 
 
-class Who(NamedTuple):
+class Caller(NamedTuple):
     """The authenticated user. everything: development mode, where one person sees every session.
     until: when the token, and every stream opened with it, expires (Unix s)."""
 
@@ -54,12 +54,12 @@ class Access:
         """Whether requests need no token."""
         return self._secret is None
 
-    def who(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> Who:
+    def caller(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> Caller:
         """The user of a request with these headers (lower case) and cookies. Raises
         Unauthenticated.
         """
         if self._secret is None:
-            return Who(self._user, everything=True)
+            return Caller(self._user, everything=True)
         scheme, _, given = headers.get("authorization", "").partition(" ")
         token = given.strip() if scheme.lower() == "bearer" else cookies.get(COOKIE, "")
         if not token:
@@ -67,7 +67,7 @@ class Access:
                                   "Authorization: Bearer TOKEN (make one with `foldlog token`)")
         return self.bearer(token)
 
-    def bearer(self, token: str) -> Who:
+    def bearer(self, token: str) -> Caller:
         """The user of a token, and when it expires. Raises Unauthenticated."""
         assert self._secret is not None, "development mode has no tokens"
         needed = ["sub", "exp", "iat", "aud"]
@@ -87,7 +87,7 @@ class Access:
         if not is_id(claims["sub"]):
             raise Unauthenticated("this token names no valid user, so nothing was done: get a new "
                                   "one")
-        return Who(claims["sub"], until=claims["exp"])
+        return Caller(claims["sub"], until=claims["exp"])
 
     def admit(self, method: str, headers: Mapping[str, str]) -> None:
         """Raise Foreign for a page of an origin that is not allowed and, in development mode, for a

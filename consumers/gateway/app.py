@@ -94,7 +94,7 @@ def make_app(gateway: Gateway) -> ASGIApp:
         redoc_url=None,
         max_body_size=BODY_BYTES_MAX,  # also without Content-Length
     )
-    errors.install(app, gateway.say)
+    errors.install(app, gateway.print_line)
     for router in ROUTERS:
         app.include_router(router(gateway))
     return Counted(Admission(app, gateway.access), gateway.answers)
@@ -120,7 +120,7 @@ class Admission:
         try:
             self._access.admit(request.method, request.headers)
             sends = request.method not in WITHOUT_BODY
-            who = self._access.who(request.headers, request.cookies) if sends else None
+            caller = self._access.caller(request.headers, request.cookies) if sends else None
         except (Foreign, Unauthenticated) as error:
             await errors.response_to(error)(scope, receive, out)
             return
@@ -131,10 +131,10 @@ class Admission:
         if request.method == "OPTIONS" and allowed:
             await Response(status_code=204)(scope, receive, out)
             return
-        if who is None:
+        if caller is None:
             await self._app(scope, receive, out)
             return
-        with self._bodies.of(who.user, receive) as counted:
+        with self._bodies.count(caller.user, receive) as counted:
             await self._app(scope, counted, out)
 
     def _allowed(self, origin: str | None) -> dict[bytes, bytes]:

@@ -18,16 +18,16 @@ class TooManyBodies(Retry):
 
 
 class Bodies:
-    """The bytes received for requests that are still being answered, by user (`held`)."""
+    """Counts the bytes received for requests that are still being answered: `bytes`, by user."""
 
     def __init__(self, all_max: int = ALL_MAX, per_user: int = PER_USER_MAX) -> None:
         self._all_max, self._per_user = all_max, per_user
         self._all = 0
-        self.held: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
 
     @contextmanager
-    def of(self, user: str, receive: Receive) -> Iterator[Receive]:
-        """Counts the body of one request while the block runs. Receiving raises TooManyBodies."""
+    def count(self, user: str, receive: Receive) -> Iterator[Receive]:
+        """Count the body of one request while the block runs. Receiving raises TooManyBodies."""
         received = 0
 
         async def counted() -> Message:
@@ -35,17 +35,17 @@ class Bodies:
             message = await receive()
             size = len(message.get("body", b""))
             if size and (
-                self.held[user] + size > self._per_user or self._all + size > self._all_max
+                self.bytes[user] + size > self._per_user or self._all + size > self._all_max
             ):
                 raise TooManyBodies("too many large requests are being answered: nothing was done "
                 "with this one. Send it again when others have finished")
             received, self._all = received + size, self._all + size
-            self.held[user] += size
+            self.bytes[user] += size
             return message
 
         try:
             yield counted
         finally:
             self._all -= received
-            self.held[user] -= received
-            self.held += Counter()  # drops the users at zero
+            self.bytes[user] -= received
+            self.bytes += Counter()  # drops the users at zero

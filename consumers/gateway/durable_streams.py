@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ...log.errors import Retry
 from ...processors.fold.views import SessionViews
 from ..contents import whole
-from ..protocols.durable.writing import Written
+from ..protocols.durable.writing import WrittenStream
 
 
 class StreamLimits(NamedTuple):
@@ -29,33 +29,33 @@ class TooManyStreams(Retry):
     """This user's streams have reached the gateway's limit for one user (429)."""
 
 
-class Fold:
+class CachedStream:
     """A stream in memory: its user, its size in bytes, when it was last used."""
 
     def __init__(self, user: str) -> None:
-        self.user, self.written, self.weight, self.used = user, Written(), 0, monotonic()
+        self.user, self.written, self.weight, self.used = user, WrittenStream(), 0, monotonic()
 
 
-class Streams:
+class StreamCache:
     """Folds of the sessions' items, each up to the last request for it."""
 
     def __init__(self, gateway, limits: StreamLimits | None = None) -> None:
         self._gateway, self.limits = gateway, limits or StreamLimits()
-        self._folds: OrderedDict[str, Fold] = OrderedDict()  # least recently used first
+        self._folds: OrderedDict[str, CachedStream] = OrderedDict()  # least recently used first
         self.bytes: Counter[str] = Counter()
         self.streams: Counter[str] = Counter()
 
-    def fold(self, views: SessionViews) -> Written:
+    def fold(self, views: SessionViews) -> WrittenStream:
         """The stream with every item in these views folded. Raises TooManyStreams."""
         if views.session_id not in self._folds:
             self.demand_room(views.state.user_id)
         return self.refold(views)
 
-    def refold(self, views: SessionViews) -> Written:
+    def refold(self, views: SessionViews) -> WrittenStream:
         """As `fold`, but without the limit: a write that is in the log must be answered."""
         name, user = views.session_id, views.state.user_id
         if name not in self._folds:
-            self._folds[name] = Fold(user)
+            self._folds[name] = CachedStream(user)
             self.streams[user] += 1
         fold = self._folds[name]
         fold.used = monotonic()

@@ -119,7 +119,7 @@ def response_to(error: FoldlogError) -> JSONResponse:
     return JSONResponse(body, status, {"www-authenticate": "Bearer"} if status == 401 else None)
 
 
-class Printed:
+class ErrorPrinter:
     """Prints the texts of errors that clients do not get."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -138,7 +138,7 @@ class Printed:
 
 def install(app: FastAPI, say: Callable[[str], None]) -> None:
     """Install these responses in an app, and print the texts meant for its operator."""
-    printed = Printed(say)
+    printed = ErrorPrinter(say)
 
     @app.exception_handler(FoldlogError)
     async def known(_request: Request, error: FoldlogError) -> JSONResponse:

@@ -1,13 +1,15 @@
 """The viewers of a gateway: a watched session is followed once and shown to all its viewers.
 
-Runs in one event loop; the tail hands its batches over to it. The state of a watched session and of
-a viewer is in watching.py.
+Runs in one event loop; the tail passes its batches to it. The state of a watched session and of a
+subscription is in subscriptions.py.
 """
 
 import asyncio
+import math
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from ...log.errors import Refused, Retry
@@ -18,10 +20,10 @@ from ..history import Place
 from ..outcomes import Decision
 from ..transcript_stream import Viewer
 from .cursors import BadCursor, place_of
+from .subscriptions import QUEUE_MAX, Subscription, WatchedSession, viewer_of
 from .tail import Batch, Tail
-from .watching import QUEUE_MAX, Seat, Watching, viewer_of
 
-IDLE_WATCHES_MAX = 64
+IDLE_SESSIONS_MAX = 64
 """Sessions kept in memory after their last viewer left: most viewers return at once."""
 
 DECISIONS_MAX = 4_096
@@ -41,7 +43,6 @@ of them competes with the event loop for the interpreter lock."""
 
 SINCE = ("start", "turn", "now")
 
-
 Lines = asyncio.Queue[dict[str, Any] | None]
 
 
@@ -57,10 +58,10 @@ class Hub:
     """All viewers, and the decisions that requests wait for. Use it from one event loop."""
 
     def __init__(
-        self, tail: Tail, read: ReadBlob, chunks: ChunksReader, say: Callable[[str], None]
+        self, tail: Tail, read: ReadBlob, chunks: ChunksReader, print_line: Callable[[str], None]
     ) -> None:
-        self._tail, self._read, self._chunks, self._say = tail, read, chunks, say
-        self._watchings: OrderedDict[str, asyncio.Task[Watching]] = OrderedDict()
+        self._tail, self._read, self._chunks, self._print = tail, read, chunks, print_line
+        self._sessions: OrderedDict[str, asyncio.Task[WatchedSession]] = OrderedDict()
         self._pending: dict[str, list[FoldedEvent]] = {}
         self._decisions: OrderedDict[tuple[str, int], Decision] = OrderedDict()
         self._waiting: dict[tuple[str, int], asyncio.Future[Decision]] = {}
@@ -70,37 +71,32 @@ class Hub:
         self.viewers_max, self.viewers_per_user_max = VIEWERS_MAX, VIEWERS_PER_USER_MAX
 
     def start(self) -> None:
-        """Subscribe to the tail's batches."""
+        """Take the tail's batches from now on."""
         loop = asyncio.get_running_loop()
-        self._tail.listen = lambda batch: loop.call_soon_threadsafe(self._take, batch)
-        self._tail.interrupted = lambda: loop.call_soon_threadsafe(self._disconnect_all)
+        self._tail.on_batch = lambda batch: loop.call_soon_threadsafe(self._take, batch)
+        self._tail.on_gap = lambda: loop.call_soon_threadsafe(self._disconnect_all)
 
-    def bound(self, connections: int) -> None:
+    def limit_viewers(self, connections: int) -> None:
         """Limit the viewers to what a server with so many connections can serve: a tenth of them is
         for other requests, and one user gets half at most."""
         self.viewers_max = min(VIEWERS_MAX, connections * 9 // 10)
         self.viewers_per_user_max = min(VIEWERS_PER_USER_MAX, connections // 2)
 
+    def close(self) -> None:
+        """Disconnect every viewer, and cancel the requests that wait for a session to load."""
+        for task in self._sessions.values():
+            task.cancel()  # no effect if it is loaded
+        self._disconnect_all()
+
     def _disconnect_all(self) -> None:
         """Disconnect every viewer, because the tail may have missed records: they reconnect with
-        their cursors. Sessions whose loading has just begun are dropped too."""
-        for task in self._watchings.values():
+        their cursors. Sessions that are still loading are loaded again."""
+        for task in self._sessions.values():
             if task.done() and not task.cancelled() and task.exception() is None:
-                for seat in list(task.result().seats):
-                    seat.end()
-        self._watchings.clear()
+                task.result().end()
+        self._sessions.clear()
         for queue in self._lists:
             _put(queue, None)
-
-    def close(self) -> None:
-        """Disconnect every viewer."""
-        for task in self._watchings.values():
-            if not task.done():
-                task.cancel()
-                continue
-            for seat in list(task.result().seats):
-                seat.end()
-        self._watchings.clear()
 
     @property
     def viewers(self) -> int:
@@ -110,7 +106,7 @@ class Hub:
     # -- batches -----------------------------------------------------------------------------------
 
     def _take(self, batch: Batch) -> None:
-        for decision in batch.decided:
+        for decision in batch.decisions:
             key = (decision.session_id, decision.offset)
             waiting = self._waiting.pop(key, None)
             if waiting is not None and not waiting.done():
@@ -118,30 +114,29 @@ class Hub:
             self._decisions[key] = decision
             if len(self._decisions) > DECISIONS_MAX:
                 self._decisions.popitem(last=False)
-        for seen in batch.seen:
-            task = self._watchings.get(seen.entry.session_id)
+        for folded in batch.events:
+            task = self._sessions.get(folded.entry.session_id)
             if task is not None and task.done():
-                self._show(task.result(), seen)
-            elif seen.entry.session_id in self._pending:
-                self._pending[seen.entry.session_id].append(seen)
-        for line in batch.moved.values():
+                self._apply(task.result(), folded)
+            elif folded.entry.session_id in self._pending:
+                self._pending[folded.entry.session_id].append(folded)
+        for line in batch.summaries.values():
             for queue in self._lists:
                 _put(queue, line)
 
-    def _show(self, watching: Watching, seen: FoldedEvent) -> None:
+    def _apply(self, session: WatchedSession, folded: FoldedEvent) -> None:
         """Show an event to the viewers; if it cannot be shown, disconnect that session's viewers.
         """
         try:
-            watching.take(seen, self._read)
+            session.apply(folded, self._read)
         except Exception as error:
-            place = f"{watching.session_id} at offset {seen.entry.offset}"
-            self._say(f"session {place} cannot be shown: {type(error).__name__}: {error}")
-            self._watchings.pop(watching.session_id, None)
-            self._tail.unwatch(watching.session_id)
-            for seat in list(watching.seats):
-                seat.end()
+            place = f"{session.session_id} at offset {folded.entry.offset}"
+            self._print(f"session {place} cannot be shown: {type(error).__name__}: {error}")
+            self._sessions.pop(session.session_id, None)
+            self._tail.unwatch(session.session_id)
+            session.end()
 
-    async def decided(self, session_id: str, offset: int) -> Decision:
+    async def decision(self, session_id: str, offset: int) -> Decision:
         """The fold's decision on an event that a producer wrote. Raises NotDecidedYet."""
         key = (session_id, offset)
         if key in self._decisions:
@@ -162,55 +157,49 @@ class Hub:
 
     # -- viewers -----------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def attach(
-        self, session_id: str, cursor: str | None = None, since: str = "start", user: str = ""
-    ) -> AsyncIterator[Seat]:
-        """As `sit`, and leave when the block ends."""
-        seat = await self.sit(session_id, cursor, since, user)
-        try:
-            yield seat
-        finally:
-            self.leave(seat)
-
-    async def sit(
-        self, session_id: str, cursor: str | None = None, since: str = "start", user: str = ""
-    ) -> Seat:
+    async def subscribe(
+        self,
+        session_id: str,
+        cursor: str | None = None,
+        since: str = "start",
+        user: str = "",
+        until: float = math.inf,
+    ) -> Subscription:
         """Add a viewer to a known session: from a cursor on, or from the start of the session, the
-        start of the open or last turn, or now. `leave` removes it. Raises BadCursor,
-        TooManyViewers.
+        start of the open or last turn, or now; until its token expires (Unix s). `unsubscribe`
+        removes it. Raises BadCursor, TooManyViewers.
         """
         assert since in SINCE, since
         place = None if cursor is None else place_of(session_id, cursor)
-        self._enter(user)
+        self._admit(user)
         try:
             if place is not None:
                 await self._demand_reached(session_id, place)
-            watching = await self._watch(session_id)
-            seat = Seat(watching, place or _start(watching, since), user)
+            session = await self._watch(session_id)
+            subscription = Subscription(session, place or _start(session, since), user, until)
             # A long history is built in a thread, without the events that arrive meanwhile; those
             # are few, and queued below.
             async with self._histories:
-                past = watching.moment().lacking(seat.place, self._read)
-                await asyncio.to_thread(seat.show, past)
+                past = session.snapshot().missed_since(subscription.place, self._read)
+                await asyncio.to_thread(subscription.put_history, past)
             # The session may have been dropped meanwhile
-            seat.watching = watching = await self._watch(session_id)
-            seat.show(watching.moment().lacking(seat.place, self._read))
+            subscription.session = session = await self._watch(session_id)
+            missed = session.snapshot().missed_since(subscription.place, self._read)
+            subscription.put_history(missed)
         except BaseException:
-            self._exit(user)
+            self._release(user)
             raise
-        watching.seats.add(seat)
-        return seat
+        session.subscriptions.add(subscription)
+        return subscription
 
-    def leave(self, seat: Seat) -> None:
+    def unsubscribe(self, subscription: Subscription) -> None:
         """Remove a viewer; calling it again is harmless."""
-        if not seat.left:
-            seat.left = True
-            seat.watching.seats.discard(seat)
-            self._exit(seat.user)
+        if subscription in subscription.session.subscriptions:
+            subscription.session.subscriptions.remove(subscription)
+            self._release(subscription.user)
             self._drop_idle()
 
-    def _enter(self, user: str) -> None:
+    def _admit(self, user: str) -> None:
         """Count a viewer. Raises TooManyViewers."""
         is_full = self.viewers >= self.viewers_max
         if is_full or self._viewers[user] >= self.viewers_per_user_max:
@@ -218,23 +207,15 @@ class Hub:
                                  "nothing was opened. Close one and try again")
         self._viewers[user] += 1
 
-    def _exit(self, user: str) -> None:
+    def _release(self, user: str) -> None:
         self._viewers[user] -= 1
         self._viewers += Counter()  # drops the users at zero
 
-    def place(self, user: str) -> Callable[[], None]:
-        """Count a viewer of something other than a session. Call the result when it leaves; calling
-        it again is harmless. Raises TooManyViewers."""
-        self._enter(user)
-        left = False
-
-        def leave() -> None:
-            nonlocal left
-            if not left:
-                left = True
-                self._exit(user)
-
-        return leave
+    def reserve(self, user: str) -> Callable[[], None]:
+        """Count a viewer of something other than a session. Call the result when it leaves, once.
+        Raises TooManyViewers."""
+        self._admit(user)
+        return partial(self._release, user)
 
     async def _demand_reached(self, session_id: str, place: Place) -> None:
         """Raise BadCursor for a place beyond the end of the log."""
@@ -243,18 +224,18 @@ class Hub:
         if ahead and place.offset > await asyncio.to_thread(self._tail.end, session_id):
             raise BadCursor("points beyond the end of the log")
 
-    async def _watch(self, session_id: str) -> Watching:
+    async def _watch(self, session_id: str) -> WatchedSession:
         while True:
-            task = self._watchings.get(session_id)
+            task = self._sessions.get(session_id)
             if task is None:
                 task = asyncio.ensure_future(self._load(session_id))
-                self._watchings[session_id] = task
-            self._watchings.move_to_end(session_id)
-            watching = await asyncio.shield(task)
-            if self._watchings.get(session_id) is task:
-                return watching  # else it was dropped before this viewer got it
+                self._sessions[session_id] = task
+            self._sessions.move_to_end(session_id)
+            session = await asyncio.shield(task)
+            if self._sessions.get(session_id) is task:
+                return session  # else it was dropped before this viewer got it
 
-    async def _load(self, session_id: str) -> Watching:
+    async def _load(self, session_id: str) -> WatchedSession:
         """Load a session to watch: its views, the open attempt's chunks, then the events since."""
         pending: list[FoldedEvent] = []
         self._pending[session_id] = pending
@@ -262,22 +243,22 @@ class Hub:
             views, offset = await asyncio.to_thread(self._tail.watch, session_id)
             if views is None:
                 raise Refused(f"there is no session {session_id}")
-            watching = Watching(session_id, views, offset)
-            running = watching.open_attempt()
+            session = WatchedSession(session_id, views, offset)
+            running = session.open_attempt()
             if running is not None and views.stream.chunks:
                 attempt, claim = running
                 partition, _ = self._tail.cursor(session_id)
                 chunks = await asyncio.to_thread(self._chunks, session_id, partition, claim)
                 assert views.turn.generation is not None
                 chain = views.turn.generation.chain
-                watching.viewer = viewer_of(attempt, chunks, chain)
+                session.viewer = viewer_of(attempt, chunks, chain)
             elif running is not None:
-                watching.viewer = Viewer(running[0])
-            for seen in pending:
-                watching.take(seen, self._read)
-            return watching
+                session.viewer = Viewer(running[0])
+            for folded in pending:
+                session.apply(folded, self._read)
+            return session
         except BaseException:  # the next viewer tries again
-            self._watchings.pop(session_id, None)
+            self._sessions.pop(session_id, None)
             self._tail.unwatch(session_id)
             raise
         finally:
@@ -288,17 +269,17 @@ class Hub:
         """Stop watching sessions without viewers, except the most recent ones."""
         idle = [
             session_id
-            for session_id, task in self._watchings.items()
-            if task.done() and not task.result().seats
+            for session_id, task in self._sessions.items()
+            if task.done() and not task.result().subscriptions
         ]
-        for session_id in idle[: max(0, len(idle) - IDLE_WATCHES_MAX)]:
-            del self._watchings[session_id]
+        for session_id in idle[: max(0, len(idle) - IDLE_SESSIONS_MAX)]:
+            del self._sessions[session_id]
             self._tail.unwatch(session_id)
 
     # -- lists -------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def changes(self) -> AsyncIterator["Lines"]:
+    async def changes(self) -> AsyncIterator[Lines]:
         """New summaries of every session, as they come; a full queue drops the oldest. None: some
         may be missing, and the reader must start over.
         """
@@ -316,7 +297,7 @@ def _put(queue: Lines, line: dict[str, Any] | None) -> None:
     queue.put_nowait(line)
 
 
-def _start(watching: Watching, since: str) -> Place:
-    turn = watching.views.turn
-    starts = {"start": 0, "turn": turn.opened_offset, "now": watching.offset}
+def _start(session: WatchedSession, since: str) -> Place:
+    turn = session.views.turn
+    starts = {"start": 0, "turn": turn.opened_offset, "now": session.offset}
     return Place(max(0, starts[since]))

@@ -31,11 +31,11 @@ from ..outcomes import Decision, demand
 from ..sent import note_sent
 from ..show import UnknownSession
 from ..tabs import Tabs
-from .access import Access, Who
+from .access import Access, Caller
 from .hub import Hub
 from .names import own_id
+from .subscriptions import Subscription
 from .tail import Tail
-from .watching import Seat
 
 # Threads that wait for the log or the disk. They wait rather than compute, so with Python's
 # default, 4 more than the cores, a few hanging reads (no broker) would block all others.
@@ -48,54 +48,56 @@ class Gateway:
     """The parts of one gateway process. Raises as Client and Tail do."""
 
     def __init__(
-        self, client: Client, access: Access, directory: Path, say: Callable[[str], None]
+        self, client: Client, access: Access, directory: Path, print_line: Callable[[str], None]
     ) -> None:
-        self.client, self.access, self.say = client, access, say
+        self.client, self.access, self.print_line = client, access, print_line
         self.settings = client.settings
         self.read_blob = client.read_blob
         self.answers: Counter[str] = Counter()  # by HTTP status
-        self.tail = Tail(client.log, directory, say, client.read_blob)
-        self.tabs = Tabs(client.log, say)
-        self.hub = Hub(self.tail, self.shown_blob, chunks_reader(client.log), say)
+        self.tail = Tail(client.log, directory, print_line, client.read_blob)
+        self.tabs = Tabs(client.log, print_line)
+        self.hub = Hub(self.tail, self.shown_blob, chunks_reader(client.log), print_line)
 
-    def who(self, request: Request) -> Who:
+    def caller(self, request: Request) -> Caller:
         """The user of a request, with its rights. Raises Unauthenticated."""
-        who = self.access.who(request.headers, request.cookies)
+        caller = self.access.caller(request.headers, request.cookies)
         proof = Proof.NONE if self.access.development else Proof.TOKEN
-        ORIGIN.set(Origin(Recorder.GATEWAY, proof, who.user))  # of the records this request writes
-        return who
+        ORIGIN.set(Origin(Recorder.GATEWAY, proof, caller.user))  # of the records it writes
+        return caller
 
     def user(self, request: Request) -> str:
         """The name of the user. Raises Unauthenticated."""
-        return self.who(request).user
+        return self.caller(request).user
 
-    def owned(self, request: Request, name: str) -> SessionViews:
+    def views(self, request: Request, name: str) -> SessionViews:
         """The views of the user's session of this name. Raises Unauthenticated, UnknownSession,
         which is also the answer for another user's session.
         """
-        views = self.seen_by(self.who(request), name)
+        views = self.views_or_none(self.caller(request), name)
         if views is None:
             raise UnknownSession(f"there is no session {name[:ID_CHARS_MAX]}")
         return views
 
-    def named(self, who: Who, name: str) -> str:
+    def session_id(self, caller: Caller, name: str) -> str:
         """The id of the session that the user means by a name: the session with that id, if it is
         theirs, else the session that they gave, or would give, that name. Raises Invalid for a name
         that is not an id."""
         self.tail.ready()
         an_id("session_id", name)
-        if who.everything:
+        if caller.everything:
             return name
         # Does not read another user's views: the time it takes would reveal that they exist.
-        return name if self.tail.user_of(name) == who.user else own_id(who.user, name)
+        return name if self.tail.user_of(name) == caller.user else own_id(caller.user, name)
 
-    def seen_by(self, who: Who, name: str) -> SessionViews | None:
+    def views_or_none(self, caller: Caller, name: str) -> SessionViews | None:
         """The views of the user's session of this name; None without one. Raises NotReady."""
         self.tail.ready()
         if not is_id(name):
             return None
-        views = self.tail.views(self.named(who, name))
-        is_theirs = views is not None and (who.everything or views.state.user_id == who.user)
+        views = self.tail.views(self.session_id(caller, name))
+        is_theirs = views is not None and (
+            caller.everything or views.state.user_id == caller.user
+        )
         return views if is_theirs else None
 
     def shown_blob(self, ref: BlobRef) -> bytes:
@@ -108,26 +110,25 @@ class Gateway:
             text = f"[{ref.bytes} bytes of this are missing from the blob store: {error}]"
             return json.dumps([{"type": "text", "text": text}]).encode()
 
-    async def decided(self, receipt: Receipt) -> Decision:
+    async def decision(self, receipt: Receipt) -> Decision:
         """The fold's decision on a command. Raises CommandRefused, NotDecidedYet."""
-        return demand(await self.hub.decided(receipt.session_id, receipt.offset))
+        return demand(await self.hub.decision(receipt.session_id, receipt.offset))
 
-    def attach(self, data: bytes) -> dict[str, Any]:
+    def store_attachment(self, data: bytes) -> dict[str, Any]:
         """Store bytes as a blob and return a block that refers to it. Blocking."""
         attachment = inspect_new(data)
         blob = BlobStore(self.settings.blobs_dir).store(data, attachment.media_type)
         return reference(blob, attachment.tokens)
 
-    async def noted(self, seat: Seat, turn: int, channel: str) -> None:
+    async def note_shown(self, subscription: Subscription, turn: int, channel: str) -> None:
         """Record that a viewer was shown the end of a turn (S2.4); its stream continues either way.
         """
+        views = subscription.views
         try:
-            await self.blocking(
-                note_sent, self.client.sessions.producer, seat.views, turn, channel
-            )
+            await self.blocking(note_sent, self.client.sessions.producer, views, turn, channel)
         except Retry as error:
-            place = f"turn {turn} of session {seat.watching.session_id}"
-            self.say(f"{place} was shown by {channel}, but that could not be recorded: {error}")
+            self.print_line(f"turn {turn} of session {views.session_id} was shown by {channel}, "
+                            f"but that could not be recorded: {error}")
 
     async def blocking(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
         """Run a call that waits for the log or the disk in a thread."""

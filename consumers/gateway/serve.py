@@ -89,7 +89,7 @@ def _open_now() -> int:
         return 64
 
 
-def bound(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """A listening socket. Raises OSError if the port is in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -119,20 +119,20 @@ def site_of(address: str) -> str:
     return str(ipaddress.ip_network((given, SITE_BITS), strict=False))
 
 
-class Awaited(StrEnum):
+class RequestPart(StrEnum):
     """The part of a request that the client must send next."""
 
     HEAD = "head"
     BODY = "body"
 
 
-class Guarded(H11Protocol):
+class GuardedConnection(H11Protocol):
     """A connection with deadlines for its client; refused if there are too many connections."""
 
     def __init__(self, limits: Limits, addresses: Counter[str], **options) -> None:
         super().__init__(**options)
         self._limits, self._addresses = limits, addresses
-        self._awaited: Awaited | None = None
+        self._awaited: RequestPart | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -166,7 +166,7 @@ class Guarded(H11Protocol):
         cycle = self.cycle
         if cycle is not None and cycle.response_started and not cycle.response_complete:
             self.transport.close()  # the stream sees a disconnected client
-        elif self._awaits() is Awaited.BODY:
+        elif self._awaits() is RequestPart.BODY:
             self._refuse(503, "stopping", "this gateway is stopping, and the body of this request "
                          "is incomplete: nothing was done. Send it again")
         super().shutdown()
@@ -180,13 +180,13 @@ class Guarded(H11Protocol):
         super().on_response_complete()
         self._watch()
 
-    def _awaits(self) -> Awaited | None:
+    def _awaits(self) -> RequestPart | None:
         if self.transport.is_closing():
             return None
         if self.conn.their_state is h11.SEND_BODY:
-            return Awaited.BODY
+            return RequestPart.BODY
         between = self.timeout_keep_alive_task is not None  # has its own timeout
-        return Awaited.HEAD if self.conn.their_state is h11.IDLE and not between else None
+        return RequestPart.HEAD if self.conn.their_state is h11.IDLE and not between else None
 
     def _watch(self) -> None:
         """Keep one deadline for each awaited part, however often a few bytes of it arrive."""
@@ -196,7 +196,7 @@ class Guarded(H11Protocol):
         self._awaited = awaited
         if self._deadline is not None:
             self._deadline.cancel()
-        timeouts = {Awaited.HEAD: self._limits.head_s, Awaited.BODY: self._limits.body_s}
+        timeouts = {RequestPart.HEAD: self._limits.head_s, RequestPart.BODY: self._limits.body_s}
         self._deadline = (
             self.loop.call_later(timeouts[awaited], self._too_late) if awaited else None
         )
@@ -220,7 +220,7 @@ class Guarded(H11Protocol):
         self.transport.close()
 
 
-def worth_a_line(record: logging.LogRecord) -> bool:
+def is_worth_logging(record: logging.LogRecord) -> bool:
     """Whether a log line of uvicorn is worth printing: a request cut off when the gateway ends is
     not, and each would come with a traceback.
     """
@@ -256,7 +256,7 @@ def server(
     """A server of an app; `run(sockets=[...])` serves until SIGTERM or SIGINT. `at_end` ends the
     requests that wait for something to happen.
     """
-    protocol = partial(Guarded, limits or Limits(), Counter())
+    protocol = partial(GuardedConnection, limits or Limits(), Counter())
     config = uvicorn.Config(
         app,
         http=protocol,  # type: ignore[arg-type]
@@ -269,7 +269,7 @@ def server(
         timeout_keep_alive=IDLE_S,
         timeout_graceful_shutdown=DRAIN_S,
     )
-    logging.getLogger("uvicorn.error").addFilter(worth_a_line)  # adding it again has no effect
+    logging.getLogger("uvicorn.error").addFilter(is_worth_logging)  # adding it again has no effect
     serving = Server(config)
     serving.at_end = at_end
     return serving

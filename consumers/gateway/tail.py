@@ -67,41 +67,42 @@ class Replaced(TopicMismatch):
 class Batch(NamedTuple):
     """The result of one poll.
 
-    seen: events of watched sessions, each session's in log order. decided: decisions on commands.
-    moved: the new summary of every session that changed by more than its stream.
+    events: of watched sessions, each session's in log order. decisions: on commands. summaries: the
+    new one of every session that changed by more than its stream.
     """
 
-    seen: list[FoldedEvent]
-    decided: list[Decision]
-    moved: dict[str, dict[str, Any]]
+    events: list[FoldedEvent]
+    decisions: list[Decision]
+    summaries: dict[str, dict[str, Any]]
 
 
 class Tail:
     """Folds every partition in its own thread, until it is closed.
 
-    `directory`: of its stores, for one gateway at a time. In the thread, `listen` gets every batch
-    that is not empty; `interrupted` is called when batches may be missing, so that viewers must
-    start over; `ended` when it never continues. `failed`: the error that stops it now. `read`:
-    reads the seeds of forks. The constructor raises LogUnreachable, TopicMissing.
+    `directory`: of its stores, for one gateway at a time. Called in the thread: `on_batch` with
+    every batch that is not empty; `on_gap` when batches may be missing, so that viewers must start
+    over; `on_end` when it will not continue, and `has_ended` is true. `failed`: the error that
+    stops it now. `read`: reads the seeds of forks. The constructor raises LogUnreachable,
+    TopicMissing.
     """
 
     def __init__(
         self,
         log: Log,
         directory: Path,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
         read: ReadBlob | None = None,
     ) -> None:
         self._read = read
-        self._log, self._directory, self._say = log, directory, say
+        self._log, self._directory, self._print = log, directory, print_line
         self._lock, self._halt = threading.RLock(), threading.Event()
         self._watched: frozenset[bytes] = frozenset()
         self._thread = threading.Thread(target=self._run, name="tail", daemon=True)
-        self.listen: Callable[[Batch], object] = lambda _batch: None
-        self.interrupted: Callable[[], object] = lambda: None
-        self.ended: Callable[[], None] = lambda: None
+        self.on_batch: Callable[[Batch], object] = lambda _batch: None
+        self.on_gap: Callable[[], object] = lambda: None
+        self.on_end: Callable[[], None] = lambda: None
         self.failed: BaseException | None = None
-        self.over = False  # it will not start over
+        self.has_ended = False
         self.unreachable_since: float | None = None  # of the monotonic clock
         self._owned: dict[int, PartitionCache] = {}
         self._summaries: dict[str, dict[str, Any]] = {}
@@ -200,10 +201,10 @@ class Tail:
             try:
                 if self.failed is not None:
                     self._begin()
-                    self._say("the gateway follows the log again")
+                    self._print("the gateway follows the log again")
                     self.failed, self.unreachable_since = None, None
                     waits = iter(RETRY_S)
-                    self.interrupted()
+                    self.on_gap()
                 self._follow()
             except (FoldlogError, OSError) as error:
                 self._fail(error)
@@ -215,15 +216,15 @@ class Tail:
                 return self._end()
 
     def _end(self) -> None:
-        self.over = True
-        self.ended()
+        self.has_ended = True
+        self.on_end()
 
     def _fail(self, error: BaseException) -> None:
         is_news = str(error) != str(self.failed)
         self.failed = error
         if is_news:
-            self._say(f"the gateway does not follow the log: {type(error).__name__}: {error}")
-        self.interrupted()
+            self._print(f"the gateway does not follow the log: {type(error).__name__}: {error}")
+        self.on_gap()
 
     def _begin(self) -> None:
         """Open every store, and make a summary of each session. Raises Replaced."""
@@ -292,7 +293,7 @@ class Tail:
         try:
             records = reader.poll(POLL_S)
         except OffsetGone as gone:
-            self.interrupted()  # viewers were shown records that no longer exist
+            self.on_gap()  # viewers were shown records that no longer exist
             return {gone.partition: self._rebuild(gone.partition, str(gone))}
         batch, sought = Batch([], [], {}), {}
         for number, run in groupby(records, attrgetter("partition")):
@@ -311,9 +312,9 @@ class Tail:
                 raise
             except Corrupt as damage:
                 sought[number] = self._rebuild(number, f"its store is damaged ({damage})")
-                self.interrupted()
+                self.on_gap()
         if any(batch):
-            self.listen(batch)
+            self.on_batch(batch)
         return sought
 
     def _fold(self, owned: PartitionCache, record: Record, batch: Batch) -> None:
@@ -327,30 +328,30 @@ class Tail:
             self._update_served(owned, batch)
             return
         if watched:
-            batch.seen.append(folded)
+            batch.events.append(folded)
         if type(entry.event) is not ChunkSeen:
             self._add_to_batch(owned, folded, batch)
 
-    def _add_to_batch(self, owned: PartitionCache, seen: FoldedEvent, batch: Batch) -> None:
-        entry = seen.entry
+    def _add_to_batch(self, owned: PartitionCache, folded: FoldedEvent, batch: Batch) -> None:
+        entry = folded.entry
         if entry.writer == COMMAND_WRITER:
-            batch.decided.append(decision_of(seen))
-        if seen.views.turn.known and seen.views is not seen.before:
-            line = summary(seen.views, owned.number, owned.partition)
+            batch.decisions.append(decision_of(folded))
+        if folded.views.turn.known and folded.views is not folded.before:
+            line = summary(folded.views, owned.number, owned.partition)
             if self._summaries.get(entry.session_id) != line:
-                self._summaries[entry.session_id] = batch.moved[entry.session_id] = line
+                self._summaries[entry.session_id] = batch.summaries[entry.session_id] = line
 
     def _update_served(self, owned: PartitionCache, batch: Batch) -> None:
         """Update which open sessions of a partition are served, after its holders changed."""
         for session_id, line in list(self._summaries.items()):
             if line["partition"] == owned.number and line["status"] in OPEN:
-                moved = {**line, "status": open_status(line["agent"], owned.partition)}
-                if moved != line:
-                    self._summaries[session_id] = batch.moved[session_id] = moved
+                new = {**line, "status": open_status(line["agent"], owned.partition)}
+                if new != line:
+                    self._summaries[session_id] = batch.summaries[session_id] = new
 
     def _write(self, owned: PartitionCache) -> None:
         for session_id, views in owned.write(_never_pending).items():
-            self._say(f"session {session_id} cannot be stored: {views.frozen}")
+            self._print(f"session {session_id} cannot be stored: {views.frozen}")
         owned.trim(owned.touched)
         owned.touched = set()
 
@@ -362,13 +363,13 @@ class Tail:
         belongs, directory = Belongs(*identity, fold_version()), self._directory / str(partition)
         if fresh:
             return new_store(directory, belongs, end, first_offset=first)
-        return open_store(directory, belongs, end, self._say, first)
+        return open_store(directory, belongs, end, self._print, first)
 
     def _rebuild(self, partition: int, why: str) -> int:
         """Rebuild a partition's store. Returns the offset to continue from. Raises LogCut."""
         with self._lock:
             owned = self._owned[partition]
-            self._say(f"the gateway's store {partition} is rebuilt from the log: {why}")
+            self._print(f"the gateway's store {partition} is rebuilt from the log: {why}")
             owned.store.abandon()
             end = self._log.end_offsets(SESSION_EVENTS)[partition]
             owned.reset(self._open(partition, end, fresh=True))

@@ -184,16 +184,16 @@ def seen_by_who_left_at(session, at):
         things.extend(frame.shown for frame in frames)
         return frames[-1].cursor if frames else cursor
 
-    seat, cursor = audience.seat(), None
+    subscription, cursor = audience.subscribe(), None
     for number, _ in enumerate(audience.events()):
-        cursor = cursor if seat is None else look(seat.ready())
+        cursor = cursor if subscription is None else look(subscription.drain())
         if number == at:
-            audience.watching.seats.discard(seat)
-            seat = None
-        viewer = audience.watching.viewer
-        if seat is None and number > at and viewer.resumed_by and len(viewer.tokens) > 2:
-            seat, at = audience.seat(cursor), len(audience.history)
-    look(seat.ready())
+            audience.session.subscriptions.discard(subscription)
+            subscription = None
+        viewer = audience.session.viewer
+        if subscription is None and number > at and viewer.resumed_by and len(viewer.tokens) > 2:
+            subscription, at = audience.subscribe(cursor), len(audience.history)
+    look(subscription.drain())
     return screen, things
 
 
@@ -228,7 +228,7 @@ def test_what_was_said_after_the_lost_answer_was_read_is_taken_back(driven):
         screen, things = seen_by_who_left_at(session, at)
         dropped = [thing.why for thing in things if isinstance(thing, Dropped)]
         assert dropped == ["the end of its output was lost"] * (at == chunks[2])
-        assert [words[0] for _, words in screen.done if isinstance(words, tuple)] == [text]
+        assert [words[0] for _, words in screen.items if isinstance(words, tuple)] == [text]
 
 
 def test_a_stop_before_a_resumed_answer_begins_keeps_what_was_said(driven):

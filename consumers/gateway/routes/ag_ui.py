@@ -5,7 +5,6 @@ session, so a lost connection loses nothing. Read docs/ag-ui.md.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -26,7 +25,7 @@ from ...protocols.ag_ui.messages import Event, Message
 from ..event_stream import EventStream, event
 from ..json_bodies import JsonRoute
 from ..parts import Gateway
-from ..watching import Seat
+from ..subscriptions import Subscription
 from .plain import demand_report, ended_now, post_message
 
 CHANNEL = "ag-ui"
@@ -47,7 +46,7 @@ def router(gateway: Gateway) -> APIRouter:
         wanted = run_input(await request.json())
         answer_offset = await _answer_interrupts(gateway, request, wanted)
         messages = await _send_messages(gateway, request, wanted)
-        turn = gateway.owned(request, wanted.thread).turn
+        turn = gateway.views(request, wanted.thread).turn
         if answer_offset is None and not messages and not turn.open:
             raise Invalid("nothing_said", "the last message is not the user's, no interrupt is "
                           "answered, and no run is open: nothing was done. Send a user message, or "
@@ -56,16 +55,17 @@ def router(gateway: Gateway) -> APIRouter:
         if begin is None:
             begin = min(messages.values(), default=turn.opened_offset)
         message = next(reversed(messages), None)
-        until, seat = gateway.who(request).until, await _seat(gateway, request, wanted)
-        return _stream(gateway, seat, _run(gateway, seat, wanted, begin, message, until))
+        subscription = await _subscribe(gateway, request, wanted)
+        pieces = _run(gateway, subscription, wanted, begin, message)
+        return _stream(gateway, subscription, pieces)
 
     @routes.post("/connect", response_class=EventStream)
     async def connect(request: Request, follow: bool = False) -> Response:
         """A RunAgentInput: all runs of its thread, and the open one until it ends; with `follow`,
         also all later runs. A client that already has messages gets only what it lacks."""
         wanted = run_input(await request.json())
-        until, seat = gateway.who(request).until, await _seat(gateway, request, wanted)
-        return _stream(gateway, seat, _thread(gateway, seat, wanted, follow, until))
+        subscription = await _subscribe(gateway, request, wanted)
+        return _stream(gateway, subscription, _thread(gateway, subscription, wanted, follow))
 
     return routes
 
@@ -77,7 +77,7 @@ async def _answer_interrupts(gateway: Gateway, request: Request, wanted: RunInpu
     if not wanted.resume:
         return None
     last, sessions = None, gateway.client.sessions
-    views, answers = gateway.owned(request, wanted.thread), []
+    views, answers = gateway.views(request, wanted.thread), []
     for interrupt, payload in wanted.resume:
         call = call_named(views, interrupt)
         answer = answer_to(call.key, payload, APPROVAL if call.status == "asks" else DOUBT)
@@ -94,7 +94,7 @@ async def _answer_interrupts(gateway: Gateway, request: Request, wanted: RunInpu
             command = sessions.resolve
         word = answer.decision or answer.outcome
         receipt = await gateway.blocking(command, views.session_id, call.key, word, **options)
-        await gateway.decided(receipt)
+        await gateway.decision(receipt)
         last = receipt.offset
     return last
 
@@ -103,17 +103,17 @@ async def _send_messages(gateway: Gateway, request: Request, wanted: RunInput) -
     """Send the user's newest messages and await the decisions. Returns the offset of each. A
     message that was sent before keeps its offset, so a repeated request gets the same run again.
     """
-    who, offsets = gateway.who(request), {}
+    caller, offsets = gateway.caller(request), {}
     for new in newest(wanted.messages):
-        views = gateway.seen_by(who, wanted.thread)
+        views = gateway.views_or_none(caller, wanted.thread)
         received = None if views is None else views.messages.received.last(new["id"])
         if received is not None:
             offsets[new["id"]] = received.offset
             continue
-        content = await gateway.blocking(content_of, new, gateway.attach)
+        content = await gateway.blocking(content_of, new, gateway.store_attachment)
         options = {"agent": wanted.agent, "when_busy": wanted.when_busy, "channel": CHANNEL}
         _, receipt = await post_message(
-            gateway, who, wanted.thread, content, message_id=new["id"], **options
+            gateway, caller, wanted.thread, content, message_id=new["id"], **options
         )
         offsets[new["id"]] = receipt.offset
     return offsets
@@ -122,40 +122,42 @@ async def _send_messages(gateway: Gateway, request: Request, wanted: RunInput) -
 # -- streams ---------------------------------------------------------------------------------------
 
 
-async def _seat(gateway: Gateway, request: Request, wanted: RunInput) -> Seat:
-    session_id = gateway.owned(request, wanted.thread).session_id
-    return await gateway.hub.sit(session_id, None, "start", gateway.user(request))
+async def _subscribe(gateway: Gateway, request: Request, wanted: RunInput) -> Subscription:
+    session_id, caller = gateway.views(request, wanted.thread).session_id, gateway.caller(request)
+    return await gateway.hub.subscribe(session_id, None, "start", caller.user, caller.until)
 
 
-def _stream(gateway: Gateway, seat: Seat, pieces: Pieces) -> Response:
-    return EventStream(pieces, at_end=lambda: gateway.hub.leave(seat))
+def _stream(gateway: Gateway, subscription: Subscription, pieces: Pieces) -> Response:
+    return EventStream(pieces, at_end=lambda: gateway.hub.unsubscribe(subscription))
 
 
 async def _run(
-    gateway: Gateway, seat: Seat, wanted: RunInput, begin: int, message: str | None, until: float
+    gateway: Gateway,
+    subscription: Subscription,
+    wanted: RunInput,
+    begin: int,
+    message: str | None,
 ) -> Pieces:
     """The response to a POST: from the event at `begin` until the run that answers `message` ends,
     the run waits for a person, or the user's token expires."""
     encoder, has_begun = Encoder(wanted.thread, gateway.shown_blob), False
-    async for frame in seat:
-        if time.time() >= until:
-            break
+    async for frame in subscription:
         if frame is None:
             yield None
             continue
         line = getattr(frame.shown, "line", None)
         if has_begun:
-            events = encoder.show(frame.shown, seat.views)
+            events = encoder.show(frame.shown, subscription.views)
         elif line is not None and line.offset >= begin and not _ends_at(line, begin):
-            events, has_begun = encoder.enter(frame.shown, seat.views, _known(wanted)), True
+            events, has_begun = encoder.enter(frame.shown, subscription.views, _known(wanted)), True
         else:
-            encoder.show(frame.shown, seat.views)
+            encoder.show(frame.shown, subscription.views)
             continue
-        async for piece in _pieces(gateway, seat, frame, events):
+        async for piece in _pieces(gateway, subscription, frame, events):
             yield piece
-        if encoder.run is None and (encoder.interrupted or not _waits(message, encoder, seat)):
+        if encoder.run is None and not _waits(message, encoder, subscription):
             return
-    async for piece in _pieces(gateway, seat, None, encoder.close() if has_begun else []):
+    async for piece in _pieces(gateway, subscription, None, encoder.close() if has_begun else []):
         yield piece
 
 
@@ -165,40 +167,41 @@ def _ends_at(line: Line, begin: int) -> bool:
     return line.kind == "ended" and line.offset == begin
 
 
-def _waits(message: str | None, encoder: Encoder, seat: Seat) -> bool:
+def _waits(message: str | None, encoder: Encoder, subscription: Subscription) -> bool:
     """Whether a message waits for a later turn than that of the last run."""
-    if message is None or seat.views.turn.terminated:
+    if message is None or encoder.interrupted or subscription.views.turn.terminated:
         return False
-    progress = seat.views.messages.progress.last(message)
+    progress = subscription.views.messages.progress.last(message)
     return progress is None or progress.turn > encoder.turn
 
 
 async def _thread(
-    gateway: Gateway, seat: Seat, wanted: RunInput, follow: bool, until: float
+    gateway: Gateway, subscription: Subscription, wanted: RunInput, follow: bool
 ) -> Pieces:
     """Every run until now, and the open one until it ends."""
     encoder, known = Encoder(wanted.thread, gateway.shown_blob), _known(wanted)
-    before, views = seat.ready(), seat.views
+    before, views = subscription.drain(), subscription.views
     events: list[Event] = []
     for missed in before:
         events += encoder.show(missed.shown, views)
         await asyncio.sleep(0)  # yields: a thread may be long
-    async for piece in _pieces(gateway, seat, None, encoder.join(known) if known else events):
+    events = encoder.join(known) if known else events
+    async for piece in _pieces(gateway, subscription, None, events):
         yield piece
     is_running = encoder.run is not None or (views.turn.open and not encoder.interrupted)
-    while (is_running or follow) and time.time() < until:
+    while is_running or follow:
         try:
-            frame = await seat.__anext__()
+            frame = await subscription.__anext__()
         except StopAsyncIteration:
             break
         if frame is None:
             yield None
             continue
-        events = encoder.show(frame.shown, seat.views)
-        async for piece in _pieces(gateway, seat, frame, events):
+        events = encoder.show(frame.shown, subscription.views)
+        async for piece in _pieces(gateway, subscription, frame, events):
             yield piece
         is_running = encoder.run is not None
-    async for piece in _pieces(gateway, seat, None, encoder.close()):
+    async for piece in _pieces(gateway, subscription, None, encoder.close()):
         yield piece
 
 
@@ -208,10 +211,10 @@ def _known(wanted: RunInput) -> list[Message]:
 
 
 async def _pieces(
-    gateway: Gateway, seat: Seat, frame: Frame | None, events: list[Event]
+    gateway: Gateway, subscription: Subscription, frame: Frame | None, events: list[Event]
 ) -> AsyncIterator[bytes]:
     """Encode events as server-sent events; after the end of a turn, record that it was shown."""
     for one in events:
         yield event(compact(one))
-    if frame is not None and (turn := ended_now(frame, seat)) is not None:
-        await gateway.noted(seat, turn, CHANNEL)
+    if frame is not None and (turn := ended_now(frame, subscription)) is not None:
+        await gateway.note_shown(subscription, turn, CHANNEL)

@@ -5,7 +5,6 @@ the log before anything streams, so a lost connection loses nothing, and leaving
 stop the turn: /stop does. Read docs/ai-sdk.md.
 """
 
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -27,7 +26,7 @@ from ...transcript_stream import LineAdded, Shown
 from ..event_stream import EventStream, TooSlow, event
 from ..json_bodies import JsonRoute
 from ..parts import Gateway
-from ..watching import Seat
+from ..subscriptions import Subscription
 from .plain import cancel_turn, decision_json, post_message
 
 CHANNEL = "ai-sdk"
@@ -58,7 +57,7 @@ def _streaming(routes: APIRouter, gateway: Gateway) -> None:
         optional.
         """
         wanted = chat_request(await request.json())
-        session_id = gateway.named(gateway.who(request), wanted.session_id)
+        session_id = gateway.session_id(gateway.caller(request), wanted.session_id)
         if wanted.trigger == "regenerate-message":
             session_id, turn = await _regenerate(gateway, request, wanted)
             return await _stream(gateway, request, session_id, lambda _views: turn)
@@ -76,7 +75,7 @@ def _streaming(routes: APIRouter, gateway: Gateway) -> None:
     @routes.get("/{session_id}/stream", response_class=EventStream)
     async def resume(request: Request, session_id: str) -> Response:
         """The open turn from its beginning; 204 if no turn is open or there is no session."""
-        views = gateway.seen_by(gateway.who(request), session_id)
+        views = gateway.views_or_none(gateway.caller(request), session_id)
         if views is None or not views.turn.open:
             return Response(status_code=204)  # a new chat without messages is not an error
         turn = views.turn.number
@@ -87,14 +86,14 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.get("/{session_id}/messages")
     def listed(request: Request, session_id: str) -> Any:
         """The messages so far, as UIMessages; empty for a new chat."""
-        views = gateway.seen_by(gateway.who(request), session_id)
+        views = gateway.views_or_none(gateway.caller(request), session_id)
         found = [] if views is None else messages(views, gateway.shown_blob)
         return {"id": session_id, "messages": found}
 
     @routes.get("/{session_id}/files/{sha256}")
     def file(request: Request, session_id: str, sha256: str) -> Response:
         """An attachment of a message of this session."""
-        ref = _attached(gateway, gateway.owned(request, session_id), sha256)
+        ref = _attached(gateway, gateway.views(request, session_id), sha256)
         if ref is None:
             detail = "no message of this session has that attachment: nothing was sent"
             return JSONResponse({"code": "unknown_attachment", "detail": detail}, 404)
@@ -111,7 +110,7 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
         Leaving the stream does not stop the turn.
         """
         body = await request.json() if await request.body() else {}
-        views = gateway.owned(request, session_id)
+        views = gateway.views(request, session_id)
         open_turn = views.turn
         turn = _named_turn(body) or (open_turn.number if open_turn.open else None)
         if turn is None:
@@ -122,7 +121,7 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/{session_id}/approvals")
     async def approve(request: Request, session_id: str) -> Any:
         """Answer requests for approval: {approvals: [{id, approved, remember}]}."""
-        views = gateway.owned(request, session_id)
+        views = gateway.views(request, session_id)
         body = await request.json()
         wanted = body.get("approvals") if isinstance(body, Mapping) else None
         if not isinstance(wanted, list) or not all(isinstance(a, Mapping) for a in wanted):
@@ -140,11 +139,11 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
 async def _send_message(gateway: Gateway, request: Request, wanted: ChatRequest) -> str:
     """Send the newest message, await the decision, and return its id. A repeated id is harmless."""
     assert wanted.message is not None
-    content = await gateway.blocking(content_of, wanted.message, gateway.attach)
+    content = await gateway.blocking(content_of, wanted.message, gateway.store_attachment)
     options = {"agent": wanted.agent, "when_busy": wanted.when_busy, "channel": CHANNEL}
-    message_id = wanted.message["id"]
+    message_id, caller = wanted.message["id"], gateway.caller(request)
     await post_message(
-        gateway, gateway.who(request), wanted.session_id, content, message_id=message_id, **options
+        gateway, caller, wanted.session_id, content, message_id=message_id, **options
     )
     return message_id
 
@@ -158,7 +157,7 @@ async def _answer_approvals(gateway: Gateway, request: Request, wanted: ChatRequ
         return []
     calls = []
     for answer in wanted.answers:
-        views = gateway.owned(request, wanted.session_id)
+        views = gateway.views(request, wanted.session_id)
         if wanted.message is not None and not _is_pending(views, answer.call):
             continue
         if not _was_decided(views, answer):
@@ -168,7 +167,7 @@ async def _answer_approvals(gateway: Gateway, request: Request, wanted: ChatRequ
 
 
 async def _decide(gateway: Gateway, request: Request, session_id: str, answer: Answer) -> None:
-    views = gateway.owned(request, session_id)
+    views = gateway.views(request, session_id)
     call = call_named(views, answer.call)
     receipt = await gateway.blocking(
         gateway.client.sessions.decide,
@@ -179,7 +178,7 @@ async def _decide(gateway: Gateway, request: Request, session_id: str, answer: A
         remember=answer.remember,
         user=gateway.user(request),
     )
-    await gateway.decided(receipt)
+    await gateway.decision(receipt)
 
 
 def _is_pending(views: SessionViews, key: str) -> bool:
@@ -196,12 +195,12 @@ def _was_decided(views: SessionViews, answer: Answer) -> bool:
 
 async def _regenerate(gateway: Gateway, request: Request, wanted: ChatRequest) -> tuple[str, int]:
     """Fork before a turn and send its message again there. Returns the new session and its turn."""
-    views = gateway.owned(request, wanted.session_id)
+    views = gateway.views(request, wanted.session_id)
     of_message = views.messages.progress.last(wanted.about)
     turn = _named_turn({"messageId": wanted.about}) or (of_message and of_message.turn)
     branching = gateway.client.branching(views.state.user_id)
     forked = await gateway.blocking(branching.regenerate, views.session_id, turn)
-    decision = await gateway.hub.decided(forked.session_id, forked.decision.offset)
+    decision = await gateway.hub.decision(forked.session_id, forked.decision.offset)
     return forked.session_id, decision.views.turn.number
 
 
@@ -243,52 +242,53 @@ async def _stream(
     """A turn as a response. `calls`: the calls just answered; the client already has the part of
     the turn before their requests, so that part is not repeated.
     """
-    who = gateway.who(request)
-    user = who.user
-    seats = [await gateway.hub.sit(session_id, None, "now", user)]
+    caller = gateway.caller(request)
 
-    def leave() -> None:
-        for seat in seats:
-            gateway.hub.leave(seat)
+    async def subscribe(since: str) -> Subscription:
+        return await gateway.hub.subscribe(session_id, None, since, caller.user, caller.until)
+
+    subscription = await subscribe("now")
+
+    def unsubscribe() -> None:
+        gateway.hub.unsubscribe(subscription)
 
     async def pieces() -> Pieces:
-        turn = turn_of(seats[0].views)
+        nonlocal subscription
+        turn = turn_of(subscription.views)
         while turn is None:  # the message is queued for a turn of its own or the next step
-            frame = await anext(seats[0], _ENDED)
-            if frame is _ENDED or time.time() >= who.until:
+            frame = await anext(subscription, _ENDED)
+            if frame is _ENDED:
                 raise TooSlow
             if frame is None:
                 yield None
-            turn = turn_of(seats[0].views)
+            turn = turn_of(subscription.views)
         for since in ("turn", "start"):  # from the last turn on, or from the first one
-            gateway.hub.leave(seats[-1])
-            seats.append(await gateway.hub.sit(session_id, None, since, user))
-            if turn == seats[-1].views.turn.number:
+            unsubscribe()
+            subscription = await subscribe(since)
+            if turn == subscription.views.turn.number:
                 break
-        async for some in _chunks(gateway, seats[-1], turn, calls):
-            if time.time() >= who.until:
-                raise TooSlow  # the client must reconnect with a new token
+        async for some in _chunks(gateway, subscription, turn, calls):
             if some is None:
                 yield None
             for chunk in some or ():
                 yield event(compact_ascii(chunk))
         yield DONE
 
-    return EventStream(pieces(), headers=HEADERS, at_end=leave)
+    return EventStream(pieces(), headers=HEADERS, at_end=unsubscribe)
 
 
 async def _chunks(
-    gateway, seat: Seat, turn: int, calls: frozenset[str]
+    gateway, subscription: Subscription, turn: int, calls: frozenset[str]
 ) -> AsyncIterator[list[Chunk] | None]:
     """A turn's chunks as they come, until it ends or waits for approvals; None is a pause."""
-    state, start = begin(seat.watching.session_id, turn)
+    state, start = begin(subscription.session.session_id, turn)
     yield start
     silent = bool(calls)
-    async for frame in seat:
+    async for frame in subscription:
         if frame is None:
             yield None
             continue
-        state, more = encode(state, frame.shown, gateway.shown_blob, steered_in(seat.views))
+        state, more = encode(state, frame.shown, gateway.shown_blob, steered_in(subscription.views))
         if silent:
             answered = _answers_one(frame.shown, calls)
             silent = not answered and not _waited(state, calls)
@@ -296,12 +296,12 @@ async def _chunks(
         if more:
             yield more
         if state.reason:
-            await gateway.noted(seat, turn, CHANNEL)
+            await gateway.note_shown(subscription, turn, CHANNEL)
             return
-        if not silent and not _waited(state, calls) and _pauses(state, seat.views):
+        if not silent and not _waited(state, calls) and _pauses(state, subscription.views):
             yield paused(state)
             return
-    raise TooSlow  # the client reconnects, and gets the turn from its start
+    raise TooSlow  # the client reconnects, with a new token if needed, and gets the turn again
 
 
 _ENDED = object()

@@ -12,10 +12,10 @@ from ....producers.sessions import Receipt
 from ...branching import Forked
 from ..json_bodies import JsonRoute
 from ..parts import Gateway
-from .plain import Asked, decision_json
+from .plain import RequestBody, decision_json
 
 
-class Fork(Asked):
+class Fork(RequestBody):
     """Where to fork: right after the offset `at`, by default at the session's end. `name`: the new
     session's id, generated if it is not given."""
 
@@ -23,7 +23,7 @@ class Fork(Asked):
     name: str | None = None
 
 
-class Regenerate(Asked):
+class Regenerate(RequestBody):
     """The turn whose messages to send again in a fork; by default the last one."""
 
     turn: int | None = None
@@ -37,9 +37,9 @@ def router(gateway: Gateway) -> APIRouter:
     async def branch(
         request: Request, command: str, session_id: str, at: int | None, name: str | None
     ) -> Any:
-        who, views = gateway.who(request), gateway.owned(request, session_id)
-        method = getattr(gateway.client.branching(who.user), command)
-        new_id = None if name is None else gateway.named(who, name)
+        caller, views = gateway.caller(request), gateway.views(request, session_id)
+        method = getattr(gateway.client.branching(caller.user), command)
+        new_id = None if name is None else gateway.session_id(caller, name)
         forked = await gateway.blocking(method, views.session_id, at, new_id)
         return await _response(gateway, forked)
 
@@ -60,7 +60,7 @@ async def _response(gateway: Gateway, forked: Forked) -> dict[str, Any]:
     """The response, once this gateway has folded the fork."""
     decision = forked.decision
     partition, _ = gateway.tail.cursor(forked.session_id)
-    await gateway.decided(Receipt(forked.session_id, partition, decision.offset))
+    await gateway.decision(Receipt(forked.session_id, partition, decision.offset))
     return decision_json(
         decision,
         parent_session=forked.parent,

@@ -5,11 +5,10 @@ from an offset on: at once (catch-up), when there is more (long-poll), or as it 
 Writing is in routes/durable_write.py. Read docs/durable-streams.md.
 """
 
-import asyncio
 import random
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from functools import partial
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -22,10 +21,10 @@ from ...protocols.durable.reading import BadOffset, Page, Stream
 from ...protocols.durable.session import SessionStream
 from ...protocols.durable.writing import AGENT
 from ...show import UnknownSession
-from ..durable_streams import Streams, TooManyStreams
+from ..durable_streams import StreamCache, TooManyStreams
 from ..event_stream import EventStream
 from ..parts import Gateway
-from ..watching import HEARTBEAT_S, Seat
+from ..subscriptions import HEARTBEAT_S, Subscription
 from .durable_write import writing
 
 LONG_POLL_S = 15.0
@@ -42,15 +41,15 @@ PRIVATE = "private, no-cache"
 def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
     routes = APIRouter(prefix="/v1/stream")
-    streams = Streams(gateway)
+    streams = StreamCache(gateway)
     writing(routes, gateway, streams)
 
     @routes.head("/{name}")
     async def head(request: Request, name: str) -> Response:
         """The end of a stream, and whether it is closed."""
-        reading = await _reading(gateway, streams, request, name)
-        headers = {"cache-control": "no-store", "content-type": reading.stream.content_type}
-        headers |= reading.tail() | streams.expiry(reading.session_id)
+        source = Source(gateway, streams, request, name)
+        headers = {"cache-control": "no-store", "content-type": source.stream.content_type}
+        headers |= source.end_headers() | streams.expiry(source.session_id)
         return Response(headers=headers)
 
     @routes.get("/{name}")
@@ -61,35 +60,57 @@ def router(gateway: Gateway) -> APIRouter:
         if len(query.getlist("offset")) > 1 or (live in ("long-poll", "sse") and not offset):
             raise Invalid("invalid_offset", "give exactly one `offset`, which live reading needs: "
                           "nothing was sent")
-        reading = await _reading(gateway, streams, request, name)
+        source = Source(gateway, streams, request, name)
         start = durable.START if offset is None else offset
         try:
-            place = durable.place_of(start, reading.partition, reading.stream.tail)
+            place = durable.place_of(start, source.partition, source.stream.tail)
         except BadOffset as error:
             raise Invalid("invalid_offset", str(error)) from None
         cursor = query.get("cursor")
         if live == "sse":
-            return await _events(gateway, streams, request, name, place, cursor)
-        found = reading.page(place)
+            return await _live(gateway, source, place, cursor)
+        found = source.page(place)
         if live == "long-poll":
-            waits = not found.appends and not found.closed
-            if waits:
-                with await _bell(gateway, request, reading) as bell:
-                    found = await _more(bell, gateway, streams, request, name, place, LONG_POLL_S)
-            return _polled(reading, start, found, cursor, request)
+            if not found.appends and not found.closed:
+                subscription = await source.subscribe()
+                try:
+                    found = await source.next_page(subscription, place, LONG_POLL_S)
+                finally:
+                    gateway.hub.unsubscribe(subscription)
+            return _polled(source, start, found, cursor, request)
         if start == durable.NOW:
-            headers = {"cache-control": "no-store", **reading.headers(found)}
-            return Response(durable.body_of(reading.stream.content_type, []), headers=headers)
-        return _caught_up(reading, start, found, request, {})
+            headers = {"cache-control": "no-store", **source.headers(found)}
+            return Response(durable.body_of(source.stream.content_type, []), headers=headers)
+        return _caught_up(source, start, found, request, {})
 
     return routes
 
 
-class Reading:
-    """A stream as it is now, with its session and partition."""
+class Source:
+    """A stream that the user may read, as of the newest views it was given.
 
-    def __init__(self, session_id: str, partition: int, stream: Stream) -> None:
-        self.session_id, self.partition, self.stream = session_id, partition, stream
+    Raises Unauthenticated, UnknownSession, TooManyStreams.
+    """
+
+    def __init__(
+        self, gateway: Gateway, streams: StreamCache, request: Request, name: str
+    ) -> None:
+        self._gateway, self._streams, self._name = gateway, streams, name
+        self.caller = gateway.caller(request)
+        self.update(gateway.views(request, name))
+
+    def update(self, views: SessionViews) -> None:
+        """Continue with newer views of the session."""
+        self.session_id = views.session_id
+        self.partition, _ = self._gateway.tail.cursor(self.session_id)
+        self.stream: Stream
+        if views.turn.agent != AGENT:
+            self.stream = SessionStream(views, self._gateway.shown_blob)
+            return
+        state = self._streams.fold(views).alive(time.time_ns() // 1_000_000)
+        if state is None:
+            raise UnknownSession(f"there is no stream {self._name}: it was deleted or has expired")
+        self.stream = state
 
     def page(self, place: int) -> Page:
         """The appends from a place on."""
@@ -108,29 +129,27 @@ class Reading:
             out["stream-closed"] = "true"
         return out
 
-    def tail(self) -> dict[str, str]:
+    def end_headers(self) -> dict[str, str]:
         """The headers for the end of the stream."""
         end = durable.offset_of(self.partition, self.stream.tail)
         return {"stream-next-offset": end} | (
             {"stream-closed": "true"} if self.stream.closed else {}
         )
 
+    async def subscribe(self) -> Subscription:
+        """A subscription to the session's next events. Raises TooManyViewers."""
+        hub = self._gateway.hub
+        return await hub.subscribe(self.session_id, None, "now", self.caller.user)
 
-async def _reading(gateway: Gateway, streams: Streams, request: Request, name: str) -> Reading:
-    """A stream that the user may read. Raises Unauthenticated, UnknownSession."""
-    return _as_of(gateway, streams, name, gateway.owned(request, name))
-
-
-def _as_of(gateway: Gateway, streams: Streams, name: str, views: SessionViews) -> Reading:
-    session_id = views.session_id
-    partition, _ = gateway.tail.cursor(session_id)
-    if views.turn.agent != AGENT:
-        return Reading(session_id, partition, SessionStream(views, gateway.shown_blob))
-    written = streams.fold(views)
-    life = written.alive(time.time_ns() // 1_000_000)
-    if life is None:
-        raise UnknownSession(f"there is no stream {name}: it was deleted or has expired")
-    return Reading(session_id, partition, life)
+    async def next_page(self, subscription: Subscription, place: int, wait_s: float) -> Page:
+        """Wait at most `wait_s` for appends after a place. Returns the page at that time."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            self.update(subscription.views)
+            found, left = self.page(place), deadline - time.monotonic()
+            if found.appends or found.closed or subscription.ended or left <= 0:
+                return found
+            await subscription.wait_for_event(left)
 
 
 def _cursor(given: str | None) -> str:
@@ -138,109 +157,47 @@ def _cursor(given: str | None) -> str:
 
 
 def _caught_up(
-    reading: Reading, start: str, found: Page, request: Request, more: dict[str, str]
+    source: Source, start: str, found: Page, request: Request, more: dict[str, str]
 ) -> Response:
-    tag = durable.etag_of(reading.session_id, start, found, reading.partition)
+    tag = durable.etag_of(source.session_id, start, found, source.partition)
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers={"etag": tag})
-    headers = {"cache-control": PRIVATE, "etag": tag, **more, **reading.headers(found)}
+    headers = {"cache-control": PRIVATE, "etag": tag, **more, **source.headers(found)}
     messages = [message for _, several in found.appends for message in several]
-    return Response(durable.body_of(reading.stream.content_type, messages), headers=headers)
+    return Response(durable.body_of(source.stream.content_type, messages), headers=headers)
 
 
 def _polled(
-    reading: Reading, start: str, found: Page, cursor: str | None, request: Request
+    source: Source, start: str, found: Page, cursor: str | None, request: Request
 ) -> Response:
     more = {"stream-cursor": _cursor(cursor)}
     if found.appends:
-        return _caught_up(reading, start, found, request, more)
-    headers = {"cache-control": "no-store", **more, **reading.headers(found)}
+        return _caught_up(source, start, found, request, more)
+    headers = {"cache-control": "no-store", **more, **source.headers(found)}
     del headers["content-type"], headers["content-disposition"]
     return Response(status_code=204, headers=headers)
 
 
-# -- waiting ---------------------------------------------------------------------------------------
-
-
-class Bell(Seat):
-    """A viewer that only signals that the session changed. Leaves when its `with` block ends."""
-
-    def __init__(self, gateway: Gateway, seat: Seat) -> None:
-        super().__init__(seat.watching, seat.place, seat.user)
-        self._gateway, self._seat = gateway, seat
-        seat.watching.seats.discard(seat)
-        seat.watching.seats.add(self)
-        self.rung, self.ended = asyncio.Event(), False
-
-    def put(self, offset: int, shown: Any, *, live: bool = True) -> None:
-        """Signal a change of the session."""
-        self.rung.set()
-
-    def end(self) -> None:
-        """Signal that the gateway closes."""
-        self.ended = True
-        self.rung.set()
-
-    def __enter__(self) -> "Bell":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.leave()
-
-    def leave(self) -> None:
-        """Stop watching; calling it again is harmless."""
-        self.watching.seats.discard(self)
-        self._gateway.hub.leave(self._seat)
-
-
-async def _bell(gateway: Gateway, request: Request, reading: Reading) -> Bell:
-    user = gateway.user(request)
-    return Bell(gateway, await gateway.hub.sit(reading.session_id, None, "now", user))
-
-
-async def _more(
-    bell: Bell, gateway, streams: Streams, request: Request, name: str, place: int, wait_s: float
-) -> Page:
-    """Waits at most `wait_s` for appends after a place; the page at that time."""
-    deadline = asyncio.get_running_loop().time() + wait_s
-    while True:
-        bell.rung.clear()
-        found = _as_of(gateway, streams, name, bell.watching.views).page(place)
-        left = deadline - asyncio.get_running_loop().time()
-        if found.appends or found.closed or bell.ended or left <= 0:
-            return found
-        try:
-            async with asyncio.timeout(left):
-                await bell.rung.wait()
-        except TimeoutError:
-            continue
-
-
-async def _events(
-    gateway, streams: Streams, request: Request, name: str, place: int, cursor: str | None
-) -> Response:
-    reading = await _reading(gateway, streams, request, name)
-    bell = await _bell(gateway, request, reading)
-    kind = reading.stream.content_type
+async def _live(gateway: Gateway, source: Source, place: int, cursor: str | None) -> Response:
+    subscription = await source.subscribe()
     headers = {"content-type": "text/event-stream"}
-    if not durable.is_text(kind):
+    if not durable.is_text(source.stream.content_type):
         headers["stream-sse-data-encoding"] = "base64"
-    pieces = _pieces(gateway, streams, request, bell, name, reading, place, cursor)
-    return EventStream(pieces, headers=headers, at_end=bell.leave)
+    pieces = _pieces(source, subscription, place, cursor)
+    unsubscribe = partial(gateway.hub.unsubscribe, subscription)
+    return EventStream(pieces, headers=headers, at_end=unsubscribe)
 
 
 async def _pieces(
-    gateway, streams: Streams, request: Request, bell: Bell, name: str, reading: Reading,
-    place: int, cursor: str | None,
+    source: Source, subscription: Subscription, place: int, cursor: str | None
 ) -> AsyncIterator[bytes | None]:
     """Each append with a control event that has the next offset; only the control event if there
     are no appends.
     """
-    partition, kind = reading.partition, reading.stream.content_type
+    partition, kind = source.partition, source.stream.content_type
     # No longer than the token that opened the stream.
-    lasts_s = min(SSE_S, gateway.who(request).until - time.time())
-    deadline = asyncio.get_running_loop().time() + lasts_s
-    found = reading.page(place)
+    deadline = time.monotonic() + min(SSE_S, source.caller.until - time.time())
+    found = source.page(place)
     while True:
         for number, (after, messages) in enumerate(found.appends, 1):
             is_last = number == len(found.appends)
@@ -253,14 +210,13 @@ async def _pieces(
             return
         place, has_sent = found.place, True
         while has_sent or not (found.appends or found.closed):
-            left = deadline - asyncio.get_running_loop().time()
-            if bell.ended or left <= 0:
+            left = deadline - time.monotonic()
+            if subscription.ended or left <= 0:
                 return
             if not has_sent:
                 yield None
             try:
-                wait_s = min(left, HEARTBEAT_S)
-                found = await _more(bell, gateway, streams, request, name, place, wait_s)
+                found = await source.next_page(subscription, place, min(left, HEARTBEAT_S))
             except (UnknownSession, TooManyStreams):
                 return
             has_sent = False

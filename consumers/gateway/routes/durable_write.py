@@ -1,4 +1,4 @@
-"""Durable Streams over HTTP, the writing side: create, append, close, delete.
+"""Durable StreamCache over HTTP, the writing side: create, append, close, delete.
 
 Each request is one item in a session without an agent. The fold of the stream judges it, and the
 response is the fold's verdict. Agents' sessions are read-only here.
@@ -20,7 +20,7 @@ from ....producers.checks import Invalid, an_id
 from ....producers.items import Items
 from ...protocols.durable.reading import is_json, offset_of
 from ...protocols.durable.writing import AGENT, Verdict, encoded
-from ..durable_streams import Streams
+from ..durable_streams import StreamCache
 from ..json_bodies import demand_few
 from ..parts import Gateway
 from .plain import create_session
@@ -40,31 +40,31 @@ READ_ONLY = {
 }
 
 
-def writing(routes: APIRouter, gateway: Gateway, streams: Streams) -> None:
+def writing(routes: APIRouter, gateway: Gateway, streams: StreamCache) -> None:
     """The routes that write."""
     items = Items(gateway.client.sessions)
 
     async def perform(request: Request, name: str, op: dict[str, Any]) -> Response:
         """Write an operation to the log, unless it would have no effect; the response to it."""
-        who = gateway.who(request)
-        session_id = gateway.named(who, an_id("stream", name))
-        views = gateway.seen_by(who, name)
+        caller = gateway.caller(request)
+        session_id = gateway.session_id(caller, an_id("stream", name))
+        views = gateway.views_or_none(caller, name)
         if views is not None and views.turn.agent != AGENT:
             return JSONResponse(READ_ONLY, 405, {"allow": "GET, HEAD"})
         if op["op"] != "delete":
-            streams.demand_room(who.user)
+            streams.demand_room(caller.user)
         if views is None and op["op"] == "create":
-            await create_session(gateway, who.user, session_id, AGENT)
+            await create_session(gateway, caller.user, session_id, AGENT)
         elif views is None:
             return _answer(Verdict(404, "there is no such stream"), 0, op, request)
         partition, _ = gateway.tail.cursor(session_id)
-        written = streams.refold(gateway.owned(request, name))
+        written = streams.refold(gateway.views(request, name))
         expected = written.judge(op, time.time_ns() // 1_000_000)
         if expected.status >= 300 or expected.why == "known":
             return _answer(expected, partition, op, request)
-        options = {"item_id": uuid4().hex, "user": who.user}
+        options = {"item_id": uuid4().hex, "user": caller.user}
         receipt = await gateway.blocking(items.add, session_id, [op], **options)
-        decision = await gateway.decided(receipt)
+        decision = await gateway.decision(receipt)
         written = streams.refold(decision.views)
         return _answer(written.verdicts[receipt.offset], partition, op, request)
 

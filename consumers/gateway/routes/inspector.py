@@ -111,7 +111,7 @@ def _api(routes: APIRouter, gateway: Gateway) -> None:
     read = gateway.read_blob
 
     def timeline_of(request: Request, session_id: str) -> Timeline:
-        views = gateway.owned(request, session_id)
+        views = gateway.views(request, session_id)
         found = timelines.of(views.session_id, gateway.user(request))
         if not found.known:
             raise UnknownSession(f"there is no session {session_id}")

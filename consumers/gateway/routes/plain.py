@@ -7,6 +7,7 @@ decision, once there is one; a refusal is 409 with its code and detail.
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query
@@ -29,12 +30,12 @@ from ...protocols.plain import frame_json, thing_json
 from ...show import summary
 from ...transcript_stream import LineAdded
 from ...unanswered import demand_agent
-from ..access import Who
+from ..access import Caller
 from ..cursors import cursor_of
 from ..event_stream import EventStream, event
 from ..json_bodies import JsonRoute
 from ..parts import Gateway
-from ..watching import HEARTBEAT_S, Seat
+from ..subscriptions import HEARTBEAT_S, Subscription
 
 CHANNEL = "gateway"
 """The channel recorded for messages received here, and for their answers."""
@@ -45,20 +46,20 @@ PAGE_MAX = 1_000
 LastEventId = Annotated[str | None, Header(alias="last-event-id")]
 
 
-class Asked(BaseModel):
+class RequestBody(BaseModel):
     """A request body; an unknown field is refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Opening(Asked):
+class Opening(RequestBody):
     """A session to open. Without an id, one is generated."""
 
     session_id: str | None = None
     agent: str = DEFAULT_AGENT
 
 
-class Message(Asked):
+class Message(RequestBody):
     """A message to send. A repeated message_id gets the same answer, and is sent once."""
 
     text: str
@@ -67,7 +68,7 @@ class Message(Asked):
     agent: str | None = None
 
 
-class Cancel(Asked):
+class Cancel(RequestBody):
     """Stop the running turn: name the turn and the phase you saw; the default is those of now."""
 
     turn: int | None = None
@@ -77,7 +78,7 @@ class Cancel(Asked):
     cancel_id: str | None = None
 
 
-class Approval(Asked):
+class Approval(RequestBody):
     """Allow or deny a call; bound to the arguments that were shown, by their SHA-256."""
 
     decision: Literal["allow", "deny"]
@@ -86,28 +87,28 @@ class Approval(Asked):
     remember_like: dict[str, str] | None = None
 
 
-class Report(Asked):
+class Report(RequestBody):
     """What happened to a call in doubt."""
 
     outcome: Literal["happened", "did_not_happen"]
     report: str = ""
 
 
-class Phase(Asked):
+class Phase(RequestBody):
     """A transition to trigger."""
 
     trigger: str
     command_id: str | None = None
 
 
-class Project(Asked):
+class Project(RequestBody):
     """The project to lock a session to; this can be done once."""
 
     project_id: str
     command_id: str | None = None
 
 
-class Ending(Asked):
+class Ending(RequestBody):
     """The reason for ending a session."""
 
     reason: str = ""
@@ -138,25 +139,25 @@ def _reading_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.get("/sessions")
     def sessions(request: Request, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100) -> Any:
         """The user's sessions, most recently changed first."""
-        found = gateway.tail.summaries(_listed(gateway.who(request)))
+        found = gateway.tail.summaries(_listed(gateway.caller(request)))
         return {"sessions": found[:limit], "more": max(0, len(found) - limit)}
 
     @routes.get("/sessions/events", response_class=EventStream)
     async def changes(request: Request) -> Response:
         """The user's sessions as they change: events `session`, each a line of the list."""
-        who = gateway.who(request)
-        return EventStream(_changes(gateway, who), at_end=gateway.hub.place(who.user))
+        caller = gateway.caller(request)
+        return EventStream(_changes(gateway, caller), at_end=gateway.hub.reserve(caller.user))
 
     @routes.get("/sessions/{session_id}")
     def session(request: Request, session_id: str) -> Any:
         """One session: its state, its open calls, and a cursor to resume from."""
-        views = gateway.owned(request, session_id)
+        views = gateway.views(request, session_id)
         return session_json(gateway, views)
 
     @routes.get("/sessions/{session_id}/transcript")
     def transcript(request: Request, session_id: str) -> Any:
         """The transcript so far: messages, calls, results."""
-        views = gateway.owned(request, session_id)
+        views = gateway.views(request, session_id)
         things = [thing_json(thing, gateway.shown_blob)
                   for _, thing in history(views, gateway.shown_blob)]
         return {"session_id": views.session_id, "lines": [t["line"] for t in things if "line" in t]}
@@ -173,13 +174,13 @@ def _reading_routes(routes: APIRouter, gateway: Gateway) -> None:
 
         The id of an event is the cursor to reconnect with, as Last-Event-ID or ?cursor=.
         """
-        session_id = gateway.owned(request, session_id).session_id
-        who = gateway.who(request)
+        session_id, caller = gateway.views(request, session_id).session_id, gateway.caller(request)
         # Errors are raised before the stream begins.
-        seat = await gateway.hub.sit(session_id, last_event_id or cursor, since, who.user)
-        return EventStream(
-            _frames(gateway, seat, who.until), at_end=lambda: gateway.hub.leave(seat)
+        subscription = await gateway.hub.subscribe(
+            session_id, last_event_id or cursor, since, caller.user, caller.until
         )
+        unsubscribe = partial(gateway.hub.unsubscribe, subscription)
+        return EventStream(_frames(gateway, subscription), at_end=unsubscribe)
 
 
 def _session_routes(routes: APIRouter, gateway: Gateway) -> None:
@@ -188,17 +189,17 @@ def _session_routes(routes: APIRouter, gateway: Gateway) -> None:
         """Open a session for the user; repeating it with the same agent is harmless. The response
         has the session's id, which differs from the given name unless in development mode; both
         work in later requests."""
-        who = gateway.who(request)
+        caller = gateway.caller(request)
         given = body.session_id
-        session_id = new_session_id() if given is None else gateway.named(who, given)
-        return decision_json(await create_session(gateway, who.user, session_id, body.agent))
+        session_id = new_session_id() if given is None else gateway.session_id(caller, given)
+        return decision_json(await create_session(gateway, caller.user, session_id, body.agent))
 
     @routes.post("/sessions/{session_id}/messages")
     async def say(request: Request, session_id: str, body: Message) -> Any:
         """Send a message. Opens the session if it does not exist."""
         decision, receipt = await post_message(
             gateway,
-            gateway.who(request),
+            gateway.caller(request),
             session_id,
             body.text,
             message_id=body.message_id,
@@ -211,11 +212,12 @@ def _session_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/sessions/{session_id}/terminate")
     async def terminate(request: Request, session_id: str, body: Ending) -> Any:
         """End a session permanently."""
-        views = gateway.owned(request, session_id)
-        return await _command(gateway, request, "terminate", views.session_id, reason=body.reason)
+        return await _command(gateway, request, session_id, "terminate", reason=body.reason)
 
 
 def _decision_routes(routes: APIRouter, gateway: Gateway) -> None:
+    command = partial(_command, gateway)
+
     @routes.post("/sessions/{session_id}/cancel")
     async def cancel(request: Request, session_id: str, body: Cancel) -> Any:
         """Stop the running turn, if it is the one the user saw."""
@@ -224,49 +226,36 @@ def _decision_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/sessions/{session_id}/calls/{call}/decide")
     async def decide(request: Request, session_id: str, call: str, body: Approval) -> Any:
         """Allow or deny a call that waits for approval."""
-        views = gateway.owned(request, session_id)
-        pending = call_named(views, call)
+        pending = call_named(gateway.views(request, session_id), call)
         if body.remember_like:
             demand_match(pending, body.remember_like, gateway.read_blob)
-        rule = {"remember": body.remember, "like": body.remember_like}
-        sha = body.args_sha256 or pending.args_sha256
-        return await _command(
-            gateway,
-            request,
-            "decide",
-            views.session_id,
-            pending.key,
-            body.decision,
-            args_sha256=sha,
-            **rule,
-        )
+        options = {
+            "args_sha256": body.args_sha256 or pending.args_sha256,
+            "remember": body.remember,
+            "like": body.remember_like,
+        }
+        return await command(request, session_id, "decide", pending.key, body.decision, **options)
 
     @routes.post("/sessions/{session_id}/calls/{call}/resolve")
     async def resolve(request: Request, session_id: str, call: str, body: Report) -> Any:
         """Report what happened to a call in doubt."""
-        views = gateway.owned(request, session_id)
-        demand_report(body.outcome, body.report)
-        demand_unresolved(views, call, body.outcome, body.report, gateway.read_blob)
+        views, outcome, report = gateway.views(request, session_id), body.outcome, body.report
+        demand_report(outcome, report)
+        demand_unresolved(views, call, outcome, report, gateway.read_blob)
         key = call_named(views, call).key
-        return await _command(
-            gateway, request, "resolve", views.session_id, key, body.outcome, report=body.report
-        )
+        return await command(request, session_id, "resolve", key, outcome, report=report)
 
     @routes.post("/sessions/{session_id}/phase")
     async def phase(request: Request, session_id: str, body: Phase) -> Any:
         """Trigger a phase transition."""
-        views = gateway.owned(request, session_id)
-        return await _command(
-            gateway, request, "trigger", views.session_id, body.trigger, command_id=body.command_id
-        )
+        options = {"command_id": body.command_id}
+        return await command(request, session_id, "trigger", body.trigger, **options)
 
     @routes.post("/sessions/{session_id}/project")
     async def project(request: Request, session_id: str, body: Project) -> Any:
         """Lock a session to a project."""
-        views = gateway.owned(request, session_id)
-        return await _command(
-            gateway, request, "lock", views.session_id, body.project_id, command_id=body.command_id
-        )
+        options = {"command_id": body.command_id}
+        return await command(request, session_id, "lock", body.project_id, **options)
 
 
 # -- shared with the routes of the protocols -------------------------------------------------------
@@ -277,26 +266,26 @@ async def create_session(gateway: Gateway, user: str, session_id: str, agent: st
     receipt = await gateway.blocking(
         gateway.client.sessions.open, session_id, agent=agent, user=user
     )
-    return await gateway.decided(receipt)
+    return await gateway.decision(receipt)
 
 
 async def post_message(
-    gateway, who: Who, name: str, content: Any, *, agent: str | None = None, **options: Any
+    gateway, caller: Caller, name: str, content: Any, *, agent: str | None = None, **options: Any
 ) -> tuple[Decision, Receipt]:
     """Send a user's message to a session, which may be new. Raises NobodyAnswers, CommandRefused.
     """
-    session_id = gateway.named(who, name)
-    views, agent = gateway.seen_by(who, name), agent or DEFAULT_AGENT
+    session_id = gateway.session_id(caller, name)
+    views, agent = gateway.views_or_none(caller, name), agent or DEFAULT_AGENT
     demand_agent(views or initial(session_id), agent)
     if views is None:
         # An invalid message does not open a session.
         await gateway.blocking(content_json, content)
         an_id("message_id", options.get("message_id") or "none")
-        await create_session(gateway, who.user, session_id, agent)
+        await create_session(gateway, caller.user, session_id, agent)
     receipt = await gateway.blocking(
-        gateway.client.sessions.say, session_id, content, user=who.user, **options
+        gateway.client.sessions.say, session_id, content, user=caller.user, **options
     )
-    return await gateway.decided(receipt), receipt
+    return await gateway.decision(receipt), receipt
 
 
 def demand_report(outcome: str | None, report: str) -> None:
@@ -308,7 +297,7 @@ def demand_report(outcome: str | None, report: str) -> None:
 
 async def cancel_turn(gateway: Gateway, request: Request, name: str, **options: Any) -> Decision:
     """Cancel the given turn, if the phase is still the given one; the defaults are those of now."""
-    views = gateway.owned(request, name)
+    views = gateway.views(request, name)
     if options.get("turn") is None:
         options["turn"] = views.turn.number if views.turn.open else None
     if options.get("seen_phase") is None:
@@ -316,15 +305,17 @@ async def cancel_turn(gateway: Gateway, request: Request, name: str, **options: 
     receipt = await gateway.blocking(
         gateway.client.sessions.cancel, views.session_id, user=gateway.user(request), **options
     )
-    return await gateway.decided(receipt)
+    return await gateway.decision(receipt)
 
 
 async def _command(
-    gateway: Gateway, request: Request, command: str, *args: Any, **options: Any
+    gateway: Gateway, request: Request, name: str, command: str, *args: Any, **options: Any
 ) -> Any:
-    method = getattr(gateway.client.sessions, command)
-    receipt = await gateway.blocking(method, *args, user=gateway.user(request), **options)
-    return decision_json(await gateway.decided(receipt))
+    """Send a command to the user's session of this name, and await the decision."""
+    views, method = gateway.views(request, name), getattr(gateway.client.sessions, command)
+    user = gateway.user(request)
+    receipt = await gateway.blocking(method, views.session_id, *args, user=user, **options)
+    return decision_json(await gateway.decision(receipt))
 
 
 def session_json(gateway: Gateway, views) -> dict[str, Any]:
@@ -349,13 +340,13 @@ def call_json(call: Call) -> dict[str, Any]:
     return {name: getattr(call, name) for name in fields} | {"args": plain(call.args)}
 
 
-def _listed(who: Who) -> str | None:
-    return None if who.everything else who.user
+def _listed(caller: Caller) -> str | None:
+    return None if caller.everything else caller.user
 
 
-async def _changes(gateway: Gateway, who: Who) -> AsyncIterator[bytes | None]:
+async def _changes(gateway: Gateway, caller: Caller) -> AsyncIterator[bytes | None]:
     async with gateway.hub.changes() as queue:
-        while time.time() < who.until:
+        while time.time() < caller.until:
             try:
                 async with asyncio.timeout(HEARTBEAT_S):
                     line = await queue.get()
@@ -364,30 +355,28 @@ async def _changes(gateway: Gateway, who: Who) -> AsyncIterator[bytes | None]:
                 continue
             if line is None:
                 return
-            if _listed(who) in (None, line["user_id"]):
+            if _listed(caller) in (None, line["user_id"]):
                 yield event(compact(line), name="session")
 
 
-async def _frames(gateway: Gateway, seat: Seat, until: float) -> AsyncIterator[bytes | None]:
-    """The frames of a seat as events; records that the end of a turn was written (S2.4)."""
-    async for frame in seat:
-        if time.time() >= until:
-            return  # the token has expired: the client must reconnect with a new one
+async def _frames(gateway: Gateway, subscription: Subscription) -> AsyncIterator[bytes | None]:
+    """The frames of a subscription as events; records that the end of a turn was written (S2.4)."""
+    async for frame in subscription:
         if frame is None:
             yield None
             continue
         data = frame_json(frame, gateway.shown_blob)
         yield event(compact(data), id=frame.cursor, name=data["type"])
-        if (turn := ended_now(frame, seat)) is not None:
-            await gateway.noted(seat, turn, CHANNEL)
+        if (turn := ended_now(frame, subscription)) is not None:
+            await gateway.note_shown(subscription, turn, CHANNEL)
 
 
-def ended_now(frame: Frame, seat: Seat) -> int | None:
+def ended_now(frame: Frame, subscription: Subscription) -> int | None:
     """The turn that a frame ends, if it is live or the newest turn: reading old turns writes
     nothing.
     """
     shown = frame.shown
     if not isinstance(shown, LineAdded) or shown.line.kind != "ended":
         return None
-    is_news = frame.live or shown.line.turn == seat.views.turn.number
+    is_news = frame.live or shown.line.turn == subscription.views.turn.number
     return shown.line.turn if is_news else None

@@ -18,13 +18,13 @@ from ....producers.sessions import new_session_id
 from ....schemas.canonical import compact
 from ...client import DEFAULT_AGENT
 from ...tabs import Change, Tabs
-from ..access import Who
+from ..access import Caller
 from ..event_stream import EventStream, event
 from ..json_bodies import JsonRoute
 from ..parts import Gateway
+from ..subscriptions import HEARTBEAT_S
 from ..tail import NotReady
-from ..watching import HEARTBEAT_S
-from .plain import Asked, cancel_turn, create_session, decision_json
+from .plain import RequestBody, cancel_turn, create_session, decision_json
 
 COOKIE = "foldlog_tab_"
 QUEUE_MAX = 256
@@ -33,7 +33,7 @@ QUEUE_MAX = 256
 TAB_ID = r"^[A-Za-z0-9-]{1,64}$"
 
 
-class OfTab(Asked):
+class OfTab(RequestBody):
     """A tab that requests its session. `tab`: the id that the page keeps in sessionStorage."""
 
     tab: str = Field(pattern=TAB_ID)
@@ -56,8 +56,8 @@ def router(gateway: Gateway) -> APIRouter:
 
         A client that reconnects gets the open sessions again: there is no cursor to keep.
         """
-        who, tabs = gateway.who(request), _ready(gateway)
-        return EventStream(_changes(tabs, who), at_end=gateway.hub.place(who.user))
+        caller, tabs = gateway.caller(request), _ready(gateway)
+        return EventStream(_changes(tabs, caller), at_end=gateway.hub.reserve(caller.user))
 
     @routes.post("/api/tabs")
     async def tab(request: Request, body: OfTab) -> Any:
@@ -86,7 +86,7 @@ def _previous(gateway: Gateway, request: Request, cookie: str) -> str | None:
     """The tab's previous session, if the user may continue it; else None."""
     session_id = request.cookies.get(cookie, "")
     # None if another user was signed in before
-    views = gateway.seen_by(gateway.who(request), session_id)
+    views = gateway.views_or_none(gateway.caller(request), session_id)
     return views.session_id if views is not None and not views.turn.terminated else None
 
 
@@ -97,17 +97,17 @@ def _ready(gateway: Gateway) -> Tabs:
     return gateway.tabs
 
 
-async def _changes(tabs: Tabs, who: Who) -> AsyncIterator[bytes | None]:
+async def _changes(tabs: Tabs, caller: Caller) -> AsyncIterator[bytes | None]:
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[Change] = asyncio.Queue()
 
     def listener(change: Change) -> None:
         loop.call_soon_threadsafe(queue.put_nowait, change)
 
-    now = tabs.listen(who.user, listener)
+    now = tabs.listen(caller.user, listener)
     try:
         yield event(compact({"tabs": [tab._asdict() for tab in now]}), name="tabs")
-        while queue.qsize() <= QUEUE_MAX and time.time() < who.until:
+        while queue.qsize() <= QUEUE_MAX and time.time() < caller.until:
             try:
                 async with asyncio.timeout(HEARTBEAT_S):
                     change = await queue.get()
@@ -116,7 +116,7 @@ async def _changes(tabs: Tabs, who: Who) -> AsyncIterator[bytes | None]:
                 continue
             yield event(compact(_change_json(change)), name=change.kind)
     finally:
-        tabs.leave(who.user, listener)
+        tabs.leave(caller.user, listener)
 
 
 def _change_json(change: Change) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from ....processors.fold.views import SessionViews
 from ....schemas.events.parts import ReadBlob
 from ...contents import text_of, whole
 from ...transcript_stream import Attempt, Dropped, LineAdded, Settled, Shown, Token
+from .attempt_output import AttemptOutput
 from .calls import Calls
 from .messages import Event, Message, Messages, answer, event, snapshots
-from .speech import Speech
 from .usage import spent_in, usage_of
 
 VERSION = "1.0"
@@ -49,7 +49,7 @@ class Encoder:
         self._state: dict[str, Any] | None = None
         self._offset = self._closed = -1  # of the newest line, and of the last line of a run
         self._calls = Calls()
-        self._speech: Speech | None = None
+        self._output: AttemptOutput | None = None
         self._results: Counter[str] = Counter()
         self._error = ""
         self._out: list[Event] = []
@@ -98,7 +98,7 @@ class Encoder:
             return [*out, self._finish] if self._finish is not None else out
         if self._step is not None:
             out.append(event("STEP_STARTED", stepName=self._step))
-        return [*out, *(self._speech.reopened() if self._speech else ())]
+        return [*out, *(self._output.reopened() if self._output else ())]
 
     def enter(self, shown: Shown, views: SessionViews, known: list[Message]) -> list[Event]:
         """As `show`, for a client that joins at this thing and has some messages. A client that
@@ -148,7 +148,7 @@ class Encoder:
             finished["usage"] = usage_of(rows)
         self._closed = self._offset
         self._emit(finished)
-        self.run, self._step, self._speech, self._finish = None, None, None, finished
+        self.run, self._step, self._output, self._finish = None, None, None, finished
 
     def _run_result(self, reason: str) -> Event:
         if reason in FAILED:
@@ -175,7 +175,7 @@ class Encoder:
         self._emit(event("STEP_STARTED", stepName=name))
 
     def _open_ends(self) -> list[Event]:
-        ends = self._speech.ends() if self._speech else []
+        ends = self._output.ends() if self._output else []
         if self._step is not None:
             ends.append(event("STEP_FINISHED", stepName=self._step))
         return ends
@@ -195,22 +195,22 @@ class Encoder:
     # -- the model's output ------------------------------------------------------------------------
 
     def _token(self, token: Token) -> None:
-        if self._speech is None or self._speech.of != token.of:
-            self._speech = Speech(self.thread, token.of)
-        for one in self._speech.take(token):
+        if self._output is None or self._output.of != token.of:
+            self._output = AttemptOutput(self.thread, token.of)
+        for one in self._output.take(token):
             self._emit(one)
 
     def _drop(self, dropped: Dropped) -> None:
-        if self._speech is None:
+        if self._output is None:
             return
-        for end in self._speech.ends():
+        for end in self._output.ends():
             self._emit(end)
         of = dropped.of
         value = {"turn": of.turn, "step": of.step, "attempt": of.attempt, "why": dropped.why}
         self._emit(event("CUSTOM", name="attempt_dropped", value=value))
-        gone = set(self._speech.message_ids())
+        gone = set(self._output.message_ids())
         self._replace([m for m in self.messages.all if m["id"] not in gone])
-        self._speech = None
+        self._output = None
 
     def _settle(self, settled: Settled) -> None:
         """Send what the stream lacks of the final content; correct what differs."""
@@ -221,25 +221,25 @@ class Encoder:
         calls = line.kind == "answer" and line.name == "tool_use"
         content = whole(line.body, self._read)
         want = answer(self.thread, of.turn, of.step, content, calls=calls)
-        speech = self._speech or Speech(self.thread, of)
-        for missing in speech.rest_of_calls(want, self.messages):
+        output = self._output or AttemptOutput(self.thread, of)
+        for missing in output.rest_of_calls(want, self.messages):
             self._emit(missing)
-        self._speech = speech
+        self._output = output
         self._close_speech()
         for message in want:
             if "encryptedValue" in message and self.messages.get(message["id"]):
                 value = message["encryptedValue"]
                 fields = {"subtype": "message", "entityId": message["id"], "encryptedValue": value}
                 self._emit(event("REASONING_ENCRYPTED_VALUE", **fields))
-        mine = {*speech.message_ids(), *(m["id"] for m in want)}
+        mine = {*output.message_ids(), *(m["id"] for m in want)}
         self._replace([*(m for m in self.messages.all if m["id"] not in mine), *want])
         self._calls.proposed(call["id"] for m in want for call in m.get("toolCalls", ()))
 
     def _close_speech(self) -> None:
         """Close whatever streams."""
-        for end in self._speech.ends() if self._speech else ():
+        for end in self._output.ends() if self._output else ():
             self._emit(end)
-        self._speech = None
+        self._output = None
 
     def _replace(self, want: list[Message]) -> None:
         for snapshot in snapshots(self.messages.all, want):

@@ -52,7 +52,7 @@ class Block(NamedTuple):
     open: bool = True
 
 
-class CallShown(NamedTuple):
+class CallState(NamedTuple):
     """A call of this turn. status: proposed, running, asks, denied, doubt, done."""
 
     key: str
@@ -75,7 +75,7 @@ class State(NamedTuple):
     step: int = 0
     settled: int = 0
     blocks: tuple[Block, ...] = ()
-    calls: tuple[CallShown, ...] = ()
+    calls: tuple[CallState, ...] = ()
     later: tuple[Line, ...] = ()
     steering: tuple[Line, ...] = ()
     failure: str = ""
@@ -104,7 +104,7 @@ def encode(
     state: State, thing: Shown, read: ReadBlob, steered: Steered
 ) -> tuple[State, list[Chunk]]:
     """The state after one shown thing, and its chunks; no chunks for other turns."""
-    pen = _Pen(state, read, steered)
+    pen = _Encoder(state, read, steered)
     match thing:
         case Token() | Dropped() | Settled() if thing.of.turn != state.turn or state.reason:
             pass
@@ -140,7 +140,7 @@ def steered_in(views: SessionViews) -> Steered:
     return steered
 
 
-class _Pen:
+class _Encoder:
     """Writes the chunks of one shown thing, and updates the state."""
 
     def __init__(self, state: State, read: ReadBlob, steered: Steered) -> None:
@@ -280,7 +280,7 @@ class _Pen:
         key = call_key(self.state.turn, step, len(earlier))
         fields = {"toolCallId": key, "toolName": part.name, "dynamic": True}
         self._put("tool-input-available", **fields, input=part.input)
-        self._set(calls=(*self.state.calls, CallShown(key, part.name)))
+        self._set(calls=(*self.state.calls, CallState(key, part.name)))
 
     # -- lines ---------------------------------------------------------------------------------
 
@@ -325,12 +325,12 @@ class _Pen:
         field = {"phase": "trigger", "project": "project_id"}[line.kind]
         self._put(f"data-{line.kind}", id=str(line.offset), data={field: line.name})
 
-    def _update_call(self, call: CallShown, **changes: Any) -> None:
+    def _update_call(self, call: CallState, **changes: Any) -> None:
         after = call._replace(**changes)
         calls = tuple(after if c.key == call.key else c for c in self.state.calls)
         self._set(calls=calls)
 
-    def _decided(self, call: CallShown, decision: str) -> None:
+    def _decided(self, call: CallState, decision: str) -> None:
         allowed = decision == Decision.ALLOW
         more = {} if decision in tuple(Decision) else {"reason": decision}
         approval = {"approvalId": call.approval, "approved": allowed}
@@ -339,14 +339,14 @@ class _Pen:
             self._put("tool-output-denied", toolCallId=call.key)
         self._update_call(call, status="running" if allowed else "denied")
 
-    def _doubt(self, call: CallShown, **fields: str) -> None:
+    def _doubt(self, call: CallState, **fields: str) -> None:
         """Send or update the part for a call in doubt."""
         data = {"call": call.key, "tool": call.name, **fields}
         self._put("data-doubt", id=call.key, data=data)
         status = "done" if "resolved" in fields else "doubt"
         self._update_call(call, status=status, why=fields["why"])
 
-    def _result(self, call: CallShown, outcome: str, body: ev.Body | None) -> None:
+    def _result(self, call: CallState, outcome: str, body: ev.Body | None) -> None:
         call = next(c for c in self.state.calls if c.key == call.key)
         if call.status == "asks":
             self._decided(call, outcome)  # it ended without an answer

@@ -40,7 +40,7 @@ class Verdict(NamedTuple):
     closed: bool = False
 
 
-class Life:
+class StreamState:
     """A stream from its creation to its deletion or expiry."""
 
     def __init__(self, op: Op, offset: int, at: int) -> None:
@@ -86,11 +86,11 @@ class Life:
             self.closed, self.closed_by = True, op.get("producer")
 
 
-class Written:
+class WrittenStream:
     """The fold of one session's items. `life` is None if there is no stream."""
 
     def __init__(self) -> None:
-        self.life: Life | None = None
+        self.life: StreamState | None = None
         self.batches = 0
         self.verdicts: OrderedDict[int, Verdict] = OrderedDict()
 
@@ -100,7 +100,7 @@ class Written:
         life = 0 if self.life is None else self.life.weight
         return life + APPEND_BYTES * (1 + len(self.verdicts))
 
-    def alive(self, at: int) -> Life | None:
+    def alive(self, at: int) -> StreamState | None:
         """The stream that exists at a time (Unix ms), or None."""
         return None if self.life is None or self.life.is_over(at) else self.life
 
@@ -113,7 +113,7 @@ class Written:
                 self.life = None
             else:
                 if op["op"] == "create":
-                    self.life = Life(op, offset, at)
+                    self.life = StreamState(op, offset, at)
                 assert self.life is not None
                 self.life.add(op, offset, at)
                 closed = self.life.closed
@@ -133,7 +133,7 @@ class Written:
         return Verdict(204) if op["op"] == "delete" else _judge_append(life, op)
 
 
-def _judge_create(life: Life | None, op: Op) -> Verdict:
+def _judge_create(life: StreamState | None, op: Op) -> Verdict:
     if life is None:
         return Verdict(201)
     same = (kind_of(life.content_type), life.ttl, life.expires, life.closed)
@@ -142,7 +142,7 @@ def _judge_create(life: Life | None, op: Op) -> Verdict:
     return Verdict(200, "known", tail=life.tail, closed=life.closed)
 
 
-def _judge_append(life: Life, op: Op) -> Verdict:
+def _judge_append(life: StreamState, op: Op) -> Verdict:
     producer = op.get("producer")
     here: dict[str, Any] = {"tail": life.tail, "closed": life.closed}
     if producer and life.closed and life.closed_by == producer:
@@ -164,7 +164,7 @@ def _judge_append(life: Life, op: Op) -> Verdict:
     return Verdict(204)
 
 
-def _judge_producer(life: Life, producer: list[Any] | None) -> Verdict | None:
+def _judge_producer(life: StreamState, producer: list[Any] | None) -> Verdict | None:
     """Why a producer's request is not accepted; None if it is."""
     if not producer:
         return None

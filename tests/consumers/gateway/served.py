@@ -12,7 +12,7 @@ import httpx2 as httpx
 from foldlog.consumers.client import Client
 from foldlog.consumers.gateway.access import Access
 from foldlog.consumers.gateway.app import Gateway, make_app
-from foldlog.consumers.gateway.serve import Limits, bound, server
+from foldlog.consumers.gateway.serve import Limits, listen, server
 from foldlog.log import Log, Settings
 from foldlog.log.errors import Retry
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -80,7 +80,7 @@ def served(
     client = Client(settings, log, channel="gateway")
     said: list[str] = []
     gateway = Gateway(client, Access(settings.user, secret, origins), directory, said.append)
-    listening = bound("127.0.0.1", port)
+    listening = listen("127.0.0.1", port)
     serving = server(make_app(gateway), limits, gateway.hub.close)
     thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

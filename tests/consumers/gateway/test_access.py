@@ -1,18 +1,18 @@
-"""Who asks: tokens that count and those that do not, origins, and the names of this machine."""
+"""Caller asks: tokens that count and those that do not, origins, and the names of this machine."""
 
 import time
 
 import jwt
 import pytest
 
-from foldlog.consumers.gateway.access import Access, Foreign, Unauthenticated, Who, token_for
+from foldlog.consumers.gateway.access import Access, Caller, Foreign, Unauthenticated, token_for
 
 SECRET = "s" * 40
 ACCESS = Access("local", SECRET, ["https://app.example"])
 
 
 def bearing(token):
-    return ACCESS.who({"authorization": f"Bearer {token}"}, {})
+    return ACCESS.caller({"authorization": f"Bearer {token}"}, {})
 
 
 def signed(secret=SECRET, algorithm="HS256", **changes):
@@ -25,7 +25,7 @@ def signed(secret=SECRET, algorithm="HS256", **changes):
 def test_a_token_says_who_asks():
     who = bearing(token_for("ana", SECRET, 60))
     assert who[:2] == ("ana", False) and 0 < who.until - time.time() <= 60
-    assert ACCESS.who({}, {"foldlog_token": token_for("bob", SECRET)}).user == "bob"
+    assert ACCESS.caller({}, {"foldlog_token": token_for("bob", SECRET)}).user == "bob"
 
 
 @pytest.mark.parametrize(
@@ -78,4 +78,4 @@ def test_in_development_mode_only_loopback_is_answered(host):
 def test_in_development_mode_whoever_asks_is_the_user_of_the_settings(host):
     access = Access("local", None)
     access.admit("GET", {"host": host})
-    assert access.who({}, {}) == Who("local", everything=True)
+    assert access.caller({}, {}) == Caller("local", everything=True)

@@ -106,12 +106,12 @@ def test_what_a_request_held_is_free_when_it_ends():
         for _ in range(3):
             with ExitStack() as open_ones:
                 for user in ("ana", "bob", "eve"):
-                    receive = open_ones.enter_context(bodies.of(user, five))
+                    receive = open_ones.enter_context(bodies.count(user, five))
                     await receive()
                     with pytest.raises(Retry):
                         await receive()
-                with bodies.of("joe", five) as receive, pytest.raises(Retry):
+                with bodies.count("joe", five) as receive, pytest.raises(Retry):
                     await receive()
 
     asyncio.run(requests())
-    assert not bodies.held
+    assert not bodies.bytes

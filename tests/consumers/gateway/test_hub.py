@@ -7,8 +7,8 @@ import pytest
 from foldlog.consumers.gateway import hub as hubs
 from foldlog.consumers.gateway.cursors import BadCursor, cursor_of
 from foldlog.consumers.gateway.hub import Hub
+from foldlog.consumers.gateway.subscriptions import QUEUE_MAX, Subscription, WatchedSession
 from foldlog.consumers.gateway.tail import Batch
-from foldlog.consumers.gateway.watching import QUEUE_MAX, Seat, Watching
 from foldlog.consumers.history import Place
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.consumers.transcript_stream import Attempt, Token
@@ -26,7 +26,7 @@ class Stage:
         self.log, self.away, self.ends = log, False, 0
         self.sessions = Sessions(log, settings_in(tmp_path))
         self.folds, self.watched = {}, set()
-        self.hub = Hub(self, read=lambda _ref: b"[]", chunks=self._chunks, say=print)
+        self.hub = Hub(self, read=lambda _ref: b"[]", chunks=self._chunks, print_line=print)
 
     def streams(self, name):
         """A session with an answer that streams."""
@@ -84,38 +84,38 @@ def test_a_look_that_fails_is_nobody_elses_and_the_next_one_is_new(stage):
     bad, good = stage.streams("bad"), stage.streams("good")
 
     async def play():
-        seat = await stage.hub.sit("good", since="now")
-        seat.ready()
+        subscription = await stage.hub.subscribe("good", since="now")
+        subscription.drain()
         stage.away = True
         with pytest.raises(LogUnreachable):
-            await stage.hub.sit("bad")
+            await stage.hub.subscribe("bad")
         bad.chunk("two ")
         good.chunk("two ")
         stage.news("bad", "good")
-        assert [frame.shown.text for frame in seat.ready()] == ["two "]
+        assert [frame.shown.text for frame in subscription.drain()] == ["two "]
         assert stage.watched == {"good"}
         stage.away = False
-        assert (await stage.hub.sit("bad")).ready()
+        assert (await stage.hub.subscribe("bad")).drain()
 
     asyncio.run(play())
 
 
 def test_a_session_that_was_let_go_while_somebody_sat_down_is_watched_again(stage, monkeypatch):
     """Between the look at a session and its viewer's turn others leave, and it looks idle."""
-    monkeypatch.setattr(hubs, "IDLE_WATCHES_MAX", 0)
+    monkeypatch.setattr(hubs, "IDLE_SESSIONS_MAX", 0)
     played, _ = stage.streams("one"), stage.streams("other")
 
     async def play():
-        leaves = await stage.hub.sit("other", since="now")
-        sitting = asyncio.ensure_future(stage.hub.sit("one", since="now"))
-        while "one" not in stage.hub._watchings or not stage.hub._watchings["one"].done():
+        leaves = await stage.hub.subscribe("other", since="now")
+        sitting = asyncio.ensure_future(stage.hub.subscribe("one", since="now"))
+        while "one" not in stage.hub._sessions or not stage.hub._sessions["one"].done():
             await asyncio.sleep(0)
-        stage.hub.leave(leaves)
-        seat = await sitting
-        seat.ready()
+        stage.hub.unsubscribe(leaves)
+        subscription = await sitting
+        subscription.drain()
         played.chunk("two ")
         stage.news("one")
-        assert [frame.shown.text for frame in seat.ready()] == ["two "]
+        assert [frame.shown.text for frame in subscription.drain()] == ["two "]
 
     asyncio.run(play())
 
@@ -125,9 +125,9 @@ def test_a_cursor_ahead_of_the_gateway_is_looked_at_beside_the_loop(stage):
     end = stage.folds["one"].end()
 
     async def play():
-        await stage.hub.sit("one", cursor_of("one", Place(end)))
+        await stage.hub.subscribe("one", cursor_of("one", Place(end)))
         with pytest.raises(BadCursor):
-            await stage.hub.sit("one", cursor_of("one", Place(end + 1)))
+            await stage.hub.subscribe("one", cursor_of("one", Place(end + 1)))
 
     asyncio.run(play())
     assert stage.ends == 1 and stage.hub.viewers == 1
@@ -137,19 +137,19 @@ def test_who_comes_amid_an_answer_misses_nothing_of_it(stage):
     played = stage.streams("one")
 
     async def play():
-        seat = await stage.hub.sit("one", since="now")
+        subscription = await stage.hub.subscribe("one", since="now")
         played.chunk("two ")
         stage.news("one")
-        assert [frame.shown.text for frame in seat.ready()] == ["one ", "two "]
+        assert [frame.shown.text for frame in subscription.drain()] == ["one ", "two "]
 
     asyncio.run(play())
 
 
 def test_a_long_history_is_not_taken_for_a_slow_viewer():
-    seat = Seat(Watching("s", initial("s"), 0), Place(), "ana")
+    subscription = Subscription(WatchedSession("s", initial("s"), 0), Place(), "ana")
     words = [Token(Attempt(1, 1, 1), 0, "text", "x")] * (QUEUE_MAX + 1)
-    seat.put(1, words, live=False)
-    seat.put(2, words[:1])
-    assert not seat.slow and len(seat.ready()) == QUEUE_MAX + 2
-    seat.put(3, [*words, *words])
-    assert seat.slow
+    subscription.put(1, words, live=False)
+    subscription.put(2, words[:1])
+    assert not subscription.slow and len(subscription.drain()) == QUEUE_MAX + 2
+    subscription.put(3, [*words, *words])
+    assert subscription.slow

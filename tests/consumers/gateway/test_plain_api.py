@@ -8,11 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from foldlog.consumers.exports.proof import proof_of
+from foldlog.consumers.gateway import subscriptions
 from foldlog.consumers.gateway.access import token_for
 from foldlog.consumers.gateway.app import BODY_BYTES_MAX
 from foldlog.consumers.gateway.cursors import cursor_of
 from foldlog.consumers.gateway.names import own_id
-from foldlog.consumers.gateway.routes import plain as routes_plain
+from foldlog.consumers.gateway.routes.plain import CHANNEL
 from foldlog.consumers.history import Place
 from foldlog.log.errors import LogBusy
 from foldlog.schemas.codec import entry_of
@@ -291,7 +292,7 @@ def test_S2_4_that_an_answer_was_shown_is_noted_once(ana, log):
             for line in response.iter_lines():
                 if '"kind":"ended"' in line:
                     break
-    assert [row.channel for row in played.views.transcript.sent] == [routes_plain.CHANNEL]
+    assert [row.channel for row in played.views.transcript.sent] == [CHANNEL]
 
 
 class Full:
@@ -363,7 +364,7 @@ def test_a_stream_ends_with_its_token(gateway, ana, monkeypatch):
             post(ana, "/brief/messages", text="still here?")
             assert next(shown, None) is not None
             later = time.time() + 601
-            monkeypatch.setattr(routes_plain, "time", SimpleNamespace(time=lambda: later))
+            monkeypatch.setattr(subscriptions, "time", SimpleNamespace(time=lambda: later))
             post(ana, "/brief/messages", text="and now?")
             assert next(shown, None) is None
 

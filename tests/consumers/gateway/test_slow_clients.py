@@ -30,7 +30,7 @@ from foldlog.consumers.gateway.serve import (
     connections_of,
     site_of,
 )
-from foldlog.consumers.gateway.watching import Seat, Watching
+from foldlog.consumers.gateway.subscriptions import Subscription, WatchedSession
 from foldlog.consumers.history import Place
 from foldlog.consumers.transcript_stream import LineAdded
 from foldlog.processors.fold.views import initial
@@ -176,7 +176,7 @@ def test_C_some_descriptors_are_always_left(descriptors, in_use):
 def test_C_a_user_has_only_so_many_streams_of_whatever_kind(tmp_path):
     log = memory_log(threaded=True)
     with served(log, settings_in(tmp_path), tmp_path / "g", secret=SECRET) as running:
-        running.gateway.hub.bound(8)  # 4 of one user
+        running.gateway.hub.limit_viewers(8)  # 4 of one user
         assert running.gateway.tabs.caught_up.wait(PATIENCE_S)
         with running.http(token_for("ana", SECRET)) as ana:
             ana.post("/v1/sessions", json={"session_id": "s"}).raise_for_status()
@@ -231,11 +231,11 @@ def test_C_a_response_that_never_waits_gives_others_their_turn():
 
 def test_C_a_viewer_with_a_long_history_gives_others_their_turn():
     async def run():
-        seat = Seat(Watching("s", initial("s"), 0), Place(), "ana")
-        seat.show([(n + 1, [LineAdded(line=None)]) for n in range(500)])
+        subscription = Subscription(WatchedSession("s", initial("s"), 0), Place(), "ana")
+        subscription.put_history([(n + 1, [LineAdded(line=None)]) for n in range(500)])
         async with Turns() as turns:
             for _ in range(500):
-                await anext(seat)
+                await anext(subscription)
             return turns.count
 
     assert asyncio.run(run()) >= 500
@@ -244,15 +244,15 @@ def test_C_a_viewer_with_a_long_history_gives_others_their_turn():
 def test_C_of_many_histories_few_are_put_together_at_once_and_the_rest_waits_outside_of_threads(
     gateway_with, monkeypatch
 ):
-    at_once, go_on, show = [], threading.Event(), Seat.show
+    at_once, go_on, show = [], threading.Event(), Subscription.put_history
 
-    def held(seat, history):
+    def held(subscription, history):
         if threading.current_thread().name.startswith("gateway"):  # beside the loop
-            at_once.append(seat)
+            at_once.append(subscription)
             assert go_on.wait(PATIENCE_S)
-        show(seat, history)
+        show(subscription, history)
 
-    monkeypatch.setattr(Seat, "show", held)
+    monkeypatch.setattr(Subscription, "put_history", held)
     with gateway_with() as running, running.http() as http:
         http.post("/v1/sessions", json={"session_id": "kept"}).raise_for_status()
         unread = [connected(running, STREAM) for _ in range(24)]
@@ -304,8 +304,8 @@ def test_a_gateway_that_ends_ends_its_streams_at_once_and_without_a_traceback(
                 opened = streams.enter_context(http.stream("GET", path))
                 assert opened.status_code == 200, path
             polled = waiting.submit(httpx.get, f"{gateway.url}{stream}&live=long-poll", timeout=60)
-            watching = gateway.gateway.hub._watchings["s1"].result()
-            while len(watching.seats) < 3:  # two streams and the poll
+            session = gateway.gateway.hub._sessions["s1"].result()
+            while len(session.subscriptions) < 3:  # two streams and the poll
                 assert http.get("/healthz").status_code == 200
         assert polled.result().status_code == 204, "it is told that nothing came"
     assert capsys.readouterr().err == ""
@@ -340,7 +340,7 @@ def test_a_stopping_gateway_cancels_a_hanging_request_without_a_traceback(
     monkeypatch.setattr(serve, "DRAIN_S", 0.1)
     log, body = memory_log(threaded=True), b'{"text": "hi"}'
     with served(log, settings_in(tmp_path), tmp_path / "gateway") as gateway:
-        gateway.gateway.tail.listen = lambda _batch: None  # so no decision reaches the request
+        gateway.gateway.tail.on_batch = lambda _batch: None  # so no decision reaches the request
         head = BODY.replace(b"100", str(len(body)).encode())
         waiting = connected(gateway, head + body)
         wait_until_read(gateway, h11.DONE)

@@ -98,7 +98,7 @@ def test_seats_of_those_who_left_are_free_again(gateway, log):
             with http.stream("GET", "/v1/sessions/s-ana/stream"):
                 pass
         deadline = asyncio.run(_until(lambda: gateway.gateway.hub.viewers == 0))
-    assert deadline, "their seats are still taken"
+    assert deadline, "their subscriptions are still taken"
 
 
 async def _until(holds, patience_s=10):
@@ -137,7 +137,7 @@ def test_a_client_that_never_reads_is_let_go_and_loses_nothing(gateway, log, mon
 def test_what_a_client_left_unread_does_not_wait_for_it_as_long_as_it_lives(monkeypatch):
     """Its viewer was let go of, and two megabytes and a connection were kept for it."""
     monkeypatch.setattr(serve, "UNREAD_MS", 300)
-    listening = serve.bound("127.0.0.1", 0)
+    listening = serve.listen("127.0.0.1", 0)
     with listening, socket.create_connection(listening.getsockname()):
         with listening.accept()[0] as served:
             served.setblocking(False)

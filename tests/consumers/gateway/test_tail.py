@@ -33,8 +33,8 @@ class Following:
         self.said, self.batches, self._news = [], [], threading.Condition()
         self.interrupted = []
         self.tail = Tail(log, directory, self.said.append)
-        self.tail.interrupted = lambda: self.interrupted.append(self.tail.failed)
-        self.tail.listen = self._take
+        self.tail.on_gap = lambda: self.interrupted.append(self.tail.failed)
+        self.tail.on_batch = self._take
         self.tail.start()
 
     def _take(self, batch):
@@ -102,7 +102,7 @@ def test_what_producers_asked_for_is_told_with_the_folds_word(log, tmp_path):
         sessions.open("s1", agent="default")
         receipt = sessions.trigger("s1", "publish")
         following.until(lambda tail: tail.cursor("s1")[1] > receipt.offset)
-        told = [d for batch in following.batches for d in batch.decided]
+        told = [d for batch in following.batches for d in batch.decisions]
         assert [(d.verdict, d.offset) for d in told] == [
             ("accepted", receipt.offset - 1), ("refused", receipt.offset),
         ]
@@ -118,11 +118,11 @@ def test_chunks_are_decoded_for_sessions_that_are_watched_and_for_no_other(log, 
         following.until(lambda tail: tail.caught_up)
         played.chunk("unseen")
         following.until(lambda tail: tail.views("s1").stream.chunks == 1)
-        assert not any(batch.seen for batch in following.batches)
+        assert not any(batch.events for batch in following.batches)
         following.tail.watch("s1")
         played.chunk("seen")
         following.until(lambda tail: tail.views("s1").stream.chunks == 2)
-        seen = [s.entry.event.delta for batch in following.batches for s in batch.seen]
+        seen = [s.entry.event.delta for batch in following.batches for s in batch.events]
         assert seen == ["seen"]
 
 
@@ -148,7 +148,7 @@ def test_B_a_full_disk_is_told_and_outlived(log, tmp_path):
             it.until(lambda tail: isinstance(tail.failed, OSError))
             with pytest.raises(NotReady, match="retries automatically"):
                 it.tail.ready()
-            assert it.interrupted and not it.tail.over
+            assert it.interrupted and not it.tail.has_ended
         it.until(lambda tail: tail.failed is None)
         sessions.say("s1", "there is room", message_id="last")
         it.until(lambda tail: tail.views("s1").state.last_message_id == "last")
@@ -199,14 +199,14 @@ def test_B_a_topic_that_was_made_again_ends_it_and_one_that_is_missing_does_not(
     sessions.open("s1", agent="default")
     ended = threading.Event()
     with Following(log, tmp_path / "gateway") as it:
-        it.tail.ended = ended.set
+        it.tail.on_end = ended.set
         it.until(lambda tail: tail.views("s1") is not None)
         for done in admin.delete_topics([prefix + SESSION_EVENTS]).values():
             done.result()
         it.until(lambda tail: isinstance(tail.failed, TopicMismatch))
         log.apply_topics(specs).demand()
         assert ended.wait(PATIENCE_S)
-        assert isinstance(it.tail.failed, tail_module.Replaced) and it.tail.over
+        assert isinstance(it.tail.failed, tail_module.Replaced) and it.tail.has_ended
         assert "deleted and created again" in it.said[-1]
     with Following(log, tmp_path / "gateway") as again:
         again.until(lambda tail: tail.caught_up)

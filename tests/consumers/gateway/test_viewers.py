@@ -1,10 +1,10 @@
-"""Beyond-the-seeds 1: whoever leaves and comes back, anywhere, has what one has who never left."""
+"""Row beyond 1: a viewer that leaves and returns at any point has the same as one that stayed."""
 
 import random
 
-from foldlog.consumers.gateway import watching
+from foldlog.consumers.gateway import subscriptions
 from foldlog.consumers.gateway.cursors import place_of
-from foldlog.consumers.gateway.watching import Seat, Watching
+from foldlog.consumers.gateway.subscriptions import Subscription, WatchedSession
 from foldlog.consumers.history import Place
 from foldlog.consumers.transcript_stream import Dropped, LineAdded, Settled, Token
 from foldlog.processors.fold.session import fold
@@ -20,94 +20,97 @@ SCHEDULES = [
     *((seed, None) for seed in range(1, 25)),
     *((seed, BY_NAME["resumed"]) for seed in range(14)),
 ]
-GUESTS = 20
-LEAVES = 0.15  # of the looks of a guest
-COMEBACKS_MIN = 2_000
-EARLIER = 7  # events, at most, that come while a history is put together beside the loop
+VIEWERS = 20
+LEAVES = 0.15  # the chance that a viewer leaves after reading its frames
+RETURNS = 0.3  # the chance that a viewer that left returns with the next event
+RETURNS_MIN = 2_000
+EARLIER = 7  # events, at most, that arrive while a history is built in a thread
 
 
 class Screen:
-    """What stands on somebody's screen: settled words, lines, and what streams."""
+    """What one viewer is shown: settled texts, lines, and the text that streams."""
 
     def __init__(self):
-        self.done, self.open, self.of = [], [], None
+        self.items, self.open, self.attempt = [], [], None
 
     def draw(self, frames):
         for frame in frames:
             match frame.shown:
                 case Token() as token:
-                    assert self.of in (None, token.of), "two attempts at once"
-                    self.of = token.of
+                    assert self.attempt in (None, token.of), "two attempts at once"
+                    self.attempt = token.of
                     self.open.append((token.kind, token.text))
                 case Dropped() as dropped:
-                    assert self.of == dropped.of, "what was dropped was never shown"
-                    self.open, self.of = [], None
+                    assert self.attempt == dropped.of, "the dropped attempt was never shown"
+                    self.open, self.attempt = [], None
                 case Settled() as settled:
-                    self.done.append((settled.line.offset, self.words()))
-                    self.open, self.of = [], None
-                case LineAdded() as told:
-                    self.done.append((told.line.offset, told.line.kind))
+                    self.items.append((settled.line.offset, self.text()))
+                    self.open, self.attempt = [], None
+                case LineAdded() as added:
+                    self.items.append((added.line.offset, added.line.kind))
 
-    def words(self):
-        """What streams, by kind: how it was cut does not matter."""
+    def text(self):
+        """The text that streams, by kind; how it was cut does not matter."""
         kinds = ("text", "thinking", "tool_name", "tool_input")
         return tuple("".join(text for k, text in self.open if k == kind) for kind in kinds)
 
 
 class Audience:
-    """A session that is played event by event, and whoever looks at it."""
+    """A session that is played event by event, and its viewers."""
 
     def __init__(self, name, history, read):
         self.history, self.read = history, read
-        self.watching = Watching(name, initial(name), 0)
-        self.earlier = self.watching.moment()
+        self.session = WatchedSession(name, initial(name), 0)
+        self.earlier = self.session.snapshot()
 
     def events(self):
-        for number, seen in enumerate(self.history):
+        for number, folded in enumerate(self.history):
             if number % EARLIER == 0:
-                self.earlier = self.watching.moment()
-            self.watching.take(seen, self.read)
+                self.earlier = self.session.snapshot()
+            self.session.apply(folded, self.read)
             yield
 
-    def seat(self, cursor=None):
-        name = self.watching.session_id
-        place = Place() if cursor is None else place_of(name, cursor)
-        seat = Seat(self.watching, place, "ana")
-        if self.earlier.offset >= place.offset:  # its history took that long to put together
-            seat.show(self.earlier.lacking(seat.place, self.read))
-        seat.show(self.watching.moment().lacking(seat.place, self.read))
-        self.watching.seats.add(seat)
-        return seat
+    def subscribe(self, cursor=None):
+        place = Place() if cursor is None else place_of(self.session.session_id, cursor)
+        subscription = Subscription(self.session, place, "ana")
+        now = self.session.snapshot()
+        # As if the history had been built since the earlier snapshot.
+        for snapshot in (self.earlier, now) if self.earlier.offset >= place.offset else (now,):
+            subscription.put_history(snapshot.missed_since(subscription.place, self.read))
+        self.session.subscriptions.add(subscription)
+        return subscription
 
 
-class Guest:
-    """Comes, sees for a while, leaves without a word, and comes back with its last cursor."""
+class Viewer:
+    """Subscribes, reads for a while, disconnects, and returns with its last cursor."""
 
     def __init__(self, audience, chance):
         self.audience, self.chance = audience, chance
-        self.screen, self.cursor, self.comebacks = Screen(), None, 0
-        self.left_in, self.resumed = None, 0  # by whom it was said when it left; then by another
-        self.seat = audience.seat()
+        self.screen, self.cursor, self.returns = Screen(), None, 0
+        self.left_in, self.resumed = None, 0  # the attempt that it left; returns to a later one
+        self.subscription = audience.subscribe()
 
-    def look(self):
-        if self.seat is None:
-            if self.chance.random() < 0.3:
-                self.seat, self.comebacks = self.audience.seat(self.cursor), self.comebacks + 1
-                viewer = self.audience.watching.viewer
-                resumed_by = viewer.resumed_by not in (None, self.left_in)
-                self.resumed += resumed_by and self.screen.of == viewer.open
-            return
-        frames = self.seat.ready()
-        if not frames:
-            return
-        leaves = self.chance.random() < LEAVES
-        kept = self.chance.randint(0, len(frames)) if leaves else len(frames)
-        while kept and frames[kept - 1].cursor is None:
-            kept -= 1  # what came since the last cursor comes again
-        self.draw(frames[:kept])
-        if leaves:
-            self.audience.watching.seats.discard(self.seat)
-            self.seat, self.left_in = None, self.audience.watching.viewer.resumed_by
+    def step(self):
+        """Read what is queued, or perhaps return. Reports a return to an open attempt."""
+        if self.subscription is None:
+            if self.chance.random() >= RETURNS:
+                return False
+            self.subscription = self.audience.subscribe(self.cursor)
+            self.returns += 1
+            viewer = self.audience.session.viewer
+            is_resumed = viewer.resumed_by not in (None, self.left_in)
+            self.resumed += is_resumed and self.screen.attempt == viewer.open
+            return bool(self.screen.open)
+        if frames := self.subscription.drain():
+            leaves = self.chance.random() < LEAVES
+            count = self.chance.randint(0, len(frames)) if leaves else len(frames)
+            while count and frames[count - 1].cursor is None:
+                count -= 1  # frames after the last cursor are sent again
+            self.draw(frames[:count])
+            if leaves:
+                self.audience.session.subscriptions.discard(self.subscription)
+                self.subscription, self.left_in = None, self.audience.session.viewer.resumed_by
+        return False
 
     def draw(self, frames):
         self.screen.draw(frames)
@@ -131,43 +134,37 @@ def audiences(seed, scenario=None):
     return [Audience(name, history, world.blobs.read) for name, history in histories.items()]
 
 
-def test_beyond_1_a_viewer_that_comes_back_has_what_one_has_that_never_left():
-    comebacks, midway, resumed = 0, 0, 0
+def test_beyond_1_a_viewer_that_returns_has_the_same_as_one_that_stayed():
+    returns, midway, resumed = 0, 0, 0
     for seed, scenario in SCHEDULES:
         chance = random.Random(seed)
         for audience in audiences(seed, scenario):
-            stayed, stays = Screen(), audience.seat()
-            guests = [Guest(audience, chance) for _ in range(GUESTS)]
+            stayed, subscription = Screen(), audience.subscribe()
+            viewers = [Viewer(audience, chance) for _ in range(VIEWERS)]
             for _ in audience.events():
-                stayed.draw(stays.ready())
-                for guest in guests:
-                    was_away = guest.seat is None
-                    guest.look()
-                    midway += was_away and guest.seat is not None and bool(guest.screen.open)
-            for guest in guests:
-                guest.draw((guest.seat or audience.seat(guest.cursor)).ready())
-                assert guest.screen.done == stayed.done, (seed, audience.watching.session_id)
-                assert guest.screen.words() == stayed.words()
-                comebacks, resumed = comebacks + guest.comebacks, resumed + guest.resumed
+                stayed.draw(subscription.drain())
+                midway += sum(viewer.step() for viewer in viewers)
+            for viewer in viewers:
+                viewer.draw((viewer.subscription or audience.subscribe(viewer.cursor)).drain())
+                assert viewer.screen.items == stayed.items, (seed, audience.session.session_id)
+                assert viewer.screen.text() == stayed.text()
+                returns, resumed = returns + viewer.returns, resumed + viewer.resumed
             late = Screen()
-            late.draw(audience.seat().ready())
-            assert (late.done, late.words()) == (stayed.done, stayed.words())
-    assert comebacks >= COMEBACKS_MIN, f"only {comebacks}: more seeds are needed"
-    assert midway >= 100, f"only {midway} came back in the middle of an attempt"
-    assert resumed >= 20, f"only {resumed} left in a lost attempt and came back in its resumption"
+            late.draw(audience.subscribe().drain())
+            assert (late.items, late.text()) == (stayed.items, stayed.text())
+    assert returns >= RETURNS_MIN, f"only {returns}: more seeds are needed"
+    assert midway >= 100, f"only {midway} returned in the middle of an attempt"
+    assert resumed >= 20, f"only {resumed} left a lost attempt and returned to its resumption"
 
 
-def test_beyond_1_a_viewer_that_does_not_keep_up_is_let_go_and_loses_nothing():
+def test_beyond_1_a_viewer_that_does_not_keep_up_is_disconnected_and_loses_nothing(monkeypatch):
     audience = max(audiences(1), key=lambda found: len(found.history))
-    stayed, stays, slow = Screen(), audience.seat(), audience.seat()
-    bound = watching.QUEUE_MAX
-    watching.QUEUE_MAX = 5
-    try:
+    stayed, subscription, slow = Screen(), audience.subscribe(), audience.subscribe()
+    with monkeypatch.context() as patch:
+        patch.setattr(subscriptions, "QUEUE_MAX", 5)
         for _ in audience.events():
-            stayed.draw(stays.ready())
-    finally:
-        watching.QUEUE_MAX = bound
-    assert slow.slow and not slow.ready()
-    back = Screen()
-    back.draw(audience.seat().ready())
-    assert back.done == stayed.done
+            stayed.draw(subscription.drain())
+    assert slow.slow and not slow.drain()
+    returned = Screen()
+    returned.draw(audience.subscribe().drain())
+    assert returned.items == stayed.items

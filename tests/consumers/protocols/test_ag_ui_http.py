@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from foldlog.consumers.gateway import subscriptions
 from foldlog.consumers.gateway.access import token_for
 from foldlog.consumers.gateway.names import own_id
-from foldlog.consumers.gateway.routes import ag_ui as routes_ag_ui
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.consumers.protocols.spoken import PNG, SECRET, worker_of
 
@@ -310,7 +310,7 @@ def test_S2_a_stream_ends_with_its_token(log, gateway, ana, session, monkeypatch
     with ana.stream("POST", "/agui/connect?follow=true", json=body) as answer:
         lines = answer.iter_lines()
         assert "RUN_STARTED" in next(lines)
-        monkeypatch.setattr(routes_ag_ui, "time", FarAway)
+        monkeypatch.setattr(subscriptions, "time", FarAway)
         worker.answer("not for you any more")
         rest = "".join(lines)
     assert "stream_cut" in rest

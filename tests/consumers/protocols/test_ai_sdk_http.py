@@ -67,8 +67,8 @@ def test_a_response_that_is_cut_is_no_end_and_the_chat_comes_back(
     worker.start()
     worker.chunk("one ")
     chat("until", says="one ")
-    for seat in list(gateway.gateway.hub._watchings[hers(session)].result().seats):
-        seat.end()  # as for a viewer that is too slow
+    for subscription in list(gateway.gateway.hub._sessions[hers(session)].result().subscriptions):
+        subscription.end()  # as for a viewer that is too slow
     worker.chunk("two ")
     holds = chat("ended")
     assert holds["status"] == "error" and not holds["finished"][-1].get("finishReason")

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from foldlog.consumers.protocols.durable import reading as durable
 from foldlog.consumers.protocols.durable.session import SessionStream
-from foldlog.consumers.protocols.durable.writing import Written, encoded
+from foldlog.consumers.protocols.durable.writing import WrittenStream, encoded
 from foldlog.tests.consumers.protocols.shown_histories import golden_session
 from foldlog.tests.golden import golden
 
@@ -63,7 +63,7 @@ def append(text, **more):
 
 
 def test_the_fold_judges_in_the_order_of_the_log_and_a_refusal_changes_nothing():
-    stream = Written()
+    stream = WrittenStream()
     ops = [
         (append(b"early"), 404),
         (create(), 201),
@@ -88,7 +88,7 @@ def test_the_fold_judges_in_the_order_of_the_log_and_a_refusal_changes_nothing()
     assert said == [status for _, status in ops]
     assert stream.verdicts[6].gap == (1, 2) and stream.verdicts[8].epoch == 1
     assert stream.alive(999) is not None and stream.alive(1_000) is None
-    before = Written()
+    before = WrittenStream()
     for offset, (op, _) in enumerate(ops[:14]):
         before.take(op, offset, 0)
     text = b"".join(m for _, messages in before.life.since(0) for m in messages)
@@ -99,7 +99,7 @@ def test_the_fold_judges_in_the_order_of_the_log_and_a_refusal_changes_nothing()
 def test_an_item_holds_the_bytes_that_came(data, kind):
     messages = [b'{"a": 1}'] if kind == "application/json" else [data]
     op = json.loads(json.dumps({"op": "append", "type": kind, **encoded(kind, messages)}))
-    stream = Written()
+    stream = WrittenStream()
     stream.take(create(type=kind), 0, 0)
     stream.take(op, 1, 0)
     assert [m for _, several in stream.life.since(0) for m in several] == messages

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from foldlog.consumers.gateway.access import token_for
-from foldlog.consumers.gateway.durable_streams import StreamLimits, Streams
+from foldlog.consumers.gateway.durable_streams import StreamCache, StreamLimits
 from foldlog.consumers.gateway.names import own_id
 from foldlog.consumers.gateway.routes import durable as routes_durable
 from foldlog.tests.consumers.gateway.served import served
@@ -167,10 +167,10 @@ def bounded(log, settings, tmp_path, monkeypatch):
     made = []
 
     def streams(gateway):
-        made.append(Streams(gateway, StreamLimits(user_bytes=100_000, user_streams=3)))
+        made.append(StreamCache(gateway, StreamLimits(user_bytes=100_000, user_streams=3)))
         return made[0]
 
-    monkeypatch.setattr(routes_durable, "Streams", streams)
+    monkeypatch.setattr(routes_durable, "StreamCache", streams)
     with served(log, settings, tmp_path / "bounded", secret=SECRET) as running:
         yield running, made[0]
 

@@ -38,8 +38,8 @@ def test_viewers_sessions_answers_and_lag(log, tmp_path):
             assert (http.get("/healthz").text, http.get("/readyz").text) == ("ok\n", "ready\n")
             assert http.get("/sessions").status_code in (401, 404)
             before = numbers(http)
-            seat = running.gateway.hub
-            assert before["foldlog_viewers"] == {(): seat.viewers} == {(): 0}
+            subscription = running.gateway.hub
+            assert before["foldlog_viewers"] == {(): subscription.viewers} == {(): 0}
             assert before["foldlog_sessions"] == {(): 1}
             assert sum(before["foldlog_folded_offset"].values()) == 1
             after = numbers(http)["foldlog_gateway_answers"]

@@ -10,7 +10,7 @@ from ...transcript_stream import Attempt, Token
 from .messages import Event, Message, Messages, answer_id, event, thought_id
 
 
-class Speech:
+class AttemptOutput:
     """The output of one attempt so far, and which parts of it are open on the wire."""
 
     def __init__(self, thread: str, of: Attempt) -> None:

@@ -1,12 +1,15 @@
-"""The state kept for a watched session, and for each viewer of it.
+"""The state of a session that somebody watches, and of each viewer's subscription to it.
 
-A viewer has a bounded queue: a viewer that does not keep up is disconnected, and reconnects with
-its cursor without losing anything.
+A subscription has a bounded queue: a viewer that does not keep up is disconnected, and reconnects
+with its cursor without losing anything.
 """
 
 import asyncio
+import math
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from ...processors.fold.partial_answer import Chain, chunks_of
@@ -25,13 +28,13 @@ HEARTBEAT_S = 10.0
 """Pause after which a viewer gets a heartbeat: proxies cut idle connections at about 16 s."""
 
 
-class Watching:
-    """A watched session: its views, the text streamed by its open attempt, its viewers."""
+class WatchedSession:
+    """A session in memory: its views, the text streamed by its open attempt, its subscriptions."""
 
     def __init__(self, session_id: str, views: SessionViews, offset: int) -> None:
         self.session_id, self.views, self.offset = session_id, views, offset
         self.viewer = Viewer()
-        self.seats: set[Seat] = set()
+        self.subscriptions: set[Subscription] = set()
 
     def open_attempt(self) -> tuple[Attempt, int] | None:
         """The running attempt that streams chunks, and an offset at or before its first chunk."""
@@ -41,41 +44,49 @@ class Watching:
             return None
         return Attempt(turn.number, turn.step, generation.attempt), generation.offset
 
-    def moment(self) -> "Moment":
-        """An immutable snapshot of the session as it is now."""
-        return Moment(self.views, self.viewer, self.offset)
+    def snapshot(self) -> "Snapshot":
+        """The session as it is now."""
+        return Snapshot(self.views, self.viewer, self.offset)
 
-    def take(self, seen: FoldedEvent, read: ReadBlob) -> None:
-        """Take one event, and queue what it shows for every viewer."""
-        if seen.entry.offset < self.offset:
-            return  # folded before the first viewer came
-        self.views, self.offset = seen.views, seen.entry.offset + 1
-        self.viewer, shown = see(self.viewer, seen, read)
-        for seat in list(self.seats):
-            seat.put(self.offset, shown)
+    def apply(self, folded: FoldedEvent, read: ReadBlob) -> None:
+        """Apply an event, and queue what it shows for every viewer."""
+        if folded.entry.offset < self.offset:
+            return  # the session was loaded after this event
+        self.views, self.offset = folded.views, folded.entry.offset + 1
+        self.viewer, shown = see(self.viewer, folded, read)
+        for subscription in list(self.subscriptions):
+            subscription.put(self.offset, shown)
+
+    def end(self) -> None:
+        """Disconnect every viewer."""
+        for subscription in list(self.subscriptions):
+            subscription.end()
 
 
-class Seat:
+class Subscription:
     """One viewer of a session. Iterate it: frames as they come, None after a pause.
 
-    The iteration ends when the viewer is too slow (`slow` is True then) or the gateway closes.
+    The iteration ends when the viewer is too slow (`slow` is True then), when its token expires
+    (`until`, Unix s), and when the gateway closes.
     """
 
-    def __init__(self, watching: Watching, place: Place, user: str) -> None:
-        self.watching, self.place, self.user = watching, place, user
-        self.slow = self.left = False
+    def __init__(
+        self, session: WatchedSession, place: Place, user: str, until: float = math.inf
+    ) -> None:
+        self.session, self.place, self.user, self._until = session, place, user, until
+        self.slow = self.ended = False
         self._queue: deque[Frame] = deque()
         self._ready = asyncio.Event()
-        self._ended, self._history = False, 0
+        self._history = 0
 
     @property
     def views(self) -> SessionViews:
         """The session's current views, which may be ahead of the queue."""
-        return self.watching.views
+        return self.session.views
 
     def put(self, offset: int, shown: list[Shown], *, live: bool = True) -> None:
         """Queue what one event shows; its last frame has the cursor to resume from."""
-        if self._ended or (live and offset <= self.place.offset):
+        if self.ended or (live and offset <= self.place.offset):
             return  # disconnected, or its cursor is ahead of this gateway
         last = len(shown) - 1
         for number, thing in enumerate(shown):
@@ -83,7 +94,7 @@ class Seat:
             cursor = None
             if number == last:
                 self.place = self.place._replace(offset=offset)
-                cursor = cursor_of(self.watching.session_id, self.place)
+                cursor = cursor_of(self.session.session_id, self.place)
             self._queue.append(Frame(cursor, thing, live))
         self._history += 0 if live else len(shown)  # does not count as being slow
         if live and len(self._queue) > self._history + QUEUE_MAX:
@@ -91,48 +102,60 @@ class Seat:
             self.end()
         self._ready.set()
 
-    def show(self, history: Iterable[tuple[int, list[Shown]]]) -> None:
+    def put_history(self, history: Iterable[tuple[int, list[Shown]]]) -> None:
         """Queue the history that a new or returning viewer lacks."""
         for offset, shown in history:
             self.put(offset, shown, live=False)
 
-    def ready(self) -> list[Frame]:
-        """Takes all queued frames at once."""
+    def drain(self) -> list[Frame]:
+        """Take all queued frames at once."""
         frames = list(self._queue)
         self._queue.clear()
         return frames
 
+    async def wait_for_event(self, wait_s: float) -> None:
+        """Wait at most `wait_s` for an event of the session, also one that shows nothing, or for
+        the end. For readers of `views`: drops the queue.
+        """
+        self._queue.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._ready.wait()
+        self._ready.clear()
+
     def end(self) -> None:
         """Disconnect the viewer and drop its queue."""
-        self._ended = True
+        self.ended = True
         self._queue.clear()
         self._ready.set()
 
-    def __aiter__(self) -> "Seat":
+    def __aiter__(self) -> "Subscription":
         return self
 
     async def __anext__(self) -> Frame | None:
         await asyncio.sleep(0)  # yields: a long history or a full buffer never blocks by itself
         while not self._queue:
-            if self._ended:
+            if self.ended:
                 raise StopAsyncIteration
             self._ready.clear()
             try:
                 async with asyncio.timeout(HEARTBEAT_S):
                     await self._ready.wait()
             except TimeoutError:
-                return None
-        return self._queue.popleft()
+                break
+        if time.time() >= self._until:
+            raise StopAsyncIteration  # the client must reconnect with a new token
+        return self._queue.popleft() if self._queue else None
 
 
-class Moment(NamedTuple):
-    """A snapshot of a session: its views, its open attempt's streamed text, the next offset."""
+class Snapshot(NamedTuple):
+    """A session at one offset: its views, its open attempt's streamed text, the next offset."""
 
     views: SessionViews
     viewer: Viewer
     offset: int
 
-    def lacking(self, place: Place, read: ReadBlob) -> Iterator[tuple[int, list[Shown]]]:
+    def missed_since(self, place: Place, read: ReadBlob) -> Iterator[tuple[int, list[Shown]]]:
         """The things that a viewer at a place lacks, grouped by event: (next offset, things)."""
         group: list[Shown] = []
         at = -1
