@@ -34,7 +34,7 @@ class Foreign(Refused):
 
 
 class Caller(NamedTuple):
-    """The authenticated user. everything: development mode, where one person sees every session.
+    """The user of a request. everything: development mode, where one person sees every session.
     until: when the token, and every stream opened with it, expires (Unix s)."""
 
     user: str
@@ -89,7 +89,7 @@ class Access:
                                   "one")
         return Caller(claims["sub"], until=claims["exp"])
 
-    def admit(self, method: str, headers: Mapping[str, str]) -> None:
+    def admit(self, headers: Mapping[str, str]) -> None:
         """Raise Foreign for a page of an origin that is not allowed and, in development mode, for a
         Host header that is not loopback (DNS rebinding)."""
         host = headers.get("host", "")
@@ -97,9 +97,8 @@ class Access:
             raise Foreign(f"in development mode this gateway answers loopback hosts only, not "
             f"{host!r}: nothing was done. Use localhost, or start the gateway with a secret")
         origin = headers.get("origin")
-        if origin is None or origin in self.origins:
-            return
-        if origin.partition("://")[2] != host:
+        is_ours = origin is None or origin in self.origins or origin.partition("://")[2] == host
+        if not is_ours:
             raise Foreign(
                 f"pages of {origin!r} may not use this gateway: nothing was done. "
                 "Allow the origin with --cors-origin"

@@ -102,7 +102,7 @@ def make_app(gateway: Gateway) -> ASGIApp:
 
 class Admission:
     """Admits requests by origin, user and size, answers preflights, and adds headers to every
-    response. Reads a body only from a user who may send one."""
+    response. Reads bodies only from authenticated users."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access, self._bodies = app, access, Bodies()
@@ -112,13 +112,13 @@ class Admission:
             await self._app(scope, receive, send)
             return
         request = Request(scope)
-        allowed = self._allowed(request.headers.get("origin"))
+        allowed = self._cors_headers(request.headers.get("origin"))
         out = _with_headers(send, {**HEADERS, **allowed})
         if is_ambiguous(scope["http_version"], request.headers):
             await JSONResponse(AMBIGUOUS, 400, {"connection": "close"})(scope, receive, out)
             return
         try:
-            self._access.admit(request.method, request.headers)
+            self._access.admit(request.headers)
             sends = request.method not in WITHOUT_BODY
             caller = self._access.caller(request.headers, request.cookies) if sends else None
         except (Foreign, Unauthenticated) as error:
@@ -137,7 +137,7 @@ class Admission:
         with self._bodies.count(caller.user, receive) as counted:
             await self._app(scope, counted, out)
 
-    def _allowed(self, origin: str | None) -> dict[bytes, bytes]:
+    def _cors_headers(self, origin: str | None) -> dict[bytes, bytes]:
         if origin is None or origin not in self._access.origins:
             return {}
         return {

@@ -33,11 +33,11 @@ class CachedStream:
     """A stream in memory: its user, its size in bytes, when it was last used."""
 
     def __init__(self, user: str) -> None:
-        self.user, self.written, self.weight, self.used = user, WrittenStream(), 0, monotonic()
+        self.user, self.written, self.size, self.used = user, WrittenStream(), 0, monotonic()
 
 
 class StreamCache:
-    """Folds of the sessions' items, each up to the last request for it."""
+    """The folded streams, each as of its last request."""
 
     def __init__(self, gateway, limits: StreamLimits | None = None) -> None:
         self._gateway, self.limits = gateway, limits or StreamLimits()
@@ -65,8 +65,8 @@ class StreamCache:
                 (op,) = json.loads(whole(batch.content, self._gateway.read_blob))
                 fold.written.take(op, batch.offset, batch.at)
         finally:
-            self.bytes[user] += fold.written.weight - fold.weight
-            fold.weight = fold.written.weight
+            self.bytes[user] += fold.written.size - fold.size
+            fold.size = fold.written.size
         while self.bytes.total() > self.limits.all_bytes and len(self._folds) > 1:
             self._forget(next(iter(self._folds)))
         return fold.written
@@ -93,7 +93,7 @@ class StreamCache:
 
     def _forget(self, name: str) -> None:
         fold = self._folds.pop(name)
-        self.bytes[fold.user] -= fold.weight
+        self.bytes[fold.user] -= fold.size
         self.streams[fold.user] -= 1
         self.bytes, self.streams = +self.bytes, +self.streams  # drops the users at zero
 

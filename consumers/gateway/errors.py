@@ -122,8 +122,8 @@ def response_to(error: FoldlogError) -> JSONResponse:
 class ErrorPrinter:
     """Prints the texts of errors that clients do not get."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say, self._last, self._at = say, "", 0.0
+    def __init__(self, print_line: Callable[[str], None]) -> None:
+        self._print, self._last, self._at = print_line, "", 0.0
 
     def response_to(self, error: FoldlogError) -> JSONResponse:
         """The response to an error; prints the error's text if the response lacks it."""
@@ -131,27 +131,27 @@ class ErrorPrinter:
         text = f"answered {status} {body['code']}: {type(error).__name__}: {error}"
         is_news = text != self._last or monotonic() - self._at > REPEATED_S
         if body["detail"] != str(error) and is_news:
-            self._say(text)
+            self._print(text)
             self._last, self._at = text, monotonic()
         return response_to(error)
 
 
-def install(app: FastAPI, say: Callable[[str], None]) -> None:
+def install(app: FastAPI, print_line: Callable[[str], None]) -> None:
     """Install these responses in an app, and print the texts meant for its operator."""
-    printed = ErrorPrinter(say)
+    printer = ErrorPrinter(print_line)
 
     @app.exception_handler(FoldlogError)
-    async def known(_request: Request, error: FoldlogError) -> JSONResponse:
-        return printed.response_to(error)
+    async def on_foldlog_error(_request: Request, error: FoldlogError) -> JSONResponse:
+        return printer.response_to(error)
 
     @app.exception_handler(ClientDisconnect)
-    async def gone(_request: Request, _error: ClientDisconnect) -> JSONResponse:
-        """Never read: the client disconnected before its request was complete."""
+    async def on_disconnect(_request: Request, _error: ClientDisconnect) -> JSONResponse:
+        # No client reads this: it disconnected before its request was complete.
         return JSONResponse({"code": "gone", "detail": "the connection ended before the body was "
                              "complete: nothing was done"}, 400)
 
     @app.exception_handler(RequestValidationError)
-    async def misshapen(_request: Request, error: RequestValidationError) -> JSONResponse:
+    async def on_invalid_request(_request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         detail = f"{where}: {first['msg']}"
@@ -160,10 +160,10 @@ def install(app: FastAPI, say: Callable[[str], None]) -> None:
         return JSONResponse({"code": "invalid", "detail": detail}, 400)
 
     @app.exception_handler(HTTPException)
-    async def plain(_request: Request, error: HTTPException) -> JSONResponse:
+    async def on_http_error(_request: Request, error: HTTPException) -> JSONResponse:
         status = error.status_code
         if isinstance(error.__cause__, FoldlogError):  # raised while the framework read the body
-            return printed.response_to(error.__cause__)
+            return printer.response_to(error.__cause__)
         code, detail = ROUTED.get(status, (f"http_{status}", str(error.detail)))
         body = {"code": code, "detail": detail}
         return JSONResponse(body, error.status_code, error.headers)

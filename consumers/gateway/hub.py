@@ -27,7 +27,7 @@ IDLE_SESSIONS_MAX = 64
 """Sessions kept in memory after their last viewer left: most viewers return at once."""
 
 DECISIONS_MAX = 4_096
-"""Decisions kept for requests that ask for them a moment late."""
+"""Decisions kept for requests that begin to wait after the decision."""
 
 DECIDE_S = 10.0
 """How long a command waits for its decision; the fold takes milliseconds."""
@@ -177,12 +177,12 @@ class Hub:
                 await self._demand_reached(session_id, place)
             session = await self._watch(session_id)
             subscription = Subscription(session, place or _start(session, since), user, until)
-            # A long history is built in a thread, without the events that arrive meanwhile; those
-            # are few, and queued below.
+            # A long history is built in a thread. The few events that arrive during it are queued
+            # below.
             async with self._histories:
                 past = session.snapshot().missed_since(subscription.place, self._read)
                 await asyncio.to_thread(subscription.put_history, past)
-            # The session may have been dropped meanwhile
+            # The session may have been dropped by now.
             subscription.session = session = await self._watch(session_id)
             missed = session.snapshot().missed_since(subscription.place, self._read)
             subscription.put_history(missed)
@@ -219,7 +219,7 @@ class Hub:
 
     async def _demand_reached(self, session_id: str, place: Place) -> None:
         """Raise BadCursor for a place beyond the end of the log."""
-        # Of this gateway; another one may be further
+        # Ahead of this gateway only: another one may have folded more.
         ahead = place.offset > self._tail.cursor(session_id)[1]
         if ahead and place.offset > await asyncio.to_thread(self._tail.end, session_id):
             raise BadCursor("points beyond the end of the log")

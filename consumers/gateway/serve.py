@@ -1,8 +1,8 @@
 """Serves the gateway with uvicorn, with limits, until a signal. Only this file imports uvicorn.
 
 A client has a deadline for the head of a request, then for its body, because a slow client cannot
-be told from one that never sends. Connections are bounded, in total and for each address, so that
-some file descriptors are always left for the log and the stores.
+be distinguished from one that never sends. Connections are bounded, in total and for each address,
+so that some file descriptors are always left for the log and the stores.
 """
 
 import asyncio
@@ -135,8 +135,10 @@ class GuardedConnection(H11Protocol):
         self._awaited: RequestPart | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept the connection, or answer that there are too many."""
+    def connection_made(  # type: ignore[override]  # as in uvicorn: the base has BaseTransport
+        self, transport: asyncio.Transport
+    ) -> None:
+        """Accept the connection, or refuse it if there are too many."""
         super().connection_made(transport)
         self._address = site_of(self.client[0]) if self.client else ""
         self._addresses[self._address] += 1
@@ -189,7 +191,7 @@ class GuardedConnection(H11Protocol):
         return RequestPart.HEAD if self.conn.their_state is h11.IDLE and not between else None
 
     def _watch(self) -> None:
-        """Keep one deadline for each awaited part, however often a few bytes of it arrive."""
+        """Set the deadline for what the client must send next; a few bytes of it extend nothing."""
         awaited = self._awaits()
         if awaited is self._awaited:
             return
@@ -259,7 +261,7 @@ def server(
     protocol = partial(GuardedConnection, limits or Limits(), Counter())
     config = uvicorn.Config(
         app,
-        http=protocol,  # type: ignore[arg-type]
+        http=protocol,  # type: ignore[arg-type]  # any factory of protocols works
         ws="none",
         lifespan="on",
         log_level="warning",

@@ -12,7 +12,6 @@ from ...processors.advice.prices import PriceTable
 from ...processors.fold.projections.context import estimated_tokens
 from ...processors.fold.projections.prefixes import standing
 from ...processors.fold.projections.turn_view import Call
-from ...processors.fold.ruling import Ruling
 from ...processors.request.build import BUILDER, request_bytes, request_sha256
 from ...processors.wake.budget import Rules, plan
 from ...schemas import events as ev
@@ -102,7 +101,7 @@ def moment_json(
         "offset": moment.entry.offset,
         "at": moment.entry.at,
         "event": _event(moment, read),
-        "ruling": _ruling(moment.ruling),
+        "ruling": {name: getattr(moment.ruling, name) for name in ("verdict", "code", "detail")},
         "status": status_of(views, holders),
         "waits": what_it_waits_for(views, holders).text,
         "state": plain(views.state),
@@ -125,10 +124,6 @@ def _event(moment: Moment, read: ReadBlob) -> dict[str, Any]:
         return event_json(moment.entry, read)
     except BlobError as error:
         return event_json(moment.entry) | {"not_resolved": str(error)}
-
-
-def _ruling(ruling: Ruling) -> dict[str, str]:
-    return {"verdict": ruling.verdict, "code": ruling.code, "detail": ruling.detail}
 
 
 def _call(call: Call) -> dict[str, Any]:

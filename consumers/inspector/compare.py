@@ -67,26 +67,24 @@ def _json_differences(path: str, before: Any, after: Any) -> Iterator[Difference
     """The differences between two JSON values."""
     if before == after:
         return
-    if isinstance(before, dict) and isinstance(after, dict):
-        for name in {**before, **after}:
-            at = f"{path}.{name}"
-            if name not in before:
-                yield Difference(at, "added", "", _text(after[name]))
-            elif name not in after:
-                yield Difference(at, "removed", _text(before[name]), "")
-            else:
-                yield from _json_differences(at, before[name], after[name])
-    elif isinstance(before, list) and isinstance(after, list):
-        for place in range(max(len(before), len(after))):
-            at = f"{path}[{place}]"
-            if place >= len(before):
-                yield Difference(at, "added", "", _text(after[place]))
-            elif place >= len(after):
-                yield Difference(at, "removed", _text(before[place]), "")
-            else:
-                yield from _json_differences(at, before[place], after[place])
-    else:
+    if not isinstance(before, dict | list) or type(before) is not type(after):
         yield Difference(path, "changed", _text(before), _text(after))
+        return
+    one, other = _children(path, before), _children(path, after)
+    for at in {**one, **other}:
+        if at not in one:
+            yield Difference(at, "added", "", _text(other[at]))
+        elif at not in other:
+            yield Difference(at, "removed", _text(one[at]), "")
+        else:
+            yield from _json_differences(at, one[at], other[at])
+
+
+def _children(path: str, value: dict[str, Any] | list[Any]) -> dict[str, Any]:
+    """The values in an object or array, by their paths."""
+    if isinstance(value, dict):
+        return {f"{path}.{name}": inner for name, inner in value.items()}
+    return {f"{path}[{place}]": inner for place, inner in enumerate(value)}
 
 
 def _text(value: Any) -> str:

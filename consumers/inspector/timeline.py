@@ -32,7 +32,6 @@ SESSIONS_MAX = 6
 EVENTS_MAX = 200_000
 """Events in all of them, about 1 KB each; the requested timeline is always kept."""
 
-
 FOLDS_PER_USER_MAX = 2
 """New timelines being folded for one user at a time: each fold reads a whole partition."""
 
@@ -108,8 +107,7 @@ class Timeline:
         newest = self._folded.newest_ms
         moment = Moment(place, entry, ruling, views, self.holders, viewer, newest)
         self.moments.append(moment)
-        # After it, and in this order: other threads read meanwhile, and must find every named
-        # moment.
+        # After it, and in this order: other threads must find every moment that these lists name.
         if ruling.accepted and isinstance(entry.event, ev.LlmCalled):
             self.steps.append(place)
         self._offsets.append(entry.offset)
@@ -124,21 +122,17 @@ class Timeline:
         """Whether the session was opened."""
         return bool(self.moments) and self.moments[-1].views.turn.known
 
-    def place_at(self, offset: int) -> int:
-        """The place of the last event at or before an offset, -1 if there is none."""
-        return bisect_right(self._offsets, offset) - 1
-
     def at(self, offset: int | None = None) -> Moment:
-        """The moment right after an offset of the partition, or the newest. UnknownOffset."""
-        moments = self.moments
-        place = len(self._offsets) - 1 if offset is None else self.place_at(offset)
-        if place < 0:
+        """The moment right after an offset of the partition, or the newest. Raises UnknownOffset.
+        """
+        count = len(self._offsets) if offset is None else bisect_right(self._offsets, offset)
+        if not count:
             where = f"begins at offset {self._offsets[0]}" if self._offsets else "has no events"
             raise UnknownOffset(
                 f"session {self.session_id} {where} of partition {self.partition}: "
                 f"it did not exist yet at offset {offset}. Choose a later offset"
             )
-        return moments[place]
+        return self.moments[count - 1]
 
     def called(self, moment: Moment) -> Moment | None:
         """The moment of the newest model request decided by then."""

@@ -1,8 +1,8 @@
 """JSON that every client reads the same way: a number that would change is sent as a string.
 
-JavaScript holds numbers as doubles, and other readers refuse what they cannot hold; Python reads
-1e400 as infinity and writes it as invalid JSON. So a number that no double represents exactly
-becomes a string here.
+JavaScript parses numbers as doubles, and other readers refuse numbers that they cannot represent;
+Python reads 1e400 as infinity and writes it as invalid JSON. So a number that no double represents
+exactly becomes a string here.
 """
 
 import json

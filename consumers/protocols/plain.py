@@ -7,7 +7,7 @@
 """
 
 import json
-from typing import Any
+from typing import Any, assert_never
 
 from ...processors.fold.projections.transcript import Line
 from ...schemas.events.parts import ReadBlob
@@ -32,6 +32,8 @@ def thing_json(thing: Shown, read: ReadBlob) -> dict[str, Any]:
             return {"type": "settled", **_of(thing.of), "line": line_json(thing.line, read)}
         case LineAdded():
             return {"type": "told", "line": line_json(thing.line, read)}
+        case _:
+            assert_never(thing)
 
 
 def frame_json(frame: Frame, read: ReadBlob) -> dict[str, Any]:
@@ -41,7 +43,7 @@ def frame_json(frame: Frame, read: ReadBlob) -> dict[str, Any]:
 
 def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
     """A line of the transcript. `content`: blocks, arguments or a text; numbers that no double
-    holds are strings. `ref`: the blob with the full content of a large line.
+    represents are strings. `ref`: the blob with the full content of a large line.
     """
     out: dict[str, Any] = {
         "kind": line.kind,

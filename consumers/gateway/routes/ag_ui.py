@@ -168,7 +168,7 @@ def _ends_at(line: Line, begin: int) -> bool:
 
 
 def _waits(message: str | None, encoder: Encoder, subscription: Subscription) -> bool:
-    """Whether a message waits for a later turn than that of the last run."""
+    """Whether a later run will answer a message."""
     if message is None or encoder.interrupted or subscription.views.turn.terminated:
         return False
     progress = subscription.views.messages.progress.last(message)

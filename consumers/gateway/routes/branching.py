@@ -9,7 +9,6 @@ from fastapi import APIRouter
 from starlette.requests import Request
 
 from ....producers.sessions import Receipt
-from ...branching import Forked
 from ..json_bodies import JsonRoute
 from ..parts import Gateway
 from .plain import RequestBody, decision_json
@@ -41,7 +40,15 @@ def router(gateway: Gateway) -> APIRouter:
         method = getattr(gateway.client.branching(caller.user), command)
         new_id = None if name is None else gateway.session_id(caller, name)
         forked = await gateway.blocking(method, views.session_id, at, new_id)
-        return await _response(gateway, forked)
+        partition, _ = gateway.tail.cursor(forked.session_id)
+        # Once this gateway has folded the fork, too.
+        await gateway.decision(Receipt(forked.session_id, partition, forked.decision.offset))
+        return decision_json(
+            forked.decision,
+            parent_session=forked.parent,
+            parent_offset=forked.offset,
+            message_id=forked.message_id,
+        )
 
     @routes.post("/sessions/{session_id}/fork", status_code=201)
     async def fork(request: Request, session_id: str, body: Fork) -> Any:
@@ -54,16 +61,3 @@ def router(gateway: Gateway) -> APIRouter:
         return await branch(request, "regenerate", session_id, body.turn, body.name)
 
     return routes
-
-
-async def _response(gateway: Gateway, forked: Forked) -> dict[str, Any]:
-    """The response, once this gateway has folded the fork."""
-    decision = forked.decision
-    partition, _ = gateway.tail.cursor(forked.session_id)
-    await gateway.decision(Receipt(forked.session_id, partition, decision.offset))
-    return decision_json(
-        decision,
-        parent_session=forked.parent,
-        parent_offset=forked.offset,
-        message_id=forked.message_id,
-    )

@@ -191,8 +191,8 @@ async def _live(gateway: Gateway, source: Source, place: int, cursor: str | None
 async def _pieces(
     source: Source, subscription: Subscription, place: int, cursor: str | None
 ) -> AsyncIterator[bytes | None]:
-    """Each append with a control event that has the next offset; only the control event if there
-    are no appends.
+    """Yield each append, followed by a control event with the next offset. Without appends, yield
+    only the control event.
     """
     partition, kind = source.partition, source.stream.content_type
     # No longer than the token that opened the stream.

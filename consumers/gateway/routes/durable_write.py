@@ -56,17 +56,17 @@ def writing(routes: APIRouter, gateway: Gateway, streams: StreamCache) -> None:
         if views is None and op["op"] == "create":
             await create_session(gateway, caller.user, session_id, AGENT)
         elif views is None:
-            return _answer(Verdict(404, "there is no such stream"), 0, op, request)
+            return _response(Verdict(404, "there is no such stream"), 0, op, request)
         partition, _ = gateway.tail.cursor(session_id)
         written = streams.refold(gateway.views(request, name))
         expected = written.judge(op, time.time_ns() // 1_000_000)
         if expected.status >= 300 or expected.why == "known":
-            return _answer(expected, partition, op, request)
+            return _response(expected, partition, op, request)
         options = {"item_id": uuid4().hex, "user": caller.user}
         receipt = await gateway.blocking(items.add, session_id, [op], **options)
         decision = await gateway.decision(receipt)
         written = streams.refold(decision.views)
-        return _answer(written.verdicts[receipt.offset], partition, op, request)
+        return _response(written.verdicts[receipt.offset], partition, op, request)
 
     @routes.put("/{name}")
     async def create(request: Request, name: str) -> Response:
@@ -101,19 +101,17 @@ def writing(routes: APIRouter, gateway: Gateway, streams: StreamCache) -> None:
         return await perform(request, name, {"op": "delete"})
 
 
-def _answer(verdict: Verdict, partition: int, op: dict[str, Any], request: Request) -> Response:
-    headers: dict[str, str] = {}
-    if verdict.tail is not None:
-        headers["stream-next-offset"] = offset_of(partition, verdict.tail)
-    if verdict.closed:
-        headers["stream-closed"] = "true"
-    if verdict.epoch is not None:
-        headers["producer-epoch"] = str(verdict.epoch)
-    if verdict.seq is not None:
-        headers["producer-seq"] = str(verdict.seq)
-    if verdict.gap is not None:
-        headers["producer-expected-seq"] = str(verdict.gap[0])
-        headers["producer-received-seq"] = str(verdict.gap[1])
+def _response(verdict: Verdict, partition: int, op: dict[str, Any], request: Request) -> Response:
+    expected, received = verdict.gap or (None, None)
+    values = {
+        "stream-next-offset": None if verdict.tail is None else offset_of(partition, verdict.tail),
+        "stream-closed": "true" if verdict.closed else None,
+        "producer-epoch": verdict.epoch,
+        "producer-seq": verdict.seq,
+        "producer-expected-seq": expected,
+        "producer-received-seq": received,
+    }
+    headers = {name: str(value) for name, value in values.items() if value is not None}
     if verdict.status >= 300:
         body = {"code": "refused", "detail": verdict.why + ": nothing was changed"}
         return JSONResponse(body, verdict.status, headers)

@@ -79,7 +79,7 @@ class Cancel(RequestBody):
 
 
 class Approval(RequestBody):
-    """Allow or deny a call; bound to the arguments that were shown, by their SHA-256."""
+    """Allow or deny a call, bound to the SHA-256 of the arguments that were shown."""
 
     decision: Literal["allow", "deny"]
     args_sha256: str | None = None
@@ -289,14 +289,16 @@ async def post_message(
 
 
 def demand_report(outcome: str | None, report: str) -> None:
-    """Raise Invalid for a call that happened without a report of what happened."""
+    """Raise Invalid for the outcome `happened` without a report of what happened."""
     if outcome == Resolution.HAPPENED and not report.strip():
         raise Invalid("empty_report", "the report is empty, so nothing was decided: state what "
                       "happened; the model gets this text as the call's result")
 
 
 async def cancel_turn(gateway: Gateway, request: Request, name: str, **options: Any) -> Decision:
-    """Cancel the given turn, if the phase is still the given one; the defaults are those of now."""
+    """Cancel a turn, if the session is still in the phase `seen_phase`. By default the open turn,
+    in the present phase.
+    """
     views = gateway.views(request, name)
     if options.get("turn") is None:
         options["turn"] = views.turn.number if views.turn.open else None

@@ -114,10 +114,7 @@ async def _changes(tabs: Tabs, caller: Caller) -> AsyncIterator[bytes | None]:
             except TimeoutError:
                 yield None
                 continue
-            yield event(compact(_change_json(change)), name=change.kind)
+            data = {"event": change.kind, **change.tab._asdict()}
+            yield event(compact(data), name=change.kind)
     finally:
         tabs.leave(caller.user, listener)
-
-
-def _change_json(change: Change) -> dict[str, Any]:
-    return {"event": change.kind, **change.tab._asdict()}

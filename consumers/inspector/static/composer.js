@@ -6,7 +6,7 @@ import { html, useRef, useState } from "./lib.js";
 const WHEN_BUSY = [
   ["queue", "queue the message"],
   ["steer", "add it to the turn"],
-    ["interrupt", "interrupt the turn"],
+  ["interrupt", "interrupt the turn"],
 ];
 
 export function Composer({ session, moment }) {
@@ -18,10 +18,10 @@ export function Composer({ session, moment }) {
   const busy = Boolean(moment?.turn.open);
   const hasEnded = moment?.status === "terminated";
 
-  const say = async (event) => {
+  const send = async (event) => {
     event?.preventDefault();
     if (!text.trim() || sending) return;
-    // A retry of the same text has the same id, so it is sent once, whatever got lost.
+    // A retry of the same text has the same id, so a lost response never sends it twice.
     if (sent.current.text !== text) sent.current = { text, id: `page-${hex(12)}` };
     setSending(true);
     setError("");
@@ -47,14 +47,14 @@ export function Composer({ session, moment }) {
     session.refresh();
   };
   const press = (event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) say(event);
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
   };
   return html`
-    <form class="composer" onSubmit=${say} aria-label="Send a message">
+    <form class="composer" onSubmit=${send} aria-label="Send a message">
       ${error && html`<p class="bad" role="alert">${error}</p>`}
-      <label class="sr" for="say">Message</label>
+      <label class="sr" for="message">Message</label>
       <textarea
-        id="say"
+        id="message"
         rows="2"
         placeholder=${hasEnded ? "This session has ended." : "Message. Enter sends, Shift Enter starts a new line"}
         disabled=${hasEnded}

@@ -1,5 +1,4 @@
-// The conversation: lines in order, the streaming output, pending approvals. All of it is plain
-// text.
+// The conversation: lines in order, the streaming output, pending approvals; all of it plain text.
 
 import { clock, partsOf, pretty } from "./format.js";
 import { Composer } from "./composer.js";
@@ -11,7 +10,7 @@ const CHARS = 12_000; // of one text, until the user asks for all of it
 
 const OF_CALLS = new Set(["call", "asks", "approval", "result", "doubt", "resolved"]);
 
-/** Lines as drawn items: everything about one call is one item. */
+/** Groups lines into the items that are drawn: all lines of one call are one item. */
 export function itemsOf(lines) {
   const items = [];
   const calls = new Map();
@@ -69,10 +68,10 @@ export function Conversation({ session, at, moment }) {
 const Item = still(({ item }) => {
   switch (item.kind) {
     case "message":
-      return html`<${Said} who="user" line=${item.line} label=${item.line.name} />`;
+      return html`<${Message} who="user" line=${item.line} label=${item.line.name} />`;
     case "answer":
     case "partial":
-      return html`<${Said}
+      return html`<${Message}
         who="assistant"
         line=${item.line}
         label=${item.kind === "partial" ? `stopped: ${item.line.name}` : ""}
@@ -84,11 +83,11 @@ const Item = still(({ item }) => {
   }
 });
 
-function Said({ who, line, label }) {
+function Message({ who, line, label }) {
   const parts = partsOf(line);
   if (!parts.length) return null;
   return html`
-    <article class=${`said ${who}`} aria-label=${`${who}, offset ${line.offset}`}>
+    <article class=${`message ${who}`} aria-label=${`${who}, offset ${line.offset}`}>
       ${parts.map((part, n) => html`<${Part} key=${n} part=${part} />`)}
       <footer>
         ${label && html`<bdi>${label}</bdi>`}
@@ -133,7 +132,7 @@ function Tool({ item }) {
   const result = item.lines.findLast((line) => line.kind === "result" || line.kind === "resolved");
   const state = stateOf(item.lines);
   const others = item.lines.filter((line) => line !== request && line !== result)
-    .map(wordOf).filter((words, n, all) => words !== all[n - 1]); // a doubt has two lines
+    .map(labelOf).filter((label, n, all) => label !== all[n - 1]); // a doubt has two lines
   const args = request ? partsOf(request).map((part) => pretty(part.text)).join("\n") : "";
   const output = result ? partsOf(result).map((part) => part.text).join("\n") : "";
   return html`
@@ -144,7 +143,7 @@ function Tool({ item }) {
         <span class=${`mood ${state.mood}`}>${state.word}</span>
       </header>
       ${args && html`<pre class="args" aria-label="Arguments"><${Text} text=${args} bare /></pre>`}
-      ${others.map((words) => html`<p class="step">${words}</p>`)}
+      ${others.map((label) => html`<p class="step">${label}</p>`)}
       ${output && html`<pre class="result" aria-label="Result"><${Text} text=${output} bare /></pre>`}
     </article>
   `;
@@ -169,23 +168,23 @@ function stateOf(lines) {
   }
 }
 
-const wordOf = (line) => [line.kind, line.text.replaceAll("_", " ")].filter(Boolean).join(": ");
+const labelOf = (line) => [line.kind, line.text.replaceAll("_", " ")].filter(Boolean).join(": ");
 
 function Note({ line }) {
-  const words = {
+  const text = {
     ended: `turn ${line.turn} ended: ${line.name.replaceAll("_", " ")}${line.text && ` (${line.text})`}`,
     attempt: `${line.name}: ${line.text}`,
     phase: `phase: ${line.name}`,
     project: `project: ${line.name}`,
     terminated: `terminated ${line.text}`,
   }[line.kind] ?? `${line.kind} ${line.name} ${line.text}`;
-  return html`<p class=${`note ${line.kind}`}><bdi>${words}</bdi></p>`;
+  return html`<p class=${`note ${line.kind}`}><bdi>${text}</bdi></p>`;
 }
 
 /** The open attempt's output so far. Its box appears with the first token and only grows. */
 function Streaming({ open, past }) {
   return html`
-    <article class="said assistant streaming" aria-label="The model's output" aria-busy=${!past}>
+    <article class="message assistant streaming" aria-label="The model's output" aria-busy=${!past}>
       ${open.parts.map((part, n) => {
         const key = `${part.block}.${part.kind}.${n}`;
         if (part.kind === "thinking") {

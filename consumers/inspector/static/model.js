@@ -1,5 +1,5 @@
 // The page's copy of one session: the events and lines fetched so far, the live stream, and the
-// moments that were opened. All of it comes from the gateway's folds.
+// moments that were viewed. The gateway's folds compute all of it.
 
 import { follow, get, lookPath, sessionPath } from "./api.js";
 import { Model } from "./lib.js";
@@ -77,7 +77,7 @@ export class Session extends Model {
     else if (line.offset > this.#fetched) this.lines.push(line);
   }
 
-  /** Fetch the existing lines; lines streamed meanwhile are added after them. */
+  /** Fetch the existing lines; lines streamed during the fetch are added after them. */
   async #catchUp() {
     if (this.#early !== null) return;
     this.#early = [];
@@ -113,7 +113,7 @@ export class Session extends Model {
     }
   }
 
-  /** Fetch the new events and the moment at the end. One at a time; a call meanwhile repeats it. */
+  /** Fetch the new events and the moment at the end. A call during a fetch repeats it. */
   async refresh() {
     if (this.#loading) {
       this.#again = true;

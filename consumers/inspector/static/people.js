@@ -1,4 +1,4 @@
-// Decisions for people: calls that wait for approval, and calls in doubt.
+// Decisions by people: calls that wait for approval, and calls in doubt.
 
 import { post, sessionPath } from "./api.js";
 import { date, pretty } from "./format.js";

@@ -85,7 +85,7 @@ function usePlaying({ session, at, place, last, speed, setSpeed, to, ready }) {
   }, [session, speed, at, place, last, ready]);
 }
 
-/** A stripe per event, in the colour of its kind; a canvas, because ten thousand nodes are too many. */
+/** A stripe per event, in the colour of its kind, on a canvas: ten thousand nodes would be slow. */
 function Picture({ session, count, place, mark }) {
   const canvas = useRef(null);
   const [drawn, again] = useState(0);

@@ -1,4 +1,4 @@
-// The rows of the WAKE table that matched at the moment, and why: the pending work, and its owner.
+// The rows of the WAKE table that matched at the moment, with their reasons: the pending work.
 
 import { date } from "./format.js";
 import { html } from "./lib.js";
@@ -19,7 +19,7 @@ export function Wake({ moment }) {
         </li>
       `)}
     </ul>
-    <p class="muted">As a worker with the default limits would see it at the time of that event. Claims of
-    other workers are judged by who held the partition then.</p>
+    <p class="muted">As a worker with the default limits would have seen it at the time of that event, with the
+    holders of the partition at that time.</p>
   `;
 }

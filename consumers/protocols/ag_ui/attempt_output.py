@@ -1,4 +1,4 @@
-"""The stream of one attempt as AG-UI events: what each token opens, adds and closes.
+"""The output of one attempt as AG-UI events: what each token opens, adds and closes.
 
 The text and the calls of a step go into one message, each thought into its own message.
 """
@@ -11,7 +11,7 @@ from .messages import Event, Message, Messages, answer_id, event, thought_id
 
 
 class AttemptOutput:
-    """The output of one attempt so far, and which parts of it are open on the wire."""
+    """The output of one attempt so far, and which parts of it the client has open."""
 
     def __init__(self, thread: str, of: Attempt) -> None:
         self.of = of
@@ -74,9 +74,7 @@ class AttemptOutput:
         return [*self._closing(), *([self._text_event("END")] if self._text else ())]
 
     def reopened(self) -> list[Event]:
-        """The events that open everything open, for a client that joins late and has the text so
-        far.
-        """
+        """The events that reopen the open parts, for a client that joins late with their text."""
         out = [self._text_event("START", role="assistant")] if self._text else []
         if self._thought is not None:
             out += _thought_starts(self._thought)

@@ -9,7 +9,7 @@ open message is closed, a CUSTOM event reports it, and MESSAGES_SNAPSHOT removes
 
 import json
 from collections import Counter
-from typing import Any
+from typing import Any, assert_never
 
 from ....processors.fold.projections.session_state import SessionState, as_json
 from ....processors.fold.projections.transcript import Line
@@ -74,6 +74,8 @@ class Encoder:
                 self._settle(shown)
             case LineAdded():
                 self._line(shown.line)
+            case _:
+                assert_never(shown)
         self._close_run(shown.line if isinstance(shown, LineAdded) else None, views)
         out, self._out = self._out, []
         return out
@@ -141,8 +143,7 @@ class Encoder:
             finished = self._run_finished(outcome=outcome)
         else:
             return
-        for closing in self._open_ends():
-            self._emit(closing)
+        self._emit(*self._open_ends())
         rows = spent_in(views.ledger, self.turn, self._closed, self._offset)
         if rows:
             finished["usage"] = usage_of(rows)
@@ -197,17 +198,14 @@ class Encoder:
     def _token(self, token: Token) -> None:
         if self._output is None or self._output.of != token.of:
             self._output = AttemptOutput(self.thread, token.of)
-        for one in self._output.take(token):
-            self._emit(one)
+        self._emit(*self._output.take(token))
 
     def _drop(self, dropped: Dropped) -> None:
         if self._output is None:
             return
-        for end in self._output.ends():
-            self._emit(end)
-        of = dropped.of
-        value = {"turn": of.turn, "step": of.step, "attempt": of.attempt, "why": dropped.why}
-        self._emit(event("CUSTOM", name="attempt_dropped", value=value))
+        value = {**dropped.of._asdict(), "why": dropped.why}
+        dropping = event("CUSTOM", name="attempt_dropped", value=value)
+        self._emit(*self._output.ends(), dropping)
         gone = set(self._output.message_ids())
         self._replace([m for m in self.messages.all if m["id"] not in gone])
         self._output = None
@@ -222,8 +220,7 @@ class Encoder:
         content = whole(line.body, self._read)
         want = answer(self.thread, of.turn, of.step, content, calls=calls)
         output = self._output or AttemptOutput(self.thread, of)
-        for missing in output.rest_of_calls(want, self.messages):
-            self._emit(missing)
+        self._emit(*output.rest_of_calls(want, self.messages))
         self._output = output
         self._close_speech()
         for message in want:
@@ -236,14 +233,12 @@ class Encoder:
         self._calls.proposed(call["id"] for m in want for call in m.get("toolCalls", ()))
 
     def _close_speech(self) -> None:
-        """Close whatever streams."""
-        for end in self._output.ends() if self._output else ():
-            self._emit(end)
+        """Close the output that streams."""
+        self._emit(*(self._output.ends() if self._output else ()))
         self._output = None
 
     def _replace(self, want: list[Message]) -> None:
-        for snapshot in snapshots(self.messages.all, want):
-            self._emit(snapshot)
+        self._emit(*snapshots(self.messages.all, want))
 
     # -- lines -------------------------------------------------------------------------------------
 
@@ -269,11 +264,12 @@ class Encoder:
             self._calls.take(line)
 
     def _message(self, line: Line) -> None:
-        text = text_of(whole(line.body, self._read))
-        name = line.name
-        self._emit(event("TEXT_MESSAGE_START", messageId=name, role="user"))
-        self._emit(event("TEXT_MESSAGE_CONTENT", messageId=name, delta=text))
-        self._emit(event("TEXT_MESSAGE_END", messageId=name))
+        text, name = text_of(whole(line.body, self._read)), line.name
+        self._emit(
+            event("TEXT_MESSAGE_START", messageId=name, role="user"),
+            event("TEXT_MESSAGE_CONTENT", messageId=name, delta=text),
+            event("TEXT_MESSAGE_END", messageId=name),
+        )
 
     def _result(self, call: str, content: str, outcome: str) -> None:
         self._results[call] += 1  # a call in doubt may get several results
@@ -282,6 +278,7 @@ class Encoder:
         fields = {"content": content or outcome, "role": "tool", "metadata": metadata}
         self._emit(event("TOOL_CALL_RESULT", **ids, **fields))
 
-    def _emit(self, one: Event) -> None:
-        self.messages.apply(one)
-        self._out.append(one)
+    def _emit(self, *events: Event) -> None:
+        for one in events:
+            self.messages.apply(one)
+        self._out += events

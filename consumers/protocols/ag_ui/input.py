@@ -5,7 +5,6 @@ only those that the session does not have yet.
 """
 
 import base64
-import binascii
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -133,7 +132,7 @@ def _block(part: Any, attach: Attach) -> dict[str, Any]:
     try:
         data = base64.b64decode(str(source.get("value")), validate=True)
         return attach(data)
-    except (binascii.Error, ValueError) as error:
+    except ValueError as error:
         raise Invalid("not_attachable", f"the {kind} cannot be attached, so nothing was sent: "
                                         f"{error}") from None
 

@@ -122,26 +122,16 @@ def replacing(have: list[Message], want: list[Message]) -> Iterator[list[Message
     if not any(m["role"] == "reasoning" for m in want):
         gone = {m["id"] for m in have if m["role"] == "reasoning" and m["id"] not in wanted}
         if gone:
-            have = [_without_reasoning(m) if m["id"] in gone else m for m in have]
+            empty = {"role": "assistant", "content": ""}
+            have = [{"id": m["id"], **empty} if m["id"] in gone else m for m in have]
             yield have
     have = [message for message in have if message["id"] in wanted]
     ahead = [message["id"] for message in want[: len(have)]]
     if [message["id"] for message in have] != ahead:
-        same = _agree([m["id"] for m in have], [m["id"] for m in want])
-        yield from replacing(have, want[:same])
+        pairs = zip(have, want, strict=False)
+        moved = (n for n, (one, other) in enumerate(pairs) if one["id"] != other["id"])
+        yield from replacing(have, want[: next(moved, len(want))])
     yield want
-
-
-def _agree(ours: list[str], theirs: list[str]) -> int:
-    """The length of the common beginning of both lists."""
-    for number, (one, other) in enumerate(zip(ours, theirs, strict=False)):
-        if one != other:
-            return number
-    return min(len(ours), len(theirs))
-
-
-def _without_reasoning(message: Message) -> Message:
-    return {"id": message["id"], "role": "assistant", "content": ""}
 
 
 def copied(message: Message) -> Message:

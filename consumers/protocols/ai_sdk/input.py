@@ -5,7 +5,6 @@ approval requests are read; everything before them is in the log.
 """
 
 import base64
-import binascii
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -115,6 +114,6 @@ def _block(part: Mapping[str, Any], attach: Attach) -> dict[str, Any]:
         "fetched: nothing was sent")
     try:
         return attach(base64.b64decode(data, validate=True))
-    except (binascii.Error, ValueError) as error:
+    except ValueError as error:
         raise Invalid("not_attachable", f"the file cannot be attached, so nothing was sent: "
                                         f"{error}") from None

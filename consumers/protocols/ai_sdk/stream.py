@@ -8,7 +8,7 @@ except one that steers the turn: that is a `steering-message`.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from ....processors.fold.projections.transcript import Line
 from ....processors.fold.views import SessionViews
@@ -104,19 +104,22 @@ def encode(
     state: State, thing: Shown, read: ReadBlob, steered: Steered
 ) -> tuple[State, list[Chunk]]:
     """The state after one shown thing, and its chunks; no chunks for other turns."""
-    pen = _Encoder(state, read, steered)
+    encoder = _Encoder(state, read, steered)
     match thing:
+        case LineAdded():
+            if thing.line.turn == state.turn:
+                encoder.line(thing.line)
         case Token() | Dropped() | Settled() if thing.of.turn != state.turn or state.reason:
             pass
         case Token():
-            pen.token(thing)
+            encoder.token(thing)
         case Dropped():
-            pen.dropped(thing.of)
+            encoder.dropped(thing.of)
         case Settled():
-            pen.settled(thing.of, thing.line)
-        case LineAdded() if thing.line.turn == state.turn:
-            pen.told(thing.line)
-    return pen.state, pen.out
+            encoder.settled(thing.of, thing.line)
+        case _:
+            assert_never(thing)
+    return encoder.state, encoder.out
 
 
 def paused(state: State) -> list[Chunk]:
@@ -217,9 +220,7 @@ class _Encoder:
         return block
 
     def _extend(self, block: Block, text: str) -> None:
-        if not text:
-            return
-        if not block.open:
+        if not text or not block.open:
             return  # an ended part cannot continue: corrected when the step settles
         if block.kind == "tool":
             self._put("tool-input-delta", toolCallId=block.call, inputTextDelta=text)
@@ -232,10 +233,8 @@ class _Encoder:
         self._change(block, open=False)
 
     def _change(self, block: Block, **changes: Any) -> None:
-        place = self.state.blocks.index(block)
         after = block._replace(**changes)
-        blocks = self.state.blocks
-        self._set(blocks=(*blocks[:place], after, *blocks[place + 1 :]))
+        self._set(blocks=tuple(after if b == block else b for b in self.state.blocks))
 
     def _id(self, number: int) -> str:
         return f"{self.state.turn}.{self.state.step}.{number}"
@@ -284,7 +283,7 @@ class _Encoder:
 
     # -- lines ---------------------------------------------------------------------------------
 
-    def told(self, line: Line) -> None:
+    def line(self, line: Line) -> None:
         """A line of this turn's transcript."""
         call = next((call for call in self.state.calls if call.key == line.call), None)
         match line.kind:

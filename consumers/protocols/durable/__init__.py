@@ -1,1 +1,1 @@
-"""Durable Streams: reading sessions, and reading and writing free streams."""
+"""Durable Streams: sessions as read-only streams, and streams that clients write."""

@@ -18,7 +18,7 @@ AGENT = "durable-stream"
 """The agent of such a session. No worker serves it, so nothing answers."""
 
 VERDICTS_MAX = 4_096
-"""Verdicts kept for requests that ask for them a moment late."""
+"""Verdicts kept for requests that read them after later ones were folded."""
 
 MESSAGE_BYTES = 48
 """Memory that a message takes in addition to its bytes."""
@@ -55,7 +55,7 @@ class StreamState:
         self.producers: dict[str, tuple[int, int]] = {}
         self._appends: list[tuple[int, list[bytes]]] = []
         self._used_ms = at
-        self.weight = 0
+        self.size = 0
         """Approximate bytes in memory."""
 
     def is_over(self, at: int) -> bool:
@@ -72,7 +72,7 @@ class StreamState:
         """Apply an accepted append."""
         self._used_ms = at
         messages = messages_of(op)
-        self.weight += APPEND_BYTES + sum(MESSAGE_BYTES + len(message) for message in messages)
+        self.size += APPEND_BYTES + sum(MESSAGE_BYTES + len(message) for message in messages)
         if messages:
             self._appends.append((offset + 1, messages))
             self.tail = offset + 1
@@ -80,7 +80,7 @@ class StreamState:
             self.seq = op["seq"]
         if op.get("producer"):
             name, epoch, seq = op["producer"]
-            self.weight += 0 if name in self.producers else MESSAGE_BYTES + len(name)
+            self.size += 0 if name in self.producers else MESSAGE_BYTES + len(name)
             self.producers[name] = (epoch, seq)
         if op.get("close"):
             self.closed, self.closed_by = True, op.get("producer")
@@ -95,9 +95,9 @@ class WrittenStream:
         self.verdicts: OrderedDict[int, Verdict] = OrderedDict()
 
     @property
-    def weight(self) -> int:
+    def size(self) -> int:
         """Approximate bytes in memory."""
-        life = 0 if self.life is None else self.life.weight
+        life = 0 if self.life is None else self.life.size
         return life + APPEND_BYTES * (1 + len(self.verdicts))
 
     def alive(self, at: int) -> StreamState | None:

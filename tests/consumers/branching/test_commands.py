@@ -3,13 +3,10 @@
 import pytest
 
 from foldlog.consumers.client import Client
-from foldlog.consumers.gateway.access import token_for
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.branching.branched import talk
-from foldlog.tests.consumers.gateway.served import served
+from foldlog.tests.consumers.gateway.served import SECRET, served
 from foldlog.tests.consumers.played import memory_log, settings_in
-
-SECRET = "a secret of forty characters, or of more"
 
 
 @pytest.fixture
@@ -68,7 +65,7 @@ def gateway(tmp_path):
 
 def test_the_gateway_forks_only_for_the_owner_and_shows_the_fork_at_once(gateway):
     talk(gateway.gateway.client, "s1", "one", "two")
-    with gateway.http(token_for("ana", SECRET)) as ana:
+    with gateway.http("ana") as ana:
         created = ana.post("/v1/sessions/s1/fork", json={})
         assert created.status_code == 201, created.text
         fork = created.json()["session_id"]
@@ -82,6 +79,6 @@ def test_the_gateway_forks_only_for_the_owner_and_shows_the_fork_at_once(gateway
         beyond = ana.post("/v1/sessions/s1/fork", json={"at": 10**9})
         assert (beyond.status_code, beyond.json()["code"]) == (409, "beyond_the_end")
         assert ana.post("/v1/sessions/nobody/fork", json={}).status_code == 404
-    with gateway.http(token_for("bob", SECRET)) as bob:
+    with gateway.http("bob") as bob:
         assert bob.post("/v1/sessions/s1/fork", json={}).status_code == 404
         assert bob.get(f"/v1/sessions/{fork}").status_code == 404

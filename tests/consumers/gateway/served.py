@@ -1,4 +1,4 @@
-"""A gateway that really serves, on a port of its own, over any log; for tests of what it shows."""
+"""A real gateway on a free port, over any log, for tests of its responses."""
 
 import resource
 import threading
@@ -10,20 +10,23 @@ from pathlib import Path
 import httpx2 as httpx
 
 from foldlog.consumers.client import Client
-from foldlog.consumers.gateway.access import Access
+from foldlog.consumers.gateway.access import Access, token_for
 from foldlog.consumers.gateway.app import Gateway, make_app
 from foldlog.consumers.gateway.serve import Limits, listen, server
 from foldlog.log import Log, Settings
 from foldlog.log.errors import Retry
 from foldlog.schemas.topics import SESSION_EVENTS
 
+SECRET = "s" * 40
+"""Signs the tokens of the gateways that need tokens."""
+
 READY_S = 20
-READ_ON_S = 10  # what a gateway needs to read on, on a machine that is busy elsewhere
+CATCH_UP_S = 10  # enough for a gateway to catch up on a busy machine
 
 
 @contextmanager
 def disk_full():
-    """No file of this process grows any more: the system refuses, as where a disk is full."""
+    """Writes that make a file of this process larger fail, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (256 * 1024, hard))
     try:
@@ -33,34 +36,35 @@ def disk_full():
 
 
 class Served:
-    """A running gateway, where it is, and the thread of its loop."""
+    """A running gateway: its address, its output, and the thread of its loop."""
 
-    def __init__(self, gateway: Gateway, port: int, serving, thread, log: Log, said) -> None:
+    def __init__(self, gateway: Gateway, port: int, serving, thread, log: Log, output) -> None:
         self.gateway, self.port, self.thread, self._log = gateway, port, thread, log
-        self.said: list[str] = said
+        self.output: list[str] = output
         self.serving = serving
         self.url = f"http://127.0.0.1:{port}"
 
-    def http(self, token: str | None = None, **more) -> httpx.Client:
-        """A client of it, for whoever has this token. What it gets is as of all that the log has
-        when it asks: tests write to the log beside the gateway, which reads it in its own time."""
-        headers = {"authorization": f"Bearer {token}"} if token else {}
-        hooks = {"request": [self._read_on]}
+    def http(self, user: str | None = None, **more) -> httpx.Client:
+        """A client with a token of this user, or without one. A GET waits until the gateway has
+        folded the present end of the log: tests write to the log directly.
+        """
+        headers = {"authorization": f"Bearer {token_for(user, SECRET)}"} if user else {}
+        hooks = {"request": [self._catch_up]}
         return httpx.Client(
             base_url=self.url, headers=headers, timeout=20, event_hooks=hooks, **more
         )
 
-    def _read_on(self, request: httpx.Request) -> None:
+    def _catch_up(self, request: httpx.Request) -> None:
         if request.method != "GET":
             return
         try:
             ends = self._log.end_offsets(SESSION_EVENTS)
         except Retry:
-            return  # nobody can read on: the log is away
-        places, until = self.gateway.tail.places, time.monotonic() + READ_ON_S
+            return  # the log is unreachable
+        places, until = self.gateway.tail.places, time.monotonic() + CATCH_UP_S
         while any(places().get(p, end) < end for p, end in ends.items()):
             if time.monotonic() > until:
-                return  # it is held up, and the test asks what it says then
+                return  # it is held up, and the test checks its response
             time.sleep(0.002)
 
 
@@ -75,16 +79,16 @@ def served(
     port: int = 0,
     limits: Limits | None = None,
 ) -> Iterator[Served]:
-    """A gateway over a log, until the block ends. `directory`: where its store lies. `port`: that
-    of one that ended, to take its place."""
+    """A gateway over a log, until the block ends. `directory`: of its stores. `port`: of a stopped
+    gateway, to replace it."""
     client = Client(settings, log, channel="gateway")
-    said: list[str] = []
-    gateway = Gateway(client, Access(settings.user, secret, origins), directory, said.append)
+    output: list[str] = []
+    gateway = Gateway(client, Access(settings.user, secret, origins), directory, output.append)
     listening = listen("127.0.0.1", port)
     serving = server(make_app(gateway), limits, gateway.hub.close)
     thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
-    running = Served(gateway, listening.getsockname()[1], serving, thread, log, said)
+    running = Served(gateway, listening.getsockname()[1], serving, thread, log, output)
     try:
         with running.http() as http:
             http.get("/openapi.json").raise_for_status()

@@ -1,17 +1,16 @@
-"""Nothing that users wrote is a page: opened in a real browser, it neither runs nor asks anything.
+"""Content that users wrote is never a page: opened in a browser, it runs nothing.
 
-The stream below is what an attacker would write: a page that approves, says and cancels as whoever
-opens it. It is opened as itself, and with each of its fences taken away but one.
+The stream below is an attack: a page that approves, sends and cancels as the user who opens it. It
+is opened as it is served, and with all protections removed but one.
 """
 
 import pytest
 
 from foldlog.consumers.gateway.access import token_for
 from foldlog.consumers.gateway.inert import INERT
-from foldlog.tests.consumers.gateway.served import served
-from foldlog.tests.consumers.inspector.sessions import Place, asking
+from foldlog.tests.consumers.gateway.served import SECRET
+from foldlog.tests.consumers.inspector.sessions import asking
 
-SECRET = "s" * 40
 EVIL = b"""<!doctype html><title>harmless</title><h1>hello</h1><script>
 document.title = "it ran";
 fetch("/v1/sessions/asks/calls/1.1.0/decide", {method: "POST", body: '{"decision": "allow"}',
@@ -20,24 +19,7 @@ fetch("/v1/sessions/asks/calls/1.1.0/decide", {method: "POST", body: '{"decision
 <img src=x onerror="document.title = 'it ran'"><svg onload="document.title = 'it ran'"></svg>"""
 TYPES = ("text/html", "text/plain", "image/svg+xml", "application/xhtml+xml", "text/xml",
          "text/javascript")
-DRAWN = {"application/json", "text/event-stream", "text/plain"}
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    return Place(tmp_path_factory.mktemp("place"))
-
-
-@pytest.fixture(scope="module")
-def running(place):
-    with served(place.log, place.settings, place.settings.home / "gateway", secret=SECRET) as it:
-        yield it
-
-
-@pytest.fixture(scope="module")
-def ana(running):
-    with running.http(token_for("ana", SECRET)) as http:
-        yield http
+PASSIVE = {"application/json", "text/event-stream", "text/plain"}
 
 
 @pytest.fixture(scope="module")
@@ -45,76 +27,81 @@ def asks(place):
     return asking(place)
 
 
-def written(http, name, media_type):
+def write(http, name, media_type):
+    """Write the attack as a stream. Returns its path."""
     http.put(f"/v1/stream/{name}", content=EVIL, headers={"content-type": media_type})
     return f"/v1/stream/{name}"
 
 
 @pytest.mark.parametrize("media_type", TYPES)
 @pytest.mark.parametrize("query", ["", "?offset=-1", "?offset=now", "?offset=-1&live=long-poll"])
-def test_a_stream_that_clients_wrote_is_a_file_and_no_page(ana, media_type, query):
-    answer = ana.get(written(ana, f"of-{TYPES.index(media_type)}", media_type) + query)
-    assert answer.status_code == 200
-    assert answer.headers["content-disposition"] == "attachment"
+def test_a_written_stream_is_served_as_a_download(ana, media_type, query):
+    response = ana.get(write(ana, f"of-{TYPES.index(media_type)}", media_type) + query)
+    assert response.status_code == 200
+    assert response.headers["content-disposition"] == "attachment"
     for name, value in INERT.items():
-        assert answer.headers[name.decode()] == value.decode()
+        assert response.headers[name.decode()] == value.decode()
 
 
-def test_whatever_the_gateway_answers_can_not_act_or_be_framed(ana):
-    written(ana, "any", "text/html")
-    paths = ("/v1/sessions", "/v1/stream/any", "/openapi.json", "/healthz", "/nothing", "/")
-    for path in paths:
-        answer = ana.get(path)
-        policy = answer.headers["content-security-policy"]
+def test_no_response_can_run_scripts_or_be_framed(ana):
+    write(ana, "any", "text/html")
+    for path in ("/v1/sessions", "/v1/stream/any", "/openapi.json", "/healthz", "/nothing", "/"):
+        headers = ana.get(path).headers
+        policy = headers["content-security-policy"]
         assert "frame-ancestors 'none'" in policy and "default-src 'none'" in policy, path
-        assert answer.headers["x-content-type-options"] == "nosniff", path
-        assert answer.headers["x-frame-options"] == "DENY", path
-        drawn = answer.headers["content-type"].partition(";")[0] in DRAWN
-        assert drawn or path == "/" or "content-disposition" in answer.headers, path
+        assert headers["x-content-type-options"] == "nosniff", path
+        assert headers["x-frame-options"] == "DENY", path
+        is_passive = headers["content-type"].partition(";")[0] in PASSIVE
+        assert is_passive or path == "/" or "content-disposition" in headers, path
 
 
 @pytest.fixture
-def signed_in(browser, running):
-    """A browser of somebody who is signed in at the gateway, by its cookie."""
+def signed_in(browser, gateway):
+    """A browser of a user who is signed in at the gateway, by its cookie."""
     context = browser.new_context(accept_downloads=True)
     context.set_default_timeout(20_000)
     context.add_cookies(
-        [{"name": "foldlog_token", "value": token_for("ana", SECRET), "url": running.url}]
+        [{"name": "foldlog_token", "value": token_for("ana", SECRET), "url": gateway.url}]
     )
     yield context
     context.close()
 
 
-def test_an_evil_stream_opened_as_a_page_is_downloaded(signed_in, running, ana, asks):
-    path = written(ana, "evil", "text/html")
+def methods_of(page):
+    """The methods of the requests that a page makes from now on."""
+    methods = []
+    page.on("request", lambda request: methods.append(request.method))
+    return methods
+
+
+def test_a_hostile_stream_opened_as_a_page_is_downloaded(signed_in, gateway, ana, asks):
+    path = write(ana, "evil", "text/html")
     page = signed_in.new_page()
-    page.goto(f"{running.url}/")
-    asked = []
-    page.on("request", lambda request: asked.append(request.method))
+    page.goto(f"{gateway.url}/")
+    methods = methods_of(page)
     with page.expect_download() as download:
         page.evaluate("url => { location.href = url }", path)
-    assert download.value.url == running.url + path
-    assert "POST" not in asked and page.url == f"{running.url}/"
+    assert download.value.url == gateway.url + path
+    assert "POST" not in methods and page.url == f"{gateway.url}/"
     assert [call.status for call in asks.views.turn.calls] == ["asks"]
 
 
-def test_an_evil_stream_that_is_shown_all_the_same_runs_nothing(signed_in, running, ana, asks):
-    """An old browser, or a viewer of downloads: the policy alone holds."""
-    path = written(ana, "shown", "text/html")
+def test_a_hostile_stream_that_is_shown_nevertheless_runs_nothing(signed_in, gateway, ana, asks):
+    """As in an old browser, or a viewer of downloads: the policy alone protects."""
+    path = write(ana, "shown", "text/html")
     page = signed_in.new_page()
 
     def without_attachment(route):
-        answer = route.fetch()
-        headers = {n: v for n, v in answer.headers.items() if n != "content-disposition"}
-        route.fulfill(response=answer, headers=headers)
+        response = route.fetch()
+        headers = {n: v for n, v in response.headers.items() if n != "content-disposition"}
+        route.fulfill(response=response, headers=headers)
 
-    asked = []
-    page.on("request", lambda request: asked.append(request.method))
+    methods = methods_of(page)
     page.route(f"**{path}", without_attachment)
-    page.goto(running.url + path, wait_until="load")
+    page.goto(gateway.url + path, wait_until="load")
     assert page.locator("h1").inner_text() == "hello"
     assert page.title() == "harmless", "a script of a user ran on the gateway's origin"
     page.evaluate("() => document.getElementById('f').submit()")
-    assert "POST" not in asked
+    assert "POST" not in methods
     assert page.evaluate("() => self.origin") == "null"
     assert [call.status for call in asks.views.turn.calls] == ["asks"]

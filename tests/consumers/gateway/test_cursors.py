@@ -1,4 +1,4 @@
-"""Cursors travel whole, and whatever else comes instead of one is told."""
+"""Cursors: a place survives the round trip, and every other text is refused."""
 
 import base64
 
@@ -19,17 +19,17 @@ places = numbers.map(Place) | st.builds(
 
 
 @given(places)
-def test_a_place_comes_back_as_it_was(place):
+def test_a_place_survives_the_round_trip(place):
     assert place_of("s1", cursor_of("s1", place)) == place
 
 
 @given(st.text(max_size=300) | st.binary(max_size=100).map(lambda b: base64.b64encode(b).decode()))
-def test_whatever_is_no_cursor_is_told(text):
+def test_a_text_that_is_not_a_cursor_is_refused(text):
     with pytest.raises(BadCursor):
         place_of("s1", text)
 
 
-def test_a_cursor_of_another_session_or_version_is_told():
+def test_a_cursor_of_another_session_or_version_is_refused():
     cursor = cursor_of("s1", Place(7))
     with pytest.raises(BadCursor, match="another session"):
         place_of("s2", cursor)

@@ -1,6 +1,6 @@
-"""C: whatever a body holds, the answer is a status and a sentence: no request is a 500.
+"""C: every body is answered with a status and a sentence; none is a 500.
 
-One row per mistake, sent to every route that takes JSON, in the places of its body.
+One row per mistake, sent to every route that takes JSON, in every place of its body.
 """
 
 import json
@@ -8,14 +8,12 @@ from itertools import islice
 
 import pytest
 
-from foldlog.consumers.gateway.access import token_for
 from foldlog.consumers.gateway.json_bodies import DEPTH_MAX, VALUES_MAX, read_json
 from foldlog.producers.checks import Invalid
-from foldlog.tests.consumers.gateway.served import served
-from foldlog.tests.consumers.inspector.sessions import Place, asking
+from foldlog.tests.consumers.inspector.sessions import asking
 
-SECRET = "s" * 40
 PLACE = '"HERE"'
+JSON = {"content-type": "application/json"}
 
 BODIES = {
     "/v1/sessions": {"session_id": "s", "agent": "a"},
@@ -54,61 +52,55 @@ WRONG = {
     "over a double": "1e400",
     "NaN": "NaN",
     "infinity": "-Infinity",
-    "twice the same name": '{"a": 1, "a": 2}',
+    "a duplicate name": '{"a": 1, "a": 2}',
     "a lone surrogate": '"half \\ud83d of one"',
     "the other half": '"\\uDE00"',
 }
 ODD = {
     "a large number": str(2**63 - 1), "a negative number": "-1", "zero": "0", "a fraction": "0.5",
-    "nothing": "null", "a truth": "true", "an empty text": '""', "a NUL": '"\\u0000"',
-    "no id": '"a/b"', "a long text": json.dumps("x" * 70_000), "an empty array": "[]",
+    "null": "null", "a boolean": "true", "an empty text": '""', "a NUL": '"\\u0000"',
+    "not an id": '"a/b"', "a long text": json.dumps("x" * 70_000), "an empty array": "[]",
     "an empty object": "{}", "an array of arrays": "[[[]]]", "a deep value": "[" * 60 + "]" * 60,
 }
 
 
-@pytest.fixture(scope="module")
-def ana(tmp_path_factory):
-    place = Place(tmp_path_factory.mktemp("place"))
-    with (
-        served(place.log, place.settings, place.settings.home / "g", secret=SECRET) as running,
-        running.http(token_for("ana", SECRET)) as http,
-    ):
-        asking(place)
-        yield http
+@pytest.fixture(scope="module", autouse=True)
+def asks(place):
+    return asking(place)
 
 
-def places(value, told=lambda inner: inner):
-    """A body, as many times as it has values, with HERE in the place of another each time."""
-    yield told("HERE")
+def variants(value, whole=lambda inner: inner):
+    """A body, as many times as it has values, each time with HERE in place of another one."""
+    yield whole("HERE")
     if isinstance(value, dict):
         for name in value:
-            yield from places(value[name], lambda v, n=name: told({**value, n: v}))
+            yield from variants(value[name], lambda v, n=name: whole({**value, n: v}))
     elif isinstance(value, list) and value:
-        yield from places(value[0], lambda v: told([v, *value[1:]]))
+        yield from variants(value[0], lambda v: whole([v, *value[1:]]))
 
 
-def answered(http, path, body):
-    headers = {"content-type": "application/json"}
-    with http.stream("POST", path, content=body, headers=headers) as answer:
-        return answer.status_code, answer.read() if answer.status_code >= 300 else b"{}"
+def post(http, path, body):
+    """The status, and the text of an error."""
+    with http.stream("POST", path, content=body, headers=JSON) as response:
+        return response.status_code, response.read() if response.status_code >= 300 else b"{}"
 
 
 @pytest.mark.parametrize("path", BODIES)
-def test_C_json_that_can_be_misread_is_400_and_says_why(ana, path):
-    for body in islice(places(BODIES[path]), 1, 2):
+def test_C_ambiguous_json_is_refused_with_a_reason(ana, path):
+    for body in islice(variants(BODIES[path]), 1, 2):
         for name, wrong in WRONG.items():
-            status, said = answered(ana, path, json.dumps(body).replace(PLACE, wrong))
-            assert status == 400, (path, body, name, said[:200])
-            told = json.loads(said)
-            assert told["code"].startswith("invalid") and len(told["detail"]) > 20, told
+            status, text = post(ana, path, json.dumps(body).replace(PLACE, wrong))
+            assert status == 400, (path, body, name, text[:200])
+            error = json.loads(text)
+            assert error["code"].startswith("invalid") and len(error["detail"]) > 20, error
 
 
 @pytest.mark.parametrize("path", [path for path in BODIES if "terminate" not in path])
 def test_C_no_value_anywhere_in_a_body_is_a_500(ana, path):
-    for number, body in enumerate(places(BODIES[path])):
+    for number, body in enumerate(variants(BODIES[path])):
         for name, odd in list(ODD.items())[number % 7 :: 7]:
-            status, said = answered(ana, path, json.dumps(body).replace(PLACE, odd))
-            assert status < 500, (path, body, name, said[:200])
+            status, text = post(ana, path, json.dumps(body).replace(PLACE, odd))
+            assert status < 500, (path, body, name, text[:200])
 
 
 @pytest.mark.parametrize("path", [
@@ -117,15 +109,14 @@ def test_C_no_value_anywhere_in_a_body_is_a_500(ana, path):
     "/v1/stream/asks?offset={}", "/v1/stream/asks?offset=-1&cursor={}&live=long-poll",
 ])
 @pytest.mark.parametrize("number", [2**63 - 1, 2**64, "9" * 5_000, "NaN"])
-def test_C_no_number_of_a_query_is_a_500(ana, path, number):
+def test_C_no_number_in_a_query_is_a_500(ana, path, number):
     assert ana.get(path.format(number, number)).status_code < 500
 
 
-def test_C_a_stream_takes_json_of_any_depth_or_says_no(ana):
-    kind = {"content-type": "application/json"}
-    ana.put("/v1/stream/json", headers=kind).raise_for_status()
+def test_C_a_stream_accepts_or_refuses_json_of_any_depth(ana):
+    ana.put("/v1/stream/json", headers=JSON).raise_for_status()
     for wrong in WRONG.values():
-        assert ana.post("/v1/stream/json", content=wrong, headers=kind).status_code < 500
+        assert ana.post("/v1/stream/json", content=wrong, headers=JSON).status_code < 500
     assert ana.get("/v1/stream/json").status_code == 200
 
 
@@ -139,40 +130,39 @@ MANY = {
 
 
 @pytest.mark.parametrize("many", MANY)
-def test_C_a_body_of_very_many_values_is_refused_before_they_are_made(ana, many):
-    """Eight megabytes of `[],` held the loop, and so every user, for more than a second."""
+def test_C_a_body_of_too_many_values_is_refused_before_it_is_parsed(ana, many):
+    """Eight megabytes of `[],` blocked the loop, and so every user, for more than a second."""
     with pytest.raises(Invalid, match=f"more than {VALUES_MAX:,} "):
         read_json(MANY[many].encode())
-    kind = {"content-type": "application/json"}
-    ana.put("/v1/stream/many", headers=kind).raise_for_status()
+    ana.put("/v1/stream/many", headers=JSON).raise_for_status()
     body = json.dumps(BODIES["/v1/sessions"]).replace('"a"', MANY[many])
     for path in ("/v1/sessions", "/api/chat", "/agui", "/v1/stream/many"):
-        answer = ana.post(path, content=body, headers=kind)
-        assert (answer.status_code, answer.json()["code"]) == (400, "too_many_values"), path
+        response = ana.post(path, content=body, headers=JSON)
+        assert (response.status_code, response.json()["code"]) == (400, "too_many_values"), path
 
 
 @pytest.mark.parametrize("text", [
     "1.5,-2,\"three\"\r\n" * 400_000, "[{,\\" * 1_600_000, "QUJD" * 2_000_000, "\\\"" * 2_000_000,
     "He said, \"it's [so]\". " * 330_000,
 ])
-def test_what_a_text_holds_are_no_values(text):
+def test_characters_of_a_text_do_not_count_as_values(text):
     assert read_json(json.dumps({"text": text, "n": [text[:9]] * 9}).encode())["text"] == text
 
 
-def test_as_many_values_as_are_allowed_are_read():
+def test_a_body_with_the_allowed_number_of_values_is_read():
     value = [0] * VALUES_MAX
     assert len(read_json(json.dumps(value).encode())) == len(value)
 
 
 @pytest.mark.parametrize("turn", [2**53, 2**63 - 1, -(2**63)])
-def test_C_a_turn_that_no_event_can_name_is_a_400(ana, turn):
-    """It fits in 64 bits and no field of an event."""
+def test_C_a_turn_that_no_event_can_contain_is_refused(ana, turn):
+    """It fits in 64 bits, but in no field of an event."""
     for path in ("/v1/sessions/asks/cancel", "/api/chat/asks/stop"):
-        answer = ana.post(path, json={"turn": turn})
-        assert (answer.status_code, answer.json()["code"]) == (400, "invalid_turn"), path
+        response = ana.post(path, json={"turn": turn})
+        assert (response.status_code, response.json()["code"]) == (400, "invalid_turn"), path
 
 
-def test_json_is_read_as_ever_where_nothing_is_wrong():
+def test_unambiguous_json_is_read_as_usual():
     value = {"text": "\u00fc \U0001f600 \\ud800 no escape", "n": [2**63 - 1, -(2**63), 1.5, None]}
     for ascii_only in (True, False):
         assert read_json(json.dumps(value, ensure_ascii=ascii_only).encode()) == value

@@ -1,10 +1,10 @@
-"""The hub: what goes wrong with one session, or one viewer, is nobody else's."""
+"""The hub: a failure of one session or one viewer affects no other."""
 
 import asyncio
 
 import pytest
 
-from foldlog.consumers.gateway import hub as hubs
+from foldlog.consumers.gateway import hub as hub_module
 from foldlog.consumers.gateway.cursors import BadCursor, cursor_of
 from foldlog.consumers.gateway.hub import Hub
 from foldlog.consumers.gateway.subscriptions import QUEUE_MAX, Subscription, WatchedSession
@@ -20,10 +20,11 @@ from foldlog.tests.consumers.played import Played, memory_log, settings_in
 
 
 class Stage:
-    """A hub over a log whose events are handed to it by hand. `away`: its chunks can't be read."""
+    """A hub, and the tail that it uses: events of the log are passed on by hand. `unreachable`:
+    reading chunks fails."""
 
     def __init__(self, log, tmp_path):
-        self.log, self.away, self.ends = log, False, 0
+        self.log, self.unreachable, self.end_reads = log, False, 0
         self.sessions = Sessions(log, settings_in(tmp_path))
         self.folds, self.watched = {}, set()
         self.hub = Hub(self, read=lambda _ref: b"[]", chunks=self._chunks, print_line=print)
@@ -40,12 +41,12 @@ class Stage:
         self.folds[name].to_end()
         return played
 
-    def news(self, *names):
-        """What has come of some sessions, to whoever looks."""
-        seen = [s for n in names for s in self.folds[n].upto(self.folds[n].end())]
-        self.hub._take(Batch([one for one in seen if one.entry.session_id in self.watched], [], {}))
+    def pass_on(self, *names):
+        """Pass the new events of these sessions to the hub, if it watches them."""
+        new = [f for n in names for f in self.folds[n].upto(self.folds[n].end())]
+        self.hub._take(Batch([f for f in new if f.entry.session_id in self.watched], [], {}))
 
-    # what a hub asks of its tail
+    # as the tail of the hub
 
     def watch(self, name):
         self.watched.add(name)
@@ -58,13 +59,13 @@ class Stage:
         return self.folds[name].partition, self.folds[name].cursor
 
     def end(self, name):
-        self.ends += 1
-        assert not _in_a_loop(), "the log is asked in the event loop"
+        self.end_reads += 1
+        assert not _in_a_loop(), "the event loop waits for the log"
         return self.folds[name].end()
 
     def _chunks(self, *place):
-        if self.away:
-            raise LogUnreachable("away")
+        if self.unreachable:
+            raise LogUnreachable("unreachable")
         return chunks_reader(self.log)(*place)
 
 
@@ -80,47 +81,47 @@ def stage(tmp_path):
     return Stage(memory_log(), tmp_path)
 
 
-def test_a_look_that_fails_is_nobody_elses_and_the_next_one_is_new(stage):
+def test_a_session_that_cannot_be_loaded_affects_no_other_and_is_loaded_again(stage):
     bad, good = stage.streams("bad"), stage.streams("good")
 
     async def play():
         subscription = await stage.hub.subscribe("good", since="now")
         subscription.drain()
-        stage.away = True
+        stage.unreachable = True
         with pytest.raises(LogUnreachable):
             await stage.hub.subscribe("bad")
         bad.chunk("two ")
         good.chunk("two ")
-        stage.news("bad", "good")
+        stage.pass_on("bad", "good")
         assert [frame.shown.text for frame in subscription.drain()] == ["two "]
         assert stage.watched == {"good"}
-        stage.away = False
+        stage.unreachable = False
         assert (await stage.hub.subscribe("bad")).drain()
 
     asyncio.run(play())
 
 
-def test_a_session_that_was_let_go_while_somebody_sat_down_is_watched_again(stage, monkeypatch):
-    """Between the look at a session and its viewer's turn others leave, and it looks idle."""
-    monkeypatch.setattr(hubs, "IDLE_SESSIONS_MAX", 0)
+def test_a_session_that_was_dropped_during_a_subscription_is_watched_again(stage, monkeypatch):
+    """Others leave after it is loaded and before its viewer is added: it is idle in between."""
+    monkeypatch.setattr(hub_module, "IDLE_SESSIONS_MAX", 0)
     played, _ = stage.streams("one"), stage.streams("other")
 
     async def play():
         leaves = await stage.hub.subscribe("other", since="now")
-        sitting = asyncio.ensure_future(stage.hub.subscribe("one", since="now"))
+        subscribing = asyncio.ensure_future(stage.hub.subscribe("one", since="now"))
         while "one" not in stage.hub._sessions or not stage.hub._sessions["one"].done():
             await asyncio.sleep(0)
         stage.hub.unsubscribe(leaves)
-        subscription = await sitting
+        subscription = await subscribing
         subscription.drain()
         played.chunk("two ")
-        stage.news("one")
+        stage.pass_on("one")
         assert [frame.shown.text for frame in subscription.drain()] == ["two "]
 
     asyncio.run(play())
 
 
-def test_a_cursor_ahead_of_the_gateway_is_looked_at_beside_the_loop(stage):
+def test_a_cursor_ahead_of_the_gateway_is_checked_in_a_thread(stage):
     stage.streams("one")
     end = stage.folds["one"].end()
 
@@ -130,26 +131,26 @@ def test_a_cursor_ahead_of_the_gateway_is_looked_at_beside_the_loop(stage):
             await stage.hub.subscribe("one", cursor_of("one", Place(end + 1)))
 
     asyncio.run(play())
-    assert stage.ends == 1 and stage.hub.viewers == 1
+    assert stage.end_reads == 1 and stage.hub.viewers == 1
 
 
-def test_who_comes_amid_an_answer_misses_nothing_of_it(stage):
+def test_a_viewer_that_subscribes_during_an_answer_gets_all_of_it(stage):
     played = stage.streams("one")
 
     async def play():
         subscription = await stage.hub.subscribe("one", since="now")
         played.chunk("two ")
-        stage.news("one")
+        stage.pass_on("one")
         assert [frame.shown.text for frame in subscription.drain()] == ["one ", "two "]
 
     asyncio.run(play())
 
 
-def test_a_long_history_is_not_taken_for_a_slow_viewer():
+def test_a_viewer_with_a_long_history_is_not_slow():
     subscription = Subscription(WatchedSession("s", initial("s"), 0), Place(), "ana")
-    words = [Token(Attempt(1, 1, 1), 0, "text", "x")] * (QUEUE_MAX + 1)
-    subscription.put(1, words, live=False)
-    subscription.put(2, words[:1])
+    tokens = [Token(Attempt(1, 1, 1), 0, "text", "x")] * (QUEUE_MAX + 1)
+    subscription.put(1, tokens, live=False)
+    subscription.put(2, tokens[:1])
     assert not subscription.slow and len(subscription.drain()) == QUEUE_MAX + 2
-    subscription.put(3, [*words, *words])
+    subscription.put(3, [*tokens, *tokens])
     assert subscription.slow

@@ -1,4 +1,4 @@
-"""Worker and gateway are killed with -9 under 50 viewers: all see the same conversation."""
+"""Worker and gateway are killed with SIGKILL while 50 viewers watch: all see the same."""
 
 import asyncio
 import json
@@ -23,42 +23,42 @@ pytestmark = [pytest.mark.broker, pytest.mark.crash]
 VIEWERS = 50
 STORY = " ".join(f"word{n:03}" for n in range(240))
 PACE_S = 0.015
-# Each attempt waits at a gate in the middle, so that the kill comes in the middle of it however
-# slow the machine is: the first one for ever, the second one until there is a new gateway.
+# Each attempt waits at a gate in its middle, so that the kill hits it there on any machine: the
+# first one forever, the second one until there is a new gateway.
 MIDDLE, SEEN = 120, 10  # deltas sent before the gate; chunks seen before the kill
 
 
 class Screen:
-    """What one viewer has in front of them, and the cursor to go on from."""
+    """What one viewer is shown, and the cursor to resume from."""
 
     def __init__(self):
-        self.lines, self.streams, self.of, self.cursor, self.comebacks = [], "", None, None, 0
+        self.lines, self.streams, self.attempt, self.cursor, self.cuts = [], "", None, None, 0
 
     def draw(self, event):
         match event["type"]:
             case "token":
-                of = (event["turn"], event["step"], event["attempt"])
-                assert self.of in (None, of), "two attempts at once"
-                self.of, self.streams = of, self.streams + event["text"]
+                attempt = (event["turn"], event["step"], event["attempt"])
+                assert self.attempt in (None, attempt), "two attempts at once"
+                self.attempt, self.streams = attempt, self.streams + event["text"]
             case "dropped":
-                self.of, self.streams = None, ""
+                self.attempt, self.streams = None, ""
             case "settled":
                 self.lines.append((event["line"]["offset"], self.streams))
-                self.of, self.streams = None, ""
+                self.attempt, self.streams = None, ""
             case "told":
                 self.lines.append((event["line"]["offset"], event["line"]["kind"]))
         self.cursor = event["cursor"] or self.cursor
         return event["type"] == "told" and event["line"]["kind"] == "ended"
 
     async def watch(self, url):
-        """Until the turn has ended, whatever happens to the connection."""
+        """Watch until the turn has ended, over any number of connections."""
         async with httpx.AsyncClient(base_url=url, timeout=20) as http:
             while True:
                 try:
                     if await self._connected(http):
                         return self
                 except httpx.TransportError:
-                    self.comebacks += 1
+                    self.cuts += 1
                     await asyncio.sleep(0.05)  # until there is a gateway again
 
     async def _connected(self, http):
@@ -66,7 +66,7 @@ class Screen:
         path = "/v1/sessions/story/stream"
         async with http.stream("GET", path, params=params) as response:
             if response.status_code == 503:
-                return False  # it still reads the log
+                return False  # it is still reading the log
             assert response.status_code == 200, await response.aread()
             async for line in response.aiter_lines():
                 if line.startswith("data: ") and self.draw(json.loads(line[6:])):
@@ -115,13 +115,13 @@ def settings(broker, tmp_path):
     return Settings.load({**home, **where, "FOLDLOG_TOPIC_PREFIX": unique_name()}, None, {})
 
 
-def telling(attempt, gate):
+def story_for(attempt, gate):
     reply = Reply([text(STORY)], chunk="word", pace_s=PACE_S, gate=gate, gate_after=MIDDLE)
     return Rule(reply=reply, attempt=attempt)
 
 
 def events_of(folded):
-    """The events of a session, one by one, as they come: nothing of a batch is passed over."""
+    """The events of a session, one by one, as they arrive."""
     while True:
         yield from (seen.entry.event for seen in folded.poll())
 
@@ -130,10 +130,10 @@ def until(events, wanted):
     next(event for event in events if wanted(event))
 
 
-def test_beyond_1_fifty_viewers_see_one_conversation_though_worker_and_gateway_are_killed(settings):
+def test_beyond_1_viewers_see_one_conversation_when_worker_and_gateway_are_killed(settings):
     log = open_log(settings)
     log.apply_topics(topics(settings.partitions))
-    script = Script([telling(1, "never"), telling(2, "go on")])
+    script = Script([story_for(1, "never"), story_for(2, "go on")])
     with ScriptedServer(script=script) as server, Client(settings, log) as client:
         with process(settings, server.base_url, "worker", "--supervise"):
             with client.fold("story", chunks=True) as folded:
@@ -143,13 +143,13 @@ def test_beyond_1_fifty_viewers_see_one_conversation_though_worker_and_gateway_a
     log.close()
     first = screens[0].lines
     assert all(screen.lines == first for screen in screens)
-    assert [words for _, words in first if words not in ("message", "attempt", "ended")] == [STORY]
+    assert [text for _, text in first if text not in ("message", "attempt", "ended")] == [STORY]
     assert [line.kind for line in client_views.transcript.lines].count("answer") == 1
-    assert all(screen.comebacks for screen in screens), "some viewer was never cut off"
+    assert all(screen.cuts for screen in screens), "some viewer was never cut off"
 
 
 async def _killed(settings, server, events):
-    """50 viewers, and both processes killed in the middle of the answer."""
+    """The screens of 50 viewers; both processes are killed in the middle of the answer."""
 
     def streams(attempt):
         return lambda e: isinstance(e, ev.GenChunk) and e.attempt == attempt and e.seq >= SEEN

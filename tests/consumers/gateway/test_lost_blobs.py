@@ -1,78 +1,57 @@
-"""B: what lies in the blob store and is lost is told in words, by every route, and is no 500."""
+"""B: a lost blob is reported by every route; none is a 500."""
 
 import json
 
-import pytest
-
-from foldlog.consumers.gateway.access import token_for
 from foldlog.consumers.gateway.names import own_id
-from foldlog.tests.consumers.gateway.served import served
-from foldlog.tests.consumers.played import Played, memory_log, settings_in
-
-SECRET = "s" * 40
+from foldlog.tests.consumers.gateway.served import SECRET, served
+from foldlog.tests.consumers.played import Played
 
 
-@pytest.fixture(scope="module")
-def log():
-    return memory_log(threaded=True)
+def blob_file(settings, ref):
+    (path,) = settings.blobs_dir.rglob(f"*{ref.sha256[4:]}*")
+    return path
 
 
-@pytest.fixture(scope="module")
-def gateway(log, tmp_path_factory):
-    place = tmp_path_factory.mktemp("gateway")
-    with served(log, settings_in(place), place / "gateway", secret=SECRET) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def ana(gateway):
-    with gateway.http(token_for("ana", SECRET)) as http:
-        yield http
-
-
-def lose(gateway, ref):
-    (kept,) = gateway.gateway.settings.blobs_dir.rglob(f"*{ref.sha256[4:]}*")
-    kept.unlink()
-
-
-def test_a_session_whose_blob_is_lost_can_be_looked_at_and_says_so(gateway, ana, log):
+def test_a_session_with_a_lost_blob_can_be_read_and_reports_it(settings, ana, log):
     long = "word " * 20_000
     ana.post("/v1/sessions/lost/messages", json={"text": long}).raise_for_status()
     played = Played(log, own_id("ana", "lost"))
     (received,) = played.views.messages.received
     played.call()
-    lose(gateway, received.content.ref)
+    blob_file(settings, received.content.ref).unlink()
     with ana.stream("GET", "/v1/sessions/lost/stream") as stream:
-        told = next(line[6:] for line in stream.iter_lines() if line.startswith("data: "))
-    (block,) = json.loads(told)["line"]["content"]
+        data = next(line[6:] for line in stream.iter_lines() if line.startswith("data: "))
+    (block,) = json.loads(data)["line"]["content"]
     assert "missing from the blob store" in block["text"]
-    looks, first = "/inspector/api/sessions/lost", received.offset
-    for path in (f"{looks}/lines", f"{looks}/moment", f"{looks}/events", "/v1/stream/lost",
+    base, first = "/inspector/api/sessions/lost", received.offset
+    for path in (f"{base}/lines", f"{base}/moment", f"{base}/events", "/v1/stream/lost",
                  "/v1/sessions/lost/transcript", "/api/chat/lost/messages"):
-        answer = ana.get(path)
-        assert answer.status_code == 200, (path, answer.text)
-        assert "missing" in answer.text or path.endswith(("events", "moment")), path
-    for path in (f"{looks}/request", f"{looks}/compare?before={first}&after={first + 99}"):
-        answer = ana.get(path)
-        assert (answer.status_code, answer.json()["code"]) == (503, "blob"), answer.text
-        assert "blob" in answer.json()["detail"]
+        response = ana.get(path)
+        assert response.status_code == 200, (path, response.text)
+        assert "missing" in response.text or path.endswith(("events", "moment")), path
+    for path in (f"{base}/request", f"{base}/compare?before={first}&after={first + 99}"):
+        response = ana.get(path)
+        assert (response.status_code, response.json()["code"]) == (503, "blob"), response.text
+        assert "blob" in response.json()["detail"]
 
 
-def test_a_written_stream_whose_blob_is_lost_says_so_and_goes_on_when_it_is_back(gateway, ana, log):
+def test_a_written_stream_with_a_lost_blob_reports_it_and_works_when_it_is_back(
+    settings, ana, log
+):
     kind = {"content-type": "text/plain"}
     ana.put("/v1/stream/torn", headers=kind, content=b"x" * 100_000).raise_for_status()
     ana.put("/v1/stream/other", headers=kind, content=b"whole").raise_for_status()
     (batch,) = Played(log, own_id("ana", "torn")).views.items.batches
-    (kept,) = gateway.gateway.settings.blobs_dir.rglob(f"*{batch.content.ref.sha256[4:]}*")
-    data = kept.read_bytes()
-    kept.unlink()
-    with served(log, gateway.gateway.settings, kept.parent / "gateway-2", secret=SECRET) as second:
-        with second.http(token_for("ana", SECRET)) as http:
+    blob = blob_file(settings, batch.content.ref)
+    data = blob.read_bytes()
+    blob.unlink()
+    with served(log, settings, settings.home / "gateway-2", secret=SECRET) as second:
+        with second.http("ana") as http:
             read = http.get("/v1/stream/torn")
             append = http.post("/v1/stream/torn", headers=kind, content=b"more")
-            for answer in (read, append):
-                assert (answer.status_code, answer.json()["code"]) == (503, "blob"), answer.text
+            for response in (read, append):
+                assert (response.status_code, response.json()["code"]) == (503, "blob")
             assert http.get("/v1/stream/other").content == b"whole"
-            kept.write_bytes(data)
+            blob.write_bytes(data)
             assert http.post("/v1/stream/torn", headers=kind, content=b"more").status_code == 204
             assert http.get("/v1/stream/torn").content == b"x" * 100_000 + b"more"

@@ -1,4 +1,4 @@
-"""Errors of the log: the operator reads their text, a client a sentence that names no broker."""
+"""Errors of the log: the operator gets their text, a client a sentence that names no broker."""
 
 import pytest
 from confluent_kafka import KafkaError
@@ -16,13 +16,13 @@ REASON = "_TRANSPORT: ssl://kafka-7.internal.example:9092/bootstrap: Connect to 
 
 
 class Lossy(Faults):
-    """Loses what is appended while it is told to."""
+    """Loses appends while `is_lossy` is set."""
 
-    lost = False
+    is_lossy = False
 
-    def fate(self, *_given):
+    def fate(self, *_append):
         """What becomes of an append."""
-        return LOST if self.lost else NORMAL
+        return LOST if self.is_lossy else NORMAL
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +32,13 @@ def faults():
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory, faults):
-    place = tmp_path_factory.mktemp("operators")
+    directory = tmp_path_factory.mktemp("operators")
     log = MemoryLog(topics(PARTITIONS), threaded=True, faults=faults)
-    with served(log, settings_in(place), place / "gateway") as running:
+    with served(log, settings_in(directory), directory / "gateway") as running:
         yield running
 
 
-@pytest.mark.parametrize(("error", "status", "code", "told"), [
+@pytest.mark.parametrize(("error", "status", "code", "detail"), [
     (unreachable(SERVERS, REASON), 503, "log_unreachable", "Try again"),
     (denied(KafkaError(KafkaError._AUTHENTICATION, REASON), SERVERS), 503, "log_unreachable",
      "Try again"),
@@ -46,37 +46,37 @@ def gateway(tmp_path_factory, faults):
      "nothing was changed"),
     (LogFatal(f"the client of {SERVERS} is finished: {REASON}"), 500, "failed", "operator"),
 ])
-def test_an_error_of_the_log_names_no_broker_to_a_client_and_all_of_it_to_the_operator(
-    gateway, monkeypatch, error, status, code, told
+def test_an_error_of_the_log_is_printed_whole_and_names_no_broker_to_a_client(
+    gateway, monkeypatch, error, status, code, detail
 ):
     with gateway.http() as http:
         http.post("/v1/sessions", json={"session_id": f"s-{code}"})
 
-        def away(_topic):
+        def fail(_topic):
             raise error
 
-        monkeypatch.setattr(gateway.gateway.client.log, "first_offsets", away)
-        before = len(gateway.said)
+        monkeypatch.setattr(gateway.gateway.client.log, "first_offsets", fail)
+        before = len(gateway.output)
         for _ in range(3):
-            answer = http.get(f"/inspector/api/sessions/s-{code}/events")
-            assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
-            assert told in answer.json()["detail"]
+            response = http.get(f"/inspector/api/sessions/s-{code}/events")
+            assert (response.status_code, response.json()["code"]) == (status, code)
+            assert detail in response.json()["detail"]
             for private in ("kafka-7", "10.1.2.3", "_TRANSPORT", "KAFKA_", "secret."):
-                assert private not in answer.text
-    printed = gateway.said[before:]
+                assert private not in response.text
+    printed = gateway.output[before:]
     assert len(printed) == 1 and str(error) in printed[0], printed
 
 
-def test_what_the_log_did_not_acknowledge_names_the_id_to_repeat_it_by(gateway, faults):
+def test_an_unacknowledged_message_is_answered_with_the_id_for_a_retry(gateway, faults):
     with gateway.http() as http:
         http.post("/v1/sessions", json={"session_id": "lossy"}).raise_for_status()
-        faults.lost = True
+        faults.is_lossy = True
         try:
-            say = {"text": "hi", "message_id": "m1"}
-            answer = http.post("/v1/sessions/lossy/messages", json=say)
+            message = {"text": "hi", "message_id": "m1"}
+            response = http.post("/v1/sessions/lossy/messages", json=message)
         finally:
-            faults.lost = False
-        detail = answer.json()["detail"]
-        assert (answer.status_code, answer.json()["code"]) == (503, "log_unreachable"), detail
+            faults.is_lossy = False
+        detail = response.json()["detail"]
+        assert (response.status_code, response.json()["code"]) == (503, "log_unreachable"), detail
         assert "with the id m1: it takes effect once" in detail and "injected" not in detail
-        assert any("injected" in line for line in gateway.said)
+        assert any("injected" in line for line in gateway.output)

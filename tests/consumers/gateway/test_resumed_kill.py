@@ -1,4 +1,4 @@
-"""A worker is killed with -9 in the middle of an answer that is resumed: nobody sees a seam."""
+"""A worker is killed with SIGKILL during an answer, which is resumed: no viewer loses text."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ __all__ = ["settings"]
 
 STORY = " ".join(f"word{n:03}" for n in range(90))
 PACE_S = 0.02
-MIDDLE, SEEN = 60, 8  # deltas before the first worker is cut off; chunks seen before it is killed
+MIDDLE, SEEN = 60, 8  # deltas before the first answer hangs; chunks seen before the kill
 TELLER = """
 from foldlog import Agent
 
@@ -35,35 +35,35 @@ agent = Agent(name="teller", model="claude-opus-5-5", recovery="resume")
 
 
 def tell(request):
-    """The story; who was interrupted is told the rest of it."""
+    """The story; a resumed request gets the rest of it."""
     if len(request.messages) <= 2:
-        said = [text(STORY)]
-        return Reply(said, chunk="word", pace_s=PACE_S, gate="never", gate_after=MIDDLE)
-    kept = request.messages[-2]["content"][0]["text"]
-    assert STORY.startswith(kept)
+        content = [text(STORY)]
+        return Reply(content, chunk="word", pace_s=PACE_S, gate="never", gate_after=MIDDLE)
+    before = request.messages[-2]["content"][0]["text"]
+    assert STORY.startswith(before)
     gate = {"gate": "all are here", "gate_after": 8}
-    return Reply([text(STORY[len(kept) :])], chunk="word", pace_s=PACE_S, **gate)
+    return Reply([text(STORY[len(before) :])], chunk="word", pace_s=PACE_S, **gate)
 
 
 class Viewer(Screen):
-    """A screen that nothing may be taken back from. `leaves`: behind so many characters."""
+    """A screen whose text is never dropped. `leaves`: after so many characters."""
 
     def __init__(self, leaves=None):
         super().__init__()
-        self.leaves, self.began = leaves, asyncio.Event()
+        self.leaves, self.has_text = leaves, asyncio.Event()
 
     def draw(self, event):
         assert event["type"] != "dropped", event
         ended = super().draw(event)
         if self.streams:
-            self.began.set()
+            self.has_text.set()
         if self.leaves is not None and len(self.streams) >= self.leaves and event["cursor"]:
             self.leaves = None
             return True
         return ended
 
 
-def test_S2_9_a_killed_workers_answer_is_resumed_and_all_viewers_see_it_whole(settings, tmp_path):
+def test_S2_9_a_killed_workers_answer_is_resumed_and_every_viewer_sees_it_whole(settings, tmp_path):
     (tmp_path / "resuming_teller.py").write_text(TELLER)
     log = open_log(settings)
     log.apply_topics(topics(settings.partitions))
@@ -79,8 +79,8 @@ def test_S2_9_a_killed_workers_answer_is_resumed_and_all_viewers_see_it_whole(se
     assert json.loads(complete.content.inline)[0]["text"] == STORY
     for viewer in viewers:
         assert viewer.lines == viewers[0].lines
-        assert STORY in [words for _, words in viewer.lines]
-    assert calls == 2, "each of the two workers asks the model once"
+        assert STORY in [text for _, text in viewer.lines]
+    assert calls == 2, "each of the two workers calls the model once"
 
 
 def _all(log):
@@ -93,8 +93,8 @@ def _is(seen, kind):
 
 
 async def _killed(settings, server, events, directory):
-    """Viewers: one that stays, one that comes between the kill and the resumption, one that left
-    before the kill and comes back when the answer goes on."""
+    """Three viewers: one that stays, one that connects between the kill and the resumption, one
+    that left before the kill and returns when the answer continues."""
     worker = ("worker", "--agent", "resuming_teller:agent")
     base_url = server.base_url
 
@@ -107,16 +107,16 @@ async def _killed(settings, server, events, directory):
             stays, late, back = Viewer(), Viewer(), Viewer(leaves=40)
             staying = asyncio.create_task(stays.watch(url))
             await asyncio.wait_for(back.watch(url), 30)
-            assert back.of == (1, 1, 1) and back.cursor
+            assert back.attempt == (1, 1, 1) and back.cursor
             await asyncio.to_thread(until, events, streams(1, SEEN))
             first.kill()
             first.wait()
-        coming = asyncio.create_task(late.watch(url))
-        await asyncio.wait_for(late.began.wait(), 20)
+        connecting = asyncio.create_task(late.watch(url))
+        await asyncio.wait_for(late.has_text.wait(), 20)
         with process(settings, base_url, *worker, cwd=directory):
             await asyncio.to_thread(until, events, lambda e: isinstance(e, ev.GenResumed))
             await asyncio.to_thread(until, events, streams(2, 0))
-            coming_back = asyncio.create_task(back.watch(url))
+            returning = asyncio.create_task(back.watch(url))
             server.open("all are here")
-            await asyncio.wait_for(asyncio.gather(staying, coming, coming_back), 30)
+            await asyncio.wait_for(asyncio.gather(staying, connecting, returning), 30)
     return stays, late, back

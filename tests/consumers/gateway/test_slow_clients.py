@@ -1,6 +1,6 @@
-"""C: clients that are slow, or many, take nothing from others: deadlines, limits, turns.
+"""C: slow clients, and many clients, take nothing from others: deadlines, limits, fairness.
 
-Real sockets, with small limits; each test waits for what the gateway does, never for a time.
+Real sockets, with small limits; each test waits for an action of the gateway, never for a time.
 """
 
 import asyncio
@@ -18,7 +18,6 @@ import httpx2 as httpx
 import pytest
 
 from foldlog.consumers.gateway import hub as hub_module, serve
-from foldlog.consumers.gateway.access import token_for
 from foldlog.consumers.gateway.event_stream import EventStream
 from foldlog.consumers.gateway.inert import INERT
 from foldlog.consumers.gateway.routes import durable as routes_durable
@@ -34,27 +33,26 @@ from foldlog.consumers.gateway.subscriptions import Subscription, WatchedSession
 from foldlog.consumers.history import Place
 from foldlog.consumers.transcript_stream import LineAdded
 from foldlog.processors.fold.views import initial
-from foldlog.tests.consumers.gateway.served import served
+from foldlog.tests.consumers.gateway.served import SECRET, served
 from foldlog.tests.consumers.played import memory_log, settings_in
 
-SECRET = "s" * 40
-SOON_S = 0.2  # a deadline: what is late is seen as soon
+SOON_S = 0.2  # a short deadline, so that the tests are fast
 NEVER_S = 3_600.0
 PATIENCE_S = 20
-SAY = b"POST /v1/sessions/slow/messages HTTP/1.1\r\nhost: 127.0.0.1\r\n"
-BODY = SAY + b"content-type: application/json\r\ncontent-length: 100\r\n\r\n"
+HEAD = b"POST /v1/sessions/slow/messages HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+BODY = HEAD + b"content-type: application/json\r\ncontent-length: 100\r\n\r\n"
 
 STREAM = b"GET /v1/sessions/kept/stream HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 
 
 @pytest.fixture
 def gateway_with(tmp_path):
-    """A factory of gateways with limits of their own."""
+    """A factory of gateways with small limits."""
     log = memory_log(threaded=True)
 
     def made(**limits):
-        few = Limits(**{"head_s": NEVER_S, "body_s": NEVER_S, **limits})
-        return served(log, settings_in(tmp_path), tmp_path / "gateway", limits=few)
+        small = Limits(**{"head_s": NEVER_S, "body_s": NEVER_S, **limits})
+        return served(log, settings_in(tmp_path), tmp_path / "gateway", limits=small)
 
     return made
 
@@ -68,49 +66,49 @@ def connected(running, sent=b"", address="127.0.0.1"):
 
 
 def read(connection):
-    """All that comes until the gateway closes: status and body."""
+    """Read until the gateway closes the connection. Returns the status and the body."""
     with connection, connection.makefile("rb") as file:
         data = file.read()
     head, _, body = data.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)
 
 
-def healthy(connection):
-    """A whole request and its whole answer, after which the connection waits for the next."""
+def get_health(connection):
+    """A complete request and response; then the connection is idle."""
     connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
-    answer = b""
-    while not answer.endswith(b"ok\n"):
+    response = b""
+    while not response.endswith(b"ok\n"):
         more = connection.recv(4096)
-        assert more, "it was closed"
-        answer += more
-    assert answer.startswith(b"HTTP/1.1 200")
+        assert more, "the gateway closed the connection"
+        response += more
+    assert response.startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET", b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n"])
-def test_C_a_head_that_does_not_come_is_given_up(gateway_with, sent):
+def test_C_a_head_has_a_deadline(gateway_with, sent):
     with gateway_with(head_s=SOON_S) as running:
-        status, told = read(connected(running, sent))
-        assert (status, told["code"]) == (408, "too_slow")
+        status, body = read(connected(running, sent))
+        assert (status, body["code"]) == (408, "too_slow")
 
 
-def test_C_a_second_request_has_a_deadline_as_the_first_one_has(gateway_with):
+def test_C_the_head_of_a_second_request_has_a_deadline(gateway_with):
     with gateway_with(head_s=SOON_S) as running:
         made = connected(running)
-        healthy(made)
+        get_health(made)
         made.sendall(b"GET /heal")
         status, _ = read(made)
         assert status == 408
 
 
-@pytest.mark.parametrize("some", [b"", b'{"text": "no'])
-def test_C_a_body_that_does_not_come_is_given_up_and_says_nothing(gateway_with, some):
+@pytest.mark.parametrize("part", [b"", b'{"text": "no'])
+def test_C_a_body_has_a_deadline_and_an_incomplete_one_has_no_effect(gateway_with, part):
     with gateway_with(body_s=SOON_S) as running, running.http() as http:
-        status, told = read(connected(running, BODY + some))
-        assert (status, told["code"]) == (408, "too_slow")
+        status, body = read(connected(running, BODY + part))
+        assert (status, body["code"]) == (408, "too_slow")
         assert http.get("/v1/sessions/slow").status_code == 404
 
 
-def test_C_little_by_little_is_as_late_as_nothing(gateway_with):
+def test_C_a_body_that_arrives_byte_by_byte_has_the_same_deadline(gateway_with):
     with gateway_with(body_s=SOON_S) as running:
         made = connected(running, BODY.replace(b"100", b"1000000"))
         while not select([made], [], [], 0.01)[0]:
@@ -119,85 +117,85 @@ def test_C_little_by_little_is_as_late_as_nothing(gateway_with):
         made.close()
 
 
-def test_C_a_stream_and_a_connection_between_requests_have_no_such_deadline(gateway_with):
+def test_C_streams_and_idle_connections_have_no_such_deadline(gateway_with):
     with gateway_with(head_s=SOON_S, body_s=SOON_S) as running, running.http() as http:
         http.post("/v1/sessions", json={"session_id": "kept"}).raise_for_status()
         quiet = connected(running, STREAM)
         assert quiet.recv(4096).startswith(b"HTTP/1.1 200")
         idle = connected(running)
-        healthy(idle)
-        read(connected(running))  # one that came later is given up by now
+        get_health(idle)
+        read(connected(running))  # the deadline of a later connection has passed
         http.post("/v1/sessions/kept/messages", json={"text": "still there"}).raise_for_status()
         shown = b""
         while b"still there" not in shown:
             more = quiet.recv(65536)
             assert more, "the stream was cut"
             shown += more
-        healthy(idle)
+        get_health(idle)
         quiet.close()
         idle.close()
 
 
-def test_C_an_address_that_takes_too_much_is_refused_and_others_are_not(gateway_with):
+def test_C_an_address_with_too_many_connections_is_refused_and_others_are_not(gateway_with):
     with gateway_with(connections=12, per_address=4) as running:
-        held = [connected(running, b"GET /", "127.0.0.9") for _ in range(4)]
-        status, told = read(connected(running, address="127.0.0.9"))
-        assert (status, told["code"]) == (429, "too_many_connections")
+        connections = [connected(running, b"GET /", "127.0.0.9") for _ in range(4)]
+        status, body = read(connected(running, address="127.0.0.9"))
+        assert (status, body["code"]) == (429, "too_many_connections")
         assert httpx.get(f"{running.url}/healthz").status_code == 200
-        for one in held:
+        for one in connections:
             one.close()
-        again = 429
-        while again == 429:  # it forgets those that left
+        status = 429
+        while status == 429:  # until the gateway has forgotten the closed ones
             made = connected(running, b"GET /healthz HTTP/1.0\r\n\r\n", "127.0.0.9")
             with made, made.makefile("rb") as file:
-                again = int(file.readline().split()[1])
-        assert again in (200, 403)
+                status = int(file.readline().split()[1])
+        assert status in (200, 403)
 
 
-def test_C_more_connections_than_there_are_descriptors_for_are_refused_at_once(gateway_with):
+def test_C_connections_beyond_the_descriptors_are_refused_at_once(gateway_with):
     with gateway_with(connections=6, per_address=6) as running:
-        held = [connected(running, b"GET /", f"127.0.0.{n + 10}") for n in range(6)]
+        connections = [connected(running, b"GET /", f"127.0.0.{n + 10}") for n in range(6)]
         surplus = [read(connected(running, b"", f"127.0.0.{n + 30}")) for n in range(20)]
-        assert {(status, told["code"]) for status, told in surplus} == {
+        assert {(status, body["code"]) for status, body in surplus} == {
             (503, "too_many_connections")
         }
         assert len(running.serving.server_state.connections) <= 6
-        for one in held:
+        for one in connections:
             one.close()
 
 
 @pytest.mark.parametrize(("descriptors", "in_use"), [(1024, 100), (4096, 300), (65_536, 2_000)])
-def test_C_some_descriptors_are_always_left(descriptors, in_use):
+def test_C_some_descriptors_are_always_reserved(descriptors, in_use):
     count = connections_of(descriptors, in_use)
     assert count + BACKLOG + in_use + DESCRIPTORS_KEPT <= descriptors - in_use
     assert 16 <= count <= CONNECTIONS_MAX
 
 
-def test_C_a_user_has_only_so_many_streams_of_whatever_kind(tmp_path):
+def test_C_the_streams_of_one_user_are_bounded_over_all_kinds(tmp_path):
     log = memory_log(threaded=True)
     with served(log, settings_in(tmp_path), tmp_path / "g", secret=SECRET) as running:
         running.gateway.hub.limit_viewers(8)  # 4 of one user
         assert running.gateway.tabs.caught_up.wait(PATIENCE_S)
-        with running.http(token_for("ana", SECRET)) as ana:
+        with running.http("ana") as ana:
             ana.post("/v1/sessions", json={"session_id": "s"}).raise_for_status()
-            open_ones = []
+            responses = []
             for path in ("/v1/sessions/events", "/api/tabs/events", "/v1/sessions/s/stream") * 2:
                 request = ana.build_request("GET", path)
-                open_ones.append(ana.send(request, stream=True))
-            statuses = Counter(answer.status_code for answer in open_ones)
+                responses.append(ana.send(request, stream=True))
+            statuses = Counter(response.status_code for response in responses)
             assert statuses == {200: 4, 429: 2}
-            with running.http(token_for("bob", SECRET)) as bob:
-                with bob.stream("GET", "/v1/sessions/events") as his:
-                    assert his.status_code == 200
-            for answer in open_ones:
-                answer.close()
+            with running.http("bob") as bob:
+                with bob.stream("GET", "/v1/sessions/events") as other:
+                    assert other.status_code == 200
+            for response in responses:
+                response.close()
 
 
-# -- turns -----------------------------------------------------------------------------------------
+# -- fairness --------------------------------------------------------------------------------------
 
 
-class Turns:
-    """Counts how often somebody else has a turn in the loop."""
+class OtherTask:
+    """Counts how often another task of the loop runs."""
 
     async def __aenter__(self):
         self.count, self._task = 0, asyncio.ensure_future(self._take())
@@ -212,7 +210,7 @@ class Turns:
         self._task.cancel()
 
 
-def test_C_a_response_that_never_waits_gives_others_their_turn():
+def test_C_a_response_whose_writes_never_block_lets_other_tasks_run():
     async def run():
         async def pieces():
             for _ in range(500):
@@ -222,53 +220,53 @@ def test_C_a_response_that_never_waits_gives_others_their_turn():
             """A client whose buffers take everything."""
 
         never = asyncio.Event()
-        async with Turns() as turns:
+        async with OtherTask() as other:
             await EventStream(pieces())({}, never.wait, send)
-            return turns.count
+            return other.count
 
     assert asyncio.run(run()) >= 500
 
 
-def test_C_a_viewer_with_a_long_history_gives_others_their_turn():
+def test_C_a_viewer_with_a_long_history_lets_other_tasks_run():
     async def run():
         subscription = Subscription(WatchedSession("s", initial("s"), 0), Place(), "ana")
         subscription.put_history([(n + 1, [LineAdded(line=None)]) for n in range(500)])
-        async with Turns() as turns:
+        async with OtherTask() as other:
             for _ in range(500):
                 await anext(subscription)
-            return turns.count
+            return other.count
 
     assert asyncio.run(run()) >= 500
 
 
-def test_C_of_many_histories_few_are_put_together_at_once_and_the_rest_waits_outside_of_threads(
+def test_C_few_histories_are_built_at_once_and_the_others_occupy_no_thread(
     gateway_with, monkeypatch
 ):
-    at_once, go_on, show = [], threading.Event(), Subscription.put_history
+    begun, released, put_history = [], threading.Event(), Subscription.put_history
 
-    def held(subscription, history):
-        if threading.current_thread().name.startswith("gateway"):  # beside the loop
-            at_once.append(subscription)
-            assert go_on.wait(PATIENCE_S)
-        show(subscription, history)
+    def put_when_released(subscription, history):
+        if threading.current_thread().name.startswith("gateway"):  # not in the event loop
+            begun.append(subscription)
+            assert released.wait(PATIENCE_S)
+        put_history(subscription, history)
 
-    monkeypatch.setattr(Subscription, "put_history", held)
+    monkeypatch.setattr(Subscription, "put_history", put_when_released)
     with gateway_with() as running, running.http() as http:
         http.post("/v1/sessions", json={"session_id": "kept"}).raise_for_status()
         unread = [connected(running, STREAM) for _ in range(24)]
         while running.gateway.hub.viewers < len(unread):
             assert http.get("/healthz").status_code == 200
         assert http.get("/healthz").status_code == 200
-        assert len(at_once) <= hub_module.HISTORIES_MAX
-        go_on.set()
+        assert len(begun) <= hub_module.HISTORIES_MAX
+        released.set()
         for one in unread:
             assert one.recv(15).startswith(b"HTTP/1.1 200")
             one.close()
-    assert len(at_once) == len(unread)
+    assert len(begun) == len(unread)
 
 
-def test_a_site_is_one_address_whatever_it_chooses_from_its_network():
-    """One customer has 2^64 addresses of IPv6: each of them had a limit of its own."""
+def test_addresses_of_one_network_count_as_one():
+    """One customer has 2^64 IPv6 addresses."""
     assert site_of("2001:db8::1") == site_of("2001:db8::ffff:2") != site_of("2001:db8:0:1::1")
     assert site_of("fe80::1%eth0") == site_of("fe80::2%eth0")
     assert site_of("::ffff:10.0.0.7") == site_of("10.0.0.7") != site_of("10.0.0.8")
@@ -276,20 +274,20 @@ def test_a_site_is_one_address_whatever_it_chooses_from_its_network():
 
 
 @pytest.mark.parametrize("sent", [b"\x16\x03<b>\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"])
-def test_an_answer_of_the_connection_can_not_act_either(gateway_with, sent):
+def test_a_refused_connection_is_answered_with_the_same_policy(gateway_with, sent):
     with gateway_with() as running, connected(running, sent) as connection:
         with connection.makefile("rb") as file:
-            answer = file.read()
-    head, _, body = answer.partition(b"\r\n\r\n")
+            response = file.read()
+    head, _, body = response.partition(b"\r\n\r\n")
     assert json.loads(body)["code"] == "invalid"
     for name, value in INERT.items():
         assert b"\r\n" + name + b": " + value in head
 
 
-def test_a_gateway_that_ends_ends_its_streams_at_once_and_without_a_traceback(
+def test_a_stopping_gateway_ends_its_streams_at_once_without_a_traceback(
     tmp_path, capsys, monkeypatch
 ):
-    """They held it until it gave them up, and uvicorn wrote forty lines for each of them."""
+    """They delayed its end, and uvicorn printed forty lines for each of them."""
     monkeypatch.setattr(serve, "DRAIN_S", NEVER_S)
     monkeypatch.setattr(routes_durable, "LONG_POLL_S", NEVER_S)
     log, stream = memory_log(threaded=True), "/v1/stream/s1?offset=now"
@@ -301,13 +299,13 @@ def test_a_gateway_that_ends_ends_its_streams_at_once_and_without_a_traceback(
             paths = ("/v1/sessions/s1/stream", "/v1/sessions/events", "/api/tabs/events",
                      f"{stream}&live=sse")
             for path in paths:
-                opened = streams.enter_context(http.stream("GET", path))
-                assert opened.status_code == 200, path
-            polled = waiting.submit(httpx.get, f"{gateway.url}{stream}&live=long-poll", timeout=60)
+                response = streams.enter_context(http.stream("GET", path))
+                assert response.status_code == 200, path
+            poll = waiting.submit(httpx.get, f"{gateway.url}{stream}&live=long-poll", timeout=60)
             session = gateway.gateway.hub._sessions["s1"].result()
             while len(session.subscriptions) < 3:  # two streams and the poll
                 assert http.get("/healthz").status_code == 200
-        assert polled.result().status_code == 204, "it is told that nothing came"
+        assert poll.result().status_code == 204, "nothing was appended"
     assert capsys.readouterr().err == ""
 
 

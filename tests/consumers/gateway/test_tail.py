@@ -1,4 +1,4 @@
-"""The tail: its store is a cache; whatever becomes of it, the gateway shows what the log says."""
+"""The tail: its stores are a cache; whatever happens to them, the gateway shows the log."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from foldlog.consumers.gateway import tail as tail_module
 from foldlog.consumers.gateway.tail import NotReady, Tail
 from foldlog.log.errors import TopicMismatch
 from foldlog.log.kafka import KafkaLog
-from foldlog.processors.store import partition_cache as owned
+from foldlog.processors.store import partition_cache
 from foldlog.processors.store.store import RocksBackend
 from foldlog.producers.sessions import Sessions
 from foldlog.schemas.topics import SESSION_EVENTS, topics
@@ -27,25 +27,25 @@ def log():
 
 
 class Following:
-    """A tail that runs, and everything it said and handed on."""
+    """A running tail, with its output and its batches."""
 
     def __init__(self, log, directory):
-        self.said, self.batches, self._news = [], [], threading.Condition()
-        self.interrupted = []
-        self.tail = Tail(log, directory, self.said.append)
-        self.tail.on_gap = lambda: self.interrupted.append(self.tail.failed)
+        self.output, self.batches, self._changed = [], [], threading.Condition()
+        self.gaps = []
+        self.tail = Tail(log, directory, self.output.append)
+        self.tail.on_gap = lambda: self.gaps.append(self.tail.failed)
         self.tail.on_batch = self._take
         self.tail.start()
 
     def _take(self, batch):
-        with self._news:
+        with self._changed:
             self.batches.append(batch)
-            self._news.notify_all()
+            self._changed.notify_all()
 
     def until(self, holds):
         end = time.monotonic() + PATIENCE_S
-        with self._news:  # chunks that nobody watches are no news
-            while not self._news.wait_for(lambda: holds(self.tail), 0.05):
+        with self._changed:  # chunks of sessions without viewers make no batch
+            while not self._changed.wait_for(lambda: holds(self.tail), 0.05):
                 assert time.monotonic() < end
 
     def __enter__(self):
@@ -71,7 +71,7 @@ def has_answer(tail):
     return views is not None and any(line.kind == "answer" for line in views.transcript.lines)
 
 
-def test_it_begins_where_its_store_ends(log, tmp_path):
+def test_it_starts_where_its_store_ends(log, tmp_path):
     played = talk(log, tmp_path)
     with Following(log, tmp_path / "gw") as first:
         first.until(has_answer)
@@ -80,10 +80,10 @@ def test_it_begins_where_its_store_ends(log, tmp_path):
         assert [line["session_id"] for line in second.tail.summaries()] == ["s1"]
         played.end()
         second.until(lambda tail: not tail.views("s1").turn.open)
-        assert not second.said
+        assert not second.output
 
 
-def test_a_damaged_store_is_made_anew_and_said(log, tmp_path):
+def test_a_damaged_store_is_rebuilt_and_reported(log, tmp_path):
     talk(log, tmp_path)
     with Following(log, tmp_path / "gw") as first:
         first.until(has_answer)
@@ -93,22 +93,22 @@ def test_a_damaged_store_is_made_anew_and_said(log, tmp_path):
     backend.close()
     with Following(log, tmp_path / "gw") as second:
         second.until(has_answer)
-        assert any("damaged" in text for text in second.said)
+        assert any("damaged" in text for text in second.output)
 
 
-def test_what_producers_asked_for_is_told_with_the_folds_word(log, tmp_path):
+def test_batches_contain_the_decisions_on_commands(log, tmp_path):
     sessions = Sessions(log, settings_in(tmp_path))
     with Following(log, tmp_path / "gw") as following:
         sessions.open("s1", agent="default")
         receipt = sessions.trigger("s1", "publish")
         following.until(lambda tail: tail.cursor("s1")[1] > receipt.offset)
-        told = [d for batch in following.batches for d in batch.decisions]
-        assert [(d.verdict, d.offset) for d in told] == [
+        decisions = [d for batch in following.batches for d in batch.decisions]
+        assert [(d.verdict, d.offset) for d in decisions] == [
             ("accepted", receipt.offset - 1), ("refused", receipt.offset),
         ]
 
 
-def test_chunks_are_decoded_for_sessions_that_are_watched_and_for_no_other(log, tmp_path):
+def test_chunks_are_decoded_for_watched_sessions_only(log, tmp_path):
     played = talk(log, tmp_path)
     played.end()
     Sessions(log, settings_in(tmp_path)).say("s1", "more")
@@ -122,23 +122,23 @@ def test_chunks_are_decoded_for_sessions_that_are_watched_and_for_no_other(log, 
         following.tail.watch("s1")
         played.chunk("seen")
         following.until(lambda tail: tail.views("s1").stream.chunks == 2)
-        seen = [s.entry.event.delta for batch in following.batches for s in batch.events]
-        assert seen == ["seen"]
+        deltas = [f.entry.event.delta for batch in following.batches for f in batch.events]
+        assert deltas == ["seen"]
 
 
-def test_to_look_at_many_sessions_keeps_few_of_them(log, tmp_path, monkeypatch):
-    monkeypatch.setattr(owned, "HOT_SESSIONS_MAX", 2)
+def test_few_of_many_sessions_stay_in_memory(log, tmp_path, monkeypatch):
+    monkeypatch.setattr(partition_cache, "HOT_SESSIONS_MAX", 2)
     sessions, names = Sessions(log, settings_in(tmp_path)), [f"s{n}" for n in range(40)]
     for name in names:
         sessions.open(name, agent="default")
     with Following(log, tmp_path / "tail") as following:
         following.until(lambda tail: tail.caught_up)
         assert all(following.tail.views(name) for name in names)
-        held = [place.hot(name) for place in following.tail._owned.values() for name in names]
-        assert len(list(filter(None, held))) <= 2 * len(following.tail._owned)
+        hot = [cache.hot(name) for cache in following.tail._owned.values() for name in names]
+        assert len(list(filter(None, hot))) <= 2 * len(following.tail._owned)
 
 
-def test_B_a_full_disk_is_told_and_outlived(log, tmp_path):
+def test_B_a_full_disk_is_reported_and_survived(log, tmp_path):
     sessions = Sessions(log, settings_in(tmp_path))
     sessions.open("s1", agent="default")
     with Following(log, tmp_path / "gateway") as it:
@@ -148,19 +148,19 @@ def test_B_a_full_disk_is_told_and_outlived(log, tmp_path):
             it.until(lambda tail: isinstance(tail.failed, OSError))
             with pytest.raises(NotReady, match="retries automatically"):
                 it.tail.ready()
-            assert it.interrupted and not it.tail.has_ended
+            assert it.gaps and not it.tail.has_ended
         it.until(lambda tail: tail.failed is None)
         sessions.say("s1", "there is room", message_id="last")
         it.until(lambda tail: tail.views("s1").state.last_message_id == "last")
         it.tail.ready()
         assert len(it.tail.views("s1").messages.received) == 9
-        assert it.said[-1] == "the gateway follows the log again"
+        assert it.output[-1] == "the gateway follows the log again"
     with Following(log, tmp_path / "gateway") as again:
         again.until(lambda tail: tail.caught_up)
         assert len(again.tail.views("s1").messages.received) == 9
 
 
-def test_B_viewers_are_let_go_when_the_gateway_stops_following_and_lose_nothing(log, tmp_path):
+def test_B_viewers_are_disconnected_when_the_tail_fails_and_lose_nothing(log, tmp_path):
     running = served(log, settings_in(tmp_path), tmp_path / "gateway")
     with running as gateway, gateway.http() as http:
         played = talk(log, tmp_path)
@@ -186,7 +186,7 @@ def test_B_viewers_are_let_go_when_the_gateway_stops_following_and_lose_nothing(
 
 
 @pytest.mark.broker
-def test_B_a_topic_that_was_made_again_ends_it_and_one_that_is_missing_does_not(
+def test_B_a_topic_that_was_recreated_ends_the_tail_and_a_missing_one_does_not(
     broker, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(tail_module, "QUIET_S", 0.1)
@@ -201,13 +201,13 @@ def test_B_a_topic_that_was_made_again_ends_it_and_one_that_is_missing_does_not(
     with Following(log, tmp_path / "gateway") as it:
         it.tail.on_end = ended.set
         it.until(lambda tail: tail.views("s1") is not None)
-        for done in admin.delete_topics([prefix + SESSION_EVENTS]).values():
-            done.result()
+        for deletion in admin.delete_topics([prefix + SESSION_EVENTS]).values():
+            deletion.result()
         it.until(lambda tail: isinstance(tail.failed, TopicMismatch))
         log.apply_topics(specs).demand()
         assert ended.wait(PATIENCE_S)
         assert isinstance(it.tail.failed, tail_module.Replaced) and it.tail.has_ended
-        assert "deleted and created again" in it.said[-1]
+        assert "deleted and created again" in it.output[-1]
     with Following(log, tmp_path / "gateway") as again:
         again.until(lambda tail: tail.caught_up)
         assert again.tail.views("s1") is None

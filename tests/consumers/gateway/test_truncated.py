@@ -1,4 +1,4 @@
-"""A log that lost its end and whose offsets were used again, as after an unclean election."""
+"""A log that lost its end and reused the offsets, as after an unclean leader election."""
 
 import time
 
@@ -25,7 +25,7 @@ def end_of(log) -> int:
 
 
 def messages(log, settings, *texts: str) -> None:
-    """Messages to s1, which is opened if need be, each a record."""
+    """Send messages to s1, one record each; open it first."""
     sessions = Sessions(log, settings)
     sessions.open("s1", agent="default")
     for text in texts:
@@ -34,13 +34,13 @@ def messages(log, settings, *texts: str) -> None:
 
 
 def fresh(log) -> dict[str, str]:
-    """What the log of now folds to."""
+    """The hashes of the views that the present log folds to."""
     with SessionFold(log, "s1") as folded:
         return view_hashes(folded.to_end())
 
 
-def agrees(tail: Tail, log) -> None:
-    """Wait until a gateway has the views of the log of now."""
+def wait_until_equal(tail: Tail, log) -> None:
+    """Wait until a gateway has the views of the present log."""
     end = time.monotonic() + PATIENCE_S
     while True:
         views = tail.views("s1")
@@ -51,20 +51,20 @@ def agrees(tail: Tail, log) -> None:
 
 
 @pytest.mark.broker
-def test_a_log_that_was_truncated_and_written_on_is_folded_anew(own_broker, tmp_path):
-    """A gateway that runs and one that starts later: each had views of records that are gone."""
+def test_a_gateway_refolds_a_log_that_was_truncated_and_continued(own_broker, tmp_path):
+    """A running gateway and one that starts later; both have views of lost records."""
     broker, prefix, settings = own_broker(), unique_name() + ".", settings_in(tmp_path)
     log = KafkaLog(broker.bootstrap_servers, topic_prefix=prefix)
     log.apply_topics(topics(1))
     messages(log, settings, *(f"before-{number}" for number in range(9)))
-    told: list[str] = []
-    later = Tail(log, tmp_path / "later", told.append)
+    output: list[str] = []
+    later = Tail(log, tmp_path / "later", output.append)
     later.start()
-    agrees(later, log)
+    wait_until_equal(later, log)
     later.close()
-    running = Tail(log, tmp_path / "running", told.append)
+    running = Tail(log, tmp_path / "running", output.append)
     running.start()
-    agrees(running, log)
+    wait_until_equal(running, log)
     before = end_of(log)
 
     broker.kill()
@@ -76,20 +76,20 @@ def test_a_log_that_was_truncated_and_written_on_is_folded_anew(own_broker, tmp_
     messages(again, settings, *(f"after-{number}" for number in range(15)))
     assert end_of(again) > before
 
-    agrees(running, again)
+    wait_until_equal(running, again)
     running.close()
-    later = Tail(again, tmp_path / "later", told.append)
+    later = Tail(again, tmp_path / "later", output.append)
     later.start()
-    agrees(later, again)
+    wait_until_equal(later, again)
     later.close()
-    assert [line for line in told if "is rebuilt from the log" in line]
+    assert [line for line in output if "is rebuilt from the log" in line]
     log.close()
     again.close()
 
 
 def refolded(last_at: int) -> list[str]:
-    """The messages of a worker whose log was cut and written on: another message, then the same
-    last record, taken by the broker at another time."""
+    """The messages of a worker whose log was truncated and continued with another message and then
+    the same last record, `last_at` ms later."""
     first = ManualWorker(AGENT)
     first.write("producer", opened("a"))
     first.write("producer", message("lost"))
@@ -110,7 +110,7 @@ def refolded(last_at: int) -> list[str]:
     return [row.message_id for row in other.worker.owned[0].views(SESSION).messages.received]
 
 
-def test_a_worker_knows_its_last_record_by_the_time_it_was_taken_too():
-    """A producer writes its event again when the log has lost it: its bytes alone say nothing."""
+def test_a_worker_identifies_its_last_record_also_by_its_timestamp():
+    """A producer writes its event again if the log has lost it, so equal bytes prove nothing."""
     assert refolded(last_at=1) == ["kept", "same"]
-    assert refolded(last_at=0) == ["lost", "same"], "what cannot be told apart: the same ms"
+    assert refolded(last_at=0) == ["lost", "same"], "within one ms they cannot be distinguished"

@@ -1,4 +1,4 @@
-"""What a page is judged by, run in the browser: each finds what is wrong, [] is well."""
+"""Accessibility checks that run in the browser: each returns the violations."""
 
 UNNAMED = """
 () => [...document.querySelectorAll("button, input, select, textarea, a, [tabindex='0'], summary")]
@@ -7,7 +7,7 @@ UNNAMED = """
     || [...(e.labels ?? [])].some((label) => label.textContent.trim())))
   .map((e) => e.outerHTML.slice(0, 120))
 """
-"""What can be used and has no name for who can't see it."""
+"""Controls without an accessible name."""
 
 CONTRASTS = """
 () => {
@@ -32,11 +32,11 @@ CONTRASTS = """
     .filter(([found]) => found < 4.5);
 }
 """
-"""Text that is not clear on its ground, by WCAG's ratio for small text."""
+"""Text with too little contrast, by WCAG's ratio for small text."""
 
 SMALL = """
 () => [...document.querySelectorAll("button, .sessions a")]
   .filter((e) => e.offsetParent && e.getBoundingClientRect().height < 32)
   .map((e) => e.textContent)
 """
-"""What a finger would miss."""
+"""Controls too small for a finger."""

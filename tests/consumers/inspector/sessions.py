@@ -1,12 +1,12 @@
-"""Sessions for the tests of the inspector: long, hostile, waiting for people. All are played."""
+"""Sessions for the tests of the inspector: long, hostile, or waiting for people."""
 
 import json
-from pathlib import Path
+from typing import NamedTuple
 
 from foldlog.log import MemoryLog, Settings
 from foldlog.processors.fold.views import SessionViews
 from foldlog.producers import Sessions
-from foldlog.tests.consumers.played import Played, memory_log, opened, settings_in
+from foldlog.tests.consumers.played import Played, opened
 
 HOSTILE = (
     "<script>window.pwned = 1</script>",
@@ -16,15 +16,18 @@ HOSTILE = (
 )
 
 
-class Place:
-    """One installation on a log in memory."""
+class Place(NamedTuple):
+    """One installation: a log and its settings."""
 
-    def __init__(self, directory: Path) -> None:
-        self.settings: Settings = settings_in(directory)
-        self.log: MemoryLog = memory_log(threaded=True)
+    log: MemoryLog
+    settings: Settings
 
-    def open(self, session_id: str) -> tuple[Sessions, Played]:
-        return opened(self.log, self.settings, session_id)
+    def open(self, session_id: str, text: str = "") -> tuple[Sessions, Played]:
+        """Open a session, and send it a message with this text."""
+        sessions, played = opened(self.log, self.settings, session_id)
+        if text:
+            sessions.say(session_id, text, message_id="m1")
+        return sessions, played
 
     def talk(self, session_id: str, answers: int = 2, chunks: int = 2) -> Played:
         """Turns of a message, a tool and two answers."""
@@ -35,11 +38,16 @@ class Place:
         return played
 
 
-def turn(played: Played, number: int, chunks: int) -> None:
-    """One turn: a call of a tool, then words in so many chunks."""
+def propose(played: Played, content: str, *calls: tuple[str, dict]) -> None:
+    """An answer of the model with these calls."""
     played.call()
     played.start()
-    played.complete("Let me look.", [("read_file", {"path": f"notes/{number}.md"})])
+    played.complete(content, list(calls))
+
+
+def turn(played: Played, number: int, chunks: int) -> None:
+    """One turn: a tool call, then an answer in so many chunks."""
+    propose(played, "Let me look.", ("read_file", {"path": f"notes/{number}.md"}))
     played.invoke()
     played.tool_start()
     played.tool_result(f"contents of note {number}")
@@ -53,23 +61,17 @@ def turn(played: Played, number: int, chunks: int) -> None:
 
 
 def asking(place: Place, session_id: str = "asks") -> Played:
-    """A session with a call that waits for a person."""
-    sessions, played = place.open(session_id)
-    sessions.say(session_id, "charge it", message_id="m1")
-    played.call()
-    played.start()
-    played.complete("I would charge.", [("charge", {"amount_cents": 900})])
+    """A session with a call that waits for approval."""
+    _, played = place.open(session_id, "charge it")
+    propose(played, "I would charge.", ("charge", {"amount_cents": 900}))
     played.invoke(approval="ask")
     return played
 
 
 def doubting(place: Place, session_id: str = "doubts") -> Played:
-    """A session with a call of which nobody knows whether it happened."""
-    sessions, played = place.open(session_id)
-    sessions.say(session_id, "charge it", message_id="m1")
-    played.call()
-    played.start()
-    played.complete("Charging.", [("charge", {"amount_cents": 900})])
+    """A session with a call in doubt."""
+    _, played = place.open(session_id, "charge it")
+    propose(played, "Charging.", ("charge", {"amount_cents": 900}))
     played.invoke()
     played.tool_start()
     played.uncertain()
@@ -77,9 +79,8 @@ def doubting(place: Place, session_id: str = "doubts") -> Played:
 
 
 def hostile(place: Place, session_id: str = "hostile") -> Played:
-    """A session in which everything that can be said is an attack on a page."""
-    sessions, played = place.open(session_id)
-    sessions.say(session_id, HOSTILE[0], message_id="m1")
+    """A session in which every text is an attack on the page."""
+    _, played = place.open(session_id, HOSTILE[0])
     played.call()
     played.start()
     played.chunk(HOSTILE[1])
@@ -87,9 +88,7 @@ def hostile(place: Place, session_id: str = "hostile") -> Played:
     played.invoke()
     played.tool_start()
     played.tool_result(json.dumps([{"type": "text", "text": "".join(HOSTILE)}]))
-    played.call()
-    played.start()
-    played.complete("\n".join(HOSTILE))
+    propose(played, "\n".join(HOSTILE))
     played.end()
     return played
 
@@ -106,5 +105,5 @@ def long(place: Place, session_id: str = "long", events: int = 10_000) -> Played
 
 
 def length(views: SessionViews) -> int:
-    """About how many events made these views: a turn of `long` has 101."""
+    """The approximate number of events behind these views: a turn of `long` has 101."""
     return 101 * views.turn.number

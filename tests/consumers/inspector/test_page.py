@@ -1,5 +1,5 @@
-"""The page in a real browser, through time: scrubbing, the request of an instant, two instants, and
-that it can be read and used by everybody, on a desk and on a phone, by ten thousand events."""
+"""The page in a real browser: past moments, their requests, comparisons, accessibility, on a
+desktop and on a phone, with few events and with ten thousand."""
 
 import json
 import re
@@ -16,20 +16,18 @@ from foldlog.schemas import events as ev
 from foldlog.tests.browser_fixture import DESK, PHONE
 from foldlog.tests.consumers.gateway.served import served
 from foldlog.tests.consumers.inspector.judges import CONTRASTS, SMALL, UNNAMED
-from foldlog.tests.consumers.inspector.sessions import Place, asking, doubting, long
+from foldlog.tests.consumers.inspector.sessions import asking, doubting, long
 
 NAMES = ("talk", "asks", "doubts", "long", "more")
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    made = Place(tmp_path_factory.mktemp("place"))
-    made.talk("talk", 3, chunks=4)
-    asking(made)
-    doubting(made)
-    long(made)
-    made.talk("more", 1)  # five sessions in four partitions: one begins behind another
-    return made
+@pytest.fixture(scope="module", autouse=True)
+def sessions(place):
+    place.talk("talk", 3, chunks=4)
+    asking(place)
+    doubting(place)
+    long(place)
+    place.talk("more", 1)  # five sessions in four partitions: one begins after another
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +42,7 @@ def url(place):
 
 
 @pytest.fixture(scope="module")
-def moments(place):
+def moments(place, sessions):
     return Timelines(place.log).of("talk").moments
 
 
@@ -53,7 +51,7 @@ def conversation(page):
 
 
 def at(page, offset):
-    """Wait until the page shows that moment."""
+    """Wait until the page shows this moment."""
     page.get_by_role("status").get_by_text(re.compile(f"Right after offset {offset}, ")).wait_for()
 
 
@@ -61,21 +59,21 @@ def of_type(moments, kind):
     return [moment for moment in moments if isinstance(moment.entry.event, kind)]
 
 
-def test_a_link_is_a_session_and_an_offset(url, page_at, moments):
+def test_a_link_names_a_session_and_an_offset(url, page_at, moments):
     chunk = of_type(moments, ev.GenChunk)[5]
     offset = chunk.entry.offset
     page = page_at(f"{url}/#/s/talk@{offset}")
     at(page, offset)
-    said = conversation(page)
-    said.get_by_text("word0 word1", exact=True).wait_for()
-    expect(said.get_by_text("question 2")).to_have_count(1)
-    expect(said.get_by_text("question 3")).to_have_count(0)
+    shown = conversation(page)
+    shown.get_by_text("word0 word1", exact=True).wait_for()
+    expect(shown.get_by_text("question 2")).to_have_count(1)
+    expect(shown.get_by_text("question 3")).to_have_count(0)
     page.reload()
     at(page, offset)
-    expect(said.get_by_text("until here")).to_have_count(1)
+    expect(shown.get_by_text("until here")).to_have_count(1)
 
 
-def test_the_keyboard_goes_event_by_event_through_what_the_fold_had(url, page_at, moments):
+def test_the_keyboard_steps_through_the_views_event_by_event(url, page_at, moments):
     start = of_type(moments, ev.ToolStarted)[0].place
     page = page_at(f"{url}/#/s/talk@{moments[start].entry.offset}")
     at(page, moments[start].entry.offset)
@@ -111,24 +109,24 @@ def test_the_slider_moves_the_whole_page(url, page_at, moments):
     assert page.url.endswith(f"#/s/talk@{moments[7].entry.offset}")
     slider.press("ArrowRight")
     at(page, moments[8].entry.offset)
-    spoken = slider.get_attribute("aria-valuetext")
-    assert spoken.startswith(f"offset {moments[8].entry.offset}, ")
+    text = slider.get_attribute("aria-valuetext")
+    assert text.startswith(f"offset {moments[8].entry.offset}, ")
     chosen = page.get_by_role("option", selected=True)
     assert chosen.get_attribute("id") == f"event-{moments[8].entry.offset}"
 
 
-def test_play_goes_to_the_end_and_stops(url, page_at, moments):
+def test_play_runs_to_the_end_and_stops(url, page_at, moments):
     page = page_at(f"{url}/#/s/talk@{moments[0].entry.offset}")
     at(page, moments[0].entry.offset)
     page.get_by_label(re.compile("^Speed")).click()
-    page.get_by_role("heading", name="talk").click()  # keys go to the page, not to the button
+    page.get_by_role("heading", name="talk").click()  # so that keys go to the page
     page.keyboard.press("Space")
     at(page, moments[-1].entry.offset)
     page.get_by_role("button", name="Play", exact=True).wait_for()
     conversation(page).get_by_text("turn 3 ended").wait_for()
 
 
-def test_the_request_of_an_instant_is_the_one_that_the_command_line_prints(
+def test_the_request_of_a_moment_equals_that_of_the_command_line(
     place, url, page_at, moments
 ):
     step = of_type(moments, ev.GenStart)[3]
@@ -145,7 +143,7 @@ def test_the_request_of_an_instant_is_the_one_that_the_command_line_prints(
     page.get_by_text("No request was decided up to this point").wait_for()
 
 
-def test_the_rows_that_were_owed_and_why(url, page_at, place):
+def test_the_owed_rows_are_shown_with_their_reasons(url, page_at, place):
     timeline = Timelines(place.log).of("asks")
     page = page_at(f"{url}/#/s/asks@{timeline.moments[-1].entry.offset}")
     page.get_by_role("tab", name="wake").click()
@@ -172,7 +170,7 @@ def test_two_offsets_are_compared(url, page_at, moments):
     page.get_by_role("heading", name="talk").click()
     page.keyboard.press("ArrowLeft")
     at(page, moments[ended.place - 1].entry.offset)
-    assert page.get_by_label("Compare with offset").input_value() == "1", "what is typed stays"
+    assert page.get_by_label("Compare with offset").input_value() == "1", "the typed one is kept"
     page.keyboard.press("ArrowRight")
     at(page, ended.entry.offset)
     page.get_by_role("button", name="Swap").click()
@@ -192,7 +190,7 @@ def test_state_budget_and_cost_are_those_of_the_moment(url, page_at, moments):
     assert first.views.turn.step == 2
 
 
-def test_a_fork_begins_as_it_was_and_goes_on_by_itself(url, page_at, moments):
+def test_a_fork_begins_with_the_history_and_continues_separately(url, page_at, moments):
     ended = of_type(moments, ev.TurnEnded)[0].entry.offset
     page = page_at(f"{url}/#/s/talk@{ended}")
     at(page, ended)
@@ -209,7 +207,7 @@ def test_a_fork_begins_as_it_was_and_goes_on_by_itself(url, page_at, moments):
     expect(conversation(page).get_by_text("another way")).to_have_count(0)
 
 
-def test_a_moment_before_the_session_is_said_in_words(url, page_at, place):
+def test_a_moment_before_the_session_is_an_error_with_a_reason(url, page_at, place):
     begins = {name: Timelines(place.log).of(name).moments[0].entry.offset for name in NAMES}
     later = max(begins, key=begins.get)
     assert begins[later] > 0
@@ -220,7 +218,7 @@ def test_a_moment_before_the_session_is_said_in_words(url, page_at, place):
     page.get_by_text("live", exact=True).wait_for()
 
 
-def test_ten_thousand_events_are_a_list_of_which_little_is_drawn(place, url, page_at):
+def test_of_ten_thousand_events_only_the_visible_rows_are_drawn(place, url, page_at):
     page = page_at(f"{url}/#/s/long")
     events = Timelines(place.log).of("long").moments
     count = f"{len(events):,}"
@@ -244,7 +242,7 @@ def test_ten_thousand_events_are_a_list_of_which_little_is_drawn(place, url, pag
     page.get_by_role("button", name=re.compile("Show earlier")).click()
 
 
-def test_it_can_be_read_in_light_and_dark_and_everything_has_a_name(url, page_at):
+def test_both_themes_have_contrast_and_every_control_has_a_name(url, page_at):
     page = page_at(f"{url}/")
     for session in ("talk", "asks", "doubts"):
         page.goto(f"{url}/#/s/{session}")
@@ -258,7 +256,7 @@ def test_it_can_be_read_in_light_and_dark_and_everything_has_a_name(url, page_at
                 assert page.evaluate(CONTRASTS) == [], (session, tab, scheme)
 
 
-def test_a_chosen_theme_stays(url, page_at):
+def test_a_chosen_theme_is_kept(url, page_at):
     page = page_at(f"{url}/#/s/talk", color_scheme="light")
     ground = "getComputedStyle(document.body).backgroundColor"
     before = page.evaluate(ground)
@@ -270,7 +268,7 @@ def test_a_chosen_theme_stays(url, page_at):
     assert page.evaluate(ground) == after
 
 
-def test_on_a_phone_one_part_at_a_time_and_nothing_sticks_out(url, page_at):
+def test_a_phone_shows_one_part_at_a_time_without_overflow(url, page_at):
     page = page_at(f"{url}/", viewport=PHONE, touch=True)
     parts = page.get_by_role("navigation", name="Parts of the page")
     for session in ("talk", "asks", "long"):
@@ -286,7 +284,7 @@ def test_on_a_phone_one_part_at_a_time_and_nothing_sticks_out(url, page_at):
     assert conversation(page).bounding_box()["height"] > 200
 
 
-def test_on_a_desk_nothing_sticks_out_either(url, page_at):
+def test_a_desktop_shows_the_page_without_overflow(url, page_at):
     page = page_at(f"{url}/#/s/talk")
     conversation(page).get_by_text("turn 3 ended").wait_for()
     for width in (761, 1024, 1180, 1440):
@@ -295,10 +293,10 @@ def test_on_a_desk_nothing_sticks_out_either(url, page_at):
         assert page.evaluate("document.scrollingElement.scrollHeight") <= DESK["height"]
 
 
-def test_the_page_has_what_the_timeline_has(place, url, page_at, moments):
+def test_the_page_shows_every_message_of_the_timeline(place, url, page_at, moments):
     page = page_at(f"{url}/#/s/talk")
     conversation(page).get_by_text("turn 3 ended").wait_for()
     timeline = Timelines(place.log).of("talk")
-    told = api.lines_json(timeline, lambda ref: b"")["lines"]
-    messages = [line for line in told if line["kind"] == "message"]
-    expect(conversation(page).locator(".said.user")).to_have_count(len(messages))
+    lines = api.lines_json(timeline, lambda ref: b"")["lines"]
+    messages = [line for line in lines if line["kind"] == "message"]
+    expect(conversation(page).locator(".message.user")).to_have_count(len(messages))

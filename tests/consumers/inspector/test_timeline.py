@@ -1,4 +1,4 @@
-"""The timeline: the views at every offset, as any fold has them, and the answers made of them."""
+"""The timeline: the views at every offset, equal to those of any fold, and the JSON from them."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ from foldlog.consumers.inspector.timeline import (
 )
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.consumers.show import known, now_ms, owed_json, request_of
-from foldlog.consumers.transcript_stream import INITIAL, Token, see
+from foldlog.consumers.transcript_stream import INITIAL, see
 from foldlog.processors.advice.prices import list_prices
 from foldlog.processors.store.views_codec import view_hashes
 from foldlog.processors.wake.budget import Rules
@@ -24,13 +24,14 @@ from foldlog.producers import BlobMissing, Sessions
 from foldlog.schemas import events as ev
 from foldlog.schemas.events.parts import BlobRef, Body
 from foldlog.tests.consumers.inspector.sessions import Place, asking, long, turn
+from foldlog.tests.consumers.played import memory_log, settings_in
 
 PRICES = list_prices()
 
 
 @pytest.fixture
 def place(tmp_path):
-    return Place(tmp_path)
+    return Place(memory_log(threaded=True), settings_in(tmp_path))
 
 
 def no_blob(ref):
@@ -42,13 +43,13 @@ def timeline_of(place, session_id="s1"):
 
 
 def folds_at(place, session_id, offset):
-    """The session as the command line folds it, anew, up to an offset."""
+    """The session up to an offset, folded as by the command line."""
     fold = SessionFold(place.log, session_id)
     known(fold, offset)
     return fold
 
 
-def test_the_views_at_every_offset_are_those_of_a_fold_that_stopped_there(place):
+def test_the_views_at_an_offset_equal_those_of_a_fold_up_to_it(place):
     place.talk("s1", 2)
     timeline = timeline_of(place)
     assert len(timeline.moments) > 20
@@ -58,7 +59,7 @@ def test_the_views_at_every_offset_are_those_of_a_fold_that_stopped_there(place)
         assert moment.views.stream == fold.views.stream
 
 
-def test_what_was_owed_at_an_offset_is_what_wake_says_there(place):
+def test_the_owed_rows_of_a_moment_equal_those_of_wake(place):
     asking(place, "s1")
     timeline = timeline_of(place)
     rows = set()
@@ -72,7 +73,7 @@ def test_what_was_owed_at_an_offset_is_what_wake_says_there(place):
     assert {"N3", "S1", "T1", "T2w"} <= rows
 
 
-def test_who_held_the_partition_is_who_held_it_then(place):
+def test_the_holders_are_those_of_the_moment(place):
     place.talk("s1", 1)
     timeline = timeline_of(place)
     first, last = timeline.moments[0], timeline.moments[-1]
@@ -80,7 +81,7 @@ def test_who_held_the_partition_is_who_held_it_then(place):
     assert last.holders.holder("models").owner == "w1/1"
 
 
-def test_it_reads_on_when_the_log_has_grown_and_keeps_what_it_had(place):
+def test_a_timeline_continues_when_the_log_has_grown(place):
     played = place.talk("s1", 1)
     timelines = Timelines(place.log, no_blob)
     before = timelines.of("s1")
@@ -90,12 +91,12 @@ def test_it_reads_on_when_the_log_has_grown_and_keeps_what_it_had(place):
     after = timelines.of("s1")
     assert after is before and len(after.moments) > len(moments)
     assert all(a is b for a, b in zip(after.moments, moments, strict=False))
-    anew = Timeline(place.log, "s1").extend()
-    assert [m.entry.offset for m in anew.moments] == [m.entry.offset for m in after.moments]
-    assert view_hashes(anew.moments[-1].views) == view_hashes(after.moments[-1].views)
+    fresh = Timeline(place.log, "s1").extend()
+    assert [m.entry.offset for m in fresh.moments] == [m.entry.offset for m in after.moments]
+    assert view_hashes(fresh.moments[-1].views) == view_hashes(after.moments[-1].views)
 
 
-def test_an_offset_between_two_events_is_the_moment_of_the_one_before(place):
+def test_an_offset_between_two_events_is_the_moment_of_the_first(place):
     place.talk("s1", 1)
     timeline = timeline_of(place)
     offsets = [moment.entry.offset for moment in timeline.moments]
@@ -104,7 +105,7 @@ def test_an_offset_between_two_events_is_the_moment_of_the_one_before(place):
     assert timeline.at(10**9) is timeline.at() is timeline.moments[-1]
 
 
-def test_before_its_first_event_there_is_no_session(place):
+def test_an_offset_before_the_first_event_is_refused(place):
     before = place.talk("s0", 1)
     other = next(name for name in map(str, range(99))
                  if Timeline(place.log, name).partition == before.fold.partition)
@@ -129,7 +130,7 @@ def test_ten_thousand_events_share_their_rows(place):
     assert page["next"] == api.PAGE_EVENTS < page["count"]
 
 
-def test_only_the_timelines_that_were_used_last_are_kept(place):
+def test_only_the_most_recently_used_timelines_are_kept(place):
     for name in ("a", "b", "c"):
         place.talk(name, 1)
     timelines = Timelines(place.log, no_blob, sessions_max=2)
@@ -145,35 +146,36 @@ def test_only_the_timelines_that_were_used_last_are_kept(place):
 
 
 def test_few_sessions_are_folded_at_once_for_one_user(place, monkeypatch):
-    """Each fold reads a whole partition: one user's could hold every thread of the gateway."""
+    """Each fold reads a whole partition: one user's folds could occupy every thread of the gateway.
+    """
     for name in ("a", "b", "c"):
         place.talk(name, 1)
-    timelines, go_on, begun = Timelines(place.log, no_blob), Event(), Semaphore(0)
+    timelines, released, begun = Timelines(place.log, no_blob), Event(), Semaphore(0)
     extend = Timeline.extend
 
-    def held(timeline):
+    def extend_when_released(timeline):
         begun.release()
-        assert go_on.wait(20)
+        assert released.wait(20)
         return extend(timeline)
 
-    monkeypatch.setattr(Timeline, "extend", held)
+    monkeypatch.setattr(Timeline, "extend", extend_when_released)
     with ThreadPoolExecutor(8) as threads:
         folding = [threads.submit(timelines.of, name, "ana") for name in ("a", "b")]
         for _ in folding:
             assert begun.acquire(timeout=20)
         with pytest.raises(TooManyTimelines):
             timelines.of("c", "ana")
-        others = [threads.submit(timelines.of, *who) for who in (("a", "ana"), ("c", "ben"))]
+        others = [threads.submit(timelines.of, *args) for args in (("a", "ana"), ("c", "ben"))]
         for _ in others:
             assert begun.acquire(timeout=20)
-        go_on.set()
+        released.set()
         assert all(future.result().known for future in folding + others)
     assert timelines.of("c", "ana").known
     place.talk("d", 1)
-    assert timelines.of("d", "ana").known, "what was folded no longer counts"
+    assert timelines.of("d", "ana").known, "finished folds no longer count"
 
 
-def test_the_list_of_events_has_every_event_and_no_text_of_a_chunk(place):
+def test_the_list_has_every_event_and_no_text_of_a_chunk(place):
     played = place.talk("s1", 1)
     played.send(ev.GenChunk(turn=1, step=9, attempt=1, seq=0, block=0, kind="text",
                             delta="SECRET"), "models")
@@ -188,25 +190,23 @@ def test_the_list_of_events_has_every_event_and_no_text_of_a_chunk(place):
     assert called["summary"].startswith("question 1")
 
 
-def test_the_transcript_of_a_moment_is_the_first_lines_and_what_was_being_said(place):
+def test_a_moment_has_a_prefix_of_the_lines_and_the_output_streamed_so_far(place):
     place.talk("s1", 2, chunks=4)
     timeline = timeline_of(place)
     lines = api.lines_json(timeline, no_blob)["lines"]
     viewer = INITIAL
     fold = SessionFold(place.log, "s1", chunks=True)
-    said: list[Token] = []
     for seen in fold.upto(fold.end()):
         viewer, _ = see(viewer, seen)
-        said = list(viewer.tokens)
         found = api.moment_json(timeline, timeline.at(seen.entry.offset), no_blob, PRICES)
         rows = seen.views.transcript.lines
         assert found["lines"] == len(rows)
         assert [line["offset"] for line in lines[: found["lines"]]] == [r.offset for r in rows]
         streamed = "".join(part["text"] for part in (found["open"] or {"parts": []})["parts"])
-        assert streamed == "".join(token.text for token in said)
+        assert streamed == "".join(token.text for token in viewer.tokens)
 
 
-def test_the_request_at_a_moment_is_the_one_that_was_sent(place):
+def test_the_request_of_a_moment_equals_the_one_that_was_sent(place):
     place.talk("s1", 2)
     timeline = timeline_of(place)
     assert api.request_json(timeline, timeline.at(1), no_blob) is None
@@ -224,9 +224,8 @@ def test_the_request_at_a_moment_is_the_one_that_was_sent(place):
     assert steps == {"1.1", "1.2", "2.1", "2.2"}
 
 
-def test_a_claim_of_other_bytes_is_seen(place):
-    sessions, played = place.open("s1")
-    sessions.say("s1", "hi", message_id="m1")
+def test_a_claim_of_other_bytes_does_not_agree(place):
+    _, played = place.open("s1", "hi")
     played.call()
     claim = played._claim() | {"request_sha256": "0" * 64}
     played.append(ev.GenStart(**claim), "models")
@@ -235,7 +234,7 @@ def test_a_claim_of_other_bytes_is_seen(place):
     assert found["agrees"] is False and found["claims"][0]["agrees"] is False
 
 
-def test_what_differs_between_two_moments_is_said_and_nothing_else(place):
+def test_a_comparison_reports_exactly_the_differences(place):
     place.talk("s1", 2)
     timeline = timeline_of(place)
     for moment in timeline.moments:
@@ -261,9 +260,8 @@ def test_shared_bytes(one, other, same):
     assert api.shared_bytes(one, other) == api.shared_bytes(other, one) == same
 
 
-def test_content_that_is_gone_is_said_where_it_would_be(place):
-    sessions, played = place.open("s1")
-    sessions.say("s1", "hi", message_id="m1")
+def test_missing_content_is_reported_in_its_place(place):
+    _, played = place.open("s1", "hi")
     played.call()
     played.start()
     ref = BlobRef(sha256="f" * 64, bytes=9, media_type="application/json")
@@ -289,14 +287,14 @@ def test_cost_and_budget_of_a_moment(place):
     assert budget["last_step"] == 15
 
 
-def test_who_reads_while_it_grows_finds_every_step_it_is_told_of(place):
+def test_a_reader_finds_every_listed_step_while_the_timeline_grows(place):
     place.talk("s1", 2)
     timeline, rows = Timeline(place.log, "s1", no_blob), []
 
     class Steps(list):
         def append(self, step):
             super().append(step)
-            rows.append(api.series_json(timeline, PRICES)["rows"])  # as another thread may now
+            rows.append(api.series_json(timeline, PRICES)["rows"])  # as another thread may
 
     timeline.steps = Steps()
     timeline.extend()

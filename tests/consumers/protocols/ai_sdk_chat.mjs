@@ -1,8 +1,8 @@
 // Chats of the Vercel AI SDK with its real transport, driven line by line: {do, chat, ...}.
 //   new: {api, id, headers, messages, last}   a chat; `last`: it sends its last message only
 //   send: {message, options} | leave | resume | regenerate | answer: {id, approved}
-//   until: {status, says}   waits until the chat is so; ended: waits for what was begun
-// Every line is answered with what the chat holds now.
+//   until: {status, says}   waits for this state of the chat; ended: waits for the last request
+// Every line is answered with the state of the chat after it.
 import { createInterface } from 'node:readline'
 import {
   AbstractChat,
@@ -75,16 +75,16 @@ class Chat extends AbstractChat {
         resolve()
       }
       const timer = setTimeout(() => reject(new Error(
-        `never ${JSON.stringify(wanted)}: ${JSON.stringify(this.holds())}`)), 20_000)
+        `never ${JSON.stringify(wanted)}: ${JSON.stringify(this.report())}`)), 20_000)
       this.watched.watchers.add(check)
       check()
     })
   }
   late() {
     return new Promise((_, reject) => setTimeout(
-      () => reject(new Error(`never ended: ${JSON.stringify(this.holds())}`)), 20_000).unref())
+      () => reject(new Error(`never ended: ${JSON.stringify(this.report())}`)), 20_000).unref())
   }
-  holds() {
+  report() {
     const { status, messages, statuses, data, finished } = this
     return { status, messages, statuses, data, finished, error: this.error?.message }
   }
@@ -109,7 +109,7 @@ for await (const line of createInterface({ input: process.stdin })) {
     await doing[request.do](chats.get(request.chat), request)
     const chat = chats.get(request.chat)
     if (chat.messages.length) await validateUIMessages({ messages: chat.messages })
-    console.log(JSON.stringify(chat.holds()))
+    console.log(JSON.stringify(chat.report()))
   } catch (error) {
     console.log(JSON.stringify({ thrown: String(error) }))
   }

@@ -1,16 +1,16 @@
-"""Chats of the AI SDK, as tests drive them: its real client in node against a gateway."""
+"""Chats of the AI SDK for tests: its real client in node against a gateway."""
 
 import json
 from pathlib import Path
 
 from foldlog.consumers.gateway.access import token_for
-from foldlog.tests.consumers.protocols.spoken import SECRET
+from foldlog.tests.consumers.gateway.served import SECRET
 
 CLIENT = Path(__file__).with_name("ai_sdk_chat.mjs")
 
 
 class Chat:
-    """One chat in node. Each method gives what the chat holds then."""
+    """One chat in node. Each method returns the state of the chat after it."""
 
     def __init__(self, node, gateway, session, name="a", **more):
         self.node, self.name = node, f"{session}/{name}"
@@ -18,9 +18,9 @@ class Chat:
         self("new", api=f"{gateway.url}/api/chat", id=session, headers=headers, **more)
 
     def __call__(self, do, **more):
-        holds = self.node.ask({"do": do, "chat": self.name, **more})
-        assert "thrown" not in holds, holds["thrown"]
-        return holds
+        state = self.node.ask({"do": do, "chat": self.name, **more})
+        assert "thrown" not in state, state["thrown"]
+        return state
 
     def send(self, text, message_id, **body):
         parts = [{"type": "text", "text": text}]
@@ -28,7 +28,7 @@ class Chat:
 
 
 def stored(ana, session_id):
-    """The history, as the gateway gives it."""
+    """The history that the gateway returns."""
     return ana.get(f"/api/chat/{session_id}/messages").raise_for_status().json()["messages"]
 
 
@@ -36,6 +36,6 @@ def texts(message):
     return [part["text"] for part in message["parts"] if part["type"] == "text"]
 
 
-def as_stored(holds):
+def as_stored(state):
     """A chat's messages as the gateway has them: a client's own have no metadata."""
-    return json.loads(json.dumps(holds["messages"]))
+    return json.loads(json.dumps(state["messages"]))

@@ -1,5 +1,5 @@
 // The real client of the Vercel AI SDK, fed with chunks: a line of JSON in, a line out.
-//   {chunks}            -> {message} | {error}   what readUIMessageStream comes to, validated
+//   {chunks}            -> {message} | {error}   the result of readUIMessageStream, validated
 //   {each: chunks}      -> {message} | {error}   the same, validated after every chunk
 //   {prefixes: chunks}  -> {message} | {error}   the same for every prefix, as a stream of its own
 //   {messages}          -> {} | {error}          validateUIMessages
@@ -52,6 +52,6 @@ async function answer(request) {
 }
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const said = await answer(JSON.parse(line)).catch(error => ({ error: String(error) }))
-  console.log(JSON.stringify(said))
+  const response = await answer(JSON.parse(line)).catch(error => ({ error: String(error) }))
+  console.log(JSON.stringify(response))
 }

@@ -1,7 +1,8 @@
-"""The conformance suite of Durable Streams against a gateway: what it said of each case.
+"""Runs the conformance suite of Durable Streams against a gateway: the result of each case.
 
-`python -m foldlog.tests.consumers.protocols.durable_suite` (make durable) runs all of it; the test
-beside runs what takes seconds. A case that is not in durable_excluded.json must pass.
+`python -m foldlog.tests.consumers.protocols.durable_suite` (make durable) runs all of it,
+test_durable_suite.py the cases that take seconds. Each case must pass unless
+durable_excluded.json has it.
 """
 
 import json
@@ -21,7 +22,7 @@ from foldlog.tests.node_fixture import NODE, PINNED, Node, installed
 
 EXCLUDED = json.loads(Path(__file__).with_name("durable_excluded.json").read_text("utf-8"))
 SUITE = PINNED / "durable.test.mjs"
-ORIGIN = "https://example.com"  # the suite's own, from which it asks whether it may ask
+ORIGIN = "https://example.com"  # from which the suite sends its preflight requests
 LONG_POLL_S = 0.5
 SUITE_S = 600
 SLOW = ("Fork - ", "TTL Expiration", "Property-Based", "Chunking", "Subscriptions")
@@ -33,7 +34,7 @@ def clock() -> int:
 
 
 def outcomes(node: Node, directory: Path, pattern: str = "") -> dict[str, str]:
-    """Case -> passed or why it failed; of the cases whose name fits the pattern."""
+    """Case -> `passed` or why it failed, of the cases whose name matches the pattern."""
     before, routes_durable.LONG_POLL_S = routes_durable.LONG_POLL_S, LONG_POLL_S
     log = MemoryLog(topics(4), threaded=True, clock_ms=clock)
     try:
@@ -44,12 +45,12 @@ def outcomes(node: Node, directory: Path, pattern: str = "") -> dict[str, str]:
 
 
 def _run(node: Node, url: str, pattern: str) -> dict[str, str]:
-    node.command(SUITE)  # copies it beside the packages
+    node.command(SUITE)  # copies it to the packages
     vitest = node.directory / "node_modules" / "vitest" / "vitest.mjs"
-    told = node.directory / "durable.json"
-    done = subprocess.run(
+    report = node.directory / "durable.json"
+    run = subprocess.run(
         [str(NODE), str(vitest), "run", SUITE.name, "--testTimeout=60000", "--reporter=json",
-         f"--outputFile={told}", *(["-t", pattern] if pattern else [])],
+         f"--outputFile={report}", *(["-t", pattern] if pattern else [])],
         cwd=node.directory,
         env={**os.environ, "DURABLE_URL": url, "DURABLE_LONG_POLL_MS": str(int(LONG_POLL_S * 1e3))},
         capture_output=True,
@@ -57,8 +58,8 @@ def _run(node: Node, url: str, pattern: str) -> dict[str, str]:
         timeout=SUITE_S,
         check=False,
     )
-    assert told.exists(), f"the suite did not run:\n{done.stdout}\n{done.stderr}"
-    cases = [c for file in json.loads(told.read_text())["testResults"]
+    assert report.exists(), f"the suite did not run:\n{run.stdout}\n{run.stderr}"
+    cases = [c for file in json.loads(report.read_text())["testResults"]
              for c in file["assertionResults"]]
     return {
         " > ".join([*case["ancestorTitles"], case["title"]]):
@@ -69,24 +70,29 @@ def _run(node: Node, url: str, pattern: str) -> dict[str, str]:
 
 
 def is_excluded(case: str) -> bool:
-    """Whether a case, or all of its group, is out of scope."""
+    """Whether a case, or its whole group, is excluded."""
     return case in EXCLUDED or case.split(" > ")[0] in EXCLUDED
 
 
+def failures(results: dict[str, str]) -> dict[str, str]:
+    """The failed cases that are not excluded."""
+    return {c: why for c, why in results.items() if why != "passed" and not is_excluded(c)}
+
+
 def main() -> int:
-    """Run all of it; 1 where a case fails that is not excluded."""
+    """Run all cases. Returns 1 if one fails that is not excluded, or the reverse."""
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
         node = Node(installed(Path.home() / ".cache" / "foldlog"), home)
-        said = outcomes(node, home)
-    wrong = {c: why for c, why in said.items() if why != "passed" and not is_excluded(c)}
+        results = outcomes(node, home)
+    wrong = failures(results)
     for case, why in wrong.items():
         print(f"FAILED {case}\n  {why[:400]}")
-    needless = [c for c in EXCLUDED if said.get(c) == "passed"]
+    needless = [c for c in EXCLUDED if results.get(c) == "passed"]
     for case in needless:
-        print(f"PASSED, though excluded: {case}")
-    passed = sum(why == "passed" and not is_excluded(c) for c, why in said.items())
-    print(f"{passed} passed, {len(wrong)} failed, {sum(map(is_excluded, said))} excluded")
+        print(f"PASSED, but is excluded: {case}")
+    passed = sum(why == "passed" and not is_excluded(c) for c, why in results.items())
+    print(f"{passed} passed, {len(wrong)} failed, {sum(map(is_excluded, results))} excluded")
     return 1 if wrong or needless or not passed else 0
 
 

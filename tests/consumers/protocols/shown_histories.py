@@ -1,4 +1,4 @@
-"""What viewers are shown of golden and random sessions: what every protocol's encoder is fed."""
+"""What viewers are shown of golden and random sessions: the input of every protocol's encoder."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from foldlog.tests.laws.law import history_of
 
 
 class Moment(NamedTuple):
-    """One event of a session that shows something: what, and the views and the viewer after it."""
+    """What one event shows, and the views and the viewer after it."""
 
     shown: list[Shown]
     views: SessionViews
@@ -23,20 +23,20 @@ class Moment(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A session as one viewer saw it that was always there."""
+    """A session as a viewer sees it that is connected from the start."""
 
     session_id: str
     moments: list[Moment]
     read: Any
 
-    def things(self) -> Iterator[tuple[Shown, SessionViews]]:
-        """Everything shown, and the session's views after it."""
-        for moment in self.moments:
+    def things(self, after: int = 0) -> Iterator[tuple[Shown, SessionViews]]:
+        """Everything shown from a moment on, and the session's views after it."""
+        for moment in self.moments[after:]:
             for thing in moment.shown:
                 yield thing, moment.views
 
     def late(self, moment: Moment) -> Iterator[tuple[Shown, SessionViews]]:
-        """What a viewer is shown that comes after a moment: the history, and what streams."""
+        """What a viewer is shown that connects after a moment: the history, and what streams."""
         for _, thing in missed(Place(), moment.views, moment.viewer, self.read):
             yield thing, moment.views
 

@@ -1,4 +1,6 @@
-"""Every prefix of every history is a legal AG-UI stream, and the real client ends with the same."""
+"""Every prefix of every history is a legal AG-UI stream, and the real client ends up with the same
+messages as the encoder.
+"""
 
 import random
 from collections import Counter
@@ -26,14 +28,14 @@ def client(talk):
 
 
 def encoded(watched, things=None):
-    """The encoder after all that was shown, and a list of events per thing."""
+    """The encoder after everything shown, and a list of events for each thing."""
     encoder = Encoder(watched.session_id, watched.read)
     pieces = [encoder.show(thing, views) for thing, views in things or watched.things()]
     return encoder, pieces
 
 
 def usage_by_run(pieces):
-    """What each run that ended says its model calls cost."""
+    """The usage that each ended run reports."""
     found, run = {}, None
     for event in (event for piece in pieces for event in piece):
         run = event["runId"] if event["type"] == "RUN_STARTED" else run
@@ -42,16 +44,18 @@ def usage_by_run(pieces):
     return found
 
 
-def is_taken(client, events, messages, known=()):
-    """Demand that the real client takes these events without a word, and ends with the messages."""
-    held = client.ask({"events": events, "messages": list(known)})
-    assert (held["error"], held["warnings"], held["wrong"]) == (None, [], []), events[-6:]
-    assert held["messages"] == messages
-    return held
+def accepted(client, events, messages, known=()):
+    """The state of the real client after these events. Demands that it accepts them without a
+    warning, and ends up with these messages.
+    """
+    state = client.ask({"events": events, "messages": list(known)})
+    assert (state["error"], state["warnings"], state["wrong"]) == (None, [], []), events[-6:]
+    assert state["messages"] == messages
+    return state
 
 
 def model_checked(events):
-    """Demand that the Python models take the events, and know every field."""
+    """Demand that the Python models accept the events, and know every field."""
     for event in events:
         model = EVENT.validate_python(event)
         assert model.model_dump(mode="json", by_alias=True) == event, event
@@ -59,22 +63,22 @@ def model_checked(events):
 
 
 @pytest.mark.parametrize("name", golden.names())
-def test_S2_every_prefix_of_a_recorded_session_is_taken(client, name):
+def test_S2_every_prefix_of_a_recorded_session_is_accepted(client, name):
     watched = golden_session(name)
     encoder = Encoder(watched.session_id, watched.read)
     events, closed = [], []
     for thing, views in watched.things():
         events += encoder.show(thing, views)
         closed = [*events, *encoder.close()]
-        held = is_taken(client, closed, encoder.messages.all)
-        assert {k: v for k, v in held["state"].items() if k != "updated_at"}
+        state = accepted(client, closed, encoder.messages.all)["state"]
+        assert {k: v for k, v in state.items() if k != "updated_at"}
     model_checked(closed)
     assert bool(closed) == bool(watched.moments)
     assert encoder.run is None or encoder.close()[-1]["type"] == "RUN_ERROR"
 
 
 @pytest.mark.parametrize("forged", (False, True))
-def test_S2_random_sessions_cut_anywhere_are_taken(client, forged):
+def test_S2_random_sessions_cut_anywhere_are_accepted(client, forged):
     chance = random.Random(7)
     kinds = Counter()
     for seed in SEEDS:
@@ -85,30 +89,29 @@ def test_S2_random_sessions_cut_anywhere_are_taken(client, forged):
             encoder, pieces = encoded(watched, things[:cut])
             events = [event for piece in pieces for event in piece] + encoder.close()
             if events:
-                is_taken(client, events, encoder.messages.all)
+                accepted(client, events, encoder.messages.all)
         model_checked(events)
         kinds += Counter(event["type"] for event in events)
     for kind in ("MESSAGES_SNAPSHOT", "RUN_ERROR", "TOOL_CALL_RESULT", "REASONING_ENCRYPTED_VALUE"):
         assert kinds[kind], f"no history had a {kind}: {kinds}"
 
 
-def test_S2_who_comes_late_ends_with_the_same_messages_as_who_was_always_there(client):
+def test_S2_a_late_client_ends_up_with_the_same_messages_as_an_early_one(client):
     chance = random.Random(11)
     for seed in SEEDS:
         watched = random_session(seed)
         encoder, pieces = encoded(watched)
-        always, paid = encoder.messages.all, usage_by_run(pieces)
+        messages, usage = encoder.messages.all, usage_by_run(pieces)
         for moment in chance.sample(watched.moments, min(2, len(watched.moments))):
             at = watched.moments.index(moment) + 1
-            rest = [(t, m.views) for m in watched.moments[at:] for t in m.shown]
-            late, pieces = encoded(watched, [*watched.late(moment), *rest])
-            assert late.messages.all == always
-            assert usage_by_run(pieces) == paid
-            is_taken(client, [e for p in pieces for e in p], late.messages.all)
+            late, pieces = encoded(watched, [*watched.late(moment), *watched.things(at)])
+            assert late.messages.all == messages
+            assert usage_by_run(pieces) == usage
+            accepted(client, [e for p in pieces for e in p], late.messages.all)
 
 
 @pytest.mark.parametrize("name", golden.names())
-def test_S2_a_client_that_joins_an_open_run_ends_with_the_same_messages(client, name):
+def test_S2_a_client_that_joins_an_open_run_ends_up_with_the_same_messages(client, name):
     watched = golden_session(name)
     things = list(watched.things())
     whole, _ = encoded(watched)
@@ -116,38 +119,38 @@ def test_S2_a_client_that_joins_an_open_run_ends_with_the_same_messages(client, 
         encoder, before = encoded(watched, things[: cut + 1])
         if encoder.run is None:
             continue
-        mine = Messages()
+        known = Messages()
         for event in (e for piece in before[: cut // 2] for e in piece):
-            mine.apply(event)
-        known = mine.all
-        events = encoder.join(known)
+            known.apply(event)
+        events = encoder.join(known.all)
         for thing, views in things[cut + 1 :]:
             events += encoder.show(thing, views)
-        held = is_taken(client, [*events, *encoder.close()], whole.messages.all, known)
-        assert held["state"] == encoder._state
+        events += encoder.close()
+        state = accepted(client, events, whole.messages.all, known.all)["state"]
+        assert state == encoder._state
 
 
 @pytest.mark.parametrize("session", [*golden.names(), *SEEDS])
-def test_S2_the_usage_of_a_turns_runs_is_what_the_ledger_has_of_it(session):
+def test_S2_the_usage_of_a_turns_runs_agrees_with_the_ledger(session):
     watched = random_session(session) if session in SEEDS else golden_session(session)
-    told = Counter()
+    reported = Counter()
     for run, usage in usage_by_run(encoded(watched)[1]).items():
         turn = int(run.split(":")[1].split(".")[0])
         for entry in usage:
             assert entry["totalTokens"] == entry["inputTokens"] + entry["outputTokens"]
             parts = entry["cachedInputTokens"] + entry["cacheWriteInputTokens"]
             assert entry["inputTokens"] >= parts
-            told[turn] += entry["totalTokens"]
+            reported[turn] += entry["totalTokens"]
     views = watched.moments[-1].views if watched.moments else initial("s")
     spent = [row for row in views.ledger.spent if row.kind == "answer"]
     for line in (line for line in views.transcript.lines if line.kind == "ended"):
         paid = [(r.offset, r.read_tokens + r.output_tokens) for r in spent if r.turn == line.turn]
         in_time = sum(tokens for offset, tokens in paid if offset < line.offset)
-        # What reports behind the end of its turn is in a run only if one comes behind it.
-        assert in_time <= told[line.turn] <= sum(tokens for _, tokens in paid)
+        # A report after the end of its turn is part of a run only if another run follows.
+        assert in_time <= reported[line.turn] <= sum(tokens for _, tokens in paid)
 
 
-def test_P6_words_of_a_superseded_attempt_go_at_once_and_it_is_said_what_takes_their_place():
+def test_P6_the_text_of_a_superseded_attempt_is_removed_at_once_with_the_reason():
     watched = golden_session("crash_and_resume")
     encoder = Encoder(watched.session_id, watched.read)
     for thing, views in watched.things():
@@ -160,20 +163,20 @@ def test_P6_words_of_a_superseded_attempt_go_at_once_and_it_is_said_what_takes_t
     assert events[1]["value"]["why"] == "attempt 2 takes its place"
 
 
-def test_a_snapshot_that_moves_and_one_that_takes_all_thoughts_away(client):
+def test_snapshots_that_move_messages_or_remove_all_thoughts(client):
     def run(*events):
-        named = {"threadId": "t", "runId": "r"}
-        started = {"type": "RUN_STARTED", **named, "protocolVersion": "1.0"}
-        return [started, *events, {"type": "RUN_FINISHED", **named}]
+        ids = {"threadId": "t", "runId": "r"}
+        started = {"type": "RUN_STARTED", **ids, "protocolVersion": "1.0"}
+        return [started, *events, {"type": "RUN_FINISHED", **ids}]
 
     user = {"id": "m1", "role": "user", "content": "hi"}
     thought = {"id": "s/1.1/thought0", "role": "reasoning", "content": "hm"}
-    said = {"id": "s/1.1", "role": "assistant", "content": "yes"}
+    reply = {"id": "s/1.1", "role": "assistant", "content": "yes"}
     for have, want in (
-        ([user, thought, said], [user]),
-        ([thought, said, user], [user, thought, said]),
-        ([user, thought, said], []),
-        ([said, user], [user, said]),
-        ([thought], [said]),
+        ([user, thought, reply], [user]),
+        ([thought, reply, user], [user, thought, reply]),
+        ([user, thought, reply], []),
+        ([reply, user], [user, reply]),
+        ([thought], [reply]),
     ):
-        is_taken(client, run(*snapshots(have, want)), want, have)
+        accepted(client, run(*snapshots(have, want)), want, have)

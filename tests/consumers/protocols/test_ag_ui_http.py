@@ -1,4 +1,4 @@
-"""The real HttpAgent and a gateway that serves: runs, interrupts, resume, replay, bad input."""
+"""The real HttpAgent against a gateway: runs, interrupts, resume, replay, bad input."""
 
 from datetime import datetime
 from pathlib import Path
@@ -8,8 +8,10 @@ import pytest
 from foldlog.consumers.gateway import subscriptions
 from foldlog.consumers.gateway.access import token_for
 from foldlog.consumers.gateway.names import own_id
+from foldlog.tests.consumers.gateway.served import SECRET
+from foldlog.tests.consumers.inspector.sessions import propose
 from foldlog.tests.consumers.played import Played
-from foldlog.tests.consumers.protocols.spoken import PNG, SECRET, worker_of
+from foldlog.tests.consumers.protocols.workers import PNG, worker_of
 
 CLIENT = Path(__file__).parents[2] / "node" / "ag_ui.mjs"
 SPENT = {
@@ -35,119 +37,116 @@ class Agent:
                        "threadId": session, "headers": headers, "messages": list(messages)})
 
     def run(self, message_id="", text="", **more):
-        """runAgent, with something new to say or without; the answer is to be received."""
-        said = {"id": message_id, "role": "user", "content": text}
-        self.node.send({"name": self.name, **({"message": said} if message_id else {}), **more})
+        """Begin runAgent, with a new message or without."""
+        message = {"id": message_id, "role": "user", "content": text}
+        self.node.send({"name": self.name, **({"message": message} if message_id else {}), **more})
 
     def connect(self):
-        """connectAgent."""
+        """Begin connectAgent."""
         self.node.send({"name": self.name, "connect": True})
 
-    def held(self):
-        """What the agent holds when its call has ended."""
-        held = self.node.receive()
-        assert held["warnings"] == []
-        return held
+    def result(self):
+        """What the agent holds once its call has ended."""
+        result = self.node.receive()
+        assert result["warnings"] == []
+        return result
 
 
-def kinds(held):
-    return [event["type"] for event in held["seen"]]
+@pytest.fixture
+def agent(node_client, gateway, session):
+    return Agent(node_client, gateway, "a", session)
 
 
-def of(held, kind):
-    return [event for event in held["seen"] if event["type"] == kind]
+def kinds(result):
+    return [event["type"] for event in result["seen"]]
 
 
-def texts(held):
-    return [(m["role"], m.get("content")) for m in held["messages"]]
+def of(result, kind):
+    return [event for event in result["seen"] if event["type"] == kind]
 
 
-def test_S2_a_run_streams_and_the_next_one_follows_from_it(log, gateway, node_client, session):
-    agent = Agent(node_client, gateway, "a", session)
+def texts(result):
+    return [(m["role"], m.get("content")) for m in result["messages"]]
+
+
+def test_S2_a_run_streams_and_is_the_parent_of_the_next_one(log, agent, session):
     agent.run("m1", "hello")
     worker_of(log, session).answer("hello you")
-    held = agent.held()
-    assert held["error"] is None and held["finished"] == ["success"]
-    assert texts(held) == [("user", "hello"), ("assistant", "hello you")]
-    assert held["state"]["session_id"] == own_id("ana", session)
-    assert held["state"]["phase"] == "chatting"
-    assert "MESSAGES_SNAPSHOT" not in kinds(held), "the client has all there is"
+    result = agent.result()
+    assert result["error"] is None and result["finished"] == ["success"]
+    assert texts(result) == [("user", "hello"), ("assistant", "hello you")]
+    assert result["state"]["session_id"] == own_id("ana", session)
+    assert result["state"]["phase"] == "chatting"
+    assert "MESSAGES_SNAPSHOT" not in kinds(result), "the client lacks nothing"
     agent.run("m2", "again")
     worker_of(log, session).answer("and again")
-    held = agent.held()
-    (started,) = of(held, "RUN_STARTED")
+    result = agent.result()
+    (started,) = of(result, "RUN_STARTED")
     assert (started["runId"], started["parentRunId"]) == (f"{session}:2", f"{session}:1")
-    assert texts(held)[2:] == [("user", "again"), ("assistant", "and again")]
+    assert texts(result)[2:] == [("user", "again"), ("assistant", "and again")]
 
 
-def test_S2_an_approval_is_an_interrupt_and_its_answer_a_run(log, gateway, node_client, session):
-    agent = Agent(node_client, gateway, "a", session)
+def test_S2_an_approval_is_an_interrupt_and_its_answer_begins_a_run(log, agent, session):
     agent.run("m1", "buy it")
     worker = worker_of(log, session)
-    worker.call()
-    worker.start()
-    worker.complete("I buy.", [("charge", {"cents": 3})])
+    propose(worker, "I buy.", ("charge", {"cents": 3}))
     worker.invoke(approval="ask")
-    held = agent.held()
-    (interrupt,) = held["pendingInterrupts"]
+    result = agent.result()
+    (interrupt,) = result["pendingInterrupts"]
     assert (interrupt["id"], interrupt["reason"]) == ("1.1.0", "tool_approval")
     until = datetime.fromisoformat(interrupt["expiresAt"]).timestamp() * 1000
     assert round(until) == worker.views.turn.calls[0].expires_at
-    (finished,) = of(held, "RUN_FINISHED")
+    (finished,) = of(result, "RUN_FINISHED")
     assert finished["usage"] == [SPENT]
     agent.run(resume=[{"interruptId": "1.1.0", "status": "resolved", "payload": {"approved": 1}}])
-    assert "approved" in agent.held()["error"], "what is no answer decides nothing"
+    assert "approved" in agent.result()["error"], "an invalid answer decides nothing"
     answer = {"interruptId": "1.1.0", "status": "resolved", "payload": {"approved": True}}
     agent.run(resume=[answer])
     worker.wait(lambda views: views.turn.calls and views.turn.calls[0].decision == "allow")
     worker.tool_start()
     worker.tool_result("done")
     worker.answer("bought")
-    held = agent.held()
-    assert held["error"] is None and held["finished"] == ["success"]
-    (started,) = of(held, "RUN_STARTED")
+    result = agent.result()
+    assert result["error"] is None and result["finished"] == ["success"]
+    (started,) = of(result, "RUN_STARTED")
     assert (started["runId"], started["parentRunId"]) == (f"{session}:1.1", f"{session}:1")
-    (finished,) = of(held, "RUN_FINISHED")
-    assert finished["usage"] == [SPENT], "of its own call, not of the interrupted run's"
-    assert "MESSAGES_SNAPSHOT" not in kinds(held)
+    (finished,) = of(result, "RUN_FINISHED")
+    assert finished["usage"] == [SPENT], "its own call only, not that of the interrupted run"
+    assert "MESSAGES_SNAPSHOT" not in kinds(result)
     roles = ["user", "assistant", "tool", "assistant"]
-    assert [m["role"] for m in held["messages"]] == roles
+    assert [m["role"] for m in result["messages"]] == roles
     agent.run(resume=[answer])
-    assert "409" in agent.held()["error"], "an answer counts once"
+    assert "409" in agent.result()["error"], "an answer counts once"
 
 
-def test_S2_a_denied_call_and_a_doubt_are_answered_the_same_way(log, gateway, node_client, session):
-    agent = Agent(node_client, gateway, "a", session)
+def test_S2_a_denial_and_a_resolved_doubt_are_sent_in_one_request(log, agent, session):
     agent.run("m1", "both")
     worker = worker_of(log, session)
-    worker.call()
-    worker.start()
-    worker.complete("", [("charge", {}), ("post", {})])
+    propose(worker, "", ("charge", {}), ("post", {}))
     worker.invoke(0, approval="ask")
     worker.invoke(1)
     worker.tool_start(1)
     worker.uncertain(1)
-    held = agent.held()
-    assert ["expiresAt" in i for i in held["pendingInterrupts"]] == [True, False]
-    waits = [(i["id"], i["reason"]) for i in held["pendingInterrupts"]]
+    result = agent.result()
+    assert ["expiresAt" in i for i in result["pendingInterrupts"]] == [True, False]
+    waits = [(i["id"], i["reason"]) for i in result["pendingInterrupts"]]
     assert waits == [("1.1.0", "tool_approval"), ("1.1.1", "tool_in_doubt")]
     denial = {"interruptId": "1.1.0", "status": "cancelled"}
     doubt = {"interruptId": "1.1.1", "status": "resolved", "payload": {"happened": True}}
     agent.run(resume=[denial, doubt])
-    assert "state what happened" in agent.held()["error"]
+    assert "state what happened" in agent.result()["error"]
     assert worker.views.turn.calls[0].status == "asks", "one invalid answer: none is sent"
     doubt["payload"]["report"] = "it was posted"
     agent.run(resume=[denial, doubt])
     worker.wait(lambda views: all(call.status == "done" for call in views.turn.calls))
     worker.answer("so be it")
-    held = agent.held()
-    said = {m["toolCallId"]: m["content"] for m in held["messages"] if m["role"] == "tool"}
-    assert said == {"1.1.0": "deny", "1.1.1": "it was posted"}
-    assert held["error"] is None and held["messages"][-1]["content"] == "so be it"
+    result = agent.result()
+    results = {m["toolCallId"]: m["content"] for m in result["messages"] if m["role"] == "tool"}
+    assert results == {"1.1.0": "deny", "1.1.1": "it was posted"}
+    assert result["error"] is None and result["messages"][-1]["content"] == "so be it"
 
 
-def test_S2_a_superseded_attempt_and_a_failure(log, gateway, node_client, session):
-    agent = Agent(node_client, gateway, "a", session)
+def test_S2_a_superseded_attempt_is_removed_and_a_failure_is_an_error(log, agent, session):
     agent.run("m1", "go")
     worker = worker_of(log, session)
     worker.call()
@@ -157,26 +156,26 @@ def test_S2_a_superseded_attempt_and_a_failure(log, gateway, node_client, sessio
     worker.chunk("the ")
     worker.fail(permanent=True)
     worker.end("failed")
-    held = agent.held()
-    assert texts(held) == [("user", "go")]
-    (failed,) = of(held, "RUN_ERROR")
+    result = agent.result()
+    assert texts(result) == [("user", "go")]
+    (failed,) = of(result, "RUN_ERROR")
     assert failed["code"] == "failed" and "overloaded" in failed["message"]
     agent.run("m2", "and now?")
     worker.wait(lambda views: views.turn.open)
     worker.answer("better")
-    assert texts(agent.held())[1:] == [("user", "and now?"), ("assistant", "better")]
+    assert texts(agent.result())[1:] == [("user", "and now?"), ("assistant", "better")]
 
 
-def test_S2_a_thread_is_replayed_by_connect_and_the_open_run_goes_on(
+def test_S2_connect_replays_a_thread_and_continues_the_open_run(
     log, gateway, ana, node_client, session
 ):
     first = Agent(node_client, gateway, "a", session)
     first.run("m1", "one")
     worker = worker_of(log, session)
     worker.answer("eins")
-    always = first.held()
-    say = {"text": "two", "message_id": "m2"}
-    ana.post(f"/v1/sessions/{session}/messages", json=say).raise_for_status()
+    before = first.result()
+    message = {"text": "two", "message_id": "m2"}
+    ana.post(f"/v1/sessions/{session}/messages", json=message).raise_for_status()
     worker.wait(lambda views: views.turn.open)
     worker.call()
     worker.start()
@@ -186,48 +185,44 @@ def test_S2_a_thread_is_replayed_by_connect_and_the_open_run_goes_on(
     worker.chunk("ei")
     worker.complete("zwei")
     worker.end()
-    held = late.held()
-    assert held["error"] is None and held["finished"] == ["success", "success"]
-    assert [e["runId"] for e in of(held, "RUN_STARTED")] == [f"{session}:1", f"{session}:2"]
-    spoken = [("user", "two"), ("assistant", "zwei")]
-    assert texts(held) == [*texts(always), *spoken]
-    again = Agent(node_client, gateway, "c", session, messages=always["messages"])
+    result = late.result()
+    assert result["error"] is None and result["finished"] == ["success", "success"]
+    assert [e["runId"] for e in of(result, "RUN_STARTED")] == [f"{session}:1", f"{session}:2"]
+    new = [("user", "two"), ("assistant", "zwei")]
+    assert texts(result) == [*texts(before), *new]
+    again = Agent(node_client, gateway, "c", session, messages=before["messages"])
     again.connect()
-    held = again.held()
-    assert texts(held) == [*texts(always), *spoken] and held["state"]["last_message_id"] == "m2"
+    result = again.result()
+    assert texts(result) == [*texts(before), *new] and result["state"]["last_message_id"] == "m2"
 
 
-def test_S0_7_a_message_behind_a_running_turn_is_answered_by_the_run_that_takes_it(
-    log, gateway, ana, node_client, session
-):
+def test_S0_7_a_queued_message_is_answered_by_the_run_that_takes_it(log, ana, agent, session):
     ana.post(f"/v1/sessions/{session}/messages", json={"text": "one", "message_id": "m1"})
     worker = worker_of(log, session)
     worker.call()
     worker.start()
     worker.chunk("ei")
-    agent = Agent(node_client, gateway, "a", session)
     agent.run("m2", "two")
     worker.wait(lambda views: views.turn.queue)
     worker.complete("eins")
     worker.end()
     worker.answer("zwei")
-    held = agent.held()
-    assert [e["runId"] for e in of(held, "RUN_STARTED")] == [f"{session}:1", f"{session}:2"]
-    said = [("user", "one"), ("user", "two"), ("assistant", "eins"), ("assistant", "zwei")]
-    assert held["error"] is None and texts(held) == said
+    result = agent.result()
+    assert [e["runId"] for e in of(result, "RUN_STARTED")] == [f"{session}:1", f"{session}:2"]
+    spoken = [("user", "one"), ("user", "two"), ("assistant", "eins"), ("assistant", "zwei")]
+    assert result["error"] is None and texts(result) == spoken
 
 
-def test_S0_10_the_same_message_again_is_said_once_and_gets_the_same_run(
-    log, gateway, node_client, session
+def test_S0_10_a_repeated_message_is_sent_once_and_gets_the_same_run(
+    log, gateway, node_client, agent, session
 ):
-    agent = Agent(node_client, gateway, "a", session)
     agent.run("m1", "hello")
     worker = worker_of(log, session)
     worker.answer("hello you")
-    first = agent.held()
+    first = agent.result()
     again = Agent(node_client, gateway, "b", session)
     again.run("m1", "hello")
-    assert again.held()["messages"] == first["messages"]
+    assert again.result()["messages"] == first["messages"]
     assert len(worker.views.messages.received) == 1
 
 
@@ -252,22 +247,14 @@ def test_S2_bad_input_is_refused_with_a_code_and_changes_nothing(
 ):
     ana.post("/v1/sessions", json={"session_id": session})
     before = Played(log, own_id("ana", session)).fold.end()
-    said = [{"id": "m1", "role": "user", "content": "hi"}]
-    body = {"threadId": session, "runId": "r", "messages": said, **change}
-    answer = ana.post("/agui", json=body)
-    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.json()
+    messages = [{"id": "m1", "role": "user", "content": "hi"}]
+    body = {"threadId": session, "runId": "r", "messages": messages, **change}
+    response = ana.post("/agui", json=body)
+    assert (response.status_code, response.json()["code"]) == (status, code), response.json()
     assert Played(log, own_id("ana", session)).fold.end() == before
 
 
-def test_S2_without_a_token_nothing_is_said(gateway, session):
-    with gateway.http() as nobody:
-        for path in ("/agui", "/agui/connect"):
-            body = {"threadId": session, "messages": []}
-            assert nobody.post(path, json=body).status_code == 401
-
-
-def test_an_image_goes_through_the_blob_store(log, gateway, node_client, session):
-    agent = Agent(node_client, gateway, "a", session)
+def test_an_image_is_stored_as_a_blob(log, agent, session):
     source = {"type": "data", "value": PNG, "mimeType": "image/png"}
     parts = [{"type": "text", "text": "what is it?"}, {"type": "image", "source": source}]
     agent.run("m1", parts)
@@ -275,13 +262,11 @@ def test_an_image_goes_through_the_blob_store(log, gateway, node_client, session
     content = worker.views.messages.received.last("m1").content
     assert b"foldlog_blob" in content.inline and PNG.encode() not in content.inline
     worker.answer("a dot")
-    held = agent.held()
-    assert held["error"] is None and held["messages"][-1]["content"] == "a dot"
+    result = agent.result()
+    assert result["error"] is None and result["messages"][-1]["content"] == "a dot"
 
 
-def test_S2_a_client_that_asks_for_nothing_new_joins_the_run_that_is_open(
-    log, gateway, ana, node_client, session
-):
+def test_S2_a_request_without_a_new_message_joins_the_open_run(log, gateway, ana, agent, session):
     url = f"/v1/sessions/{session}"
     ana.post(f"{url}/messages", json={"text": "one", "message_id": "m1"}).raise_for_status()
     worker = worker_of(log, session)
@@ -291,27 +276,26 @@ def test_S2_a_client_that_asks_for_nothing_new_joins_the_run_that_is_open(
     worker.complete("eins")
     worker.end()
     worker.wait(lambda _views: ana.get(url).json()["turn"] == 2)
-    agent = Agent(node_client, gateway, "a", session)
     before = gateway.gateway.hub.viewers
     agent.run()
     worker.wait(lambda _views: gateway.gateway.hub.viewers > before)
     worker.answer("zwei")
-    held = agent.held()
-    assert held["error"] is None and held["finished"] == ["success"]
-    assert [e["runId"] for e in of(held, "RUN_STARTED")] == [f"{session}:2"]
-    assert texts(held)[-1] == ("assistant", "zwei")
+    result = agent.result()
+    assert result["error"] is None and result["finished"] == ["success"]
+    assert [e["runId"] for e in of(result, "RUN_STARTED")] == [f"{session}:2"]
+    assert texts(result)[-1] == ("assistant", "zwei")
 
 
 def test_S2_a_stream_ends_with_its_token(log, gateway, ana, session, monkeypatch):
-    say = {"text": "one", "message_id": "m1"}
-    ana.post(f"/v1/sessions/{session}/messages", json=say).raise_for_status()
+    message = {"text": "one", "message_id": "m1"}
+    ana.post(f"/v1/sessions/{session}/messages", json=message).raise_for_status()
     worker = worker_of(log, session)
     body = {"threadId": session, "messages": []}
-    with ana.stream("POST", "/agui/connect?follow=true", json=body) as answer:
-        lines = answer.iter_lines()
+    with ana.stream("POST", "/agui/connect?follow=true", json=body) as response:
+        lines = response.iter_lines()
         assert "RUN_STARTED" in next(lines)
         monkeypatch.setattr(subscriptions, "time", FarAway)
-        worker.answer("not for you any more")
+        worker.answer("not for an expired token")
         rest = "".join(lines)
     assert "stream_cut" in rest
     assert rest.count("RUN_FINISHED") == 0

@@ -1,38 +1,39 @@
-"""The real chat of the AI SDK and a gateway that serves: send, resume, stop, reset, approve."""
+"""The real chat of the AI SDK against a gateway: send, resume, stop, reset, approve."""
 
 import json
 
 import pytest
 
 from foldlog.consumers.gateway.names import own_id
+from foldlog.tests.consumers.inspector.sessions import propose
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.consumers.protocols.ai_sdk_chats import Chat, as_stored, stored, texts
-from foldlog.tests.consumers.protocols.spoken import worker_of
+from foldlog.tests.consumers.protocols.workers import worker_of
 
 
-def hers(session):
+def id_of(session):
     """The id of Ana's session of this name."""
     return own_id("ana", session)
 
 
-def test_a_message_streams_and_the_next_turn_is_a_message_of_its_own(log, chat, ana, session):
+def test_a_message_streams_and_each_turn_is_one_message(log, chat, ana, session):
     chat.send("hello", "m1")
     worker_of(log, session).answer("hello you")
-    holds = chat("ended")
-    assert holds["status"] == "ready" and "error" not in holds
-    assert [m["id"] for m in holds["messages"]] == ["m1", f"{hers(session)}:1"]
-    assert texts(holds["messages"][1]) == ["hello you"]
-    assert holds["finished"][-1]["finishReason"] == "stop"
+    state = chat("ended")
+    assert state["status"] == "ready" and "error" not in state
+    assert [m["id"] for m in state["messages"]] == ["m1", f"{id_of(session)}:1"]
+    assert texts(state["messages"][1]) == ["hello you"]
+    assert state["finished"][-1]["finishReason"] == "stop"
     chat.send("again", "m2")
     worker_of(log, session, 2).answer("and again")
-    holds = chat("ended")
-    assert as_stored(holds) == stored(ana, session)
-    assert [texts(m) for m in holds["messages"]] == [
+    state = chat("ended")
+    assert as_stored(state) == stored(ana, session)
+    assert [texts(m) for m in state["messages"]] == [
         ["hello"], ["hello you"], ["again"], ["and again"],
     ]
 
 
-def test_P5_a_chat_that_left_resumes_in_the_middle_and_has_it_all(
+def test_P5_a_chat_that_left_resumes_in_the_middle_and_gets_the_whole_answer(
     log, chat, ana, node_chats, gateway, session
 ):
     chat.send("tell", "m1")
@@ -51,14 +52,14 @@ def test_P5_a_chat_that_left_resumes_in_the_middle_and_has_it_all(
     worker.complete("one two three")
     worker.end()
     for one in (chat, other):
-        holds = one("ended")
-        assert as_stored(holds) == stored(ana, session)
-        assert holds["status"] == "ready" and texts(holds["messages"][1]) == ["one two three"]
+        state = one("ended")
+        assert as_stored(state) == stored(ana, session)
+        assert state["status"] == "ready" and texts(state["messages"][1]) == ["one two three"]
         one("resume")
         assert one("ended")["statuses"][-1] == 204, "nothing is active"
 
 
-def test_a_response_that_is_cut_is_no_end_and_the_chat_comes_back(
+def test_a_cut_response_is_an_error_and_the_chat_resumes(
     log, chat, ana, gateway, session
 ):
     chat.send("tell", "m1")
@@ -67,19 +68,19 @@ def test_a_response_that_is_cut_is_no_end_and_the_chat_comes_back(
     worker.start()
     worker.chunk("one ")
     chat("until", says="one ")
-    for subscription in list(gateway.gateway.hub._sessions[hers(session)].result().subscriptions):
+    for subscription in list(gateway.gateway.hub._sessions[id_of(session)].result().subscriptions):
         subscription.end()  # as for a viewer that is too slow
     worker.chunk("two ")
-    holds = chat("ended")
-    assert holds["status"] == "error" and not holds["finished"][-1].get("finishReason")
+    state = chat("ended")
+    assert state["status"] == "error" and not state["finished"][-1].get("finishReason")
     chat("resume")
-    chat("until", status="streaming")  # or its end would be that of the response before
+    chat("until", status="streaming")  # else `ended` could be that of the cut response
     worker.complete("one two three")
     worker.end()
     assert as_stored(chat("ended")) == stored(ana, session)
 
 
-def test_stop_stops_and_leaving_does_not(log, chat, ana, session):
+def test_stop_ends_the_turn_and_leaving_does_not(log, chat, ana, session):
     chat.send("tell", "m1")
     worker = worker_of(log, session)
     worker.call()
@@ -87,20 +88,20 @@ def test_stop_stops_and_leaving_does_not(log, chat, ana, session):
     worker.chunk("half of ")
     chat("until", says="half of ")
     chat("leave")
-    assert worker.views.turn.closing is None, "to leave is not to stop"
+    assert worker.views.turn.closing is None, "leaving stopped the turn"
     chat("resume")
     chat("until", status="streaming")
-    stopped = ana.post(f"/api/chat/{session}/stop", json={"messageId": f"{hers(session)}:1"})
+    stopped = ana.post(f"/api/chat/{session}/stop", json={"messageId": f"{id_of(session)}:1"})
     assert stopped.status_code == 200 and stopped.json()["stopped"]
     worker.wait(lambda views: views.turn.closing is not None)
     worker.stopped("half of ")
     worker.end("cancelled")
-    holds = chat("ended")
-    assert holds["messages"][1]["metadata"]["reason"] == "cancelled"
-    assert texts(holds["messages"][1]) == ["half of "] and holds["status"] == "ready"
-    assert as_stored(holds) == stored(ana, session)
-    nothing = ana.post(f"/api/chat/{session}/stop").json()
-    assert nothing == {"session_id": hers(session), "stopped": False, "turn": None}
+    state = chat("ended")
+    assert state["messages"][1]["metadata"]["reason"] == "cancelled"
+    assert texts(state["messages"][1]) == ["half of "] and state["status"] == "ready"
+    assert as_stored(state) == stored(ana, session)
+    idle = ana.post(f"/api/chat/{session}/stop").json()
+    assert idle == {"session_id": id_of(session), "stopped": False, "turn": None}
     late = ana.post(f"/api/chat/{session}/stop", json={"turn": 1})
     assert late.status_code == 409 and late.json()["code"] and late.json()["detail"]
 
@@ -118,15 +119,15 @@ def test_P6_a_superseded_attempt_is_taken_back(log, chat, ana, session):
     worker.chunk("It is 42")
     worker.complete("It is 42")
     worker.end()
-    holds = chat("ended")
-    assert texts(holds["messages"][1]) == ["It is 42"]
-    assert "think" not in json.dumps(holds["messages"])
-    assert [part["data"]["what"] for part in holds["data"]] == ["resumed"]
-    assert as_stored(holds) == stored(ana, session)
+    state = chat("ended")
+    assert texts(state["messages"][1]) == ["It is 42"]
+    assert "think" not in json.dumps(state["messages"])
+    assert [part["data"]["what"] for part in state["data"]] == ["resumed"]
+    assert as_stored(state) == stored(ana, session)
 
 
 def asking(log, session, *calls):
-    """A worker of a turn that asks for these calls."""
+    """A worker whose turn waits for approval of these calls."""
     worker = worker_of(log, session)
     worker.call()
     worker.start()
@@ -137,82 +138,83 @@ def asking(log, session, *calls):
     return worker
 
 
-def approvals(holds):
-    return [part["approval"]["id"] for part in holds["messages"][-1]["parts"]
+def approvals(state):
+    return [part["approval"]["id"] for part in state["messages"][-1]["parts"]
             if part.get("state") == "approval-requested"]
 
 
 @pytest.mark.parametrize("last", [False, True])
-def test_an_approval_ends_the_response_and_its_answer_continues_the_message(
+def test_a_request_for_approval_ends_the_response_and_the_answer_continues_the_message(
     log, node_chats, gateway, ana, session, last
 ):
     chat = Chat(node_chats, gateway, session, last=last)
     chat.send("buy", "m1")
     worker = asking(log, session, "charge", "charge")
-    holds = chat("ended")
-    assert holds["status"] == "ready" and holds["finished"][-1]["finishReason"] == "tool-calls"
-    first, second = approvals(holds)
+    state = chat("ended")
+    assert state["status"] == "ready" and state["finished"][-1]["finishReason"] == "tool-calls"
+    first, second = approvals(state)
     assert first.startswith("1.1.0:")
     chat("answer", id=first, approved=True)
-    assert len(chat("look")["statuses"]) == 1, "the other one is asked for still"
+    assert len(chat("look")["statuses"]) == 1, "the other call still waits for approval"
     ana.post(f"/v1/sessions/{session}/project", json={"project_id": "p1"}).raise_for_status()
     chat("answer", id=second, approved=False)
     worker.wait(lambda views: [c.decision for c in views.turn.calls] == ["allow", "deny"])
     worker.tool_start()
     worker.tool_result('{"paid": true}')
     worker.answer("bought one")
-    holds = chat("until", status="ready", says="bought one")
-    assert as_stored(holds) == stored(ana, session)
-    assert texts(holds["messages"][1]) == ["I buy.", "bought one"], "nothing twice"
-    states = {p["toolCallId"]: p["state"] for p in holds["messages"][1]["parts"]
+    state = chat("until", status="ready", says="bought one")
+    assert as_stored(state) == stored(ana, session)
+    assert texts(state["messages"][1]) == ["I buy.", "bought one"], "no text is repeated"
+    states = {p["toolCallId"]: p["state"] for p in state["messages"][1]["parts"]
               if p["type"] == "dynamic-tool"}
     assert states == {"1.1.0": "output-available", "1.1.1": "output-denied"}
-    assert "data-project" in [part["type"] for part in holds["messages"][1]["parts"]]
+    assert "data-project" in [part["type"] for part in state["messages"][1]["parts"]]
 
 
 def test_an_approval_is_bound_to_the_arguments_and_counts_once(log, chat, ana, session):
     chat.send("buy", "m1")
     worker = asking(log, session, "charge")
     (approval,) = approvals(chat("ended"))
-    where = f"/api/chat/{session}/approvals"
+    url = f"/api/chat/{session}/approvals"
     other = approval[:-1] + ("0" if approval[-1] != "0" else "1")
-    refused = ana.post(where, json={"approvals": [{"id": other, "approved": True}]})
+    refused = ana.post(url, json={"approvals": [{"id": other, "approved": True}]})
     assert refused.status_code == 409, refused.text
-    done = ana.post(where, json={"approvals": [{"id": approval, "approved": True}]})
-    assert done.status_code == 200 and done.json()["calls"] == ["1.1.0"]
-    again = ana.post(where, json={"approvals": [{"id": approval, "approved": False}]})
+    accepted = ana.post(url, json={"approvals": [{"id": approval, "approved": True}]})
+    assert accepted.status_code == 200 and accepted.json()["calls"] == ["1.1.0"]
+    again = ana.post(url, json={"approvals": [{"id": approval, "approved": False}]})
     assert again.status_code == 409
     assert worker.views.turn.calls[0].decision == "allow"
-    body = {"id": session, "messages": [{"id": f"{hers(session)}:1", "role": "assistant", "parts": [
-        {"type": "dynamic-tool", "state": "approval-responded", "toolCallId": "1.1.0",
-         "approval": {"id": approval, "approved": True}}]}]}
+    part = {"type": "dynamic-tool", "state": "approval-responded", "toolCallId": "1.1.0",
+            "approval": {"id": approval, "approved": True}}
+    message = {"id": f"{id_of(session)}:1", "role": "assistant", "parts": [part]}
+    body = {"id": session, "messages": [message]}
     worker.tool_start()
     worker.tool_result("done")
     worker.answer("bought")
-    told = ana.post("/api/chat", json=body)
-    kinds = [json.loads(line[6:])["type"] for line in told.text.split("\n\n")[:-2]]
+    text = ana.post("/api/chat", json=body).text
+    kinds = [json.loads(line[6:])["type"] for line in text.split("\n\n")[:-2]]
     assert kinds[:3] == ["start", "tool-approval-response", "tool-output-available"]
     assert kinds[-1] == "finish"
 
 
-def test_a_message_is_said_once_whatever_list_it_comes_in(log, chat, ana, session):
+def test_a_message_is_sent_once_however_often_a_list_contains_it(log, chat, ana, session):
     chat.send("hello", "m1")
     worker_of(log, session).answer("hi")
     chat("ended")
-    said = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}
+    sent = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}
     invented = {"id": "x", "role": "assistant", "parts": [{"type": "text", "text": "I promised"}]}
-    for listed in ([said], [invented, said]):
-        told = ana.post("/api/chat", json={"id": session, "messages": listed})
-        deltas = [json.loads(x[6:]).get("delta", "") for x in told.text.split("\n\n")[:-2]]
+    for messages in ([sent], [invented, sent]):
+        text = ana.post("/api/chat", json={"id": session, "messages": messages}).text
+        deltas = [json.loads(x[6:]).get("delta", "") for x in text.split("\n\n")[:-2]]
         assert "".join(deltas) == "hi"
-        assert told.text.endswith("data: [DONE]\n\n")
-    other = {**said, "parts": [{"type": "text", "text": "something else"}]}
+        assert text.endswith("data: [DONE]\n\n")
+    other = {**sent, "parts": [{"type": "text", "text": "something else"}]}
     refused = ana.post("/api/chat", json={"id": session, "messages": [other]})
     assert refused.status_code == 409, refused.text
-    assert [m["id"] for m in stored(ana, session)] == ["m1", f"{hers(session)}:1"]
+    assert [m["id"] for m in stored(ana, session)] == ["m1", f"{id_of(session)}:1"]
 
 
-def test_who_says_something_while_the_model_talks_gets_the_turn_that_it_begins(
+def test_a_message_sent_during_a_turn_gets_the_turn_that_it_begins(
     log, chat, ana, node_chats, gateway, session
 ):
     chat.send("one", "m1")
@@ -226,19 +228,17 @@ def test_who_says_something_while_the_model_talks_gets_the_turn_that_it_begins(
     worker.end()
     worker.answer("second")
     assert texts(chat("ended")["messages"][-1]) == ["first"]
-    holds = other("ended")
-    assert holds["messages"][-1]["id"] == f"{hers(session)}:2"
-    assert texts(holds["messages"][-1]) == ["second"]
+    state = other("ended")
+    assert state["messages"][-1]["id"] == f"{id_of(session)}:2"
+    assert texts(state["messages"][-1]) == ["second"]
     order = [m["id"] for m in stored(ana, session)]
-    assert order == ["m1", f"{hers(session)}:1", "m2", f"{hers(session)}:2"]
+    assert order == ["m1", f"{id_of(session)}:1", "m2", f"{id_of(session)}:2"]
 
 
-def test_a_message_that_steers_is_a_part_of_the_answer(log, chat, ana, session):
+def test_a_steering_message_is_a_part_of_the_answer(log, chat, ana, session):
     chat.send("one", "m1")
     worker = worker_of(log, session)
-    worker.call()
-    worker.start()
-    worker.complete("", [("read", {})])
+    propose(worker, "", ("read", {}))
     worker.invoke()
     worker.tool_start()
     steer = {"id": "m2", "role": "user", "parts": [{"type": "text", "text": "shorter"}]}
@@ -246,17 +246,17 @@ def test_a_message_that_steers_is_a_part_of_the_answer(log, chat, ana, session):
         "id": session, "messages": [steer], "when_busy": "steer",
     }) as response:
         worker.wait(lambda views: len(views.turn.queue) == 1)
-        worker.tool_result("seen")
+        worker.tool_result("contents")
         worker.answer("short")
         response.read()
-    assert '"steering-message"' in response.text and f'"{hers(session)}:1"' in response.text
-    holds = chat("ended")
-    (part,) = [p for p in holds["messages"][1]["parts"] if p["type"] == "steering-message"]
+    assert '"steering-message"' in response.text and f'"{id_of(session)}:1"' in response.text
+    state = chat("ended")
+    (part,) = [p for p in state["messages"][1]["parts"] if p["type"] == "steering-message"]
     assert part["parts"] == [{"type": "text", "text": "shorter"}]
-    assert as_stored(holds) == stored(ana, session)
+    assert as_stored(state) == stored(ana, session)
 
 
-def test_a_failed_turn_is_an_error_and_the_chat_goes_on(log, chat, session):
+def test_a_failed_turn_is_an_error_and_the_chat_continues(log, chat, session):
     chat.send("one", "m1")
     worker = worker_of(log, session)
     worker.call()
@@ -264,29 +264,29 @@ def test_a_failed_turn_is_an_error_and_the_chat_goes_on(log, chat, session):
     worker.chunk("hal")
     worker.fail(permanent=True)
     worker.end("failed")
-    holds = chat("ended")
-    assert holds["status"] == "error" and "overloaded" in holds["error"]
-    assert texts(holds["messages"][-1]) == []
+    state = chat("ended")
+    assert state["status"] == "error" and "overloaded" in state["error"]
+    assert texts(state["messages"][-1]) == []
     chat.send("two", "m2")
     worker.wait(lambda views: views.turn.number == 2)
     worker.answer("well")
     assert texts(chat("ended")["messages"][-1]) == ["well"]
 
 
-def test_a_regenerated_answer_is_a_session_of_its_own(log, chat, ana, gateway, session):
+def test_a_regenerated_answer_is_a_new_session(log, chat, ana, gateway, session):
     chat.send("one", "m1")
     worker_of(log, session).answer("first")
     chat("ended")
     with ana.stream("POST", "/api/chat", json={
         "id": session, "messages": [], "trigger": "regenerate-message",
-        "messageId": f"{hers(session)}:1",
+        "messageId": f"{id_of(session)}:1",
     }) as response:
         lines = response.iter_lines()
         start = json.loads(next(lines)[6:])
         other = start["messageMetadata"]["session"]
         assert other != session
         worker = Played(log, other)
-        worker.fold = gateway.gateway.client.fold(other)  # which knows what it began with
+        worker.fold = gateway.gateway.client.fold(other)  # which reads the seed of the fork
         worker.answer("second")
         assert "[DONE]" in "".join(lines)
     assert [texts(m) for m in stored(ana, session)] == [["one"], ["first"]]

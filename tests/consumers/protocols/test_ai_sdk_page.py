@@ -1,5 +1,5 @@
-"""The ways a page reaches the gateway that docs/ai-sdk.md names: vite's dev server and its proxy,
-the real client of the AI SDK, a real browser."""
+"""How a page reaches the gateway, as docs/ai-sdk.md describes: vite's dev server and its proxy, the
+real client of the AI SDK, a real browser."""
 
 import socket
 import threading
@@ -26,23 +26,23 @@ def port():
 
 @pytest.fixture(scope="module")
 def gateway(log, port, tmp_path_factory):
-    place = tmp_path_factory.mktemp("page")
+    directory = tmp_path_factory.mktemp("page")
     origins = (f"http://127.0.0.1:{port}",)
-    with served(log, settings_in(place), place / "gateway", origins=origins) as running:
+    with served(log, settings_in(directory), directory / "gateway", origins=origins) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def closed(log, tmp_path_factory):
     """A gateway that no page of another origin may use."""
-    place = tmp_path_factory.mktemp("closed")
-    with served(log, settings_in(place), place / "gateway") as running:
+    directory = tmp_path_factory.mktemp("closed")
+    with served(log, settings_in(directory), directory / "gateway") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def page(browser, talk, port, closed):
-    """A page of an app in development, which `closed` is behind."""
+    """A page of an app in development, whose proxy leads to `closed`."""
     talk(SERVER, str(port), closed.url).receive()
     context = browser.new_context()
     context.set_default_timeout(60_000)
@@ -53,8 +53,8 @@ def page(browser, talk, port, closed):
     context.close()
 
 
-def talks(page, log, api, chat):
-    """What the page gets of a chat whose message is answered."""
+def chat_of(page, log, api, chat):
+    """What the page shows of a chat whose message is answered."""
 
     def answer():
         worker = Played(log, chat)
@@ -63,29 +63,29 @@ def talks(page, log, api, chat):
 
     answering = threading.Thread(target=answer)
     answering.start()
-    got = page.evaluate("given => window.talk(...given)", [api, chat])
-    assert "error" not in got, got  # else nobody is ever answered
+    shown = page.evaluate("given => window.talk(...given)", [api, chat])
+    assert "error" not in shown, shown  # the thread would wait forever
     answering.join()
-    return got
+    return shown
 
 
-def test_E28_a_page_talks_through_its_dev_servers_proxy(page, log):
-    got = talks(page, log, "/api/chat", "proxied")
-    assert got == {"resumed": None, "messages": [], "text": "hello you"}
+def test_E28_a_page_reaches_the_gateway_through_its_dev_servers_proxy(page, log):
+    shown = chat_of(page, log, "/api/chat", "proxied")
+    assert shown == {"resumed": None, "messages": [], "text": "hello you"}
 
 
-def test_E28_a_page_of_an_allowed_origin_talks_without_a_proxy(page, log, gateway):
-    got = talks(page, log, f"{gateway.url}/api/chat", "direct")
-    assert got == {"resumed": None, "messages": [], "text": "hello you"}
+def test_E28_a_page_of_an_allowed_origin_needs_no_proxy(page, log, gateway):
+    shown = chat_of(page, log, f"{gateway.url}/api/chat", "direct")
+    assert shown == {"resumed": None, "messages": [], "text": "hello you"}
 
 
-def test_E28_a_proxy_that_changes_the_host_is_refused_and_told_what_to_do(page):
-    got = page.evaluate("given => window.talk(...given)", ["/changed/api/chat", "changed"])
-    assert "--cors-origin" in got["error"]
-    short = page.evaluate("fetch('/v1/sessions', {method: 'POST'}).then(answer => answer.status)")
+def test_E28_a_proxy_that_changes_the_host_is_refused_with_the_solution(page):
+    shown = page.evaluate("given => window.talk(...given)", ["/changed/api/chat", "changed"])
+    assert "--cors-origin" in shown["error"]
+    short = page.evaluate("fetch('/v1/sessions', {method: 'POST'}).then(r => r.status)")
     assert short == 403, "vite's short form changes the host as well"
 
 
 def test_E28_a_page_of_another_origin_is_refused(page, closed):
-    got = page.evaluate("given => window.talk(...given)", [f"{closed.url}/api/chat", "other"])
-    assert "error" in got
+    shown = page.evaluate("given => window.talk(...given)", [f"{closed.url}/api/chat", "other"])
+    assert "error" in shown

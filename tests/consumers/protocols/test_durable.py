@@ -1,4 +1,4 @@
-"""Durable Streams, pure: offsets sort as places do, what was read stays, the fold judges."""
+"""Durable Streams, pure: offsets sort like places, what was read never changes, verdicts."""
 
 import json
 
@@ -15,7 +15,7 @@ PLACES = st.integers(0, 2**63 - 1)
 
 
 @given(PLACES, PLACES, st.integers(0, 99_999))
-def test_offsets_compare_as_the_places_that_they_name(one, other, partition):
+def test_offsets_sort_like_the_places_that_they_name(one, other, partition):
     texts = [durable.offset_of(partition, place) for place in (one, other)]
     assert (texts[0] < texts[1]) == (one < other)
     assert durable.place_of(texts[0], partition, 0) == one
@@ -24,14 +24,14 @@ def test_offsets_compare_as_the_places_that_they_name(one, other, partition):
 
 
 @pytest.mark.parametrize("text", ["", "0", "1_2", "-2", "0000_1", "00000_" + "9" * 20, "a" * 999])
-def test_what_is_no_offset_is_told(text):
+def test_a_text_that_is_not_an_offset_is_refused(text):
     with pytest.raises(durable.BadOffset):
         durable.place_of(text, 0, 0)
 
 
 @pytest.mark.parametrize("name", golden.names())
 @pytest.mark.parametrize("bytes_max", [1, 300])
-def test_S2_a_session_read_in_pages_at_any_time_is_the_same_stream(name, bytes_max):
+def test_S2_pages_read_at_any_time_make_the_same_stream(name, bytes_max):
     watched = golden_session(name)
     read, place = [], 0
     for moment in watched.moments:
@@ -62,7 +62,7 @@ def append(text, **more):
     return {"op": "append", "type": "text/plain", **encoded("text/plain", [text]), **more}
 
 
-def test_the_fold_judges_in_the_order_of_the_log_and_a_refusal_changes_nothing():
+def test_requests_are_judged_in_log_order_and_a_refusal_changes_nothing():
     stream = WrittenStream()
     ops = [
         (append(b"early"), 404),
@@ -84,19 +84,19 @@ def test_the_fold_judges_in_the_order_of_the_log_and_a_refusal_changes_nothing()
         (append(b"gone"), 404),
         (create(ttl="1"), 201),
     ]
-    said = [stream.take(op, offset, 0).status for offset, (op, _) in enumerate(ops)]
-    assert said == [status for _, status in ops]
+    statuses = [stream.take(op, offset, 0).status for offset, (op, _) in enumerate(ops)]
+    assert statuses == [status for _, status in ops]
     assert stream.verdicts[6].gap == (1, 2) and stream.verdicts[8].epoch == 1
     assert stream.alive(999) is not None and stream.alive(1_000) is None
-    before = WrittenStream()
+    earlier = WrittenStream()
     for offset, (op, _) in enumerate(ops[:14]):
-        before.take(op, offset, 0)
-    text = b"".join(m for _, messages in before.life.since(0) for m in messages)
-    assert text == b"abend" and before.life.closed
+        earlier.take(op, offset, 0)
+    text = b"".join(m for _, messages in earlier.life.since(0) for m in messages)
+    assert text == b"abend" and earlier.life.closed
 
 
 @given(st.binary(), st.sampled_from(["text/plain", "image/png", "application/json"]))
-def test_an_item_holds_the_bytes_that_came(data, kind):
+def test_an_item_preserves_the_bytes_of_its_messages(data, kind):
     messages = [b'{"a": 1}'] if kind == "application/json" else [data]
     op = json.loads(json.dumps({"op": "append", "type": kind, **encoded(kind, messages)}))
     stream = WrittenStream()
@@ -106,7 +106,7 @@ def test_an_item_holds_the_bytes_that_came(data, kind):
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_no_line_of_the_data_ends_an_event_and_it_comes_back_whole(text):
+def test_data_with_line_breaks_survives_the_round_trip_in_one_event(text):
     wire = durable.data_event("text/plain", [text.encode()])
     assert wire.startswith(b"event: data\n") and wire.endswith(b"\n\n")
     lines = wire[:-1].split(b"\n")[1:-1]
@@ -115,7 +115,7 @@ def test_no_line_of_the_data_ends_an_event_and_it_comes_back_whole(text):
     assert read == text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def test_a_cursor_always_moves_on():
+def test_a_cursor_always_increases():
     now = 1_000_000.0
     first = durable.cursor_of(None, now, 1)
     assert int(durable.cursor_of(first, now, 1)) > int(first)

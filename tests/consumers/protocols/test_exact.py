@@ -1,4 +1,4 @@
-"""What a tool was asked and said arrives unharmed at every reader, or as its text."""
+"""Arguments and results of tools reach every reader unchanged, or as text."""
 
 import json
 
@@ -49,16 +49,17 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("data", NUMBERS)
-def test_a_number_that_no_double_holds_is_a_text(javascript, data):
+def test_a_number_that_no_double_represents_is_a_string(javascript, data):
     assert content(data) == NUMBERS[data]
     (read,) = javascript.ask(json.loads(compact(content(data))))
-    assert read == NUMBERS[data], "what JavaScript reads is what was meant"
+    assert read == NUMBERS[data], "JavaScript reads the same value"
     assert ai_sdk_parts.value_of(data) == NUMBERS[data]
 
 
-def test_the_input_of_a_call_is_as_exact_in_the_ai_sdk():
-    said = b'[{"type":"tool_use","id":"t","name":"pay","input":{"to":9007199254740993,"n":1e400}}]'
-    (part,) = ai_sdk_parts.final_parts(line(said, "answer", "tool_use"), lambda _ref: b"")
+def test_the_input_of_a_call_is_exact_in_the_ai_sdk():
+    block = '{"type":"tool_use","id":"t","name":"pay","input":{"to":9007199254740993,"n":1e400}}'
+    answer = line(f"[{block}]".encode(), "answer", "tool_use")
+    (part,) = ai_sdk_parts.final_parts(answer, lambda _ref: b"")
     assert part.input == {"to": "9007199254740993", "n": "1e400"}
 
 
@@ -69,12 +70,12 @@ def test_the_input_of_a_call_is_as_exact_in_the_ai_sdk():
         b"[" * 200 + b"]" * 200, b"[" * 99_999 + b"]" * 99_999,
     ],
 )
-def test_what_is_no_value_is_a_text_and_can_be_written(data):
+def test_invalid_json_is_a_string_that_can_be_encoded(data):
     assert content(data) == data.decode()
     assert json.loads(compact(content(data)).encode()) == data.decode()
 
 
-def test_bytes_that_are_no_text_say_so():
+def test_bytes_that_are_not_text_are_base64():
     assert content(b"\xff\xfe1\x00") == {"base64": "//4xAA=="}
 
 
@@ -83,5 +84,5 @@ def test_bytes_that_are_no_text_say_so():
               st.floats(allow_nan=False, allow_infinity=False)),
     lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
 ))
-def test_any_value_that_doubles_hold_is_itself(value):
+def test_a_value_that_doubles_represent_is_unchanged(value):
     assert value_of(json.dumps(value).encode()) == value

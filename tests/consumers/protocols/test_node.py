@@ -1,4 +1,4 @@
-"""The clients of the protocols are the pinned ones, and what they throw reaches the test."""
+"""The clients of the protocols are the pinned ones, and their errors reach the test."""
 
 import json
 
@@ -33,17 +33,17 @@ def script(directory, text):
 
 def test_the_installed_clients_are_the_pinned_ones(node, tmp_path):
     pinned = json.loads((PINNED / "package.json").read_text())["dependencies"]
-    said = node.run(script(tmp_path, VERSIONS), json.dumps(list(pinned)))
-    assert json.loads(said) == pinned
+    versions = node.run(script(tmp_path, VERSIONS), json.dumps(list(pinned)))
+    assert json.loads(versions) == pinned
     assert NODE.exists()
 
 
-def test_a_script_that_throws_fails_the_test_with_its_words(node, tmp_path):
+def test_a_script_that_throws_fails_the_test_with_its_error(node, tmp_path):
     with pytest.raises(AssertionError, match="no such luck"):
         node.run(script(tmp_path, "throw new Error('no such luck')"))
 
 
-def test_a_process_that_stays_answers_each_line_and_its_end_is_noticed(node, tmp_path):
+def test_a_process_answers_each_line_and_its_end_fails_the_test(node, tmp_path):
     with node.talk(script(tmp_path, ECHO)) as echo:
         assert [echo.ask({"n": n}) for n in range(3)] == [{"n": n} for n in range(3)]
         with pytest.raises(AssertionError, match="node ended with 7"):
@@ -54,7 +54,7 @@ def test_the_lock_names_no_registry():
     assert '"resolved"' not in (PINNED / "package-lock.json").read_text()
 
 
-def test_without_a_registry_the_clients_can_not_be_had(tmp_path, monkeypatch):
+def test_without_a_registry_the_clients_are_unavailable(tmp_path, monkeypatch):
     monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:1")
     monkeypatch.setenv("npm_config_cache", str(tmp_path / "npm"))
     with pytest.raises(Unreachable, match="npm ci ended"):
@@ -62,7 +62,7 @@ def test_without_a_registry_the_clients_can_not_be_had(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("cache/node/????????????????/node_modules"))
 
 
-def test_a_lock_that_does_not_fit_is_a_fault_of_ours(tmp_path):
+def test_a_lock_that_does_not_match_fails_the_test(tmp_path):
     for name in (".npmrc", "package-lock.json"):
         (tmp_path / name).write_bytes((PINNED / name).read_bytes())
     (tmp_path / "package.json").write_text('{"dependencies": {"ai": "7.0.1"}}')

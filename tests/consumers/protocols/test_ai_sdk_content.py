@@ -1,6 +1,6 @@
-"""What a model streams, as its words come: any blocks, cut anywhere, lost, superseded, put right.
+"""Streamed answers of any blocks, cut anywhere, lost, superseded, or corrected at the end.
 
-The client ends up with the final words, whatever of them it was shown before and in what order.
+The client ends up with the final content, whatever it was shown before.
 """
 
 import json
@@ -26,14 +26,14 @@ from foldlog.schemas import events as ev
 CLIENT = Path(__file__).with_name("ai_sdk_client.mjs")
 KINDS = {"text": "text", "thinking": "thinking"}
 
-words = st.text(min_size=0, max_size=12)
+texts = st.text(min_size=0, max_size=12)
 blocks = st.lists(
     st.one_of(
-        words.map(lambda text: {"type": "text", "text": text}),
-        words.map(lambda text: {"type": "thinking", "thinking": text, "signature": "sig"}),
+        texts.map(lambda text: {"type": "text", "text": text}),
+        texts.map(lambda text: {"type": "thinking", "thinking": text, "signature": "sig"}),
         st.just({"type": "redacted_thinking", "data": "x"}),
         st.sampled_from(["tool_use", "server_tool_use"]).flatmap(
-            lambda kind: words.map(
+            lambda kind: texts.map(
                 lambda text: {"type": kind, "id": "t", "name": "look", "input": {"a": text}}
             )
         ),
@@ -53,7 +53,7 @@ def line(kind, step, name="", content=None, **more):
 
 
 def pieces(draw, of, content):
-    """The tokens of an answer as they stream: every block in order, cut anywhere."""
+    """The tokens of an answer: every block in order, cut anywhere."""
     out = []
     for number, block in enumerate(content):
         text, kind = block.get(block["type"], ""), block["type"]
@@ -71,25 +71,25 @@ def pieces(draw, of, content):
 
 @st.composite
 def turns(draw):
-    """(what is shown of a turn, what of it was settled, the last words of each step)."""
+    """What is shown of a turn, and its settled answers, the last one of each step."""
     shown, settled = [], []
     for step in range(1, draw(st.integers(1, 3)) + 1):
-        for number in range(1, draw(st.integers(0, 2)) + 1):  # attempts that came to nothing
+        for number in range(1, draw(st.integers(0, 2)) + 1):  # attempts that failed
             of = Attempt(1, step, number)
-            said = pieces(draw, of, draw(blocks))
-            said = said[: draw(st.integers(0, len(said)))]
-            if said:
-                shown += [*said, Dropped(of, "lost")]
+            tokens = pieces(draw, of, draw(blocks))
+            tokens = tokens[: draw(st.integers(0, len(tokens)))]
+            if tokens:
+                shown += [*tokens, Dropped(of, "lost")]
             shown.append(LineAdded(line("attempt", step, "failed", text="lost")))
         of, content = Attempt(1, step, 9), draw(blocks)
-        said = pieces(draw, of, content)
-        said = said[: draw(st.integers(0, len(said)))]  # what came behind was lost
+        tokens = pieces(draw, of, content)
+        tokens = tokens[: draw(st.integers(0, len(tokens)))]  # the rest was lost
         final = [Token(of, *piece) for piece in spoken(content)]
-        if draw(st.integers(0, 9)) == 0 and said:
-            shown += [*said, Dropped(of, "its chunks differ from its answer"), *final]
+        if draw(st.integers(0, 9)) == 0 and tokens:
+            shown += [*tokens, Dropped(of, "its chunks differ from its answer"), *final]
         else:
-            counts = {k: sum(len(t.text) for t in said if t.kind == k) for k in KINDS}
-            shown += [*said, *rest(final, counts)]
+            counts = {k: sum(len(t.text) for t in tokens if t.kind == k) for k in KINDS}
+            shown += [*tokens, *rest(final, counts)]
         calls = any(block["type"] == "tool_use" for block in content)
         reason = draw(st.sampled_from(["tool_use" if calls else "pause_turn", "max_tokens"]))
         settled.append(Settled(of, line("answer", step, reason, content)))
@@ -107,15 +107,15 @@ def encoded(things):
 
 @settings(max_examples=80)
 @given(turn=turns())
-def test_P6_whatever_was_shown_the_final_words_are_what_is_kept(client, turn):
+def test_P6_the_client_ends_up_with_the_final_content(client, turn):
     shown, settled = turn
     end = LineAdded(line("ended", settled[-1].line.step, "end_turn"))
-    said = client.ask({"each": encoded([*shown, end])})
-    assert "error" not in said, said["error"]
-    assert said["message"] == json.loads(json.dumps(assembled(encoded([*settled, end]))))
+    response = client.ask({"each": encoded([*shown, end])})
+    assert "error" not in response, response["error"]
+    assert response["message"] == json.loads(json.dumps(assembled(encoded([*settled, end]))))
 
 
-def test_words_that_agree_are_never_taken_back_and_each_is_sent_once():
+def test_streamed_text_that_agrees_with_the_final_content_is_sent_once():
     of = Attempt(1, 1, 1)
     content = [
         {"type": "thinking", "thinking": "hm", "signature": "sig"},
@@ -128,7 +128,7 @@ def test_words_that_agree_are_never_taken_back_and_each_is_sent_once():
         Token(of, 2, "tool_input", '{"at":'), Token(of, 2, "tool_input", "1}"),
         Settled(of, line("answer", 1, "tool_use", content)),
     ]
-    named = {"toolCallId": "1.1.0", "toolName": "look", "dynamic": True}
+    ids = {"toolCallId": "1.1.0", "toolName": "look", "dynamic": True}
     signed = {"anthropic": {"signature": "sig"}}
     assert encoded(shown)[1:] == [
         {"type": "start-step"},
@@ -139,18 +139,18 @@ def test_words_that_agree_are_never_taken_back_and_each_is_sent_once():
         {"type": "text-delta", "id": "1.1.1", "delta": "I "},
         {"type": "text-delta", "id": "1.1.1", "delta": "look."},
         {"type": "text-end", "id": "1.1.1"},
-        {"type": "tool-input-start", **named},
+        {"type": "tool-input-start", **ids},
         {"type": "tool-input-delta", "toolCallId": "1.1.0", "inputTextDelta": '{"at":'},
         {"type": "tool-input-delta", "toolCallId": "1.1.0", "inputTextDelta": "1}"},
         {"type": "reasoning-end", "id": "1.1.0", "providerMetadata": signed},
-        {"type": "tool-input-available", **named, "input": {"at": 1}},
+        {"type": "tool-input-available", **ids, "input": {"at": 1}},
     ]
 
 
 @pytest.mark.parametrize(
     ("output", "shown"),
     [
-        ('{"a": [1, null]}', {"a": [1, null := None]}),
+        ('{"a": [1, null]}', {"a": [1, None]}),
         ("plain", "plain"),
         ("NaN", "NaN"),
         ("1e999", "1e999"),
@@ -165,6 +165,6 @@ def test_any_output_of_a_tool_reaches_the_client(client, output, shown):
         "result", 1, 1, 0, 0, "look", "1.1.0", body=ev.Body(inline=output.encode()), text="ok"
     )
     answer = Settled(Attempt(1, 1, 1), line("answer", 1, "tool_use", content))
-    said = client.ask({"chunks": encoded([answer, LineAdded(result)])})
-    assert "error" not in said, said["error"]
-    assert said["message"]["parts"][1]["output"] == shown
+    response = client.ask({"chunks": encoded([answer, LineAdded(result)])})
+    assert "error" not in response, response["error"]
+    assert response["message"]["parts"][1]["output"] == shown

@@ -1,10 +1,7 @@
-"""What tests that speak a protocol with a gateway share beside the fixtures of conftest.py."""
+"""Helpers for tests of the protocols."""
 
 from foldlog.consumers.gateway.names import own_id
 from foldlog.tests.consumers.played import Played
-
-SECRET = "s" * 32
-"""What the gateway's tokens are signed with."""
 
 PNG = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
@@ -13,7 +10,7 @@ PNG = (
 
 
 def worker_of(log, name, turn=None):
-    """A worker, as soon as Ana's session of this name has an open turn, or just that one."""
+    """A worker, once Ana's session of this name has an open turn, or this turn open."""
     worker = Played(log, own_id("ana", name))
     worker.wait(lambda views: views.turn.open and turn in (None, views.turn.number))
     return worker
