@@ -152,7 +152,7 @@ def encode(event: object) -> bytes:
     out.write(head)
     fields = msgspec.to_builtins(event, builtin_types=(bytes,))
     try:
-        msgspec.convert(fields, type(event))  # checks its bounds: whatever is written can be read
+        msgspec.convert(fields, type(event))  # checks bounds: what is written can be read
         schemaless_writer(out, schema, fields, strict=True)
     except (TypeError, OverflowError) as error:
         raise ValueError(f"{type(event).__name__}: {error}") from error

@@ -29,7 +29,7 @@ class Seed(Value):
     why: str = ""
 
 
-class _Held(Value):
+class _SealedRecord(Value):
     offset: Count
     at: TimeMs
     headers: tuple[tuple[str, bytes], ...]
@@ -41,7 +41,7 @@ class _Sealed(Value):
     session_id: str
     seed: tuple[str, int, str] | None
     partition: int
-    records: tuple[_Held, ...]
+    records: tuple[_SealedRecord, ...]
 
 
 class Unsealed(NamedTuple):
@@ -58,13 +58,13 @@ _DECODER = msgspec.msgpack.Decoder(_Sealed)
 
 def seal(session_id: str, records: Iterable[Record], seed: BlobRef | None = None) -> bytes:
     """The bytes of a seed. records: those of the session, in log order."""
-    held, partition = [], 0
+    sealed, partition = [], 0
     for record in records:
         partition = record.partition
         headers = tuple((name, bytes(value)) for name, value in record.headers)
-        held.append(_Held(record.offset, record.timestamp_ms, headers, record.value))
+        sealed.append(_SealedRecord(record.offset, record.timestamp_ms, headers, record.value))
     up = None if seed is None else (seed.sha256, seed.bytes, seed.media_type)
-    return _ENCODER.encode(_Sealed(FORMAT, session_id, up, partition, tuple(held)))
+    return _ENCODER.encode(_Sealed(FORMAT, session_id, up, partition, tuple(sealed)))
 
 
 def unseal(data: bytes) -> Unsealed:

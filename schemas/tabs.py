@@ -20,13 +20,13 @@ class Tab(NamedTuple):
     opened_at: int
 
 
-class _Told(msgspec.Struct):
+class _TabValue(msgspec.Struct):
     phase: str
     project_id: str | None
     opened_at: TimeMs
 
 
-_TOLD = msgspec.json.Decoder(_Told)
+_DECODER = msgspec.json.Decoder(_TabValue)
 
 
 def key_of(user_id: str, session_id: str) -> str:
@@ -35,7 +35,7 @@ def key_of(user_id: str, session_id: str) -> str:
 
 
 def names_in(key: bytes | None) -> tuple[str, str]:
-    """(user id, session id) of a record's key; the session id is empty in a foreign key."""
+    """(user id, session id) of a record's key; the session id is empty if the key is foreign."""
     user, _, session_id = (key or b"").decode("utf-8", "replace").partition("/")
     return user, session_id
 
@@ -45,7 +45,7 @@ def tab_in(session_id: str, value: bytes | None) -> Tab | None:
     if value is None:
         return None
     try:
-        told = _TOLD.decode(value)
+        tab = _DECODER.decode(value)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
-    return Tab(session_id, told.phase, told.project_id, told.opened_at)
+    return Tab(session_id, tab.phase, tab.project_id, tab.opened_at)

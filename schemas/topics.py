@@ -35,7 +35,7 @@ bytes of batch header, at most 40 of varints, and 10 for each header, of which 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """What one topic must look like.
+    """The definition of one topic.
 
     `partitions` None stands for the installation's number (`Settings.partitions`). That number is
     final, because a key must stay in the same partition forever. A compacted topic does not use

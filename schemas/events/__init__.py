@@ -1,7 +1,7 @@
 """The events of the log: their classes, and the table that lists them.
 
-The classes are in requests.py, decisions.py and effects.py, what they are made of in parts.py, the
-table in table.py. Nothing here knows Avro.
+The classes are in requests.py, decisions.py and effects.py, their shared parts in parts.py, the
+table in table.py. The classes are independent of Avro; codec.py encodes them.
 """
 
 from .decisions import (

@@ -1,7 +1,7 @@
-"""Events: what the sessions role decides, and who holds a partition.
+"""Events: the decisions of the sessions role, and the owners of partitions.
 
-The field docs are in avro/*.avsc, a test holds both equal. The key is the session id, place and
-time are the record's: neither is repeated in an event.
+The fields are documented in avro/*.avsc; a test compares the classes with them. An event repeats
+nothing of its record: not the session id (the key), the position or the timestamp.
 """
 
 from ..bounds import Count, TimeMs, Tokens
@@ -19,14 +19,14 @@ class PartitionTaken:
 
 @event
 class OwnerGone:
-    """An owner is dead for certain: it left cleanly, or its state directory's lock was free."""
+    """An owner is proven dead: it left cleanly, or its state directory's lock was free."""
 
     owner: str
 
 
 @event
 class ContextSet:
-    """The static prefix of the requests that follow."""
+    """The static prefix of the following requests was set."""
 
     system: Body
     tools: Body
@@ -37,7 +37,7 @@ class ContextSet:
 
 @event
 class LlmCalled:
-    """A step was decided: the model is to be called with what this names."""
+    """A step was decided: a model call with the content that the fields name."""
 
     turn: Count
     step: Count
@@ -73,14 +73,14 @@ class ToolInvoked:
 
 @event
 class ApprovalExpired:
-    """Nobody decided in time."""
+    """A call's approval was not decided in time."""
 
     call: str
 
 
 @event
 class TurnEnded:
-    """A turn ended, and with it everything it left open."""
+    """A turn ended, which closes everything that it left open."""
 
     turn: Count
     reason: str
@@ -92,7 +92,7 @@ class TurnEnded:
 
 @event
 class Refused:
-    """The answer owed to a producer whose event changed nothing."""
+    """The answer to a producer whose event was refused and changed nothing."""
 
     offset: Count
     code: str
@@ -101,7 +101,7 @@ class Refused:
 
 @event
 class HumanNeeded:
-    """A call needs a person."""
+    """A call needs the decision of a person."""
 
     call: str
     why: str
@@ -109,7 +109,7 @@ class HumanNeeded:
 
 @event
 class ReminderAdded:
-    """A text to be said once to the model."""
+    """A text that the next request sends to the model, once."""
 
     reminder_id: str
     text: str

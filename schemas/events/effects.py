@@ -1,7 +1,7 @@
-"""Events: what effects claim, stream and report.
+"""Events: the claims, streams and outcomes of effects.
 
-The field docs are in avro/*.avsc, a test holds both equal. The key is the session id, place and
-time are the record's: neither is repeated in an event.
+The fields are documented in avro/*.avsc; a test compares the classes with them. An event repeats
+nothing of its record: not the session id (the key), the position or the timestamp.
 """
 
 from ..bounds import Bytes, Count, TimeMs, Tokens
@@ -25,7 +25,7 @@ class GenStart:
 
 @event
 class GenResumed:
-    """A model call whose owner is gone was taken over."""
+    """A model call of a dead owner was taken over."""
 
     turn: Count
     step: Count
@@ -112,7 +112,7 @@ class ToolStarted:
 
 @event
 class ToolResult:
-    """What became of a tool call."""
+    """The outcome of a tool call."""
 
     turn: Count
     step: Count
@@ -217,7 +217,7 @@ class DeliveryFailed:
 
 @event
 class GenSent:
-    """The channel really has the answer."""
+    """The answer was delivered to the channel."""
 
     turn: Count
     step: Count

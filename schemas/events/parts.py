@@ -1,6 +1,6 @@
 """The parts that several events share: bodies, usage, proposed calls.
 
-The field docs are in the .avsc files beside this one, a test holds both equal.
+The fields are documented in avro/*.avsc; a test compares the classes with them.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def event(cls: type[T]) -> type[T]:
-    """Make an immutable value of named fields."""
+    """A class decorator: an immutable value of named fields."""
     return dataclass(frozen=True, slots=True, kw_only=True)(cls)
 
 
@@ -28,12 +28,12 @@ class BlobRef:
 
 
 ReadBlob = Callable[[BlobRef], bytes]
-"""Reads what a reference names from wherever the blobs are; may raise BlobError."""
+"""Reads the blob of a reference; may raise BlobError."""
 
 
 @event
 class Body:
-    """Content that may be inline, in the blob store, or a preview of what is in the blob store."""
+    """Content: inline, or in the blob store, then with an optional inline preview."""
 
     inline: bytes | None = None
     ref: BlobRef | None = None
@@ -49,7 +49,7 @@ class Budget:
 
 @event
 class Usage:
-    """Tokens of one physical model attempt, normalised so that the four inputs add up."""
+    """Tokens of one model attempt, normalized: the four input counts do not overlap."""
 
     input_tokens: int
     cache_read_tokens: int
@@ -81,7 +81,7 @@ class Try:
 
 @event
 class AgentDigest:
-    """An agent that a worker serves, and what it is made of."""
+    """An agent that a worker serves, and the digest of its definition."""
 
     name: str
     digest: str
@@ -101,7 +101,7 @@ class ProposedCall:
 
 @event
 class Trigger:
-    """A change of state that a tool asks for with its result."""
+    """A change of state that a tool requests with its result."""
 
     trigger: str | None = None
     project_id: str | None = None

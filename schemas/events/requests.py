@@ -1,7 +1,7 @@
-"""Events: what producers ask for: the inputs of people and other programs.
+"""Events: the requests of producers, which are the inputs of people and other programs.
 
-The field docs are in avro/*.avsc, a test holds both equal. The key is the session id, place and
-time are the record's: neither is repeated in an event.
+The fields are documented in avro/*.avsc; a test compares the classes with them. An event repeats
+nothing of its record: not the session id (the key), the position or the timestamp.
 """
 
 from ..bounds import Count, Items, Tokens
@@ -10,7 +10,7 @@ from .parts import BlobRef, Body, event
 
 @event
 class SessionOpened:
-    """A session begins."""
+    """A session was opened."""
 
     user_id: str
     agent: str
@@ -22,7 +22,7 @@ class SessionOpened:
 
 @event
 class MessageReceived:
-    """Somebody said something to the session."""
+    """A message was sent to the session."""
 
     message_id: str
     role: str
@@ -35,7 +35,7 @@ class MessageReceived:
 
 @event
 class PhaseTriggered:
-    """A phase transition was asked for."""
+    """A phase transition was requested."""
 
     command_id: str
     trigger: str
@@ -44,7 +44,7 @@ class PhaseTriggered:
 
 @event
 class ProjectLocked:
-    """The session was asked to lock a project."""
+    """Locking the session to a project was requested."""
 
     command_id: str
     project_id: str
@@ -53,7 +53,7 @@ class ProjectLocked:
 
 @event
 class CancelRequested:
-    """Somebody asked to stop."""
+    """A cancel was requested."""
 
     cancel_id: str
     mode: str
@@ -65,7 +65,7 @@ class CancelRequested:
 
 @event
 class ApprovalDecided:
-    """A person decided on a call that asked."""
+    """A person allowed or denied a call that needs approval."""
 
     call: str
     args_sha256: str
@@ -77,7 +77,7 @@ class ApprovalDecided:
 
 @event
 class HumanResolved:
-    """A person says what happened to a call in doubt."""
+    """A person reported what happened to a call in doubt."""
 
     call: str
     outcome: str
@@ -97,7 +97,7 @@ class ItemAdded:
 
 @event
 class ItemRetracted:
-    """An adapter took its last item back, or all of them."""
+    """An adapter retracted its last item, or all of them."""
 
     item_id: str
     index: Count = 0
@@ -109,7 +109,7 @@ class ItemRetracted:
 
 @event
 class SessionTerminated:
-    """The session ends for good."""
+    """The session was terminated."""
 
     reason: str
     by_user: str
@@ -117,7 +117,7 @@ class SessionTerminated:
 
 @event
 class RecordSkipped:
-    """A record that froze the session is passed over: the session is folded without it."""
+    """A record that froze the session is skipped: the session is folded without it."""
 
     offset: Count
     seed_ref: BlobRef

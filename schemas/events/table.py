@@ -8,8 +8,8 @@ from . import decisions, effects, requests
 class EventType(NamedTuple):
     """One row of the event table.
 
-    `is_input`: decisions depend on it, so it moves the basis. `must_understand`: a session that has
-    one which can not be read is frozen there (law 13). `writers`: who may write it.
+    `is_input`: decisions depend on it, so it moves the basis. `must_understand`: one that cannot be
+    read freezes its session (law 13). `writers`: the roles that may write it.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Adds the shapes that are new to schemas/history/: `python -m foldlog.tests.schemas.record_shape`.
+"""Adds new shapes to schemas/history/: `python -m foldlog.tests.schemas.record_shape`.
 
-For whoever changes an .avsc on purpose. Refuses a change that any older shape is incompatible with:
-give the new field a default, or make a new event type.
+Run it after you change an .avsc. It refuses a change that is incompatible with any older shape:
+give the new field a default, or add an event type.
 """
 
 import sys
@@ -11,17 +11,17 @@ from foldlog.tests.schemas.shapes import HISTORY, bare, current, incompatible, s
 
 
 def main() -> int:
-    """Write what is missing; 1 if a shape was refused."""
+    """Write the missing files; returns 1 if a shape was refused."""
     refused = 0
     known = shapes()
     for name in BY_NAME:
         shape, older = current(name), [old for old in known if old.type == name]
         if older and bare(older[-1].schema) == bare(shape.schema):
             continue
-        why = [found for old in older for found in incompatible(old.schema, shape.schema)]
-        if why:
+        reasons = [why for old in older for why in incompatible(old.schema, shape.schema)]
+        if reasons:
             refused = 1
-            print(f"{name}: refused, {' / '.join(why)}", file=sys.stderr)
+            print(f"{name}: refused, {' / '.join(reasons)}", file=sys.stderr)
             continue
         path = HISTORY / f"{name}.v{shape.version}.json"
         path.write_text(to_file(shape), "utf-8")

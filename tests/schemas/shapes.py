@@ -1,8 +1,8 @@
 """Shapes: every schema that ever wrote a record, with one golden record of each.
 
 A shape is a file of schemas/history/, named TYPE.vN.json after its event type and number: the full
-schema, and a record as it lies in the log with the fields it holds. Shapes are added, never edited:
-the golden record begins with the fingerprint of its schema, so an edit of one betrays itself.
+schema, and one record with its bytes in the log and its fields. Shapes are added, never edited: the
+golden record begins with the fingerprint of its schema, so an edit is detected.
 """
 
 import json
@@ -34,41 +34,41 @@ class Shape(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """Hex, as in the head of a record."""
+        """The fingerprint in hex, as in the head of a record."""
         return codec.fingerprint_of(self.schema).hex()
 
 
 def shapes(directory: Path = HISTORY) -> list[Shape]:
     """Every shape, by type and number."""
-    read = [shape_in(path) for path in directory.iterdir()]
-    return sorted(read, key=lambda shape: (shape.type, shape.version))
+    found = [shape_in(path) for path in directory.iterdir()]
+    return sorted(found, key=lambda shape: (shape.type, shape.version))
 
 
 def shape_in(path: Path) -> Shape:
     """The shape in a file."""
-    held, named = json.loads(path.read_text("utf-8")), NAME.fullmatch(path.name)
-    assert named is not None, f"{path.name} is not named TYPE.vN.json"
-    assert held["type"] == named[1] and held["version"] == int(named[2]), path.name
-    golden = held["golden"]
+    content, name = json.loads(path.read_text("utf-8")), NAME.fullmatch(path.name)
+    assert name is not None, f"{path.name} is not named TYPE.vN.json"
+    kind, version, golden = content["type"], content["version"], content["golden"]
+    assert (kind, version) == (name[1], int(name[2])), path.name
     return Shape(
-        held["type"], held["version"], held["schema"], bytes.fromhex(golden["hex"]), golden["event"]
+        kind, version, content["schema"], bytes.fromhex(golden["hex"]), golden["event"]
     )
 
 
 def current(name: str) -> Shape:
-    """The shape that the code writes now, as its next number would have it."""
+    """The shape that the code writes now, with the next number."""
     event = example_of(BY_NAME[name].cls)
     number = 1 + max((s.version for s in shapes() if s.type == name), default=0)
     return Shape(name, number, codec.schema_of(name), codec.encode(event), plain(event))
 
 
 def plain(event: Any) -> dict:
-    """The fields of an event as JSON has them; bytes as base64."""
+    """The fields of an event as JSON values; bytes as base64."""
     return json.loads(msgspec.json.encode(event))
 
 
 def bare(schema: Any) -> Any:
-    """A schema without its docs, which may always be improved."""
+    """A schema without its docs, which may change."""
     if isinstance(schema, list):
         return [bare(branch) for branch in schema]
     if isinstance(schema, dict):
@@ -77,7 +77,7 @@ def bare(schema: Any) -> Any:
 
 
 def incompatible(old: dict, new: dict) -> list[str]:
-    """Why two shapes of a type can not live in one log: each must read what the other wrote."""
+    """Why two shapes of a type cannot be in one log: each must read the records of the other."""
     found = []
     for reader, writer, what in ((new, old, "new code reads old"), (old, new, "old reads new")):
         result = ReaderWriterCompatibilityChecker().get_compatibility(
@@ -92,11 +92,11 @@ def incompatible(old: dict, new: dict) -> list[str]:
 
 def to_file(shape: Shape) -> str:
     """The text of a shape's file."""
-    held = {
+    content = {
         "type": shape.type,
         "version": shape.version,
         "fingerprint": shape.fingerprint,
         "schema": shape.schema,
         "golden": {"hex": shape.value.hex(), "event": shape.event},
     }
-    return json.dumps(held, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

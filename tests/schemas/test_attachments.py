@@ -1,4 +1,4 @@
-"""What may be attached, what it weighs, and that a reference becomes base64 and nothing else."""
+"""Attachments: types, sizes and token estimates; a reference expands to base64, or to a note."""
 
 import base64
 import json
@@ -65,7 +65,7 @@ def pdf(pages=2, more=b""):
         (b"%PDF-1.7" + bytes(130_000), PDF, 9_000),
     ],
 )
-def test_types_are_told_by_their_bytes_and_weighed(data, media_type, tokens):
+def test_the_type_and_tokens_follow_from_the_bytes(data, media_type, tokens):
     assert inspect(data) == (media_type, tokens)
 
 
@@ -86,7 +86,7 @@ def test_types_are_told_by_their_bytes_and_weighed(data, media_type, tokens):
         (pdf(1, b"/Encrypt 5 0 R"), "encrypted"),
     ],
 )
-def test_what_can_not_be_attached_is_told_why(data, why):
+def test_an_invalid_attachment_raises_with_the_reason(data, why):
     with pytest.raises(ValueError, match=why):
         inspect(data)
 
@@ -101,10 +101,10 @@ def block_of(data, title=""):
 def test_a_reference_becomes_base64(data):
     block = block_of(data, "bill.pdf")
     text = json.dumps(block)
-    given = json.loads(expand(text, lambda ref: data))
-    assert base64.b64decode(given["source"].pop("data")) == data
-    assert given["source"] == {"type": "base64", "media_type": inspect(data).media_type}
-    assert given.get("title") == ("bill.pdf" if data == pdf() else None)
+    expanded = json.loads(expand(text, lambda ref: data))
+    assert base64.b64decode(expanded["source"].pop("data")) == data
+    assert expanded["source"] == {"type": "base64", "media_type": inspect(data).media_type}
+    assert expanded.get("title") == ("bill.pdf" if data == pdf() else None)
     assert tokens_of(block) == inspect(data).tokens
     assert f"{len(data)} bytes]" in label(block)
 
@@ -116,11 +116,8 @@ def test_a_reference_becomes_base64(data):
         '{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}}',
     ],
 )
-def test_other_blocks_stay_byte_for_byte(text):
-    def nobody(ref):
-        raise AssertionError("no blob is read for it")
-
-    assert expand(text, nobody) == text
+def test_other_blocks_are_unchanged(text):
+    assert expand(text, lambda ref: pytest.fail("no blob may be read")) == text
 
 
 @pytest.mark.parametrize(
@@ -135,23 +132,23 @@ def test_other_blocks_stay_byte_for_byte(text):
         {"bytes": None},
     ],
 )
-def test_a_reference_to_what_is_no_attachment_shows_nothing_of_it(change):
+def test_a_reference_to_another_kind_of_blob_becomes_a_note(change):
     block = block_of(png())
     block["source"].update(change)
-    given = json.loads(expand(json.dumps(block), lambda ref: png()))
-    assert given["type"] == "text" and "can't be shown" in given["text"]
+    expanded = json.loads(expand(json.dumps(block), lambda ref: png()))
+    assert expanded["type"] == "text" and "can't be shown" in expanded["text"]
 
 
-def test_a_blob_that_is_no_image_is_not_shown_whoever_asks():
+def test_a_blob_that_is_not_an_image_is_never_shown():
     secret = b"another session's tool result"
     block = block_of(png())
     block["source"]["bytes"] = len(secret)
-    given = expand(json.dumps(block), lambda ref: secret)
-    assert "secret" not in given and json.loads(given)["type"] == "text"
+    expanded = expand(json.dumps(block), lambda ref: secret)
+    assert "secret" not in expanded and json.loads(expanded)["type"] == "text"
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "texts"),
     [
         ({}, ["image/png", "look"]),
         ({"title": "x"}, None),
@@ -161,16 +158,16 @@ def test_a_blob_that_is_no_image_is_not_shown_whoever_asks():
         ({"source": {"type": "url", "url": "http://169.254.169.254/"}}, None),
     ],
 )
-def test_the_fold_takes_references_and_nothing_else(change, said):
+def test_the_fold_accepts_references_and_no_other_source(change, texts):
     content = json.dumps([{**block_of(png()), **change}, {"type": "text", "text": "look"}])
-    if said is None:
+    if texts is None:
         with pytest.raises(ValueError):
             texts_of(content.encode())
     else:
-        assert texts_of(content.encode()) == said
+        assert texts_of(content.encode()) == texts
 
 
-def test_of_a_key_that_comes_twice_both_must_do():
+def test_both_values_of_a_repeated_key_must_be_valid():
     twice = '{"type":"text","text":"x","type":"tool_result"}'
     with pytest.raises(ValueError):
         texts_of(f"[{json.dumps(block_of(png()))},{twice}]".encode())

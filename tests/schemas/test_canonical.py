@@ -1,4 +1,4 @@
-"""Compact JSON keeps its bytes: sha256s in old logs were made of them."""
+"""Compact JSON keeps its bytes: old logs contain sha256s of them."""
 
 import math
 
@@ -20,18 +20,18 @@ VALUE = {"b": "é\u2028", "a": [1, 1.5, None, True], "": {}}
         (canonical.compact_ascii_sorted, '{"":{},"a":[1,1.5,null,true],"b":"\\u00e9\\u2028"}'),
     ],
 )
-def test_the_bytes_are_these(write, text):
+def test_each_writer_has_its_fixed_bytes(write, text):
     assert write(VALUE) == text
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
-def test_the_strict_ones_refuse_a_number_that_json_lacks(number):
+def test_strict_writers_refuse_a_number_that_json_lacks(number):
     for write in (canonical.compact_strict, canonical.compact_strict_sorted):
         with pytest.raises(ValueError, match="JSON"):
             write([number])
 
 
-def test_half_of_a_surrogate_pair_is_written_by_the_ascii_ones_alone():
+def test_only_ascii_writers_write_half_of_a_surrogate_pair():
     assert canonical.compact_ascii("\ud83d") == '"\\ud83d"'
     with pytest.raises(UnicodeEncodeError):
         canonical.compact("\ud83d").encode()

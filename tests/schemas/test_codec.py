@@ -1,4 +1,4 @@
-"""The codec: what is written is read, byte for byte, by us and by a reader that is not ours."""
+"""The codec: written events are read back by foldlog and by an independent Avro reader."""
 
 import dataclasses
 import io
@@ -30,7 +30,7 @@ from foldlog.schemas.topics import MEMORY_EVENTS, SESSION_EVENTS
 from foldlog.tests.schemas.arbitrary import any_event, events_of, example_of
 from foldlog.tests.schemas.shapes import shapes
 
-# The heads of the first shapes. A change here means that records of before can not be read.
+# The heads of the first shapes. With other heads, records of that time could not be read.
 HEADS = {
     "SESSION_OPENED": "c301cb0b002d932c1ae8",
     "MESSAGE_RECEIVED": "c30119f86099f2702772",
@@ -51,7 +51,7 @@ def record_of(event: Any, writer: str = "sessions", **changes: Any) -> Record:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_constraint_7_any_values_come_back_as_they_were(name):
+def test_constraint_7_any_event_is_read_as_it_was_written(name):
     @settings(max_examples=25)
     @given(events_of(name))
     def law(event):
@@ -65,14 +65,14 @@ def test_constraint_7_any_values_come_back_as_they_were(name):
 
 
 def plain(value: Any) -> Any:
-    """A value as Apache avro reads it."""
+    """A value as Apache Avro reads it."""
     if dataclasses.is_dataclass(value):
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     return [plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_an_independent_reader_reads_what_we_write(name):
+def test_an_independent_reader_reads_our_records(name):
     schema = avro.schema.parse(json.dumps(codec.schema_of(name)))
 
     @settings(max_examples=10)
@@ -89,7 +89,7 @@ def test_an_independent_reader_reads_what_we_write(name):
 
 
 def crc_64_avro(schema: Any) -> int:
-    """The fingerprint, by the formula of the Avro specification."""
+    """The fingerprint, by the formula in the Avro specification."""
     empty = 0xC15D213AA4D7A795
     table = []
     for n in range(256):
@@ -104,7 +104,7 @@ def crc_64_avro(schema: Any) -> int:
 
 
 def canonical(schema: Any, namespace: str = "") -> str:
-    """The Parsing Canonical Form, by the rules of the Avro specification."""
+    """The Parsing Canonical Form, by the rules in the Avro specification."""
     if isinstance(schema, list):
         return f"[{','.join(canonical(branch, namespace) for branch in schema)}]"
     if isinstance(schema, str):
@@ -131,12 +131,12 @@ def test_the_head_of_a_record_is_the_magic_and_the_fingerprint():
     value = encode(event)
     second = next(s for s in shapes() if (s.type, s.version) == ("PARTITION_TAKEN", 2))
     assert value[:HEAD_BYTES].hex() == f"c301{second.fingerprint}"
-    # Two texts, each its length as a zigzag varint and its bytes, and an empty array.
+    # Two texts, each with its length as a zigzag varint, then an empty array.
     assert value[HEAD_BYTES:] == b"\x0cmodels" + b"\x08w1/1" + b"\x00"
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_the_first_shapes_have_the_heads_they_always_had(name):
+def test_the_heads_of_the_first_shapes_never_change(name):
     first = next(shape for shape in shapes() if (shape.type, shape.version) == (name, 1))
     assert (MAGIC + codec.fingerprint_of(first.schema)).hex() == HEADS[name]
 
@@ -150,7 +150,7 @@ def test_no_two_event_types_share_a_head():
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_headers_say_the_type_the_writer_and_whether_it_must_be_understood(row):
+def test_headers_have_the_type_the_writer_and_must_understand(row):
     headers = headers_for(example_of(row.cls), "models")
     assert headers[:2] == [("t", row.name.encode()), ("w", b"models")]
     assert (("m", b"1") in headers) == row.must_understand
@@ -158,29 +158,29 @@ def test_headers_say_the_type_the_writer_and_whether_it_must_be_understood(row):
 
 
 @pytest.mark.parametrize("row", MEMORY_TYPES, ids=lambda row: row.name)
-def test_S0_8_a_memory_event_in_a_session_is_no_event_and_freezes_nothing(row):
+def test_S0_8_a_memory_event_in_a_session_is_unreadable_and_freezes_nothing(row):
     record = record_of(example_of(row.cls), "tools", topic=SESSION_EVENTS)
     assert entry_of(record).event == codec.Unreadable(
         row.name, False, f"{row.name} belongs into memory-events, not into session-events"
     )
 
 
-def test_a_chunk_passes_undecoded_by_its_header_and_decoded_where_it_is_asked_for():
+def test_a_chunk_is_decoded_only_on_request():
     chunk = ev.GenChunk(turn=3, step=2, attempt=1, seq=0, block=0, kind="text", delta="hi")
     record = record_of(chunk, "models")
     assert entry_of(record).event == ChunkSeen(3, 2, 1)
-    assert entry_of(record._replace(value=b"not read at all")).event == ChunkSeen(3, 2, 1)
+    assert entry_of(record._replace(value=b"not decoded")).event == ChunkSeen(3, 2, 1)
     assert entry_of(record, chunks=True).event == chunk
 
 
-def test_a_chunk_is_found_whatever_the_order_of_its_headers():
+def test_a_chunk_is_recognized_with_its_headers_in_any_order():
     chunk = ev.GenChunk(turn=3, step=2, attempt=1, seq=0, block=0, kind="text", delta="hi")
     headers = tuple(reversed(headers_for(chunk, "models"))) + (("traceparent", b"00"),)
     entry = entry_of(record_of(chunk, headers=headers))
     assert entry.event == ChunkSeen(3, 2, 1) and entry.writer == "models"
 
 
-def test_a_header_that_says_another_type_than_the_value_is_not_believed():
+def test_a_header_with_another_type_than_the_value_is_unreadable():
     cancel = ev.SessionTerminated(reason="x", by_user="ana")
     headers = (("t", b"GEN_COMPLETE"), ("w", b"models"))
     event = entry_of(record_of(cancel, headers=headers)).event
@@ -190,14 +190,14 @@ def test_a_header_that_says_another_type_than_the_value_is_not_believed():
 
 @given(any_event(), any_event())
 @settings(max_examples=60)
-def test_law_8_a_digest_names_the_fields_and_nothing_else(one, other):
+def test_law_8_a_digest_depends_on_the_fields_only(one, other):
     assert len(digest(one)) == 8
     assert digest(decode(encode(one))) == digest(one)
     if type(one) is type(other):
         assert (digest(one) == digest(other)) == (one == other)
 
 
-# -- what can not be written -----------------------------------------------------------------------
+# -- events that cannot be written -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_law_8_a_digest_names_the_fields_and_nothing_else(one, other):
         {"channel": "half \ud800"},
     ],
 )
-def test_a_field_that_does_not_fit_its_schema_is_not_written(fields):
+def test_a_field_that_does_not_match_its_schema_is_not_written(fields):
     whole = {"turn": 1, "step": 1, "channel": "sse", **fields}
     with pytest.raises(ValueError):
         encode(ev.GenSent(**whole))
@@ -218,13 +218,13 @@ def test_a_field_that_does_not_fit_its_schema_is_not_written(fields):
 
 @given(st.sampled_from(["maybe", "", "OK"]))
 @settings(max_examples=3)
-def test_a_word_that_is_not_in_the_set_is_not_written(word):
+def test_a_word_outside_its_enum_is_not_written(word):
     event = dataclasses.replace(example_of(ev.ToolResult), outcome=word)
     with pytest.raises(ValueError):
         encode(event)
 
 
-def test_undecodable_is_an_error_that_says_why():
+def test_undecodable_values_raise_with_the_reason():
     with pytest.raises(Undecodable, match="unknown schema fingerprint 7061"):
         decode(b"\xc3\x01pappnase" + b"x" * 20)
     with pytest.raises(Undecodable, match="not Avro single-object encoding: 0 bytes"):

@@ -1,4 +1,4 @@
-"""Whatever bytes lie in the log: decode says Undecodable at worst, and entry_of never raises."""
+"""With any bytes in the log, decode raises Undecodable at worst, and entry_of never raises."""
 
 import io
 
@@ -16,12 +16,12 @@ from foldlog.tests.schemas.arbitrary import any_event, example_of
 
 HEADS = [encode(example_of(row.cls))[:HEAD_BYTES] for row in ROWS]
 NAMES = [row.name.encode() for row in ROWS]
-# Length 2^62, in the ten bytes of a varint: more than any record has.
+# The length 2^62 as a varint: longer than any record.
 GIANT = b"\xfe" + b"\xff" * 7 + b"\xff\x01"
 
 
 def event_or_undecodable(value: bytes) -> None:
-    """Decode: an event that can be written again, or Undecodable; nothing else."""
+    """Demand that decode returns an event that can be encoded, or raises Undecodable."""
     try:
         event = decode(value)
     except Undecodable as error:
@@ -47,7 +47,7 @@ def test_a_known_head_before_random_bytes_is_an_event_or_undecodable(head, body)
 
 @settings(max_examples=60)
 @given(any_event(), st.data())
-def test_a_record_that_was_cut_is_undecodable(event, data):
+def test_a_truncated_record_is_undecodable(event, data):
     value = encode(event)
     cut = data.draw(st.integers(0, len(value) - 1))
     with pytest.raises(Undecodable):
@@ -56,7 +56,7 @@ def test_a_record_that_was_cut_is_undecodable(event, data):
 
 @settings(max_examples=60)
 @given(any_event(), st.binary(min_size=1, max_size=5))
-def test_a_record_with_bytes_behind_it_is_undecodable(event, more):
+def test_a_record_with_trailing_bytes_is_undecodable(event, more):
     with pytest.raises(Undecodable, match="left over"):
         decode(encode(event) + more)
 
@@ -71,14 +71,14 @@ def test_a_record_with_a_flipped_bit_is_an_event_or_undecodable(event, data):
 
 @pytest.mark.parametrize("head", HEADS, ids=[row.name for row in ROWS])
 @pytest.mark.parametrize("times", [1, 4, 40])
-def test_a_giant_length_costs_nothing_and_is_undecodable(head, times):
+def test_a_giant_length_is_undecodable_at_once(head, times):
     with pytest.raises(Undecodable):
         decode(head + GIANT * times)
     with pytest.raises(Undecodable):
         decode(head + b"\x02" * 12 + GIANT * times)
 
 
-def test_a_shape_of_the_future_is_undecodable():
+def test_a_future_shape_is_undecodable():
     schema = codec.schema_of("GEN_SENT")
     schema["fields"].append({"name": "new", "type": "string", "default": "", "doc": "x"})
     out = io.BytesIO()
@@ -110,7 +110,7 @@ KEYS = st.one_of(st.none(), st.just(b"s1"), st.just(b"#partition"), st.binary(ma
 
 @settings(max_examples=400)
 @given(HEADERS, VALUES, KEYS, st.booleans())
-def test_any_record_becomes_an_entry_and_any_entry_folds(headers, value, key, chunks):
+def test_any_record_becomes_an_entry_that_folds(headers, value, key, chunks):
     record = Record(SESSION_EVENTS, 0, 5, 1_700_000_000_000, key, value, headers)
     entry = entry_of(record, chunks=chunks)
     assert (entry.partition, entry.offset) == (0, 5)
@@ -121,14 +121,14 @@ def test_any_record_becomes_an_entry_and_any_entry_folds(headers, value, key, ch
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_bad_input_a_known_type_that_can_not_be_read_must_be_understood_if_the_table_says_so(name):
+def test_bad_input_the_table_rules_whether_an_unreadable_known_type_must_be_understood(name):
     for headers in ((("t", name.encode()),), (("t", name.encode()), ("w", b"x"), ("g", b"1.1"))):
         entry = entry_of(Record(SESSION_EVENTS, 0, 5, 0, b"s1", b"garbage", headers), chunks=True)
         assert isinstance(entry.event, codec.Unreadable)
         assert entry.event.must_understand == BY_NAME[name].must_understand
 
 
-def test_law_13_an_unknown_type_must_be_understood_only_if_its_header_says_so():
+def test_law_13_the_header_rules_whether_an_unknown_type_must_be_understood():
     for more, must in (((), False), ((("m", b"1"),), True), ((("m", b"0"),), False)):
         headers = (("t", b"NEWER_EVENT"), ("w", b"sessions"), *more)
         entry = entry_of(Record(SESSION_EVENTS, 0, 5, 0, b"s1", b"\xc3\x01newer!!!", headers))
@@ -137,14 +137,14 @@ def test_law_13_an_unknown_type_must_be_understood_only_if_its_header_says_so():
 
 
 @pytest.mark.parametrize("place", [b"", b"1", b"1.1", b"1.1.1.1", b"1.x.1", b"-1.1.1", b"\xff"])
-def test_a_chunk_whose_header_names_no_attempt_is_unreadable_and_freezes_nobody(place):
+def test_a_chunk_with_an_invalid_header_is_unreadable_and_freezes_nothing(place):
     for order in (1, -1):
         headers = (("t", b"GEN_CHUNK"), ("w", b"models"), ("g", place))[::order]
         entry = entry_of(Record(SESSION_EVENTS, 0, 5, 0, b"s1", b"", headers))
         assert isinstance(entry.event, codec.Unreadable) and not entry.event.must_understand
 
 
-def test_a_tombstone_is_no_event():
+def test_a_tombstone_is_unreadable():
     entry = entry_of(Record(SESSION_EVENTS, 0, 5, 0, b"s1", None, ()))
     assert isinstance(entry.event, codec.Unreadable) and not entry.event.must_understand
     assert not isinstance(entry.event, ev.SessionOpened)

@@ -1,4 +1,4 @@
-"""Files that end too early are told from whole ones, whatever is behind their end."""
+"""Truncated files are detected, and bytes after the end of a whole file are accepted."""
 
 import struct
 
@@ -35,7 +35,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_file_that_is_cut_is_not_whole(name):
+def test_a_truncated_file_is_not_whole(name):
     data = WHOLE[name]
     media_type = inspect(data).media_type
     assert is_whole(data, media_type)
@@ -44,10 +44,10 @@ def test_a_file_that_is_cut_is_not_whole(name):
 
 
 @pytest.mark.parametrize("name", WHOLE)
-@pytest.mark.parametrize("behind", [b"\n", bytes(5_000), b"<html>1 object</html>" * 500, jpeg()])
-def test_what_is_behind_the_end_of_a_file_does_no_harm(name, behind):
+@pytest.mark.parametrize("trailer", [b"\n", bytes(5_000), b"<html>1 object</html>" * 500, jpeg()])
+def test_bytes_after_the_end_of_a_file_are_accepted(name, trailer):
     data = WHOLE[name]
-    assert is_whole(data + behind, inspect(data).media_type)
+    assert is_whole(data + trailer, inspect(data).media_type)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_what_is_behind_the_end_of_a_file_does_no_harm(name, behind):
         (gif(), True),
         (gif()[:-1], False),  # no picture at all
         (COLORS, False),
-        (COLORS + DOT, True),  # readers do without the trailer
-        (COLORS + DOT + b"\0;", True),  # and take what they don't know for it
+        (COLORS + DOT, True),  # readers accept a missing trailer
+        (COLORS + DOT + b"\0;", True),  # and take unknown bytes for it
         (COLORS + DOT[:-1], False),
         (COLORS + DOT[:-4], False),
         (COLORS + DOT[:3], False),
@@ -69,6 +69,6 @@ def test_a_gif_is_read_block_by_block(data, whole):
     assert is_whole(data, "image/gif") is whole
 
 
-def test_a_jpeg_with_bytes_between_its_segments_is_searched_from_there():
+def test_a_jpeg_with_bytes_between_its_segments_is_searched_from_them_on():
     data = b"\xff\xd8\0\0" + photo()[2:]
     assert is_whole(data, "image/jpeg") and not is_whole(data[:-2], "image/jpeg")

@@ -1,4 +1,4 @@
-"""Old records load for ever: every shape in history is read, and no change may break one."""
+"""Old records stay readable: every shape in history is read, and no change may break one."""
 
 import copy
 import io
@@ -29,12 +29,12 @@ HOW = "run `python -m foldlog.tests.schemas.record_shape` and commit the new fil
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape.type}.v{shape.version}")
 def test_every_shape_in_history_can_still_be_read(shape):
     assert shape.value[:HEAD_BYTES].hex() == f"c301{shape.fingerprint}", "an edited shape"
-    read = plain(decode(shape.value))
-    assert {name: read[name] for name in shape.event} == shape.event
+    event = plain(decode(shape.value))
+    assert {name: event[name] for name in shape.event} == shape.event
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_what_the_code_writes_is_the_newest_shape_in_history(name):
+def test_the_code_writes_the_newest_shape_in_history(name):
     known = [shape for shape in SHAPES if shape.type == name]
     assert [shape.version for shape in known] == list(range(1, len(known) + 1)), HOW
     newest = known[-1]
@@ -57,13 +57,13 @@ def test_every_shape_of_a_type_reads_every_other():
             assert incompatible(one.schema, other.schema) == [], one.type
 
 
-def test_history_holds_nothing_but_shapes():
+def test_history_contains_only_shapes():
     assert {path.suffix for path in HISTORY.iterdir()} == {".json"}
     assert {shape.type for shape in SHAPES} == set(BY_NAME)
 
 
-def test_law_8_the_digest_of_a_decision_that_lies_in_the_log_never_changes():
-    """GEN_START carries it: with another digest no old claim would count in a refold."""
+def test_law_8_the_digest_of_a_logged_decision_never_changes():
+    """GEN_START contains it: with another digest, a refold would ignore every old claim."""
     first = next(shape for shape in SHAPES if (shape.type, shape.version) == ("LLM_CALLED", 1))
     assert digest(decode(first.value)).hex() == "139916a037adb0a7"
 
@@ -85,18 +85,18 @@ def changed(name: str, change) -> tuple[dict, dict]:
 NEW = {"name": "new", "type": "string", "doc": "x"}
 REFUSED = {
     "a new field without default": lambda s: s["fields"].append(NEW),
-    "a field is gone that has no default": lambda s: s["fields"].pop(0),
+    "a field without default is removed": lambda s: s["fields"].pop(0),
     "a type changed": lambda s: field(s, "turn").update(type="string"),
     "a field was renamed": lambda s: field(s, "turn").update(name="turn_number"),
-    "a word is gone": lambda s: field(s, "outcome")["type"]["symbols"].pop(),
-    "a word is new": lambda s: field(s, "outcome")["type"]["symbols"].append("maybe"),
+    "a word is removed": lambda s: field(s, "outcome")["type"]["symbols"].pop(),
+    "a word is added": lambda s: field(s, "outcome")["type"]["symbols"].append("maybe"),
     "null is allowed now": lambda s: field(s, "turn").update(type=["null", "long"]),
     "an edit that the fingerprint does not see": lambda s: field(s, "turn").update(default=1),
     "a logical type": lambda s: field(s, "bytes").update(
         type={"type": "long", "logicalType": "timestamp-millis"}
     ),
 }
-TAKEN = {
+ACCEPTED = {
     "a new field with a default": lambda s: s["fields"].append({**NEW, "default": ""}),
     "a new optional field": lambda s: s["fields"].append(
         {"name": "new", "type": ["null", "long"], "doc": "x", "default": None}
@@ -110,13 +110,13 @@ def test_an_incompatible_change_is_refused(what):
     assert incompatible(*changed("TOOL_RESULT", REFUSED[what])), what
 
 
-@pytest.mark.parametrize("what", TAKEN)
-def test_a_compatible_change_is_taken(what):
-    assert incompatible(*changed("TOOL_RESULT", TAKEN[what])) == []
+@pytest.mark.parametrize("what", ACCEPTED)
+def test_a_compatible_change_is_accepted(what):
+    assert incompatible(*changed("TOOL_RESULT", ACCEPTED[what])) == []
 
 
-def test_a_record_of_a_retired_shape_is_read_and_what_it_lacks_has_its_default():
-    """As if CANCEL_REQUESTED had got `turn` and `seen_phase` later."""
+def test_missing_fields_of_a_retired_shape_get_their_defaults():
+    """As if `turn` and `seen_phase` had been added to CANCEL_REQUESTED later."""
     old = codec.schema_of("CANCEL_REQUESTED")
     old["fields"] = [f for f in old["fields"] if f["name"] not in ("turn", "seen_phase")]
     assert incompatible(old, codec.schema_of("CANCEL_REQUESTED")) == []
@@ -130,11 +130,11 @@ def test_a_record_of_a_retired_shape_is_read_and_what_it_lacks_has_its_default()
     assert event == ev.CancelRequested(cancel_id="c1", mode="now", reason="old", by_user="ana")
 
 
-def test_an_edited_shape_betrays_itself(tmp_path):
+def test_an_edited_shape_is_detected(tmp_path):
     path = HISTORY / "GEN_SENT.v1.json"
-    held = json.loads(path.read_text("utf-8"))
-    held["schema"]["fields"].pop()
-    (tmp_path / path.name).write_text(json.dumps(held), "utf-8")
+    content = json.loads(path.read_text("utf-8"))
+    content["schema"]["fields"].pop()
+    (tmp_path / path.name).write_text(json.dumps(content), "utf-8")
     (edited,) = shapes(tmp_path)
     with pytest.raises(AssertionError, match="an edited shape"):
         test_every_shape_in_history_can_still_be_read(edited)

@@ -1,4 +1,4 @@
-"""JSON in events is accepted or refused by its bytes, not by the stack of whoever folds it."""
+"""Whether JSON in an event is accepted depends on its bytes, not on the stack of the caller."""
 
 import json
 
@@ -18,7 +18,7 @@ def nested(levels: int) -> bytes:
 
 
 def from_below(frames: int, call):
-    """The result of a call, made from that many frames further down the stack."""
+    """The result of a call that starts this many frames deeper in the stack."""
     return call() if frames == 0 else from_below(frames - 1, call)
 
 
@@ -60,12 +60,10 @@ def test_invalid_json_is_a_value_error(text):
         st.text() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
     )
 )
-def test_depth_is_that_of_the_value(value):
-    def deep(held) -> int:
-        inner = (
-            held.values() if isinstance(held, dict) else held if isinstance(held, list) else None
-        )
-        return 0 if inner is None else 1 + max(map(deep, inner), default=0)
+def test_depth_of_a_text_is_the_depth_of_its_value(value):
+    def deep(part) -> int:
+        inner = part.values() if isinstance(part, dict) else part
+        return 1 + max(map(deep, inner), default=0) if isinstance(part, dict | list) else 0
 
     assert depth_of(json.dumps(value, ensure_ascii=False)) == deep(value)
 

@@ -1,4 +1,4 @@
-"""Every .avsc says what its dataclass says: names, types, what may be absent, and defaults."""
+"""Every .avsc equals its dataclass: names, types, optional fields and defaults."""
 
 import dataclasses
 import types
@@ -17,7 +17,7 @@ PRIMITIVES = {str: "string", int: "long", bytes: "bytes", bool: "boolean"}
 
 
 def findings(schema: dict, cls: type) -> list[str]:
-    """Where a record schema and a dataclass differ."""
+    """The differences between a record schema and a dataclass."""
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     found = []
@@ -43,11 +43,11 @@ def _type_findings(schema: Any, hint: Any, at: str) -> list[str]:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]
         if not isinstance(schema, list) or schema[0] != "null" or len(schema) != 2:
-            return [f"{at}: optional, but its schema is no union with null first"]
+            return [f"{at}: optional, but its schema is not a union with null first"]
         return _type_findings(schema[1], inner[0], at)
     if typing.get_origin(hint) is tuple:
         if not isinstance(schema, dict) or schema["type"] != "array":
-            return [f"{at}: a tuple, but its schema is no array"]
+            return [f"{at}: a tuple, but its schema is not an array"]
         return _type_findings(schema["items"], typing.get_args(hint)[0], at)
     if isinstance(schema, dict) and schema["type"] == "enum":
         known = [str(word) for word in getattr(words, schema["name"])]
@@ -64,20 +64,20 @@ def test_every_schema_equals_its_dataclass(name):
     assert findings(codec.schema_of(name), BY_NAME[name].cls) == []
 
 
-def test_the_schemas_are_those_of_the_event_table_and_no_other():
+def test_every_event_type_has_a_schema_file_and_a_class_of_its_own():
     files = {path.stem for path in (ROOT / "schemas" / "avro").iterdir()}
     assert files == set(BY_NAME) == {row.name for row in ROWS}
     assert len({row.cls for row in ROWS}) == len(ROWS)
 
 
-def test_S0_8_memory_events_stand_beside_the_events_of_sessions():
-    """No session's fold knows them, so they do not move the version that stores are kept by."""
+def test_S0_8_memory_events_are_not_session_events():
+    """Session folds do not read them, so they do not change the version of the stores."""
     assert not {row.name for row in MEMORY_TYPES} & {row.name for row in EVENT_TYPES}
     assert set(BY_NAME) == {row.name for row in (*EVENT_TYPES, *MEMORY_TYPES)}
     assert not any(row.is_input or row.must_understand for row in MEMORY_TYPES)
 
 
-def test_S2_1_the_names_of_the_seed_are_events():
+def test_S2_1_the_event_names_of_the_specification_exist():
     names = (
         "MESSAGE_RECEIVED LLM_CALLED GEN_START GEN_CHUNK GEN_COMPLETE GEN_SENT GEN_RESUMED "
         "TOOL_INVOKED TOOL_RESULT TOOL_FAILED_UNCERTAIN SESSION_TERMINATED"
@@ -85,8 +85,8 @@ def test_S2_1_the_names_of_the_seed_are_events():
     assert set(names.split()) <= set(BY_NAME)
 
 
-def test_no_event_has_a_clock_or_a_random_id_of_its_own():
-    """Place and time are the record's; ids are given or follow from meaning (law 3)."""
+def test_no_event_has_a_timestamp_or_a_random_id():
+    """The record has position and time; ids are given or derived from meaning (law 3)."""
     for row in ROWS:
         names = {field.name for field in dataclasses.fields(row.cls)}
         assert not names & {"id", "uuid", "event_id", "timestamp", "ts", "session_id"}, row.name
@@ -111,7 +111,7 @@ def test_a_planted_difference_is_found(change):
     assert findings(schema, BY_NAME["TOOL_RESULT"].cls)
 
 
-def test_parts_have_the_same_schema_wherever_they_stand():
+def test_parts_have_the_same_schema_in_every_event():
     seen: dict[str, Any] = {}
 
     def walk(schema: Any) -> None:
