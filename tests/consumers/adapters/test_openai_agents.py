@@ -133,7 +133,7 @@ def test_bad_input_items_that_are_not_json_are_refused_and_change_nothing(sessio
     session = sessions.session("s1")
     run(fill(session, 1))
     for bad in ({"a": object()}, {"a": float("nan")}):
-        with pytest.raises(Invalid, match="no JSON"):
+        with pytest.raises(Invalid, match="cannot be JSON"):
             run(session.add_items([item(2), bad]))
     assert run(session.get_items()) == [item(1)]
 
