@@ -7,19 +7,13 @@ import click
 from ..consumers.contents import plain
 from ..consumers.context_view import changes, context_json
 from ..consumers.show import known
-from .edge import Edge, example, json_option, pass_edge
+from .edge import Edge, at_option, example, json_option, pass_edge
 from .printing import brief, emit, line, note, table
 
 if TYPE_CHECKING:
     from ..consumers.session_fold import SessionFold
     from ..processors.fold.views import SessionViews
 
-AT = click.option(
-    "--at",
-    type=click.IntRange(min=0),
-    metavar="OFFSET",
-    help="As of right after this offset of its partition (default: now).",
-)
 STRATEGY = "full, sliding_window_N or compacted (default: the one its requests use)."
 
 
@@ -33,7 +27,7 @@ def context_command() -> None:
 ))
 @click.argument("session")
 @click.option("--strategy", metavar="NAME", help=STRATEGY)
-@AT
+@at_option
 @json_option
 @pass_edge
 def show_command(
@@ -96,7 +90,7 @@ def _text_of(block: dict[str, Any]) -> str:
 ))
 @click.argument("session")
 @click.option("--all", "every", is_flag=True, help="Print every change, not just the newest.")
-@AT
+@at_option
 @json_option
 @pass_edge
 def diff_command(edge: Edge, session: str, every: bool, at: int | None, as_json: bool) -> None:

@@ -142,6 +142,12 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help=text)(command)
 
 
+def at_option(command: F) -> F:
+    """`--at`: the offset of a past moment."""
+    text = "As of right after this offset of its partition (default: now)."
+    return click.option("--at", type=click.IntRange(min=0), metavar="OFFSET", help=text)(command)
+
+
 def user_name(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
     """A user's name, or None for the login name; refuses "", as from an unset shell variable."""
     if value == "":

@@ -40,7 +40,7 @@ from ..schemas.codec import ChunkSeen, Entry
 from ..schemas.events import GenChunk
 from ..schemas.topics import SESSION_EVENTS
 from .context import note_if_not_written, print_context
-from .edge import Edge, example, json_option, pass_edge
+from .edge import Edge, at_option, example, json_option, pass_edge
 from .printing import brief, clean, emit, event_line, line, note, pretty, table, when
 from .replay_bundle import bundle_option
 from .run import agent_option, load_agents, run_wake
@@ -95,8 +95,7 @@ def sessions_command(edge: Edge, user: str | None, as_json: bool) -> None:
 ))
 @click.argument("session")
 @click.option("--view", type=click.Choice(VIEWS), help="Print one view completely.")
-@click.option("--at", type=click.IntRange(min=0), metavar="OFFSET",
-              help="As of right after this offset of its partition (default: now).")
+@at_option
 @click.option("--strategy", metavar="NAME",
               help="With --view context: the context under full, sliding_window_N or compacted.")
 @click.option("--resolve", is_flag=True, help="Print large content too, from the blob store.")

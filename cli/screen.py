@@ -6,6 +6,7 @@ has only answers, and everything else goes to stderr.
 """
 
 import sys
+from typing import assert_never
 
 import click
 
@@ -57,6 +58,8 @@ class Screen:
                 self._settled(shown.line)
             case LineAdded():
                 self._line(shown.line)
+            case _:
+                assert_never(shown)
 
     def remark(self, text: str) -> None:
         """Print a remark of the program, set apart from the model's text."""

@@ -196,11 +196,7 @@ class Broker:
         start_time = time.time()
         with self._child(command, tied=self.tied) as pid:
             self._await_ready(pid, port)
-            state = BrokerState(
-                pid=pid, start_time=start_time, port=port, cluster_id=self._cluster_id()
-            )
-            self._write_state(state)
-        return state
+            return self._write_state(pid, port, start_time)
 
     def _join(self, pid: int, arguments: list[str], progress: Progress) -> BrokerState | None:
         """Wait until a broker that runs already is ready; None if it exits first."""
@@ -220,10 +216,7 @@ class Broker:
             raise
         state = self.state()
         if state is None or (state.pid, state.port) != (pid, port):  # its `up` was killed
-            state = BrokerState(
-                pid=pid, start_time=time.time(), port=port, cluster_id=self._cluster_id()
-            )
-            self._write_state(state)
+            return self._write_state(pid, port, time.time())
         return state
 
     def _format(self, jvm: list[str]) -> None:
@@ -306,10 +299,13 @@ class Broker:
     def _port_file(self) -> Path:
         return self.dir / "last.port"
 
-    def _write_state(self, state: BrokerState) -> None:
+    def _write_state(self, pid: int, port: int, start_time: float) -> BrokerState:
+        cluster_id = self._cluster_id()
+        state = BrokerState(pid=pid, start_time=start_time, port=port, cluster_id=cluster_id)
         scratch = self._state_file.with_suffix(".new")
         scratch.write_text(json.dumps(dataclasses.asdict(state)))
         os.replace(scratch, self._state_file)
+        return state
 
     def _cluster_id(self) -> str:
         meta = self.dir / node.DATA / "meta.properties"

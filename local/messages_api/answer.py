@@ -17,7 +17,7 @@ from .binding import THINKING, last_prefix, sign_compaction, sign_thinking
 from .cache import CacheUse, estimate
 from .models import facts_of
 from .request import Request
-from .script import Block, Reply
+from .script import Block, Reply, compaction
 from .seal import make_id
 
 # A delta of the real API is a few tokens long.
@@ -134,7 +134,9 @@ def _stop_reason(blocks: list[Block]) -> str:
 def _finished_blocks(request: Request, reply: Reply) -> list[Block]:
     scripted = list(reply.blocks)
     if request.body.get("compaction"):
-        scripted = [b for b in scripted if b["type"] == "compaction"] or [_default_summary(request)]
+        scripted = [b for b in scripted if b["type"] == "compaction"] or [
+            compaction(f"Summary of {len(request.messages)} messages.")
+        ]
     prefix = last_prefix(request.body)
     blocks: list[Block] = []
     for index, raw_block in enumerate(scripted):
@@ -155,11 +157,6 @@ def _as_sent_back(block: Block) -> Block:
     if "raw_input" in block:
         sent["input"] = _parsed(block["raw_input"])
     return sent
-
-
-def _default_summary(request: Request) -> Block:
-    count = len(request.messages)
-    return {"type": "compaction", "content": f"Summary of {count} messages."}
 
 
 def _finished(request: Request, index: int, block: Block) -> Block | None:

@@ -12,7 +12,7 @@ turns still match.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .errors import invalid
@@ -25,6 +25,8 @@ THINKING = ("thinking", "redacted_thinking")
 COMPACTION_BETA = "compact-2026-09-04"
 # The value of a chain that cannot be continued; it equals no digest.
 _BROKEN = "broken"
+
+Transformation = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +117,13 @@ def sign_compaction(block: Mapping[str, Any], prefix: Prefix) -> dict[str, Any]:
     return {**block, "signature": seal(payload)}
 
 
-@dataclass(slots=True)
-class Checked:
-    """The result of the check: paths of dropped blocks, for `input_transformations`."""
+def check_binding(body: Mapping[str, Any], betas: frozenset[str]) -> list[Transformation]:
+    """Check every sealed block; returns the dropped ones, for `input_transformations`.
 
-    transformations: list[dict[str, str]] = field(default_factory=list)
-
-    def drop(self, path: str, reason: str) -> None:
-        entry = {"type": "thinking_dropped", "path": path, "reason": reason}
-        self.transformations.append(entry)
-
-
-def check_binding(body: Mapping[str, Any], betas: frozenset[str]) -> Checked:
-    """Check every sealed block. Raises ApiError (400) unless `drop_block` is set."""
+    Raises ApiError (400) for a block that does not belong there, unless `drop_block` is set.
+    """
     _check_compactions(body, betas)
-    checked = Checked()
+    dropped: list[Transformation] = []
     dropping = _drops(body)
     prefix = first_prefix(body)
     dropped_in = ""
@@ -144,10 +138,10 @@ def check_binding(body: Mapping[str, Any], betas: frozenset[str]) -> Checked:
                 sentence, reason = why
                 if reason == "prefix_binding_mismatch" and not dropping:
                     raise invalid(_bound_elsewhere(path, sentence, betas))
-                checked.drop(path, reason)
+                dropped.append({"type": "thinking_dropped", "path": path, "reason": reason})
                 dropped_in = message
         prefix = prefix.after(role, block)
-    return checked
+    return dropped
 
 
 def _drops(body: Mapping[str, Any]) -> bool:

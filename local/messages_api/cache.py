@@ -12,7 +12,7 @@ import json
 import math
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .models import facts_of
@@ -21,10 +21,8 @@ from .seal import canonical
 
 # How many positions before a breakpoint are searched for an entry, as documented.
 LOOK_BACK = 20
-# Bounds on this process's memory: an entry takes about 100 bytes, a remembered request that much
-# for each of its blocks.
+# Bounds this process's memory: an entry takes about 100 bytes.
 ENTRIES_MAX = 20_000
-REMEMBERED_MAX = 200
 # The overhead of a message or block besides its text.
 _FRAME_TOKENS = 4
 
@@ -40,10 +38,9 @@ class Position:
     """The end of one tool, system block or message block in prompt order.
 
     key: hash of everything up to here; tokens: estimate for everything up to here; ttl: "5m" or
-    "1h" if there is a breakpoint; part: tools, system or messages.
+    "1h" if there is a breakpoint.
     """
 
-    part: str
     key: bytes
     tokens: int
     ttl: str | None
@@ -88,21 +85,19 @@ def positions_of(body: Mapping[str, Any]) -> list[Position]:
         tokens += math.ceil(len(data) / chars_per_token) + _FRAME_TOKENS
         mark = value.get("cache_control")
         ttl = mark.get("ttl", "5m") if mark else None
-        positions.append(Position(part, hasher.digest(), tokens, ttl))
+        positions.append(Position(hasher.digest(), tokens, ttl))
     automatic = body.get("cache_control")
     if automatic and positions:
-        last = positions[-1]
-        ttl = last.ttl or automatic.get("ttl", "5m")
-        positions[-1] = Position(last.part, last.key, last.tokens, ttl)
+        ttl = positions[-1].ttl or automatic.get("ttl", "5m")
+        positions[-1] = replace(positions[-1], ttl=ttl)
     return positions
 
 
 class PromptCache:
-    """Entries by prefix, and the positions of the last requests (for `diagnostics`)."""
+    """The cached prefixes, by hash."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[bytes, None] = OrderedDict()
-        self._remembered: OrderedDict[str, tuple[str, list[Position]]] = OrderedDict()
 
     def use(self, body: Mapping[str, Any]) -> CacheUse:
         """How this request would use the cache now. Stores nothing: see `store`."""
@@ -133,42 +128,3 @@ class PromptCache:
             self._entries.move_to_end(key)
         while len(self._entries) > ENTRIES_MAX:
             self._entries.popitem(last=False)
-
-    def remember(self, message_id: str, body: Mapping[str, Any]) -> None:
-        """Remember the request of a response, so that `diagnose` can compare the next request.
-
-        Only for requests with a `diagnostics` field.
-        """
-        if "diagnostics" not in body:
-            return
-        self._remembered[message_id] = (body["model"], positions_of(body))
-        while len(self._remembered) > REMEMBERED_MAX:
-            self._remembered.popitem(last=False)
-
-    def diagnose(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The `diagnostics` of a response: why the prefix of the named response can't be reused."""
-        options = body.get("diagnostics")
-        previous = options.get("previous_message_id") if isinstance(options, dict) else None
-        if previous is None:
-            return None
-        if previous not in self._remembered:
-            return {"cache_miss_reason": {"type": "previous_message_not_found"}}
-        model, before = self._remembered[previous]
-        now = positions_of(body)
-        if model != body["model"]:
-            return _miss("model_changed", before[-1].tokens)
-        for i, position in enumerate(before):
-            if i >= len(now) or now[i].key != position.key:
-                part = position.part if i >= len(now) else _first_part(position, now[i])
-                shared = before[i - 1].tokens if i else 0
-                return _miss(f"{part}_changed", before[-1].tokens - shared)
-        return None
-
-
-def _first_part(before: Position, now: Position) -> str:
-    order = ("tools", "system", "messages")
-    return min(before.part, now.part, key=order.index)
-
-
-def _miss(kind: str, tokens: int) -> dict[str, Any]:
-    return {"cache_miss_reason": {"type": kind, "cache_missed_input_tokens": tokens}}

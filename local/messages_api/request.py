@@ -48,17 +48,13 @@ def canaries_of(body: Mapping[str, Any]) -> list[str]:
 
 
 def _own_texts(body: Mapping[str, Any]) -> Iterator[str]:
+    messages = [message for message in body.get("messages") or () if isinstance(message, dict)]
+    users = [m.get("content") for m in messages if m.get("role") != "assistant"]
     # Without tool results: a file that mentions a session is not a leak.
-    for source in (body.get("system"), *_user_contents(body)):
+    for source in (body.get("system"), *users):
         for block in blocks_of(source):
             if block.get("type") == "text" and isinstance(block.get("text"), str):
                 yield block["text"]
-
-
-def _user_contents(body: Mapping[str, Any]) -> Iterator[Any]:
-    for message in body.get("messages") or ():
-        if isinstance(message, dict) and message.get("role") != "assistant":
-            yield message.get("content")
 
 
 def canary_of(body: Mapping[str, Any], attempt_header: str | None) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from .answer import make_answer
-from .binding import Checked, check_binding
+from .binding import Transformation, check_binding
 from .cache import PromptCache, positions_of
 from .conversation import check_conversation
 from .delivery import ClientGone, Delivery, Gates, error_response
@@ -157,7 +157,7 @@ async def messages(http: web.Request) -> web.StreamResponse:
     state = http.app[STATE]
     arrived = await _arrive(http, state)
     try:
-        checked = _check(http, state, arrived, counting=False)
+        dropped = _check(http, state, arrived, counting=False)
     except ApiError as error:
         return _refuse(state, arrived, error)
     request = _request(http, state, arrived)
@@ -176,7 +176,7 @@ async def messages(http: web.Request) -> web.StreamResponse:
         ordinal=request.ordinal,
         messages=len(request.messages),
     )
-    return await _answer(http, state, request, reply, arrived, checked)
+    return await _answer(http, state, request, reply, arrived, dropped)
 
 
 async def _answer(
@@ -185,10 +185,10 @@ async def _answer(
     request: Request,
     reply: Reply,
     arrived: Arrived,
-    checked: Checked,
+    dropped: list[Transformation],
 ) -> web.StreamResponse:
     try:
-        delivery = _delivery(http, state, request, reply, arrived, checked)
+        delivery = _delivery(http, state, request, reply, arrived, dropped)
     except Exception as bug:
         return _fail(state, arrived, bug)
     try:
@@ -217,22 +217,21 @@ def _delivery(
     request: Request,
     reply: Reply,
     arrived: Arrived,
-    checked: Checked,
+    dropped: list[Transformation],
 ) -> Delivery:
     use = state.cache.use(request.body)
     reply = shaped(reply, request)
     answer = make_answer(request, reply, use)
-    if checked.transformations:
-        answer.extra["input_transformations"] = checked.transformations
+    if dropped:
+        answer.extra["input_transformations"] = dropped
     if "diagnostics" in request.body:
-        answer.extra["diagnostics"] = state.cache.diagnose(request.body)
+        answer.extra["diagnostics"] = None  # not simulated
     # message_start also contains the extras: build it again now that they are known.
     answer.events[0] = answer.opening()
     fault = reply.made_fault
     noisy(answer, fault)
     if fault is None or fault.stage is not Stage.BEFORE:
         state.cache.store(use)
-        state.cache.remember(answer.message_id, request.body)
 
     def waiting(gate: str, events: int) -> None:
         state.journal.note("waiting", arrived.n, **arrived.identity(), gate=gate, events=events)
@@ -272,7 +271,9 @@ async def _arrive(http: web.Request, state: ServerState) -> Arrived:
     return Arrived(n, body, http.headers.get(ATTEMPT_HEADER), request_id, at_s)
 
 
-def _check(http: web.Request, state: ServerState, arrived: Arrived, *, counting: bool) -> Checked:
+def _check(
+    http: web.Request, state: ServerState, arrived: Arrived, *, counting: bool
+) -> list[Transformation]:
     """Refuse what the real API would refuse. Sets the body and the canary of `arrived`."""
     if len(arrived.raw) > state.body_bytes_max:
         raise ApiError(413)

@@ -16,12 +16,26 @@ def shell(tmp_path, capsys):
     return make_shell(tmp_path, capsys, threaded=True)
 
 
-def test_a_pipe_gets_the_answers_on_stdout_and_the_rest_on_stderr(shell):
-    shell("open s1")
-    played = Played(shell.log, "s1")
+@pytest.fixture
+def talk(shell):
+    """talk(work, stdin): chats with s1 from a pipe while `work(played)` plays its worker."""
 
-    def work():
-        turn_opens(played)
+    def run(work, stdin):
+        shell("open s1")
+        played = Played(shell.log, "s1")
+
+        def turn():
+            turn_opens(played)
+            work(played)
+
+        with playing(turn):
+            return shell("chat s1", stdin=stdin), played
+
+    return run
+
+
+def test_a_pipe_gets_the_answers_on_stdout_and_the_rest_on_stderr(talk):
+    def work(played):
         played.call()
         played.start()
         played.chunk("I look.")
@@ -33,20 +47,15 @@ def test_a_pipe_gets_the_answers_on_stdout_and_the_rest_on_stderr(shell):
         turn_opens(played, 2)
         played.answer("Bye.")
 
-    with playing(work):
-        chat = shell("chat s1", stdin="look\n\nbye\n")
+    chat, _ = talk(work, "look\n\nbye\n")
     assert chat.code == 0
     assert chat.out == "I look.\nIt is \\x1b[31mthere.\nBye.\n"
     assert 'read {"path": "a"}' in chat.err and "read: ok: seen" in chat.err
     assert "foldlog chat s1" in chat.err
 
 
-def test_P6_a_pipe_never_gets_the_text_of_a_lost_attempt(shell):
-    shell("open s1")
-    played = Played(shell.log, "s1")
-
-    def work():
-        turn_opens(played)
+def test_P6_a_pipe_never_gets_the_text_of_a_lost_attempt(talk):
+    def work(played):
         played.call()
         played.start()
         played.chunk("The answer is ")
@@ -55,8 +64,7 @@ def test_P6_a_pipe_never_gets_the_text_of_a_lost_attempt(shell):
         played.complete("The answer is 42.")
         played.end()
 
-    with playing(work):
-        chat = shell("chat s1", stdin="what is it?\n")
+    chat, _ = talk(work, "what is it?\n")
     assert chat.out == "The answer is 42.\n"
     assert "attempt 2 by replace" in chat.err
 
@@ -70,12 +78,8 @@ def test_a_new_session_is_opened_by_the_first_line(shell):
     assert other.code == 0 and "/quit leaves" in other.out
 
 
-def test_a_pipe_answers_the_questions_for_approval(shell):
-    shell("open s1")
-    played = Played(shell.log, "s1")
-
-    def work():
-        turn_opens(played)
+def test_a_pipe_answers_the_questions_for_approval(talk):
+    def work(played):
         model_calls(played, ("charge", {"cents": 5}), ("mail", {}))
         played.invoke(0, approval="ask")
         played.wait(lambda views: views.turn.calls[0].status == "allowed")
@@ -85,8 +89,7 @@ def test_a_pipe_answers_the_questions_for_approval(shell):
         played.tool_result("paid")
         played.answer("Done.")
 
-    with playing(work):
-        chat = shell("chat s1", stdin="pay\nwhat?\nalways\nn\n")
+    chat, played = talk(work, "pay\nwhat?\nalways\nn\n")
     assert chat.out == "Done.\n" and chat.code == 0
     assert 'charge (1.1.0) asks to run with {"cents": 5}' in chat.err
     assert chat.err.count("[n]o, [a]lways with exactly these arguments: ") == 3
@@ -94,28 +97,19 @@ def test_a_pipe_answers_the_questions_for_approval(shell):
     assert re.fullmatch("charge [0-9a-f]{64}", grant)
 
 
-def test_a_pipe_that_ends_before_the_answer_leaves_the_question_open(shell):
-    shell("open s1")
-    played = Played(shell.log, "s1")
-
-    def work():
-        turn_opens(played)
+def test_a_pipe_that_ends_before_the_answer_leaves_the_question_open(talk):
+    def work(played):
         model_calls(played, ("charge", {}))
         played.invoke(approval="ask")
 
-    with playing(work):
-        chat = shell("chat s1", stdin="pay\n")
+    chat, played = talk(work, "pay\n")
     assert chat.code == 1
     assert "foldlog approve s1 1.1.0" in chat.err and "the turn continues" in chat.err
     assert played.views.turn.calls[0].status == "asks"
 
 
-def test_beyond_3_a_pipe_answers_the_question_about_a_call_in_doubt(shell):
-    shell("open s1")
-    played = Played(shell.log, "s1")
-
-    def work():
-        turn_opens(played)
+def test_beyond_3_a_pipe_answers_the_question_about_a_call_in_doubt(talk):
+    def work(played):
         model_calls(played, ("charge", {}))
         played.invoke()
         played.tool_start()
@@ -123,8 +117,7 @@ def test_beyond_3_a_pipe_answers_the_question_about_a_call_in_doubt(shell):
         played.wait(lambda views: views.turn.calls[0].human == "happened")
         played.answer("Then it is paid.")
 
-    with playing(work):
-        chat = shell("chat s1", stdin="pay\nh\ninvoice 17\n")
+    chat, _ = talk(work, "pay\nh\ninvoice 17\n")
     assert chat.out == "Then it is paid.\n"
     assert "charge (1.1.0) may or may not have run" in chat.err
 
@@ -142,31 +135,22 @@ def test_S0_6_a_session_of_another_user_is_refused(shell):
     assert refused.code == 1 and "belongs to another user" in refused.err
 
 
-def test_S2_4_a_chat_records_that_the_answer_was_shown(shell):
-    shell("open s1")
-    played = Played(shell.log, "s1")
-
-    def work():
-        turn_opens(played)
+def test_S2_4_a_chat_records_that_the_answer_was_shown(talk):
+    def work(played):
         played.answer("hello")
 
-    with playing(work):
-        shell("chat s1", stdin="hi\n")
+    _, played = talk(work, "hi\n")
     (sent,) = played.views.transcript.sent
     assert (sent.turn, sent.step, sent.channel) == (1, 1, "chat")
 
 
-def test_postponing_a_question_from_a_pipe_ends_the_chat(shell):
+def test_postponing_a_question_from_a_pipe_ends_the_chat(talk):
     """A pipe cannot be asked again, so a chat whose pipe postponed a question waited for ever."""
-    played = Played(shell.log, "s1")
-
-    def work():
-        turn_opens(played)
+    def work(played):
         model_calls(played, ("charge", {}))
         played.invoke()
         played.tool_start()
         played.uncertain()
 
-    with playing(work):
-        chat = shell("chat s1", stdin="pay\nl\n")
+    chat, _ = talk(work, "pay\nl\n")
     assert chat.code == 1 and "the turn continues" in chat.err

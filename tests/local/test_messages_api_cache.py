@@ -1,9 +1,9 @@
-"""The simulated prompt cache: what is read, what is written, and why a prefix missed."""
+"""The simulated prompt cache: what is read and what is written."""
 
 import pytest
 
 from foldlog.local.messages_api import Reply, ScriptedServer, text
-from foldlog.tests.local.scripted_client import MODEL, ask, assistant
+from foldlog.tests.local.scripted_client import ask, assistant
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
@@ -111,28 +111,3 @@ def test_a_request_that_failed_wrote_nothing(server):
         ask(server, "a", system=system())
     server.add(Reply([text("ok")]))
     assert ask(server, "a", system=system()).usage.cache_read_input_tokens == 0
-
-
-def diagnosed(server, previous, *messages, **fields):
-    message = ask(server, *messages, diagnostics={"previous_message_id": previous}, **fields)
-    found = message.diagnostics
-    return found and found.cache_miss_reason
-
-
-def test_diagnostics_name_the_changed_part(server):
-    first = ask(server, "a", system=system(), diagnostics={"previous_message_id": None})
-    assert first.diagnostics is None
-    grown = ("a", assistant({"type": "text", "text": "ok"}), "b")
-    assert diagnosed(server, first.id, *grown, system=system()) is None
-    cases = {
-        "system_changed": {"system": system("other" + LONG)},
-        "tools_changed": {"system": system(), "tools": []},
-        "model_changed": {"system": system(), "model": "claude-haiku-5-5"},
-    }
-    for kind, fields in cases.items():
-        reason = diagnosed(server, first.id, "a", **fields)
-        assert reason.type == kind
-        assert reason.cache_missed_input_tokens > 0
-    assert diagnosed(server, first.id, "edited", system=system()).type == "messages_changed"
-    lost = diagnosed(server, "msg_unknown", "a", model=MODEL)
-    assert lost.type == "previous_message_not_found"
