@@ -1,4 +1,4 @@
-"""background: an extraction that came to nothing is owed again, and nothing outlives a session."""
+"""background: a failed extraction is tried again, and no work outlives its session."""
 
 import asyncio
 import re
@@ -26,8 +26,8 @@ from foldlog.tests.laws.blobs import MemoryBlobs
 from foldlog.tests.laws.history import History, opened
 
 
-def remembering() -> History:
-    """A turn has ended, and what to remember of it is being found out."""
+def extracting() -> History:
+    """A turn has ended, and the extraction of its memory is running."""
     s = opened(agent=variant(memory=True))
     s.say("I like tea.")
     return s.answer("So do I.")
@@ -38,83 +38,83 @@ def memory_work(s: History):
     return work
 
 
-def miss(s: History, why: str = "no words") -> None:
-    """The extraction that runs comes to nothing."""
+def fail(s: History, why: str = "no words") -> None:
+    """The running extraction fails."""
     work = memory_work(s)
-    done = answers.done("memory", work.upto, work.attempt, why=why)
-    assert s.append(done, "background").accepted
+    outcome = answers.done("memory", work.upto, work.attempt, why=why)
+    assert s.append(outcome, "background").accepted
 
 
-def read_by(s: History) -> str:
-    """What the model that extracts is shown."""
+def request_of(s: History) -> str:
+    """The request of the extraction."""
     return task_of(s.views, memory_work(s), s.agent, s.blobs.read).request.decode()
 
 
 # -- memory ----------------------------------------------------------------------------------------
 
 
-def test_S1_H_an_extraction_that_came_to_nothing_is_tried_again_and_later_each_time():
-    s = remembering()
+def test_S1_H_a_failed_extraction_is_tried_again_with_growing_pauses():
+    s = extracting()
     for number in range(MEMORY_TRIES - 1):
         first = memory_work(s)
-        miss(s)
+        fail(s)
         view = s.views.background
         assert (view.memory_missed, view.said) == (number + 1, "memory: no words")
         assert s.rows() == ["B1w"], "not at once"
         s.later(MEMORY_WAIT_MS * 10**number - 2)
         assert s.rows() == ["B1w"]
         s.later(2).work()
-        assert memory_work(s).upto > first.upto, "another work, with tries of its own"
-        assert "I like tea." in read_by(s)
+        assert memory_work(s).upto > first.upto, "a new work, with attempts of its own"
+        assert "I like tea." in request_of(s)
 
 
-def test_S1_H_what_was_never_extracted_is_let_go_after_so_many_tries():
-    s = remembering()
+def test_S1_H_an_extraction_is_abandoned_after_MEMORY_TRIES():
+    s = extracting()
     for _ in range(MEMORY_TRIES):
         s.later(MEMORY_WAIT_MS * 10**MEMORY_TRIES).work()
-        miss(s)
+        fail(s)
     assert s.later(10**12).rows() == []
     s.say("And coffee?")
     s.answer("Too.")
-    assert "coffee" in read_by(s) and "tea" not in read_by(s)
+    assert "coffee" in request_of(s) and "tea" not in request_of(s)
     assert s.views.background.memory_missed == 0
 
 
-def test_S1_H_the_next_turns_extraction_covers_what_was_missed():
-    s = remembering()
-    miss(s)
+def test_S1_H_the_extraction_of_the_next_turn_covers_a_failed_one():
+    s = extracting()
+    fail(s)
     s.say("And coffee?")
     s.answer("Too.")
-    assert s.rows() == ["B1w"], "a new turn does not hurry a model that fails"
+    assert s.rows() == ["B1w"], "a new turn does not shorten the wait after a failure"
     s.later(MEMORY_WAIT_MS).work()
-    assert "tea" in read_by(s) and "coffee" in read_by(s)
+    assert "tea" in request_of(s) and "coffee" in request_of(s)
     work = memory_work(s)
     s.append(answers.done("memory", work.upto, work.attempt), "background")
     assert (s.views.background.memory_missed, s.rows()) == (0, [])
 
 
-def test_S1_H_where_nothing_was_said_nothing_is_tried_again():
-    s = remembering()
+def test_S1_H_an_extraction_without_new_content_is_not_tried_again():
+    s = extracting()
     ending = unbegun_work(s.views, memory_work(s))
     assert ending.ok and s.append(ending, "background").accepted
     assert (s.views.background.memory_missed, s.rows()) == (0, [])
 
 
-# -- a session that is over ------------------------------------------------------------------------
+# -- a terminated session --------------------------------------------------------------------------
 
 
-def test_constraint_3_who_is_terminated_while_idle_leaves_no_work_behind():
-    s = remembering()
+def test_constraint_3_a_session_terminated_while_idle_leaves_no_work():
+    s = extracting()
     work = memory_work(s)
     s.terminate()
     assert s.views.background.works == () and s.rows() == []
     ending = answers.done("memory", work.upto, work.attempt, why="it was stopped")
     assert s.append(ending, "background").code == "duplicate"
-    assert s.views.ledger.output_tokens == 15, "what it cost counts"
+    assert s.views.ledger.output_tokens == 15, "its cost counts"
 
 
 def test_constraint_3_work_that_outlives_the_grace_of_a_terminated_turn_is_dropped():
-    s = remembering()
+    s = extracting()
     s.say("more")
     s.work()
     s.terminate()
@@ -123,9 +123,9 @@ def test_constraint_3_work_that_outlives_the_grace_of_a_terminated_turn_is_dropp
     assert not s.turn.open and s.views.background.works == ()
 
 
-def test_law_7_a_claim_that_comes_after_the_end_is_void():
-    s = remembering()
-    miss(s)
+def test_law_7_a_claim_after_the_end_of_the_session_is_void():
+    s = extracting()
+    fail(s)
     s.later(MEMORY_WAIT_MS)
     ((claim, role),) = s.in_flight("B1")
     s.terminate()
@@ -136,7 +136,7 @@ def test_law_7_a_claim_that_comes_after_the_end_is_void():
 # -- tries of one work -----------------------------------------------------------------------------
 
 
-def test_a_second_try_is_timed_from_its_own_beginning(monkeypatch):
+def test_a_second_try_is_timed_from_its_own_start(monkeypatch):
     """The first hangs for 50 s and may be tried 2 s later, and so may the second."""
     at, waited, began = [0.0], [], []
 
@@ -161,11 +161,11 @@ def test_a_second_try_is_timed_from_its_own_beginning(monkeypatch):
     assert began == [1_000_000, 1_052_000, 1_104_000] and waited == [2_000, 2_000]
 
 
-def test_S0_5_a_request_that_the_deadline_broke_off_says_what_it_took(monkeypatch, tmp_path):
+def test_S0_5_a_request_cut_off_by_the_deadline_reports_its_usage(monkeypatch, tmp_path):
     async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
         await stop.wait()
-        told = answers.stopped((0, 0, 1), ["so"], MemoryBlobs())
-        await sink.outcome("s", replace(told, usage=answers.usage(70)))
+        stopped = answers.stopped((0, 0, 1), ["so"], MemoryBlobs())
+        await sink.outcome("s", replace(stopped, usage=answers.usage(70)))
 
     monkeypatch.setattr(effect.models, "generate", generate)
     agent = Agent(name="a", model="m", limits=Limits(background_timeout_ms=20))
@@ -174,7 +174,7 @@ def test_S0_5_a_request_that_the_deadline_broke_off_says_what_it_took(monkeypatc
     assert (done.model, done.usage) == ("claude-cheapest", answers.usage(70))
 
 
-def test_lane_B_a_work_that_does_not_end_when_it_is_asked_is_given_up(monkeypatch, tmp_path):
+def test_lane_B_a_work_that_ignores_its_stop_is_abandoned(monkeypatch, tmp_path):
     async def generate(*_: Any, **more: Any):
         await asyncio.Event().wait()
 
@@ -185,25 +185,25 @@ def test_lane_B_a_work_that_does_not_end_when_it_is_asked_is_given_up(monkeypatc
     assert not done.ok and "20 ms" in done.why and done.usage is None
 
 
-# -- what comes of it ------------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------
 
-CHARS_OF_WORD = 5.7  # of English prose, with the blank behind it
+CHARS_OF_WORD = 5.7  # of English prose, including the space
 
 
 @pytest.mark.parametrize(
     ("prompt", "tokens"),
     [(tasks._SUMMARY, tasks.SUMMARY_TOKENS), (tasks._SHORT, tasks.SHORT_TOKENS)],
 )
-def test_as_many_words_as_are_asked_for_have_room(prompt, tokens):
+def test_the_requested_number_of_words_fits_the_token_limit(prompt, tokens):
     words = int(re.search(r"at most ([0-9,]+) words", prompt)[1].replace(",", ""))
     assert words * CHARS_OF_WORD / CHARS_PER_TOKEN[NEW] <= 0.8 * tokens
 
 
 @pytest.mark.parametrize(("stop_reason", "is_cut"), [("end_turn", False), ("max_tokens", True)])
-def test_S3_4_a_summary_that_was_cut_says_so(stop_reason, is_cut, monkeypatch, tmp_path):
+def test_S3_4_a_summary_that_was_cut_is_marked(stop_reason, is_cut, monkeypatch, tmp_path):
     async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
-        said = ['{"type":"text","text":"They want"}']
-        await sink.outcome("s", answers.complete((0, 0, 1), said, stop_reason, MemoryBlobs()))
+        blocks = ['{"type":"text","text":"They want"}']
+        await sink.outcome("s", answers.complete((0, 0, 1), blocks, stop_reason, MemoryBlobs()))
 
     monkeypatch.setattr(effect.models, "generate", generate)
     task = Task(b"{}", "claude-cheapest", 5_000, kept_from=4)
@@ -213,19 +213,19 @@ def test_S3_4_a_summary_that_was_cut_says_so(stop_reason, is_cut, monkeypatch, t
 
 
 def worked(kind: str, task: Task, agent: Agent, path: Any, stop: Stop | None = None) -> list[Any]:
-    """What background work writes."""
-    kept = effect.OutcomeSink([])
+    """The events that background work writes."""
+    sink = effect.OutcomeSink([])
     claim = effect.WorkClaim("s", kind, 3, 1, 1_000_000)
     blobs = BlobStore(path)
-    asyncio.run(effect.work(claim, task, agent, kept, stop or Stop(), client, blobs=blobs))
-    return kept.outcomes
+    asyncio.run(effect.work(claim, task, agent, sink, stop or Stop(), client, blobs=blobs))
+    return sink.outcomes
 
 
 async def client() -> None:
-    """No model is asked."""
+    """No model is called."""
 
 
-def test_constraint_3_a_compactor_that_hangs_ends_with_the_abort_and_holds_up_nobody(tmp_path):
+def test_constraint_3_a_hanging_compactor_ends_with_the_abort_and_blocks_nothing(tmp_path):
     stop, ended, threads = Stop(), threading.Event(), []
 
     def hangs(text: str) -> str:

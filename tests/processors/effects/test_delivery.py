@@ -1,4 +1,4 @@
-"""What push channels are owed: which answers, in which order, by whose claim, and for how long."""
+"""Pending deliveries to push channels: which answers, in which order, by which claim, how long."""
 
 from foldlog.processors.fold.projections import delivery
 from foldlog.processors.fold.projections.delivery import OWED_MAX, text_of
@@ -7,10 +7,10 @@ from foldlog.tests.laws.answers import Use, undelivered
 from foldlog.tests.laws.history import History, opened
 
 CRM, OTHER = "push:crm", "push:other"
-LOOK = Use("look", "{}", "a")
+CALL = Use("look", "{}", "a")
 
 
-def owed(s: History) -> list[tuple[int, int, str, str]]:
+def pending(s: History) -> list[tuple[int, int, str, str]]:
     return [(o.turn, o.step, o.channel, o.status) for o in s.views.delivery.owed]
 
 
@@ -24,51 +24,51 @@ def answered(*channels: str, words: str = "hi") -> History:
     return s
 
 
-def test_an_answer_is_owed_to_the_push_channels_of_its_turn_each_once():
-    assert owed(answered(CRM, "cli", OTHER, CRM)) == [(1, 1, CRM, "owed"), (1, 1, OTHER, "owed")]
+def test_an_answer_is_pending_once_for_each_push_channel_of_its_turn():
+    assert pending(answered(CRM, "cli", OTHER, CRM)) == [(1, 1, CRM, "owed"), (1, 1, OTHER, "owed")]
 
 
-def test_streaming_viewers_are_owed_nothing():
+def test_an_answer_is_not_delivered_to_streaming_viewers():
     for channel in ("cli", "python", "chat", "push", "push:", "pushed:crm", "Push:crm", "push:ü"):
-        assert owed(answered(channel)) == []
+        assert pending(answered(channel)) == []
 
 
-def test_every_step_that_says_something_is_owed_and_one_that_only_calls_is_not():
+def test_every_step_with_text_is_delivered_and_one_with_only_calls_is_not():
     s = opened()
     s.say(channel=CRM)
-    s.answer("let me see", LOOK)
+    s.answer("let me see", CALL)
     s.result("1.1.0")
-    s.answer(LOOK)
+    s.answer(CALL)
     s.result("1.2.0")
     s.answer("so it is")
-    assert [(turn, step) for turn, step, _, _ in owed(s)] == [(1, 1), (1, 3)]
+    assert [(turn, step) for turn, step, _, _ in pending(s)] == [(1, 1), (1, 3)]
 
 
-def test_a_message_that_waits_behind_the_turn_is_answered_by_the_next_one():
+def test_a_message_queued_behind_the_turn_is_answered_by_the_next_one():
     s = opened()
     s.say()
     s.work()
     s.say(channel=CRM)
     s.complete("to the first")
-    assert owed(s) == []
+    assert pending(s) == []
     s.work()
     s.complete("to the second")
-    assert owed(s) == [(2, 1, CRM, "owed")]
+    assert pending(s) == [(2, 1, CRM, "owed")]
     s.work()
     assert s.views.delivery.asked == ()
 
 
-def test_a_steer_has_its_channel_answered_from_then_on():
+def test_later_steps_are_delivered_to_the_channel_of_a_steer():
     s = opened()
     s.say()
-    s.answer(LOOK)
+    s.answer(CALL)
     s.say(channel=CRM, when_busy="steer")
     s.result("1.1.0")
     s.answer("steered")
-    assert [(turn, step) for turn, step, _, _ in owed(s)] == [(1, 2)]
+    assert [(turn, step) for turn, step, _, _ in pending(s)] == [(1, 2)]
 
 
-def test_answers_come_in_order_one_at_a_time_by_each_channel():
+def test_each_channel_gets_its_answers_in_order_one_at_a_time():
     s = answered(CRM, OTHER)
     s.work()
     s.say(channel=CRM)
@@ -82,9 +82,9 @@ def test_answers_come_in_order_one_at_a_time_by_each_channel():
     ]
 
 
-def test_S2_4_sent_ends_it_whoever_says_so_and_counts_once():
+def test_S2_4_GEN_SENT_ends_a_delivery_and_counts_once():
     s = answered(CRM).work()
-    assert s.delivered(1, 1, CRM).accepted and owed(s) == []
+    assert s.delivered(1, 1, CRM).accepted and pending(s) == []
     assert s.delivered(1, 1, CRM).code == "duplicate"
     assert s.append(undelivered((1, 1, CRM, 1)), "delivery").code == "late"
 
@@ -101,10 +101,10 @@ def test_only_the_newest_attempt_may_fail_and_only_the_next_may_be_claimed():
     claim = ev.DeliveryStarted(
         turn=1, step=1, channel=CRM, attempt=3, owner="w1/1", epoch=first.epoch, deadline=s.at
     )
-    assert s.append(claim, "delivery").code == "superseded", "a running one, in the same epoch"
+    assert s.append(claim, "delivery").code == "superseded", "it is running, in the same epoch"
 
 
-def test_one_that_is_given_up_is_kept_to_be_shown_and_the_next_one_goes_on():
+def test_an_abandoned_delivery_is_shown_and_the_next_one_begins():
     s = answered(CRM).work()
     s.say(channel=CRM)
     s.answer("again")
@@ -113,10 +113,10 @@ def test_one_that_is_given_up_is_kept_to_be_shown_and_the_next_one_goes_on():
     assert view.given_up == 1 and view.undelivered[0].error == "unreachable: nobody is there"
     assert s.rows() == ["D1"]
     s.delivered(1, 1, CRM)
-    assert s.views.delivery.given_up == 0, "it had come after all"
+    assert s.views.delivery.given_up == 0, "it was delivered late"
 
 
-def test_what_waits_is_bounded_and_the_oldest_is_given_up():
+def test_pending_deliveries_are_bounded_and_the_oldest_is_dropped():
     s = opened()
     for _ in range(OWED_MAX + 2):
         s.say(channel=CRM)
@@ -127,18 +127,18 @@ def test_what_waits_is_bounded_and_the_oldest_is_given_up():
     assert view.undelivered[0].error.startswith("dropped")
 
 
-def test_delivery_never_holds_the_next_turn_up_and_outlives_its_own():
+def test_a_delivery_outlives_its_turn_and_does_not_delay_the_next():
     s = answered(CRM).work()
     assert not s.turn.open and s.rows() == ["D2"]
     s.say("next")
     assert "N3" in s.rows()
 
 
-def test_a_session_that_is_terminated_owes_no_delivery():
+def test_a_terminated_session_has_no_pending_delivery():
     s = answered(CRM).work()
     s.terminate()
     assert s.rows() == []
-    assert s.delivered(1, 1, CRM).accepted, "what was under way is the truth"
+    assert s.delivered(1, 1, CRM).accepted, "the result of a running delivery is recorded"
 
 
 def test_the_text_of_an_answer_is_its_text_blocks_and_never_raises():

@@ -1,4 +1,4 @@
-"""One attempt of a delivery against a real HTTP receiver: taken, refusing, slow, gone, hostile."""
+"""One attempt of a delivery against a real HTTP receiver: accepting, refusing, slow, hostile."""
 
 import asyncio
 import hmac
@@ -11,11 +11,12 @@ import pytest
 
 from foldlog.log.channels import Channel
 from foldlog.processors.effects import delivery
+from foldlog.processors.effects.background import OutcomeSink
 from foldlog.processors.effects.delivery import Delivery, channel_finder, deliver, signature
 from foldlog.processors.limits import Limits
 from foldlog.schemas import events as ev
 
-SECRET = "a secret that nobody may see"
+SECRET = "a secret that must not be shown"
 LOOPBACK = ("127.0.0.0/8",)
 LIMITS = Limits(delivery_attempts=3, delivery_timeout_ms=5_000)
 CLAIMED_AT = 1_700_000_000_000
@@ -33,19 +34,8 @@ def claimed(attempt: int = 1, **changes) -> Delivery:
     return made._replace(**changes)
 
 
-class Heard:
-    """A sink that keeps outcomes."""
-
-    def __init__(self) -> None:
-        self.outcomes: list = []
-
-    async def outcome(self, session_id: str, event) -> None:
-        assert session_id == "s1"
-        self.outcomes.append(event)
-
-
 class Receiver:
-    """Answers each connection as it is told, and keeps the requests."""
+    """Gives every connection the same answer, and records the requests."""
 
     def __init__(self, answer: bytes | Callable) -> None:
         self.answer = answer
@@ -84,34 +74,34 @@ def attempt(answer=OK, *, what: Delivery | None = None, limits: Limits = LIMITS,
     """(outcome, the receiver) of one attempt."""
 
     async def one():
-        receiver, heard = Receiver(answer), Heard()
+        receiver, sink = Receiver(answer), OutcomeSink([])
         server = await asyncio.start_server(receiver.take, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         async with server:
             find = channel_finder({"crm": channel(port, **changes)})
-            await deliver(what or claimed(), find, heard, limits)
-        (outcome,) = heard.outcomes
+            await deliver(what or claimed(), find, sink, limits)
+        (outcome,) = sink.outcomes
         return outcome, receiver
 
     return asyncio.run(one())
 
 
-def test_S2_4_sent_is_said_when_the_channel_has_taken_it():
+def test_S2_4_GEN_SENT_is_written_once_the_channel_accepted_the_answer():
     outcome, receiver = attempt()
     assert outcome == ev.GenSent(turn=2, step=3, channel="push:crm")
     ((first, headers, body),) = receiver.requests
     assert first == "POST /hook?to=me HTTP/1.1"
     assert headers["idempotency-key"] == "s1/2/3/push:crm"
     signed = f"{headers['foldlog-timestamp']}.".encode() + body
-    wanted = hmac.new(SECRET.encode(), signed, sha256).hexdigest()
-    assert headers["foldlog-signature"] == f"v1={wanted}"
+    expected = hmac.new(SECRET.encode(), signed, sha256).hexdigest()
+    assert headers["foldlog-signature"] == f"v1={expected}"
     assert json.loads(body) == {
         "session_id": "s1", "user_id": "ana", "turn": 2, "step": 3, "channel": "push:crm",
         "stop_reason": "end_turn", "text": "Grüße!",
     }
 
 
-def test_every_attempt_says_the_same_under_the_same_key():
+def test_every_attempt_has_the_same_body_and_key():
     requests = [attempt(what=claimed(number))[1].requests[0] for number in (1, 2)]
     assert requests[0][2] == requests[1][2]
     assert requests[0][1]["idempotency-key"] == requests[1][1]["idempotency-key"]
@@ -131,14 +121,14 @@ def test_every_attempt_says_the_same_under_the_same_key():
         (b"", "unreachable", None),
     ],
 )
-def test_what_is_no_yes_is_tried_again_later(answer, error, status):
+def test_any_other_answer_is_retried_later(answer, error, status):
     outcome, _ = attempt(answer)
     assert isinstance(outcome, ev.DeliveryFailed), outcome
     assert (outcome.error, outcome.status, outcome.permanent) == (error, status, False)
     assert outcome.retry_at >= CLAIMED_AT + 1_600
 
 
-def test_an_answer_that_never_ends_is_not_read():
+def test_the_body_of_an_answer_is_not_read():
     async def floods(reader, writer):
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         while True:
@@ -149,7 +139,7 @@ def test_an_answer_that_never_ends_is_not_read():
     assert isinstance(outcome, ev.GenSent)
 
 
-def test_one_that_does_not_answer_costs_the_timeout_and_no_more():
+def test_a_receiver_without_an_answer_costs_one_timeout():
     async def waits(reader, writer):
         await reader.read()
 
@@ -157,30 +147,30 @@ def test_one_that_does_not_answer_costs_the_timeout_and_no_more():
     assert outcome.error == "timeout" and len(receiver.requests) == 1
 
 
-def test_nobody_there_is_a_failure_that_names_no_address():
+def test_a_refused_connection_is_reported_without_its_address():
     async def one():
         server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         server.close()
         await server.wait_closed()
-        heard = Heard()
-        await deliver(claimed(), channel_finder({"crm": channel(port)}), heard, LIMITS)
-        return heard.outcomes[0], port
+        sink = OutcomeSink([])
+        await deliver(claimed(), channel_finder({"crm": channel(port)}), sink, LIMITS)
+        return sink.outcomes[0], port
 
     outcome, port = asyncio.run(one())
     assert outcome.error == "unreachable" and str(port) not in outcome.detail
 
 
-def test_the_last_attempt_gives_up_and_so_does_gone():
+def test_the_last_attempt_and_status_410_are_permanent():
     last, _ = attempt(b"HTTP/1.1 500 Oh\r\n\r\n", what=claimed(3))
     gone, _ = attempt(b"HTTP/1.1 410 Gone\r\n\r\n")
     for outcome in (last, gone):
         assert outcome.permanent and outcome.retry_at is None
 
 
-def test_retry_after_is_heeded_and_bounded():
-    for said, wait_s in (("60", 60), ("999999999", 3_600)):
-        answer = f"HTTP/1.1 429 Slow\r\nRetry-After: {said}\r\n\r\n".encode()
+def test_retry_after_is_respected_up_to_an_hour():
+    for seconds, wait_s in (("60", 60), ("999999999", 3_600)):
+        answer = f"HTTP/1.1 429 Slow\r\nRetry-After: {seconds}\r\n\r\n".encode()
         outcome, _ = attempt(answer)
         assert wait_s * 1000 <= outcome.retry_at - CLAIMED_AT < wait_s * 1000 + 60_000
 
@@ -191,12 +181,12 @@ def test_pauses_grow_from_seconds_to_an_hour():
 
 
 @pytest.mark.parametrize("networks", [(), ("10.0.0.0/8",)])
-def test_an_address_inside_is_refused_unless_its_network_is_named(networks):
+def test_a_private_address_is_rejected_unless_its_network_is_allowed(networks):
     outcome, receiver = attempt(networks=networks)
     assert outcome.error == "address" and receiver.requests == []
 
 
-def test_a_channel_that_the_worker_lacks_and_one_without_its_secret_say_what_to_do():
+def test_an_unknown_channel_and_a_missing_secret_name_the_remedy():
     unknown, _ = attempt(what=claimed(channel="push:other"))
     assert unknown.error == "unknown_channel" and "[channels.other]" in unknown.detail
     bare, receiver = attempt(secret=None)
@@ -209,18 +199,18 @@ def test_an_answer_without_text_is_sent_without_a_request():
         assert isinstance(outcome, ev.GenSent) and receiver.requests == []
 
 
-def test_neither_secret_nor_url_is_in_any_outcome_or_in_what_is_shown():
+def test_neither_secret_nor_url_is_in_an_outcome_or_a_repr():
     shown = repr(channel(80)) + repr(attempt(b"HTTP/1.1 500 x\r\n\r\n")[0])
     broken = channel(80, url="http://127.0.0.1:80/hook\r\nX: y")
     shown += repr(attempt(b"", what=claimed(), url=broken.url)[0])
     assert SECRET not in shown and "/hook" not in shown
 
 
-def test_a_bug_on_the_way_is_an_outcome_too(monkeypatch):
+def test_a_bug_ends_in_an_outcome(monkeypatch):
     monkeypatch.setattr(delivery, "_request", lambda *a: 1 / 0)
     outcome, _ = attempt()
     assert outcome.error == "internal" and outcome.detail == "ZeroDivisionError"
 
 
-def test_the_signature_is_over_time_and_body():
+def test_the_signature_covers_time_and_body():
     assert signature("k", "1", b"x") != signature("k", "2", b"x") != signature("k", "2", b"y")

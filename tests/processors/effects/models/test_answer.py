@@ -1,4 +1,4 @@
-"""The answer is rebuilt from its deltas byte for byte, wherever they were cut, whatever came along.
+"""The answer is rebuilt from its deltas byte for byte, wherever they were cut and despite noise.
 
 Rows: S1.C, constraint 7, section 11 ("content as received", "index", labels).
 """
@@ -24,7 +24,7 @@ def compact(value):
 
 
 def wire(event, escaped=False):
-    """An event as it is sent: characters as they are, or escaped; surrogate halves always are."""
+    """An event as it is sent: characters escaped or not; surrogate halves always are."""
     text = json.dumps(event, ensure_ascii=escaped)
     return text.encode("utf-8", "backslashreplace").decode()
 
@@ -86,7 +86,7 @@ def cut(draw, text):
 
 @st.composite
 def blocks(draw, index):
-    """(events of one block, the JSON it must become, what a viewer sees of it)"""
+    """(events of one block, the JSON it must become, the text that a viewer sees)"""
     kind = draw(st.sampled_from(["text", "thinking", "redacted", "tool", "server", "unknown"]))
     text = draw(texts)
     if kind == "text":
@@ -133,7 +133,7 @@ noise = st.lists(
 
 
 @given(st.data(), st.booleans())
-def test_S1_C_constraint_7_blocks_are_rebuilt_byte_for_byte_wherever_deltas_are_cut(data, escaped):
+def test_S1_C_constraint_7_blocks_are_rebuilt_byte_for_byte_from_any_deltas(data, escaped):
     made = [data.draw(blocks(index)) for index in range(data.draw(st.integers(0, 4)))]
     events = [{"type": "message_start", "message": START}]
     for of_block, _, _ in made:
@@ -144,13 +144,13 @@ def test_S1_C_constraint_7_blocks_are_rebuilt_byte_for_byte_wherever_deltas_are_
     if not escaped:  # else ids and signatures keep their escapes, and only the values are equal
         assert answer.content() == ("[" + ",".join(block for _, block, _ in made) + "]").encode()
     assert json.loads(answer.content()) == [json.loads(block) for _, block, _ in made]
-    for index, (_, _, seen) in enumerate(made):
-        said = "".join(piece.text for piece in shown if piece.block == index)
-        assert said.encode("utf-16", "surrogatepass").decode("utf-16") == seen
+    for index, (_, _, expected) in enumerate(made):
+        text = "".join(piece.text for piece in shown if piece.block == index)
+        assert text.encode("utf-16", "surrogatepass").decode("utf-16") == expected
     assert (answer.response_id, answer.model, answer.stop_reason) == ("msg_1", "m-1", "end_turn")
 
 
-def test_S1_C_unknown_fields_numbers_and_escapes_stay_as_they_came():
+def test_S1_C_unknown_fields_numbers_and_escapes_are_unchanged():
     block = (
         r'{"type": "future", "n": [1.10, 1e400, -0.0, 12345678901234567890123], "s": "\u00e9\/"}'
     )
@@ -160,7 +160,7 @@ def test_S1_C_unknown_fields_numbers_and_escapes_stay_as_they_came():
     )
 
 
-def test_S1_C_a_block_that_begins_with_text_shows_and_keeps_it():
+def test_S1_C_the_initial_text_of_a_block_is_shown_and_kept():
     answer, shown = answer_of(
         start(0, {"type": "text", "text": "He", "citations": [{"n": 1}]}),
         delta(0, "text_delta", text="llo"),
@@ -180,14 +180,14 @@ def test_S1_C_omitted_thinking_keeps_its_empty_block_and_signature():
     assert answer.content() == b'[{"type":"thinking","thinking":"","signature":"EqQB+/=="}]'
 
 
-def test_a_compaction_block_takes_what_its_delta_sets():
-    said = {"content": "short", "encrypted_content": "e"}
+def test_a_compaction_delta_sets_the_fields_of_its_block():
+    fields = {"content": "short", "encrypted_content": "e"}
     begin = start(0, {"type": "compaction", "content": None})
-    answer, _ = answer_of(begin, delta(0, "compaction_delta", **said), stop(0))
-    assert json.loads(answer.content()) == [{"type": "compaction", **said}]
+    answer, _ = answer_of(begin, delta(0, "compaction_delta", **fields), stop(0))
+    assert json.loads(answer.content()) == [{"type": "compaction", **fields}]
 
 
-def test_a_block_that_ended_and_one_that_begins_twice_are_not_touched_again():
+def test_events_of_a_closed_or_known_block_are_ignored():
     answer, shown = answer_of(
         start(0, {"type": "text", "text": ""}),
         delta(0, "text_delta", text="a"),
@@ -201,7 +201,7 @@ def test_a_block_that_ended_and_one_that_begins_twice_are_not_touched_again():
     assert "".join(piece.text for piece in shown) == 'aread{"n":1}'
 
 
-def test_blocks_lie_in_the_order_of_their_index():
+def test_blocks_are_ordered_by_their_index():
     answer, _ = answer_of(
         start(1, {"type": "text", "text": "b"}), start(0, {"type": "text", "text": "a"})
     )
@@ -209,7 +209,7 @@ def test_blocks_lie_in_the_order_of_their_index():
 
 
 @pytest.mark.parametrize("field", ["text", "signature", "tool", "unknown"])
-def test_half_a_surrogate_pair_is_replaced_and_kills_nothing(field):
+def test_half_a_surrogate_pair_is_replaced(field):
     half = "a\\ud83d!"
     begin = {
         "text": f'{{"type":"text","text":"{half}"}}',
@@ -228,7 +228,7 @@ def test_half_a_surrogate_pair_is_replaced_and_kills_nothing(field):
 # calls ------------------------------------------------------------------------------------------
 
 
-def test_calls_are_counted_over_tool_use_blocks_and_bound_to_their_raw_text():
+def test_calls_are_numbered_over_tool_use_blocks_and_keep_their_raw_text():
     raw = '{ "path" : "\\u00e9", "n": 1.0 }'
     answer, _ = answer_of(
         start(0, {"type": "server_tool_use", "id": "srv", "name": "search", "input": {}}),
@@ -244,12 +244,12 @@ def test_calls_are_counted_over_tool_use_blocks_and_bound_to_their_raw_text():
     assert b'"input":' + raw.encode() in answer.content()
 
 
-def test_repeated_call_ids_inside_a_response_are_two_calls():
+def test_a_call_id_used_twice_in_a_response_is_two_calls():
     answer, _ = answer_of(*call_events(0, "{}"), *call_events(1, "{}"), finish("tool_use"))
     assert [(c.index, c.call_id) for c in answer.calls()] == [(0, "toolu_1"), (1, "toolu_1")]
 
 
-def test_a_label_is_cut_at_128_and_the_content_keeps_it_whole():
+def test_a_call_id_is_cut_at_128_characters_except_in_the_content():
     answer, _ = answer_of(*call_events(0, "{}", id="i" * 300), finish("tool_use"))
     assert answer.calls()[0].call_id == "i" * 128
     assert json.loads(answer.content())[0]["id"] == "i" * 300
@@ -260,7 +260,7 @@ def test_only_tool_use_proposes_calls(reason):
     assert answer_of(*call_events(0, '{"a":1}'), finish(reason))[0].calls() == []
 
 
-def test_an_input_that_came_whole_is_kept_and_shown():
+def test_an_input_without_deltas_is_kept_and_shown():
     answer, shown = answer_of(
         *call_events(0, "", given='{"a": 1.0}', pieces=[]), finish("tool_use")
     )
@@ -291,7 +291,7 @@ BAD_ARGUMENTS = [
 
 
 @pytest.mark.parametrize("raw", BAD_ARGUMENTS, ids=lambda raw: ascii(raw[:20]))
-def test_arguments_that_are_no_object_keep_their_raw_text_and_send_an_empty_one(raw):
+def test_arguments_that_are_not_an_object_keep_their_raw_text_in_the_call_only(raw):
     answer, _ = answer_of(*call_events(0, raw), finish("tool_use"))
     (call,) = answer.calls()
     assert call.error and "\n" not in call.error
@@ -299,12 +299,12 @@ def test_arguments_that_are_no_object_keep_their_raw_text_and_send_an_empty_one(
     assert json.loads(answer.content())[0]["input"] == {}
 
 
-def test_deep_but_bearable_arguments_pass():
+def test_arguments_within_the_depth_limit_are_accepted():
     assert why_no_arguments('{"a":' * DEPTH_MAX + "1" + "}" * DEPTH_MAX) is None
     assert why_no_arguments('{"a": "' + "[" * 500 + '"}') is None
 
 
-def test_S2_9_content_so_far_keeps_text_and_leaves_out_cut_calls():
+def test_S2_9_content_so_far_has_text_but_no_incomplete_calls():
     whole = call_events(0, '{"a":1}')
     open_call = call_events(1, '{"b":', id="toolu_2")[:-1]
     answer, _ = answer_of(
@@ -319,10 +319,10 @@ def test_S2_9_content_so_far_keeps_text_and_leaves_out_cut_calls():
     assert answer.stop_reason is None
 
 
-# usage, errors, nonsense ------------------------------------------------------------------------
+# usage, errors, malformed events ----------------------------------------------------------------
 
 
-def test_usage_totals_overwrite_and_are_split_into_four_inputs():
+def test_usage_totals_overwrite_each_other_and_are_split_into_four_inputs():
     first = {
         "input_tokens": 10,
         "cache_creation_input_tokens": 100,
@@ -348,7 +348,7 @@ def test_cache_writes_without_a_split_have_the_default_lifetime():
     assert (usage.cache_write_5m_tokens, usage.cache_write_1h_tokens) == (5, 0)
 
 
-def test_usage_that_never_came_is_unknown_and_odd_numbers_are_zero():
+def test_missing_usage_is_unknown_and_invalid_numbers_are_zero():
     assert Answer().usage() is None
     odd = finish(input_tokens=-1, output_tokens="7", cache_read_input_tokens=True)
     usage = answer_of(odd)[0].usage()
@@ -382,12 +382,12 @@ def test_an_error_event_fails_the_attempt_with_its_type_and_code():
     ],
     ids=lambda data: data[:40],
 )
-def test_an_event_that_can_not_be_read_is_malformed(data):
+def test_an_event_that_cannot_be_parsed_is_malformed(data):
     with pytest.raises(Malformed):
         answer_of(data)
 
 
-def test_an_answer_without_end_is_malformed():
+def test_an_answer_over_the_size_limit_is_malformed():
     answer = Answer()
     answer._chars = ANSWER_CHARS_MAX
     with pytest.raises(Malformed):

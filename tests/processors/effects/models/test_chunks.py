@@ -1,4 +1,4 @@
-"""Chunks: nothing lost, nothing doubled, the first at once, the rest by time or size (law 10)."""
+"""Chunks: nothing lost or repeated, the first at once, the rest by time or size (law 10)."""
 
 from hypothesis import given, strategies as st
 
@@ -14,7 +14,7 @@ TEXT, INPUT, NAME = ChunkKind.TEXT, ChunkKind.TOOL_INPUT, ChunkKind.TOOL_NAME
 
 
 class Clock:
-    """Timers that go off when the test says so."""
+    """Timers that fire when the test calls `fire`."""
 
     def __init__(self):
         self.due = []
@@ -25,7 +25,7 @@ class Clock:
         self.due.append(timer)
         return timer
 
-    def pass_(self):
+    def fire(self):
         due, self.due = self.due, []
         for timer in due:
             if not timer.cancelled:
@@ -45,7 +45,7 @@ def make():
     return Chunks(lambda *chunk: sent.append(chunk), clock.later), sent, clock
 
 
-def test_S1_C_the_first_token_goes_out_at_once_and_the_next_with_the_timer():
+def test_S1_C_the_first_token_is_sent_at_once_and_the_next_by_the_timer():
     chunks, sent, clock = make()
     chunks.add(0, TEXT, "")
     assert sent == []
@@ -54,13 +54,13 @@ def test_S1_C_the_first_token_goes_out_at_once_and_the_next_with_the_timer():
     chunks.add(0, TEXT, "lo ")
     chunks.add(0, TEXT, "you")
     assert len(sent) == 1
-    clock.pass_()
+    clock.fire()
     assert sent[1:] == [(1, 0, TEXT, "lo you")]
-    clock.pass_()
+    clock.fire()
     assert len(sent) == 2
 
 
-def test_S1_C_size_and_a_new_block_and_a_new_kind_flush():
+def test_S1_C_size_a_new_block_and_a_new_kind_flush():
     chunks, sent, _ = make()
     chunks.add(0, TEXT, "a")
     chunks.add(0, TEXT, "b" * FLUSH_CHARS)
@@ -79,16 +79,16 @@ def test_S1_C_size_and_a_new_block_and_a_new_kind_flush():
     assert [seq for seq, *_ in sent] == list(range(5))
 
 
-def test_a_huge_delta_becomes_chunks_that_a_record_can_hold():
+def test_a_huge_delta_is_split_into_chunks():
     chunks, sent, _ = make()
     chunks.add(0, TEXT, "x" * (2 * CHUNK_CHARS_MAX + 1))
     assert [len(text) for *_, text in sent] == [CHUNK_CHARS_MAX, CHUNK_CHARS_MAX, 1]
 
 
-def test_a_pair_that_comes_in_two_halves_is_one_character_and_a_lone_half_is_replaced():
+def test_surrogate_halves_are_joined_and_a_lone_half_is_replaced():
     chunks, sent, clock = make()
     chunks.add(0, TEXT, "\ud83d")
-    clock.pass_()
+    clock.fire()
     assert sent == []
     chunks.add(0, TEXT, "\ude00")
     assert [text for *_, text in sent] == ["\U0001f600"]
@@ -107,25 +107,26 @@ moves = st.lists(
 
 
 @given(moves)
-def test_P6_chunks_say_every_delta_once_in_order(moves):
+def test_P6_chunks_contain_every_delta_once_in_order(moves):
     chunks, sent, clock = make()
-    said = []
+    deltas = []
     for move in moves:
         if move == "time":
-            clock.pass_()
+            clock.fire()
         elif move == "flush":
             chunks.flush()
-            said.append(None)
+            deltas.append(None)
         else:
             chunks.add(*move)
-            said.append(move)
+            deltas.append(move)
     chunks.flush()
     assert [seq for seq, *_ in sent] == list(range(len(sent)))
     assert all(text and text.encode() for *_, text in sent)
-    assert spoken(sent, joined=True) == spoken_of(said)
+    assert joined(sent) == expected(deltas)
 
 
-def spoken(sent, joined):
+def joined(sent):
+    """The chunks, those of one place in a row joined."""
     runs = []
     for _, block, kind, text in sent:
         if runs and runs[-1][:2] == (block, kind):
@@ -135,20 +136,20 @@ def spoken(sent, joined):
     return runs
 
 
-def spoken_of(moves):
-    """What the moves say: runs of one place, a surrogate pair never across a flush or a run."""
+def expected(deltas):
+    """The deltas, joined by place; a surrogate pair is never joined across a flush or a place."""
     runs, place, text = [], None, ""
-    for move in [*moves, None]:
-        if move is not None and move[2] == "":
+    for delta in [*deltas, None]:
+        if delta is not None and delta[2] == "":
             continue
-        if move is None or move[:2] != place:
+        if delta is None or delta[:2] != place:
             if text:
                 shown = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
                 if runs and runs[-1][:2] == place:
                     runs[-1] = (*place, runs[-1][2] + shown)
                 else:
                     runs.append((*place, shown))
-            place, text = (None if move is None else move[:2]), ""
-        if move is not None:
-            text += move[2]
+            place, text = (None if delta is None else delta[:2]), ""
+        if delta is not None:
+            text += delta[2]
     return runs
