@@ -1,4 +1,4 @@
-"""What the crash tests of a module share: one worker that is killed over and over."""
+"""Fixtures of the crash tests: a stage with one worker that is killed again and again."""
 
 import pytest
 
@@ -15,6 +15,6 @@ def rig(broker, tmp_path_factory):
 
 @pytest.fixture
 def stage(broker, tmp_path):
-    """A stage of a test's own, on the shared broker."""
+    """A stage for one test, on the shared broker."""
     with stage_on(broker.bootstrap_servers, tmp_path) as made:
         yield made

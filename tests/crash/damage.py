@@ -1,4 +1,4 @@
-"""Leaves a store as a crash, another log or another version leaves it. The worker must be dead."""
+"""Damages a store as a crash, another log or another version would. The worker must be dead."""
 
 import shutil
 from pathlib import Path
@@ -10,11 +10,11 @@ from foldlog.processors.store.store import Belongs, Cursor, RocksBackend
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.crash.stage import Stage
 
-MORE_THAN_A_POLL = 6_000  # records: the reader hands out 5,000 at most
+MORE_THAN_A_POLL = 6_000  # records: the reader returns 5,000 at most
 
 
 def store_of(stage: Stage, worker: str, partition: int) -> Path:
-    """Where a worker keeps a partition."""
+    """The store of a worker's partition."""
     topic = stage.settings.topic(SESSION_EVENTS)
     return stage.settings_of(worker).state_dir / "store" / topic / str(partition)
 
@@ -29,7 +29,7 @@ def _rewrite(directory: Path, key: bytes, change) -> None:
 
 
 def of_other_folds(directory: Path) -> None:
-    """As an older version of the folds left it."""
+    """Mark the store as written by an older version of the folds."""
 
     def older(value: bytes | None) -> Belongs:
         assert value is not None
@@ -39,7 +39,7 @@ def of_other_folds(directory: Path) -> None:
 
 
 def of_another_history(directory: Path) -> None:
-    """As if the record before its cursor had been another one."""
+    """Change the checksum of the record before its cursor."""
 
     def other(value: bytes | None) -> Cursor:
         cursor = msgspec.msgpack.decode(value or b"", type=Cursor)
@@ -49,7 +49,7 @@ def of_another_history(directory: Path) -> None:
 
 
 def beyond_the_end(directory: Path) -> None:
-    """As if the log had been cut after the store was written."""
+    """Move the cursor beyond the end of the log."""
 
     def further(value: bytes | None) -> Cursor:
         cursor = msgspec.msgpack.decode(value or b"", type=Cursor)
@@ -59,13 +59,13 @@ def beyond_the_end(directory: Path) -> None:
 
 
 def unreadable(directory: Path) -> None:
-    """Bits flipped in every file that says what the store consists of."""
+    """Flip bits in the files that list the store's contents."""
     for path in (*directory.glob("MANIFEST-*"), *directory.glob("CURRENT")):
         path.write_bytes(bytes(byte ^ 0x55 for byte in path.read_bytes()))
 
 
 def undecodable(directory: Path) -> None:
-    """Rows of who is at work that RocksDB finds sound and nobody can read."""
+    """Write session heads that RocksDB accepts and the codec cannot decode."""
     backend = RocksBackend(directory)
     try:
         heads = [b"h" + key[1:] for key, _ in backend.scan(b"b\0")]
@@ -75,12 +75,12 @@ def undecodable(directory: Path) -> None:
 
 
 def deleted(directory: Path) -> None:
-    """As if somebody had thrown it away."""
+    """Delete the store."""
     shutil.rmtree(directory)
 
 
 def so_that(point: str, stage: Stage, worker: str) -> None:
-    """Damage the stores such that a start comes to this point; nothing for most points."""
+    """Damage the stores so that a start reaches this point; most points need no damage."""
     if point == "refold.written":
         stage.fill(MORE_THAN_A_POLL)
     for partition in range(stage.settings.partitions):

@@ -1,8 +1,8 @@
 """Worker processes of a test: started, armed while they run, awaited, killed, started again.
 
 They are forked from one process that has imported everything (zygote.py), as quickly as a warm
-spare takes over. It knows processes and crash points, and nothing of the log or of what the
-workers do. Whatever it started ends with `close`, or with this process.
+spare takes over. This file is independent of the log and of the work of the workers. Every process
+that it starts ends with `close`, or with this process.
 """
 
 import contextlib
@@ -21,24 +21,24 @@ from typing import Any, NamedTuple
 MAIN = Path(__file__).with_name("worker_main.py")
 ZYGOTE = Path(__file__).with_name("zygote.py")
 PATIENCE_S = 90.0  # for what takes a second on an idle machine
-LOOK_S = 0.005
+POLL_S = 0.005
 
 
 class Ended(NamedTuple):
-    """A worker that is gone. code: as of Popen; at: Unix seconds."""
+    """The end of a worker. code: as of Popen; at: Unix seconds."""
 
     pid: int
     code: int
     at: float
 
 
-def await_that(what: str, found: Callable[[], Any], bound_s: float = PATIENCE_S) -> Any:
-    """Return what `found` finds, once it finds something. Raises TimeoutError naming `what`."""
+def wait_until(what: str, found: Callable[[], Any], bound_s: float = PATIENCE_S) -> Any:
+    """Wait until `found()` is true; returns its value. Raises TimeoutError naming `what`."""
     end = time.monotonic() + bound_s
     while not (value := found()):
         if time.monotonic() > end:
             raise TimeoutError(f"not within {bound_s:g} s: {what}")
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     return value
 
 
@@ -62,13 +62,13 @@ class Zygote:
         self._codes: dict[int, int] = {}
 
     def fork(self, arguments: list[str]) -> int:
-        """Start a worker; its process id."""
+        """Start a worker; returns its process id."""
         self._orders.write(json.dumps(arguments).encode() + b"\n")
         self._orders.flush()
-        return await_that("a worker is forked", self._next_forked)
+        return wait_until("a worker is forked", self._next_forked)
 
     def code_of(self, pid: int) -> int | None:
-        """The exit code of a worker that is gone, None while it lives."""
+        """The exit code of a worker, None while it runs."""
         self._listen()
         return self._codes.get(pid)
 
@@ -77,26 +77,26 @@ class Zygote:
         return self._forked.pop(0) if self._forked else None
 
     def _listen(self) -> None:
-        assert self._process.poll() is None, "the zygote is gone; what it said is on stderr"
+        assert self._process.poll() is None, "the zygote has ended; its output is on stderr"
         with contextlib.suppress(BlockingIOError):
             self._rest += os.read(self._facts.fileno(), 65_536)
         *lines, self._rest = self._rest.split(b"\n")
         for fact in map(json.loads, lines):
             if "pid" in fact:
                 self._forked.append(fact["pid"])
-                self._codes.pop(fact["pid"], None)  # numbers come again on a busy machine
+                self._codes.pop(fact["pid"], None)  # process ids are reused on a busy machine
             else:
                 self._codes[fact["ended"]] = fact["code"]
 
 
 @cache
 def zygote() -> Zygote:
-    """The one of this process; it ends with it, for its stdin does."""
+    """The zygote of this process; it ends with the process, which closes its stdin."""
     return Zygote()
 
 
-class Hand:
-    """One worker at a time, of one state directory. `flags`: the settings, as of a command line."""
+class WorkerHandle:
+    """One worker at a time, of one state directory. `flags`: the settings as command-line flags."""
 
     def __init__(self, directory: Path, flags: dict[str, Any], worker_id: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -107,13 +107,13 @@ class Hand:
 
     @property
     def arguments(self) -> list[str]:
-        """Those of worker_main.py."""
+        """The arguments of worker_main.py."""
         given = ["--settings", json.dumps(self.flags), "--dir", str(self.directory)]
         return [*given, "--worker-id", self.worker_id, "--log", str(self.log)]
 
     @property
     def command(self) -> list[str]:
-        """A worker from scratch, for those who start processes themselves."""
+        """The command of a worker, for callers that start processes themselves."""
         return [sys.executable, str(MAIN), *self.arguments]
 
     @property
@@ -127,7 +127,7 @@ class Hand:
         return self.directory / f"{self.worker_id}.arm"
 
     def start(self, arm: str | None = None) -> None:
-        """Start a worker; `arm`: as it starts."""
+        """Start a worker; `arm`: the point to arm before it runs."""
         assert self.active is None, "one at a time"
         if arm is not None:
             self._order.write_text(arm)
@@ -138,15 +138,15 @@ class Hand:
         scratch = self._order.with_suffix(".new")
         scratch.write_text(at)
         os.replace(scratch, self._order)
-        gone = lambda: zygote().code_of(self.pid) is not None  # noqa: E731
-        await_that("the worker listens", lambda: gone() or self._catches(signal.SIGHUP))
+        has_ended = lambda: zygote().code_of(self.pid) is not None  # noqa: E731
+        wait_until("the worker listens", lambda: has_ended() or self._catches(signal.SIGHUP))
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGHUP)
-        await_that(f"the worker arms {at}", lambda: not self._order.exists() or gone())
+        wait_until(f"the worker arms {at}", lambda: not self._order.exists() or has_ended())
         self._order.unlink(missing_ok=True)
 
     def ended(self) -> Ended | None:
-        """What became of the worker if it is gone; it may be started again then."""
+        """The end of the worker, or None while it runs; an ended one may be started again."""
         if self.active is None:
             return None
         code = zygote().code_of(self.active)
@@ -167,10 +167,10 @@ class Hand:
 
     def await_end(self) -> Ended:
         """Wait for the worker's end."""
-        return await_that("the worker ends", self.ended)
+        return wait_until("the worker ends", self.ended)
 
     def _catches(self, number: int) -> bool:
-        """Whether it has a handler for a signal, which would be its end before (Linux)."""
+        """Whether it handles a signal, which would otherwise end it (Linux)."""
         with contextlib.suppress(FileNotFoundError):
             for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
                 if line.startswith("SigCgt:"):
@@ -178,22 +178,22 @@ class Hand:
         return False
 
     def is_stopped(self) -> bool:
-        """Whether SIGSTOP holds it (Linux)."""
+        """Whether it is stopped by SIGSTOP (Linux)."""
         stat = Path(f"/proc/{self.pid}/stat").read_text()
         return stat.rpartition(")")[2].split()[0] == "T"
 
     def processes(self) -> list[int]:
-        """Every process that was started with this hand's command, whoever started it (Linux)."""
+        """Every process with this handle's command, also those that others started (Linux)."""
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
-                said = path.read_bytes().split(b"\0")
-                if said[1:2] == [os.fsencode(MAIN)] and os.fsencode(self.directory) in said:
+                argv = path.read_bytes().split(b"\0")
+                if argv[1:2] == [os.fsencode(MAIN)] and os.fsencode(self.directory) in argv:
                     found.append(int(path.parent.name))
         return found
 
-    def noted(self) -> dict[str, Any]:
-        """What the worker says of itself: pid, web."""
+    def info(self) -> dict[str, Any]:
+        """The worker's own note: pid, web."""
         path = Path(self.flags["state_dir"]) / "worker.json"
         try:
             return json.loads(path.read_text())
@@ -201,21 +201,21 @@ class Hand:
             return {}
 
     def status(self) -> dict[str, Any]:
-        """What the worker's web view says."""
-        web = self.noted()["web"]
+        """The status page of the worker."""
+        web = self.info()["web"]
         with urllib.request.urlopen(f"{web}/status/", timeout=PATIENCE_S) as answer:
             return json.loads(answer.read())
 
     def stuck(self) -> dict[str, str]:
-        """Sessions that the worker leaves alone because wake and fold disagreed (law 9)."""
+        """Sessions that the worker skips because wake and fold disagreed (law 9)."""
         places = self.status()["partitions"].values()
         return {name: why for place in places for name, why in place["stuck"].items()}
 
-    def said(self, text: str) -> bool:
-        """Whether the workers of this hand have logged a text."""
+    def has_logged(self, text: str) -> bool:
+        """Whether the workers of this handle have logged a text."""
         return self.log.exists() and text in self.log.read_text("utf-8", "replace")
 
     def close(self) -> None:
-        """End the worker, a stopped one too."""
+        """End the worker, even a stopped one."""
         if self.active is not None:
             self.kill()

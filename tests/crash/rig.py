@@ -1,4 +1,4 @@
-"""Fixtures' helpers of the crash tests: a stage with one worker that many rounds share."""
+"""Helpers of the fixtures: a stage with one worker that many rounds share."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -6,35 +6,35 @@ from pathlib import Path
 
 from foldlog.consumers.replay import verify
 from foldlog.tests.broker_fixture import unique_name
-from foldlog.tests.crash.fleet import Hand
+from foldlog.tests.crash.fleet import WorkerHandle
 from foldlog.tests.crash.stage import Stage
 
 
 class Rig:
-    """A stage and its worker; made anew after a round that failed, so that the next can judge."""
+    """A stage and its worker, replaced after a failed round so that the next one starts clean."""
 
     def __init__(self, servers: str, directory: Callable[[], Path]) -> None:
         self._servers, self._directory = servers, directory
         self._stack = ExitStack()
         self._stage: Stage | None = None
-        self._hand: Hand | None = None
+        self._handle: WorkerHandle | None = None
 
     @contextmanager
-    def round(self) -> Iterator[tuple[Stage, Hand]]:
-        """The stage and the hand, for one test."""
+    def round(self) -> Iterator[tuple[Stage, WorkerHandle]]:
+        """The stage and the worker's handle, for one test."""
         if self._stage is None:
             self._stage = self._stack.enter_context(stage_on(self._servers, self._directory()))
-            self._hand = self._stage.hand()
-        assert self._hand is not None
+            self._handle = self._stage.handle()
+        assert self._handle is not None
         try:
-            yield self._stage, self._hand
+            yield self._stage, self._handle
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """End the workers."""
-        self._stage = self._hand = None
+        self._stage = self._handle = None
         self._stack.close()
 
 
@@ -50,7 +50,7 @@ def stage_on(servers: str, directory: Path, partitions: int | None = None) -> It
 
 
 def replay_differs(stage: Stage, worker: str = "w1") -> list[str]:
-    """What a refold from offset 0 finds otherwise than the worker's stores hold."""
+    """The differences between a refold from offset 0 and the worker's stores."""
     found = []
     for verified in verify(stage.log, stage.settings_of(worker)):
         found += [verified.problem] if verified.problem else []

@@ -1,8 +1,8 @@
-"""One round: people talk, a worker is killed at a point, another goes on, all comes to rest.
+"""One round: people talk, a worker is killed at a point, another takes over, all comes to rest.
 
-It owns how each point is brought about: most are armed in the running worker, those of a start in
-the process that takes over, some need a store or an outbox to be as a crash leaves them. Tests and
-the soak play the same rounds. It must not judge: witnesses.py does.
+This file reaches each point: most are armed in the running worker, those of a start in the process
+that takes over, some need a store or an outbox as a crash leaves it. Tests and the soak play the
+same rounds; witnesses.py gives the verdict.
 """
 
 import signal
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from foldlog.processors import crash_points
 from foldlog.schemas import events as ev
 from foldlog.tests.crash import damage, witnesses
-from foldlog.tests.crash.fleet import PATIENCE_S, Ended, Hand
+from foldlog.tests.crash.fleet import PATIENCE_S, Ended, WorkerHandle
 from foldlog.tests.crash.scenes import SCENES, Person
 from foldlog.tests.crash.script import gate_of
 from foldlog.tests.crash.stage import Stage
@@ -21,16 +21,16 @@ from foldlog.tests.crash.stage import Stage
 CAST = ("talk", "tools", "approve", "cancel", "steer")
 KEEPERS = ("shorts", "returns", "haul", "stopped")  # whose sessions compact: results, idle, busy
 PUSHED = ("pushed", "tools")  # for deliveries
-WORKERS = ("sessions", "models", "tools", "background", "delivery")  # writers of what a worker owes
+WORKERS = ("sessions", "models", "tools", "background", "delivery")  # writers in a worker
 
-# Points beside those in the code: tools that kill their worker, and kills from outside.
+# Points in addition to those in the code: tools that kill their worker, and kills from outside.
 BESIDE: dict[str, str] = {
     **{
         f"tool {name} {when}": f"inside the tool {name}, {when} its effect"
         for name in ("charge", "put", "pay", "wire")
         for when in ("before", "after")
     },
-    "outside begun": "from outside: the provider has accepted the request and said nothing",
+    "outside begun": "from outside: the provider has accepted the request and sent nothing",
     "outside middle": "from outside: in the middle of a stream",
     "outside aside": "from outside: while the cheap model makes a summary",
     "outside instant": "from outside, at any instant",
@@ -41,7 +41,7 @@ AT_START = ("start.", "partition.", "store.removed", "refold.")
 
 class Kill(NamedTuple):
     """One kill. Times in ms after it: until another worker had taken the partitions, and until
-    that wrote something for a session (None: it died before, or nothing was owed)."""
+    that wrote something for a session (None: it died before, or nothing was pending)."""
 
     at: str
     taken_ms: float | None
@@ -49,31 +49,31 @@ class Kill(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What became of a round. wrong: what the witnesses found."""
+    """The result of a round. wrong: the violations that the witnesses found."""
 
     kills: list[Kill]
     wrong: list[str]
 
 
 class NotReached(Exception):
-    """The point was not reached the asked number of times; everybody has come to rest."""
+    """The point was not reached the requested number of times, and everybody is at rest."""
 
 
 class Play:
-    """See the module. `at` is `POINT:N`; `then`: a point to be killed at once more, in the worker
-    that took over (if it comes there); `instant_s`: for kills at any instant."""
+    """See the module docstring. `at` is `POINT:N`; `then`: a second point to be killed at, in the
+    worker that took over (if it is reached); `instant_s`: for kills at any instant."""
 
     def __init__(
         self,
         stage: Stage,
-        hand: Hand,
+        handle: WorkerHandle,
         at: str = "",
         cast: tuple[str, ...] = CAST,
         *,
         then: str | None = None,
         instant_s: float = 0.5,
     ) -> None:
-        self.stage, self.hand, self.at, self.then = stage, hand, at, then
+        self.stage, self.handle, self.at, self.then = stage, handle, at, then
         self.point, _, times = at.partition(":")
         self.times = times or "1"
         self.instant_s = instant_s
@@ -83,7 +83,7 @@ class Play:
             Person(stage, f"s{number + i}-{name}", SCENES[name]) for i, name in enumerate(names)
         ]
         self.ends: list[tuple[str, Ended]] = []
-        self.supervised = False  # whether a worker that must be started again is, once it has ended
+        self.supervised = False  # whether a worker that ends with code 1 is started again
         self.restarts = 0
         self._owner = ""
         self._revive = False
@@ -99,42 +99,42 @@ class Play:
         return []
 
     def run(self) -> Round:
-        """Play it to the end. Raises TimeoutError with the account of those who are not quiet."""
+        """Play it to the end. Raises TimeoutError with an account of the sessions not at rest."""
         self.settle()
-        self._bring()
+        self._kill_at_point()
         if self.then is not None:
-            self.hand.arm(self.then)
+            self.handle.arm(self.then)
             self._revive = True
         wrong = self.rest()
         return Round(self.kills(), wrong)
 
     def settle(self) -> None:
-        """See that a worker runs which nothing is armed in."""
-        if self.hand.active is None:
+        """Ensure that a worker runs, with no point armed."""
+        if self.handle.active is None:
             before = self.stage.owner()
-            self.hand.start()
+            self.handle.start()
             self.await_taken(before)
         self._owner = self.stage.owner()
-        self.stage.ledger.let_live()  # what an earlier round asked for may never have come
-        self.hand.arm("")
+        self.stage.ledger.cancel_kill()  # an order of an earlier round may still be there
+        self.handle.arm("")
 
     def rest(self) -> list[str]:
-        """Wait until everybody has an answer, and ask the witnesses what is wrong."""
-        self.until("everybody has an answer and owes nothing", self.all_rest)
+        """Wait until everybody has an answer; returns the violations that the witnesses find."""
+        self.until("everybody has an answer and nothing is pending", self.all_at_rest)
         wrong = witnesses.violations(self.stage, self.people)
-        wrong += witnesses.the_store_is_the_fold(self.stage, self.hand.worker_id, self.people)
+        wrong += witnesses.the_store_is_the_fold(self.stage, self.handle.worker_id, self.people)
         return wrong
 
     def kills(self) -> list[Kill]:
         """Every kill so far."""
         return [self._recovery(at, ended) for at, ended in self.ends]
 
-    # -- bringing it about -----------------------------------------------------------------------
+    # -- reaching the point ----------------------------------------------------------------------
 
-    def _bring(self) -> None:
+    def _kill_at_point(self) -> None:
         match self.point.split():
             case ["tool", *place]:
-                self.stage.ledger.tell_to_die(" ".join(place))
+                self.stage.ledger.order_kill(" ".join(place))
                 self.begin()
                 self._die()
             case ["outside", "instant"]:
@@ -145,44 +145,44 @@ class Play:
             case [("start.outbox" | "start.emitted") as point]:
                 self._kept_outcomes(point)
             case ["partition.revoked"]:
-                self.hand.arm(self.at)
+                self.handle.arm(self.at)
                 self.begin()
                 self.until("something streams", self.streams)
-                self.hand.signal(signal.SIGTERM)
+                self.handle.signal(signal.SIGTERM)
                 self.until("the worker ends", lambda: self.ends)
-                self._go_on()
+                self._take_over()
             case [point] if point.startswith(AT_START):
                 self._at_start(point)
             case [_]:
-                self.hand.arm(self.at)
+                self.handle.arm(self.at)
                 self.begin()
                 self._die()
 
     def begin(self) -> None:
-        """Let everybody say their first message."""
+        """Let everybody send their first message."""
         for person in self.people:
             person.begin()
 
     def _die(self) -> None:
         """Follow until the armed worker is dead, and let another take over."""
         known = len(self.ends)
-        self.until(f"{self.at} is reached", lambda: len(self.ends) > known or self.all_rest())
+        self.until(f"{self.at} is reached", lambda: len(self.ends) > known or self.all_at_rest())
         if len(self.ends) == known:
             raise NotReached(self.at)
-        self._go_on()
+        self._take_over()
 
-    def _go_on(self, arm: str | None = None) -> None:
-        self.hand.start(arm)
+    def _take_over(self, arm: str | None = None) -> None:
+        self.handle.start(arm)
         if arm is None:
             self.await_taken(self._owner)
 
     def _from_outside(self, when: float) -> None:
         self.until("the moment has come", lambda: time.monotonic() >= when)
-        self.ends.append((self.point, self.hand.kill()))
-        self._go_on()
+        self.ends.append((self.point, self.handle.kill()))
+        self._take_over()
 
     def _at_gate(self) -> None:
-        """Kill when the provider waits in the middle of its answer, then let it go on."""
+        """Kill while the provider waits in the middle of its answer, then let it continue."""
         self.begin()
         session = self.people[-1].session_id
         gate = gate_of(session) if self.point.endswith("aside") else session
@@ -191,34 +191,34 @@ class Play:
         if self.point.endswith("middle"):
             watched = self.stage.watch(session)
             self.until("a chunk came", lambda: watched.counted(ev.GenChunk))
-        self.ends.append((self.point, self.hand.kill()))
+        self.ends.append((self.point, self.handle.kill()))
         self.stage.server.open(session)
-        self._go_on()
+        self._take_over()
 
     def _at_start(self, point: str) -> None:
-        """Kill anyhow in the middle, then the next worker at the point of its start."""
+        """Kill during the stream, then the next worker at the point of its start."""
         self.begin()
         self.until("something streams", self.streams)
-        self.ends.append(("outside instant", self.hand.kill()))
-        damage.so_that(point, self.stage, self.hand.worker_id)
-        self._go_on(arm=self.at)
+        self.ends.append(("outside instant", self.handle.kill()))
+        damage.so_that(point, self.stage, self.handle.worker_id)
+        self._take_over(arm=self.at)
         self._die()
 
     def _kept_outcomes(self, point: str) -> None:
-        """Leave an outcome in the outbox; the next worker dies as it writes it to the log."""
+        """Leave an outcome in the outbox; the next worker dies while it writes it to the log."""
         at, self.at = self.at, "tools.kept:1" if self.times == "1" else "models.kept:1"
-        self.hand.arm(self.at)
+        self.handle.arm(self.at)
         self.begin()
         known = len(self.ends)
         self.until("an outcome is kept", lambda: len(self.ends) > known)
         self.at = at
-        self._go_on(arm=f"{point}:1")
+        self._take_over(arm=f"{point}:1")
         self._die()
 
     # -- following -------------------------------------------------------------------------------
 
     def until(self, what: str, found: Callable[[], object]) -> None:
-        """Follow the log, react as people do and notice deaths, until `found()`."""
+        """Follow the log, let people react and notice deaths, until `found()`."""
         end = time.monotonic() + PATIENCE_S
         while not found():
             self.stage.pump()
@@ -231,41 +231,40 @@ class Play:
                 raise TimeoutError(f"{self.at}: not within {PATIENCE_S:g} s: {what}\n{self._why()}")
 
     def _notice_death(self) -> None:
-        gone = self.hand.ended()
-        if gone is None:
+        ended = self.handle.ended()
+        if ended is None:
             return
-        if gone.code == 1 and self.supervised:
+        if ended.code == 1 and self.supervised:
             self.restarts += 1
-            self.hand.start()
+            self.handle.start()
             return
         at = str(self.then) if self._revive else self.at
-        self.ends.append((at.partition(":")[0], gone))
-        if gone.code != -signal.SIGKILL:
-            raise AssertionError(f"a worker ended with {gone.code}; see {self.hand.log}")
+        self.ends.append((at.partition(":")[0], ended))
+        if ended.code != -signal.SIGKILL:
+            raise AssertionError(f"a worker ended with {ended.code}; see {self.handle.log}")
         if self._revive:
-            self.hand.start()
+            self.handle.start()
 
     def await_taken(self, before: str) -> None:
         """Wait until a worker other than `before` holds all partitions for all roles."""
         self.until("the partitions are taken", lambda: self.stage.owner() not in ("", before))
 
     def streams(self) -> bool:
-        """Whether anybody is being answered, or was."""
+        """Whether any answer is being streamed, or was."""
         return any(person.watched.counted(ev.GenChunk) for person in self.people)
 
-    def all_rest(self) -> bool:
-        """Whether nobody waits for anything and the running worker's store has all of it."""
+    def all_at_rest(self) -> bool:
+        """Whether nothing is pending and the running worker's store has every event."""
         if not all(person.is_done() for person in self.people):
             return False
-        if self.hand.active is None:
+        if self.handle.active is None:
             return False
-        return witnesses.stores_have_reached(self.stage, self.hand.worker_id)
+        return witnesses.stores_have_reached(self.stage, self.handle.worker_id)
 
     def _why(self) -> str:
-        undone = [person.session_id for person in self.people if not person.is_done()]
-        lives = self.hand.active is not None
-        accounts = "\n".join(map(self.stage.account, undone))
-        return f"alive: {lives}, not done: {undone}\n{accounts}"
+        waiting = [person.session_id for person in self.people if not person.is_done()]
+        accounts = "\n".join(map(self.stage.account, waiting))
+        return f"alive: {self.handle.active is not None}, not done: {waiting}\n{accounts}"
 
     def _recovery(self, at: str, ended: Ended) -> Kill:
         died_ms = ended.at * 1000
@@ -275,10 +274,10 @@ class Play:
         if not taken:
             return Kill(at, None, None)
         wrote = [
-            happened.entry.at
+            ruled.entry.at
             for person in self.people
-            for happened in person.watched.events
-            if happened.entry.writer in WORKERS and min(taken) <= happened.entry.at < until
+            for ruled in person.watched.events
+            if ruled.entry.writer in WORKERS and min(taken) <= ruled.entry.at < until
         ]
         resumed = min(wrote) - died_ms if wrote else None
         return Kill(at, min(taken) - died_ms, resumed)

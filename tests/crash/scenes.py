@@ -1,7 +1,7 @@
-"""What people do in the crash tests: scenes, and one person who plays them by watching the log.
+"""The people of the crash tests: scenes, and a person who plays one by watching the log.
 
-A person says things, approves, cancels, steers, and resolves doubts by reading the ledger. Each
-thing is done once, when the log shows that its moment has come. It must not know crash points.
+A person sends messages, approves, cancels, steers, and resolves doubts by reading the ledger. Each
+act is done once, when the log shows that its time has come. Independent of crash points.
 """
 
 from collections.abc import Callable
@@ -11,15 +11,15 @@ from foldlog.processors.fold.projections.turn_view import Call
 from foldlog.schemas import events as ev
 from foldlog.tests.crash.agents import BRIM, HASTY, HELPER, KEEPER, SIGNED, filled
 from foldlog.tests.crash.script import gate_of
-from foldlog.tests.crash.stage import Stage, Watched
+from foldlog.tests.crash.stage import Stage, WatchedSession
 from foldlog.tests.crash.witnesses_delivery import CHANNEL
 
 
 class Act(NamedTuple):
-    """One thing that a person does. when: whether its moment has come. do: `say`, `cancel`...
-    scene, when_busy, tokens: of what is said, how it is said, and about how long it is."""
+    """One act of a person. when: whether its time has come. do: `say`, `cancel`...
+    scene, when_busy, tokens: of the message; tokens is its approximate length."""
 
-    when: Callable[[Watched], bool]
+    when: Callable[[WatchedSession], bool]
     do: str
     scene: str = "talk"
     when_busy: str = "queue"
@@ -27,7 +27,7 @@ class Act(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """The first message's scene for the model, and what a person does then, in order."""
+    """The first message's scene for the model, and the later acts of the person, in order."""
 
     model: str
     acts: tuple[Act, ...] = ()
@@ -35,42 +35,42 @@ class Scene(NamedTuple):
     channel: str = "python"
 
 
-def streamed(chunks: int) -> Callable[[Watched], bool]:
-    """Whether the first turn has streamed so many chunks, or is over."""
+def streamed(chunks: int) -> Callable[[WatchedSession], bool]:
+    """Whether the first turn has streamed this many chunks, or is over."""
     return lambda w: len(w.counted(ev.GenChunk)) >= chunks or ended(1)(w)
 
 
-def ended(turn: int) -> Callable[[Watched], bool]:
-    """Whether that many turns have ended."""
+def ended(turn: int) -> Callable[[WatchedSession], bool]:
+    """Whether this many turns have ended."""
     return lambda w: len(w.counted(ev.TurnEnded)) >= turn
 
 
-def started(w: Watched) -> bool:
+def started(w: WatchedSession) -> bool:
     """Whether a tool has started, or the first turn is over."""
     return bool(w.counted(ev.ToolStarted)) or ended(1)(w)
 
 
-def works(*kinds: str) -> Callable[[Watched], bool]:
-    """Whether background work of one of these kinds was begun."""
+def works(*kinds: str) -> Callable[[WatchedSession], bool]:
+    """Whether background work of one of these kinds has begun."""
     return lambda w: any(event.kind in kinds for event in w.counted(ev.BackgroundStarted))
 
 
-def made(w: Watched) -> bool:
+def made(w: WatchedSession) -> bool:
     """Whether there is a summary."""
     return bool(w.counted(ev.ContextCompacted))
 
 
-def waits(w: Watched) -> bool:
-    """Whether the second turn has begun and not asked the model."""
+def waits(w: WatchedSession) -> bool:
+    """Whether the second turn has begun and has not called the model."""
     return w.views.turn.number == 2 and not w.views.turn.step
 
 
-def let_off(w: Watched) -> bool:
-    """Whether the first turn is over, and so is all that ran beside it."""
+def all_ended(w: WatchedSession) -> bool:
+    """Whether the first turn is over, and the background work that ran with it."""
     return ended(1)(w) and bool(w.counted(ev.BackgroundDone))
 
 
-def _always(_: Watched) -> bool:
+def _always(_: WatchedSession) -> bool:
     return True
 
 
@@ -90,23 +90,23 @@ SCENES: dict[str, Scene] = {
     "slow": Scene("slow"),
     "held": Scene("hold"),
     "steer": Scene(
-        "hold", (Act(started, "say", "steered", when_busy="steer"), Act(_always, "let go"))
+        "hold", (Act(started, "say", "steered", when_busy="steer"), Act(_always, "release"))
     ),
     "haul": Scene("haul", agent=KEEPER),
     "shorts": Scene("shorts", (Act(ended(1), "say", tokens=6_000),), KEEPER),
     # summaries that the provider makes and signs
     "signed": Scene("signed", (Act(ended(1), "say"),), SIGNED),
-    # a summary that was made while nobody spoke is adopted when somebody does
+    # a summary made while the session was idle is adopted by the next turn
     "returns": Scene("returns", (Act(made, "say", tokens=6_000),), KEEPER),
-    # nobody waits for a summary...
-    "patient": Scene("patient", (Act(ended(1), "let aside"), Act(made, "say")), KEEPER),
+    # no turn waits for a summary...
+    "patient": Scene("patient", (Act(ended(1), "release summary"), Act(made, "say")), KEEPER),
     # ...but a request that would not fit without one
     "brim": Scene(
-        "brim", (Act(works("resume"), "say", tokens=4_500), Act(waits, "let aside")), BRIM
+        "brim", (Act(works("resume"), "say", tokens=4_500), Act(waits, "release summary")), BRIM
     ),
     "stopped": Scene(
         "stopped",
-        (Act(works("context"), "cancel"), Act(let_off, "let aside"), Act(_always, "say")),
+        (Act(works("context"), "cancel"), Act(all_ended, "release summary"), Act(_always, "say")),
         KEEPER,
     ),
     "left": Scene("stopped", agent=KEEPER),
@@ -119,25 +119,25 @@ class Person:
 
     def __init__(self, stage: Stage, session_id: str, scene: Scene) -> None:
         self.stage, self.session_id, self.scene = stage, session_id, scene
-        self.said: dict[str, str] = {}
+        self.messages: dict[str, str] = {}
         self.answers: dict[str, str] = {}
         self._acts = list(scene.acts)
         self._decided: set[tuple[str, str]] = set()
 
     @property
-    def watched(self) -> Watched:
+    def watched(self) -> WatchedSession:
         return self.stage.watch(self.session_id)
 
     def begin(self) -> None:
-        """Open the session and say the first message."""
+        """Open the session and send the first message."""
         self.stage.sessions.open(self.session_id, agent=self.scene.agent)
         self._say(self.scene.model, "queue")
 
     def _say(self, scene: str, when_busy: str, tokens: int = 0) -> None:
-        message_id = f"{self.session_id}.m{len(self.said) + 1}"
+        message_id = f"{self.session_id}.m{len(self.messages) + 1}"
         text = f"session:{self.session_id} scene:{scene} message:{message_id}"
         text = filled(text, tokens) if tokens else text
-        self.said[message_id] = text
+        self.messages[message_id] = text
         self.stage.sessions.say(
             self.session_id,
             text,
@@ -147,8 +147,8 @@ class Person:
         )
 
     def react(self) -> None:
-        """Do what the log now asks a person to do."""
-        while self._acts and self.said and self._moment_has_come():
+        """Do what the log now requires of a person."""
+        while self._acts and self.messages and self._is_due():
             self._do(self._acts.pop(0))
         turn = self.watched.views.turn
         for call in (*turn.calls, *turn.doubts):
@@ -157,17 +157,17 @@ class Person:
             elif call.status in ("doubt", "contradicted") and call.told:
                 self._once(call, lambda c=call: self._resolve(c))
 
-    def _moment_has_come(self) -> bool:
-        """Whether to go on: nobody waits for what can no longer come.
+    def _is_due(self) -> bool:
+        """Whether the next act is due, or its condition can no longer become true.
 
-        A tool that could not begin in time after a kill was not run, and its page is not there;
-        then nothing is long enough for a summary.
+        A tool that could not begin in time after a kill was not run, and its page is missing; then
+        the session stays too short for a summary.
         """
         if self._acts[0].when(self.watched):
             return True
         turn = self.watched.views.turn
-        heard = len(self.watched.counted(ev.MessageReceived)) == len(self.said)
-        return heard and ended(1)(self.watched) and not turn.open and not self._owes()
+        received = len(self.watched.counted(ev.MessageReceived)) == len(self.messages)
+        return received and ended(1)(self.watched) and not turn.open and not self._owes()
 
     def _owes(self) -> bool:
         return bool(self.stage.owed(self.session_id))
@@ -176,9 +176,9 @@ class Person:
         match act.do:
             case "say":
                 self._say(act.scene, act.when_busy, act.tokens)
-            case "let go":
-                self.stage.ledger.let_go(self.session_id)
-            case "let aside":
+            case "release":
+                self.stage.ledger.release(self.session_id)
+            case "release summary":
                 self.stage.server.open(gate_of(self.session_id))
             case "cancel":
                 self.stage.sessions.cancel(self.session_id, turn=1, cancel_id=self.session_id)
@@ -204,12 +204,12 @@ class Person:
         )
 
     def is_done(self) -> bool:
-        """Whether everything was said, every turn has ended and nothing is owed to anybody."""
+        """Whether every act is done, every turn has ended and WAKE has no row."""
         if self._acts:
             return False
         views = self.watched.views
-        progress = [views.messages.progress.last(message_id) for message_id in self.said]
+        progress = [views.messages.progress.last(message_id) for message_id in self.messages]
         over = all(row is not None and row.reason for row in progress)
         quiet = not views.turn.open and not views.turn.queue and not views.turn.refusals
-        doubtful = any(call.status in ("doubt", "contradicted") for call in views.turn.doubts)
-        return over and quiet and not doubtful and not self._owes()
+        in_doubt = any(call.status in ("doubt", "contradicted") for call in views.turn.doubts)
+        return over and quiet and not in_doubt and not self._owes()

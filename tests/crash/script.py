@@ -1,9 +1,9 @@
-"""The scripted model of the crash tests: what it says in each scene, and a note of all it said.
+"""The scripted model of the crash tests: its replies in each scene, and a record of all of them.
 
-A message names its scene (`scene:NAME`); what the model does next depends on the scene and on how
-many results the turn has. Each word carries the number of the request that it answers, so that a
-word of a dead attempt is recognised wherever it turns up. The cheap model keeps, in whatever it
-makes shorter, the names of all that it was shown: so one can see that nothing is forgotten.
+A message names its scene (`scene:NAME`); the reply depends on the scene and on the number of
+results in the turn. Each word carries the number of the request that it answers, so that a word of
+a dead attempt is recognized everywhere. The summaries of the cheap model contain the names of
+everything it was shown, so that a test can see whether anything was lost.
 """
 
 import json
@@ -14,17 +14,17 @@ from foldlog.local.messages_api import Reply, Request, compaction, text, thinkin
 from foldlog.tests.crash.agents import CHEAP
 
 _SCENE = re.compile(r"scene:(\w+)")
-# What has a name: a message, an answer, a result.
+# The names of messages, answers and results.
 NAMED = re.compile(r"session:\S+ scene:\w+ message:[\w.-]*\w|\b\d+-end|session:\S+ read [\d.]*\d")
 WORDS = 18
 PACE_S = 0.015  # a chunk is sent every 40 ms: the answer takes about six
-LONG_WORDS, LONG_PACE_S = 120, 0.03  # for what is stopped on the way
+LONG_WORDS, LONG_PACE_S = 120, 0.03  # for answers that are stopped in mid-stream
 
 Step = Callable[[Request], Reply]
 
 
-class Said:
-    """What the model said, by the number of the request. `said[n]` is the text of answer n."""
+class ScriptedModel:
+    """Replies to requests. `texts[n]` is the text of the reply to request n."""
 
     def __init__(self) -> None:
         self.texts: dict[int, str] = {}
@@ -32,7 +32,7 @@ class Said:
     def __call__(self, request: Request) -> Reply:
         """The reply to a request; a Speaker."""
         if request.model == CHEAP or request.body.get("compaction"):
-            return self._note(request.n, aside(request))
+            return self._note(request.n, summary(request))
         everything = json.dumps(request.messages)  # where a signed summary stands for the message
         found = _SCENE.findall(request.last_user_text) or _SCENE.findall(everything)
         steps = SCENES[found[-1]] if found else (answer,)
@@ -55,7 +55,7 @@ class Said:
 
 
 def words(n: int, count: int) -> str:
-    """Words that only answer n says."""
+    """Words that occur in answer n only."""
     return "".join(f"{n}-{i} " for i in range(count)) + f"{n}-end."
 
 
@@ -65,7 +65,7 @@ def answer(request: Request) -> Reply:
 
 
 def long(request: Request) -> Reply:
-    """An answer that streams long enough to be stopped on the way."""
+    """An answer that streams long enough to be stopped."""
     return Reply([text(words(request.n, LONG_WORDS))], chunk="word", pace_s=LONG_PACE_S)
 
 
@@ -73,8 +73,8 @@ def gated(after: int) -> Step:
     """An answer that waits after so many events, at a gate named as the session."""
 
     def step(request: Request) -> Reply:
-        said = [text(words(request.n, WORDS))]
-        return Reply(said, chunk="word", pace_s=PACE_S, gate=request.canary, gate_after=after)
+        blocks = [text(words(request.n, WORDS))]
+        return Reply(blocks, chunk="word", pace_s=PACE_S, gate=request.canary, gate_after=after)
 
     return step
 
@@ -91,7 +91,7 @@ def calls(*wanted: tuple[str, dict]) -> Step:
 
 
 def pages(*tokens: int) -> Step:
-    """As `calls`, of pages that are read at once; said in a moment, for there are many steps."""
+    """Like `calls`, for pages that are read; the reply is fast, because there are many steps."""
 
     def step(request: Request) -> Reply:
         uses = [tool_use("read", {"tokens": each}) for each in tokens]
@@ -100,23 +100,23 @@ def pages(*tokens: int) -> Step:
     return step
 
 
-def aside(request: Request) -> Reply:
-    """What a model makes of a conversation or a result: the names that stand in it."""
+def summary(request: Request) -> Reply:
+    """A summary or short form: the names in the conversation or result."""
     signs = bool(request.body.get("compaction"))  # the provider's own summary, of the whole request
     shown = json.dumps(request.messages) if signs else request.last_user_text
     names = dict.fromkeys(NAMED.findall(shown))
     gated = any(f"scene:{scene} " in shown for scene in GATED)
     gate = gate_of(request.canary) if gated else None
-    said = (compaction if signs else text)("; ".join(["In short", *names]))
-    return Reply([said], chunk="whole", gate=gate, gate_after=1)
+    block = (compaction if signs else text)("; ".join(["In short", *names]))
+    return Reply([block], chunk="whole", gate=gate, gate_after=1)
 
 
 def gate_of(session_id: str) -> str:
-    """Where the cheap model waits in the sessions of some scenes."""
+    """The gate at which the cheap model waits in some scenes."""
     return f"{session_id}-aside"
 
 
-# Scene -> what the model does, step by step; the last step is an answer.
+# Scene -> the replies of the model, step by step; the last one is an answer.
 SCENES: dict[str, tuple[Step, ...]] = {
     "talk": (answer,),
     "long": (long,),
@@ -141,7 +141,7 @@ SCENES: dict[str, tuple[Step, ...]] = {
     "haul": (*[pages(600, 600)] * 18, answer),
     # results that are shortened one by one
     "shorts": (*[pages(1_300, 1_300)] * 5, answer),
-    # what is worth a summary when the turn is over
+    # long enough for a summary when the turn is over
     "returns": (pages(*[600] * 6), *[pages(20)] * 6, answer),
 }
 SCENES |= {
@@ -152,4 +152,4 @@ SCENES |= {
 }
 # A summary may take the place of a step's results, so these go by the number of the step.
 BY_STEP = frozenset({"haul", "shorts", "returns", "patient", "signed", "stopped", "brim"})
-GATED = frozenset({"patient", "stopped", "brim"})  # the cheap model waits until a person lets go
+GATED = frozenset({"patient", "stopped", "brim"})  # the cheap model waits at a gate

@@ -1,7 +1,7 @@
-"""One installation under test: topics, a scripted model, and a reader that folds all that happens.
+"""One installation under test: topics, a scripted model, and a reader that folds every event.
 
-The reader is a process of its own (the test's), folds from offset 0 with the real folds, and keeps
-what a viewer of each session sees. It must not know crash points, nor judge what it sees.
+The reader runs in the test's process, folds from offset 0 with the real folds, and records what a
+viewer of each session sees. It is independent of crash points and leaves verdicts to witnesses.py.
 """
 
 import threading
@@ -27,44 +27,44 @@ from foldlog.schemas.codec import Entry, entry_of
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.crash.agents import Ledger, agents
-from foldlog.tests.crash.fleet import PATIENCE_S, Hand
-from foldlog.tests.crash.script import Said
-from foldlog.tests.crash.witnesses_delivery import Desk
+from foldlog.tests.crash.fleet import PATIENCE_S, WorkerHandle
+from foldlog.tests.crash.script import ScriptedModel
+from foldlog.tests.crash.witnesses_delivery import PushReceiver
 
 PARTITIONS = 4  # a start takes each of them for each role
 POLL_S = 0.02
 
 
-class Happened(NamedTuple):
-    """One event of a session, and whether it counted."""
+class RuledEvent(NamedTuple):
+    """One event of a session, and the fold's verdict on it."""
 
     entry: Entry
     verdict: str
     code: str
 
 
-class Watched:
-    """A session as the test's own fold and its own viewer see it."""
+class WatchedSession:
+    """A session as the test's fold and viewer see it."""
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         self.partition = -1
         self.views: SessionViews = initial(session_id)
         self.viewer = viewing.INITIAL
-        self.events: list[Happened] = []
+        self.events: list[RuledEvent] = []
         self.shown: dict[viewing.Attempt, list[str]] = {}
         self.settled: dict[viewing.Attempt, str] = {}
 
-    def take(self, entry: Entry, read: Any) -> None:
-        """Fold an event, and show it."""
+    def apply(self, entry: Entry, read: Any) -> None:
+        """Fold an event, and pass it to the viewer."""
         self.partition = entry.partition
         before = self.views
         self.views, ruling = fold(before, entry)
-        self.events.append(Happened(entry, ruling.verdict, ruling.code))
-        seen = FoldedEvent(entry, ruling, before, self.views)
-        self.viewer, things = viewing.see(self.viewer, seen, read)
-        for thing in things:
-            match thing:
+        self.events.append(RuledEvent(entry, ruling.verdict, ruling.code))
+        folded = FoldedEvent(entry, ruling, before, self.views)
+        self.viewer, items = viewing.see(self.viewer, folded, read)
+        for item in items:
+            match item:
                 case viewing.Token(of=of, kind="text", text=text):
                     self.shown.setdefault(of, []).append(text)
                 case viewing.Dropped(of=of):
@@ -73,24 +73,24 @@ class Watched:
                     self.settled[of] = "".join(self.shown.get(of, []))
 
     def counted(self, kind: type) -> list[Any]:
-        """The events of a type that counted."""
+        """The accepted events of a type."""
         return [
-            happened.entry.event
-            for happened in self.events
-            if happened.verdict == "accepted" and isinstance(happened.entry.event, kind)
+            ruled.entry.event
+            for ruled in self.events
+            if ruled.verdict == "accepted" and isinstance(ruled.entry.event, kind)
         ]
 
 
 class Stage:
-    """See the module. Close it; workers are started through `hand`."""
+    """See the module docstring. Must be closed; workers are started through `handle`."""
 
     def __init__(
         self, servers: str, directory: Path, prefix: str, partitions: int = PARTITIONS
     ) -> None:
         self.directory, self.prefix = directory, prefix
-        self.said = Said()
-        self.desk = Desk(directory)
-        self.server = ScriptedServer(self.said, journal=directory / "journal").start()
+        self.model = ScriptedModel()
+        self.push_receiver = PushReceiver(directory)
+        self.server = ScriptedServer(self.model, journal=directory / "journal").start()
         self.flags: dict[str, Any] = {
             "bootstrap_servers": servers,
             "topic_prefix": prefix,
@@ -106,14 +106,14 @@ class Stage:
         self.log.apply_topics(topics(partitions)).demand()
         self.blobs = BlobStore(self.settings.blobs_dir)
         self.sessions = Sessions(self.log, self.settings, ack_s=PATIENCE_S)
-        self.watched: dict[str, Watched] = {}
+        self.watched: dict[str, WatchedSession] = {}
         self.holders: dict[int, PartitionView] = {}
         self.taken_at: dict[str, int] = {}
         self.newest_ms = 0
         self._filled = False
         self.agents = {agent.name: agent for agent in agents(directory)}
         self.ledger = Ledger(directory)
-        self.hands: list[Hand] = []
+        self.handles: list[WorkerHandle] = []
         self._reader = self.log.reader(SESSION_EVENTS, dict.fromkeys(range(partitions), 0))
 
     # -- workers ---------------------------------------------------------------------------------
@@ -122,22 +122,22 @@ class Stage:
         """The settings that a worker of this name runs under."""
         return Settings.load({}, None, self.flags | {"state_dir": str(self.directory / worker)})
 
-    def hand(self, worker: str = "w1") -> Hand:
-        """A worker's place: its own state directory, the common ledger."""
+    def handle(self, worker: str = "w1") -> WorkerHandle:
+        """A handle of a worker with its own state directory and the common ledger."""
         flags = self.flags | {"state_dir": str(self.directory / worker)}
-        made = Hand(self.directory, flags, worker)
-        self.hands.append(made)
+        made = WorkerHandle(self.directory, flags, worker)
+        self.handles.append(made)
         return made
 
     @property
     def deaths(self) -> list[float]:
-        """When workers ended, Unix ms."""
-        return [ended.at * 1000 for hand in self.hands for ended in hand.ends]
+        """The times at which workers ended, Unix ms."""
+        return [ended.at * 1000 for handle in self.handles for ended in handle.ends]
 
     # -- following -------------------------------------------------------------------------------
 
     def pump(self, timeout_s: float = POLL_S) -> list[Entry]:
-        """Fold what came; a broker that is away is silence."""
+        """Fold the next events; returns none while the broker is down."""
         records = self._reader.poll(timeout_s)
         entries = [entry_of(r, chunks=True) for r in records if is_foldable(r.key)]
         for entry in entries:
@@ -147,18 +147,18 @@ class Stage:
                 self.holders[entry.partition] = partition_fold.apply(held, entry)
                 self.taken_at.setdefault(entry.event.owner, entry.at)
             else:
-                self.watch(entry.session_id).take(entry, lambda ref: self.blobs.get(ref.sha256))
+                self.watch(entry.session_id).apply(entry, lambda ref: self.blobs.get(ref.sha256))
         return entries
 
-    def watch(self, session_id: str) -> Watched:
-        """A session, known or to come."""
+    def watch(self, session_id: str) -> WatchedSession:
+        """A session, which need not exist yet."""
         found = self.watched.get(session_id)
         if found is None:
-            found = self.watched[session_id] = Watched(session_id)
+            found = self.watched[session_id] = WatchedSession(session_id)
         return found
 
     def follow_until(self, what: str, found: Any, bound_s: float = PATIENCE_S) -> Any:
-        """Follow the log until `found()` finds something, and return that."""
+        """Follow the log until `found()` returns something true, and return that."""
         end = time.monotonic() + bound_s
         while not (value := found()):
             if time.monotonic() > end:
@@ -167,7 +167,7 @@ class Stage:
         return value
 
     def fill(self, records: int) -> None:
-        """Make every partition long, once, with records of a type that nobody knows."""
+        """Make every partition long, once, with records of an unknown type."""
         if self._filled:
             return
         self._filled = True
@@ -185,13 +185,13 @@ class Stage:
         return self._reader.positions()
 
     def owner(self) -> str:
-        """Who holds every partition for every role, or '' while that is nobody or several."""
+        """The worker that holds every partition for every role, or '' if no single one does."""
         owners = [holder.owner for view in self.holders.values() for holder in view.holders]
         whole = len(owners) == self.settings.partitions * len(ROLES)
         return owners[0] if whole and len(set(owners)) == 1 else ""
 
     def owed(self, session_id: str) -> list[Obligation]:
-        """What a session owes now, waits included."""
+        """The WAKE rows of a session now, waits included."""
         watched = self.watch(session_id)
         agent = self.agents.get(watched.views.turn.agent)
         holders = self.holders.get(watched.partition, partition_fold.INITIAL)
@@ -199,7 +199,7 @@ class Stage:
         return list(wake(watched.views, holders, now, rules_of(agent) if agent else None))
 
     def account(self, session_id: str | None = None) -> str:
-        """The last events of the sessions that are not quiet, for a person who must find out."""
+        """The last events of the sessions that are not at rest, for the person who debugs it."""
         return "\n".join(self._accounts(session_id))
 
     def _accounts(self, session_id: str | None) -> Iterator[str]:
@@ -207,18 +207,18 @@ class Stage:
             if session_id not in (None, name) or (session_id is None and not self.owed(name)):
                 continue
             yield f"--- {name} (partition {watched.partition}), owes {self.owed(name)}"
-            for happened in watched.events[-60:]:
-                entry = happened.entry
+            for ruled in watched.events[-60:]:
+                entry = ruled.entry
                 text = str(entry.event)[:200]
-                yield f"{entry.offset:5} {entry.at} {happened.verdict:8} {happened.code:10} {text}"
+                yield f"{entry.offset:5} {entry.at} {ruled.verdict:8} {ruled.code:10} {text}"
 
     def close(self) -> None:
-        """End the workers first, then what they talked to."""
-        for hand in self.hands:
-            hand.close()
+        """End the workers first, then the log and the servers they used."""
+        for handle in self.handles:
+            handle.close()
         self.sessions.close()
         self._reader.close()
         self.log.close()
         self.server.stop()
-        self.desk.close()
+        self.push_receiver.close()
         assert threading.current_thread() is threading.main_thread()

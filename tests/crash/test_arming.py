@@ -1,4 +1,4 @@
-"""Crash points themselves: nothing happens until one is armed, and the code has those it names."""
+"""Crash points: without effect until one is armed, and the code reaches exactly the listed ones."""
 
 import ast
 from pathlib import Path
@@ -14,7 +14,7 @@ ROLES_OF_OUTCOMES = ("models", "tools", "background", "delivery")
 
 @pytest.fixture
 def killed():
-    """What would have been killed; nothing is armed afterwards."""
+    """The kills that would have happened; disarms every point afterwards."""
     kills: list[str] = []
     yield kills
     crash_points.disarm()
@@ -25,7 +25,7 @@ def test_an_unarmed_point_does_nothing():
         crash_points.reach(name)
 
 
-def test_a_point_strikes_at_the_nth_time_and_once(killed):
+def test_a_point_kills_once_at_the_nth_time(killed):
     crash_points.arm("models.chunk:3", lambda: killed.append("now"))
     for times in range(1, 6):
         crash_points.reach("models.chunk")
@@ -33,7 +33,7 @@ def test_a_point_strikes_at_the_nth_time_and_once(killed):
         assert killed == (["now"] if times >= 3 else [])
 
 
-def test_arming_again_replaces_what_was_armed(killed):
+def test_arming_replaces_the_armed_point(killed):
     crash_points.arm("fold.done:1", lambda: killed.append("first"))
     crash_points.arm("store.written", lambda: killed.append("second"))
     crash_points.reach("fold.done")
@@ -42,7 +42,7 @@ def test_arming_again_replaces_what_was_armed(killed):
 
 
 @pytest.mark.parametrize("at", ["nowhere:1", "fold.done:0", "fold.done:x", "fold.done:-1", ""])
-def test_what_can_not_be_armed_is_refused(at, killed):
+def test_an_invalid_point_is_rejected(at, killed):
     with pytest.raises(ValueError):
         crash_points.arm(at)
 
@@ -62,7 +62,7 @@ def _reached(path: Path) -> set[str]:
     return names
 
 
-def test_the_code_reaches_exactly_the_points_that_are_named():
+def test_the_code_reaches_exactly_the_listed_points():
     found = set(WROTE.values())
     for path in (ROOT / "processors").rglob("*.py"):
         found |= _reached(path)

@@ -1,4 +1,4 @@
-"""Sessions that compact, over a real Kafka: who waits for it, what ends it, what is paid twice."""
+"""Sessions that compact, on a real Kafka: which turns wait, what ends work, what is paid twice."""
 
 import signal
 
@@ -23,9 +23,9 @@ def _checkpoints(person: Person, turn: int) -> list[int]:
     return list(dict.fromkeys(e.checkpoint for e in called if e.checkpoint is not None))
 
 
-def test_lane_B_nobody_waits_for_a_summary_but_a_request_that_would_not_fit(rig):
-    with rig.round() as (stage, hand):
-        play = Play(stage, hand, cast=("haul", "shorts", "returns", "patient", "brim"))
+def test_lane_B_only_a_request_that_would_not_fit_waits_for_a_summary(rig):
+    with rig.round() as (stage, handle):
+        play = Play(stage, handle, cast=("haul", "shorts", "returns", "patient", "brim"))
         play.settle()
         play.begin()
         assert play.rest() == []
@@ -35,20 +35,20 @@ def test_lane_B_nobody_waits_for_a_summary_but_a_request_that_would_not_fit(rig)
         upto = [event.compacted_upto for event in shorts.watched.counted(ev.LlmCalled)]
         assert "result" in kinds and upto[0] == -1 < upto[-1]
         (made,) = _offsets(returns, ev.ContextCompacted)
-        assert made < _offsets(returns, ev.MessageReceived)[1], "before anybody needs it"
+        assert made < _offsets(returns, ev.MessageReceived)[1], "before a turn needs it"
         assert _checkpoints(returns, turn=2) == [made]
-        # The cheap model was kept from answering until the first turn was over.
+        # The cheap model could not answer until the first turn was over.
         assert _offsets(patient, ev.BackgroundStarted)[0] < _offsets(patient, ev.TurnEnded)[0]
         assert _offsets(patient, ev.TurnEnded)[0] < _offsets(patient, ev.ContextCompacted)[0]
-        # Until the second message was in the log; its turn could not go on without (N2w).
+        # Until the second message was in the log; its turn needs the summary (N2w).
         (made,) = _offsets(brim, ev.ContextCompacted)
         assert _offsets(brim, ev.MessageReceived)[1] < made
         assert _checkpoints(brim, turn=2) == [made]
 
 
-def test_constraint_3_a_cancel_ends_a_summary_that_would_never_end_by_itself(rig):
-    with rig.round() as (stage, hand):
-        play = Play(stage, hand, cast=("left",))
+def test_constraint_3_a_cancel_ends_a_hanging_summary(rig):
+    with rig.round() as (stage, handle):
+        play = Play(stage, handle, cast=("left",))
         (person,) = play.people
         play.settle()
         play.begin()
@@ -59,34 +59,34 @@ def test_constraint_3_a_cancel_ends_a_summary_that_would_never_end_by_itself(rig
         play.until("the work is over", lambda: person.watched.counted(ev.BackgroundDone))
         (done,) = person.watched.counted(ev.BackgroundDone)
         assert (done.ok, done.why) == (False, "it was stopped")
-        gone = lambda: stage.server.journal.count("client_gone", n=waits()[0]["n"])  # noqa: E731
-        play.until("its call is over too", gone)
+        closed = lambda: stage.server.journal.count("client_gone", n=waits()[0]["n"])  # noqa: E731
+        play.until("its call is over too", closed)
         stage.server.open(gate_of(person.session_id))
         assert play.rest() == []
         made = {event.upto for event in person.watched.counted(ev.ContextCompacted)}
-        assert done.upto not in made, "what may come is a later one, of an idle session"
+        assert done.upto not in made, "only a later one, of the idle session, may exist"
         assert [turn.reason for turn in person.watched.counted(ev.TurnEnded)] == ["cancelled"]
 
 
-def test_N2_a_worker_that_ends_in_peace_leaves_its_summary_to_the_next(rig):
-    with rig.round() as (stage, hand):
-        play = Play(stage, hand, cast=("full",))
+def test_N2_a_worker_that_ends_cleanly_leaves_its_summary_to_the_next(rig):
+    with rig.round() as (stage, handle):
+        play = Play(stage, handle, cast=("full",))
         (person,) = play.people
         play.settle()
         play.begin()
         play.until("a turn waits for the summary", lambda: waits(person.watched))
-        hand.signal(signal.SIGTERM)
-        assert hand.await_end().code == 0
-        hand.start()
+        handle.signal(signal.SIGTERM)
+        assert handle.await_end().code == 0
+        handle.start()
         stage.server.open(gate_of(person.session_id))
         assert play.rest() == []
         assert [turn.reason for turn in person.watched.counted(ev.TurnEnded)] == ["end_turn"] * 2
 
 
 @pytest.mark.parametrize("at", ["kept:1", "made:1", "kept:2"])
-def test_S2_9_a_summary_that_a_disk_or_the_log_has_is_not_asked_for_again(at, rig):
-    with rig.round() as (stage, hand):
-        play = Play(stage, hand, f"background.{at}", ("returns",))
+def test_S2_9_a_summary_on_disk_or_in_the_log_is_not_requested_again(at, rig):
+    with rig.round() as (stage, handle):
+        play = Play(stage, handle, f"background.{at}", ("returns",))
         assert play.run().wrong == []
         (person,) = play.people
         assert stage.server.journal.count("accepted", canary=person.session_id, model=CHEAP) == 1

@@ -1,4 +1,4 @@
-"""Poison in the topic: each record is kept once with its place and the reason, neighbours go on."""
+"""Poison in the topic: each record gets one dead letter, and other records are unaffected."""
 
 import pytest
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.crash]
 OPENED = SessionOpened(user_id="tester", agent="helper", rules=1)
 WHOLE, NAMED = encode(OPENED), headers_for(OPENED, "producer")
 FOREIGN = [("t", b"FROM_THE_FUTURE"), ("w", b"producer")]
-# What -> key, value, headers. Keys of other sessions: those that talk must not notice.
+# Name -> key, value, headers. The keys are of other sessions: the people are unaffected.
 POISON: dict[str, tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]] = {
     "random bytes": (b"poison", bytes(range(256)), NAMED),
     "no bytes": (b"poison", b"", NAMED),
@@ -23,7 +23,7 @@ POISON: dict[str, tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]] = 
     "too long": (b"poison", WHOLE + b"more", NAMED),
     "a giant varint": (b"poison", WHOLE[:10] + b"\xff" * 12, NAMED),
     "of an unknown schema": (b"poison", b"\xc3\x01" + b"\0" * 8 + b"x", FOREIGN),
-    "to be understood": (b"frozen", b"\xc3\x01" + b"\1" * 8 + b"x", [*FOREIGN, ("m", b"1")]),
+    "mandatory": (b"frozen", b"\xc3\x01" + b"\1" * 8 + b"x", [*FOREIGN, ("m", b"1")]),
     "under another name": (b"poison", WHOLE, FOREIGN),
     "without headers": (b"poison", WHOLE, []),
     "a key that is no text": (b"\xff\xfe\xfd", WHOLE, NAMED),
@@ -33,7 +33,7 @@ POISON: dict[str, tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]] = 
 
 
 def _letters(stage) -> list[tuple[int, int, str]]:
-    """(partition, offset, reason) of every dead letter that is there now."""
+    """(partition, offset, reason) of every dead letter so far."""
     ends = stage.log.end_offsets(DEAD_LETTERS)
     reader = stage.log.reader(DEAD_LETTERS, dict.fromkeys(ends, 0))
     records = []
@@ -49,12 +49,12 @@ def _letters(stage) -> list[tuple[int, int, str]]:
     return found
 
 
-def test_S2_4_poison_is_kept_once_and_harms_nobody(stage):
-    hand = stage.hand()
-    hand.start()
-    play = Play(stage, hand, cast=("tools", "talk", "approve"))
+def test_S2_4_poison_gets_one_dead_letter_and_affects_no_other_session(stage):
+    handle = stage.handle()
+    handle.start()
+    play = Play(stage, handle, cast=("tools", "talk", "approve"))
     play.await_taken("")
-    pid = hand.pid
+    pid = handle.pid
     placed = {}
     producer = stage.log.producer()
     for person in play.people:
@@ -71,22 +71,22 @@ def test_S2_4_poison_is_kept_once_and_harms_nobody(stage):
         )
         assert producer.flush(60) == 0
     producer.close()
-    play.until("every poison is kept", lambda: len(_letters(stage)) >= len(POISON))
-    play.until("everybody has an answer and owes nothing", play.all_rest)
+    play.until("every poison has a dead letter", lambda: len(_letters(stage)) >= len(POISON))
+    play.until("everybody has an answer and nothing is pending", play.all_at_rest)
     assert witnesses.violations(stage, play.people) == []
     letters = _letters(stage)
     assert sorted(letter[:2] for letter in letters) == sorted(placed.values())
     assert all(why for *_, why in letters)
     frozen = stage.watch("frozen").views.frozen
-    assert frozen is not None and frozen.offset == placed["to be understood"][1]
+    assert frozen is not None and frozen.offset == placed["mandatory"][1]
 
-    assert hand.status()["dead_letters"] == len(letters), "it counts what it kept"
-    assert (hand.pid, play.ends) == (pid, [])
+    assert handle.status()["dead_letters"] == len(letters), "the worker counts its dead letters"
+    assert (handle.pid, play.ends) == (pid, [])
 
-    # A store that is made anew reads all of it again, and writes no letter again.
-    hand.kill()
+    # A rebuilt store reads all of it again, and writes no letter again.
+    handle.kill()
     for partition in range(stage.settings.partitions):
         damage.of_other_folds(damage.store_of(stage, "w1", partition))
-    assert Play(stage, hand, "models.chunk:1", ("tools",)).run().wrong == []
+    assert Play(stage, handle, "models.chunk:1", ("tools",)).run().wrong == []
     assert sorted(_letters(stage)) == sorted(letters)
     assert replay_differs(stage) == []

@@ -1,7 +1,7 @@
-"""Two workers of one group with different agents: refused, or, while rolling, shown for what it is.
+"""Two workers of one group with different agents: rejected, or reported during a rolling update.
 
-Before, the second one joined in silence, and sessions hung in the partitions of whoever lacked
-their agent, shown as busy.
+The second one once joined silently, and sessions hung, shown as busy, in the partitions of the
+worker without their agent.
 """
 
 import json
@@ -15,16 +15,16 @@ from foldlog.consumers.show import fold_everything, status_of
 from foldlog.processors.fold.projections.partition import worker_id
 from foldlog.schemas import events as ev
 from foldlog.tests.crash.agents import HELPER, KEEPER
-from foldlog.tests.crash.fleet import PATIENCE_S, await_that
+from foldlog.tests.crash.fleet import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 
-class Some:
-    """A hand's worker that serves only some of the agents, started as a process of its own."""
+class PartialWorker:
+    """A handle's worker that serves only some of the agents, started as a process of its own."""
 
-    def __init__(self, hand, *agents: str, rolling: bool = False) -> None:
-        command = [part for part in hand.command if part not in ("--log", str(hand.log))]
+    def __init__(self, handle, *agents: str, rolling: bool = False) -> None:
+        command = [part for part in handle.command if part not in ("--log", str(handle.log))]
         more = ["--agents", *agents, *(["--rolling-update"] if rolling else [])]
         self.process = subprocess.Popen([*command, *more], stderr=subprocess.PIPE, text=True)
 
@@ -34,11 +34,11 @@ class Some:
 
 
 @pytest.fixture
-def some():
-    started: list[Some] = []
+def start_worker():
+    started: list[PartialWorker] = []
 
     def start(*args, **more):
-        started.append(Some(*args, **more))
+        started.append(PartialWorker(*args, **more))
         return started[-1]
 
     yield start
@@ -54,12 +54,12 @@ def statuses(stage) -> dict[str, str]:
     }
 
 
-def test_A6_a_worker_with_other_agents_is_refused_and_no_session_is_shown_busy(
-    stage, some, capsys
+def test_A6_a_worker_with_other_agents_is_rejected_and_no_session_is_shown_busy(
+    stage, start_worker, capsys
 ):
-    some(stage.hand("w1"), HELPER)
-    w1 = worker_id(stage.follow_until("w1 holds all", stage.owner))
-    refused = some(stage.hand("w2"), KEEPER)
+    start_worker(stage.handle("w1"), HELPER)
+    w1 = worker_id(stage.follow_until("w1 holds every partition", stage.owner))
+    rejected = start_worker(stage.handle("w2"), KEEPER)
     for number in range(3):
         stage.sessions.open(f"s{number}", agent=KEEPER, user="ana")
         stage.sessions.say(f"s{number}", "hi", user="ana")
@@ -67,8 +67,8 @@ def test_A6_a_worker_with_other_agents_is_refused_and_no_session_is_shown_busy(
 
     def foldlog(*args: str) -> str:
         assert main(args, Edge(stage.settings)) in (0, 1)
-        said = capsys.readouterr()
-        return said.out + said.err
+        output = capsys.readouterr()
+        return output.out + output.err
 
     listed = [json.loads(row) for row in foldlog("sessions", "--json").splitlines()]
     assert {row["status"] for row in listed} == {"unserved"}
@@ -80,10 +80,10 @@ def test_A6_a_worker_with_other_agents_is_refused_and_no_session_is_shown_busy(
     (problem,) = [f for f in found if f["check"] == "agents"]
     assert f"3 sessions need agent {KEEPER}" in problem["text"]
     assert problem["level"] == "problem"
-    _, said = refused.process.communicate(timeout=PATIENCE_S)
-    assert refused.process.returncode == 2, "no supervisor tries it again"
-    assert f"worker {w1} (agent {HELPER} is only there, agent {KEEPER} is only here)" in said
-    assert worker_id(stage.owner()) == w1, "the refused one took nothing"
+    _, errors = rejected.process.communicate(timeout=PATIENCE_S)
+    assert rejected.process.returncode == 2, "a supervisor must not start it again"
+    assert f"worker {w1} (agent {HELPER} is only there, agent {KEEPER} is only here)" in errors
+    assert worker_id(stage.owner()) == w1, "the rejected one took nothing"
     stage.sessions.cancel("s0", turn=1, cancel_id="c1", user="ana")
     stage.sessions.terminate("s1", user="ana")
     stage.follow_until("an aborted turn ends without its agent", lambda: all(
@@ -92,20 +92,20 @@ def test_A6_a_worker_with_other_agents_is_refused_and_no_session_is_shown_busy(
     assert statuses(stage) == {"s0": "idle", "s1": "terminated", "s2": "unserved"}
 
 
-def test_A6_a_rolling_update_joins_and_doctor_says_who_differs(stage, some, capsys):
-    some(stage.hand("w1"), HELPER)
-    w1 = worker_id(stage.follow_until("w1 holds all", stage.owner))
-    some(stage.hand("w2"), HELPER, KEEPER, rolling=True)
+def test_A6_a_rolling_update_joins_and_doctor_reports_the_difference(stage, start_worker, capsys):
+    start_worker(stage.handle("w1"), HELPER)
+    w1 = worker_id(stage.follow_until("w1 holds every partition", stage.owner))
+    start_worker(stage.handle("w2"), HELPER, KEEPER, rolling=True)
 
     def owners() -> set[str]:
         stage.pump()
         return {worker_id(h.owner) for view in stage.holders.values() for h in view.holders}
 
-    await_that("w2 has its share", lambda: len(owners()) == 2)
+    wait_until("w2 holds its share", lambda: len(owners()) == 2)
     (w2,) = owners() - {w1}
     assert main(("doctor", "--json"), Edge(stage.settings)) in (0, 1)
     found = [json.loads(row) for row in capsys.readouterr().out.splitlines()]
     (differ,) = [f for f in found if f["check"] == "agents"]
     first, second = sorted((w1, w2))
-    said = f"workers {first} and {second} serve different agents: agent {KEEPER} is only in {w2}"
-    assert said in differ["text"]
+    assert f"workers {first} and {second} serve different agents" in differ["text"]
+    assert f"agent {KEEPER} is only in {w2}" in differ["text"]

@@ -1,9 +1,9 @@
-"""kill -9 at every named point: a conversation goes on, nothing is lost, repeated or leaked.
+"""kill -9 at every named point: the conversation continues, nothing is lost, repeated or leaked.
 
 Each test is one round: five people talk at once (a streaming answer, parallel calls of each kind,
 an approval and a denial, a cancel, a steer; or four whose sessions compact), the worker is killed
-at the point, the next one takes over, all come to rest, and every witness is asked. `make soak`
-plays the same rounds by chance.
+at the point, the next one takes over, all come to rest, and every witness checks. `make soak` plays
+the same rounds at random.
 """
 
 import pytest
@@ -15,7 +15,7 @@ from foldlog.tests.crash.rounds import ALL_POINTS, CAST, KEEPERS, PUSHED, Play
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
-# Where the first time is not the only interesting one: between two records of one decision, in the
+# Points at which a later time is interesting too: between two records of one decision, in the
 # middle of a stream, in the claim of a takeover, in the second of two outcomes.
 LATER = (
     "poll.records:5",
@@ -30,7 +30,7 @@ LATER = (
     "background.ended:2",
     "background.kept:4",
 )
-# By default five people; others where a point needs them or is cheaper seen with fewer.
+# By default five people; others if a point needs them or fewer are enough.
 CASTS = {
     "tools.kept": ("twice", "approve", "big"),
     "tools.sent": ("twice", "approve", "wire"),
@@ -46,19 +46,19 @@ USUAL = {"background": KEEPERS, "delivery": PUSHED}
 
 @pytest.mark.parametrize("at", [*ALL_POINTS, *LATER])
 def test_S2_9_killed_at(at, rig):
-    with rig.round() as (stage, hand):
+    with rig.round() as (stage, handle):
         usual = USUAL.get(at.partition(".")[0], CAST)
-        played = Play(stage, hand, at, CASTS.get(at, usual)).run()
+        played = Play(stage, handle, at, CASTS.get(at, usual)).run()
         assert played.wrong == []
         assert at.partition(":")[0] in [kill.at for kill in played.kills]
 
 
 @pytest.mark.parametrize("step", ["kept", "sent"])
 @pytest.mark.parametrize("at", ["tools.{}:3", "models.{}:2"])
-def test_S2_8_an_outcome_that_a_disk_has_is_not_asked_for_again(at, step, rig):
-    # Alone: the third outcome of a tool is that of a `once` tool, and nothing else is under way.
-    with rig.round() as (stage, hand):
-        play = Play(stage, hand, at.format(step), ("tools",))
+def test_S2_8_an_outcome_on_disk_is_not_requested_again(at, step, rig):
+    # Alone: the third outcome of a tool is that of a `once` tool, and nothing else is running.
+    with rig.round() as (stage, handle):
+        play = Play(stage, handle, at.format(step), ("tools",))
         assert play.run().wrong == []
         (person,) = play.people
         assert person.watched.counted(ev.ToolFailedUncertain) == []
@@ -67,13 +67,13 @@ def test_S2_8_an_outcome_that_a_disk_has_is_not_asked_for_again(at, step, rig):
         assert [call["attempt"].rpartition(".")[2] for call in calls] == ["1", "1", "1"]
 
 
-def test_S2_11_after_all_these_kills_a_refold_from_offset_0_equals_the_store(rig):
-    with rig.round() as (stage, hand):
-        if hand.active is None:
-            Play(stage, hand, "models.chunk:1").run()
+def test_S2_11_after_all_kills_a_refold_from_offset_0_equals_the_store(rig):
+    with rig.round() as (stage, handle):
+        if handle.active is None:
+            Play(stage, handle, "models.chunk:1").run()
         assert replay_differs(stage) == []
-        assert hand.stuck() == {}
+        assert handle.stuck() == {}
 
 
-def test_every_point_of_the_code_is_played():
+def test_every_point_of_the_code_has_a_round():
     assert set(crash_points.POINTS) <= set(ALL_POINTS)

@@ -1,4 +1,4 @@
-"""Workers that must not start: each says why and what to do, and changes nothing."""
+"""Workers that must not start: each reports why and what to do, and changes nothing."""
 
 import subprocess
 
@@ -15,35 +15,35 @@ from foldlog.tests.crash.rounds import Play
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 
-def _start(hand) -> subprocess.CompletedProcess:
-    """A worker in the foreground, whose words are not kept in a file; it is expected to end."""
-    command = [part for part in hand.command if part not in ("--log", str(hand.log))]
+def _start(handle) -> subprocess.CompletedProcess:
+    """Run a worker that is expected to end, with its output captured."""
+    command = [part for part in handle.command if part not in ("--log", str(handle.log))]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
-def test_S2_9_a_second_worker_on_a_state_directory_is_refused_and_the_first_goes_on(stage):
-    hand = stage.hand()
-    hand.start()
-    play = Play(stage, hand, cast=("slow",))
+def test_S2_9_a_second_worker_on_a_state_directory_is_rejected(stage):
+    handle = stage.handle()
+    handle.start()
+    play = Play(stage, handle, cast=("slow",))
     play.await_taken("")
     (person,) = play.people
     person.begin()
     play.until("the tool runs", lambda: person.watched.counted(ev.ToolStarted))
-    second = _start(hand)
-    assert second.returncode == 2, "a supervisor would start it in vain"
+    second = _start(handle)
+    assert second.returncode == 2, "a supervisor must not start it again"
     assert "StateDirTaken: another worker works in" in second.stderr
-    assert "FOLDLOG_STATE_DIR" in second.stderr, "it says what to do"
-    stage.ledger.let_go(person.session_id)
-    play.until("everybody has an answer and owes nothing", play.all_rest)
-    assert play.ends == [], "the first one was not harmed"
+    assert "FOLDLOG_STATE_DIR" in second.stderr, "the message names the remedy"
+    stage.ledger.release(person.session_id)
+    play.until("everybody has an answer and nothing is pending", play.all_at_rest)
+    assert play.ends == [], "the first one still runs"
     assert witnesses.violations(stage, play.people) == []
     assert len(stage.taken_at) == 1, "the second one took nothing"
 
 
-def test_S0_2_a_topic_with_another_number_of_partitions_is_refused(stage):
-    hand = stage.hand()
-    hand.flags["partitions"] = stage.settings.partitions * 2
-    ended = _start(hand)
+def test_S0_2_a_topic_with_another_number_of_partitions_is_rejected(stage):
+    handle = stage.handle()
+    handle.flags["partitions"] = stage.settings.partitions * 2
+    ended = _start(handle)
     assert ended.returncode == 3
     assert "TopicMismatch" in ended.stderr
     assert "number of partitions is 4, wanted 8" in ended.stderr
@@ -51,35 +51,35 @@ def test_S0_2_a_topic_with_another_number_of_partitions_is_refused(stage):
 
 
 def test_S0_2_missing_topics_are_named(stage):
-    hand = stage.hand()
-    hand.flags["topic_prefix"] = "nobody-made-these-"
-    ended = _start(hand)
+    handle = stage.handle()
+    handle.flags["topic_prefix"] = "not-created-"
+    ended = _start(handle)
     assert ended.returncode == 3
-    assert "TopicMissing" in ended.stderr and "nobody-made-these-" in ended.stderr
-    assert "foldlog topics apply" in ended.stderr, "it says what to do"
+    assert "TopicMissing" in ended.stderr and "not-created-" in ended.stderr
+    assert "foldlog topics apply" in ended.stderr, "the message names the remedy"
 
 
-def test_S0_2_a_log_without_its_first_records_is_worked_on_only_by_who_has_folded_them(stage):
-    """It was not said at all: the worker ended at the first poll, and its successors as it did."""
-    hand = stage.hand()
-    hand.start()
-    play = Play(stage, hand, cast=("tools",))
+def test_S0_2_a_truncated_log_needs_a_store_that_has_folded_the_deleted_records(stage):
+    """There was no message: the worker ended at the first poll, and so did its successors."""
+    handle = stage.handle()
+    handle.start()
+    play = Play(stage, handle, cast=("tools",))
     play.await_taken("")
     play.begin()
-    play.until("everybody has an answer and owes nothing", play.all_rest)
+    play.until("everybody has an answer and nothing is pending", play.all_at_rest)
     before = stage.owner()
-    hand.kill()
+    handle.kill()
     ends = stage.log.end_offsets(SESSION_EVENTS)
     admin = AdminClient({"bootstrap.servers": stage.settings.bootstrap_servers})
     topic = stage.settings.topic(SESSION_EVENTS)
     cut = admin.delete_records([TopicPartition(topic, p, end) for p, end in ends.items()])
     for deleted in cut.values():
         deleted.result(PATIENCE_S)
-    hand.start()
-    play.await_taken(before)  # a store that has folded all of it goes on
-    hand.kill()
+    handle.start()
+    play.await_taken(before)  # a store that has folded all of it continues
+    handle.kill()
     for partition in ends:
         damage.deleted(damage.store_of(stage, "w1", partition))
-    ended = _start(hand)
-    assert ended.returncode == 2, "no supervisor tries it again"
+    ended = _start(handle)
+    assert ended.returncode == 2, "a supervisor must not start it again"
     assert "LogCut: partition" in ended.stderr and "FOLDLOG_TOPIC_PREFIX" in ended.stderr

@@ -16,7 +16,7 @@ from foldlog.consumers.tabs import Tabs
 from foldlog.log.partition import partition_for
 from foldlog.schemas.tabs import key_of
 from foldlog.schemas.topics import USER_SESSIONS, USER_TABS
-from foldlog.tests.crash.fleet import PATIENCE_S, await_that
+from foldlog.tests.crash.fleet import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
@@ -60,9 +60,9 @@ def page(web: str, user: str = "tester") -> list[str] | None:
         return None
 
 
-def await_page(web: str, wanted: list[str]) -> None:
-    """Until the page lists these sessions. Raises TimeoutError."""
-    await_that(f"the page lists {wanted}", lambda: sorted(page(web) or ()) == wanted)
+def await_page(web: str, expected: list[str]) -> None:
+    """Wait until the page lists these sessions. Raises TimeoutError."""
+    wait_until(f"the page lists {expected}", lambda: sorted(page(web) or ()) == expected)
 
 
 @pytest.fixture
@@ -71,43 +71,43 @@ def web(stage) -> Iterator[str]:
         yield address
 
 
-def test_S0_7_the_page_of_a_user_survives_a_kill_and_so_does_what_nobody_was_told(stage, web):
-    hand = stage.hand()
-    hand.start()
+def test_S0_7_the_page_survives_a_kill_and_the_next_worker_announces_the_rest(stage, web):
+    handle = stage.handle()
+    handle.start()
     for name in ("one", "two"):
         stage.sessions.open(name, agent="helper")
     await_page(web, ["one", "two"])
     assert page(web, "nobody") == []
-    hand.arm("store.written:1")  # folded and in the store, nobody was told
+    handle.arm("store.written:1")  # folded and in the store, not announced
     stage.sessions.terminate("one")
-    hand.await_end()
-    hand.start()
-    await_page(web, ["two"])  # told by the next worker
+    handle.await_end()
+    handle.start()
+    await_page(web, ["two"])  # announced by the next worker
     tabs = Tabs(stage.log)
     try:
-        await_that("the gateway's view has it", lambda: tabs.look(0.1) or tabs.caught_up.is_set())
+        wait_until("the gateway's view has it", lambda: tabs.look(0.1) or tabs.caught_up.is_set())
         assert [tab.session_id for tab in tabs.open_sessions("tester")] == ["two"]
     finally:
         tabs.close()
 
 
-def test_S0_7_it_comes_up_again_and_lists_what_the_topic_has_though_asked_while_it_starts(stage):
+def test_S0_7_a_restart_under_requests_lists_exactly_the_sessions_of_the_topic(stage):
     """It restored its table from the changelog, with sessions whose end was compacted away, and
-    lost records that came meanwhile. Asked while it started, one in three never came up."""
-    told = {"phase": "chatting", "project_id": None, "opened_at": 1}
+    lost records written during the restore. Of those queried during the start, a third hung."""
+    tab = {"phase": "chatting", "project_id": None, "opened_at": 1}
     place = partition_for("ana", stage.settings.partitions)
-    gone = json.dumps({"gone": {"session_id": "gone", **told}}).encode()
-    wanted = [f"s{number:02}" for number in range(30)]
+    ended = json.dumps({"gone": {"session_id": "gone", **tab}}).encode()
+    expected = [f"s{number:02}" for number in range(30)]
     producer = stage.log.producer()
     try:
-        producer.append(USER_TABS, "ana", gone, partition=place)
-        for name in wanted:
-            value = json.dumps(told).encode()
+        producer.append(USER_TABS, "ana", ended, partition=place)
+        for name in expected:
+            value = json.dumps(tab).encode()
             producer.append(USER_SESSIONS, key_of("ana", name), value, partition=place)
         assert producer.flush(PATIENCE_S) == 0
     finally:
         producer.close()
     for _ in range(2):
         with users(stage) as web:
-            await_that("there is an answer", lambda: page(web, "ana") is not None)
-            assert sorted(page(web, "ana") or ()) == wanted
+            wait_until("there is an answer", lambda: page(web, "ana") is not None)
+            assert sorted(page(web, "ana") or ()) == expected

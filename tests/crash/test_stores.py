@@ -1,6 +1,6 @@
-"""A store that is lost, damaged, of another log or of another version is made anew, and says so.
+"""A store that is lost, damaged, of another log or of another version is rebuilt, with a log line.
 
-The worker is killed in the middle of a turn, its stores are changed, the next one goes on.
+The worker is killed in the middle of a turn, its stores are changed, the next worker continues.
 """
 
 import shutil
@@ -15,7 +15,7 @@ from foldlog.tests.crash.rounds import Play
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 DAMAGES = {
-    damage.deleted: None,  # nothing is left that could be of another log
+    damage.deleted: None,  # nothing is left to compare
     damage.of_other_folds: "is rebuilt from the log: its folds is older",
     damage.of_another_history: "the log is not the one its store was folded from",
     damage.beyond_the_end: "is beyond the log's end",
@@ -24,37 +24,37 @@ DAMAGES = {
 }
 
 
-def _goes_on_after(change, stage, hand) -> None:
-    play = Play(stage, hand, cast=("tools", "cancel"))
-    if hand.active is None:
-        hand.start()
+def _continues_after(change, stage, handle) -> None:
+    play = Play(stage, handle, cast=("tools", "cancel"))
+    if handle.active is None:
+        handle.start()
         play.await_taken("")
     play.begin()
     play.until("something streams", play.streams)
     before = stage.owner()
-    hand.kill()
+    handle.kill()
     for partition in range(stage.settings.partitions):
         change(damage.store_of(stage, "w1", partition))
-    hand.start()
+    handle.start()
     play.await_taken(before)
-    play.until("everybody has an answer and owes nothing", play.all_rest)
+    play.until("everybody has an answer and nothing is pending", play.all_at_rest)
     assert witnesses.violations(stage, play.people) == []
     assert replay_differs(stage) == []
 
 
 @pytest.mark.parametrize("change", DAMAGES, ids=lambda change: change.__name__)
-def test_S2_11_a_store_that_does_not_fit_is_made_anew(change, rig):
-    with rig.round() as (stage, hand):
-        _goes_on_after(change, stage, hand)
-        assert DAMAGES[change] is None or hand.said(DAMAGES[change])
+def test_S2_11_an_unusable_store_is_rebuilt(change, rig):
+    with rig.round() as (stage, handle):
+        _continues_after(change, stage, handle)
+        assert DAMAGES[change] is None or handle.has_logged(DAMAGES[change])
 
 
-def test_S2_11_a_store_copied_from_another_installation_is_made_anew(rig, broker, tmp_path):
-    with rig.round() as (stage, hand):
-        if hand.active is None:
-            Play(stage, hand, "models.chunk:1", ("talk",)).run()
+def test_S2_11_a_store_copied_from_another_installation_is_rebuilt(rig, broker, tmp_path):
+    with rig.round() as (stage, handle):
+        if handle.active is None:
+            Play(stage, handle, "models.chunk:1", ("talk",)).run()
         with stage_on(broker.bootstrap_servers, tmp_path) as other:
-            second = other.hand()
+            second = other.handle()
             theirs = stage.settings_of("w1").state_dir / "store" / stage.settings.topic("")
             ours = other.settings_of("w1").state_dir / "store" / other.settings.topic("")
 
@@ -63,5 +63,5 @@ def test_S2_11_a_store_copied_from_another_installation_is_made_anew(rig, broker
                 shutil.rmtree(f"{ours}{name}")
                 shutil.copytree(f"{theirs}{name}", f"{ours}{name}")
 
-            _goes_on_after(copied, other, second)
-            assert second.said("is rebuilt from the log: its topic_id is")
+            _continues_after(copied, other, second)
+            assert second.has_logged("is rebuilt from the log: its topic_id is")

@@ -1,4 +1,4 @@
-"""The real supervisor: a killed worker is replaced at once, an ended one is not, none is left."""
+"""The real supervisor: it replaces a killed worker, not an ended one, and leaves no process."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import pytest
 from foldlog.local.kafka import temporary_broker
 from foldlog.schemas import events as ev
 from foldlog.tests.crash import witnesses
-from foldlog.tests.crash.fleet import PATIENCE_S, Hand, await_that
+from foldlog.tests.crash.fleet import PATIENCE_S, WorkerHandle, wait_until
 from foldlog.tests.crash.rig import stage_on
 from foldlog.tests.crash.rounds import Play
 
@@ -25,9 +25,9 @@ SUPERVISE = (
 
 
 @contextmanager
-def supervised(hand: Hand) -> Iterator[subprocess.Popen]:
-    """A supervisor of workers of this hand, which is gone with the block."""
-    command = [sys.executable, "-c", SUPERVISE, *hand.command]
+def supervised(handle: WorkerHandle) -> Iterator[subprocess.Popen]:
+    """A supervisor of workers of this handle, until the end of the block."""
+    command = [sys.executable, "-c", SUPERVISE, *handle.command]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         yield process
@@ -36,68 +36,69 @@ def supervised(hand: Hand) -> Iterator[subprocess.Popen]:
         process.wait(PATIENCE_S)
         assert process.stdout is not None
         process.stdout.close()
-        await_that("no process is left", lambda: not hand.processes())
+        wait_until("no process is left", lambda: not handle.processes())
 
 
 def _follow(play: Play, what: str, found: Callable[[], object]) -> None:
-    def looked() -> object:
+    def reacted() -> object:
         for person in play.people:
             person.react()
         return found()
 
-    play.stage.follow_until(what, looked)
+    play.stage.follow_until(what, reacted)
 
 
 def _at_rest(play: Play) -> Callable[[], bool]:
     return lambda: all(person.is_done() for person in play.people)
 
 
-def test_S2_9_a_spare_takes_over_and_the_supervisor_ends_all_of_it(stage):
-    hand = stage.hand()
-    with supervised(hand) as supervisor:
-        play = Play(stage, hand, cast=("tools", "cancel", "steer"))
+def test_S2_9_a_spare_takes_over_and_the_supervisor_ends_every_process(stage):
+    handle = stage.handle()
+    with supervised(handle) as supervisor:
+        play = Play(stage, handle, cast=("tools", "cancel", "steer"))
         stage.follow_until("the partitions are taken", stage.owner)
         before = stage.owner()
         play.begin()
         _follow(play, "something streams", play.streams)
-        first = hand.noted()["pid"]
+        first = handle.info()["pid"]
         os.kill(first, signal.SIGKILL)
         _follow(play, "another has taken over", lambda: stage.owner() not in ("", before))
         _follow(play, "everybody has an answer", _at_rest(play))
         assert witnesses.violations(stage, play.people) == []
-        # A worker that took over from a killed one ends cleanly, within what the supervisor grants.
+        # A worker that took over from a killed one ends cleanly, within the supervisor's grace.
         supervisor.terminate()
         assert supervisor.wait(PATIENCE_S) == 0
-        assert hand.processes() == []
-        assert hand.noted() == {}, "a clean end leaves no note"
+        assert handle.processes() == []
+        assert handle.info() == {}, "a clean end leaves no note"
 
 
 def test_S2_9_workers_end_with_a_killed_supervisor(stage):
-    hand = stage.hand()
-    with supervised(hand) as supervisor:
+    handle = stage.handle()
+    with supervised(handle) as supervisor:
         stage.follow_until("the partitions are taken", stage.owner)
-        assert len(hand.processes()) == 2, "a worker and its spare"
+        assert len(handle.processes()) == 2, "a worker and its spare"
         supervisor.kill()
-        await_that("both end too", lambda: not hand.processes())
+        wait_until("both end too", lambda: not handle.processes())
 
 
-def test_S0_2_a_supervised_worker_outwaits_a_broker_that_is_gone(broker_cache_dir, tmp_path):
+def test_S0_2_a_supervised_worker_waits_for_a_killed_broker(broker_cache_dir, tmp_path):
     with (
         temporary_broker(broker_cache_dir) as mortal,
         stage_on(mortal.bootstrap_servers, tmp_path) as stage,
     ):
-        hand = stage.hand()
-        with supervised(hand) as supervisor:
-            play = Play(stage, hand, cast=("slow",))
+        handle = stage.handle()
+        with supervised(handle) as supervisor:
+            play = Play(stage, handle, cast=("slow",))
             stage.follow_until("the partitions are taken", stage.owner)
             (person,) = play.people
             person.begin()
             _follow(play, "the tool runs", lambda: person.watched.counted(ev.ToolStarted))
             mortal.kill()
-            os.kill(hand.noted()["pid"], signal.SIGKILL)
-            await_that("a worker finds no broker", lambda: hand.said("LogUnreachable: no Kafka"))
+            os.kill(handle.info()["pid"], signal.SIGKILL)
+            unreachable = "LogUnreachable: no Kafka"
+            wait_until("a worker finds no broker", lambda: handle.has_logged(unreachable))
             mortal.up()
-            stage.ledger.let_go(person.session_id)
+            stage.ledger.release(person.session_id)
             _follow(play, "everybody has an answer", _at_rest(play))
-            assert supervisor.poll() is None, "it was not given up"
+            assert supervisor.poll() is None, "the supervisor did not give up"
             assert witnesses.violations(stage, play.people) == []

@@ -1,7 +1,7 @@
-"""Two workers: one joins, one is stopped past its session timeout and comes back as a zombie.
+"""Two workers: one joins, one is stopped past its session timeout and resumes as a zombie.
 
 Takeovers between workers wait for a claim's deadline and the margin (law 6), so the agent of these
-scenes has short ones. What the zombie still writes must count for nothing.
+scenes has short ones. The events that the zombie still writes must be ignored.
 """
 
 import signal
@@ -11,7 +11,7 @@ import pytest
 from foldlog.processors.store.views_codec import view_parts
 from foldlog.schemas import events as ev
 from foldlog.tests.crash import witnesses
-from foldlog.tests.crash.fleet import await_that
+from foldlog.tests.crash.fleet import wait_until
 from foldlog.tests.crash.rounds import Play
 from foldlog.tests.crash.zombies import STOPS, are_done, hasty, shared, stopped_behind
 
@@ -30,24 +30,24 @@ def _claims_of(play: Play, worker: str) -> list:
     ]
 
 
-def _but_money(play: Play) -> dict[str, dict[str, bytes]]:
-    """Every view of every session; a late answer is paid for, and the ledger says so."""
+def _without_ledger(play: Play) -> dict[str, dict[str, bytes]]:
+    """Every view of every session except the ledger, which counts the cost of late answers."""
     parts = {p.session_id: dict(view_parts(p.watched.views)) for p in play.people}
     return {name: held for name, held in parts.items() if held.pop("ledger")}
 
 
-def _reported(play: Play) -> set[str]:
-    """The sessions in which a tool's outcome came and did not count."""
+def _with_ignored_results(play: Play) -> set[str]:
+    """The sessions in which the outcome of a tool was ignored."""
     return {
         person.session_id
         for person in play.people
-        for happened in person.watched.events
-        if isinstance(happened.entry.event, ev.ToolResult) and happened.verdict == "ignored"
+        for ruled in person.watched.events
+        if isinstance(ruled.entry.event, ev.ToolResult) and ruled.verdict == "ignored"
     }
 
 
 def test_law_7_a_second_worker_joins_in_the_middle_of_everything(stage):
-    first, second = stage.hand("w1"), stage.hand("w2")
+    first, second = stage.handle("w1"), stage.handle("w2")
     first.start()
     play = hasty(Play(stage, first, cast=("tools", "slow", "talk", "steer", "cancel", "begun")))
     play.await_taken("")
@@ -55,8 +55,8 @@ def test_law_7_a_second_worker_joins_in_the_middle_of_everything(stage):
     slow, gated = play.people[1], play.people[-1]
     play.until("a tool runs", lambda: stage.ledger.lines("slow_charge"))
     second.start()
-    play.until("each has its share", lambda: shared(stage, 2))
-    stage.ledger.let_go(slow.session_id)
+    play.until("each holds its share", lambda: shared(stage, 2))
+    stage.ledger.release(slow.session_id)
     stage.server.open(gated.session_id)
     play.until("everybody is done", lambda: are_done(play))
     assert witnesses.violations(stage, play.people) == []
@@ -68,14 +68,14 @@ def test_law_7_a_second_worker_joins_in_the_middle_of_everything(stage):
 
 
 def _outcomes(person) -> list:
-    """What became of the first turn's effects, whether it counted or came too late."""
+    """The outcomes of the first turn's effects, ignored ones included."""
     ends = (ev.GenStopped, ev.ToolResult)
     return [h for h in person.watched.events if isinstance(h.entry.event, ends)]
 
 
-def test_constraint_3_a_cancel_reaches_what_runs_where_the_partition_moved(stage):
-    """Tools ran on for 25 s, and a stream was still billed: nobody told who had lost them."""
-    first, second = stage.hand("w1"), stage.hand("w2")
+def test_constraint_3_a_cancel_reaches_effects_of_the_partitions_old_owner(stage):
+    """Tools ran for another 25 s, and a stream was billed: their old owner was not notified."""
+    first, second = stage.handle("w1"), stage.handle("w2")
     first.start()
     play = Play(stage, first, cast=("held", "begun") * 6)
     play.await_taken("")
@@ -84,7 +84,7 @@ def test_constraint_3_a_cancel_reaches_what_runs_where_the_partition_moved(stage
     play.until("the tools run", lambda: len(stage.ledger.lines("hold")) == 6)
     play.until("the model waits", lambda: journal.count("waiting") == 6)
     second.start()
-    play.until("each has its share", lambda: shared(stage, 2))
+    play.until("each holds its share", lambda: shared(stage, 2))
     moved = [
         person
         for person in play.people
@@ -94,7 +94,7 @@ def test_constraint_3_a_cancel_reaches_what_runs_where_the_partition_moved(stage
     for person in play.people:
         stage.sessions.cancel(person.session_id, turn=1, cancel_id=person.session_id)
     play.until("every effect has ended", lambda: all(map(_outcomes, play.people)))
-    play.until("the provider was left", lambda: journal.count("client_gone") == 6)
+    play.until("the provider's streams were closed", lambda: journal.count("client_gone") == 6)
     play.until("everybody is done", lambda: are_done(play))
     ends = [event for p in play.people for event in p.watched.counted(ev.TurnEnded)]
     assert {event.reason for event in ends} == {"cancelled"}
@@ -102,8 +102,8 @@ def test_constraint_3_a_cancel_reaches_what_runs_where_the_partition_moved(stage
 
 
 def test_law_6_a_killed_workers_call_is_in_doubt_long_before_its_deadline(stage):
-    """It waited for the call's timeout and the margin, 130 s, though its owner's lock was free."""
-    first, second = stage.hand("w1"), stage.hand("w2")
+    """It waited for the call's timeout and the margin, 130 s, with the lock of its owner free."""
+    first, second = stage.handle("w1"), stage.handle("w2")
     first.start()
     play = Play(stage, first, cast=("slow", "held"))
     once, _ = play.people
@@ -115,19 +115,19 @@ def test_law_6_a_killed_workers_call_is_in_doubt_long_before_its_deadline(stage)
     deadline = once.watched.counted(ev.ToolStarted)[0].deadline
     first.kill()
     second.start()
-    play.until("the other has all of it", lambda: stage.owner().startswith("w2."))
-    play.until("nobody knows", lambda: once.watched.counted(ev.ToolFailedUncertain))
+    play.until("the other holds every partition", lambda: stage.owner().startswith("w2."))
+    play.until("the call is in doubt", lambda: once.watched.counted(ev.ToolFailedUncertain))
     play.until("the pure tool runs again", lambda: len(stage.ledger.lines("hold")) == 2)
-    assert stage.newest_ms < deadline, "neither waited for the time that its owner had"
+    assert stage.newest_ms < deadline, "neither waited for its owner's deadline"
     for person in play.people:
-        stage.ledger.let_go(person.session_id)
+        stage.ledger.release(person.session_id)
     play.until("everybody is done", lambda: are_done(play))
     assert len(stage.ledger.lines("slow_charge")) == 1
     assert witnesses.violations(stage, play.people) == []
 
 
-def test_F5_a_zombie_writes_nothing_that_counts(stage):
-    zombie, heir = stage.hand("w1"), stage.hand("w2")
+def test_F5_everything_that_a_zombie_writes_is_ignored(stage):
+    zombie, heir = stage.handle("w1"), stage.handle("w2")
     zombie.start()
     play = hasty(Play(stage, zombie, cast=("begun", "middle", "slow", "held", "approve")))
     begun, middle, slow, held, _ = play.people
@@ -138,28 +138,29 @@ def test_F5_a_zombie_writes_nothing_that_counts(stage):
     play.until("another tool runs", lambda: stage.ledger.lines("hold"))
     play.until("the model waits", lambda: journal.count("waiting") == 2)
     zombie.signal(signal.SIGSTOP)
-    await_that("it has stopped", zombie.is_stopped)
+    wait_until("it has stopped", zombie.is_stopped)
     heir.start()
-    play.until("the other has all of it", lambda: stage.owner().startswith("w2."))
-    play.until("the stopped model calls are made anew", lambda: journal.count("waiting") == 4)
+    play.until("the other holds every partition", lambda: stage.owner().startswith("w2."))
+    play.until("the stopped model calls are repeated", lambda: journal.count("waiting") == 4)
     stage.server.open(begun.session_id)
     stage.server.open(middle.session_id)
-    stage.ledger.let_go(held.session_id)
+    stage.ledger.release(held.session_id)
     play.until("everybody is done", lambda: are_done(play))
-    assert slow.answers == {"1.1.0": "happened"}, "a person was asked, and read the ledger"
-    before, ended = _but_money(play), stage.newest_ms
+    assert slow.answers == {"1.1.0": "happened"}, "a person read the ledger and answered"
+    before, ended = _without_ledger(play), stage.newest_ms
     claims = _claims_of(play, "w1")
 
-    stage.ledger.let_go(slow.session_id)
+    stage.ledger.release(slow.session_id)
     zombie.signal(signal.SIGCONT)
     taken = len(stage.taken_at)
-    play.until("its tools report", lambda: {slow.session_id, held.session_id} <= _reported(play))
-    play.until("the zombie has its share again", lambda: shared(stage, 2))
+    late = {slow.session_id, held.session_id}
+    play.until("its tools report", lambda: late <= _with_ignored_results(play))
+    play.until("the zombie holds its share again", lambda: shared(stage, 2))
     assert len(stage.taken_at) == taken, "it is the same incarnation"
-    late = [h for p in play.people for h in p.watched.events if h.entry.at > ended]
-    assert {happened.verdict for happened in late} <= {"ignored"}
+    events = [h for p in play.people for h in p.watched.events if h.entry.at > ended]
+    assert {ruled.verdict for ruled in events} <= {"ignored"}
     assert _claims_of(play, "w1") == claims
-    assert _but_money(play) == before
+    assert _without_ledger(play) == before
     assert witnesses.violations(stage, play.people) == []
 
     again = hasty(Play(stage, heir, cast=("tools", "talk", "approve", "twice")))
@@ -168,5 +169,5 @@ def test_F5_a_zombie_writes_nothing_that_counts(stage):
     assert witnesses.violations(stage, again.people) == []
 
 
-def test_F5_a_worker_stopped_behind_its_own_claim_begins_nothing_late(stage):
+def test_F5_a_worker_stopped_after_its_claim_begins_nothing_late(stage):
     assert stopped_behind(stage, f"{STOPS[0]}:1") == []

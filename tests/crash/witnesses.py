@@ -1,8 +1,8 @@
-"""What must hold when all is quiet, each judged from outside of the worker.
+"""Invariants of sessions at rest, each checked from outside the worker.
 
-The witnesses are the scripted server's journal (physical model calls), the ledger (physical tool
-runs), a viewer, a fold of the test's own, and the store's files. Each function takes a `Case` and
-yields what is wrong, in words; nothing means that all is well.
+The evidence is the scripted server's journal (physical model calls), the ledger (physical tool
+runs), a viewer, the test's own fold, and the store's files. Each witness takes a `Case` and yields
+the violations as text.
 """
 
 import json
@@ -18,10 +18,10 @@ from foldlog.processors.store.views_codec import view_parts
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import call_key
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.crash import witnesses_background as aside, witnesses_delivery as pushed
+from foldlog.tests.crash import witnesses_background as background, witnesses_delivery as delivery
 from foldlog.tests.crash.scenes import Person
 from foldlog.tests.crash.script import NAMED
-from foldlog.tests.crash.stage import Stage, Watched
+from foldlog.tests.crash.stage import Stage, WatchedSession
 from foldlog.tests.laws.ends import are_lawful
 
 ONCE = ("charge", "pay", "wire", "slow_charge")
@@ -30,11 +30,11 @@ ENDS_WELL = ("end_turn", "cancelled", "interrupted")
 
 
 class Case(NamedTuple):
-    """One session at rest, and who played in it. calls: the server's facts about it by kind."""
+    """One session at rest, and its person. journal: the server's entries about it."""
 
     stage: Stage
     person: Person
-    watched: Watched
+    watched: WatchedSession
     journal: list[dict[str, Any]]
 
     @classmethod
@@ -47,7 +47,7 @@ class Case(NamedTuple):
     def accepted(self) -> list[dict[str, Any]]:
         """The physical model calls of its steps."""
         entries = (entry for entry in self.journal if entry["kind"] == "accepted")
-        return [entry for entry in entries if not aside.is_aside(entry)]
+        return [entry for entry in entries if not background.is_background(entry)]
 
 
 Place = tuple[int, int, int]
@@ -73,7 +73,7 @@ def every_request_is_legal(case: Case) -> Iterator[str]:
 
 
 def every_model_call_was_claimed(case: Case) -> Iterator[str]:
-    """Law 5, I20: a claim that counted for each physical call, once, and none after the outcome."""
+    """Law 5, I20: each physical call has its own accepted claim, and none follows the outcome."""
     claims = {
         (event.turn, event.step, event.attempt): event.request_sha256
         for kind in (ev.GenStart, ev.GenResumed)
@@ -84,7 +84,7 @@ def every_model_call_was_claimed(case: Case) -> Iterator[str]:
         if label is None or count > 1:
             yield f"the attempt {label!r} ({ATTEMPT_HEADER}) was sent {count} times"
     bodies: dict[tuple[int, int], str] = {}
-    done = {
+    completed_at = {
         (h.entry.event.turn, h.entry.event.step): h.entry.at
         for h in case.watched.events
         if h.verdict == "accepted" and isinstance(h.entry.event, ev.GenComplete)
@@ -92,91 +92,91 @@ def every_model_call_was_claimed(case: Case) -> Iterator[str]:
     for entry in case.accepted:
         turn, step, attempt = _place_in(entry["attempt"])
         if (turn, step, attempt) not in claims:
-            yield f"attempt {turn}.{step}.{attempt} was sent and its claim never counted"
+            yield f"attempt {turn}.{step}.{attempt} was sent without an accepted claim"
         if bodies.setdefault((turn, step), entry["sha256"]) != entry["sha256"]:
             yield f"attempts of {turn}.{step} sent different requests"
-        if entry["at_ms"] > done.get((turn, step), entry["at_ms"]):
+        if entry["at_ms"] > completed_at.get((turn, step), entry["at_ms"]):
             yield f"{turn}.{step} was completed and then sent again (attempt {attempt})"
 
 
-def the_answers_are_what_was_said(case: Case) -> Iterator[str]:
-    """I11, P6: a viewer has the words of the winning attempts, whole, and no word of another."""
-    said = {_place_in(e["attempt"]): case.stage.said.texts[e["n"]] for e in case.accepted}
+def viewers_see_the_answers_of_the_model(case: Case) -> Iterator[str]:
+    """I11, P6: a viewer has the whole text of the winning attempts, and no word of another."""
+    sent = {_place_in(e["attempt"]): case.stage.model.texts[e["n"]] for e in case.accepted}
     watched = case.watched
     for of, text in watched.settled.items():
-        words = said.get(tuple(of), "")
+        words = sent.get(tuple(of), "")
         stopped = any(
             (e.turn, e.step, e.attempt) == tuple(of) for e in watched.counted(ev.GenStopped)
         )
         if not (words.startswith(text) if stopped else words == text):
-            yield f"attempt {of} shows {text!r}, the model said {words!r}"
+            yield f"attempt {of} shows {text!r}, the model sent {words!r}"
     for of, tokens in watched.shown.items():
         if of not in watched.settled:
             yield f"attempt {of} is shown and did not win: {''.join(tokens)!r}"
     completed = {(e.turn, e.step, e.attempt) for e in watched.counted(ev.GenComplete)}
     for place in completed - {tuple(of) for of in watched.settled}:
         yield f"attempt {place} completed and is not shown"
-    yield from _chunks_add_up(case, {place: said.get(place, "") for place in completed})
+    yield from _chunks_add_up(case, {place: sent.get(place, "") for place in completed})
 
 
-def _chunks_add_up(case: Case, said: dict[Place, str]) -> Iterator[str]:
+def _chunks_add_up(case: Case, sent: dict[Place, str]) -> Iterator[str]:
     """I11: seq 0..n-1, and the text of a completed attempt's chunks is its text.
 
-    Where a worker died with the outcome on disk, the last chunks may have died with it (law 10).
+    If a worker died with the outcome on disk, the last chunks may be lost (law 10).
     """
     watched, torn = case.watched, _outlived(case)
     chunks: dict[Place, dict[int, ev.GenChunk]] = {}
     for chunk in watched.counted(ev.GenChunk):
         place = (chunk.turn, chunk.step, chunk.attempt)
         chunks.setdefault(place, {}).setdefault(chunk.seq, chunk)
-    for place, words in said.items():
+    for place, words in sent.items():
         found = chunks.get(place, {})
         if sorted(found) != list(range(len(found))):
             yield f"attempt {place} has the chunks {sorted(found)}"
         text = "".join(found[seq].delta for seq in sorted(found) if found[seq].kind == "text")
         if text != words and not (place in torn and words.startswith(text)):
-            yield f"the chunks of attempt {place} say {text!r}, the model said {words!r}"
+            yield f"the chunks of attempt {place} have {text!r}, the model sent {words!r}"
 
 
 def _outlived(case: Case) -> set[Place]:
-    """The completed attempts in whose time a worker ended."""
+    """The completed attempts during which a worker ended."""
     began: dict[Place, int] = {}
     found = set()
-    for happened in case.watched.events:
-        event = happened.entry.event
-        if happened.verdict != "accepted":
+    for ruled in case.watched.events:
+        event = ruled.entry.event
+        if ruled.verdict != "accepted":
             continue
         match event:
             case ev.GenStart() | ev.GenResumed():
-                began[event.turn, event.step, event.attempt] = happened.entry.at
+                began[event.turn, event.step, event.attempt] = ruled.entry.at
             case ev.GenComplete():
                 place = (event.turn, event.step, event.attempt)
-                if any(began[place] <= at <= happened.entry.at for at in case.stage.deaths):
+                if any(began[place] <= at <= ruled.entry.at for at in case.stage.deaths):
                     found.add(place)
     return found
 
 
 def every_message_is_answered_once(case: Case) -> Iterator[str]:
-    """I2, S0.10: each message ended with one turn, and the model was told of it exactly once.
+    """I2, S0.10: each message ended with one turn, and the last request has it exactly once.
 
-    Or it stands in the record of what the last request leaves out.
+    It may be in the record of the messages that the request leaves out.
     """
     views = case.watched.views
-    for message_id in case.person.said:
+    for message_id in case.person.messages:
         ends = [row for row in views.messages.progress if row.message_id == message_id]
         over = [row for row in ends if row.reason]
         if len(over) != 1 or over[0].reason not in ENDS_WELL:
             yield f"message {message_id} ended as {[(r.turn, r.reason) for r in over]}"
     received = Counter(event.message_id for event in case.watched.counted(ev.MessageReceived))
-    if received != Counter(list(case.person.said)):
+    if received != Counter(list(case.person.messages)):
         yield f"the fold has the messages {dict(received)}"
     if not case.accepted:
-        yield "the model was never asked"
+        yield "the model was never called"
         return
     last = json.loads(case.stage.server.body(case.accepted[-1]["n"]))
-    told, recorded = Counter(_user_texts(last)), set(NAMED.findall(aside.record_of(last)))
-    for text in case.person.said.values():
-        times = told[text] + (NAMED.findall(text)[0] in recorded)
+    shown, recorded = Counter(_user_texts(last)), set(NAMED.findall(background.record_of(last)))
+    for text in case.person.messages.values():
+        times = shown[text] + (NAMED.findall(text)[0] in recorded)
         if times != 1:
             yield f"the last request has {text[:100]!r} {times} times"
 
@@ -190,7 +190,7 @@ def _user_texts(body: dict[str, Any]) -> Iterator[str]:
 
 
 def the_ledger_agrees(case: Case) -> Iterator[str]:
-    """I3, P2: a `once` tool ran at most once per call, and what the log says of it is true."""
+    """I3, P2: a `once` tool ran at most once per call, and its outcome in the log is true."""
     runs = case.stage.ledger.lines(session=case.person.session_id)
     started = {
         (call_key(e.turn, e.step, e.index), e.attempt) for e in case.watched.counted(ev.ToolStarted)
@@ -220,27 +220,27 @@ def the_ledger_agrees(case: Case) -> Iterator[str]:
 
 
 def every_call_ends_lawfully(case: Case) -> Iterator[str]:
-    """I4: every started call has ended, as tests/laws/ends.py says it may.
+    """I4: every started call has ended as tests/laws/ends.py allows.
 
-    Three ends are lawful: a tool that began in time and was stopped before its effect, with its
-    worker, is denied by a person who reads the ledger. It acts when the worker goes on (no check
-    of ours can lie between the last one and the act), reports it, and the person reads again.
+    Three ends are lawful: a tool that began in time and was stopped with its worker before its
+    effect is denied by a person who reads the ledger. When the worker resumes, it acts (no check of
+    ours can come between the last one and the act), reports it, and the person reads again.
     """
     started = {call_key(e.turn, e.step, e.index) for e in case.watched.counted(ev.ToolStarted)}
     ends: dict[str, list[Any]] = {key: [] for key in started}
-    for happened in case.watched.events:
-        event = happened.entry.event
-        if happened.verdict == "accepted" and isinstance(event, ev.ToolResult | ev.HumanResolved):
+    for ruled in case.watched.events:
+        event = ruled.entry.event
+        if ruled.verdict == "accepted" and isinstance(event, ev.ToolResult | ev.HumanResolved):
             key = getattr(event, "call", None) or call_key(event.turn, event.step, event.index)
             ends.setdefault(key, []).append(event)
     for key, events in ends.items():
         if not are_lawful(events):
-            told = [getattr(event, "via", "person") + " " + event.outcome for event in events]
-            yield f"call {key} (started: {key in started}) has the ends {told}"
+            found = [getattr(event, "via", "person") + " " + event.outcome for event in events]
+            yield f"call {key} (started: {key in started}) has the ends {found}"
 
 
 def nothing_is_owed(case: Case) -> Iterator[str]:
-    """I17: the session rests, unfrozen, and wake has no row for it."""
+    """I17: the session is at rest, not frozen, and WAKE has no row for it."""
     views = case.watched.views
     if views.frozen is not None:
         yield f"frozen at {views.frozen.offset}: {views.frozen.why}"
@@ -255,22 +255,22 @@ def nothing_is_owed(case: Case) -> Iterator[str]:
 WITNESSES: tuple[Callable[[Case], Iterator[str]], ...] = (
     every_request_is_legal,
     every_model_call_was_claimed,
-    the_answers_are_what_was_said,
+    viewers_see_the_answers_of_the_model,
     every_message_is_answered_once,
     the_ledger_agrees,
     every_call_ends_lawfully,
     nothing_is_owed,
-    aside.what_is_adopted_was_made_before,
-    aside.every_work_ends_once,
-    aside.no_more_calls_than_claims,
-    aside.a_short_form_has_its_whole,
-    aside.nothing_is_forgotten,
-    *pushed.WITNESSES,
+    background.what_is_adopted_was_made_before,
+    background.every_work_ends_once,
+    background.no_more_calls_than_claims,
+    background.a_short_form_has_its_whole,
+    background.nothing_is_forgotten,
+    *delivery.WITNESSES,
 )
 
 
 def violations(stage: Stage, people: list[Person]) -> list[str]:
-    """Everything that is wrong with these sessions."""
+    """The violations of all witnesses in these sessions."""
     found = []
     for person in people:
         case = Case.of(stage, person)
@@ -280,7 +280,7 @@ def violations(stage: Stage, people: list[Person]) -> list[str]:
 
 
 def the_store_is_the_fold(stage: Stage, worker: str, people: list[Person]) -> list[str]:
-    """I6: the store holds byte for byte what the test has folded itself. Both must be at rest."""
+    """I6: the store equals the test's own fold byte for byte. Both must be at rest."""
     found = []
     directory = stage.settings_of(worker).state_dir / "store" / (stage.prefix + SESSION_EVENTS)
     for partition in sorted({person.watched.partition for person in people}):
@@ -294,18 +294,18 @@ def the_store_is_the_fold(stage: Stage, worker: str, people: list[Person]) -> li
     return found
 
 
-def _differs(watched: Watched, held: Any) -> Iterator[str]:
-    if held is None:
+def _differs(watched: WatchedSession, stored: Any) -> Iterator[str]:
+    if stored is None:
         yield f"{watched.session_id}: the store does not know it"
         return
-    theirs = dict(view_parts(held))
+    theirs = dict(view_parts(stored))
     for view, data in view_parts(watched.views):
         if theirs[view] != data:
             yield f"{watched.session_id}: the store has another {view}"
 
 
 def stores_have_reached(stage: Stage, worker: str) -> bool:
-    """Whether the stores of a worker are where the test's reader is."""
+    """Whether the stores of a worker have reached the position of the test's reader."""
     directory = stage.settings_of(worker).state_dir / "store" / (stage.prefix + SESSION_EVENTS)
     for partition, offset in stage.cursor.items():
         store = open_readonly(directory / str(partition))

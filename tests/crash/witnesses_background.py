@@ -1,7 +1,7 @@
-"""What must hold of background work when all is quiet, each judged as in witnesses.py.
+"""Invariants of background work in sessions at rest, checked as in witnesses.py.
 
-The cheap model of script.py keeps the names of all that it was shown, so what a request says in a
-record in the place of a conversation can be compared with what was said.
+The cheap model of script.py keeps the names of everything it was shown, so the record that replaces
+a conversation in a request can be compared with the conversation.
 """
 
 import json
@@ -15,25 +15,25 @@ from foldlog.schemas.codec import Entry
 from foldlog.tests.crash.script import NAMED
 
 SUMMARIES = ("context", "resume")
-GIVEN_UP = ("it was stopped", "the turn was aborted", "the turn was aborted first")
+ABANDONED = ("it was stopped", "the turn was aborted", "the turn was aborted first")
 
 
-def is_aside(call: dict[str, Any]) -> bool:
-    """Whether a physical model call is one of background work: it belongs to no turn."""
+def is_background(call: dict[str, Any]) -> bool:
+    """Whether a physical model call belongs to background work, thus to no turn."""
     return " 0.0." in (call["attempt"] or "")
 
 
 def counted(case: Any, kind: type) -> list[Entry]:
-    """The entries of a type that counted."""
+    """The accepted entries of a type."""
     return [
-        happened.entry
-        for happened in case.watched.events
-        if happened.verdict == "accepted" and isinstance(happened.entry.event, kind)
+        ruled.entry
+        for ruled in case.watched.events
+        if ruled.verdict == "accepted" and isinstance(ruled.entry.event, kind)
     ]
 
 
 def what_is_adopted_was_made_before(case: Any) -> Iterator[str]:
-    """Lane B: a request names candidates that lie before it, and one for each upto at most."""
+    """Lane B: a request names earlier candidates, at most one for each upto."""
     summaries = {entry.offset: entry.event for entry in counted(case, ev.ContextCompacted)}
     shorts = {entry.offset for entry in counted(case, ev.ResultCompacted)}
     adopted: dict[int, int] = {}
@@ -41,13 +41,13 @@ def what_is_adopted_was_made_before(case: Any) -> Iterator[str]:
         checkpoint, upto = entry.event.checkpoint, entry.event.compacted_upto
         place = f"{entry.event.turn}.{entry.event.step}"
         if upto != -1 and (upto not in shorts or upto > entry.offset):
-            yield f"{place} adopts short forms up to {upto}, which is none"
+            yield f"{place} adopts short forms up to {upto}, which is not a short form"
         if checkpoint is None:
             if adopted:
                 yield f"{place} adopts nothing, and {adopted} is in force"
             continue
         if checkpoint not in summaries or checkpoint > entry.offset:
-            yield f"{place} adopts {checkpoint}, which is no candidate"
+            yield f"{place} adopts {checkpoint}, which is not a candidate"
             continue
         covers = summaries[checkpoint].upto
         if adopted.setdefault(covers, checkpoint) != checkpoint:
@@ -56,13 +56,13 @@ def what_is_adopted_was_made_before(case: Any) -> Iterator[str]:
             yield f"{place} adopts a summary of {covers} after one of {max(adopted)}"
     for covers, count in Counter(event.upto for event in summaries.values()).items():
         if count > 1:
-            yield f"{count} summaries for {covers} counted"
+            yield f"{count} summaries for {covers} were accepted"
 
 
 def every_work_ends_once(case: Any) -> Iterator[str]:
-    """A killed work is taken up again, and comes to one end: made, or given up for a cancel.
+    """A killed work is resumed and has one end: a result, or abandoned after a cancel.
 
-    Work that its worker left when it ended in peace has not come to an end.
+    Work released by a worker that ended cleanly has not ended.
     """
     claims: dict[tuple[str, int], list[ev.BackgroundStarted]] = {}
     for event in case.watched.counted(ev.BackgroundStarted):
@@ -77,47 +77,47 @@ def every_work_ends_once(case: Any) -> Iterator[str]:
         entry.offset: f"{entry.event.turn}.{entry.event.step}.{entry.event.index}"
         for entry in counted(case, ev.ToolResult)
     }
-    for (kind, upto), dones in ends.items():
+    for (kind, upto), outcomes in ends.items():
         started = claims.get((kind, upto), [])
         if [event.attempt for event in started] != list(range(1, len(started) + 1)):
             yield f"{kind} {upto} was claimed as {started}"
         if [event.epoch for event in started] != sorted({event.epoch for event in started}):
             yield f"{kind} {upto} was taken over under the same epoch: {started}"
-        if len(dones) != 1 or not started:
-            yield f"{kind} {upto} has {len(started)} claims and {len(dones)} ends"
+        if len(outcomes) != 1 or not started:
+            yield f"{kind} {upto} has {len(started)} claims and {len(outcomes)} ends"
             continue
-        if not dones[0].ok and dones[0].why not in GIVEN_UP:
-            yield f"{kind} {upto} was given up: {dones[0].why}"
-        left = made[upto] if kind in SUMMARIES else int(calls.get(upto) in shorts)
-        if dones[0].ok and left != 1:
-            yield f"{kind} {upto} is done and left {left} candidates"
+        if not outcomes[0].ok and outcomes[0].why not in ABANDONED:
+            yield f"{kind} {upto} was abandoned: {outcomes[0].why}"
+        results = made[upto] if kind in SUMMARIES else int(calls.get(upto) in shorts)
+        if outcomes[0].ok and results != 1:
+            yield f"{kind} {upto} is done with {results} candidates"
 
 
 def no_more_calls_than_claims(case: Any) -> Iterator[str]:
-    """Law 5: each model call of background work was claimed, by a claim that counted, once."""
-    asked = [entry for entry in case.journal if entry["kind"] == "accepted"]
-    # What comes to nothing is tried again under the same claim, as 0.0.2.
-    calls = sum(entry["attempt"].endswith(" 0.0.1") for entry in asked)
+    """Law 5: each model call of background work has its own accepted claim."""
+    accepted = [entry for entry in case.journal if entry["kind"] == "accepted"]
+    # A failed call is tried again under the same claim, as 0.0.2.
+    calls = sum(entry["attempt"].endswith(" 0.0.1") for entry in accepted)
     claims = len(case.watched.counted(ev.BackgroundStarted))
     if calls > claims:
-        yield f"summaries were asked for {calls} times under {claims} claims"
+        yield f"summaries were requested {calls} times under {claims} claims"
 
 
 def a_short_form_has_its_whole(case: Any) -> Iterator[str]:
-    """S4.4: what was shortened is there as it was."""
+    """S4.4: the whole of a shortened result is stored unchanged."""
     results = {
         f"{event.turn}.{event.step}.{event.index}": event
         for event in case.watched.counted(ev.ToolResult)
     }
     for event in case.watched.counted(ev.ResultCompacted):
-        said = results[event.call].content
+        content = results[event.call].content
         whole = case.stage.blobs.get(event.short.ref.sha256)
-        if said.ref is None and whole != said.inline:
+        if content.ref is None and whole != content.inline:
             yield f"{event.call} was shortened, and its whole is {whole[:100]!r}"
 
 
 def nothing_is_forgotten(case: Any) -> Iterator[str]:
-    """What was said, answered and read stands in the last request, as it was or in a record."""
+    """The last request has every message, answer and result, unchanged or in a record."""
     if not case.accepted:
         return
     shown = "\n".join(texts_of(json.loads(case.stage.server.body(case.accepted[-1]["n"]))))
@@ -128,16 +128,16 @@ def nothing_is_forgotten(case: Any) -> Iterator[str]:
         for event in case.watched.counted(ev.GenComplete)
         if (event.turn, event.step) < (turn, step)
     }
-    wanted = set(case.person.said.values())
+    expected = set(case.person.messages.values())
     for entry in case.accepted:
         if tuple(map(int, entry["attempt"].rpartition(" ")[2].split("."))) in completed:
-            wanted.add(case.stage.said.texts[entry["n"]])
+            expected.add(case.stage.model.texts[entry["n"]])
     for event in case.watched.counted(ev.ToolResult):
         if (event.turn, event.step) < (turn, step):
-            wanted.add((event.content.inline or b"").decode())
-    for name in NAMED.findall("\n".join(wanted)):
+            expected.add((event.content.inline or b"").decode())
+    for name in NAMED.findall("\n".join(expected)):
         if name not in names:
-            yield f"{name!r} is neither said nor in the record of the last request"
+            yield f"{name!r} is not in the last request, nor in its record"
 
 
 def texts_of(body: dict[str, Any]) -> Iterator[str]:
@@ -152,8 +152,8 @@ def texts_of(body: dict[str, Any]) -> Iterator[str]:
 
 
 def record_of(body: dict[str, Any]) -> str:
-    """What a request says in the place of what it leaves out; '' if it leaves out nothing."""
+    """The record that replaces what a request leaves out; '' if there is none."""
     first = next(texts_of(body), "")
     if body["messages"][0]["role"] == "assistant":
-        return first  # the provider's own, which it signed
+        return first  # the provider's signed summary
     return first.partition(f"<{FRAME}>")[2].partition(f"</{FRAME}>")[0]

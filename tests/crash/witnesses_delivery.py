@@ -1,4 +1,4 @@
-"""A push channel of the crash tests, in their own process, and what must hold of it at rest."""
+"""A push channel in the process of the crash tests, and its invariants at rest."""
 
 import json
 import threading
@@ -15,18 +15,18 @@ CHANNEL, SECRET_ENV, SECRET = "push:desk", "DESK_SECRET", "of the crash tests"
 
 
 class Received(NamedTuple):
-    """One request that the desk answered with 204."""
+    """One request that was answered with 204."""
 
     key: str
     body: bytes
     signed: bool
 
 
-class Desk:
-    """Takes what is delivered; every third request is refused at first, as receivers do."""
+class PushReceiver:
+    """An HTTP receiver of deliveries, which answers every third request with 503."""
 
     def __init__(self, directory: Path) -> None:
-        desk = self
+        receiver = self
         self.received: list[Received] = []
         self._requests = 0
         self._lock = threading.Lock()
@@ -34,11 +34,11 @@ class Desk:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                self.send_response(desk.take(self.headers, body))
+                self.send_response(receiver.take(self.headers, body))
                 self.end_headers()
 
             def log_message(self, *args: Any) -> None:
-                """Nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -50,7 +50,7 @@ class Desk:
         )
 
     def take(self, headers: Any, body: bytes) -> int:
-        """Keep a request; the status it is answered with."""
+        """Record a request; returns the status of the answer."""
         signed = signature(SECRET, headers["Foldlog-Timestamp"], body)
         with self._lock:
             self._requests += 1
@@ -61,37 +61,37 @@ class Desk:
             return 204
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
 
 def channels_have_every_answer(case: Any) -> Iterator[str]:
-    """S2.4: whoever asked by the channel has each answer, signed, under its one key, in order; and
-    what is said to be sent is what was received."""
-    watched, desk = case.watched, case.stage.desk
+    """S2.4: the channel has each answer to its messages, signed, under one key, in order; and the
+    answers marked as sent are those received."""
+    watched = case.watched
     session = watched.session_id
-    came = [r for r in desk.received if r.key.startswith(f"{session}/")]
-    yield from (f"{r.key} is not signed" for r in came if not r.signed)
+    received = [r for r in case.stage.push_receiver.received if r.key.startswith(f"{session}/")]
+    yield from (f"{r.key} is not signed" for r in received if not r.signed)
     bodies = {}
-    for received in came:
-        if bodies.setdefault(received.key, received.body) != received.body:
-            yield f"{received.key} came with two bodies"
+    for request in received:
+        if bodies.setdefault(request.key, request.body) != request.body:
+            yield f"{request.key} came with two bodies"
     pushed = case.person.scene.channel == CHANNEL
-    wanted = {
+    expected = {
         f"{session}/{event.turn}/{event.step}/{CHANNEL}": text
         for event in watched.counted(ev.GenComplete)
         if pushed and (text := text_of(case.stage.blobs.resolve(event.content)))
     }
-    if list(bodies) != list(wanted):
-        yield f"the channel has {list(bodies)}, the answers are {list(wanted)}"
+    if list(bodies) != list(expected):
+        yield f"the channel has {list(bodies)}, the answers are {list(expected)}"
     for key, body in bodies.items():
-        if json.loads(body)["text"] != wanted.get(key):
+        if json.loads(body)["text"] != expected.get(key):
             yield f"{key} came as {body!r}"
     sent = watched.counted(ev.GenSent)
-    if len(sent) != len(wanted):
-        yield f"{len(sent)} answers are sent, of {len(wanted)}"
+    if len(sent) != len(expected):
+        yield f"{len(sent)} answers are sent, of {len(expected)}"
 
 
 WITNESSES = (channels_have_every_answer,)

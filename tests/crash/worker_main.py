@@ -4,8 +4,8 @@
                           [--crash-at NAME:N] [--control-fd FD]
 
 A point can also be armed by the file DIR/W.arm (`NAME:N`, or `NAME:N stop` for SIGSTOP; an empty
-one disarms): it is read at the start and at SIGHUP, and is gone once that is done. Exit codes as
-the command line's.
+one disarms), which is read at the start and at SIGHUP, then deleted. Exit codes as of the command
+line.
 """
 
 import argparse
@@ -64,13 +64,13 @@ def _arm_from(path: Path) -> None:
 
 
 def _stop() -> None:
-    # The thread that is here: a signal for the process is taken by its main thread, and where the
-    # machine is busy this one runs on until that is scheduled. It read its claim back and began.
+    # The calling thread: a signal for the process is handled by its main thread, and on a busy
+    # machine this one continues until that is scheduled; it once read its claim back and began.
     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def _work(options: argparse.Namespace) -> int:
-    # Not earlier: a spare imports what is heavy while it waits for its go.
+    # Not earlier: a spare makes its heavy imports while it waits for its go.
     from foldlog.cli.__main__ import exit_code
     from foldlog.log import Settings
     from foldlog.log.errors import FoldlogError

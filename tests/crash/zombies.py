@@ -1,4 +1,4 @@
-"""Two workers of which one is stopped past its session timeout: played by tests and by the soak."""
+"""Two workers, one of them stopped past its session timeout: used by tests and the soak."""
 
 import signal
 
@@ -7,7 +7,7 @@ from foldlog.tests.crash.agents import HASTY
 from foldlog.tests.crash.rounds import Play
 from foldlog.tests.crash.stage import Stage
 
-# Right behind a record of its own, which it has not read back.
+# Just after a record of its own, which it has not read back.
 STOPS = ("tools.wrote", "models.wrote", "sessions.wrote", "background.wrote")
 
 
@@ -19,36 +19,36 @@ def hasty(play: Play) -> Play:
 
 
 def are_done(play: Play) -> bool:
-    """Whether everybody has an answer, whichever worker gave it."""
+    """Whether everybody has an answer, from either worker."""
     return all(person.is_done() for person in play.people)
 
 
 def shared(stage: Stage, owners: int) -> bool:
-    """Whether so many workers hold partitions, every one for all roles."""
+    """Whether this many workers hold partitions, each for all roles."""
     held = [{holder.owner for holder in view.holders} for view in stage.holders.values()]
     return all(len(names) == 1 for names in held) and len(set().union(*held)) == owners
 
 
 def stopped_behind(stage: Stage, at: str) -> list[str]:
-    """Stop a worker at a point, have another take over, let the first go on; what is wrong then."""
-    zombie, heir = stage.hand("w1"), stage.hand("w2")
+    """Stop a worker at a point, let another take over, resume the first. Returns all violations."""
+    zombie, heir = stage.handle("w1"), stage.handle("w2")
     zombie.start()
     compacts = ("returns",) if at.startswith("background") else ()
     play = hasty(Play(stage, zombie, cast=("slow", "talk", *compacts)))
     play.await_taken("")
     zombie.arm(f"{at} stop")
     for person in play.people:
-        stage.ledger.let_go(person.session_id)
+        stage.ledger.release(person.session_id)
     play.begin()
     play.until("it has stopped", zombie.is_stopped)
     heir.start()
-    play.until("the other has all of it", lambda: stage.owner().startswith("w2."))
+    play.until("the other holds every partition", lambda: stage.owner().startswith("w2."))
     play.until("everybody is done", lambda: are_done(play))
     zombie.signal(signal.SIGCONT)
-    play.until("the zombie has its share again", lambda: shared(stage, 2))
+    play.until("the zombie holds its share again", lambda: shared(stage, 2))
     play.until("everybody is still done", lambda: are_done(play))
     wrong = witnesses.violations(stage, play.people)
-    if at.startswith("tools"):  # it had no claim read back when it was stopped
+    if at.startswith("tools"):  # it had read back no claim when it was stopped
         runs = stage.ledger.lines("slow_charge", pid=zombie.pid)
         wrong += [f"the zombie began {run} long after its claim" for run in runs]
     return wrong

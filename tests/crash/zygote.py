@@ -1,12 +1,12 @@
-"""A process that has imported what a worker needs, and forks workers from that: a start then costs
-hundredths of a second of CPU in the place of seconds, and a test run starts more than a hundred.
+"""A process that has imported what a worker needs and forks workers: a start then costs hundredths
+of a second of CPU instead of seconds, and a test run starts more than a hundred.
 
     python zygote.py LIFELINE_FD
 
-A line on stdin is a JSON list, the arguments of worker_main.py; a line on stdout says
-{"pid": P} when that was forked, {"ended": P, "code": C} when it is gone. Workers die when the
-lifeline closes, which the process that started us holds. It must stay free of threads: only then
-is a fork of it a whole process.
+A line on stdin is a JSON list, the arguments of worker_main.py; a line on stdout is {"pid": P}
+for a forked worker, {"ended": P, "code": C} for one that ended. Workers die when the lifeline
+closes, whose other end the starting process holds. It must stay free of threads, because a fork
+copies only the calling thread.
 """
 
 import contextlib
@@ -45,16 +45,16 @@ def main() -> int:
             for key, _ in ready.select():
                 if key.fd == dead_end:
                     os.read(dead_end, 4096)
-                    _bury()
+                    _reap()
                     continue
                 line = _line()
                 if not line:
                     return 0
-                _say({"pid": _fork(json.loads(line), lifeline, (dead_end, death))})
+                _report({"pid": _fork(json.loads(line), lifeline, (dead_end, death))})
 
 
 def _line() -> bytes:
-    """One line of stdin, unbuffered: what is behind it must wake the selector."""
+    """One line of stdin, unbuffered: the bytes after it must wake the selector."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(0, 1)
@@ -64,17 +64,17 @@ def _line() -> bytes:
     return line
 
 
-def _say(fact: dict[str, int]) -> None:
+def _report(fact: dict[str, int]) -> None:
     os.write(1, json.dumps(fact).encode() + b"\n")
 
 
-def _bury() -> None:
+def _reap() -> None:
     with contextlib.suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
-            _say({"ended": pid, "code": os.waitstatus_to_exitcode(status)})
+            _report({"ended": pid, "code": os.waitstatus_to_exitcode(status)})
 
 
 def _fork(arguments: list[str], lifeline: int, ours: tuple[int, ...]) -> int:
@@ -86,9 +86,9 @@ def _fork(arguments: list[str], lifeline: int, ours: tuple[int, ...]) -> int:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
-        nothing = os.open(os.devnull, os.O_RDWR)
+        null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1):
-            os.dup2(nothing, number)
+            os.dup2(null, number)
         for number in ours:
             os.close(number)
         threading.Thread(target=_die_with, args=(lifeline,), daemon=True).start()

@@ -15,15 +15,15 @@ from foldlog.tests.security.secured import Secured, password_of, secured_broker
 
 @pytest.fixture(scope="session")
 def secured(broker_cache_dir: Path) -> Iterator[Secured]:
-    """Listeners for every way to log in, with the authorizer on."""
+    """Listeners for every login mechanism, with the authorizer on."""
     with secured_broker(broker_cache_dir) as running:
         yield running
 
 
 class _TokenEndpoint(BaseHTTPRequestHandler):
-    """An identity provider: a token for whoever knows the secret of a client id.
+    """An identity provider: issues a token to clients with the right secret.
 
-    The token is an unsecured JWS, which is what the node accepts without further jars.
+    The token is an unsecured JWS, which the node accepts without further jars.
     """
 
     def do_POST(self) -> None:
@@ -45,7 +45,7 @@ class _TokenEndpoint(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing on stderr."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="session")

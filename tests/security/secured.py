@@ -1,8 +1,8 @@
 """One Kafka node with every kind of secured listener, its certificates and its users.
 
 The authorizer is on: a principal may do only what its role's rights allow. The PLAINTEXT listener
-exists for the readiness probe and for the tests' own administration; whoever connects there is a
-super user, as no production cluster would have it.
+exists for the readiness probe and for the tests' own administration; its clients are super users,
+unlike in any production cluster.
 """
 
 import datetime as dt
@@ -36,20 +36,20 @@ from foldlog.local.kafka.ports import free_pair
 from foldlog.log.access import ROLES, Resource, grants
 
 USERS = (*ROLES, "nobody")
-"""One for each role, and one that may do nothing."""
+"""A user for each role, and one without rights."""
 
 _SCRAM = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
 _PORT_TRIES = 5
 
 
 def password_of(user: str) -> str:
-    """Distinct from the name, so that a test can look for it where it must not appear."""
+    """Distinct from the name, so that a test can search for it in output."""
     return f"pw-of-{user}-Zk9"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Secured:
-    """A running node: where its listeners are, and what a client needs for each of them."""
+    """A running node: the addresses of its listeners, and client properties for each of them."""
 
     broker: Broker
     plaintext: str
@@ -126,7 +126,7 @@ class Secured:
 
 @contextmanager
 def secured_broker(cache_dir: Path) -> Iterator[Secured]:
-    """The node, in a directory of its own that is gone with the block."""
+    """The node, in a directory of its own that is deleted at the end of the block."""
     directory = Path(tempfile.mkdtemp(prefix=f"foldlog-kafka-{os.getpid()}-"))
     broker = None
     try:

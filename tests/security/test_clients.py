@@ -1,4 +1,4 @@
-"""Every client of the log logs in by every mechanism, and says why where it can't."""
+"""Every client of the log logs in by every mechanism, or reports why it cannot."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -30,14 +30,14 @@ WAIT_S = 20
 
 
 def opened(properties: Mapping[str, str], prefix: str) -> KafkaLog:
-    """A log by these client properties."""
+    """A log with these client properties."""
     passed = dict(properties)
     return KafkaLog(passed.pop("bootstrap.servers"), topic_prefix=prefix, client_properties=passed)
 
 
 @pytest.fixture(scope="module")
 def prefix(secured: Secured) -> str:
-    """Topics made by the operator, on which every role has its rights."""
+    """Topics created by the operator, with the rights of every role."""
     prefix = unique_name("secured") + "-"
     secured.grant(prefix)
     with closing(opened(secured.scram("operator"), prefix)) as log:
@@ -58,7 +58,7 @@ LOGINS: Mapping[str, Callable[[Secured, str, str], dict[str, str]]] = {
 
 
 def write(log: KafkaLog, value: bytes, *, brief: bool) -> Delivered | AppendError:
-    """One record, and what became of it."""
+    """Write one record; returns its delivery or error."""
     answers: list[Delivered | AppendError] = []
     with closing(log.producer(brief=brief)) as producer:
         producer.append(SESSION_EVENTS, "s1", value, partition=0, on_delivery=answers.append)
@@ -90,7 +90,7 @@ def test_every_client_logs_in(
 
 
 def refusals(secured: Secured) -> Iterator[tuple[str, dict[str, str], str]]:
-    """Name, properties, and what the message must say."""
+    """Name, properties, and the text that the message must contain."""
     good, mtls = secured.scram("worker"), secured.certificate("worker")
     yield "wrong password", {**good, "sasl.password": "pw-wrong-Zk9"}, "sasl.password"
     yield "wrong user", {**good, "sasl.username": "mallory"}, "sasl.username"
@@ -99,17 +99,17 @@ def refusals(secured: Secured) -> Iterator[tuple[str, dict[str, str], str]]:
     yield "no certificate", {k: v for k, v in mtls.items() if k not in lacks}, lacks[0]
 
 
-def test_a_refused_login_says_so_and_what_to_correct(secured: Secured, prefix: str) -> None:
-    """A wrong password was "no Kafka broker answers": the reader went looking for a broker."""
+def test_a_failed_login_names_the_property_to_correct(secured: Secured, prefix: str) -> None:
+    """A wrong password was reported as "no Kafka broker answers"."""
 
-    def ask(properties: dict[str, str]) -> FoldlogError:
+    def error_of(properties: dict[str, str]) -> FoldlogError:
         with closing(opened(properties, prefix)) as log, pytest.raises(FoldlogError) as raised:
             log.partitions(SESSION_EVENTS)
         return raised.value
 
     cases = list(refusals(secured))
     with ThreadPoolExecutor(len(cases)) as pool:  # each takes the 2 s that a login is tried
-        found = list(pool.map(ask, [properties for _, properties, _ in cases]))
+        found = list(pool.map(error_of, [properties for _, properties, _ in cases]))
     for (name, properties, named), error in zip(cases, found, strict=True):
         assert isinstance(error, AccessDenied), (name, error)
         assert named in str(error) and "no Kafka broker answers" not in str(error)
@@ -117,7 +117,7 @@ def test_a_refused_login_says_so_and_what_to_correct(secured: Secured, prefix: s
         assert properties.get("sasl.password", password_of("worker")) not in str(error)
 
 
-def test_a_client_without_tls_is_told_that_the_cluster_may_be_secured(
+def test_a_client_without_tls_learns_that_the_cluster_may_be_secured(
     secured: Secured, prefix: str
 ) -> None:
     with closing(opened({"bootstrap.servers": secured.sasl_ssl}, prefix)) as log:
@@ -125,30 +125,30 @@ def test_a_client_without_tls_is_told_that_the_cluster_may_be_secured(
             log.partitions(SESSION_EVENTS)
 
 
-def test_a_principal_without_rights_is_told_which_topic(secured: Secured, prefix: str) -> None:
+def test_a_missing_right_is_reported_with_its_topic(secured: Secured, prefix: str) -> None:
     with closing(opened(secured.sasl("nobody", "PLAIN"), prefix)) as log:
         with pytest.raises(AccessDenied, match=f"right to topic {prefix}{SESSION_EVENTS}"):
             log.partitions(SESSION_EVENTS)
 
 
-def test_a_reader_can_not_write_and_says_so(secured: Secured, prefix: str) -> None:
+def test_a_reader_cannot_write(secured: Secured, prefix: str) -> None:
     fatal: SimpleQueue[LogFatal] = SimpleQueue()
     with closing(opened(secured.sasl("reader", "PLAIN"), prefix)) as log:
         assert log.end_offsets(SESSION_EVENTS)
         refused = write(log, b"x", brief=True)
         assert isinstance(refused, AppendError) and refused.denied is not None
         assert f"right to topic {prefix}{SESSION_EVENTS}" in str(refused.denied)
-        # An idempotent producer is refused as a whole: it may write to no topic.
+        # An idempotent producer is rejected as a whole: it may write to no topic.
         with closing(log.producer(fatal.put)) as producer:
             with pytest.raises(LogFatal):
                 for _ in range(50):
                     producer.append(SESSION_EVENTS, "s1", b"x", partition=0)
                     producer.flush(WAIT_S)
-        said = str(fatal.get(timeout=WAIT_S))
-        assert "may write to no topic" in said and "docs/security.md" in said
+        message = str(fatal.get(timeout=WAIT_S))
+        assert "may write to no topic" in message and "docs/security.md" in message
 
 
-def test_a_producer_can_write_and_not_read(secured: Secured, prefix: str) -> None:
+def test_a_producer_can_write_but_not_read(secured: Secured, prefix: str) -> None:
     with closing(opened(secured.sasl("producer", "PLAIN"), prefix)) as log:
         assert isinstance(write(log, b"x", brief=False), Delivered)
         with closing(log.reader(SESSION_EVENTS, {0: 0})) as reader:
@@ -156,7 +156,7 @@ def test_a_producer_can_write_and_not_read(secured: Secured, prefix: str) -> Non
                 reader.poll(WAIT_S)
 
 
-def test_a_group_of_another_name_is_refused_by_name(secured: Secured, prefix: str) -> None:
+def test_a_group_of_another_name_is_rejected_by_name(secured: Secured, prefix: str) -> None:
     with closing(opened(secured.sasl("worker", "PLAIN"), prefix)) as log:
         joining = ("others", unique_name("member"), lambda p: dict.fromkeys(p, 0), lambda _: None)
         with closing(log.group_reader(SESSION_EVENTS, *joining)) as member:
@@ -164,7 +164,7 @@ def test_a_group_of_another_name_is_refused_by_name(secured: Secured, prefix: st
                 member.poll(WAIT_S)
 
 
-def test_an_operator_can_not_read_what_was_said(secured: Secured, prefix: str) -> None:
+def test_an_operator_cannot_read_messages(secured: Secured, prefix: str) -> None:
     with closing(opened(secured.sasl("operator", "PLAIN"), prefix)) as log:
         with closing(log.reader(SESSION_EVENTS, {0: 0})) as reader:
             with pytest.raises(AccessDenied):
@@ -175,7 +175,7 @@ def test_an_operator_can_not_read_what_was_said(secured: Secured, prefix: str) -
 def test_the_client_of_faust_logs_in(
     secured: Secured, prefix: str, token_endpoint: str, tmp_path: Path, login: str
 ) -> None:
-    """Its credentials are made from the same properties as everybody else's."""
+    """Its credentials come from the same properties as those of the other clients."""
     from aiokafka import AIOKafkaConsumer
     from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth
 
@@ -183,7 +183,7 @@ def test_the_client_of_faust_logs_in(
     servers = properties.pop("bootstrap.servers")
     settings = settings_in(tmp_path, bootstrap_servers=servers, client_properties=properties)
 
-    async def topics_seen() -> set[str]:
+    async def topic_names() -> set[str]:
         auth = credentials_to_aiokafka_auth(faust_credentials(settings), None)
         client = AIOKafkaConsumer(bootstrap_servers=servers, **auth)
         await client.start()
@@ -192,10 +192,10 @@ def test_the_client_of_faust_logs_in(
         finally:
             await client.stop()
 
-    assert prefix + USER_SESSIONS in asyncio.run(topics_seen())
+    assert prefix + USER_SESSIONS in asyncio.run(topic_names())
 
 
-def test_certificates_that_can_not_be_read_are_a_setting(tmp_path: Path) -> None:
+def test_an_unreadable_certificate_is_a_settings_error(tmp_path: Path) -> None:
     properties = {"security.protocol": "ssl", "ssl.ca.location": str(tmp_path / "none.pem")}
     settings = settings_in(tmp_path, client_properties=properties)
     with pytest.raises(SettingsError, match=r"ssl\.ca\.location"):

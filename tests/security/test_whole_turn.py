@@ -1,6 +1,6 @@
 """Worker, gateway and command line, each as a principal with exactly the rights of its role.
 
-They are processes as people start them; only `client.properties` says that the cluster is secured.
+They are processes as users start them; only `client.properties` states that the cluster is secured.
 """
 
 import json
@@ -51,7 +51,7 @@ class Installation:
 
     @contextmanager
     def running(self, properties: Mapping[str, str], *args: str) -> Iterator[subprocess.Popen]:
-        """A process of a principal; what it printed is checked when it has ended."""
+        """A process of a principal; its output is checked when it has ended."""
         kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV")
         env = {name: os.environ[name] for name in kept if name in os.environ}
         process = subprocess.Popen(
@@ -78,7 +78,7 @@ def installation(secured: Secured, tmp_path: Path) -> Installation:
 
 
 class Shell:
-    """Runs commands in this process as one principal. `out`: what the last printed on stdout."""
+    """Runs commands in this process as one principal. `out`: stdout of the last command."""
 
     out = ""
 
@@ -103,7 +103,7 @@ def shell(installation, monkeypatch, capsys) -> Shell:
     return Shell(installation, monkeypatch, capsys)
 
 
-def test_every_role_does_its_work_with_only_its_rights(installation, shell):
+def test_every_role_works_with_only_its_rights(installation, shell):
     secured = installation.secured
     (installation.directory / "plain.py").write_text(AGENT)
     user, reader = secured.certificate("user"), secured.scram("reader")
@@ -125,8 +125,8 @@ def test_every_role_does_its_work_with_only_its_rights(installation, shell):
             assert http.get("/api/tabs").is_success
             _until(lambda: http.get(page), text='"session_id": "s1"')
         for command in ("status", "doctor"):
-            said = shell(user, command, "--json")
-            assert "refuses" not in said and password_of("user") not in said
+            output = shell(user, command, "--json")
+            assert "refuses" not in output and password_of("user") not in output
     files = installation.directory / "files"
     shell(user, "memory", "--dir", str(files), "--sync")
     (files / "core.md").write_text("likes tea\n")
@@ -143,16 +143,16 @@ def test_every_role_does_its_work_with_only_its_rights(installation, shell):
         ("traces", "s1"),
         ("memory",),
     ):
-        said = shell(reader, *command)
-        assert "refuses" not in said, command
-    assert "likes tea" in said
+        output = shell(reader, *command)
+        assert "refuses" not in output, command
+    assert "likes tea" in output
     refused = shell(reader, "send", "s1", "x", code=3)
     assert f"right to topic {installation.prefix}session-events" in refused
     assert "may or may not" not in refused
 
 
 def _until(ask: Callable[[], httpx.Response], status: int = 200, text: str = "") -> httpx.Response:
-    """The answer once the server gives one with this status and text."""
+    """Ask until the server answers with this status and text; returns the answer."""
     until = time.monotonic() + WAIT_S
     while True:
         with suppress(httpx.TransportError):
@@ -167,8 +167,8 @@ def _until(ask: Callable[[], httpx.Response], status: int = 200, text: str = "")
     "command",
     ["status", "send s1 hi", "worker --supervise", "gateway"],
 )
-def test_a_wrong_password_ends_every_command_with_3_and_says_so(shell, command):
+def test_a_wrong_password_ends_every_command_with_3_and_a_message(shell, command):
     wrong = {**shell.installation.secured.scram("worker"), "sasl.password": "pw-wrong-Zk9"}
-    said = shell(wrong, *command.split(), code=3)
-    assert "the login failed" in said and "sasl.password" in said
-    assert "Zk9" not in said and "no Kafka broker answers" not in said
+    output = shell(wrong, *command.split(), code=3)
+    assert "the login failed" in output and "sasl.password" in output
+    assert "Zk9" not in output and "no Kafka broker answers" not in output

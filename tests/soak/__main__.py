@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from foldlog.local.kafka import Broker, temporary_broker
 from foldlog.log import Settings
-from foldlog.tests.crash.fleet import Hand
+from foldlog.tests.crash.fleet import WorkerHandle
 from foldlog.tests.crash.rig import replay_differs, stage_on
 from foldlog.tests.crash.rounds import ALL_POINTS, KEEPERS, Kill, NotReached, Play
 from foldlog.tests.crash.scenes import SCENES
@@ -141,7 +141,7 @@ class Soak:
         self._stages = 0
         self._stack = ExitStack()
         self._stage: Stage | None = None
-        self._hand: Hand | None = None
+        self._handle: WorkerHandle | None = None
         self._played = 0
 
     def round(self, number: int) -> None:
@@ -150,10 +150,10 @@ class Soak:
             self._zombie(number)
             return
         plan = plan_of(self.seed, number)
-        stage, hand = self._at_hand()
+        stage, handle = self._at_hand()
         broker = number % BROKER_ROUNDS == BROKER_ROUNDS - 1
         at = "" if broker else plan.at  # a second fault could leave a session at a gate
-        play = Play(stage, hand, at, plan.cast, then=plan.then, instant_s=plan.instant_s)
+        play = Play(stage, handle, at, plan.cast, then=plan.then, instant_s=plan.instant_s)
         began = time.monotonic()
         wrong: list[str] = []
         try:
@@ -170,7 +170,7 @@ class Soak:
             self.tally.kills[kill.at].append(kill)
         self._played += 1
         if not wrong and self._played == STAGE_ROUNDS:
-            wrong = self._refolded(stage, hand)
+            wrong = self._refolded(stage, handle)
         name = BROKER if broker else " then ".join(filter(None, (plan.at, plan.then)))
         took = time.monotonic() - began
         print(f"{number:4} {name}: {took:.1f} s, {self.tally.count} kills", flush=True)
@@ -221,18 +221,18 @@ class Soak:
         made.mkdir()
         return made
 
-    def _at_hand(self) -> tuple[Stage, Hand]:
-        if self._stage is None or self._hand is None:
+    def _at_hand(self) -> tuple[Stage, WorkerHandle]:
+        if self._stage is None or self._handle is None:
             self._played = 0
             directory = self._new_directory()
             self._stage = self._stack.enter_context(
                 stage_on(self.broker.bootstrap_servers, directory)
             )
-            self._hand = self._stage.hand()
-        return self._stage, self._hand
+            self._handle = self._stage.handle()
+        return self._stage, self._handle
 
-    def _refolded(self, stage: Stage, hand: Hand) -> list[str]:
-        stuck = [f"stuck: {name}: {why}" for name, why in hand.stuck().items()]
+    def _refolded(self, stage: Stage, handle: WorkerHandle) -> list[str]:
+        stuck = [f"stuck: {name}: {why}" for name, why in handle.stuck().items()]
         return [f"refold: {why}" for why in replay_differs(stage)] + stuck
 
     def _report(self, number: int, name: str, stage: Stage, wrong: list[str]) -> None:
@@ -243,7 +243,7 @@ class Soak:
 
     def close(self) -> None:
         """End the workers of the installation."""
-        self._stage = self._hand = None
+        self._stage = self._handle = None
         self._stack.close()
 
 
