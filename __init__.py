@@ -54,7 +54,7 @@ _EXPORTS: dict[str, str] = {
     "InDoubt": ".api.events",
     "Limits": ".processors.limits",
     "LogUnreachable": ".log.errors",
-    "McpServer": ".processors.outside.server",
+    "McpServer": ".processors.mcp_server",
     "MessageReceived": ".api.events",
     "MessageTaken": ".api.events",
     "ModelRequest": ".api.inside",

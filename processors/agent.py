@@ -16,7 +16,7 @@ from ..schemas.ids import is_id, why_not_an_id
 from ..schemas.tokens import estimate, family_of
 from .fold.cut_points import window_size
 from .limits import DEFAULT_LIMITS, Limits
-from .outside.server import McpServer
+from .mcp_server import McpServer
 from .tools.tiers import SCHEMA_TOKENS, USE, arranged, tools_json
 from .tools.tool import SEARCH, Tool
 

@@ -15,7 +15,7 @@ from typing import Any
 from ..schemas.canonical import compact_ascii_sorted
 from ..schemas.events.parts import AgentDigest
 from .agent import Agent
-from .outside.server import McpServer
+from .mcp_server import McpServer
 from .tools.tool import Tool
 
 PART_CHARS = 8  # hex characters of each part

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...log.errors import FoldlogError, Parked
+from ..mcp_server import McpServer
 from .definitions import ListedTool, definition_hash, definitions_of, printable
 from .nothing_ran import Rejected, Unreachable
-from .server import McpServer
 
 if TYPE_CHECKING:
     from .protocol import Wire

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from ...schemas.canonical import compact_strict
 from ...schemas.enums import Approval, Effect
+from ..mcp_server import McpServer
 from .fitting import adapt_schema
-from .server import McpServer
 
 TOOLS_MAX = 256  # of one server; more is a catalogue, not a toolbox
 DESCRIPTION_CHARS_MAX = 2_000  # about 800 tokens; less than for our own tools

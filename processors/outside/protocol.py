@@ -23,10 +23,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from ...log.environment import for_children
+from ..mcp_server import McpServer
 from ..tools.children import handed_env, reaper_command
 from .definitions import HINTS, ListedTool, printable
 from .nothing_ran import Rejected, Unreachable
-from .server import McpServer
 
 ANSWER_BYTES_MAX = 32 * 1024 * 1024  # the maximum that is ever kept of a result
 PAGES_MAX = 50  # of a list of tools, which might otherwise never end

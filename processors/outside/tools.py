@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..agent import Agent
+from ..mcp_server import McpServer
 from ..tools.tool import ALWAYS, RARE, Tool, ToolContext, ToolFailed
 from .arguments import OutsideArguments
 from .connection import CLOSE_S, Connection, MissingExtra
 from .definitions import Definition, Definitions, ListedTool, definitions_of
 from .nothing_ran import Rejected, Unreachable
 from .results import text_of, value_of
-from .server import McpServer
 
 START_S = 8.0  # for all servers together; a restarted worker must not wait for a dead one
 REMEMBERED_BYTES_MAX = 8 * 1024 * 1024

@@ -20,7 +20,7 @@ from foldlog.processors.agent_digest import (
     parts_of,
 )
 from foldlog.processors.limits import Limits
-from foldlog.processors.outside.server import McpServer
+from foldlog.processors.mcp_server import McpServer
 from foldlog.processors.tools.tool import Tool, tool
 from foldlog.schemas.events.parts import AgentDigest
 

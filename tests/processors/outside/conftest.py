@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from foldlog import Agent
-from foldlog.processors.outside import McpServer
+from foldlog.processors.mcp_server import McpServer
 from foldlog.processors.outside.tools import OutsideTools
 from foldlog.processors.tools.call import ToolHost, run
 from foldlog.processors.tools.output_sink import Stop

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from foldlog import Agent
-from foldlog.processors.outside import McpServer
+from foldlog.processors.mcp_server import McpServer
 from foldlog.processors.outside.arguments import OutsideArguments
 from foldlog.processors.outside.definitions import (
     DESCRIPTION_CHARS_MAX,

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from foldlog import Agent
 from foldlog.local.messages_api.errors import ApiError
 from foldlog.local.messages_api.shape import check_shape
-from foldlog.processors.outside import McpServer
+from foldlog.processors.mcp_server import McpServer
 from foldlog.processors.outside.definitions import ListedTool, definitions_of
 from foldlog.processors.outside.fitting import adapt_schema
 from foldlog.processors.outside.tools import with_outside_tools

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from foldlog import Agent
-from foldlog.processors.outside import McpServer
+from foldlog.processors.mcp_server import McpServer
 from foldlog.processors.outside.connection import Connection
 from foldlog.processors.outside.tools import OutsideTools
 from foldlog.schemas.events import ToolFailedUncertain

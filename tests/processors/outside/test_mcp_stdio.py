@@ -13,7 +13,8 @@ import pytest
 
 from foldlog import Agent
 from foldlog.consumers.doctor.checks import mcp_servers
-from foldlog.processors.outside import McpServer, connection
+from foldlog.processors.mcp_server import McpServer
+from foldlog.processors.outside import connection
 from foldlog.processors.outside.tools import OutsideTools
 from foldlog.processors.tools.arguments import why_wrong
 from foldlog.processors.tools.output_sink import Stop
@@ -250,8 +251,7 @@ def test_servers_die_with_their_worker(tmp_path):
     program = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from foldlog import Agent\n"
-        "from foldlog.processors.outside import McpServer\n"
+        "from foldlog import Agent, McpServer\n"
         "from foldlog.processors.outside.tools import OutsideTools\n"
         "server = McpServer(name='s', command=(sys.executable, sys.argv[1], sys.argv[2]))\n"
         "agent = Agent(name='a', model='m', mcp=[server])\n"

@@ -11,7 +11,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ...schemas.enums import Approval, Effect
+from ..schemas.enums import Approval, Effect
 
 # `SERVER__TOOL` is split at its first double underscore, so a server's name must not contain one.
 _NAME = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
