@@ -1,6 +1,6 @@
-"""The core of a worker for the role `sessions` that tells tabs of its sessions, over any log.
+"""A worker for the role `sessions` that announces its sessions, without its process, on any log.
 
-Its disk outlives it: `restart` is a new incarnation, with or without what was on its way.
+Its disk survives: `restart` starts a new incarnation on the same one.
 """
 
 from foldlog.log.door import Log
@@ -18,34 +18,34 @@ from foldlog.tests.laws.recorded_actions import RecordedEffects
 
 
 class Announcing:
-    """See the module. deaf: what it tells tabs never comes to a broker; full: so many records of
-    it find no room at first."""
+    """See the module docstring."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
         self.disk: dict[int, dict[bytes, bytes]] = {}
         self.incarnation = 0
-        self.said: list[str] = []
+        self.output: list[str] = []
         self.restart()
 
     def restart(
-        self, *, deaf: bool = False, new_disk: bool = False, full: int = 0
+        self, *, loses: bool = False, new_disk: bool = False, refusals: int = 0
     ) -> "Announcing":
-        """A new process; the one before is gone with what it remembered."""
+        """Replace the process by a new one with nothing in memory. loses: none of its announcements
+        reaches a broker; refusals: how many announcements the producer's full queue refuses."""
         self.incarnation += 1
         self.disk = {} if new_disk else self.disk
         self.mail, producer = Mailbox(), self.log.producer()
         actions = Actions(
             f"w/{self.incarnation}", appender(producer, self.mail), RecordedEffects(), None, None,
-            Slots(1), Slots(1), SystemClock(), self.said.append,
+            Slots(1), Slots(1), SystemClock(), self.output.append,
         )
         identity = Identity("w", str(self.incarnation))
         self.worker = Worker(
-            identity, ("sessions",), [AGENT], self._open, actions, SystemClock(), self.said.append
+            identity, ("sessions",), [AGENT], self._open, actions, SystemClock(), self.output.append
         )
-        heard = Deaf() if deaf else Full(producer, full)
+        announcer = Loses() if loses else Full(producer, refusals)
         partitions = self.log.partitions(USER_SESSIONS)
-        announce(self.worker, heard, partitions, self.mail.post, self.said.append)
+        announce(self.worker, announcer, partitions, self.mail.post, self.output.append)
         self.reader = self.log.reader(SESSION_EVENTS, {})
         self.reader.add(self.worker.assigned(range(self.log.partitions(SESSION_EVENTS))))
         return self
@@ -55,7 +55,7 @@ class Announcing:
         return Store(DictBackend(self.disk.setdefault(partition, {})), log_end=end)
 
     def run(self, batch: int = 1_000) -> "Announcing":
-        """Let it go on until it has read all, and what it produced."""
+        """Run rounds until the worker has read the whole log, including its own records."""
         quiet = 0
         while quiet < 3:
             records = self.reader.poll(0.02, batch)
@@ -66,21 +66,21 @@ class Announcing:
         return self
 
 
-class Deaf:
+class Loses:
     """A producer whose records are lost with the process."""
 
     def append(self, *args, **named) -> None:
-        """Nothing comes of it."""
+        """Drop the record."""
 
 
 class Full:
-    """A producer that has no room for its first records."""
+    """A producer whose queue is full at first."""
 
     def __init__(self, producer, refusals: int) -> None:
         self._producer, self._refusals = producer, refusals
 
     def append(self, *args, **named) -> None:
-        """Refuse, or pass it on."""
+        """Refuse the record, or produce it."""
         if self._refusals:
             self._refusals -= 1
             raise LogBusy("the producer's queue is full")

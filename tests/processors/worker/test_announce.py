@@ -1,4 +1,4 @@
-"""S0.7: what a worker tells a user's tabs: each change once it is folded, after any crash."""
+"""S0.7: a worker announces each change of a session to its user's tabs, also after a crash."""
 
 import json
 
@@ -14,13 +14,13 @@ from foldlog.tests.processors.worker.announcing import Announcing
 
 
 @pytest.fixture
-def say(log, tmp_path):
-    sessions = Sessions(log, settings_in(tmp_path))
-    yield sessions
-    sessions.close()
+def sessions(log, tmp_path):
+    writer = Sessions(log, settings_in(tmp_path))
+    yield writer
+    writer.close()
 
 
-def told(log) -> list[tuple[str, dict | None]]:
+def announced(log) -> list[tuple[str, dict | None]]:
     """Every record of the topic, in log order of each user."""
     return [
         (record.key.decode(), json.loads(record.value) if record.value else None)
@@ -36,20 +36,20 @@ def tabs_of(log, user: str = "ana") -> list[str]:
     return [tab.session_id for tab in tabs.open_sessions(user)]
 
 
-def test_S0_7_open_phase_project_and_end_are_told_and_nothing_else(log, say):
+def test_S0_7_only_open_phase_project_and_end_are_announced(log, sessions):
     worker = Announcing(log)
-    say.open("a", agent="helper")
+    sessions.open("a", agent="helper")
     worker.run()
-    say.say("a", "hello")
-    say.trigger("a", "start_build")
+    sessions.say("a", "hello")
+    sessions.trigger("a", "start_build")
     worker.run()
-    say.lock("a", "p1")
+    sessions.lock("a", "p1")
     worker.run()
-    say.trigger("a", "nonsense")
+    sessions.trigger("a", "nonsense")
     worker.run()
-    say.terminate("a")
+    sessions.terminate("a")
     worker.run()
-    found = told(log)
+    found = announced(log)
     assert {key for key, _ in found} == {"ana/a"}
     assert [value and (value["phase"], value["project_id"]) for _, value in found] == [
         ("chatting", None), ("building", None), ("building", "p1"), None
@@ -57,100 +57,102 @@ def test_S0_7_open_phase_project_and_end_are_told_and_nothing_else(log, say):
     assert len({value["opened_at"] for _, value in found if value}) == 1
 
 
-def test_a_users_sessions_lie_in_one_partition(log, say):
+def test_the_sessions_of_a_user_share_a_partition(log, sessions):
     for number in range(9):
-        say.open(f"s{number}", agent="helper")
+        sessions.open(f"s{number}", agent="helper")
     Announcing(log).run()
     place = partition_for("ana", log.partitions(USER_SESSIONS))
     assert len(log.records(USER_SESSIONS, place)) == 9
 
 
-def test_what_was_folded_and_not_told_is_told_by_the_next_process(log, say):
-    worker = Announcing(log).run().restart(deaf=True).run()
-    say.open("kept", agent="helper")
-    say.open("ended", agent="helper")
-    say.terminate("ended")
+def test_a_session_folded_but_not_announced_is_announced_after_a_restart(log, sessions):
+    worker = Announcing(log).run().restart(loses=True).run()
+    sessions.open("open", agent="helper")
+    sessions.open("ended", agent="helper")
+    sessions.terminate("ended")
     worker.run()
-    assert told(log) == []
+    assert announced(log) == []
     worker.restart().run()
-    assert sorted(key for key, _ in told(log)) == ["ana/ended", "ana/kept"]
-    assert tabs_of(log) == ["kept"]
+    assert sorted(key for key, _ in announced(log)) == ["ana/ended", "ana/open"]
+    assert tabs_of(log) == ["open"]
 
 
-def test_what_found_no_room_is_told_when_another_session_moves(log, say):
-    worker = Announcing(log).run().restart(full=2).run()
-    say.open("first", agent="helper")
-    say.open("second", agent="helper")
+def test_a_refused_announcement_is_retried_when_another_session_changes(log, sessions):
+    worker = Announcing(log).run().restart(refusals=2).run()
+    sessions.open("first", agent="helper")
+    sessions.open("second", agent="helper")
     worker.run()
-    say.open("third", agent="helper")
+    sessions.open("third", agent="helper")
     worker.run()
     assert sorted(tabs_of(log)) == ["first", "second", "third"]
 
 
-def test_what_another_worker_told_meanwhile_is_told_anew(log, say):
-    """The partition goes, is told otherwise by another that dies, and comes back as it went."""
+def test_a_session_that_another_worker_announced_is_announced_again(log, sessions):
+    """The partition moves to a worker that announces another state and dies, then comes back with
+    the session in its first state."""
     mine, numbers = Announcing(log), range(log.partitions(SESSION_EVENTS))
-    say.open("a", agent="helper")
+    sessions.open("a", agent="helper")
     mine.run()
     mine.worker.revoked(numbers)
     other = Announcing(log)
-    say.trigger("a", "start_build")
-    other.run().restart(deaf=True)
-    say.cancel("a", seen_phase="building")
+    sessions.trigger("a", "start_build")
+    other.run().restart(loses=True)
+    sessions.cancel("a", seen_phase="building")
     other.run()
     mine.reader = log.reader(SESSION_EVENTS, {})
     mine.reader.add(mine.worker.assigned(numbers))
     mine.run()
-    assert [value["phase"] for _, value in told(log)] == ["chatting", "building", "chatting"]
+    assert [value["phase"] for _, value in announced(log)] == ["chatting", "building", "chatting"]
 
 
-def test_what_was_told_is_not_looked_at_by_the_next_process(log, say):
+def test_an_announced_session_is_not_checked_after_a_restart(log, sessions):
     worker = Announcing(log).run()
     for number in range(5):
-        say.open(f"s{number}", agent="helper")
-    say.terminate("s4")
+        sessions.open(f"s{number}", agent="helper")
+    sessions.terminate("s4")
     worker.run()
-    before = told(log)
+    before = announced(log)
     worker.restart().run()
-    assert told(log) == before
+    assert announced(log) == before
     assert [p for p in worker.worker.owned.values() if p.store.busy()] == []
 
 
-def test_a_store_made_anew_does_not_tell_all_of_the_past(log, say):
+def test_a_rebuilt_store_does_not_announce_every_past_state(log, sessions):
     worker = Announcing(log).run()
     for number in range(30):
-        say.open(f"s{number}", agent="helper")
+        sessions.open(f"s{number}", agent="helper")
     worker.run()
-    before = len(told(log))
+    before = len(announced(log))
     worker.restart(new_disk=True)
     for owned in worker.worker.owned.values():
         owned.store.is_new = True
     worker.run(batch=1)
-    assert len(told(log)) <= before + log.partitions(SESSION_EVENTS), "the last of each, at most"
+    at_most = before + log.partitions(SESSION_EVENTS)
+    assert len(announced(log)) <= at_most, "only the last state of each is announced"
 
 
-def test_tabs_tell_what_opens_changes_and_closes_to_the_user_alone(log, say):
-    worker, tabs, heard = Announcing(log), Tabs(log), []
-    say.open("a", agent="helper")
+def test_tabs_report_opens_changes_and_closes_to_the_user_alone(log, sessions):
+    worker, tabs, changes = Announcing(log), Tabs(log), []
+    sessions.open("a", agent="helper")
     worker.run()
     tabs.look()
-    assert [tab.session_id for tab in tabs.listen("ana", heard.append)] == ["a"]
+    assert [tab.session_id for tab in tabs.listen("ana", changes.append)] == ["a"]
     assert tabs.listen("bob", lambda change: pytest.fail("not bob's")) == []
-    say.open("b", agent="helper")
+    sessions.open("b", agent="helper")
     worker.run()
-    say.trigger("b", "start_build")
+    sessions.trigger("b", "start_build")
     worker.run()
-    say.terminate("a")
+    sessions.terminate("a")
     worker.run()
     tabs.look()
-    assert [(change.kind, change.tab.session_id) for change in heard] == [
+    assert [(change.kind, change.tab.session_id) for change in changes] == [
         ("session_open", "b"), ("phase", "b"), ("session_close", "a")
     ]
-    tabs.leave("ana", heard.append)
+    tabs.leave("ana", changes.append)
     tabs.close()
 
 
-def test_records_that_nobody_of_ours_wrote_open_nothing(log):
+def test_foreign_records_open_no_session(log):
     tabs, producer = Tabs(log), log.producer()
     for key, value in ((b"bench", b"x" * 9), (b"ana/", b"{}"), (b"ana/s", b"{"), (b"ana/s", b"[]"),
                        (b"ana/s", b'{"phase":1}'), (None, b"1"), (b"\xff/s", None)):

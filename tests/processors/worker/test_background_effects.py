@@ -1,4 +1,4 @@
-"""Background work in a real host: what it meets at the provider is no concern of answers."""
+"""Background work in a real EffectsHost: its provider errors do not affect answers."""
 
 import gc
 import warnings
@@ -32,61 +32,62 @@ REQUEST = (
 
 
 @pytest.mark.parametrize("fault", ["rate_limit", "overloaded"])
-def test_S1_H_a_cheap_model_that_is_busy_does_not_make_answers_wait(fault, tmp_path):
-    log, said, slots = MemoryLog(topics(1), threaded=True), [], Slots(9)
+def test_S1_H_a_busy_background_model_does_not_delay_answers(fault, tmp_path):
+    log, output, slots = MemoryLog(topics(1), threaded=True), [], Slots(9)
     rules = [Rule(reply=Reply([], fault=fault), times=1), Rule(reply=Reply([text("short")]))]
     with ScriptedServer(rules) as server:
-        host = host_of(log, server, tmp_path, said, slots)
+        host = host_of(log, server, tmp_path, output, slots)
         task = Task(REQUEST, "claude-cheapest", 5_000, call="1.1.0", text="long " * 4_000)
         host.work("s", begin("result", 3, task))
-        events = written(log, 2, said)
+        events = written(log, 2, output)
         host.close()
     assert [type(event) for event in events] == [ev.ResultCompacted, ev.BackgroundDone]
     assert slots.back_off_until_ms == 0
 
 
-def test_S1_H_a_worker_does_not_remember_a_fact_again_that_it_has_just_written(tmp_path):
-    log, said = MemoryLog(topics(1), threaded=True), []
-    fact = text('[{"kind":"core","text":"likes tea"}]')
+def test_S1_H_a_worker_does_not_write_a_fact_of_its_memory_again(tmp_path):
+    log, output = MemoryLog(topics(1), threaded=True), []
+    reply = text('[{"kind":"core","text":"likes tea"}]')
     with (
-        ScriptedServer(lambda request: Reply([fact])) as server,
+        ScriptedServer(lambda request: Reply([reply])) as server,
         serving(log, tmp_path / "memory") as memory,
     ):
-        host = host_of(log, server, tmp_path, said, Slots(9), memory=memory)
+        host = host_of(log, server, tmp_path, output, Slots(9), memory=memory)
         for number in (1, 2):
             host.work("s", begin("memory", number, Task(REQUEST, "m", 0, scope=ANA)))
-            done = written(log, number, said)[-1]
-            assert done.ok and ("1 of 1 entries were already known" in done.why) == (number == 2)
+            outcome = written(log, number, output)[-1]
+            is_known = "1 of 1 entries were already known" in outcome.why
+            assert outcome.ok and is_known == (number == 2)
         host.close()
         assert memory.caught_up()
         assert text_of(memory.reader.view(ANA), "core.md") == "likes tea\n"
 
 
-def test_an_ended_host_leaves_no_connection_to_the_model_open(tmp_path):
-    """Its socket was reported as unclosed in whatever test the collector happened to run."""
-    log, said = MemoryLog(topics(1), threaded=True), []
+def test_a_closed_host_leaves_no_connection_to_the_model_open(tmp_path):
+    """The unclosed socket was reported in an unrelated test, during garbage collection."""
+    log, output = MemoryLog(topics(1), threaded=True), []
     with ScriptedServer([Rule(reply=Reply([text("short")]))]) as server:
-        host = host_of(log, server, tmp_path, said, Slots(9))
+        host = host_of(log, server, tmp_path, output, Slots(9))
         task = Task(REQUEST, "claude-cheapest", 5_000, call="1.1.0", text="long " * 4_000)
         host.work("s", begin("result", 3, task))
-        written(log, 2, said)
+        written(log, 2, output)
         host.close()
         del host
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as reported:
             warnings.simplefilter("always")
             gc.collect()
-    assert [str(w.message) for w in told if "transport" in str(w.message)] == []
+    assert [str(w.message) for w in reported if "transport" in str(w.message)] == []
 
 
-def host_of(log, server, directory, said, slots, **more) -> EffectsHost:
+def host_of(log, server, directory, output, slots, **more) -> EffectsHost:
     return EffectsHost(
-        Reports(log.producer(), Outbox(directory / "outbox"), said.append),
+        Reports(log.producer(), Outbox(directory / "outbox"), output.append),
         BlobStore(directory / "blobs"),
         SideLogStore(directory / "side_log"),
         slots,
         lambda: make_client("key", server.base_url),
         chunks_reader(log),
-        said.append,
+        output.append,
         **more,
     )
 
@@ -96,11 +97,11 @@ def begin(kind: str, upto: int, task: Task) -> BeginWork:
     return BeginWork(kind, upto, 1, claim, task, Agent(name="a", model="m"))
 
 
-def written(log: MemoryLog, count: int, said: list[str]) -> list:
-    """The events of the log, as soon as there are so many."""
+def written(log: MemoryLog, count: int, output: list[str]) -> list:
+    """The first `count` events of the log."""
     reader, events = log.reader(SESSION_EVENTS, {0: 0}), []
     while len(events) < count:
         records = reader.poll(WAIT_S, 1)
-        assert records, said
+        assert records, output
         events += [entry_of(record).event for record in records]
     return events

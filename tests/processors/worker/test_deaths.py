@@ -1,4 +1,4 @@
-"""Law 6: an owner's death is known before its deadline where it is certain, and never guessed."""
+"""Law 6: a proven death of an owner ends its claims before their deadline; none is guessed."""
 
 import os
 import signal
@@ -17,12 +17,12 @@ from foldlog.processors.worker.deaths import Registry
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.manual_worker import ROLES, ManualWorker, answered, call, message, opened
 
-HOLDS = """
+HOLD_LOCK = """
 import sys
 from pathlib import Path
 from foldlog.processors.store.state_dir import StateDir
-held = StateDir(Path(sys.argv[1]))
-print(held.worker_id, flush=True)
+state = StateDir(Path(sys.argv[1]))
+print(state.worker_id, flush=True)
 sys.stdin.read()
 """
 
@@ -36,8 +36,8 @@ def look() -> str:
 AGENT = Agent(name="a", model="m", tools=(look,))
 
 
-def taken_over(dead: bool | None) -> ManualWorker:
-    """A worker that took a partition in which another had begun a tool."""
+def took_over(dead: bool | None) -> ManualWorker:
+    """A worker that took a partition in which another one runs a tool."""
     before = ManualWorker(AGENT, roles=("sessions", "models"))
     before.write("producer", opened("a"))
     before.write("producer", message())
@@ -59,45 +59,45 @@ def taken_over(dead: bool | None) -> ManualWorker:
     return rig
 
 
-def test_what_a_dead_worker_ran_is_taken_over_at_once_and_the_log_says_why():
-    """It waited for the deadline: 145 s for a tool with the default timeout."""
-    rig = taken_over(dead=True)
+def test_law6_the_claims_of_a_dead_worker_are_taken_over_at_once():
+    """The takeover waited for the deadline: 145 s for a tool with the default timeout."""
+    rig = took_over(dead=True)
     assert [gone.owner for gone in rig.events(ev.OwnerGone)] == ["other/1"], "once"
     assert [start.owner for start in rig.events(ev.ToolStarted)] == ["other/1", "w/2"]
 
 
 @pytest.mark.parametrize("dead", [False, None])
-def test_what_a_worker_runs_that_lives_or_is_unknown_waits_for_its_deadline(dead):
-    rig = taken_over(dead)
+def test_law6_the_claims_of_a_live_or_unknown_worker_keep_their_deadline(dead):
+    rig = took_over(dead)
     assert rig.events(ev.OwnerGone) == []
     assert len(rig.events(ev.ToolStarted)) == 1
 
 
-def test_a_lock_is_looked_at_once_for_all_partitions_and_never_ones_own():
-    """A restarted worker asked for its own lock, for each partition, twice a second for good."""
-    asked: list[str] = []
+def test_a_lock_is_checked_once_for_all_partitions_and_never_the_own_one():
+    """A restarted worker checked its own lock, for each partition, twice a second, for ever."""
+    checked: list[str] = []
     rig = ManualWorker(AGENT, "2")
     deaths = rig.worker.deaths
-    deaths.is_dead = lambda owner: asked.append(owner)  # and so nothing is known of it
+    deaths.is_dead = lambda owner: checked.append(owner)  # returns None: unknown
     before = PartitionView((Holder("models", "other/1", 1), Holder("sessions", "w/1", 0)))
     owned = {number: PartitionCache(number, Store(DictBackend())) for number in (0, 1, 2)}
     for one in owned.values():
         deaths.took(one, before)
     deaths.check(owned, rig.ms)
-    assert asked == ["other/1"]
+    assert checked == ["other/1"]
 
 
-def test_a_paused_worker_lives_a_killed_one_is_dead_and_a_copy_is_unknown(tmp_path):
+def test_a_paused_worker_is_alive_a_killed_one_dead_and_a_copy_unknown(tmp_path):
     registry, home = Registry(tmp_path / "run"), tmp_path / "w"
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLDS, str(home)],
+        [sys.executable, "-c", HOLD_LOCK, str(home)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None
     try:
         name = process.stdout.readline().strip()
         owner = f"{name}/1"
-        assert registry.is_dead(owner) is None, "nobody said where it works"
+        assert registry.is_dead(owner) is None, "its directory is not registered"
         registry.register(name, home)
         os.kill(process.pid, signal.SIGSTOP)
         assert registry.is_dead(owner) is False
@@ -106,5 +106,5 @@ def test_a_paused_worker_lives_a_killed_one_is_dead_and_a_copy_is_unknown(tmp_pa
         process.communicate()
     assert registry.is_dead(owner) is True
     registry.register("w-of.another", home)
-    assert registry.is_dead("w-of.another/1") is None, "its directory is not the one it had"
+    assert registry.is_dead("w-of.another/1") is None, "the directory has another worker id now"
     StateDir(home).close()

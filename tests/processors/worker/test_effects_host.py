@@ -1,4 +1,4 @@
-"""Every begun effect ends in an outcome, also when its task dies; the host ends when asked to."""
+"""Every begun effect ends in an outcome, even if its task dies; a blocked host can be closed."""
 
 import asyncio
 import threading
@@ -31,11 +31,11 @@ WAIT_S = 20.0
 
 
 class Unwind(BaseException):
-    """As frameworks raise to end a task of theirs: no Exception, so nobody means to catch it."""
+    """Like what frameworks raise to end their tasks: not an Exception, so `except` misses it."""
 
 
-async def unwinds() -> str:
-    """Does not come back."""
+async def unwind() -> str:
+    """Raises Unwind."""
     raise Unwind("out of here")
 
 
@@ -44,9 +44,9 @@ class Host:
 
     def __init__(self, path, make_client=lambda: None) -> None:
         self.log = MemoryLog(topics(1), threaded=True)
-        self.said: list[str] = []
+        self.output: list[str] = []
         self.reader = self.log.reader(SESSION_EVENTS, {0: 0})
-        reports = Reports(self.log.producer(), Outbox(path / "outbox"), self.said.append)
+        reports = Reports(self.log.producer(), Outbox(path / "outbox"), self.output.append)
         self.host = EffectsHost(
             reports,
             BlobStore(path / "blobs"),
@@ -54,14 +54,14 @@ class Host:
             Slots(9),
             make_client,
             chunks_reader(self.log),
-            self.said.append,
-            results=ResultCache(path / "results.sqlite", self.said.append),
+            self.output.append,
+            results=ResultCache(path / "results.sqlite", self.output.append),
         )
 
     def outcome(self):
         """The next outcome in the log."""
         records = self.reader.poll(WAIT_S, 1)
-        assert records, self.said
+        assert records, self.output
         return entry_of(records[0]).event
 
 
@@ -79,14 +79,18 @@ def start(tmp_path):
         host.host.close()
 
 
+def error_of(outcome) -> str:
+    return getattr(outcome, "reason", None) or outcome.content.inline.decode()
+
+
 def begin_tool(function, effect: str, limits: Limits = DEFAULT_LIMITS, **more) -> BeginTool:
-    made = tool(effect=effect, **more)(function)
+    each = tool(effect=effect, **more)(function)
     call = Call(
         turn=1,
         step=1,
         index=0,
         call_id="c",
-        name=made.name,
+        name=each.name,
         args=ev.Body(inline=b"{}"),
         args_sha256=sha256(b"{}").hexdigest(),
         args_error=None,
@@ -96,32 +100,29 @@ def begin_tool(function, effect: str, limits: Limits = DEFAULT_LIMITS, **more) -
         attempt=1,
         claim=CLAIM,
     )
-    agent = Agent(name="a", model="m", tools=[made], limits=limits)
+    agent = Agent(name="a", model="m", tools=[each], limits=limits)
     return BeginTool(call, b"{}", CLAIM, agent)
 
 
-def test_T4_a_once_tool_whose_task_dies_is_in_doubt(start):
+@pytest.mark.parametrize(
+    ("effect", "kind"), [("once", ev.ToolFailedUncertain), ("pure", ev.ToolResult)]
+)
+def test_T4_a_tool_whose_task_dies_gets_an_outcome(start, effect, kind):
     host = start()
-    host.host.run_tool("s", begin_tool(unwinds, "once"))
+    host.host.run_tool("s", begin_tool(unwind, effect))
     outcome = host.outcome()
-    assert isinstance(outcome, ev.ToolFailedUncertain) and "Unwind" in outcome.reason
-
-
-def test_T4_a_pure_tool_whose_task_dies_ends_in_an_error(start):
-    host = start()
-    host.host.run_tool("s", begin_tool(unwinds, "pure"))
-    outcome = host.outcome()
-    assert isinstance(outcome, ev.ToolResult) and outcome.outcome == "error"
+    assert type(outcome) is kind and "Unwind" in error_of(outcome)
+    assert effect == "once" or outcome.outcome == "error"
 
 
 @pytest.mark.parametrize("effect", ["once", "pure"])
-def test_T4_an_outcome_that_can_not_be_written_is_not_the_last_word(start, monkeypatch, effect):
-    """It was taken for told, and the call stayed open until the worker started anew."""
+def test_T4_an_outcome_that_cannot_be_written_is_replaced_by_an_error(start, monkeypatch, effect):
+    """It counted as reported, and the call stayed open until the worker was restarted."""
     host = start()
     write = Reports.outcome
     broken = iter([ValueError("no event can hold that")])
 
-    async def outcome(self, session_id, event):
+    async def write_or_raise(self, session_id, event):
         for error in broken:
             raise error
         await write(self, session_id, event)
@@ -130,14 +131,12 @@ def test_T4_an_outcome_that_can_not_be_written_is_not_the_last_word(start, monke
         """Look."""
         return "done"
 
-    monkeypatch.setattr(Reports, "outcome", outcome)
+    monkeypatch.setattr(Reports, "outcome", write_or_raise)
     host.host.run_tool("s", begin_tool(look, effect))
-    told = host.outcome()
-    said = told.reason if effect == "once" else told.content.inline.decode()
-    assert "no event can hold that" in said
+    assert "no event can hold that" in error_of(host.outcome())
 
 
-def test_a_reminder_that_is_no_utf8_is_said_as_far_as_it_is(start):
+def test_invalid_utf8_in_a_reminder_is_replaced(start):
     def look(ctx) -> str:
         """Look."""
         ctx.remind("the file \udcff.txt is gone")
@@ -145,11 +144,11 @@ def test_a_reminder_that_is_no_utf8_is_said_as_far_as_it_is(start):
 
     host = start()
     host.host.run_tool("s", begin_tool(look, "once"))
-    told = host.outcome()
-    assert told.outcome == "ok" and told.reminders == ("the file ?.txt is gone",)
+    outcome = host.outcome()
+    assert outcome.outcome == "ok" and outcome.reminders == ("the file ?.txt is gone",)
 
 
-def test_S0_8_a_result_is_used_again_for_the_user_whose_session_asked(start):
+def test_S0_8_a_cached_result_is_reused_for_the_same_user_only(start):
     runs = []
 
     def look() -> int:
@@ -158,23 +157,23 @@ def test_S0_8_a_result_is_used_again_for_the_user_whose_session_asked(start):
         return len(runs)
 
     host, begin = start(), begin_tool(look, "pure", cache_ttl_s=3_600)
-    told = []
+    results = []
     for session, user in (("s", "ana"), ("other", "ana"), ("s2", "bob"), ("s3", "")):
         host.host.run_tool(session, begin._replace(user_id=user))
         outcome = host.outcome()
-        told.append((outcome.content.inline, outcome.cached_at is not None))
-    assert told == [(b"1", False), (b"1", True), (b"2", False), (b"3", False)]
-    assert not host.said
+        results.append((outcome.content.inline, outcome.cached_at is not None))
+    assert results == [(b"1", False), (b"1", True), (b"2", False), (b"3", False)]
+    assert not host.output
 
 
-def test_T4_a_once_tool_that_the_loop_could_not_begin_in_time_is_not_run(start):
-    """Behind a tool that held the loop for minutes it ran long after its deadline."""
-    began, let_go, ran = threading.Event(), threading.Event(), []
+def test_T4_a_once_tool_that_cannot_begin_within_its_window_is_not_run(start):
+    """After a tool that blocked the loop for minutes, it ran long after its deadline."""
+    began, release, ran = threading.Event(), threading.Event(), []
 
     async def blocks() -> str:
-        """Holds the loop, as an ordinary HTTP client in an async tool does."""
+        """Blocks the loop, like a synchronous HTTP client in an async tool."""
         began.set()
-        let_go.wait(WAIT_S)
+        release.wait(WAIT_S)
         return "at last"
 
     async def charge() -> str:
@@ -186,26 +185,26 @@ def test_T4_a_once_tool_that_the_loop_could_not_begin_in_time_is_not_run(start):
     host.host.run_tool("first", begin_tool(blocks, "pure"))
     assert began.wait(WAIT_S)
     host.host.run_tool("s", begin_tool(charge, "once", Limits(start_window_ms=1)))
-    asked = time.monotonic()
-    while time.monotonic() < asked + 0.002:
+    produced_at = time.monotonic()
+    while time.monotonic() < produced_at + 0.002:
         pass
-    let_go.set()
+    release.set()
     assert sorted(host.outcome().outcome for _ in range(2)) == ["not_run", "ok"]
     assert ran == []
 
 
-def test_S2_a_model_call_that_the_loop_could_not_begin_in_time_is_not_sent(start):
-    """Another may have taken it over by then: it would be paid twice."""
-    began, let_go, asked_for = threading.Event(), threading.Event(), []
+def test_S2_a_model_call_that_cannot_begin_within_its_window_is_not_sent(start):
+    """Another worker may have taken it over by then: the call would be paid for twice."""
+    began, release, attempts = threading.Event(), threading.Event(), []
 
     async def blocks() -> str:
-        """Holds the loop."""
+        """Blocks the loop."""
         began.set()
-        let_go.wait(WAIT_S)
+        release.wait(WAIT_S)
         return "at last"
 
     def make():
-        asked_for.append(1)
+        attempts.append(1)
         raise RuntimeError("no client")
 
     host = start(make_client=make)
@@ -213,13 +212,13 @@ def test_S2_a_model_call_that_the_loop_could_not_begin_in_time_is_not_sent(start
     assert began.wait(WAIT_S)
     agent = Agent(name="a", model="m", limits=Limits(start_window_ms=1))
     host.host.generate("s", BeginGeneration(1, 1, 1, CLAIM, b"{}", agent))
-    asked = time.monotonic()
-    while time.monotonic() < asked + 0.002:
+    produced_at = time.monotonic()
+    while time.monotonic() < produced_at + 0.002:
         pass
-    let_go.set()
+    release.set()
     (failed,) = [o for o in (host.outcome(), host.outcome()) if isinstance(o, ev.GenFailed)]
     assert (failed.error, failed.permanent) == ("not_begun", False)
-    assert asked_for == []
+    assert attempts == []
 
 
 def test_T6_a_reconciler_whose_task_dies_leaves_the_call_in_doubt(start):
@@ -227,15 +226,15 @@ def test_T6_a_reconciler_whose_task_dies_leaves_the_call_in_doubt(start):
         raise Unwind("out of here")
 
     host = start()
-    host.host.reconcile("s", begin_tool(unwinds, "once", reconciler=was_it_done))
+    host.host.reconcile("s", begin_tool(unwind, "once", reconciler=was_it_done))
     assert isinstance(host.outcome(), ev.ToolFailedUncertain)
 
 
-def test_a_client_that_could_not_be_made_is_tried_again_by_the_next_call(start):
-    tried = []
+def test_the_next_call_retries_to_make_the_client(start):
+    attempts = []
 
     def make():
-        tried.append(1)
+        attempts.append(1)
         raise RuntimeError("no")
 
     host = start(make_client=make)
@@ -244,17 +243,17 @@ def test_a_client_that_could_not_be_made_is_tried_again_by_the_next_call(start):
         begin = BeginGeneration(1, 1, attempt, CLAIM, b"{}", agent)
         host.host.generate(f"s{attempt}", begin)
         assert host.outcome().error == "client"
-    assert len(tried) == 2
+    assert len(attempts) == 2
 
 
 def test_a_tool_that_blocks_the_loop_does_not_keep_the_host_from_ending(tmp_path, monkeypatch):
     monkeypatch.setattr(effects_host, "FAREWELL_S", 0.1)
-    began, let_go = threading.Event(), threading.Event()
+    began, release = threading.Event(), threading.Event()
 
     async def blocks() -> str:
-        """Never lets go."""
+        """Blocks the loop until the test ends it."""
         began.set()
-        let_go.wait(WAIT_S)  # what `requests` in an async tool does
+        release.wait(WAIT_S)  # like `requests` in an async tool
         return "late"
 
     host = Host(tmp_path)
@@ -263,8 +262,8 @@ def test_a_tool_that_blocks_the_loop_does_not_keep_the_host_from_ending(tmp_path
     try:
         host.host.close()
     finally:
-        let_go.set()
+        release.set()
         host.host._thread.join(WAIT_S)
-        loop = host.host._loop  # what the tool held back ends here, so that no task is left
+        loop = host.host._loop  # runs the remaining tasks, so that none is left
         loop.run_until_complete(asyncio.wait(asyncio.all_tasks(loop)))
-    assert any("effect" in line for line in host.said)
+    assert any("effect" in line for line in host.output)

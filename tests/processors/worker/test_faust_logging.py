@@ -1,4 +1,4 @@
-"""What the libraries of a worker say of a broker that goes away, and of their own end."""
+"""The filtered log output of Faust and aiokafka."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ import threading
 import pytest
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 
-from foldlog.processors.worker import faust_logging as quiet_module
+from foldlog.processors.worker import faust_logging as faust_logging_module
 from foldlog.processors.worker.faust_logging import filter_logs
 
 
@@ -21,8 +21,8 @@ def restored(monkeypatch):
     AIOKafkaConsumerThread.logger.filters.clear()
 
 
-def test_a_broker_that_is_away_is_told_by_our_own_client_alone(caplog):
-    """Eight lines of a library's insides for one `foldlog down`."""
+def test_only_our_own_client_reports_an_unreachable_broker(caplog):
+    """One `foldlog down` logged eight lines about the internals of a library."""
     fetcher = logging.getLogger("aiokafka.consumer.fetcher")
     fetcher.error("Failed fetch messages from %s: %s", 1, "NodeNotReadyError: Attempt to send")
     logging.getLogger("aiokafka.conn").error("Unable connect to node with id %s", 1)
@@ -31,12 +31,12 @@ def test_a_broker_that_is_away_is_told_by_our_own_client_alone(caplog):
     assert caplog.messages == ["Topic t is not authorized"]
 
 
-def test_a_thread_that_is_cancelled_as_it_ends_leaves_no_traceback(monkeypatch):
-    """`foldlog down`, then Ctrl-C on `dev`: thirty lines of traceback for a clean end."""
-    seen = []
-    monkeypatch.setattr(threading, "__excepthook__", lambda args: seen.append(args.exc_type))
+def test_a_cancelled_thread_logs_no_traceback(monkeypatch):
+    """`foldlog down`, then Ctrl-C on `dev`, printed thirty lines of traceback for a clean end."""
+    reported = []
+    monkeypatch.setattr(threading, "__excepthook__", lambda args: reported.append(args.exc_type))
 
-    def ends(error):
+    def end_thread(error):
         def run():
             raise error
 
@@ -44,14 +44,14 @@ def test_a_thread_that_is_cancelled_as_it_ends_leaves_no_traceback(monkeypatch):
         thread.start()
         thread.join()
 
-    ends(asyncio.CancelledError())
-    assert seen == [] and threading.excepthook is quiet_module._unless_cancelled
-    ends(KeyError("a bug"))
-    assert seen == [KeyError]
+    end_thread(asyncio.CancelledError())
+    assert reported == [] and threading.excepthook is faust_logging_module._unless_cancelled
+    end_thread(KeyError("a bug"))
+    assert reported == [KeyError]
 
 
-def test_a_stream_that_has_had_no_record_yet_is_no_alarm(caplog):
-    """Fifteen lines every 7 s, from the fifth minute of a worker on: nobody had opened a tab."""
+def test_a_stream_without_records_logs_no_warning(caplog):
+    """From minute 5 on, a worker whose users had opened no tab logged fifteen lines every 7 s."""
     thread = AIOKafkaConsumerThread.logger
     thread.error("[^---AIOKafkaConsumerThread]: Stream has not started processing TP(...)")
     thread.error("Stream has not started processing %r (started %s). ...", "tp", "5 minutes ago")

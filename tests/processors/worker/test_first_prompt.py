@@ -1,4 +1,4 @@
-"""The first prompt of a new worker has all the memory that the log held when the worker started."""
+"""The first prompt of a new worker has all the memory that the log had when the worker started."""
 
 from foldlog.processors.agent import Agent
 from foldlog.processors.fold.views import initial
@@ -12,7 +12,7 @@ ENTRIES = 600  # several batches of the service
 
 
 def test_S3_2_the_first_prompt_waits_for_the_memory_of_its_user(tmp_path):
-    """A worker that started fast began sessions without what their users had told before."""
+    """A worker that started fast began sessions without the memory of their users."""
     log = new_log()
     writer = writer_of(log)
     for number in range(ENTRIES):
@@ -26,8 +26,8 @@ def test_S3_2_the_first_prompt_waits_for_the_memory_of_its_user(tmp_path):
         assert "likes tea" in str(read(agent, views).texts)
 
 
-def test_the_first_prompt_waits_less_long_than_a_claim_of_another_may_take(tmp_path, monkeypatch):
-    """It holds the poll thread: claims that came back behind it were all too late to begin."""
+def test_the_first_prompt_waits_less_than_the_start_window_of_a_claim(tmp_path, monkeypatch):
+    """It blocks the poll thread: the claims read back afterwards were all too late to begin."""
     waited: list[float] = []
     with serving(new_log(), tmp_path / "state") as service:
         monkeypatch.setattr(service, "_wait", lambda _held, wait_s: waited.append(wait_s) or True)

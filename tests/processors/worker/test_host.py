@@ -1,4 +1,4 @@
-"""The life of a worker process: what ends it, and what does not."""
+"""The signals that end a worker process."""
 
 import os
 import signal
@@ -7,8 +7,8 @@ import threading
 from foldlog.processors.worker.host import EndSignal
 
 
-def test_only_the_signals_that_end_a_worker_end_it():
-    """The interpreter notes every signal that has a handler, an agent's own among them."""
+def test_only_SIGTERM_and_SIGINT_end_a_worker():
+    """The wakeup fd gets every signal that has a handler, including an agent's own signals."""
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
         with EndSignal().at_signals() as ending:
@@ -20,6 +20,6 @@ def test_only_the_signals_that_end_a_worker_end_it():
             thread.join()
             assert waited == [True]
             ending.request()
-            assert ending.wait() is False, "it ended by itself"
+            assert ending.wait() is False, "no signal requested the end"
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -1,4 +1,4 @@
-"""A worker that ends while a tool of it runs on: what others may conclude, and what not."""
+"""A worker that ends while one of its tools is still running."""
 
 import asyncio
 import threading
@@ -16,29 +16,29 @@ from foldlog.tests.consumers.played import settings_in
 from foldlog.tests.processors.worker.test_effects_host import begin_tool
 
 
-def test_law6_a_lock_is_not_free_while_a_tool_runs_that_ignores_its_abort(tmp_path, monkeypatch):
-    """A free lock is proof that its owner is dead: its tool would be run again beside it."""
+def test_law6_the_lock_is_held_while_a_tool_that_ignores_its_abort_runs(tmp_path, monkeypatch):
+    """A free lock proves that its owner is dead: another worker would run the tool concurrently."""
     monkeypatch.setattr(assemble, "open_log", lambda _settings: MemoryLog(topics(1)))
     monkeypatch.setattr(effects_host, "FAREWELL_S", 0.05)
     settings = replace(settings_in(tmp_path), partitions=1)
     parts = Parts(settings, [Agent(name="a", model="m")], ("tools",), None)
-    began, goes_on = threading.Event(), threading.Event()
+    began, release = threading.Event(), threading.Event()
 
-    def stubborn() -> str:
-        """Runs on."""
+    def ignores_abort() -> str:
+        """Runs until the test ends it."""
         began.set()
-        goes_on.wait(60)
+        release.wait(60)
         return "done"
 
-    parts.effects.run_tool("s", begin_tool(stubborn, "once"))
+    parts.effects.run_tool("s", begin_tool(ignores_abort, "once"))
     assert began.wait(10)
     try:
         parts.close()
         with pytest.raises(StateDirTaken):
             StateDir(settings.state_dir)
     finally:
-        goes_on.set()
-        loop = parts.effects._loop  # the process would have ended
+        release.set()
+        loop = parts.effects._loop  # a real process would have ended
         tasks = asyncio.all_tasks(loop)
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""The poll loop: what ends it, and what the process then says to whoever started it."""
+"""Errors that end the poll loop, and the exit code of the process."""
 
 import pytest
 
@@ -13,7 +13,7 @@ AGENT = Agent(name="a", model="m")
 
 
 def test_a_fatal_producer_ends_a_worker_that_has_nothing_to_write():
-    """Outcomes of effects found the producer dead, and the worker polled on as if all was well."""
+    """The outcomes of effects failed on the dead producer, but the worker kept polling."""
     rig, mail = ManualWorker(AGENT), Mailbox()
     outcomes = rig.log.producer(on_fatal=mail.fail)
     loop = Loop(rig.log, rig.worker, "g", mail)
@@ -25,7 +25,7 @@ def test_a_fatal_producer_ends_a_worker_that_has_nothing_to_write():
         loop.round(reader)
 
 
-def test_a_fenced_worker_ends_with_the_code_that_its_supervisor_does_not_try_again():
+def test_a_fenced_worker_ends_with_the_exit_code_that_is_not_retried():
     rig = ManualWorker(AGENT)
     loop = Loop(rig.log, rig.worker, "g", Mailbox())
     reader = loop.reader()

@@ -1,4 +1,4 @@
-"""Effects that run on where their partition was lost: what reaches them, and what does not."""
+"""Effects that still run after their partition was lost: which events stop them."""
 
 import threading
 from dataclasses import fields, replace
@@ -38,8 +38,8 @@ def charge() -> str:
 AGENT = Agent(name="a", model="m", tools=(charge,))
 
 
-class Losing(ManualWorker):
-    """What began runs until it is asked to stop; `stopped` has the claims of those."""
+class LosingWorker(ManualWorker):
+    """Effects run until the test ends them; `stopped` has the claim offsets of stopped ones."""
 
     def __init__(self, agent: Agent = AGENT, *, threaded: bool = False) -> None:
         self.blobs: dict[str, bytes] = {}
@@ -47,10 +47,10 @@ class Losing(ManualWorker):
             agent, roles=(*ROLES, "background"), read_blob=lambda ref: self.blobs[ref.sha256]
         )
         self.ended: set[int] = set()
-        self.told: list[str] = []
-        self.heard = threading.Event()
+        self.output: list[str] = []
+        self.has_stopped = threading.Event()
         self.lost = LostEffects(
-            self.log, self, self.worker.actions.read_blob, self.told.append, threaded=threaded
+            self.log, self, self.worker.actions.read_blob, self.output.append, threaded=threaded
         )
         self.worker.lost_effects = self.lost
 
@@ -62,16 +62,16 @@ class Losing(ManualWorker):
         ]
 
     def stop(self, effect: EffectId, why: str) -> bool:
-        self.heard.set()
+        self.has_stopped.set()
         return super().stop(effect, why)
 
     def follow(self) -> bool:
-        """One round of the follower."""
+        """One round of LostEffects; whether it follows a partition."""
         return self.lost.round(0)
 
     @property
     def newest(self) -> int:
-        """The claim of the newest effect."""
+        """The claim offset of the newest effect."""
         return self.begins[-1][1].claim.offset
 
 
@@ -79,8 +79,8 @@ def cancel(turn: int = 1, mode: str = "now") -> ev.CancelRequested:
     return ev.CancelRequested(cancel_id="c1", mode=mode, turn=turn, reason="", by_user=USER)
 
 
-def streaming(rig: Losing) -> Losing:
-    """A model call of the session runs."""
+def with_model_call(rig: LosingWorker) -> LosingWorker:
+    """Begin a model call of the session."""
     rig.write("producer", opened("a"))
     rig.write("producer", message())
     rig.assign()
@@ -89,44 +89,44 @@ def streaming(rig: Losing) -> Losing:
     return rig
 
 
-def in_tool(rig: Losing) -> Losing:
-    """A tool of the session runs."""
-    streaming(rig).write("models", answered(call("charge")))
+def with_tool_call(rig: LosingWorker) -> LosingWorker:
+    """Begin a tool call of the session."""
+    with_model_call(rig).write("models", answered(call("charge")))
     rig.ended.add(rig.newest)
     rig.settle()
     assert rig.begins[-1][0] == "run_tool"
     return rig
 
 
-ENDS = {
+ABORTS = {
     "cancel": cancel(),
     "interrupt": message("m2", "interrupt"),
     "terminate": ev.SessionTerminated(reason="", by_user=USER),
 }
 
 
-@pytest.mark.parametrize("begin", [streaming, in_tool])
-@pytest.mark.parametrize("end", ENDS)
-def test_constraint_3_an_abort_ends_what_runs_of_a_lost_partition(begin, end):
-    rig = begin(Losing())
+@pytest.mark.parametrize("begin", [with_model_call, with_tool_call])
+@pytest.mark.parametrize("abort", ABORTS)
+def test_constraint_3_an_abort_stops_the_effects_of_a_lost_partition(begin, abort):
+    rig = begin(LosingWorker())
     rig.revoke()
     assert rig.follow() and rig.stopped == []
-    rig.write("producer", ENDS[end])
+    rig.write("producer", ABORTS[abort])
     rig.follow()
     assert rig.stopped == [rig.newest]
 
 
-@pytest.mark.parametrize("begin", [streaming, in_tool])
-def test_constraint_3_an_abort_that_was_in_the_log_before_the_partition_was_lost_is_found(begin):
-    rig = begin(Losing())
-    rig.write("producer", cancel())  # past the cursor: the worker never read it
+@pytest.mark.parametrize("begin", [with_model_call, with_tool_call])
+def test_constraint_3_an_abort_before_the_loss_that_was_not_read_stops_them_too(begin):
+    rig = begin(LosingWorker())
+    rig.write("producer", cancel())  # the worker never reads it
     rig.revoke()
     rig.follow()
     assert rig.stopped == [rig.newest]
 
 
-def test_only_an_abort_that_counts_ends_it():
-    rig = streaming(Losing())
+def test_only_a_valid_abort_stops_an_effect():
+    rig = with_model_call(LosingWorker())
     rig.revoke()
     rig.write("producer", cancel(turn=7))
     rig.write("producer", replace(cancel(), by_user="thief"))
@@ -137,9 +137,9 @@ def test_only_an_abort_that_counts_ends_it():
     assert rig.stopped == []
 
 
-def test_a_model_call_that_another_has_taken_over_is_ended():
-    """Its answer can't count any more, and it is still paid for."""
-    rig = streaming(Losing())
+def test_a_model_call_that_another_worker_took_over_is_stopped():
+    """Its answer cannot count any more, but its tokens are billed."""
+    rig = with_model_call(LosingWorker())
     (start,) = rig.events(ev.GenStart)
     rig.revoke()
     epoch = rig.write("models", ev.PartitionTaken(role="models", owner="x/1"), key="#partition")
@@ -150,8 +150,8 @@ def test_a_model_call_that_another_has_taken_over_is_ended():
     assert rig.stopped == [rig.newest]
 
 
-def test_background_work_ends_at_a_cancel_and_not_at_an_interrupt():
-    rig = streaming(Losing(replace(AGENT, memory=True)))
+def test_background_work_is_stopped_by_a_cancel_and_not_by_an_interrupt():
+    rig = with_model_call(LosingWorker(replace(AGENT, memory=True)))
     rig.ended.add(rig.newest)
     rig.write("models", answered())
     rig.settle()
@@ -167,8 +167,8 @@ def test_background_work_ends_at_a_cancel_and_not_at_an_interrupt():
     assert work in rig.stopped
 
 
-def test_nothing_is_read_once_what_ran_has_ended_or_the_partition_is_back():
-    rig = streaming(Losing())
+def test_reading_stops_when_the_effects_have_ended_or_the_partition_is_back():
+    rig = with_model_call(LosingWorker())
     rig.revoke()
     assert rig.follow()
     rig.ended.add(rig.newest)
@@ -183,11 +183,11 @@ def test_nothing_is_read_once_what_ran_has_ended_or_the_partition_is_back():
     rig.settle()
     rig.write("producer", cancel())
     rig.read()
-    assert set(rig.stopped) == {rig.newest}, "the worker itself has it again"
+    assert set(rig.stopped) == {rig.newest}, "the worker itself reads the partition again"
 
 
-def test_a_worker_that_still_has_the_partition_and_was_overtaken_ends_what_runs_too():
-    rig = streaming(Losing())
+def test_a_worker_that_lost_its_roles_but_not_the_partition_stops_its_effects_too():
+    rig = with_model_call(LosingWorker())
     for role in (*ROLES, "background"):
         rig.write(role, ev.PartitionTaken(role=role, owner="x/1"), key="#partition")
     rig.write("producer", cancel())
@@ -195,51 +195,51 @@ def test_a_worker_that_still_has_the_partition_and_was_overtaken_ends_what_runs_
     assert rig.stopped == [rig.newest]
 
 
-def test_a_thread_follows_while_anything_runs_and_ends_by_itself():
-    rig = in_tool(Losing(threaded=True))
+def test_the_thread_reads_while_effects_run_and_then_ends():
+    rig = with_tool_call(LosingWorker(threaded=True))
     rig.revoke()
     rig.write("producer", cancel())
-    assert rig.heard.wait(WAIT_S) and rig.stopped[0] == rig.newest
+    assert rig.has_stopped.wait(WAIT_S) and rig.stopped[0] == rig.newest
     thread = rig.lost._thread
     rig.ended.add(rig.newest)
     thread.join(WAIT_S)
-    assert not thread.is_alive() and rig.told == []
+    assert not thread.is_alive() and rig.output == []
 
 
-def test_a_log_that_can_not_be_read_is_tried_again_and_said_once(monkeypatch):
+def test_an_unreachable_log_is_retried_and_reported_once(monkeypatch):
     monkeypatch.setattr(lost_effects, "AGAIN_S", 0.001)
-    rig = in_tool(Losing(threaded=True))
+    rig = with_tool_call(LosingWorker(threaded=True))
     reader, tries = rig.log.reader, []
 
-    def away(topic, start):
+    def unreachable(topic, start):
         tries.append(start)
         if len(tries) <= 3:
-            raise LogUnreachable(f"no broker answered ({len(tries)})")  # as its client puts it now
+            raise LogUnreachable(f"no broker answered ({len(tries)})")  # the text varies
         return reader(topic, start)
 
-    monkeypatch.setattr(rig.log, "reader", away)
+    monkeypatch.setattr(rig.log, "reader", unreachable)
     rig.revoke()
     rig.write("producer", cancel())
-    assert rig.heard.wait(WAIT_S) and rig.stopped[0] == rig.newest
-    (told,) = rig.told
-    assert told.endswith("no broker answered (1)")
+    assert rig.has_stopped.wait(WAIT_S) and rig.stopped[0] == rig.newest
+    (line,) = rig.output
+    assert line.endswith("no broker answered (1)")
     rig.lost.close()
 
 
-def test_a_partition_whose_offset_is_gone_is_followed_no_more():
-    rig = in_tool(Losing())
+def test_a_partition_whose_next_offset_was_deleted_is_not_followed_any_more():
+    rig = with_tool_call(LosingWorker())
     rig.revoke()
     rig.write("producer", cancel())
-    rig.log.trim(SESSION_EVENTS, 0, rig.log.end_offsets(SESSION_EVENTS)[0])  # before it was read
+    rig.log.trim(SESSION_EVENTS, 0, rig.log.end_offsets(SESSION_EVENTS)[0])
     rig.follow()
     assert not rig.follow() and rig.stopped == []
-    assert "no longer reach" in rig.told[0]
+    assert "no longer reach" in rig.output[0]
 
 
-@pytest.mark.parametrize("begin", [streaming, in_tool])
-def test_what_runs_is_not_judged_by_views_from_before_its_claim(begin):
-    """While a store is folded again from the first offset, or a follower lags behind."""
-    rig = begin(Losing())
+@pytest.mark.parametrize("begin", [with_model_call, with_tool_call])
+def test_an_effect_is_not_judged_by_views_from_before_its_claim(begin):
+    """Views are old while a store is refolded from the first offset, or LostEffects lags."""
+    rig = begin(LosingWorker())
     rig.revoke()
     rig.disk.clear()
     rig.assign()
@@ -252,7 +252,7 @@ def test_what_runs_is_not_judged_by_views_from_before_its_claim(begin):
 
 
 def test_a_cancel_reaches_a_session_that_continues_without_an_unreadable_record():
-    rig = in_tool(Losing())
+    rig = with_tool_call(LosingWorker())
     records = rig.log.records(SESSION_EVENTS, 0)
     seed = seal(SESSION, [record for record in records if record.key == SESSION.encode()])
     rig.revoke()

@@ -1,4 +1,4 @@
-"""The pages for machines: who may read them, and what a hostile client can hold up."""
+"""The monitoring pages: who may read them, and how hostile clients are limited."""
 
 import http.client
 import socket
@@ -15,12 +15,12 @@ TOKEN = "a-token-of-the-test"
 
 @pytest.fixture
 def pages():
-    made = Pages(("127.0.0.1", 0), None, {"/status": text("numbers")}.get)
-    yield made
-    made.close()
+    server = Pages(("127.0.0.1", 0), None, {"/status": text("numbers")}.get)
+    yield server
+    server.close()
 
 
-def asked(pages: Pages, path: str, host: str | None = None) -> tuple[int, str]:
+def get(pages: Pages, path: str, host: str | None = None) -> tuple[int, str]:
     connection = http.client.HTTPConnection(*pages.server_address, timeout=20)
     try:
         connection.request("GET", path, headers={} if host is None else {"Host": host})
@@ -30,22 +30,22 @@ def asked(pages: Pages, path: str, host: str | None = None) -> tuple[int, str]:
         connection.close()
 
 
-def test_a_page_is_found_with_and_without_a_slash(pages):
-    assert asked(pages, "/status") == asked(pages, "/status/?x=1") == (200, "numbers\n")
-    assert asked(pages, "/users/ana")[0] == 404, "no worker lists sessions"
+def test_a_trailing_slash_and_a_query_are_ignored(pages):
+    assert get(pages, "/status") == get(pages, "/status/?x=1") == (200, "numbers\n")
+    assert get(pages, "/users/ana")[0] == 404, "no worker lists sessions"
 
 
-def test_a_name_that_was_resolved_to_loopback_reads_nothing(pages):
-    """DNS rebinding: a page of evil.example asked a worker on 127.0.0.1 by its own name."""
+def test_a_foreign_name_that_resolves_to_loopback_reads_nothing(pages):
+    """DNS rebinding: a page of evil.example requests a worker on 127.0.0.1 by its own name."""
     for name in ("evil.example", f"evil.example:{pages.server_address[1]}", "127.0.0.1.evil", ""):
-        assert asked(pages, "/status", name)[0] == 403, name
+        assert get(pages, "/status", name)[0] == 403, name
     for name in ("localhost:1", "127.0.0.1", "[::1]:80"):
-        assert asked(pages, "/status", name)[0] == 200, name
+        assert get(pages, "/status", name)[0] == 200, name
 
 
 @pytest.mark.parametrize("begin", ["POST /status HTTP/1.1", "GET / HTTP/9.9", "<b>\r\n"])
-def test_what_is_no_question_gets_no_page_of_the_library(pages, begin):
-    """Its answers were HTML without `nosniff`, and held what was sent."""
+def test_invalid_requests_get_a_plain_text_error(pages, begin):
+    """The library's errors were HTML without `nosniff`, and contained what was sent."""
     with socket.create_connection(pages.server_address, 20) as connection:
         connection.sendall(f"{begin}\r\nHost: evil.example\r\n\r\n".encode())
         with connection.makefile("rb") as file:
@@ -74,43 +74,43 @@ def test_other_machines_need_the_token_and_probes_do_not(path, peer, host, autho
     found = refusal(path, Caller(peer, host, authorization), TOKEN)
     assert (found and found.status) == status
     if status is None and authorization:
-        assert refusal(path, Caller(peer, host, authorization), None) is not None, "none is set"
+        assert refusal(path, Caller(peer, host, authorization), None) is not None, "no token is set"
 
 
-def test_an_address_that_others_reach_is_not_bound_without_a_token():
+def test_a_public_address_is_not_bound_without_a_token():
     with pytest.raises(SettingsError, match="FOLDLOG_WEB_TOKEN"):
         Pages(("0.0.0.0", 0), None, {}.get)
     Pages(("0.0.0.0", 0), TOKEN, {}.get).close()
 
 
-def test_an_address_in_use_is_told_in_words(pages):
+def test_an_address_in_use_is_a_settings_error(pages):
     with pytest.raises(SettingsError, match="cannot be bound: Address already in use"):
         Pages(pages.server_address, None, {}.get)
 
 
-def test_half_sent_requests_hold_a_bounded_number_of_connections_for_a_bounded_time(
+def test_half_sent_requests_hold_connections_for_a_bounded_time(
     pages, monkeypatch
 ):
     monkeypatch.setattr(pages_module, "REQUEST_S", 0.2)
-    held = [socket.create_connection(pages.server_address) for _ in range(40)]
+    connections = [socket.create_connection(pages.server_address) for _ in range(40)]
     try:
-        for each in held:
+        for each in connections:
             each.sendall(b"GET /status HTTP/1.1\r\nHost: 127.")
             each.settimeout(20)
-        assert {each.recv(1) for each in held} == {b""}, "each was cut, none was answered"
+        assert {each.recv(1) for each in connections} == {b""}, "each is closed unanswered"
     except ConnectionError:
-        pass  # cut while it still sent
+        pass  # closed while the request was being sent
     finally:
-        for each in held:
+        for each in connections:
             each.close()
-    assert asked(pages, "/status")[0] == 200
+    assert get(pages, "/status")[0] == 200
 
 
-def test_one_machine_keeps_no_probe_of_another_out(pages):
-    """32 half-sent requests of anybody took every place: the next probe was closed unanswered."""
-    held = [socket.create_connection(pages.server_address, 20) for _ in range(40)]
+def test_one_machine_cannot_block_the_probes_of_another(pages):
+    """32 half-sent requests of one client took every connection: the next probe was closed."""
+    connections = [socket.create_connection(pages.server_address, 20) for _ in range(40)]
     try:
-        assert held[-1].recv(1) == b"", "it is one too many of this machine"
+        assert connections[-1].recv(1) == b"", "this machine has too many connections"
         other = http.client.HTTPConnection(
             *pages.server_address, timeout=20, source_address=("127.0.0.2", 0)
         )
@@ -118,5 +118,5 @@ def test_one_machine_keeps_no_probe_of_another_out(pages):
         assert other.getresponse().status == 200
         other.close()
     finally:
-        for each in held:
+        for each in connections:
             each.close()

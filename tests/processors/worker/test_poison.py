@@ -1,4 +1,4 @@
-"""Law 13: whatever lies in the records of a session, its neighbours continue everywhere."""
+"""Law 13: whatever a session's records contain, all other sessions continue in every reader."""
 
 import io
 import json
@@ -24,7 +24,7 @@ from foldlog.processors.store.views_codec import view_hashes
 from foldlog.schemas import bounds, codec, events as ev
 from foldlog.schemas.topics import SESSION_EVENTS, USER_SESSIONS, topics
 from foldlog.schemas.value import replace
-from foldlog.tests.laws.history import opened as history
+from foldlog.tests.laws.history import opened as opened_history
 from foldlog.tests.laws.law import history_of
 from foldlog.tests.laws.manual_worker import ManualWorker, answered, message, opened
 
@@ -45,13 +45,13 @@ def usage(tokens: int) -> ev.Usage:
     )
 
 
-def paid(tokens: int, upto: int = 1) -> ev.BackgroundDone:
-    """Background work that nobody claimed: a duplicate, but what it cost is counted."""
+def spent(tokens: int, upto: int = 1) -> ev.BackgroundDone:
+    """An outcome of background work without a claim: a duplicate, but its usage counts."""
     return ev.BackgroundDone(kind="memory", upto=upto, attempt=1, ok=True, usage=usage(tokens))
 
 
 def unbounded(event: object) -> bytes:
-    """The bytes of an event whatever its numbers, as a foreign writer can produce them."""
+    """The bytes of an event without our bounds on numbers, as a foreign writer can produce them."""
     row = codec.BY_CLASS[type(event)]
     schema, out = codec.schema_of(row.name), io.BytesIO()
     out.write(codec.MAGIC + codec.fingerprint_of(schema))
@@ -71,8 +71,8 @@ def two_sessions() -> ManualWorker:
     return rig
 
 
-def put(rig: ManualWorker, writer: str, event: object, key: str = POISONED) -> int:
-    """Write an event whatever its numbers; its offset."""
+def write_unchecked(rig: ManualWorker, writer: str, event: object, key: str = POISONED) -> int:
+    """Write an event without checking its numbers; returns its offset."""
     headers = tuple(codec.headers_for(event, writer))
     return rig.log.store(SESSION_EVENTS, 0, key.encode(), unbounded(event), headers).offset
 
@@ -94,30 +94,30 @@ def folded(rig: ManualWorker, name: str):
 
 
 def stored(rig: ManualWorker, name: str):
-    """The views of a session as the worker stored them."""
+    """The views of a session in the worker's store."""
     return Store(DictBackend(rig.disk)).load(name)
 
 
 # -- numbers ---------------------------------------------------------------------------------------
 
 
-def test_law_13_usage_whose_sum_passes_64_bits_ends_no_worker_and_costs_nothing():
-    """Two such records of 79 bytes ended every worker and gateway, and again at each restart."""
+def test_law_13_usage_whose_sum_exceeds_64_bits_ends_no_worker_and_costs_nothing():
+    """Two such records of 79 bytes ended every worker and gateway, at every restart again."""
     rig = two_sessions()
     for upto in (1, 2):
-        put(rig, "background", paid(FULL, upto))
+        write_unchecked(rig, "background", spent(FULL, upto))
     rig.settle()
     assert neighbour_answers(rig)
     views = stored(rig, POISONED)
-    assert views.frozen is None and len(views.ledger.spent) == 2, "each is noted"
+    assert views.frozen is None and len(views.ledger.spent) == 2, "each is counted as an attempt"
     assert views.ledger.input_tokens == 0
     assert view_hashes(views) == view_hashes(folded(rig, POISONED))
 
 
-def test_law_13_the_gateway_goes_on_behind_usage_that_passes_64_bits(tmp_path):
+def test_law_13_the_gateway_continues_after_usage_that_exceeds_64_bits(tmp_path):
     rig = two_sessions()
     for upto in (1, 2):
-        put(rig, "background", paid(FULL, upto))
+        write_unchecked(rig, "background", spent(FULL, upto))
     rig.settle()
     tail = Tail(rig.log, tmp_path, pytest.fail)
     while not tail.caught_up:
@@ -129,7 +129,7 @@ def test_law_13_the_gateway_goes_on_behind_usage_that_passes_64_bits(tmp_path):
     tail.close()
 
 
-BEYOND = {
+OUT_OF_BOUNDS = {
     "tokens of a message": ("producer", message("m2"), {"tokens": FULL}),
     "fewer tokens than any text": ("producer", message("m2"), {"tokens": -FULL}),
     "items of a blob": (
@@ -147,12 +147,12 @@ BEYOND = {
 }
 
 
-@pytest.mark.parametrize(("writer", "event", "fields"), BEYOND.values(), ids=BEYOND)
-def test_law_13_a_number_out_of_bounds_freezes_its_session_at_its_offset_everywhere(
+@pytest.mark.parametrize(("writer", "event", "fields"), OUT_OF_BOUNDS.values(), ids=OUT_OF_BOUNDS)
+def test_law_13_a_number_out_of_bounds_freezes_its_session_in_every_reader(
     writer, event, fields
 ):
     rig = two_sessions()
-    offset = put(rig, writer, with_fields(event, **fields))
+    offset = write_unchecked(rig, writer, with_fields(event, **fields))
     rig.write("producer", message("later"), key=POISONED)
     rig.settle()
     assert neighbour_answers(rig)
@@ -161,17 +161,17 @@ def test_law_13_a_number_out_of_bounds_freezes_its_session_at_its_offset_everywh
     assert view_hashes(views) == view_hashes(folded(rig, POISONED))
 
 
-@pytest.mark.parametrize(("_writer", "event", "fields"), BEYOND.values(), ids=BEYOND)
-def test_a_number_out_of_bounds_is_never_written_by_us(_writer, event, fields):
+@pytest.mark.parametrize(("_writer", "event", "fields"), OUT_OF_BOUNDS.values(), ids=OUT_OF_BOUNDS)
+def test_the_codec_refuses_to_encode_a_number_out_of_bounds(_writer, event, fields):
     with pytest.raises(ValueError, match="int"):
         codec.encode(with_fields(event, **fields))
 
 
 @pytest.mark.parametrize("tokens", [FULL, 10**9, bounds.REQUEST_TOKENS_MAX, -5])
-def test_one_impossible_usage_does_not_leave_a_session_over_budget(tokens):
-    """The next request was planned from it, and every turn after that ended budget_exceeded."""
+def test_an_impossible_usage_does_not_exceed_the_budget_of_its_session(tokens):
+    """It counted for the next request's estimate, so every later turn ended budget_exceeded."""
     rig = two_sessions()
-    put(rig, "models", with_fields(answered(), usage=usage(tokens)))
+    write_unchecked(rig, "models", with_fields(answered(), usage=usage(tokens)))
     rig.settle()
     views = stored(rig, POISONED)
     assert not views.turn.open and estimated_tokens(views.context) < 1_000
@@ -182,23 +182,24 @@ def test_one_impossible_usage_does_not_leave_a_session_over_budget(tokens):
 
 
 @pytest.mark.parametrize("tokens", [2**63, 10**30, bounds.USAGE_TOKENS_MAX + 1])
-def test_usage_that_is_impossible_counts_no_tokens_and_is_kept_as_it_came(tokens, caplog):
-    """It was written as 2**63 - 1, or a sum of two kept the answer from being written at all."""
+def test_an_impossible_usage_counts_no_tokens_and_its_bytes_are_kept(tokens, caplog):
+    """It was written as 2**63 - 1, or the sum of two prevented the answer from being written."""
     compacted = {"type": "compaction", "input_tokens": tokens, "output_tokens": 1}
-    told = {"input_tokens": tokens, "output_tokens": 7, "iterations": [compacted]}
+    raw_usage = {"input_tokens": tokens, "output_tokens": 7, "iterations": [compacted]}
     answer = Answer()
-    answer.feed("message_delta", json.dumps({"type": "message_delta", "delta": {}, "usage": told}))
+    delta = {"type": "message_delta", "delta": {}, "usage": raw_usage}
+    answer.feed("message_delta", json.dumps(delta))
     usage = answer.usage()
     assert usage.counts == (0, 0, 0, 0, 0) and usage.input_tokens == usage.output_tokens == 0
     assert str(tokens).encode() in usage.raw
     assert "impossible usage" in caplog.text
 
 
-def test_views_that_cannot_be_stored_freeze_their_session_and_no_other():
-    """The last defence: nothing of the kind is known, and neighbours must not depend on that."""
+def test_views_that_cannot_be_stored_freeze_only_their_session():
+    """The last line of defence: no event is known to cause this."""
     backend = DictBackend()
     store = Store(backend)
-    good, other = history().views, history("s2").views
+    good, other = opened_history().views, opened_history("s2").views
     store.write({"s1": good, "s2": other}, {}, may_owe, store.partition, Cursor(6))
     bad = replace(good, ledger=replace(good.ledger, input_tokens=2**70))
     moved = replace(other, state=replace(other.state, phase="building"))
@@ -213,15 +214,15 @@ def test_views_that_cannot_be_stored_freeze_their_session_and_no_other():
 
 # -- any bytes -------------------------------------------------------------------------------------
 
-# Varints of ten bytes: the least and the greatest long, and one that is longer than it need be.
+# Varints of ten bytes: the least and the greatest long, and an overlong one.
 EXTREMES = (b"\xff" * 9 + b"\x01", b"\xfe" + b"\xff" * 8 + b"\x01", b"\x80" * 9 + b"\x01")
 
 
 @settings(max_examples=40)
 @given(st.integers(0, 9), st.randoms(use_true_random=False))
 @example(0, random.Random(1))
-def test_law_13_whatever_is_done_to_the_bytes_of_records_fold_and_store_never_raise(seed, random):
-    """A history whose records are cut, flipped and overwritten: the neighbour is as if alone."""
+def test_law_13_fold_and_store_never_raise_for_any_bytes(seed, random):
+    """Records are cut, flipped and overwritten; the neighbour folds as if it were alone."""
     rig, steps = ManualWorker(AGENT), history_of(seed).records
     for number, record in enumerate(steps[:150]):
         value = bytearray(record.value or b"")
@@ -261,8 +262,8 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
-def test_law_13_no_record_of_user_sessions_ends_the_list_of_tabs(value):
-    """Deep JSON ended the thread that reads them: /api/tabs answered 503 until a restart."""
+def test_law_13_no_record_of_user_sessions_ends_the_tabs_reader(value):
+    """Deeply nested JSON ended the reading thread: /api/tabs answered 503 until a restart."""
     log = MemoryLog(topics(1))
     good = b'{"phase":"chatting","project_id":null,"opened_at":5}'
     log.store(USER_SESSIONS, 0, b"ana/s1", value, ())

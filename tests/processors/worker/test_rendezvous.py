@@ -1,4 +1,4 @@
-"""S0.7: Faust's part in a worker's page of a user, on a broker, without the worker."""
+"""S0.7: the page of a user's sessions, read from a broker by Faust."""
 
 import asyncio
 import json
@@ -18,19 +18,19 @@ from foldlog.tests.broker_fixture import unique_name
 from foldlog.tests.consumers.played import settings_in
 
 PATIENCE_S, NEVER_S = 60.0, 3_600.0
-TOLD = json.dumps({"phase": "chatting", "project_id": None, "opened_at": 1}).encode()
+ANNOUNCEMENT = json.dumps({"phase": "chatting", "project_id": None, "opened_at": 1}).encode()
 
 
-async def until(holds) -> None:
+async def await_condition(condition) -> None:
     end = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end, "it never came"
+    while not condition():
+        assert time.monotonic() < end, "the condition never held"
         await asyncio.sleep(0.02)
 
 
 @pytest.mark.broker
-def test_S0_7_what_faust_let_go_before_a_first_commit_is_read_again(broker, tmp_path):
-    """A record that came while a worker started was let go, and its page lacked it for ever."""
+def test_S0_7_records_that_faust_dropped_before_its_first_commit_are_read_again(broker, tmp_path):
+    """A record that arrived during the start was dropped, and the page never showed it."""
     settings = settings_in(
         tmp_path, bootstrap_servers=broker.bootstrap_servers, topic_prefix=unique_name()
     )
@@ -38,10 +38,10 @@ def test_S0_7_what_faust_let_go_before_a_first_commit_is_read_again(broker, tmp_
     log.apply_topics(topics(settings.partitions)).demand()
     place = partition_for("ana", settings.partitions)
     producer = log.producer()
-    producer.append(USER_SESSIONS, key_of("ana", "s1"), TOLD, partition=place)
+    producer.append(USER_SESSIONS, key_of("ana", "s1"), ANNOUNCEMENT, partition=place)
     producer.flush(PATIENCE_S)
 
-    async def lives() -> None:
+    async def run_app() -> None:
         app = faust.App(
             f"{settings.topic_prefix}page",
             broker=f"kafka://{settings.bootstrap_servers}",
@@ -58,23 +58,23 @@ def test_S0_7_what_faust_let_go_before_a_first_commit_is_read_again(broker, tmp_
         topic = settings.topic(USER_SESSIONS)
         await app.start()
         try:
-            await until(lambda: read[topic] >= 1)
-            known = read[topic]
-            await app.consumer.perform_seek()  # as Faust does behind what it lets go
-            await until(lambda: read[topic] > known)
+            await await_condition(lambda: read[topic] >= 1)
+            before = read[topic]
+            await app.consumer.perform_seek()  # as Faust does after dropping records
+            await await_condition(lambda: read[topic] > before)
         finally:
             await app.stop()
 
     try:
-        asyncio.run(lives())
+        asyncio.run(run_app())
     finally:
         producer.close()
         log.close()
 
 
-def test_a_page_that_is_asked_for_while_it_starts_touches_nothing_of_the_app():
-    """Faust makes its parts when they are first asked for: those that the thread of a page had
-    asked for first waited in a loop that never ran, and the process never came up."""
+def test_a_page_requested_during_the_start_does_not_touch_the_app():
+    """Faust creates its parts when they are first used: a part that a page's thread had used first
+    waited in an event loop that never ran, and the process never became ready."""
     reading = rendezvous.Reading({0: 1})
     for path in ("/users/ana", "/readyz"):
         assert rendezvous.answer(None, None, reading, path).status == 503
@@ -92,11 +92,11 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize(
-    ("state", "code", "told"),
+    ("state", "code", "message"),
     [(("starts", "runs"), 1, "could not be read within 0.1 s"), (("ready", "ending"), 0, "")],
 )
-def test_what_does_not_come_up_or_does_not_end_is_ended(state, code, told):
+def test_a_process_that_does_not_start_or_end_in_time_is_ended(state, code, message):
     ended = subprocess.run(
         [sys.executable, "-uc", STUCK, *state], capture_output=True, text=True, timeout=50
     )
-    assert (ended.returncode, ended.stderr) == (code, "") and told in ended.stdout
+    assert (ended.returncode, ended.stderr) == (code, "") and message in ended.stdout

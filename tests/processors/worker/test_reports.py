@@ -1,4 +1,4 @@
-"""Outcomes reach the log whatever the disk does, and one bad outcome never keeps a worker down."""
+"""Outcomes reach the log despite disk errors, and no kept outcome prevents a worker's start."""
 
 import asyncio
 
@@ -43,32 +43,26 @@ def logged(log: MemoryLog) -> list:
     return [entry_of(record).event for record in log.records(SESSION_EVENTS, 0)]
 
 
-def test_an_outcome_that_finds_the_outbox_full_is_written_to_the_log_all_the_same(log, path):
-    said = []
-    box = Outbox(path, pending_bytes_max=10)
-    asyncio.run(Reports(log.producer(), box, said.append).outcome("s", result()))
+@pytest.mark.parametrize("fault", ["the outbox is full", "the disk fails"])
+def test_an_outcome_that_the_outbox_cannot_keep_is_written_to_the_log(log, path, fault):
+    output = []
+    outbox = Outbox(path, pending_bytes_max=10 if fault == "the outbox is full" else 10_000)
+    if fault == "the disk fails":
+        outbox.close()  # from now on the file raises OSError
+    asyncio.run(Reports(log.producer(), outbox, output.append).outcome("s", result()))
     assert logged(log) == [result()]
-    assert any("outbox" in line for line in said)
+    assert any("outbox" in line for line in output)
 
 
-def test_an_outcome_that_the_disk_refuses_is_written_to_the_log_all_the_same(log, path):
-    said = []
-    box = Outbox(path)
-    box.close()  # from here on the file answers with OSError, as a full disk does
-    asyncio.run(Reports(log.producer(), box, said.append).outcome("s", result()))
-    assert logged(log) == [result()]
-    assert said
-
-
-def test_a_kept_outcome_that_no_broker_takes_does_not_keep_the_worker_from_starting(log, path):
-    box = Outbox(path)
-    box.put("s", result("x" * (RECORD_BYTES_MAX + 1)))
-    box.put("s", result("small", turn=2))
-    assert Reports(log.producer(), box, lambda text: None).emit_pending(1.0) == 0
+def test_a_kept_outcome_that_is_too_large_does_not_prevent_the_start(log, path):
+    outbox = Outbox(path)
+    outbox.put("s", result("x" * (RECORD_BYTES_MAX + 1)))
+    outbox.put("s", result("small", turn=2))
+    assert Reports(log.producer(), outbox, lambda text: None).emit_pending(1.0) == 0
     first, second = logged(log)
     assert "could not be written" in first.content.inline.decode()
     assert second.turn == 2
-    assert len(box) == 0
+    assert len(outbox) == 0
 
 
 class BusyTwice(Faults):
@@ -87,8 +81,8 @@ class BusyTwice(Faults):
 
 def test_kept_outcomes_wait_for_room_in_the_producers_queue(path):
     log = MemoryLog(topics(1), faults=BusyTwice())
-    box = Outbox(path)
+    outbox = Outbox(path)
     for turn in range(1, 4):
-        box.put("s", result(turn=turn))
-    assert Reports(log.producer(), box, lambda text: None).emit_pending(1.0) == 0
+        outbox.put("s", result(turn=turn))
+    assert Reports(log.producer(), outbox, lambda text: None).emit_pending(1.0) == 0
     assert [event.turn for event in logged(log)] == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""A worker that would serve other agents than the live ones does not start."""
+"""A worker whose agents differ from those of the live workers does not start."""
 
 import pytest
 
@@ -31,8 +31,8 @@ def log():
     return MemoryLog(topics(2), clock_ms=Clock())
 
 
-def joins(log, name, agents, *, roles=ALL, rolling=False) -> None:
-    """A worker that is a member of its group and has announced its agents."""
+def join(log, name, agents, *, roles=ALL, rolling=False) -> None:
+    """Add a worker to its group, and announce its agents."""
     label = label_of(agents, rolling=rolling) if agents else ""
     member = log.group_reader(
         SESSION_EVENTS, group_of(roles), name, lambda ps: dict.fromkeys(ps, 0), lambda _ps: None,
@@ -45,63 +45,63 @@ def joins(log, name, agents, *, roles=ALL, rolling=False) -> None:
 
 
 def test_A6_a_worker_with_the_same_agents_starts_at_once(log):
-    joins(log, "w1", ONE)
+    join(log, "w1", ONE)
     demand_same_agents(log, "w2", ONE, pytest.fail)
     demand_same_agents(log, "w1", OTHER, pytest.fail)  # its own earlier process
 
 
 @pytest.mark.parametrize("roles", [ALL, ("models",)])
-def test_A6_a_worker_with_other_agents_is_refused_and_told_how_they_differ(log, roles):
-    joins(log, "w1", ONE, roles=roles)
+def test_A6_a_worker_with_other_agents_is_refused_with_the_differences(log, roles):
+    join(log, "w1", ONE, roles=roles)
     with pytest.raises(AgentsDiffer) as refused:
         demand_same_agents(log, "w2", OTHER, lambda _text: None, wait_s=0)
-    said = str(refused.value)
-    assert "worker w1 (agent desk is only here, agent shop has another prompt)" in said
-    assert "--rolling-update" in said and "foldlog dev" in said
+    reason = str(refused.value)
+    assert "worker w1 (agent desk is only here, agent shop has another prompt)" in reason
+    assert "--rolling-update" in reason and "foldlog dev" in reason
 
 
-def test_A6_a_worker_that_has_ended_is_waited_for(log):
-    joins(log, "w1", ONE)
-    waited = []
+def test_A6_a_start_waits_until_an_ended_worker_has_left_the_group(log):
+    join(log, "w1", ONE)
+    output = []
 
     def say(text):
-        waited.append(text)
+        output.append(text)
         log.clock_ms.advance(log.session_timeout_ms + 1)
 
     demand_same_agents(log, "w2", OTHER, say)
-    assert len(waited) == 1 and "w1" in waited[0]
+    assert len(output) == 1 and "w1" in output[0]
 
 
-def test_A6_a_worker_of_a_version_without_labels_is_not_judged(log):
-    joins(log, "w1", ())
+def test_A6_a_worker_of_a_version_without_labels_is_ignored(log):
+    join(log, "w1", ())
     assert others_than(log, "w2", OTHER) == []
 
 
-def test_A6_of_two_that_start_at_the_same_moment_the_one_with_the_greater_id_ends(log):
-    joins(log, "w1", ONE)
-    joins(log, "w2", OTHER)
+def test_A6_of_two_concurrent_starts_the_one_with_the_greater_id_ends(log):
+    join(log, "w1", ONE)
+    join(log, "w2", OTHER)
     demand_after_rebalance(log, "w1", ONE)
     with pytest.raises(AgentsDiffer, match="worker w1"):
         demand_after_rebalance(log, "w2", OTHER)
 
 
-def test_A6_a_rolling_update_ends_no_worker_that_it_has_not_replaced_yet(log):
-    joins(log, "w1", ONE, rolling=True)
+def test_A6_a_rolling_update_does_not_end_the_workers_it_has_not_replaced_yet(log):
+    join(log, "w1", ONE, rolling=True)
     demand_after_rebalance(log, "w2", OTHER)
-    with pytest.raises(AgentsDiffer):  # but nobody joins it by mistake
+    with pytest.raises(AgentsDiffer):  # a worker without --rolling-update is refused
         demand_same_agents(log, "w3", OTHER, lambda _text: None, wait_s=0)
 
 
-def test_A6_announcements_are_the_newest_of_each_worker(log):
-    joins(log, "w1", OTHER)
+def test_A6_the_newest_announcement_of_each_worker_counts(log):
+    join(log, "w1", OTHER)
     log.clock_ms.advance(10)
-    joins(log, "w1", ONE)
-    joins(log, "w2", OTHER)
+    join(log, "w1", ONE)
+    join(log, "w2", OTHER)
     assert announcements(log) == {"w1": ONE, "w2": OTHER}
 
 
-def test_A6_the_partition_view_says_which_agents_its_holder_serves(log):
-    joins(log, "w1", ONE)
+def test_A6_the_partition_view_knows_which_agents_its_holder_lacks(log):
+    join(log, "w1", ONE)
     view = partition_fold.INITIAL
     for record in log.records(SESSION_EVENTS, 1):
         view = partition_fold.apply(view, entry_of(record))

@@ -1,4 +1,4 @@
-"""Who may start in a state directory: nobody beside another, but after one that is ending."""
+"""Whether a worker may start in a state directory: alone, or after a worker that is ending."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from foldlog.processors.store.state_dir import StateDir, StateDirTaken
-from foldlog.processors.worker import start_lock as sole_module
+from foldlog.processors.worker import start_lock as start_lock_module
 from foldlog.processors.worker.start_lock import exclusive_start
 
 KILLED = """
@@ -21,18 +21,18 @@ with exclusive_start(Path(sys.argv[1]), None, print, supervises=True):
 
 
 def kill_a_supervisor(path) -> None:
-    """One that has begun to supervise there dies of kill -9."""
+    """Start a supervisor in the directory, and kill it with SIGKILL."""
     assert subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False).returncode == -9
 
 
-def test_who_starts_after_a_killed_supervisor_waits_for_its_worker_and_says_so(tmp_path):
-    """It was told that another worker works there, up to ten seconds long, and gave up."""
+def test_a_start_after_a_killed_supervisor_waits_for_its_worker_and_reports_that(tmp_path):
+    """For up to ten seconds the start failed because another worker was using the directory."""
     kill_a_supervisor(tmp_path)
     orphan = StateDir(tmp_path)
-    said, waits = [], threading.Event()
+    output, waits = [], threading.Event()
 
     def say(text: str) -> None:
-        said.append(text)
+        output.append(text)
         waits.set()
 
     def end() -> None:
@@ -43,11 +43,11 @@ def test_who_starts_after_a_killed_supervisor_waits_for_its_worker_and_says_so(t
     thread.start()
     with exclusive_start(tmp_path, None, say, supervises=True):
         thread.join()
-    assert len(said) == 1 and "was killed; waiting at most" in said[0]
+    assert len(output) == 1 and "was killed; waiting at most" in output[0]
 
 
 @pytest.mark.parametrize("supervises", [True, False])
-def test_a_worker_that_is_not_ending_is_named_at_once(tmp_path, supervises):
+def test_a_start_beside_a_live_worker_is_refused_at_once(tmp_path, supervises):
     first = StateDir(tmp_path)
     with pytest.raises(StateDirTaken, match=f"another worker works in .*process {os.getpid()}"):
         with exclusive_start(tmp_path, None, pytest.fail, supervises=supervises):
@@ -56,28 +56,28 @@ def test_a_worker_that_is_not_ending_is_named_at_once(tmp_path, supervises):
 
 
 @pytest.mark.parametrize("supervises", [True, False])
-def test_a_supervisor_keeps_the_place_while_no_worker_of_its_own_lives(tmp_path, supervises):
-    """Between a worker's death and its spare's lock, a second supervisor could come in."""
+def test_a_supervisor_holds_the_directory_between_two_of_its_workers(tmp_path, supervises):
+    """Between a worker's death and its spare's lock, a second supervisor could start."""
     with exclusive_start(tmp_path, None, pytest.fail, supervises=True):
-        StateDir(tmp_path).close()  # its worker comes, and goes
+        StateDir(tmp_path).close()  # a worker of its own starts and ends
         with pytest.raises(StateDirTaken, match=f"process {os.getpid()}.*is already running"):
             with exclusive_start(tmp_path, None, pytest.fail, supervises=supervises):
                 pass
 
 
-def test_waiting_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr(sole_module, "WAIT_S", 0.0)
+def test_the_wait_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(start_lock_module, "WAIT_S", 0.0)
     kill_a_supervisor(tmp_path)
-    stuck, said = StateDir(tmp_path), []
+    worker, output = StateDir(tmp_path), []
     with pytest.raises(StateDirTaken):
-        with exclusive_start(tmp_path, None, said.append, supervises=True):
+        with exclusive_start(tmp_path, None, output.append, supervises=True):
             pass
-    stuck.close()
+    worker.close()
 
 
 @pytest.mark.parametrize("before", ["a clean end", "a worker of its own since"])
-def test_what_is_no_orphan_is_not_waited_for(tmp_path, before):
-    """The name of a supervisor long dead made every later mistake wait half a minute."""
+def test_only_the_worker_of_a_killed_supervisor_is_waited_for(tmp_path, before):
+    """The process id of a long dead supervisor made every later mistake wait half a minute."""
     if before == "a clean end":
         with exclusive_start(tmp_path, None, pytest.fail, supervises=True):
             pass
@@ -92,7 +92,7 @@ def test_what_is_no_orphan_is_not_waited_for(tmp_path, before):
     running.close()
 
 
-def test_what_a_worker_keeps_is_its_owners_alone(tmp_path):
+def test_only_its_owner_may_read_a_state_directory(tmp_path):
     StateDir(tmp_path / "below" / "one").close()
     with exclusive_start(tmp_path / "below" / "two", None, print, supervises=True):
         pass

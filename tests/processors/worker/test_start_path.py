@@ -1,4 +1,4 @@
-"""What a worker imports before its first decision: that time is part of every takeover."""
+"""Which modules a worker imports before its first decision, as part of every takeover."""
 
 import json
 import subprocess

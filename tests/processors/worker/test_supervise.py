@@ -1,9 +1,10 @@
-"""The supervisor: what it replaces, what it gives up, and how it ends."""
+"""The supervisor: which workers it replaces, when it gives up, and how it ends."""
 
 import os
 import signal
 import sys
 import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -13,75 +14,31 @@ ENDING = "the worker is ending; waiting at most 0.1 s"
 
 WORKER = """
 import os, signal, sys
-fd, path, does = int(sys.argv[-1]), sys.argv[1], sys.argv[2]
+fd, path, code = int(sys.argv[-1]), sys.argv[1], sys.argv[2]
 if not os.read(fd, 1):
     sys.exit(0)
 with open(path, "a") as file:
     print("works", file=file, flush=True)
-exec(does)
+exec(code)
 """
 
 
 @pytest.fixture
 def supervised(tmp_path):
-    """Supervise workers that do as told: (exit code, how many have worked, what was said)."""
-    path, said = tmp_path / "worked", []
+    """Supervise workers that run some code: (exit code, number of workers, output)."""
+    path, output = tmp_path / "started", []
 
-    def run(does: str, say=said.append):
-        command = [sys.executable, "-c", WORKER, str(path), does]
+    def run(code_to_run: str, say=output.append):
+        command = [sys.executable, "-c", WORKER, str(path), code_to_run]
         code = supervise.run(command, say)
-        return code, path.read_text().count("works"), said
+        return code, path.read_text().count("works"), output
 
     return run
 
 
-def test_a_worker_that_may_not_work_is_not_replaced_however_long_it_has_worked(
-    supervised, monkeypatch
-):
-    """Two workers under one id fenced each other in turns, each replaced by its supervisor."""
-    monkeypatch.setattr(supervise, "QUICK_S", 0.0)
-    code, worked, said = supervised("sys.exit(2)")
-    assert (code, worked) == (2, 1)
-    assert "gave up" in said[0]
-
-
-def test_a_worker_that_can_not_start_is_given_up(supervised):
-    assert supervised("sys.exit(1)")[:2] == (1, supervise.QUICK_MAX)
-
-
-def test_workers_that_die_of_a_signal_at_once_are_replaced_with_a_pause(supervised, monkeypatch):
-    """One that broke at its first instruction was replaced as fast as processes start."""
-    monkeypatch.setattr(supervise, "PAUSE_S", 3_600.0)
-
-    def say(text: str) -> None:
-        if "next try" in text:
-            os.kill(os.getpid(), signal.SIGTERM)  # which ends the pause
-
-    _, worked, _ = supervised("os.kill(os.getpid(), signal.SIGKILL)", say)
-    assert worked >= supervise.QUICK_MAX
-
-
-def test_ending_while_the_worker_starts_is_a_clean_end(supervised, tmp_path):
-    """Before it listens to SIGTERM, a worker ends by it; nothing is held then, nothing is lost."""
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-
-    def stop() -> None:
-        fifo.read_bytes()  # until the worker has begun
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    thread = threading.Thread(target=stop)
-    thread.start()
-    code, worked, _ = supervised(f"open({str(fifo)!r}, 'w').close(); signal.pause()")
-    thread.join()
-    assert (code, worked) == (0, 1)
-
-
-def test_an_end_that_takes_long_is_told_and_bounded(supervised, tmp_path, monkeypatch):
-    """After Ctrl-C nothing was said for fifteen seconds."""
-    monkeypatch.setattr(supervise, "SAY_S", 0.05)
-    monkeypatch.setattr(supervise, "STOP_S", 0.1)
-    fifo = tmp_path / "fifo"
+@contextmanager
+def stop_once_open(fifo):
+    """Stop the supervisor once a worker has run the yielded code, which opens the fifo."""
     os.mkfifo(fifo)
 
     def stop() -> None:
@@ -90,17 +47,58 @@ def test_an_end_that_takes_long_is_told_and_bounded(supervised, tmp_path, monkey
 
     thread = threading.Thread(target=stop)
     thread.start()
-    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
-    code, worked, said = supervised(f"{deaf}; open({str(fifo)!r}, 'w').close(); signal.pause()")
+    yield f"open({str(fifo)!r}, 'w').close()"
     thread.join()
-    assert (code, worked, said) == (-signal.SIGKILL, 1, [ENDING])
 
 
-def test_a_worker_that_can_not_reach_the_log_is_tried_until_it_can(supervised, monkeypatch):
-    """A broker that was killed with its worker had the supervisor give up, and nobody noticed."""
+def test_a_worker_that_ends_with_MISUSE_is_not_replaced_however_long_it_ran(
+    supervised, monkeypatch
+):
+    """Two workers with one id fenced each other in turns, each replaced by its supervisor."""
+    monkeypatch.setattr(supervise, "QUICK_S", 0.0)
+    code, workers, output = supervised("sys.exit(2)")
+    assert (code, workers) == (2, 1)
+    assert "gave up" in output[0]
+
+
+def test_a_worker_that_cannot_start_is_given_up(supervised):
+    assert supervised("sys.exit(1)")[:2] == (1, supervise.QUICK_MAX)
+
+
+def test_workers_that_die_of_a_signal_at_once_are_replaced_after_a_pause(supervised, monkeypatch):
+    """A worker that crashed at its first instruction was replaced as fast as processes start."""
+    monkeypatch.setattr(supervise, "PAUSE_S", 3_600.0)
+
+    def say(text: str) -> None:
+        if "next try" in text:
+            os.kill(os.getpid(), signal.SIGTERM)  # ends the pause
+
+    _, workers, _ = supervised("os.kill(os.getpid(), signal.SIGKILL)", say)
+    assert workers >= supervise.QUICK_MAX
+
+
+def test_SIGTERM_during_the_start_of_the_worker_is_a_clean_end(supervised, tmp_path):
+    """Before it handles SIGTERM, a worker dies of it; it holds nothing yet, so nothing is lost."""
+    with stop_once_open(tmp_path / "fifo") as opens_fifo:
+        code, workers, _ = supervised(f"{opens_fifo}; signal.pause()")
+    assert (code, workers) == (0, 1)
+
+
+def test_a_slow_end_is_reported_and_bounded(supervised, tmp_path, monkeypatch):
+    """After Ctrl-C nothing was reported for fifteen seconds."""
+    monkeypatch.setattr(supervise, "SAY_S", 0.05)
+    monkeypatch.setattr(supervise, "STOP_S", 0.1)
+    ignore_signal = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    with stop_once_open(tmp_path / "fifo") as opens_fifo:
+        code, workers, output = supervised(f"{ignore_signal}; {opens_fifo}; signal.pause()")
+    assert (code, workers, output) == (-signal.SIGKILL, 1, [ENDING])
+
+
+def test_a_worker_that_cannot_reach_the_log_is_restarted_until_it_can(supervised, monkeypatch):
+    """After a broker was killed with its worker, the supervisor gave up, unnoticed."""
     monkeypatch.setattr(supervise, "UNREACHABLE_PAUSE_S", 0.0)
     tries = supervise.QUICK_MAX + 1
-    does = f"sys.exit(3 if open(path).read().count('works') < {tries} else 0)"
-    code, worked, said = supervised(does)
-    assert (code, worked) == (0, tries)
-    assert len(said) == 1, "it is said once"
+    code_to_run = f"sys.exit(3 if open(path).read().count('works') < {tries} else 0)"
+    code, workers, output = supervised(code_to_run)
+    assert (code, workers) == (0, tries)
+    assert len(output) == 1, "it is reported once"

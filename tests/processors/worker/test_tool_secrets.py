@@ -1,4 +1,4 @@
-"""A tool that looks around finds no secret of the worker, nor of what started the worker."""
+"""A tool that reads /proc finds no secret of the worker or of the processes that started it."""
 
 import sys
 
@@ -21,7 +21,7 @@ def parent(pid):
         return int(file.read().rpartition(")")[2].split()[1])
 
 def look(pid):
-    """Environment, command line and whatever descriptors can be opened of one process."""
+    """The environment, command line and readable descriptors of a process."""
     paths = [f"/proc/{pid}/environ", f"/proc/{pid}/cmdline"]
     try:
         paths += [f"/proc/{pid}/fd/{fd}" for fd in os.listdir(f"/proc/{pid}/fd") if int(fd) > 2]
@@ -35,24 +35,24 @@ def look(pid):
         except OSError:
             pass
 
-looked, top = set(), int(sys.argv[2])
+read, top = set(), int(sys.argv[2])
 pid = os.getpid()
 while True:  # its ancestors, up to the process that a person has started
     look(pid)
-    looked.add(pid)
+    read.add(pid)
     if pid == top:
         break
     pid = parent(pid)
-for name in filter(str.isdigit, os.listdir("/proc")):  # and whatever else was started by them
+for name in filter(str.isdigit, os.listdir("/proc")):  # and their other descendants
     try:
         up = int(name)
-        while up not in looked and up > 1:
+        while up not in read and up > 1:
             up = parent(up)
-        if up > 1 and int(name) not in looked:
+        if up > 1 and int(name) not in read:
             look(int(name))
     except OSError:
         pass
-found.write(b"\\nlooked at %d ancestors" % len(looked))
+found.write(b"\\nread %d ancestors" % len(read))
 '''
 
 APP = '''
@@ -87,8 +87,8 @@ agent = Agent(name="default", model="m", tools=[snoop, snoop_alone, broken, wron
 '''
 
 
-def test_C12_a_tool_finds_no_secret_in_any_process_above_it(broker, tmp_path):
-    """/proc/PPID/environ gave the API key and the gateway's secret to whoever looked."""
+def test_C12_a_tool_finds_no_secret_in_any_of_its_ancestors(broker, tmp_path):
+    """/proc/PPID/environ contained the API key and the gateway's secret."""
     machine = Machine(broker.bootstrap_servers, tmp_path)
     machine("topics", "apply")
     (tmp_path / "snoop.py").write_text(SNOOP)
@@ -118,18 +118,19 @@ def test_C12_a_tool_finds_no_secret_in_any_process_above_it(broker, tmp_path):
             _, err = worker.communicate(timeout=WAIT_S)
     assert "session s1: tool broken (call 1.3.0, attempt 1) raised an error" in err
     assert 'return {}["no such key"]' in err and "KeyError" in err
-    tells = "session s1: tool wrong (call 1.4.0) was refused: invalid transition"
-    assert f"{tells}: phase=chatting, event=publish" in err
-    kept, alone = (tmp_path / "kept.bin").read_bytes(), (tmp_path / "alone.bin").read_bytes()
-    for seen in (kept, alone):
-        assert b"ancestors" in seen and b"--control-fd" in seen and b"--supervise" in seen
-    assert b"canary" not in kept, _around(kept)
-    assert b"HARMLESS=passed-by-name" in kept
-    # The environment of what a tool starts by itself is that of the worker, less foldlog's secrets.
-    ours = alone.replace(b"canary-db", b"")
+    line = "session s1: tool wrong (call 1.4.0) was refused: invalid transition"
+    assert f"{line}: phase=chatting, event=publish" in err
+    by_children_run = (tmp_path / "kept.bin").read_bytes()
+    by_subprocess = (tmp_path / "alone.bin").read_bytes()
+    for data in (by_children_run, by_subprocess):
+        assert b"ancestors" in data and b"--control-fd" in data and b"--supervise" in data
+    assert b"canary" not in by_children_run, _around(by_children_run)
+    assert b"HARMLESS=passed-by-name" in by_children_run
+    # What a tool starts by itself has the worker's environment, without foldlog's secrets.
+    ours = by_subprocess.replace(b"canary-db", b"")
     assert b"canary" not in ours, _around(ours)
 
 
-def _around(seen: bytes) -> bytes:
-    at = seen.index(b"canary")
-    return seen[max(0, at - 200) : at + 40]
+def _around(data: bytes) -> bytes:
+    at = data.index(b"canary")
+    return data[max(0, at - 200) : at + 40]

@@ -1,4 +1,4 @@
-"""A topic that is deleted and made again under a worker; a broker that stands still."""
+"""A topic that is deleted and recreated under a worker; a paused broker."""
 
 import os
 import signal
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.broker
 WAIT_S = 60.0
 
 
-def remake(servers: str, topic: str, log) -> None:
-    """Delete the topic, and make it again as soon as it is gone."""
+def recreate(servers: str, topic: str, log) -> None:
+    """Delete the topic, and create it again as soon as it is deleted."""
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     admin.delete_topics([topic])[topic].result(WAIT_S)
     until = time.monotonic() + WAIT_S
@@ -38,8 +38,8 @@ def remake(servers: str, topic: str, log) -> None:
     log.apply_topics(topics(1))
 
 
-def test_a_topic_made_again_longer_than_before_is_read_from_its_beginning(broker, tmp_path):
-    """Its records were folded onto those of the old topic; those below the old offset never."""
+def test_a_recreated_topic_that_is_longer_is_read_from_its_beginning(broker, tmp_path):
+    """Its records were folded onto those of the old topic, except those below the old cursor."""
     servers, prefix = broker.bootstrap_servers, unique_name() + "-"
     settings = settings_in(tmp_path, bootstrap_servers=servers, topic_prefix=prefix)
     settings = replace(settings, partitions=1)
@@ -48,31 +48,31 @@ def test_a_topic_made_again_longer_than_before_is_read_from_its_beginning(broker
         parts = Parts(settings, [Agent(name="a", model="m")], ("sessions",), None)
         reader = parts.loop.reader()
 
-        def round_until(holds) -> None:
+        def round_until(condition) -> None:
             until = time.monotonic() + WAIT_S
-            while not holds():
+            while not condition():
                 assert time.monotonic() < until
                 parts.loop.round(reader)
 
-        def knows(session_id: str) -> bool:
-            found = parts.worker.owned[0].views(session_id) if parts.worker.owned else None
-            return found is not None and found.turn.known
+        def has(session_id: str) -> bool:
+            views = parts.worker.owned[0].views(session_id) if parts.worker.owned else None
+            return views is not None and views.turn.known
 
         watch = TopicWatch(parts.log, parts.loop.topic_is, look_s=0.05)
         try:
             sessions.open("old", agent="a")
-            round_until(lambda: knows("old"))
-            # As of a worker that stands still: its client asks for nothing meanwhile.
+            round_until(lambda: has("old"))
+            # Like a paused worker, whose client fetches nothing.
             place = TopicPartition(settings.topic(SESSION_EVENTS), 0)
             reader._client.pause([place])
-            remake(servers, settings.topic(SESSION_EVENTS), log)
-            with closing(Sessions(log, settings)) as anew:
-                for number in range(20):  # beyond what the worker has read of the old one
-                    anew.open(f"new-{number}", agent="a")
+            recreate(servers, settings.topic(SESSION_EVENTS), log)
+            with closing(Sessions(log, settings)) as new_sessions:
+                for number in range(20):  # more than the worker has read of the old topic
+                    new_sessions.open(f"new-{number}", agent="a")
             reader._client.resume([place])
             watch.start()
-            round_until(lambda: knows("new-0") and knows("new-19"))
-            assert not knows("old"), "the store is that of the new topic"
+            round_until(lambda: has("new-0") and has("new-19"))
+            assert not has("old"), "the store is that of the new topic"
         finally:
             watch.close()
             parts.worker.close()
@@ -80,8 +80,8 @@ def test_a_topic_made_again_longer_than_before_is_read_from_its_beginning(broker
             parts.close()
 
 
-def test_asking_for_the_members_of_a_broker_that_stands_still_says_that_it_is_away(own_broker):
-    """It raised AttributeError, which ended a worker whose group had put it out meanwhile."""
+def test_members_of_a_paused_broker_raises_LogUnreachable(own_broker):
+    """It raised AttributeError, which ended a worker that had been removed from its group."""
     broker = own_broker()
     with closing(KafkaLog(broker.bootstrap_servers, timeout_s=1.0)) as log:
         log.identity()

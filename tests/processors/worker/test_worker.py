@@ -1,11 +1,11 @@
-"""The worker between its laws: takes, rejections, waiting for a slot, what the disk refuses."""
+"""The worker: takes, rejections, claims ahead of decisions, slots, and a full disk."""
 
 import pytest
 
 from foldlog.log.blobs import BlobError, BlobStore
 from foldlog.log.faults import LOST, Faults
 from foldlog.processors.agent import Agent
-from foldlog.processors.store import partition_cache as owned_module
+from foldlog.processors.store import partition_cache as partition_cache_module
 from foldlog.processors.tools.tool import tool
 from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS
 from foldlog.schemas import events as ev
@@ -30,15 +30,15 @@ def look() -> str:
 AGENT = Agent(name="a", model="m", tools=(look,))
 
 
-def talking(rig: ManualWorker, *names: str) -> None:
-    """Sessions of these names, each with a message."""
+def open_sessions(rig: ManualWorker, *names: str) -> None:
+    """Open sessions of these names, each with a message."""
     for name in names:
         rig.write("producer", opened("a"), key=name)
         rig.write("producer", message(), key=name)
 
 
-def seen(step: int) -> ev.ToolResult:
-    """What `look` returned."""
+def result_of_look(step: int) -> ev.ToolResult:
+    """The result of the tool `look`."""
     return ev.ToolResult(
         turn=1,
         step=step,
@@ -56,8 +56,8 @@ def seen(step: int) -> ev.ToolResult:
 # -- taking partitions ---------------------------------------------------------------------------
 
 
-def test_law6_who_reads_a_newer_take_waits_a_session_timeout_before_it_takes_again():
-    """A worker that stood still read that another holds the partition, and took it back at once."""
+def test_law6_a_worker_that_reads_a_newer_take_waits_a_session_timeout():
+    """A paused worker read that another one holds the partition, and took it back at once."""
     rig = ManualWorker(AGENT)
     rig.assign()
     rig.settle()
@@ -76,12 +76,12 @@ def test_law6_who_reads_a_newer_take_waits_a_session_timeout_before_it_takes_aga
     assert len(rig.events(ev.PartitionTaken)) == takes + len(ROLES)
 
 
-def test_law6_who_still_catches_up_does_not_take_again():
+def test_law6_a_worker_that_is_catching_up_does_not_take_again():
     """A refold of a minute took ten times: claims made under the first take were void."""
     rig = ManualWorker(AGENT)
-    talking(rig, *(f"s{n}" for n in range(5)))
+    open_sessions(rig, *(f"s{n}" for n in range(5)))
     rig.assign()
-    for _ in range(9):  # of the ten that were there before
+    for _ in range(9):  # of the ten records that were in the log before
         rig.ms += SESSION_TIMEOUT_MS
         rig.read(1)
         rig.worker.tick()
@@ -90,7 +90,7 @@ def test_law6_who_still_catches_up_does_not_take_again():
     assert len(rig.events(ev.LlmCalled)) == 5
 
 
-def test_law6_a_take_that_was_lost_is_made_again():
+def test_law6_a_lost_take_is_produced_again():
     rig = ManualWorker(AGENT)
     rig.log.faults = Faults([LOST] * len(ROLES))
     rig.assign()
@@ -104,8 +104,8 @@ def test_law6_a_take_that_was_lost_is_made_again():
 # -- law 9 at run time ---------------------------------------------------------------------------
 
 
-def overtaken_by(rig: ManualWorker, event: object, make: object) -> None:
-    """Let a decision be made while our records are held back; `event` comes before them."""
+def write_before(rig: ManualWorker, event: object, make: object) -> None:
+    """Write `event` before the decision that the worker makes on `make`."""
     (producer,) = rig.log._producers
     producer.pause()
     rig.write("tools", make)
@@ -116,9 +116,9 @@ def overtaken_by(rig: ManualWorker, event: object, make: object) -> None:
 
 
 def test_law9_rejections_at_different_views_do_not_freeze_a_session():
-    """Workers of two versions of an agent, for a while: each loses a decision now and then."""
+    """Workers with two versions of an agent reject each other's decisions now and then."""
     rig = ManualWorker(AGENT)
-    talking(rig, SESSION)
+    open_sessions(rig, SESSION)
     rig.assign()
     rig.settle()
     for step in (1, 2):
@@ -126,16 +126,16 @@ def test_law9_rejections_at_different_views_do_not_freeze_a_session():
         rig.settle()
         nothing = ev.Body(inline=b"[]")
         prefix = ev.ContextSet(system=nothing, tools=nothing, sha256=f"{step:064d}")
-        overtaken_by(rig, prefix, seen(step))
+        write_before(rig, prefix, result_of_look(step))
     assert rig.worker.rulings["stale"] == 2
     assert rig.worker.owned[0].stuck == {}
     assert [what for what, _ in rig.begins].count("generate") == 3
 
 
-def test_law9_what_a_frozen_session_rejects_does_not_hide_that_it_is_frozen():
-    """Decisions and claims of one view met a frozen session: it was stuck, and owed nothing."""
+def test_law9_rejections_by_a_frozen_session_do_not_count():
+    """The decisions and claims of one view were rejected, so the session counted as stuck."""
     rig = ManualWorker(AGENT)
-    talking(rig, SESSION)
+    open_sessions(rig, SESSION)
     rig.assign()
     rig.settle()
     (producer,) = rig.log._producers
@@ -154,7 +154,7 @@ def test_law9_what_a_frozen_session_rejects_does_not_hide_that_it_is_frozen():
 
 def test_law5_a_decision_and_its_claim_come_back_in_one_hop():
     rig = ManualWorker(AGENT)
-    talking(rig, SESSION)
+    open_sessions(rig, SESSION)
     rig.assign()
     rig.read()
     assert len(rig.events(ev.LlmCalled)) == len(rig.events(ev.GenStart)) == 1
@@ -169,10 +169,10 @@ def test_law5_a_decision_and_its_claim_come_back_in_one_hop():
     assert rig.worker.rulings == {}
 
 
-def test_law8_a_claim_falls_with_the_decision_that_it_was_made_for():
-    """A message came between: both are ignored, and owed anew."""
+def test_law8_a_claim_is_ignored_with_its_decision():
+    """After a message in between, both are ignored, and WAKE demands them again."""
     rig = ManualWorker(AGENT)
-    talking(rig, SESSION)
+    open_sessions(rig, SESSION)
     rig.assign()
     (producer,) = rig.log._producers
     rig.settle()
@@ -191,36 +191,36 @@ def test_law8_a_claim_falls_with_the_decision_that_it_was_made_for():
     assert rig.worker.owned[0].stuck == {}
 
 
-# -- what is remembered --------------------------------------------------------------------------
+# -- state in memory -----------------------------------------------------------------------------
 
 
-def test_a_takeover_of_many_sessions_keeps_only_so_many_in_memory(monkeypatch):
-    monkeypatch.setattr(owned_module, "HOT_SESSIONS_MAX", 3)
+def test_a_takeover_of_many_sessions_caches_a_bounded_number(monkeypatch):
+    monkeypatch.setattr(partition_cache_module, "HOT_SESSIONS_MAX", 3)
     first = ManualWorker(AGENT, "1")
-    talking(first, *(f"s{n}" for n in range(20)))
+    open_sessions(first, *(f"s{n}" for n in range(20)))
     first.assign()
     first.settle()
     second = ManualWorker(AGENT, "2", first.log)
     second.disk = first.disk
-    most = []
+    cached_counts = []
 
-    class Store(owned_module.Store):
+    class Store(partition_cache_module.Store):
         def load(self, session_id):
-            most.append(len(second.worker.owned[0]._hot))
+            cached_counts.append(len(second.worker.owned[0]._hot))
             return super().load(session_id)
 
     monkeypatch.setattr("foldlog.tests.laws.manual_worker.Store", Store)
     second.assign()
     while second.reader.positions()[0] < second.log.end_offsets(SESSION_EVENTS)[0]:
         second.read(2)
-    assert len(most) >= 20
-    assert max(most) <= 3 + 2, "what may stay, and what a batch may add"
+    assert len(cached_counts) >= 20
+    assert max(cached_counts) <= 3 + 2, "the cached ones, and those of a batch"
 
 
-def test_claims_that_never_came_back_are_forgotten_with_their_session():
+def test_lost_claims_are_forgotten_with_their_session():
     rig = ManualWorker(AGENT)
-    rig.log.faults = losing = LosesClaims()
-    talking(rig, SESSION)
+    rig.log.faults = faults = LoseClaims()
+    open_sessions(rig, SESSION)
     rig.assign()
     rig.settle()
     rig.write("models", answered(call("look")))
@@ -228,11 +228,11 @@ def test_claims_that_never_came_back_are_forgotten_with_their_session():
         rig.settle()
         rig.ms += 20_000
         rig.worker.tick()
-    losing.on = False
+    faults.on = False
     rig.ms += 20_000
     rig.worker.tick()
     rig.settle()
-    rig.write("tools", seen(1))
+    rig.write("tools", result_of_look(1))
     rig.settle()
     rig.write("models", answered(step=2))
     rig.settle()
@@ -240,8 +240,8 @@ def test_claims_that_never_came_back_are_forgotten_with_their_session():
     assert rig.worker.actions._claim_times._produced_at == {}
 
 
-class LosesClaims(Faults):
-    """Every TOOL_STARTED is lost on its way, while it is on."""
+class LoseClaims(Faults):
+    """Loses every TOOL_STARTED while it is on."""
 
     on = True
 
@@ -254,7 +254,7 @@ class LosesClaims(Faults):
 
 
 class Busy(ManualWorker):
-    """`busy`: how many model calls run already."""
+    """`busy`: the number of running model calls."""
 
     busy = 9
 
@@ -262,10 +262,10 @@ class Busy(ManualWorker):
         return self.busy if role == "models" else 0
 
 
-def test_a_back_off_of_the_key_is_waited_out_and_not_asked_about_again_and_again():
+def test_a_back_off_of_the_key_sets_one_timer():
     rig = ManualWorker(AGENT)
     rig.worker.actions._slots["models"].back_off(rig.ms + 9_000)
-    talking(rig, SESSION)
+    open_sessions(rig, SESSION)
     rig.assign()
     rig.settle()
     assert rig.worker.next_due_ms() == 9_000
@@ -275,11 +275,11 @@ def test_a_back_off_of_the_key_is_waited_out_and_not_asked_about_again_and_again
     assert [what for what, _ in rig.begins] == ["generate"]
 
 
-def test_sessions_that_wait_for_a_slot_cost_no_look_each_until_one_is_free():
-    """A thousand of them took half a core: each was woken every 50 ms."""
+def test_sessions_that_wait_for_a_slot_are_not_woken_until_one_is_free():
+    """A thousand of them used half a core, because each was woken every 50 ms."""
     rig = Busy(AGENT)
     names = [f"s{n:02}" for n in range(30)]
-    talking(rig, *names)
+    open_sessions(rig, *names)
     rig.assign()
     rig.settle()
     woken = []
@@ -292,13 +292,13 @@ def test_sessions_that_wait_for_a_slot_cost_no_look_each_until_one_is_free():
     rig.busy = 7
     rig.ms += rig.worker.next_due_ms()
     rig.worker.tick()
-    assert woken == ["s00", "s01"], "first come, first served, as many as there are slots"
+    assert woken == ["s00", "s01"], "in the order of the queue, one per free slot"
     assert len(rig.events(ev.GenStart)) == 2
 
 
-def test_a_session_that_waited_for_a_slot_and_was_lost_takes_none():
+def test_a_revoked_session_leaves_the_slot_queue():
     rig = Busy(AGENT)
-    talking(rig, SESSION)
+    open_sessions(rig, SESSION)
     rig.assign()
     rig.settle()
     rig.revoke()
@@ -312,20 +312,20 @@ def test_a_session_that_waited_for_a_slot_and_was_lost_takes_none():
 
 
 class Running(ManualWorker):
-    """Model calls that began run on."""
+    """Model calls that never end."""
 
     def running(self, role: str) -> int:
         return sum(1 for what, _ in self.begins if what == "generate") if role == "models" else 0
 
 
-def test_claims_that_come_back_together_keep_their_slots():
-    """Read back, they were in the air no more and ran not yet: others took their slots."""
+def test_claims_read_back_in_one_batch_keep_their_slots():
+    """Read back but not yet running, they counted as neither, so others took their slots."""
     rig = Running(AGENT)
-    talking(rig, *(f"z{n}" for n in range(9)))
+    open_sessions(rig, *(f"z{n}" for n in range(9)))
     rig.assign()
     rig.read()
-    talking(rig, *(f"a{n}" for n in range(9)))
-    rig.read()  # they are decided while the others are claimed: both come back in one batch
+    open_sessions(rig, *(f"a{n}" for n in range(9)))
+    rig.read()  # LLM_CALLED of these and GEN_START of the others come back in one batch
     assert len(rig.events(ev.GenStart)) == 9 and len(rig.events(ev.LlmCalled)) == 18
     rig.settle()
     assert len(rig.begins) == 9
@@ -334,18 +334,18 @@ def test_claims_that_come_back_together_keep_their_slots():
 # -- the disk ------------------------------------------------------------------------------------
 
 
-def test_a_disk_that_refuses_ends_the_worker_and_is_no_fault_of_a_session(tmp_path):
-    """A full disk under the blobs left every session that was woken alone until the next start."""
+def test_a_full_disk_ends_the_worker_and_blames_no_session(tmp_path):
+    """With a full blob disk, every woken session was skipped until the next start."""
     rig = ManualWorker(AGENT)
     blobs = BlobStore(tmp_path / "blobs")
-    (tmp_path / "blobs" / "incoming").rmdir()  # from here on writing fails, as on a full disk
+    (tmp_path / "blobs" / "incoming").rmdir()  # from now on writing fails, as on a full disk
 
     def store(data: bytes, media_type: str) -> ev.Body:
         return ev.Body(ref=blobs.store(data, media_type))
 
     actions = rig.worker.actions
     actions._desk = actions._desk._replace(store_body=store)
-    talking(rig, SESSION)
+    open_sessions(rig, SESSION)
     rig.assign()
     with pytest.raises(BlobError):
         rig.settle()
