@@ -1,6 +1,6 @@
-"""What every backend and every store must do: cases that test_dict.py and test_rocks.py inherit.
+"""The contract of backends and stores: cases that test_dict.py and test_rocks.py inherit.
 
-A case gets `open`, which opens the same place again and again, as a worker that restarts does.
+A case gets `open`, which opens the same data again, as a restarted worker does.
 """
 
 from collections.abc import Callable
@@ -26,26 +26,26 @@ SEEDS = (1, 2, 3)
 
 
 class BackendContract:
-    """Ordered bytes to bytes, in batches."""
+    """An ordered map of bytes to bytes, written in batches."""
 
     @pytest.fixture
     def open(self, tmp_path) -> Callable[[], Backend]:
         raise NotImplementedError
 
-    def test_what_was_put_is_there_and_what_was_not_is_none(self, open):
+    def test_get_returns_the_value_of_a_key_or_none(self, open):
         backend = open()
         backend.write([(b"a", b"1"), (b"b", b""), (b"\xff\x00", b"\x00")], [])
         assert [backend.get(key) for key in (b"a", b"b", b"\xff\x00", b"c", b"")] == [
             b"1", b"", b"\x00", None, None,
         ]
 
-    def test_a_later_put_wins_and_a_deleted_key_is_gone(self, open):
+    def test_a_later_put_wins_and_a_deleted_key_is_none(self, open):
         backend = open()
         backend.write([(b"a", b"1"), (b"b", b"2")], [])
         backend.write([(b"a", b"3")], [b"b", b"never there"])
         assert (backend.get(b"a"), backend.get(b"b")) == (b"3", None)
 
-    def test_a_scan_gives_the_keys_of_a_prefix_in_byte_order(self, open):
+    def test_a_scan_returns_the_keys_of_a_prefix_in_byte_order(self, open):
         backend = open()
         keys = [b"r\0s\0b", b"r\0s\0a", b"r\0s\0\xff", b"r\0s1\0a", b"r\0r\0a", b"q", b"s", b"\xff"]
         backend.write([(key, key) for key in keys], [])
@@ -56,7 +56,7 @@ class BackendContract:
         assert [key for key, _ in backend.scan(b"\xff")] == [b"\xff"]
         assert list(backend.scan(b"x")) == []
 
-    def test_what_was_written_is_there_when_it_is_opened_again(self, open):
+    def test_a_batch_survives_a_reopening(self, open):
         backend = open()
         backend.write([(b"a", b"1")], [])
         backend.close()
@@ -66,7 +66,7 @@ class BackendContract:
 
 
 class Counting:
-    """A backend that notes what is put; everything goes through to the real one."""
+    """Records the puts of a real backend."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -98,8 +98,8 @@ def world(seed: int) -> RandomHistory:
     return history_of(seed)
 
 
-def keep(store: Store, step: Step, holders: PartitionView = INITIAL) -> None:
-    """Write a step's views as a worker does: of a chunk only the stream place."""
+def write_step(store: Store, step: Step, holders: PartitionView = INITIAL) -> None:
+    """Write a step's views as a worker does: after a chunk only the stream position."""
     views = {step.views.session_id: step.views}
     chunk = isinstance(step.entry.event, ChunkSeen) and step.before.turn is step.views.turn
     changed, streamed = ({}, views) if chunk else (views, {})
@@ -107,25 +107,25 @@ def keep(store: Store, step: Step, holders: PartitionView = INITIAL) -> None:
 
 
 class StoreContract:
-    """Views and cursor, changed together."""
+    """Views and cursor, written together."""
 
     @pytest.fixture
     def open(self, tmp_path) -> Callable[[], Backend]:
         raise NotImplementedError
 
     @pytest.mark.parametrize("seed", SEEDS)
-    def test_what_was_written_is_loaded_with_its_cursor_after_any_batch(self, open, seed):
-        """Batches of several events, restarts between some of them."""
+    def test_views_are_loaded_as_written_with_their_cursor(self, open, seed):
+        """In batches of several events, with restarts between some of them."""
         store, steps = Store(open()), world(seed).steps
         store.claim(BELONGS)
         for number, step in enumerate(steps):
             if number % 3 == 0 or number == len(steps) - 1:
-                whole = step.views
-                store.write({"s1": whole}, {}, may_owe, step.holders, Cursor(step.entry.offset + 1))
+                views, cursor = step.views, Cursor(step.entry.offset + 1)
+                store.write({"s1": views}, {}, may_owe, step.holders, cursor)
             if number % 20 == 19:
                 store.close()
                 store = Store(open())
-                assert view_hashes(store.load("s1")) == view_hashes(whole)
+                assert view_hashes(store.load("s1")) == view_hashes(views)
         store.close()
         store = Store(open())
         assert store.load("s1") == steps[-1].views
@@ -134,11 +134,11 @@ class StoreContract:
         store.close()
 
     @pytest.mark.parametrize("seed", SEEDS)
-    def test_folding_on_from_a_store_is_folding_on_from_memory(self, open, seed):
+    def test_folding_continues_from_a_store_as_from_memory(self, open, seed):
         store, steps = Store(open()), world(seed).steps
         cut = len(steps) // 2
         for step in steps[:cut]:
-            keep(store, step)
+            write_step(store, step)
         store.close()
         store = Store(open())
         views = store.load("s1") or initial("s1")
@@ -149,19 +149,19 @@ class StoreContract:
         store.close()
 
     @pytest.mark.parametrize("seed", SEEDS)
-    def test_beyond_2_rows_are_put_once_and_never_rewritten(self, open, seed):
+    def test_beyond_2_rows_are_written_once_and_never_rewritten(self, open, seed):
         backend = Counting(open())
         store = Store(backend)
         for number, step in enumerate(world(seed).steps):
-            keep(store, step)
-            if number == 30:  # a session that left the cache and comes back
+            write_step(store, step)
+            if number == 30:  # a session that was evicted from the cache and is loaded again
                 store.forget("s1")
                 store.load("s1")
         rows = [key for key, _ in backend.puts if key.startswith(b"r\0")]
-        assert rows and len(rows) == len(set(rows)), "a row was put twice"
+        assert rows and len(rows) == len(set(rows)), "a row was written twice"
         store.close()
 
-    def test_beyond_2_a_turn_writes_as_much_when_the_session_is_long(self, open):
+    def test_beyond_2_a_turn_of_a_long_session_writes_no_more_bytes(self, open):
         backend = Counting(open())
         store, s = Store(backend), opened()
         weights = []
@@ -170,46 +170,46 @@ class StoreContract:
             s.say("words", f"m{turn}")
             s.answer("some answer")
             for step in s.steps[start:]:
-                keep(store, step)
+                write_step(store, step)
             weights.append(sum(len(k) + len(v) for k, v in backend.puts) - before)
         assert weights[39] <= 1.2 * weights[9], weights
         store.close()
 
-    def test_law_10_a_chunk_writes_its_place_and_the_cursor_and_nothing_else(self, open):
+    def test_law_10_a_chunk_writes_only_the_stream_position_and_the_cursor(self, open):
         backend = Counting(open())
         store, s = Store(backend), opened()
         s.say()
         s.work()
-        keep(store, s.steps[-1])
+        write_step(store, s.steps[-1])
         s.chunk()
-        keep(store, s.steps[-1])
+        write_step(store, s.steps[-1])
         assert [key[:1] for key, _ in backend.batches[-1]] == [b"c", b"\0"]
         assert store.load("s1") == s.views
         store.close()
 
-    def test_law_10_a_stream_place_is_written_when_it_moved_and_only_then(self, open):
+    def test_law_10_a_stream_position_is_written_only_when_it_changed(self, open):
         backend = Counting(open())
         store, s = Store(backend), opened()
-        placed = []
+        written_by = []
         for act in (s.say, s.work, s.chunk, s.chunk, s.answer, s.say):
             before = len(s.steps)
             act()
             for step in s.steps[before:]:
-                keep(store, step)
+                write_step(store, step)
                 if any(key.startswith(b"c\0") for key, _ in backend.batches[-1]):
-                    placed.append(type(step.entry.event).__name__)
+                    written_by.append(type(step.entry.event).__name__)
                 assert store.load("s1") == step.views
-        assert placed == ["MessageReceived", "ChunkSeen", "ChunkSeen"], "at first, then of chunks"
+        assert written_by == ["MessageReceived", "ChunkSeen", "ChunkSeen"], "then chunks"
         store.close()
 
-    def test_S1_G_a_batch_that_fails_changes_neither_views_nor_cursor(self, open):
+    def test_S1_G_a_failed_batch_changes_neither_views_nor_cursor(self, open):
         backend = Full(open())
         store, s = Store(backend), opened()
-        keep(store, s.steps[-1])
+        write_step(store, s.steps[-1])
         s.say()
         backend.full = True
         with pytest.raises(OSError, match="full"):
-            keep(store, s.steps[-1])
+            write_step(store, s.steps[-1])
         assert store.cursor.offset == s.steps[0].entry.offset + 1
         store.close()
         store = Store(open())
@@ -217,23 +217,23 @@ class StoreContract:
         assert store.cursor.offset == s.steps[0].entry.offset + 1
         store.close()
 
-    def test_the_sessions_that_may_owe_something_are_known_without_reading_any(self, open):
+    def test_busy_sessions_are_listed_without_loading_any(self, open):
         store = Store(open())
-        busy, idle, doubt = History("busy"), History("idle"), untold_doubt()
+        busy, idle, doubt = History("busy"), History("idle"), unreported_doubt()
         for s in (busy, idle):
             s.take().open()
             s.say()
         idle.answer("done")
         for s in (busy, idle, doubt):
-            keep(store, s.steps[-1])
+            write_step(store, s.steps[-1])
         assert sorted(store.busy()) == ["busy", "doubt"]
         assert sorted(store.sessions()) == ["busy", "doubt", "idle"]
         busy.answer("done")
-        keep(store, busy.steps[-1])
+        write_step(store, busy.steps[-1])
         assert store.busy() == ["doubt"]
         store.close()
 
-    def test_sessions_whose_names_begin_alike_do_not_mix(self, open):
+    def test_sessions_whose_ids_share_a_prefix_do_not_mix(self, open):
         store = Store(open())
         names = ["s", "s1", "s10", "s:1", "s@", "ü", "x" * 256]
         for name in names:
@@ -241,7 +241,7 @@ class StoreContract:
             s.take().say(name, "m1")
             s.open()
             s.say(name, "m1")
-            keep(store, s.steps[-1])
+            write_step(store, s.steps[-1])
         store.close()
         store = Store(open())
         for name in names:
@@ -253,14 +253,14 @@ class StoreContract:
         assert sorted(store.sessions()) == sorted(names)
         store.close()
 
-    def test_a_session_that_is_unknown_is_none(self, open):
+    def test_an_unknown_session_is_none(self, open):
         store = Store(open())
         assert store.load("s1") is None and store.cursor == Cursor() and store.belongs is None
         store.close()
 
 
-def untold_doubt() -> History:
-    """A session whose turn is over and whose doubt nobody was told of."""
+def unreported_doubt() -> History:
+    """A session whose turn is over, with a doubt that was not reported to a person yet."""
     s = opened("doubt")
     s.say()
     s.answer(Use("post", "{}", "p"))

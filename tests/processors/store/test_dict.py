@@ -1,4 +1,4 @@
-"""The store in a dict passes the contract: what the simulator runs on is honest."""
+"""The store in a dict, on which the simulator runs, passes the contract."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The store in RocksDB passes the contract, belongs to one log, and survives what may happen."""
+"""The store in RocksDB passes the contract, belongs to one log, and survives crashes and damage."""
 
 import os
 import random
@@ -24,9 +24,14 @@ from foldlog.processors.store.store import (
 from foldlog.processors.store.views_codec import view_hashes
 from foldlog.tests.laws.history import opened
 from foldlog.tests.processors.store import writer
-from foldlog.tests.processors.store.contract import BELONGS, BackendContract, StoreContract, keep
+from foldlog.tests.processors.store.contract import (
+    BELONGS,
+    BackendContract,
+    StoreContract,
+    write_step,
+)
 
-END = 1_000  # of the log, beyond every cursor of these tests
+END = 1_000  # of the log, after every cursor of these tests
 
 
 class InRocks:
@@ -43,27 +48,27 @@ class TestRocksStore(InRocks, StoreContract):
     pass
 
 
-# -- whose log it is -------------------------------------------------------------------------------
+# -- the log of a store ----------------------------------------------------------------------------
 
 
 @pytest.fixture
-def kept(tmp_path) -> Path:
-    """A store at rest, with one session, at a cursor."""
-    directory, s = tmp_path / "store-0", opened()
-    store = new_store(directory, BELONGS, END)
-    keep(store, s.steps[-1])
+def directory(tmp_path) -> Path:
+    """The directory of a closed store with one session."""
+    path = tmp_path / "store-0"
+    store = new_store(path, BELONGS, END)
+    write_step(store, opened().steps[-1])
     store.close()
-    return directory
+    return path
 
 
-def reopened(directory: Path, belongs: Belongs = BELONGS, end: int = END) -> tuple[Store, list]:
-    said: list[str] = []
-    return open_store(directory, belongs, end, said.append), said
+def reopen(directory: Path, belongs: Belongs = BELONGS, end: int = END) -> tuple[Store, list]:
+    output: list[str] = []
+    return open_store(directory, belongs, end, output.append), output
 
 
-def test_a_store_of_this_log_is_opened_and_nothing_is_said(kept):
-    store, said = reopened(kept)
-    assert store.load("s1") is not None and store.cursor.offset == 6 and said == []
+def test_a_store_of_this_log_is_opened_silently(directory):
+    store, output = reopen(directory)
+    assert store.load("s1") is not None and store.cursor.offset == 6 and output == []
     store.close()
 
 
@@ -76,13 +81,13 @@ def test_a_store_of_this_log_is_opened_and_nothing_is_said(kept):
         (BELONGS, 3, "its cursor 6 is beyond the log's end 3"),
     ],
 )
-def test_bad_input_a_store_of_another_log_is_made_anew_and_said(kept, belongs, end, why):
-    store, said = reopened(kept, belongs, end)
-    assert said == [f"the store store-0 is rebuilt from the log: {why}"]
+def test_bad_input_a_store_of_another_log_is_rebuilt_and_reported(directory, belongs, end, why):
+    store, output = reopen(directory, belongs, end)
+    assert output == [f"the store store-0 is rebuilt from the log: {why}"]
     assert store.load("s1") is None and store.cursor == Cursor() and store.belongs == belongs
     store.close()
-    again, said = reopened(kept, belongs, end)
-    assert said == [] and again.belongs == belongs
+    again, output = reopen(directory, belongs, end)
+    assert output == [] and again.belongs == belongs
     again.close()
 
 
@@ -96,37 +101,37 @@ def test_bad_input_a_store_of_another_log_is_made_anew_and_said(kept, belongs, e
         (BELONGS._replace(cluster_id="other"), END, 0),
     ],
 )
-def test_dead_letters_of_this_log_are_not_written_again_by_a_refold(kept, belongs, end, below):
-    store, _ = reopened(kept, belongs, end)
+def test_a_refold_does_not_write_the_dead_letters_of_this_log_again(directory, belongs, end, below):
+    store, _ = reopen(directory, belongs, end)
     assert store.letters_from == below
     store.close()
 
 
-def test_a_cursor_at_the_very_end_of_the_log_is_right(kept):
-    store, said = reopened(kept, end=6)
-    assert said == [] and store.cursor.offset == 6
+def test_a_cursor_at_the_end_of_the_log_is_valid(directory):
+    store, output = reopen(directory, end=6)
+    assert output == [] and store.cursor.offset == 6
     store.close()
 
 
-def test_a_directory_that_is_no_store_is_made_anew_and_said(kept):
-    (kept / "CURRENT").write_bytes(b"nonsense\n")
-    store, said = reopened(kept)
-    assert len(said) == 1 and "it is damaged" in said[0]
+def test_a_damaged_directory_is_rebuilt_and_reported(directory):
+    (directory / "CURRENT").write_bytes(b"nonsense\n")
+    store, output = reopen(directory)
+    assert len(output) == 1 and "it is damaged" in output[0]
     assert store.load("s1") is None
     store.close()
 
 
-def test_a_store_that_holds_what_nobody_can_read_is_made_anew(kept):
-    backend = RocksBackend(kept)
+def test_a_store_with_an_undecodable_cursor_is_rebuilt(directory):
+    backend = RocksBackend(directory)
     backend.write([(b"\0cursor", b"\xc1 not msgpack")], [])
     backend.close()
-    store, said = reopened(kept)
-    assert len(said) == 1 and store.cursor == Cursor()
+    store, output = reopen(directory)
+    assert len(output) == 1 and store.cursor == Cursor()
     store.close()
 
 
-def test_S2_11_a_damaged_block_is_corrupt_and_no_end_of_what_is_kept(tmp_path):
-    """A list of busy sessions ended where its file was damaged: the rest was never woken."""
+def test_S2_11_a_damaged_block_raises_Corrupt_instead_of_ending_a_scan(tmp_path):
+    """The list of busy sessions ended at the damage, so the sessions after it were never woken."""
     backend, keys = RocksBackend(tmp_path), [b"b\0%04d" % n for n in range(2_000)]
     backend.write([(key, os.urandom(100)) for key in keys], [])
     backend._db.flush()
@@ -145,30 +150,30 @@ def test_S2_11_a_damaged_block_is_corrupt_and_no_end_of_what_is_kept(tmp_path):
     backend.close()
 
 
-def test_a_store_that_another_process_has_is_left_alone(kept):
-    first, _ = reopened(kept)
+def test_a_store_that_is_open_elsewhere_is_kept(directory):
+    first, _ = reopen(directory)
     with pytest.raises(Exception, match=r"(?i)lock"):
-        reopened(kept)
-    assert first.load("s1") is not None, "nothing was deleted"
+        reopen(directory)
+    assert first.load("s1") is not None, "it was not deleted"
     first.close()
 
 
-def test_a_store_is_read_while_its_worker_writes(kept):
-    store, _ = reopened(kept)
-    reader = open_readonly(kept)
+def test_a_store_can_be_read_while_its_worker_writes(directory):
+    store, _ = reopen(directory)
+    reader = open_readonly(directory)
     assert reader.load("s1") == store.load("s1") and reader.cursor == store.cursor
     reader.close()
     store.close()
 
 
-def test_a_store_whose_making_was_cut_short_is_finished(tmp_path):
+def test_a_store_without_a_recorded_log_is_completed(tmp_path):
     RocksBackend(tmp_path / "store-0").close()
-    store, said = reopened(tmp_path / "store-0")
-    assert said == [] and store.belongs == BELONGS
+    store, output = reopen(tmp_path / "store-0")
+    assert output == [] and store.belongs == BELONGS
     store.close()
 
 
-def test_the_version_of_the_folds_names_the_shapes_of_the_events():
+def test_the_version_of_the_folds_includes_the_schemas_of_the_events():
     layout, rules, shapes = fold_version().split("-")
     assert layout.isdigit() and rules.isdigit() and len(shapes) == 12
 
@@ -178,7 +183,7 @@ def test_the_version_of_the_folds_names_the_shapes_of_the_events():
 
 @pytest.mark.crash
 @pytest.mark.parametrize("round_", range(4))
-def test_S1_G_after_kill_9_cursor_and_views_are_of_one_batch(tmp_path, round_):
+def test_S1_G_after_SIGKILL_cursor_and_views_are_of_one_batch(tmp_path, round_):
     """A child folds a history into a store, batch by batch, until it is killed."""
     directory, seed = tmp_path / "store-0", 40 + round_
     child = subprocess.Popen(
@@ -187,19 +192,19 @@ def test_S1_G_after_kill_9_cursor_and_views_are_of_one_batch(tmp_path, round_):
     )
     batches = random.Random(seed).randint(1, 400)
     try:
-        for _ in range(batches):  # the child says a line after each batch
+        for _ in range(batches):  # the child prints a line after each batch
             assert child.stdout.readline()
     finally:
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
         child.stdout.close()
-    store, said = reopened(directory, BELONGS, 10**9)
-    assert said == [] and store.cursor.offset >= batches
+    store, output = reopen(directory, BELONGS, 10**9)
+    assert output == [] and store.cursor.offset >= batches
     for session_id in writer.session_ids(seed):
-        there = store.load(session_id)
+        views = store.load(session_id)
         expected = writer.views_at(seed, session_id, store.cursor.offset)
-        assert (there is None) == (expected is None), session_id
-        if there is not None:
-            assert view_hashes(there) == view_hashes(expected)
-            assert (session_id in store.busy()) == may_owe(there)
+        assert (views is None) == (expected is None), session_id
+        if views is not None:
+            assert view_hashes(views) == view_hashes(expected)
+            assert (session_id in store.busy()) == may_owe(views)
     store.close()

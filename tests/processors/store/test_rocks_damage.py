@@ -1,4 +1,4 @@
-"""Damaged files of RocksDB are rebuilt; what the system refuses to open is never deleted."""
+"""Damaged files of RocksDB are rebuilt; a store that the system refuses to open is kept."""
 
 import errno
 import os
@@ -23,15 +23,15 @@ from foldlog.processors.store.views_codec import view_hashes
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.laws.manual_worker import SESSION, ManualWorker, answered, message, opened
-from foldlog.tests.processors.worker.test_damage import work
+from foldlog.tests.processors.worker.test_damage import run_until_idle
 
 AGENT = Agent(name="a", model="m")
 BELONGS = Belongs("cluster", "topic", "folds")
-FLIPS = 60  # single bits, over all files of a store
+FLIPS = 60  # of single bits, spread over all files of a store
 UNUSED = ("LOCK", "LOG", "IDENTITY")
 
 
-class OnDisk(ManualWorker):
+class RocksWorker(ManualWorker):
     """A rig whose store is in RocksDB."""
 
     def __init__(self, directory: Path, incarnation: str = "1", log=None) -> None:
@@ -46,10 +46,10 @@ class OnDisk(ManualWorker):
 
 
 @pytest.fixture(scope="module")
-def at_rest(tmp_path_factory):
-    """A log, and its store as a killed worker leaves it: tables, and a write-ahead log."""
+def killed_store(tmp_path_factory):
+    """A log, and its store as a killed worker leaves it, with tables and a write-ahead log."""
     place = tmp_path_factory.mktemp("rocks")
-    rig = OnDisk(place / "live")
+    rig = RocksWorker(place / "live")
     rig.write("producer", opened("a"))
     rig.write("producer", message())
     rig.assign()
@@ -63,20 +63,20 @@ def at_rest(tmp_path_factory):
     rig.revoke()
     sizes = {path.name: path.stat().st_size for path in killed.iterdir()}
     assert any(name.endswith(".sst") for name in sizes)
-    assert all(sizes[name] for name in sizes if name.endswith(".log")), "the last batches are there"
+    assert all(sizes[name] for name in sizes if name.endswith(".log")), "with the last batches"
     return rig.log, killed
 
 
-def begins_again(log, directory: Path) -> OnDisk:
-    """The next worker on that log and store, until it has nothing to do."""
-    rig = OnDisk(directory, "2", log)
+def restart(log, directory: Path) -> RocksWorker:
+    """Run the next worker on that log and store until it is idle."""
+    rig = RocksWorker(directory, "2", log)
     rig.assign()
-    work(rig)
+    run_until_idle(rig)
     return rig
 
 
-def right(rig: OnDisk) -> bool:
-    """Whether views, in memory and on disk, are those of the log."""
+def is_correct(rig: RocksWorker) -> bool:
+    """Whether the stored views are those of the log."""
     views = initial(SESSION)
     for entry in map(entry_of, rig.log.records(SESSION_EVENTS, 0)):
         if entry.session_id == SESSION:
@@ -91,10 +91,9 @@ def copied(directory: Path, to: Path) -> Path:
     return to
 
 
-def test_S2_11_any_flipped_bit_is_harmless_or_has_the_store_rebuilt(at_rest, tmp_path):
-    """A block's checksum has "lock" in its name: it was taken for a held lock, and the worker
-    ended, and the next one, and the next."""
-    log, killed = at_rest
+def test_S2_11_any_flipped_bit_is_harmless_or_causes_a_rebuild(killed_store, tmp_path):
+    """RocksDB's error of a "block checksum" was taken for a held lock, which ended every worker."""
+    log, killed = killed_store
     dice, rebuilt = random.Random(7), 0
     files = sorted(path for path in killed.iterdir() if path.name not in UNUSED)
     for number in range(FLIPS):
@@ -104,53 +103,53 @@ def test_S2_11_any_flipped_bit_is_harmless_or_has_the_store_rebuilt(at_rest, tmp
         place, bit = dice.randrange(len(data)), dice.randrange(8)
         data[place] ^= 1 << bit
         path.write_bytes(data)
-        rig = begins_again(log, directory)
-        assert right(rig), f"bit {bit} of byte {place} of {path.name}: {rig.lines}"
+        rig = restart(log, directory)
+        assert is_correct(rig), f"bit {bit} of byte {place} of {path.name}: {rig.lines}"
         rebuilt += any("rebuilt" in line for line in rig.lines)
         rig.revoke()
     assert rebuilt > FLIPS // 4
 
 
-@pytest.mark.parametrize("how", ["cut", "gone"])
-def test_S2_11_a_file_that_was_cut_or_is_gone_is_harmless_or_has_the_store_rebuilt(
-    at_rest, tmp_path, how
+@pytest.mark.parametrize("how", ["truncated", "missing"])
+def test_S2_11_a_truncated_or_missing_file_is_harmless_or_causes_a_rebuild(
+    killed_store, tmp_path, how
 ):
-    log, killed = at_rest
+    log, killed = killed_store
     for path in sorted(killed.iterdir()):
         if path.name in UNUSED:
             continue
         directory = copied(killed, tmp_path / "store")
-        here = directory / path.name
-        if how == "cut":
-            here.write_bytes(here.read_bytes()[: here.stat().st_size // 2])
+        path_of_copy = directory / path.name
+        if how == "truncated":
+            path_of_copy.write_bytes(path_of_copy.read_bytes()[: path_of_copy.stat().st_size // 2])
         else:
-            here.unlink()
-        rig = begins_again(log, directory)
-        assert right(rig), f"{path.name}: {rig.lines}"
+            path_of_copy.unlink()
+        rig = restart(log, directory)
+        assert is_correct(rig), f"{path.name}: {rig.lines}"
         rig.revoke()
 
 
-def test_a_damaged_store_says_so_to_whoever_only_reads_it(at_rest, tmp_path):
-    directory = copied(at_rest[1], tmp_path / "store")
+def test_opening_a_damaged_store_for_reading_raises_Corrupt(killed_store, tmp_path):
+    directory = copied(killed_store[1], tmp_path / "store")
     (directory / "CURRENT").write_bytes(b"nonsense\n")
     with pytest.raises(Corrupt, match="CURRENT"):
         open_readonly(directory)
 
 
-# -- what the system refuses -----------------------------------------------------------------------
+# -- errors of the system --------------------------------------------------------------------------
 
 
-def refused(directory: Path, code: int) -> None:
-    """Opening raises that error of the system, and everything is still there."""
+def assert_refused(directory: Path, code: int) -> None:
+    """Assert that opening raises this error of the system and deletes nothing."""
     before = {path.name for path in directory.iterdir()} - set(UNUSED)
-    with pytest.raises(OSError) as told:
+    with pytest.raises(OSError) as raised:
         open_store(directory, BELONGS, 10**6, pytest.fail)
-    assert told.value.errno == code
+    assert raised.value.errno == code
     tables = {name for name in before if name.endswith(".sst")}
     assert tables <= {path.name for path in directory.iterdir()}, "nothing was deleted"
 
 
-def kept_views(directory: Path) -> dict[str, str]:
+def stored_views(directory: Path) -> dict[str, str]:
     store = open_store(directory, BELONGS, 10**6, pytest.fail)
     try:
         return view_hashes(store.load(SESSION))
@@ -159,14 +158,14 @@ def kept_views(directory: Path) -> dict[str, str]:
 
 
 def limit_with_free(descriptors: int) -> int:
-    """The limit below which so many descriptors are free: it bounds their numbers, and a process
-    that closed some has gaps between them."""
+    """The limit that leaves this many descriptors free. It bounds their numbers, and numbers of
+    closed descriptors are free too."""
     used = {int(name) for name in os.listdir("/proc/self/fd")}
     return next(islice(filterfalse(used.__contains__, count()), descriptors, None))
 
 
-def test_too_few_descriptors_are_no_damage(at_rest, tmp_path):
-    directory = copied(at_rest[1], tmp_path / "store")
+def test_too_few_descriptors_are_not_damage(killed_store, tmp_path):
+    directory = copied(killed_store[1], tmp_path / "store")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     outcomes = []
     for more in range(0, 16, 2):
@@ -179,18 +178,18 @@ def test_too_few_descriptors_are_no_damage(at_rest, tmp_path):
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert set(outcomes) <= {0, errno.EMFILE} and errno.EMFILE in outcomes
-    assert kept_views(directory)
+    assert stored_views(directory)
 
 
-def test_an_error_of_the_clients_own_files_has_its_number_too():
+def test_an_error_of_the_clients_own_files_gets_its_errno():
     with pytest.raises(OSError) as raised, _Errors():
         raise OSError("Too many open files (os error 24)")  # as rocksdict raises it
     assert raised.value.errno == errno.EMFILE
 
 
-def test_a_full_disk_is_no_damage(at_rest, tmp_path):
-    """As a limit on the size of files, which the system refuses in the same way."""
-    directory = copied(at_rest[1], tmp_path / "store")
+def test_a_full_disk_is_not_damage(killed_store, tmp_path):
+    """Simulated by a limit on the size of files, which fails in the same way."""
+    directory = copied(killed_store[1], tmp_path / "store")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
@@ -204,11 +203,11 @@ def test_a_full_disk_is_no_damage(at_rest, tmp_path):
                 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     finally:
         signal.signal(signal.SIGXFSZ, handler)
-    assert kept_views(directory)
+    assert stored_views(directory)
 
 
-def test_a_lock_that_another_process_holds_is_no_damage(at_rest, tmp_path):
-    directory = copied(at_rest[1], tmp_path / "store")
+def test_a_held_lock_is_not_damage(killed_store, tmp_path):
+    directory = copied(killed_store[1], tmp_path / "store")
     code = (
         "import sys; from pathlib import Path;"
         "from foldlog.processors.store.store import RocksBackend;"
@@ -220,13 +219,13 @@ def test_a_lock_that_another_process_holds_is_no_damage(at_rest, tmp_path):
     )
     try:
         assert child.stdout.readline() == "held\n"
-        refused(directory, errno.EAGAIN)
+        assert_refused(directory, errno.EAGAIN)
     finally:
         child.communicate("")
     held = RocksBackend(directory)
-    refused(directory, errno.ENOLCK)
+    assert_refused(directory, errno.ENOLCK)
     held.close()
-    assert kept_views(directory)
+    assert stored_views(directory)
 
 
 @pytest.mark.parametrize(
@@ -239,11 +238,11 @@ def test_a_lock_that_another_process_holds_is_no_damage(at_rest, tmp_path):
         ("IO error: While pread offset 0 len 4096: D/000009.sst: Input/output error", errno.EIO),
     ],
 )
-def test_what_the_system_says_is_no_damage_whatever_RocksDB_calls_it(text, code):
-    found = classified(Exception(text))
-    assert isinstance(found, OSError) and found.errno == code
+def test_an_error_of_the_system_is_not_damage_even_if_RocksDB_reports_corruption(text, code):
+    error = classified(Exception(text))
+    assert isinstance(error, OSError) and error.errno == code
 
 
-def test_what_is_not_known_is_no_damage():
+def test_an_unknown_error_is_not_damage():
     unknown = Exception("Not implemented: block format of the future")
     assert classified(unknown) is unknown

@@ -1,4 +1,4 @@
-"""Who a worker is: its state directory, where it lies, on this boot of this machine."""
+"""A worker id identifies one state directory, at one place, on one boot of one machine."""
 
 import shutil
 
@@ -6,22 +6,22 @@ from foldlog.processors.store.state_dir import StateDir, worker_id_of
 
 
 def ids(*directories: StateDir) -> list[str]:
-    found = [directory.worker_id for directory in directories]
+    names = [directory.worker_id for directory in directories]
     for directory in directories:
         directory.close()
-    return found
+    return names
 
 
 def test_a_restart_is_the_same_worker_and_a_copy_of_its_directory_is_another(tmp_path):
-    """A copy took what the first was doing for the past of its own, and did it again."""
+    """A copy took the first one's claims for those of its own past, and ran them again."""
     (first,) = ids(StateDir(tmp_path / "one"))
     assert first == worker_id_of(tmp_path / "one") == ids(StateDir(tmp_path / "one"))[0]
-    shutil.copytree(tmp_path / "one", tmp_path / "copied")  # as `cp -a`, of a stopped worker
+    shutil.copytree(tmp_path / "one", tmp_path / "copied")  # like `cp -a`, of a stopped worker
     (tmp_path / "copied").rename(tmp_path / "two")
     assert ids(StateDir(tmp_path / "two")) != [first]
 
 
-def test_a_copy_of_the_directory_of_a_running_worker_is_another_one_though_both_run(tmp_path):
+def test_a_copy_of_the_directory_of_a_running_worker_is_another_worker(tmp_path):
     running = StateDir(tmp_path / "one", "shop-1")
     running.note({"pid": 1, "web": "http://127.0.0.1:1"})
     shutil.copytree(tmp_path / "one", tmp_path / "two")
@@ -32,8 +32,8 @@ def test_a_copy_of_the_directory_of_a_running_worker_is_another_one_though_both_
 
 
 def test_a_clone_of_the_disk_on_another_machine_is_another_worker(tmp_path):
-    """Inodes and all: only the machine differs, and a reboot of this one cannot be told apart."""
+    """Only the machine differs, not even an inode; a reboot looks the same as a clone."""
     StateDir(tmp_path).close()
     here, there = worker_id_of(tmp_path), worker_id_of(tmp_path, machine="another boot")
     assert here != there and worker_id_of(tmp_path) == here
-    assert worker_id_of(tmp_path / "nobody") is None
+    assert worker_id_of(tmp_path / "unused") is None

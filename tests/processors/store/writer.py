@@ -1,7 +1,7 @@
-"""A child that folds the same history into a store for ever, to be killed in the middle.
+"""A child process that folds a history into a store again and again until it is killed.
 
-Round after round the history of a seed is folded into a new session (s0, s1, ...), a few events a
-batch. A line on stdout after each batch says that it is written.
+Each round folds the history of a seed into a new session (s0, s1, ...), a few events per batch. A
+line on stdout reports each written batch.
 """
 
 import sys
@@ -18,11 +18,11 @@ from foldlog.tests.laws.law import history_of
 from foldlog.tests.processors.store.contract import BELONGS
 
 ROUNDS_MAX = 500
-BATCH = 3  # events; the rows of one batch must come together or not at all
+BATCH = 3  # events; a batch is written completely or not at all
 
 
 def steps(seed: int):
-    """(offset, session_id, entry) of every event of every round, endlessly."""
+    """(offset, session_id, entry) of every event of every round."""
     entries = [step.entry for step in history_of(seed).steps]
     offset = count()
     for number in range(ROUNDS_MAX):
@@ -31,7 +31,7 @@ def steps(seed: int):
 
 
 def session_ids(seed: int) -> list[str]:
-    """Every session that may be there."""
+    """Every session that may be in the store."""
     return [f"s{number}" for number in range(ROUNDS_MAX)]
 
 
@@ -52,10 +52,10 @@ def main(directory: Path, seed: int) -> None:
     store = Store(RocksBackend(directory))
     store.claim(BELONGS)
     changed: dict[str, SessionViews] = {}
-    known: dict[str, SessionViews] = {}
+    views_of: dict[str, SessionViews] = {}
     for offset, session_id, entry in steps(seed):
-        views, _ = fold(known.get(session_id) or initial(session_id), entry)
-        known[session_id] = changed[session_id] = views
+        views, _ = fold(views_of.get(session_id) or initial(session_id), entry)
+        views_of[session_id] = changed[session_id] = views
         if offset % BATCH == BATCH - 1:
             store.write(changed, {}, may_owe, INITIAL, Cursor(offset + 1))
             changed = {}
