@@ -10,7 +10,7 @@ from foldlog.consumers.memory_files import STATE, MemoryFiles
 from foldlog.log import Refused
 from foldlog.processors.memory import fold
 from foldlog.processors.memory.fold import text_of
-from foldlog.tests.processors.memory.desk import ANA, SHOP, new_log, writer_of
+from foldlog.tests.processors.memory.memory_log import ANA, SHOP, new_log, writer_of
 
 
 class Desk:

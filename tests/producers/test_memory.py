@@ -10,7 +10,7 @@ from foldlog.producers import Invalid
 from foldlog.producers.memory import MemoryWriter, NotWritten
 from foldlog.schemas.codec import decode
 from foldlog.schemas.topics import MEMORY_EVENTS
-from foldlog.tests.processors.memory.desk import ANA, SHOP, new_log
+from foldlog.tests.processors.memory.memory_log import ANA, SHOP, new_log
 
 
 class LostAcknowledgements(Faults):

@@ -1,11 +1,11 @@
-"""The view of a scope: order, repetition, bounds, and what is refused aloud."""
+"""The view of a scope: order, repetition, bounds, and refusals."""
 
 from hypothesis import assume, given, strategies as st
 
 from foldlog.processors.memory import fold
 from foldlog.processors.memory.fold import MemoryView, apply, initial, open_todos, text_of
 from foldlog.schemas.value import replace
-from foldlog.tests.processors.memory.desk import (
+from foldlog.tests.processors.memory.memory_log import (
     ANA,
     NOON,
     SHOP,
@@ -32,24 +32,24 @@ HISTORIES = st.lists(EVENTS, max_size=30)
 SCOPES = st.sampled_from([ANA, SHOP])
 
 
-def kept(view: MemoryView) -> MemoryView:
-    """A view without its places in the log and its counter of refusals."""
+def content_of(view: MemoryView) -> MemoryView:
+    """A view without offsets, times and refusals."""
     bare = tuple(replace(e, offset=0, at=0) for e in view.entries)
     todos = tuple(replace(t, offset=0, at=0) for t in view.todos)
     return replace(view, entries=bare, todos=todos, offset=0, refused=0, why="")
 
 
 @given(HISTORIES, SCOPES)
-def test_law_3_every_event_written_twice_is_as_if_it_were_written_once(events, scope):
+def test_law_3_a_repeated_event_counts_once(events, scope):
     twice = [event for event in events for _ in range(2)]
-    assert kept(folded(twice, scope)) == kept(folded(events, scope))
+    assert content_of(folded(twice, scope)) == content_of(folded(events, scope))
 
 
 @given(HISTORIES, SCOPES)
-def test_law_3_a_whole_history_written_again_changes_nothing(events, scope):
+def test_law_3_a_repeated_history_changes_nothing(events, scope):
     view = folded(events, scope)
-    assume(not view.refused)  # what was refused may be taken when there is room for it
-    assert kept(folded([*events, *events], scope)) == kept(view)
+    assume(not view.refused)  # a refused event may be accepted once there is room
+    assert content_of(folded([*events, *events], scope)) == content_of(view)
 
 
 @given(HISTORIES, st.integers(0, 30), SCOPES)
@@ -62,7 +62,7 @@ def test_a_replay_over_a_view_changes_nothing(events, start, scope):
 
 
 @given(HISTORIES, SCOPES)
-def test_a_view_keeps_its_own_rules(events, scope):
+def test_invariants_of_a_view(events, scope):
     view = folded(events, scope)
     assert view.ids == tuple(e.entry_id for e in view.entries)
     assert len(set(view.ids)) == len(view.ids) and not set(view.ids) & set(view.gone)
@@ -72,14 +72,14 @@ def test_a_view_keeps_its_own_rules(events, scope):
     }
 
 
-def test_entries_stand_where_they_were_put():
+def test_entries_are_in_the_requested_order():
     view = folded(
         [
             wrote("a", "a"),
             wrote("c", "c"),
             wrote("b", "b", after="a"),
             wrote("first", "first", after=""),
-            wrote("lost", "lost", after="nobody"),
+            wrote("lost", "lost", after="no-such-id"),
             wrote("other", "elsewhere", "decisions.md"),
             wrote("astray", "astray", after="other"),
         ]
@@ -88,37 +88,37 @@ def test_entries_stand_where_they_were_put():
     assert text_of(view, "decisions.md") == "elsewhere\n"
 
 
-def test_S3_2_today_is_the_day_of_the_record_for_every_reader():
+def test_S3_2_today_is_the_day_of_the_record():
     view = folded([wrote("a", "tea", "daily")])
     assert [e.path for e in view.entries] == ["daily/2026-11-21.md"]
     assert view.entries[0].at == NOON
 
 
-def test_what_was_retired_never_comes_back_by_a_late_repetition():
+def test_a_repeated_event_does_not_restore_a_retired_entry():
     view = folded([wrote("a", "tea"), retired("a"), wrote("a", "tea")])
     assert view.ids == () and view.refused == 0
 
 
-def test_an_id_with_another_text_is_refused_and_said():
+def test_an_existing_id_with_another_text_is_refused_with_a_reason():
     view = folded([wrote("a", "tea"), wrote("a", "coffee")])
     assert text_of(view, "core.md") == "tea\n"
     assert view.refused == 1 and "another text" in view.why
 
 
-def test_a_writer_that_is_not_named_for_a_type_changes_nothing():
+def test_an_event_of_a_wrong_writer_is_refused():
     view = folded([wrote("a", "tea")], writer="models")
     assert view.ids == () and "models may not write MemoryWritten" in view.why
     assert folded([retired("a")], writer="background").refused == 1
 
 
-def test_S0_8_preferences_are_the_users_and_todos_the_projects():
+def test_S0_8_preferences_belong_to_users_and_todos_to_projects():
     for event, wrong in ((preferred("tone", "dry", "c1"), SHOP), (todo("t1"), ANA)):
         assert folded([event], wrong).refused == 1
     assert folded([preferred("tone", "dry", "c1")]).preferences == (("tone", "dry"),)
     assert [t.todo_id for t in open_todos(folded([todo("t1")], SHOP))] == ["t1"]
 
 
-def test_a_late_repetition_of_an_older_command_does_not_turn_a_choice_back():
+def test_a_repeated_older_command_does_not_revert_a_newer_one():
     view = folded([preferred("tone", "dry", "c1"), preferred("tone", "warm", "c2"),
                    preferred("tone", "dry", "c1")])
     assert view.preferences == (("tone", "warm"),)
@@ -127,7 +127,7 @@ def test_a_late_repetition_of_an_older_command_does_not_turn_a_choice_back():
     assert [t.todo_id for t in open_todos(view)] == ["t1"]
 
 
-def test_bad_input_a_full_scope_says_so_and_has_room_again_when_something_is_retired(monkeypatch):
+def test_bad_input_a_full_scope_refuses_entries_until_one_is_retired(monkeypatch):
     monkeypatch.setattr(fold, "ENTRIES_MAX", 2)
     events = [wrote("a", "a"), wrote("b", "b"), wrote("c", "c")]
     view = folded(events)
@@ -135,7 +135,7 @@ def test_bad_input_a_full_scope_says_so_and_has_room_again_when_something_is_ret
     assert folded([*events, retired("a"), wrote("d", "d")]).ids == ("b", "d")
 
 
-def test_views_are_bounded_whatever_is_written():
+def test_views_are_bounded():
     events = [wrote(f"e{n}", "x") for n in range(fold.GONE_KEPT + 50)]
     events += [retired(f"e{n}") for n in range(fold.GONE_KEPT + 50)]
     assert len(folded(events).gone) == fold.GONE_KEPT

@@ -13,7 +13,7 @@ from foldlog.log.kafka import KafkaLog
 from foldlog.processors.memory.fold import text_of
 from foldlog.processors.memory.service import FILE
 from foldlog.tests.cli.test_on_a_broker import WAIT_S, Machine
-from foldlog.tests.processors.memory.desk import ANA
+from foldlog.tests.processors.memory.memory_log import ANA
 
 pytestmark = pytest.mark.broker
 
@@ -31,7 +31,7 @@ FACT = {"kind": "note", "text": "Ana asked about the Oslo trip."}
 
 
 class Model:
-    """Extraction gets a list; a conversation remembers what it hears, or looks for it."""
+    """Answers an extraction with a list, and a conversation with a call of a memory tool."""
 
     def __init__(self) -> None:
         self.prompts: list[str] = []
@@ -48,7 +48,7 @@ class Model:
         return Reply([tool_use("search_memory", {"query": "where does Ana live"})])
 
 
-def test_S3_2_S1_H_what_one_session_learned_the_next_one_knows(broker, tmp_path):
+def test_S3_2_S1_H_a_session_knows_what_an_earlier_one_remembered(broker, tmp_path):
     model = Model()
     with ScriptedServer(model) as server:
         machine = Machine(broker.bootstrap_servers, tmp_path)
@@ -63,8 +63,8 @@ def test_S3_2_S1_H_what_one_session_learned_the_next_one_knows(broker, tmp_path)
         worker = machine.start("worker", "--agent", "my_app:agent")
         log = KafkaLog(broker.bootstrap_servers, topic_prefix=machine.env["FOLDLOG_TOPIC_PREFIX"])
         try:
-            told = json.loads(machine("send", "s1", "remember: I live in Oslo", "--wait", "--json"))
-            assert told["reason"] == "end_turn"
+            reply = machine("send", "s1", "remember: I live in Oslo", "--wait", "--json")
+            assert json.loads(reply)["reason"] == "end_turn"
             _await(log, lambda view: any(kept.by == "background" for kept in view.entries))
             machine("send", "s2", "where do I live?", "--wait")
             transcript = machine("show", "s2", "--view", "transcript")
@@ -79,7 +79,7 @@ def test_S3_2_S1_H_what_one_session_learned_the_next_one_knows(broker, tmp_path)
         first, last = model.prompts[0], model.prompts[-1]
         assert "user| likes tea" in first and "Oslo" not in first
         assert "user| lives in Oslo  [written by an agent]" in last
-        assert "daily/" in last and "Oslo trip" in last, "the index names what was extracted"
+        assert "daily/" in last and "Oslo trip" in last, "the index lists the extracted entry"
         assert "lives in Oslo" in transcript and "session s1 at offset" in transcript
 
         assert text_of(view, "core.md") == "likes tea\nlives in Oslo\n"
@@ -91,14 +91,14 @@ def test_S3_2_S1_H_what_one_session_learned_the_next_one_knows(broker, tmp_path)
 
 
 def _embedder_of(directory) -> str:
-    """What made the vectors of the one worker's memory, as its store says."""
+    """The embedder recorded in the store of the only worker."""
     (path,) = directory.rglob(FILE)
     with closing(sqlite3.connect(path)) as db:
         return db.execute("SELECT value FROM search_meta WHERE name = 'embedder'").fetchone()[0]
 
 
-def _await(log, found) -> None:
-    """Wait until the memory of ana is so; each look reads the log to its end."""
+def _await(log, condition) -> None:
+    """Wait until the memory of ana fulfils a condition; reads the log again for each check."""
     until = time.monotonic() + WAIT_S
-    while not found(read_memory(log, ANA).now):
+    while not condition(read_memory(log, ANA).now):
         assert time.monotonic() < until

@@ -23,7 +23,7 @@ from foldlog.processors.worker.reports import Reports
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS, topics
-from foldlog.tests.processors.memory.desk import ANA, serving
+from foldlog.tests.processors.memory.memory_log import ANA, serving
 
 WAIT_S = 20.0
 REQUEST = (

@@ -1,4 +1,4 @@
-"""Memory on an in-memory log: events as entries and records, for the tests of this directory."""
+"""Events of memory, as entries, records and views, and a MemoryService on an in-memory log."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -62,13 +62,13 @@ def new_log(cluster_id: str = "memory") -> MemoryLog:
 def serving(
     log: Any,
     directory: Path,
-    said: list[str] | None = None,
+    output: list[str] | None = None,
     embedder: Any = None,
     *,
     caught_up: bool = True,
 ) -> Iterator[MemoryService]:
-    """A service on a log, caught up with what the log holds unless told otherwise."""
-    say = (said if said is not None else []).append
+    """A service on a log, caught up with its end unless `caught_up` is false."""
+    say = (output if output is not None else []).append
     service = MemoryService(log, log.producer(), directory, say, embedder)
     service.begin()
     try:
