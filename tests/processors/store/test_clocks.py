@@ -29,7 +29,7 @@ def look() -> str:
 AGENT = Agent(name="a", model="m", tools=(pay, look))
 
 
-class SteppedRig(ManualWorker):
+class SteppedWorker(ManualWorker):
     """Its wall clock is `step` ms ahead of the brokers'."""
 
     step = 0
@@ -38,9 +38,9 @@ class SteppedRig(ManualWorker):
         return self.ms + self.step
 
 
-def with_call(name: str) -> SteppedRig:
+def with_call(name: str) -> SteppedWorker:
     """A worker whose model has called a tool."""
-    rig = SteppedRig(AGENT)
+    rig = SteppedWorker(AGENT)
     rig.assign()
     rig.write("producer", opened("a"))
     rig.write("producer", message())
@@ -111,7 +111,7 @@ def test_time_continues_after_a_broker_was_ahead_temporarily():
 
 def test_takes_lost_during_an_outage_do_not_break_the_clock():
     """Every later take was matched with one from the outage."""
-    rig, lost = SteppedRig(AGENT), []
+    rig, lost = SteppedWorker(AGENT), []
     write = rig.worker.actions._append
     rig.worker.actions._append = lambda *record: lost.append(record[-1])  # for an hour
     rig.assign()
