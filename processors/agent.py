@@ -1,7 +1,7 @@
 """An agent: the model, prompt, tools, limits and rules of the sessions that name it.
 
 All workers of an installation load the same agents. An agent is validated when it is created, so
-that a mistake prevents the start of a worker instead of failing a user's turn. It is data only.
+that a mistake prevents the start of a worker instead of failing a user's turn. It is only data.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,8 +36,8 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """How long content is shortened. model: a cheap one, it reads much and writes little.
-    provider: the agent's own model makes summaries signed by the provider, if it supports that.
+    """How long content is shortened. `model`: a cheap one, since it reads much and writes little.
+    `provider`: the agent's own model writes summaries signed by the provider, if it supports that.
     """
 
     model: str = "claude-haiku-5-5"
@@ -48,17 +48,17 @@ class Compaction:
 class Agent:
     """What sessions of this name run under.
 
-    permissions: rules in order; the first that matches a tool's name overrides the tool's own
-    default. params: further request parameters, such as thinking. workdir: where its tools work.
-    strategy: how its context is built: full, sliding_window_N or compacted.
-    instructions: whether instruction files of the user and of workdir are read (managed ones
-    always are). directive: the most important instruction, at the end of the system prompt.
-    tools: those that are rare, or exceed tool_schema_tokens (tokens of all schemas), are found by a
-    search. mcp: servers whose tools a worker adds when it starts.
-    recovery: what happens to an answer whose worker died: replace starts it over, resume has the
-    model continue it, if it was text.
-    memory: whether it has long-term memory: in its prompt, by tools, and extracted after turns.
-    Raises TypeError or ValueError naming the mistake.
+    `permissions`: rules in order; the first that matches a tool's name overrides the tool's own
+    default. `params`: further request parameters, such as thinking. `workdir`: the directory of its
+    tools. `strategy`: how its context is built: full, sliding_window_N or compacted.
+    `instructions`: whether instruction files of the user and of workdir are read (managed ones
+    always are). `directive`: the most important instruction, at the end of the system prompt.
+    `tools`: rare ones, and those over tool_schema_tokens (tokens of all schemas), are found by a
+    search. `mcp`: servers whose tools a worker adds when it starts.
+    `recovery`: of an answer whose worker died: replace starts it over, resume lets the model
+    continue it, if it was text.
+    `memory`: whether it has long-term memory: in its prompt, by tools, and extracted after turns.
+    Raises TypeError or ValueError with the mistake.
     """
 
     name: str
@@ -102,9 +102,10 @@ class Agent:
         if self.recovery not in list(Recovery):
             words = " or ".join(Recovery)
             raise ValueError(f"agent {self.name}: recovery is {words}, not {self.recovery!r}")
-        taken = _OUR_PARAMS & set(self.params)
-        if taken:
-            raise ValueError(f"agent {self.name}: params must not set {', '.join(sorted(taken))}")
+        reserved = _OUR_PARAMS & set(self.params)
+        if reserved:
+            names = ", ".join(sorted(reserved))
+            raise ValueError(f"agent {self.name}: params must not set {names}")
         self._check_thinking()
         _set(self, _params=self._params_json())
 
@@ -216,10 +217,10 @@ def _tools(agent: Agent) -> tuple[Tool, ...]:
 def _arranged(agent: Agent) -> tuple[Tool, ...]:
     tools = arranged(_tools(agent), agent.tool_schema_tokens)
     search = {tool.name for tool in tools if tool.tier == SEARCH}
-    taken = next((tool.name for tool in tools if tool.name in search and tool.tier != SEARCH), None)
-    if taken is not None:  # two tools of one name: the provider rejects every request
+    clash = next((tool.name for tool in tools if tool.name in search and tool.tier != SEARCH), None)
+    if clash is not None:  # two tools of one name: the provider rejects every request
         raise ValueError(
-            f"agent {agent.name}: the name {taken!r} is reserved for the tool search, which finds "
+            f"agent {agent.name}: the name {clash!r} is reserved for the tool search, which finds "
             "tools that are rare or do not fit; rename yours"
         )
     return tools

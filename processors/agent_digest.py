@@ -1,9 +1,9 @@
 """Digests of agents, by which workers compare the agents they serve.
 
-A digest covers what affects the log: the model and its parameters, the prompt, the tools, the
-limits. It excludes what differs between machines (directories, functions' code) and what is secret
-(addresses, headers and variables of MCP servers). It is computed from canonical JSON, so every
-process and every version of Python computes the same one.
+A digest covers the settings that affect the log: the model and its parameters, the prompt, the
+tools, the limits. It excludes those that differ between machines (directories, the code of
+functions) and secrets (addresses, headers and variables of MCP servers). It is computed from
+canonical JSON, so every process and every version of Python computes the same one.
 """
 
 import json
@@ -23,7 +23,7 @@ SHOWN_MAX = 5  # differing agents that are named
 
 
 def parts_of(agent: Agent) -> dict[str, Any]:
-    """What a digest covers, as JSON values by the part's name, in the order of the digest."""
+    """The parts that a digest covers, as JSON values by name, in the order of the digest."""
     return {
         "model": {
             "model": agent.model,
@@ -95,7 +95,7 @@ def digests_of(agents: Iterable[Agent]) -> tuple[AgentDigest, ...]:
 
 
 def digest_of_all(agents: Iterable[AgentDigest]) -> str:
-    """One digest of a whole set of agents, 16 hex characters."""
+    """One digest of a set of agents, 16 hex characters."""
     named = sorted((agent.name, agent.digest) for agent in agents)
     return sha256(json.dumps(named).encode()).hexdigest()[:16]
 

@@ -1,8 +1,8 @@
 """Named crash points: the instants at which a test may have this process killed.
 
-A point marks a boundary between two steps whose order is essential for correctness. `reach` does
-nothing, and costs a check of one global, until a point is armed: only a hidden option of the worker
-does that.
+A point marks a boundary between two steps whose order is essential for correctness. Until a point
+is armed, which only a hidden option of the worker does, `reach` does nothing and costs a check of
+one global.
 """
 
 import os
@@ -14,8 +14,8 @@ from collections.abc import Callable
 POINTS: dict[str, str] = {
     # a round of the poll loop
     "poll.records": "records came from the log, none is folded",
-    "fold.done": "a batch is folded in memory, the store does not have it",
-    "store.written": "views and cursor are in the store, nothing was woken",
+    "fold.done": "a batch is folded in memory, not written to the store",
+    "store.written": "views and cursor are in the store, no session was woken",
     "sessions.wrote": "a decision was handed to the producer",
     "models.wrote": "the claim of a model call was handed to the producer",
     "tools.wrote": "the claim of a tool call was handed to the producer",
@@ -24,46 +24,46 @@ POINTS: dict[str, str] = {
     # partitions and stores
     "partition.opened": "partitions were assigned and their stores are open, none is taken",
     "partition.taking": "PARTITION_TAKEN was handed to the producer",
-    "partition.held": "PARTITION_TAKEN came back, nothing was woken",
-    "partition.revoked": "a partition is taken from this worker, its store is still open",
-    "store.removed": "a store that is made anew was deleted, the new one does not exist",
-    "refold.begun": "a store was found to be of another log, its partition is not read anew yet",
-    "refold.written": "a store that is made anew has a part of the log",
+    "partition.held": "PARTITION_TAKEN was read back, no session was woken",
+    "partition.revoked": "a partition was revoked from this worker, its store is still open",
+    "store.removed": "a store to be rebuilt was deleted, the new one does not exist",
+    "refold.begun": "a store belongs to another log, its partition is not reread yet",
+    "refold.written": "a store that is being rebuilt has a part of the log",
     # a model call
-    "models.begin": "the claim of a model call came back, the call is not begun",
+    "models.begin": "the claim of a model call was read back, the call has not begun",
     "models.send": "the request is about to be sent",
     "models.chunk": "a chunk was handed to the producer",
-    "models.ended": "the outcome of a model call is known, no disk has it",
+    "models.ended": "the outcome of a model call is known, not yet on disk",
     "models.kept": "the outcome of a model call is in the outbox, not produced",
     "models.sent": "the outcome of a model call was handed to the producer",
-    "models.delivered": "the log has the outcome of a model call, the outbox does not know",
+    "models.delivered": "the log has the outcome of a model call, the outbox still lists it",
     "models.done": "the outcome of a model call is marked as done",
     # a tool call
-    "tools.begin": "the claim of a tool call came back, the call is not begun",
+    "tools.begin": "the claim of a tool call was read back, the call has not begun",
     "tools.run": "the tool is about to be called",
-    "tools.ended": "the outcome of a tool call is known, no disk has it",
+    "tools.ended": "the outcome of a tool call is known, not yet on disk",
     "tools.kept": "the outcome of a tool call is in the outbox, not produced",
     "tools.sent": "the outcome of a tool call was handed to the producer",
-    "tools.delivered": "the log has the outcome of a tool call, the outbox does not know",
+    "tools.delivered": "the log has the outcome of a tool call, the outbox still lists it",
     "tools.done": "the outcome of a tool call is marked as done",
-    # background work: what it made is an outcome, and its BACKGROUND_DONE is another
-    "background.begin": "the claim of background work came back, the work is not begun",
-    "background.ended": "an outcome of background work is known, no disk has it",
+    # background work: its product is an outcome, and its BACKGROUND_DONE is another
+    "background.begin": "the claim of background work was read back, the work has not begun",
+    "background.ended": "an outcome of background work is known, not yet on disk",
     "background.kept": "an outcome of background work is in the outbox, not produced",
     "background.sent": "an outcome of background work was handed to the producer",
-    "background.delivered": "the log has an outcome of background work, the outbox does not know",
+    "background.delivered": "the log has an outcome of background work, the outbox still lists it",
     "background.done": "an outcome of background work is marked as done",
     "background.made": "the candidate is in the log, BACKGROUND_DONE is not",
     # a delivery to a push channel
-    "delivery.begin": "the claim of a delivery came back, nothing is sent",
-    "delivery.ended": "the outcome of a delivery is known, no disk has it",
+    "delivery.begin": "the claim of a delivery was read back, nothing was sent",
+    "delivery.ended": "the outcome of a delivery is known, not yet on disk",
     "delivery.kept": "the outcome of a delivery is in the outbox, not produced",
     "delivery.sent": "the outcome of a delivery was handed to the producer",
-    "delivery.delivered": "the log has the outcome of a delivery, the outbox does not know",
+    "delivery.delivered": "the log has the outcome of a delivery, the outbox still lists it",
     "delivery.done": "the outcome of a delivery is marked as done",
     # the start of a worker
     "start.locked": "the state directory is locked, nothing else was done",
-    "start.outbox": "an outcome that an earlier process kept was handed to the producer",
+    "start.outbox": "an outcome stored by an earlier process was handed to the producer",
     "start.emitted": "the outbox is written, no partition is assigned",
 }
 
@@ -73,7 +73,7 @@ _act: Callable[[], None] | None = None
 
 
 def reach(name: str) -> None:
-    """Mark that this point is reached now."""
+    """Report that the process is at this point."""
     if _left is not None:
         _count(name)
 
@@ -81,7 +81,7 @@ def reach(name: str) -> None:
 def arm(at: str, act: Callable[[], None] | None = None) -> None:
     """Die of SIGKILL when `NAME:N`, a point of POINTS, is reached the Nth time from now.
 
-    act: called instead of dying. Raises ValueError. Replaces the point armed before.
+    `act`: called instead of dying. Raises ValueError. Replaces the point armed before.
     """
     global _left, _act
     name, _, times = at.partition(":")

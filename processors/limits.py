@@ -10,15 +10,15 @@ from dataclasses import dataclass
 class Limits:
     """An agent's limits. Every duration is in milliseconds, every size in tokens."""
 
-    model_attempts: int = 5  # crashes and failures alike: a request that kills its worker ends
+    model_attempts: int = 5  # crashes and failures alike, as a request may kill its worker
     tool_attempts: int = 3  # pure and idempotent tools only; a `once` tool has one
     steps: int = 50  # model calls of one turn (S1.F)
     stall_timeout_ms: int = 60_000  # no chunk for this long: the attempt is dead
     tool_timeout_ms: int = 120_000  # for a tool without its own timeout
     approval_expiry_ms: int = 24 * 3600 * 1000  # an ask without an answer
-    grace_ms: int = 5_000  # constraint 3: after an abort all ends within seconds
+    grace_ms: int = 5_000  # constraint 3: after an abort everything ends within seconds
     margin_ms: int = 10_000  # clocks of two machines may differ by this much
-    start_window_ms: int = 5_000  # from producing a claim to beginning its effect, monotonic
+    start_window_ms: int = 5_000  # from producing a claim to beginning its effect; monotonic clock
     candidate_wait_ms: int = 60_000  # N2: how long to wait for a pending compaction
     background_attempts: int = 3  # crashes of the workers that run the work
     background_timeout_ms: int = 120_000  # a summary of a long session takes tens of seconds

@@ -1,7 +1,7 @@
 """Content blocks as JSON texts: the parts of an answer, result or message that go into a request.
 
-Blocks are copied as text, byte for byte as received. These are the rules of one fragment; windows
-and cache marks are in build.py and cache_marks.py.
+Blocks are copied as text, byte for byte as received. These rules apply to one fragment; build.py
+and cache_marks.py have those for windows and cache marks.
 """
 
 import json
@@ -44,13 +44,13 @@ def answer_blocks(
 ) -> tuple[str, ...]:
     """The blocks of an answer that may be sent again; tool calls get unique ids.
 
-    bound: its thinking was signed for the prefix of this very request. Thinking after a block that
-    is left out or renamed was signed for that block too, and is left out with it.
+    `bound`: its thinking was signed for the prefix of this request. Thinking after a block that is
+    left out or renamed was signed for that block too, and is left out with it.
     """
     assert fragment.body is not None
-    calls_count = fragment.stop_reason == "tool_use"
+    has_calls = fragment.stop_reason == "tool_use"
     is_whole = fragment.kind == "assistant"
-    kept, index = [], 0
+    included, index = [], 0
     for block, text in raw_blocks(whole_of(fragment.body, read_blob)):
         kind = block.get("type")
         if kind in SIGNED and not (bound and block.get(SIGNED[kind])):
@@ -59,7 +59,7 @@ def answer_blocks(
             bound = False
             continue
         if kind == "tool_use":
-            if not calls_count:
+            if not has_calls:
                 bound = False
                 continue
             place = (fragment.turn, fragment.step, index)
@@ -67,10 +67,10 @@ def answer_blocks(
             names[place] = name = _unique(block["id"], place, taken)
             if name != block["id"]:
                 bound, text = False, compact({**block, "id": name})
-        kept.append((kind, text))
-    if not is_whole and not any(kind == "text" for kind, _ in kept):
+        included.append((kind, text))
+    if not is_whole and not any(kind == "text" for kind, _ in included):
         return ()  # thinking alone is not an answer
-    return tuple(text for _, text in kept)
+    return tuple(text for _, text in included)
 
 
 def _unique(call_id: str, place: tuple[int, int, int], taken: set[str]) -> str:
@@ -82,7 +82,7 @@ def _unique(call_id: str, place: tuple[int, int, int], taken: set[str]) -> str:
     return name
 
 
-def said_blocks(
+def user_blocks(
     fragments: list[Fragment],
     read_blob: ReadBlob,
     names: Names,
@@ -101,16 +101,16 @@ def said_blocks(
     for fragment in fragments:
         if fragment.kind == "user":
             assert fragment.body is not None
-            shows = fragment.offset > request.files_after
+            has_files = fragment.offset > request.files_after
             for _, text in raw_blocks(whole_of(fragment.body, read_blob)):
-                blocks.append(expand(text, read_blob) if shows else _unshown(text))
+                blocks.append(expand(text, read_blob) if has_files else _without_file(text))
         elif fragment.kind == "reminder":
             blocks.append(compact({"type": "text", "text": f"Reminder: {fragment.text}"}))
     return tuple(blocks)
 
 
-def _unshown(text: str) -> str:
-    """A block of a message, its file left out."""
+def _without_file(text: str) -> str:
+    """A block of a message, without its file."""
     file = label(json.loads(text)) if SOURCE in text else ""
     return compact({"type": "text", "text": f"[No longer shown: {file}]"}) if file else text
 
@@ -133,14 +133,14 @@ def settled(blocks: tuple[str, ...]) -> tuple[str, ...]:
     pause left without a result, no thinking at the end."""
     if any(_may_be(SERVERS_CALLS, text) for text in blocks):
         parsed = [json.loads(text) for text in blocks]
-        done = {block.get("tool_use_id") for block in parsed}
-        kept, bound = [], True
+        answered = {block.get("tool_use_id") for block in parsed}
+        accepted, bound = [], True
         for block, text in zip(parsed, blocks, strict=True):
-            if block.get("type") in SERVERS_CALLS and block.get("id") not in done:
-                bound = False  # and so is the thinking after it
+            if block.get("type") in SERVERS_CALLS and block.get("id") not in answered:
+                bound = False  # thinking after it is left out, too
             elif bound or block.get("type") not in SIGNED:
-                kept.append(text)
-        blocks = tuple(kept)
+                accepted.append(text)
+        blocks = tuple(accepted)
     while blocks and _may_be(SIGNED, blocks[-1]) and json.loads(blocks[-1]).get("type") in SIGNED:
         blocks = blocks[:-1]
     return blocks

@@ -1,8 +1,8 @@
 """The request of a step, as bytes: a pure function of the context and compaction views (law 11).
 
-A claim, a rebuild after a crash and a query a year later give the same bytes; GEN_START carries
-their sha256 and BUILDER. Static parts come before those that change: tools, system, a summary of
-what is left out, messages.
+A claim, a rebuild after a crash and a query a year later give the same bytes; GEN_START has their
+sha256 and BUILDER. Static parts come before those that change: tools, system, a summary of the
+messages that are left out, messages.
 """
 
 import json
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from ...schemas.events.parts import ReadBlob
 from ...schemas.value import replace
-from ..fold.cut_points import is_fixed
-from ..fold.projections.compaction import CompactionView
+from ..fold.cut_points import SPOKEN, is_fixed
+from ..fold.projections.compaction import CompactionView, Summary
 from ..fold.projections.context_view import ContextView, Fragment, Request
 from ..fold.views import SessionViews
 from .blocks import (
@@ -21,15 +21,14 @@ from .blocks import (
     Names,
     answer_blocks,
     raw_blocks,
-    said_blocks,
     settled,
+    user_blocks,
     whole_of,
 )
 from .cache_marks import marked_request
 from .summary import LEFT_OUT, summary_blocks
 
-BUILDER = "window-2"  # a new value whenever the same views would give other bytes
-SPOKEN = ("assistant", "partial")
+BUILDER = "window-2"  # to be changed whenever the same views would give other bytes
 
 
 class Context(NamedTuple):
@@ -43,42 +42,40 @@ class Context(NamedTuple):
 def request_bytes(views: SessionViews, read_blob: ReadBlob) -> bytes:
     """The newest request of the views, compact UTF-8 JSON with its cache marks.
 
-    views: anything with the views `context` and `compaction`. Raises AssertionError if no step
-    was decided, and the errors of `read_blob`.
+    Raises AssertionError if no step was decided, and the errors of `read_blob`.
     """
     request = views.context.request
     assert request is not None, "a request exists once a step was decided"
-    shown = context_of(views.context, views.compaction, request, read_blob)
-    parts = [f'"model":{json.dumps(request.model)}']
+    content = context_of(views.context, views.compaction, request, read_blob)
+    return marked_request(head_of(request), *content)
+
+
+def head_of(request: Request) -> list[str]:
+    """The first members of a request, as JSON texts: the model and the parameters."""
     params = request.params.decode().strip()[1:-1]
-    if params:
-        parts.append(params)
-    return marked_request(parts, shown.system, shown.tools, shown.messages)
+    return [f'"model":{json.dumps(request.model)}', *([params] if params else [])]
 
 
 def compaction_request(views: SessionViews, cut: int, read_blob: ReadBlob) -> bytes | None:
-    """The request for the provider's own summary of everything before a cut; None where the
-    provider would refuse: there is only one block, or thinking is missing before its end."""
+    """The request for the provider's own summary of everything before a cut; None if the provider
+    would refuse it: there is only one block, or thinking is missing before its end."""
     request = views.context.request
     assert request is not None
     covered = replace(request, fragments=cut)
-    shown = context_of(views.context, views.compaction, covered, read_blob)
-    if sum(len(message.blocks) for message in shown.messages) < 2 or _lacks_thinking(
-        request, shown.messages
-    ):
+    content = context_of(views.context, views.compaction, covered, read_blob)
+    blocks = sum(len(message.blocks) for message in content.messages)
+    if blocks < 2 or _lacks_thinking(request, content.messages):
         return None
-    parts = [f'"model":{json.dumps(request.model)}', request.params.decode().strip()[1:-1]]
-    parts.append('"compaction":{"type":"summarize"}')
-    return marked_request(parts, shown.system, shown.tools, shown.messages)
+    return marked_request([*head_of(request), '"compaction":{"type":"summarize"}'], *content)
 
 
 def _lacks_thinking(request: Request, messages: tuple[Message, ...]) -> bool:
-    """Whether the end is results of calls whose required thinking is left out."""
+    """Whether the messages end with results of calls whose required thinking is left out."""
     if not is_fixed(request.params) or len(messages) < 2:
         return False
-    said, results = messages[-2].blocks, messages[-1].blocks
-    answers = any(json.loads(block)["type"] == "tool_result" for block in results)
-    return answers and json.loads(said[0])["type"] not in SIGNED
+    answer, newest = messages[-2].blocks, messages[-1].blocks
+    has_results = any(json.loads(block)["type"] == "tool_result" for block in newest)
+    return has_results and json.loads(answer[0])["type"] not in SIGNED
 
 
 def request_sha256(request: bytes) -> str:
@@ -101,36 +98,45 @@ def context_of(
 def _messages(
     view: ContextView, compaction: CompactionView, request: Request, read_blob: ReadBlob
 ) -> list[Message]:
-    """The conversation from the window's start on, after the summary of the rest."""
+    """The conversation from the window's start on, after a summary of the rest."""
     messages: list[Message] = []
     names: Names = {}
     taken: set[str] = set()
-    said: list[Fragment] = []
+    pending: list[Fragment] = []  # since the last answer
 
-    def say() -> None:
-        _add(messages, "user", said_blocks(said, read_blob, names, compaction, request))
-        said.clear()
+    def add_pending() -> None:
+        blocks = user_blocks(pending, read_blob, names, compaction, request)
+        add_message(messages, "user", blocks)
+        pending.clear()
 
     summary = compaction.summaries.last(request.checkpoint)
-    if summary is not None:
-        _add(messages, *summary_blocks(summary.body, read_blob))
-    elif request.start:
-        _add(messages, "user", (LEFT_OUT,))
+    add_beginning(messages, summary, request, read_blob)
     for place in range(request.start, request.fragments):
         fragment = view.fragments[place]
         if fragment.kind not in SPOKEN:
-            said.append(fragment)
+            pending.append(fragment)
             continue
         bound = place >= request.bound_from
         blocks = answer_blocks(fragment, read_blob, names, taken, bound=bound)
         if blocks:
-            say()
-            _add(messages, "assistant", blocks)
-    say()
+            add_pending()
+            add_message(messages, "assistant", blocks)
+    add_pending()
     return messages
 
 
-def _add(messages: list[Message], role: str, blocks: tuple[str, ...]) -> None:
+def add_beginning(
+    messages: list[Message], summary: Summary | None, request: Request, read_blob: ReadBlob
+) -> None:
+    """Add the first message of a request that does not contain the whole conversation."""
+    if summary is not None:
+        add_message(messages, *summary_blocks(summary.body, read_blob))
+    elif request.start:
+        add_message(messages, "user", (LEFT_OUT,))
+
+
+def add_message(messages: list[Message], role: str, blocks: tuple[str, ...]) -> None:
+    """Add blocks as a message, or to the last one if it has the same role."""
     if not blocks:
         return
     if role == "user" and messages and messages[-1].role == "assistant":
@@ -141,15 +147,3 @@ def _add(messages: list[Message], role: str, blocks: tuple[str, ...]) -> None:
         messages[-1] = Message(role, messages[-1].blocks + blocks)
     else:
         messages.append(Message(role, blocks))
-
-
-__all__ = [
-    "BUILDER",
-    "Context",
-    "Message",
-    "compaction_request",
-    "context_of",
-    "raw_blocks",
-    "request_bytes",
-    "request_sha256",
-]

@@ -1,8 +1,8 @@
-"""Cache marks: where the provider may keep a prefix of the request. The request's last part.
+"""Cache marks: the positions up to which the provider may cache a request. They are added last.
 
 At most four: the end of the tools, of the system prompt, of the newest user message, and of the
-user message before it, where the mark of the last request stood: the provider looks back 20 blocks
-at most, and one step with many parallel calls is longer. Marks are no part of what is compared.
+user message before it, which had a mark in the last request: the provider searches back 20 blocks
+at most, and one step with many parallel calls is longer. Comparisons of requests ignore marks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,15 +10,15 @@ from collections.abc import Iterable, Sequence
 from .blocks import Message
 
 MARK = ',"cache_control":{"type":"ephemeral"}}'  # 5 minutes; every step refreshes it
-# The least that any model caches, in tokens; a shorter prefix is not kept, and wastes a mark.
+# The shortest prefix that any model caches, in tokens; a mark on a shorter one is wasted.
 MIN_TOKENS = 512
-CHARS_PER_TOKEN = 4  # more than any text has, so that no prefix is marked that is too short
+CHARS_PER_TOKEN = 4  # more than any text has, so that no prefix is marked too early
 
 
 def marked_request(
     parts: list[str], system: Sequence[str], tools: Sequence[str], messages: Sequence[Message]
 ) -> bytes:
-    """The request as bytes: its parts, then system, tools and messages with their marks."""
+    """The request as bytes: its first members, then system, tools and messages with their marks."""
     if system:
         long = _is_long((*tools, *system))
         parts.append(f'"system":[{",".join(_marked(system) if long else system)}]')
@@ -29,16 +29,17 @@ def marked_request(
 
 
 def marked_messages(messages: Sequence[Message]) -> str:
-    """The end of a conversation or all of it, as JSON texts; the newest two of the user marked."""
+    """Messages as JSON texts, with marks on the newest two of the user."""
     users = [n for n, message in enumerate(messages) if message.role == "user"][-2:]
-    return ",".join([_message(message, n in users) for n, message in enumerate(messages)])
+    return ",".join([message_json(message, n in users) for n, message in enumerate(messages)])
 
 
 def _is_long(texts: Iterable[str]) -> bool:
     return sum(map(len, texts)) >= MIN_TOKENS * CHARS_PER_TOKEN
 
 
-def _message(message: Message, marked: bool) -> str:
+def message_json(message: Message, marked: bool) -> str:
+    """A message as JSON text."""
     blocks = _marked(message.blocks) if marked else message.blocks
     return f'{{"role":"{message.role}","content":[{",".join(blocks)}]}}'
 

@@ -1,9 +1,9 @@
-"""Resuming an answer: what a lost attempt had said, and the request that has it continued. Pure.
+"""Resuming an answer: the text of a lost attempt, and the request to continue it. Pure.
 
-An attempt that resumes continues after the chunks of the one before: its chunks are counted on
-from there, its content is what was kept and what came. Only text can be continued: thinking that
-was not signed and a call that was cut can not, so whatever holds them is started over (replace).
-So is an answer that must begin with thinking, and one that goes on from a pause: see `may_resume`.
+An attempt that resumes continues after the chunks of the one before: it numbers its chunks from
+there, and its content is the kept text and the new text. Only text can be continued. An answer with
+unsigned thinking or an unfinished call is started over (replace); so is one that must begin with
+thinking, and one that continues after a pause: see `may_resume`.
 """
 
 import json
@@ -16,7 +16,7 @@ from ..fold.cut_points import SPOKEN, is_fixed
 from ..fold.partial_answer import chunks_of
 from ..fold.views import SessionViews
 
-# Models that take a last message of the assistant's; newer ones refuse it.
+# Models that accept an assistant's message at the end; newer ones refuse it.
 PREFILLED = ("claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4-5")
 NOT_PREFILLED = ("-4-6", "-4-7", "-4-8")
 CONTINUE = (
@@ -26,7 +26,7 @@ CONTINUE = (
 
 
 class Kept(NamedTuple):
-    """The text kept of lost attempts, by block, and its last chunk."""
+    """The text of lost attempts, by block, and its last chunk."""
 
     texts: tuple[str, ...]
     block: int
@@ -36,9 +36,9 @@ class Kept(NamedTuple):
 def may_resume(views: SessionViews) -> bool:
     """Whether another request may continue the answer to the step's request.
 
-    Not with a fixed thinking budget: the thinking before the rest is bound to a request that is not
-    sent again, and without it results of calls are refused. Not after a pause: the kept text would
-    be a second assistant message, after a call that has no result yet.
+    Not with a fixed thinking budget: the thinking is bound to a request that is not sent again, and
+    without it results of calls are refused. Not after a pause: the kept text would be a second
+    assistant message, after a call that has no result yet.
     """
     request, fragments = views.context.request, views.context.fragments
     assert request is not None, "a request exists once a step was decided"
@@ -47,7 +47,7 @@ def may_resume(views: SessionViews) -> bool:
 
 
 def kept_of(chunks: list[GenChunk]) -> Kept | None:
-    """The part of these chunks that can be continued; None if there is none."""
+    """The text of these chunks; None if it cannot be continued."""
     texts: dict[int, str] = {}
     for chunk in chunks:
         if chunk.kind != "text":
@@ -61,32 +61,33 @@ def kept_of(chunks: list[GenChunk]) -> Kept | None:
 def resumed_request(
     request: bytes, views: SessionViews, chunks: Iterable[GenChunk]
 ) -> bytes | None:
-    """The request of an attempt that resumes, rebuilt from the log: the step's, the views right
-    after the claim, and the step's chunks by then. None: they are not what the claim says."""
+    """The request of an attempt that resumes, rebuilt from the log. `request`: of the step;
+    `views`: right after the claim; `chunks`: of the step until then. None: they differ from the
+    claim."""
     turn, generation, called = views.turn, views.turn.generation, views.context.request
     assert generation is not None and called is not None, "an attempt has a step and its request"
-    said = chunks_of(chunks, (turn.number, turn.step, generation.attempt), generation.chain)
-    kept = kept_of(said)
+    attempt = (turn.number, turn.step, generation.attempt)
+    kept = kept_of(chunks_of(chunks, attempt, generation.chain))
     if kept is None or kept.prior_seq != generation.chain[-1][1]:
         return None
     return continued(request, kept, called.model, called.params)
 
 
 def prefills(model: str, params: bytes) -> bool:
-    """Whether the model goes on from an assistant's message at the end; none does that thinks."""
+    """Whether the model continues an assistant's message at the end; with thinking none does."""
     thinks = json.loads(params or b"{}").get("thinking", {}).get("type", "disabled")
     old = model.startswith(PREFILLED) and not any(new in model for new in NOT_PREFILLED)
     return old and thinks == "disabled"
 
 
 def continued(request: bytes, kept: Kept, model: str, params: bytes) -> bytes:
-    """The request of the step, and behind it what is kept, to be continued."""
+    """The request of the step with the kept text at its end, to be continued."""
     assert request.endswith(b"]}"), "messages come last in a request"
     texts, prefill = list(kept.texts), prefills(model, params)
     if prefill:
         texts[-1] = texts[-1].rstrip()  # the provider refuses whitespace at the end
-    said = [{"type": "text", "text": text} for text in texts]
-    more = [{"role": "assistant", "content": said}]
+    blocks = [{"type": "text", "text": text} for text in texts]
+    more = [{"role": "assistant", "content": blocks}]
     if not prefill:
         more.append({"role": "user", "content": [{"type": "text", "text": CONTINUE}]})
     tail = "".join(f",{compact(message)}" for message in more)
@@ -94,7 +95,7 @@ def continued(request: bytes, kept: Kept, model: str, params: bytes) -> bytes:
 
 
 def joined(before: str, text: str) -> str:
-    """What is shown of a continuation: without the whitespace that it repeats of what was kept."""
+    """A continuation as shown: without the whitespace that the text before it ends with."""
     tail = before[len(before.rstrip()) :]
     words = text.lstrip()
     if not words or not tail:

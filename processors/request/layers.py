@@ -16,13 +16,13 @@ WHERE = {
     "project": f"`{FILE}` in the agent's working directory, or `{OTHERWISE}` where there is none",
     "local": f"`{LOCAL}` beside it, for what is not checked in",
 }
-"""The location of each layer's files; later layers are closer to the work. Each is optional."""
+"""The location of each layer's file; later layers are closer to the work. Each is optional."""
 
 FILES = tuple(WHERE)
 MEMORY = ("core", "index")
 
 class Layer(NamedTuple):
-    """One text. name: of FILES or MEMORY; source: the file's name, the same on every machine."""
+    """One text. `name`: of FILES or MEMORY; `source`: the file's name, equal on every machine."""
 
     name: str
     source: str

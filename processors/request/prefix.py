@@ -5,8 +5,8 @@
     memory core, memory index            framed as data
     the agent's central directive        last: models follow the end of a prompt best
 
-Static before dynamic: what changes least comes first. Pure: the same agent and layers give the same
-bytes on every machine and in every process.
+Static before dynamic: the parts that change least come first. Pure: the same agent and layers give
+the same bytes on every machine and in every process.
 """
 
 import json
@@ -35,7 +35,7 @@ class Prefix(NamedTuple):
 
 
 def assemble(agent: Agent, layers: Layers) -> Prefix:
-    """The prefix of an agent with these layers; without layers, its own texts alone."""
+    """The prefix of an agent with these layers; without layers, only its own texts."""
     texts = [agent.system] if agent.system.strip() else []
     for names, preface, frame in (
         (FILES, FILES_PREFACE, _file), (MEMORY, MEMORY_PREFACE, _memory)
@@ -78,6 +78,3 @@ def _layer(text: str) -> Layer | None:
         return Layer(found.more["layer"], found.more.get("name", ""), found.text)
     name = found.tag.removeprefix("memory_")
     return Layer(name, "memory", found.text) if name in MEMORY else None
-
-
-__all__ = ["FILES_PREFACE", "MEMORY_PREFACE", "Prefix", "assemble", "layers_of"]

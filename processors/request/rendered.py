@@ -1,13 +1,12 @@
 """The request of a step, extended from the request before it: the same bytes as build.py, faster.
 
-A conversation grows at its end, so the bytes of one step are the beginning of the next. One
+A conversation grows at its end, so the next request begins with the bytes of the last one. One
 `Rendering` per session caches the messages that can no longer change, with the state of their hash.
-A step renders only what is new; an answer that ends its turn is rendered before the next message.
-build.py is the reference: a law compares both for every history, and any move (a checkpoint, a
-short form, another past) renders from the start. Dropping this cache only costs time.
+A step renders only the new ones; an answer that ends its turn is rendered before the next message.
+build.py is the reference: a law compares both for every history. Any move (a checkpoint, a short
+form, another history) renders from the start. Dropping this cache only costs time.
 """
 
-import json
 from collections import OrderedDict
 from hashlib import sha256
 from operator import attrgetter
@@ -15,18 +14,17 @@ from typing import Any, NamedTuple
 
 from ...schemas.events.parts import ReadBlob
 from ...schemas.value import replace
-from ..fold.projections.compaction import Summary
+from ..fold.cut_points import SPOKEN
 from ..fold.projections.context_view import Fragment, Request
 from ..fold.projections.prefixes import Prefix
 from ..fold.rows import Rows
 from ..fold.views import SessionViews
-from .blocks import Message, Names, answer_blocks, raw_blocks, said_blocks, whole_of
-from .build import SPOKEN, _add
-from .cache_marks import _message, marked_messages, marked_request
-from .summary import LEFT_OUT, summary_blocks
+from .blocks import Message, Names, answer_blocks, raw_blocks, user_blocks, whole_of
+from .build import add_beginning, add_message, head_of
+from .cache_marks import marked_messages, marked_request, message_json
 
-# The newest messages may still change: a user message joins the last one, or retracts part of the
-# one before. cache_marks.py marks the newest two of the user; roles alternate, so these cover them.
+# The newest messages may still change: a user message joins the last one, or removes a part of the
+# answer before it. They include the newest two of the user, which have the cache marks.
 OPEN = 4
 BYTES_MAX = 64 * 1024 * 1024  # of all renderings: about 300 sessions with a full window
 
@@ -38,7 +36,7 @@ class Built(NamedTuple):
     sha256: str
 
 
-_moves = attrgetter("start", "bound_from", "compacted_upto", "checkpoint", "files_after")
+_shape_of = attrgetter("start", "bound_from", "compacted_upto", "checkpoint", "files_after")
 
 
 class Rendering:
@@ -49,16 +47,15 @@ class Rendering:
         self._head_of: tuple[Prefix, str, bytes] | None = None
         self._reset(None)
 
-    def _reset(self, of: Any) -> None:
-        self._of = of
-        # The rendered fragments, and those before them.
-        self._rows: Rows[Fragment] = Rows()
+    def _reset(self, shape: Any) -> None:
+        self._shape = shape  # of the request: see `_shape_of`
+        self._rows: Rows[Fragment] = Rows()  # the rendered fragments, and those before them
         self._shorts = 0
         self._messages: list[Message] = []
         self._names: Names = {}
         self._taken: set[str] = set()
-        self._said: list[Fragment] = []
-        self._told: tuple[str, ...] | None = None
+        self._pending: list[Fragment] = []  # since the last answer
+        self._pending_blocks: tuple[str, ...] | None = None
         self._unsettle()
 
     def _unsettle(self) -> None:
@@ -66,7 +63,7 @@ class Rendering:
 
     @property
     def size(self) -> int:
-        """Approximate size in bytes: texts, and the settled bytes again."""
+        """Approximate size in bytes: the texts, and the settled bytes again."""
         return 2 * self._length
 
     def request(self, views: SessionViews, read_blob: ReadBlob) -> Built:
@@ -77,11 +74,11 @@ class Rendering:
             self._render(views, request, read_blob)
             return self._bytes(views, request, read_blob)
         except BaseException:
-            self._reset(None)  # a lost blob: do not continue a partial rendering
+            self._reset(None)  # a blob is lost: do not extend a partial rendering
             raise
 
-    def go_on(self, views: SessionViews, read_blob: ReadBlob) -> None:
-        """Render everything since the newest request: the next one will most likely repeat it."""
+    def render_ahead(self, views: SessionViews, read_blob: ReadBlob) -> None:
+        """Render everything since the newest request: the next one will most likely contain it."""
         request, rows = views.context.request, views.context.fragments
         if request is None or rows.length == self._rows.length:
             return
@@ -95,24 +92,25 @@ class Rendering:
 
     def _render(self, views: SessionViews, request: Request, read_blob: ReadBlob) -> None:
         rows = views.context.fragments.upto(request.fragments)
-        of = _moves(request)
-        if of != self._of or not self._continues(rows) or self._shortened(views, request):
-            self._reset(of)
-            self._begin(views.compaction.summaries.last(request.checkpoint), request, read_blob)
+        shape = _shape_of(request)
+        if shape != self._shape or not self._continues(rows) or self._shortened(views, request):
+            self._reset(shape)
+            summary = views.compaction.summaries.last(request.checkpoint)
+            add_beginning(self._messages, summary, request, read_blob)
             self._rows = rows.upto(request.start)
         self._shorts = len(views.compaction.shorts)
         known = len(self._rows)
         for place, fragment in enumerate(rows.since(known), known):
             if fragment.kind not in SPOKEN:
-                self._said.append(fragment)
-                self._told = None
+                self._pending.append(fragment)
+                self._pending_blocks = None
                 continue
             bound = place >= request.bound_from
             blocks = answer_blocks(fragment, read_blob, self._names, self._taken, bound=bound)
             if blocks:
-                _add(self._messages, "user", self._say(views, request, read_blob))
-                self._said, self._told = [], None
-                _add(self._messages, "assistant", blocks)
+                add_message(self._messages, "user", self._user_blocks(views, request, read_blob))
+                self._pending, self._pending_blocks = [], None
+                add_message(self._messages, "assistant", blocks)
         self._rows = rows
 
     def _continues(self, rows: Rows[Fragment]) -> bool:
@@ -121,27 +119,25 @@ class Rendering:
             return True
         return rows.since(0)[: len(self._rows)] == self._rows.since(0)
 
-    def _begin(self, summary: Summary | None, request: Request, read_blob: ReadBlob) -> None:
-        if summary is not None:
-            _add(self._messages, *summary_blocks(summary.body, read_blob))
-        elif request.start:
-            _add(self._messages, "user", (LEFT_OUT,))
-
     def _shortened(self, views: SessionViews, request: Request) -> bool:
         """Whether a short form of a rendered result has come into force since."""
         shorts, end = views.compaction.shorts, len(self._rows)
         if len(shorts) < self._shorts:
-            return True  # another past
+            return True  # another history
         return any(
             short.place < end and (short.early or short.offset <= request.compacted_upto)
             for short in shorts.since(self._shorts)
         )
 
-    def _say(self, views: SessionViews, request: Request, read_blob: ReadBlob) -> tuple[str, ...]:
+    def _user_blocks(
+        self, views: SessionViews, request: Request, read_blob: ReadBlob
+    ) -> tuple[str, ...]:
         """The blocks since the last answer: one request ends with them, the next repeats them."""
-        if self._told is None:
-            self._told = said_blocks(self._said, read_blob, self._names, views.compaction, request)
-        return self._told
+        if self._pending_blocks is None:
+            self._pending_blocks = user_blocks(
+                self._pending, read_blob, self._names, views.compaction, request
+            )
+        return self._pending_blocks
 
     # -- bytes -----------------------------------------------------------------------------------
 
@@ -150,7 +146,7 @@ class Rendering:
         settled = max(0, len(self._messages) - OPEN)
         self._settle(settled)
         newest = self._messages[settled:]
-        _add(newest, "user", self._say(views, request, read_blob))
+        add_message(newest, "user", self._user_blocks(views, request, read_blob))
         tail = f"{',' if settled else ''}{marked_messages(newest)}]}}".encode()
         digest = self._hash.copy()
         digest.update(tail)
@@ -163,24 +159,20 @@ class Rendering:
         of = (prefix, request.model, request.params)
         if of == self._head_of:
             return
-        parts = [f'"model":{json.dumps(request.model)}']
-        params = request.params.decode().strip()[1:-1]
-        if params:
-            parts.append(params)
         system, tools = (
             [text for _, text in raw_blocks(whole_of(body, read_blob))]
             for body in (prefix.system, prefix.tools)
         )
-        self._head = marked_request(parts, system, tools, []).removesuffix(b"]}")
+        self._head = marked_request(head_of(request), system, tools, []).removesuffix(b"]}")
         self._head_of = of
         self._unsettle()
 
     def _settle(self, upto: int) -> None:
         """Move the messages before `upto` into the settled bytes."""
-        assert upto >= self._settled, "messages are changed or added, never taken away"
+        assert upto >= self._settled, "messages are changed or added, never removed"
         fresh = self._messages[self._settled : upto]
         if fresh:
-            texts = ",".join([_message(message, False) for message in fresh])
+            texts = ",".join([message_json(message, False) for message in fresh])
             more = f"{',' if self._settled else ''}{texts}".encode()
             self._body += more
             self._hash.update(more)
@@ -192,26 +184,23 @@ class Renderings:
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
-        self._held: OrderedDict[str, Rendering] = OrderedDict()
+        self._renderings: OrderedDict[str, Rendering] = OrderedDict()
         self._size = 0
 
     def request(self, views: SessionViews, read_blob: ReadBlob) -> Built:
         """The newest request of a session's views."""
-        rendering = self._held.pop(views.session_id, None) or Rendering()
+        rendering = self._renderings.pop(views.session_id, None) or Rendering()
         self._size -= rendering.size
         built = rendering.request(views, read_blob)
-        self._held[views.session_id] = rendering
+        self._renderings[views.session_id] = rendering
         self._size += rendering.size
-        while self._size > self._bytes_max and self._held:
-            _, oldest = self._held.popitem(last=False)
+        while self._size > self._bytes_max and self._renderings:
+            _, oldest = self._renderings.popitem(last=False)
             self._size -= oldest.size
         return built
 
-    def go_on(self, views: SessionViews, read_blob: ReadBlob) -> None:
-        """Render, while the session is idle, what its next request will repeat."""
-        rendering = self._held.get(views.session_id)
+    def render_ahead(self, views: SessionViews, read_blob: ReadBlob) -> None:
+        """Render, while the session is idle, the part that its next request will contain."""
+        rendering = self._renderings.get(views.session_id)
         if rendering is not None:
-            rendering.go_on(views, read_blob)
-
-
-__all__ = ["Built", "Rendering", "Renderings"]
+            rendering.render_ahead(views, read_blob)

@@ -22,21 +22,21 @@ NOTHING = ev.Body(inline=b"[]")
 def build_context(views: SessionViews, strategy: str, read_blob: ReadBlob) -> Context:
     """The content of the next request: system, tools, messages as JSON texts, without cache marks.
 
-    strategy: full, sliding_window_N or compacted; raises ValueError for another. Messages that
-    wait for the next step are included; a session without a prefix has none.
+    `strategy`: full, sliding_window_N or compacted; raises ValueError for another. Messages that
+    are pending for the next step are included. Without CONTEXT_SET, system and tools are empty.
     """
     after, request = next_request(views, strategy)
     return context_of(after, views.compaction, request, read_blob)
 
 
 def next_request(views: SessionViews, strategy: str) -> tuple[ContextView, Request]:
-    """The context view that a step decided now would leave, and its request."""
+    """The context view after a step decided now, and its request."""
     window_size(strategy)
     view, turn = views.context, views.turn
     if not len(view.prefixes):
         view = replace(view, prefixes=view.prefixes.append(Prefix("", NOTHING, NOTHING, -1)))
     steers = tuple(w.message_id for w in turn.queue if w.when_busy == "steer")
-    due = turn.open and step_is_due(views)
+    is_due = turn.open and step_is_due(views)
     checkpoint = views.compaction.checkpoint if strategy == "compacted" else None
     last = view.request
     event = ev.LlmCalled(
@@ -46,8 +46,8 @@ def next_request(views: SessionViews, strategy: str) -> tuple[ContextView, Reque
         params=last.params if last is not None else b"{}",
         strategy=strategy,
         budget=ev.Budget(soft_tokens=0, hard_tokens=0),
-        includes=(*turn.owned, *steers) if due else (),
-        reminders=tuple(r.reminder_id for r in turn.reminders) if due else (),
+        includes=(*turn.owned, *steers) if is_due else (),
+        reminders=tuple(r.reminder_id for r in turn.reminders) if is_due else (),
         checkpoint=checkpoint.offset if checkpoint is not None else None,
         compacted_upto=views.compaction.compacted_upto,
         prompt_tokens=0,

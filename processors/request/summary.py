@@ -1,10 +1,9 @@
 """The summary in place of the part of a conversation that a request leaves out.
 
-A model that read tool output wrote it, so it is data from an untrusted source. It is in a frame
-that no text can close, and the frame says what it is. The provider's own signed
-summary (a `compaction` block) goes back as it came.
+A model that read tool output wrote it, so it is data from an untrusted source: it stands in a frame
+that no text can close, with a note about what it is. The provider's own signed summary (a
+`compaction` block) is sent back as received.
 """
-
 
 from ...schemas.canonical import compact, compact_ascii
 from ...schemas.events import Body
@@ -29,12 +28,12 @@ LEFT_OUT = compact_ascii(
 
 
 def summary_blocks(summary: Body, read_blob: ReadBlob) -> tuple[str, tuple[str, ...]]:
-    """(role, blocks) of the first message."""
+    """The role and the blocks of the first message."""
     blocks = raw_blocks(whole_of(summary, read_blob))
     if blocks and blocks[0][0].get("type") == PROVIDERS:
         return "assistant", tuple([text for _, text in blocks])
-    said = framed(summary_text(summary, read_blob))
-    return "user", (compact({"type": "text", "text": said}),)
+    text = framed(summary_text(summary, read_blob))
+    return "user", (compact({"type": "text", "text": text}),)
 
 
 def summary_text(summary: Body, read_blob: ReadBlob) -> str:

@@ -1,1 +1,1 @@
-"""What is pending next: facts of a session, one table, and the decisions made from it."""
+"""What happens next: the facts of a session, one table of what they owe, and the decisions."""

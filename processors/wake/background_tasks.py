@@ -1,18 +1,18 @@
-"""Tasks of background work: the request to a cheap model, and what its answer replaces.
+"""Tasks of background work: the request to a cheap model, and the content that its answer replaces.
 
 Pure, built when a claim begins. The model gets the conversation as data: one JSON line per fragment
-in one user message, without tools, so nothing it reads can act.
+in one user message, without tools, so nothing that it reads can act.
 """
 
 import json
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from ...schemas.canonical import compact
 from ...schemas.events import BlobRef, Body
 from ...schemas.events.parts import ReadBlob
 from ...schemas.ids import parse_call_key
 from ..agent import Agent
-from ..fold.projections.background import SUMMARIES, Work
+from ..fold.projections.background import Large, Work, WorkKind
 from ..fold.projections.compaction import has_summary, in_force, kept_from
 from ..fold.projections.context_view import Fragment, fragment_tokens, place_of_result
 from ..fold.views import SessionViews
@@ -25,7 +25,7 @@ from ..request.summary import summary_text
 from .budget import SUMMARY_TOKENS, best_cut, must_shorten
 from .decide import rules_of
 
-SHORT_TOKENS = 500  # of a short form at most: a quarter of the least result that gets one
+SHORT_TOKENS = 500  # of a short form at most: a quarter of the smallest result that gets one
 # The length that the model is asked for: 2.2 tokens a word, with room for ids, paths and code. A
 # longer record would be cut off in mid-sentence, and open tasks come last in it.
 SHORT_WORDS, SUMMARY_WORDS = 180, 700
@@ -53,9 +53,9 @@ _SHORT = (
 
 
 class Task(NamedTuple):
-    """Work that can begin: `request` for its model. `call`, `tool`, `text`, `whole`:
-    of a result; `kept_from`: where a summary ends; `covers`: tokens of the text it
-    shortens; `scope`: of the memory that is written."""
+    """Work that can begin. `request`: for its model; `covers`: tokens of the text that it shortens;
+    `call`, `tool`, `text`, `whole`: of a result; `kept_from`: where a summary ends; `scope`: of the
+    memory that is written."""
 
     request: bytes
     model: str
@@ -69,20 +69,34 @@ class Task(NamedTuple):
 
 
 def is_made(views: SessionViews, work: Work) -> bool:
-    """Whether the log has the result already: the worker was killed before it could report."""
-    if work.kind == "result":
-        large = next((r for r in views.background.results if r.upto == work.upto), None)
-        return large is not None and views.compaction.shorts.last(large.call) is not None
-    return work.kind in SUMMARIES and has_summary(views.compaction, work.upto)
+    """Whether the log has the product already: the worker was killed before it could report."""
+    match work.kind:
+        case WorkKind.RESULT:
+            large = _large(views, work)
+            return large is not None and views.compaction.shorts.last(large.call) is not None
+        case WorkKind.CONTEXT | WorkKind.RESUME:
+            return has_summary(views.compaction, work.upto)
+        case WorkKind.MEMORY:
+            return False
+        case _:
+            assert_never(work.kind)
+
+
+def _large(views: SessionViews, work: Work) -> Large | None:
+    return next((large for large in views.background.results if large.upto == work.upto), None)
 
 
 def task_of(views: SessionViews, work: Work, agent: Agent, read_blob: ReadBlob) -> Task | None:
-    """The task of claimed work, or None if the conversation has made it unnecessary."""
-    if work.kind == "result":
-        return _result_task(views, work, agent, read_blob)
-    if work.kind in SUMMARIES:
-        return _summary_task(views, agent, read_blob)
-    return _memory_task(views, agent, read_blob)
+    """The task of claimed work, or None if it is no longer needed."""
+    match work.kind:
+        case WorkKind.RESULT:
+            return _result_task(views, work, agent, read_blob)
+        case WorkKind.CONTEXT | WorkKind.RESUME:
+            return _summary_task(views, agent, read_blob)
+        case WorkKind.MEMORY:
+            return _memory_task(views, agent, read_blob)
+        case _:
+            assert_never(work.kind)
 
 
 def _request(model: str, system: str, text: str, tokens: int) -> bytes:
@@ -96,24 +110,24 @@ def _request(model: str, system: str, text: str, tokens: int) -> bytes:
 
 
 def _result_task(views: SessionViews, work: Work, agent: Agent, read_blob: ReadBlob) -> Task | None:
-    large = next((r for r in views.background.results if r.upto == work.upto), None)
+    large = _large(views, work)
     if large is None:
         return None
     place = place_of_result(views.context, *(parse_call_key(large.call) or ()))
     if place is None:
         return None
-    name, args = _asked(views, place, read_blob)
+    name, args = _call_at(views, place, read_blob)
     body = views.context.fragments[place].body
-    text = _shown(body)
-    said = f"{compact({'tool': name, 'arguments': args})}\n{compact({'output': text})}"
+    text = _inline_text(body)
+    data = f"{compact({'tool': name, 'arguments': args})}\n{compact({'output': text})}"
     whole = body.ref if body is not None else None
     model = agent.compaction.model
-    request = _request(model, _SHORT, said, SHORT_TOKENS)
+    request = _request(model, _SHORT, data, SHORT_TOKENS)
     return Task(request, model, large.tokens, large.call, name, text, whole)
 
 
-def _asked(views: SessionViews, place: int, read_blob: ReadBlob) -> tuple[str, str]:
-    """Name and arguments of the call that the result at a place answers."""
+def _call_at(views: SessionViews, place: int, read_blob: ReadBlob) -> tuple[str, str]:
+    """The name and the arguments of the call that the result at a place answers."""
     result = views.context.fragments[place]
     while views.context.fragments[place].kind != "assistant":
         place -= 1
@@ -124,18 +138,18 @@ def _asked(views: SessionViews, place: int, read_blob: ReadBlob) -> tuple[str, s
     return str(call.get("name", "")), _cut(compact(call.get("input") or {}))
 
 
-def _shown(body: Body | None) -> str:
+def _inline_text(body: Body | None) -> str:
     return (body.inline or b"").decode("utf-8", "replace") if body is not None else ""
 
 
 def _summary_task(views: SessionViews, agent: Agent, read_blob: ReadBlob) -> Task | None:
     cut, candidate = best_cut(views, rules_of(agent)), views.compaction.candidate
     if cut is None or (candidate is not None and cut <= candidate.kept_from):
-        return None  # or the claimed summary would save less than the one that is ready
+        return None  # nothing can be cut, or the candidate covers as much
     begin = kept_from(views.compaction)
     covers = fragment_tokens(views.context.fragments, begin, cut)
     last = views.context.request
-    # The provider does not summarize what it refused as too long.
+    # The provider refuses to summarize a request that it refused as too long.
     fits = agent.compaction.provider and not must_shorten(views)
     if fits and last is not None and last.start <= begin:
         request = compaction_request(views, cut, read_blob)
@@ -146,8 +160,8 @@ def _summary_task(views: SessionViews, agent: Agent, read_blob: ReadBlob) -> Tas
         lines.append({"earlier record": summary_text(views.compaction.checkpoint.body, read_blob)})
     for place in range(begin, cut):
         lines += _lines(views, views.context.fragments[place], read_blob)
-    room = READ_CHARS // max(1, len(lines))  # all pieces get the same share if there are very many
-    cut_lines = ({what: _cut(said, room) for what, said in line.items()} for line in lines)
+    room = READ_CHARS // max(1, len(lines))  # the same for every piece, if there are very many
+    cut_lines = ({name: _cut(text, room) for name, text in line.items()} for line in lines)
     text = "\n".join(json.dumps(line, ensure_ascii=False) for line in cut_lines)
     model = agent.compaction.model
     request = _request(model, _SUMMARY, text, SUMMARY_TOKENS)
@@ -156,12 +170,10 @@ def _summary_task(views: SessionViews, agent: Agent, read_blob: ReadBlob) -> Tas
 
 def _memory_task(views: SessionViews, agent: Agent, read_blob: ReadBlob) -> Task | None:
     """The conversation since the last extraction, with the memory of the user."""
-    since, said = views.background.remembered_upto, []
-    for place in range(len(views.context.fragments) - 1, -1, -1):
-        if views.context.fragments[place].offset <= since:
-            break
-        said.append(views.context.fragments[place])
-    lines = [line for fragment in reversed(said) for line in _lines(views, fragment, read_blob)]
+    fragments, begin = views.context.fragments, len(views.context.fragments)
+    while begin > 0 and fragments[begin - 1].offset > views.background.remembered_upto:
+        begin -= 1
+    lines = [line for new in fragments.since(begin) for line in _lines(views, new, read_blob)]
     texts = [f"{who}: {text}" for line in lines for who, text in line.items() if who in SPEAKERS]
     if not texts:
         return None
@@ -175,11 +187,11 @@ def _memory_task(views: SessionViews, agent: Agent, read_blob: ReadBlob) -> Task
 
 
 def _lines(views: SessionViews, fragment: Fragment, read_blob: ReadBlob) -> list[dict[str, str]]:
-    """A fragment as data: who said what."""
+    """A fragment as data: each block with its speaker or kind."""
     match fragment.kind:
         case "result":
             short = in_force(views.compaction, _key(fragment), views.compaction.compacted_upto)
-            text = _shown(short.body if short is not None else fragment.body) + fragment.text
+            text = _inline_text(short.body if short is not None else fragment.body) + fragment.text
             return [{"result": _key(fragment), "text": _cut(text)}]
         case "reminder":
             return [{"reminder": _cut(fragment.text)}]
@@ -195,8 +207,8 @@ def _lines(views: SessionViews, fragment: Fragment, read_blob: ReadBlob) -> list
         elif block.get("type") == "tool_use" and fragment.stop_reason == "tool_use":
             key = f"{fragment.turn}.{fragment.step}.{index}"
             index += 1
-            asked = _cut(compact(block.get("input") or {}))
-            lines.append({"call": key, "tool": str(block.get("name", "")), "arguments": asked})
+            args = _cut(compact(block.get("input") or {}))
+            lines.append({"call": key, "tool": str(block.get("name", "")), "arguments": args})
     return lines
 
 

@@ -6,6 +6,7 @@ signed thinking, so it happens over the soft budget or when the cache is cold, a
 
 from typing import NamedTuple
 
+from ...schemas.enums import WhenBusy
 from ...schemas.tokens import NEW, estimate, family_of
 from ..fold.cut_points import (
     KEPT_MESSAGES,
@@ -17,7 +18,7 @@ from ..fold.cut_points import (
     window_size,
     window_start,
 )
-from ..fold.projections.background import find_work, running_summary
+from ..fold.projections.background import WorkKind, find_work, running_summary
 from ..fold.projections.compaction import CompactionView, Summary, in_force, kept_from
 from ..fold.projections.context import tokens_for
 from ..fold.projections.context_view import Fragment, Request, fragment_tokens
@@ -27,15 +28,17 @@ from ..fold.views import SessionViews
 from ..limits import DEFAULT_LIMITS, Limits
 
 BATCH = 10  # adopting must save a tenth of the soft budget: less is not worth the cached prefix
-SAVED, COVERED = 5, 4  # and a fifth of the request: the kept part may itself exceed the soft budget
+SAVED = 5  # and a fifth of the request: the kept part may itself exceed the soft budget
+COVERED = 4  # a summary must cover a quarter of the request
 SUMMARY_TOKENS = 2_000  # of a summary at most: 4 % of the soft budget
 HEARD = ("user", "reminder")  # fragments that answer no call
-CACHE_LIFE_MS = 300_000  # of an unused prefix: after that, moving it is free
+CACHE_LIFE_MS = 300_000  # of an unused prefix: after that, moving it costs nothing
 
 
 class Rules(NamedTuple):
-    """What WAKE needs of an agent: its limits, the tools whose success ends a turn, and how its
-    context is built. `fixed_thinking`: see `held`. family: of its model, for counting tokens."""
+    """The part of an agent that WAKE reads. `stop_tools`: the tools whose success ends a turn;
+    `strategy`: how its context is built; `fixed_thinking`: see `held`; `family`: of its model, for
+    counting tokens."""
 
     limits: Limits = DEFAULT_LIMITS
     stop_tools: frozenset[str] = frozenset()
@@ -46,8 +49,8 @@ class Rules(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The next request: its strategy and what it adopts, as in LLM_CALLED, and its estimated input
-    tokens."""
+    """The next request: its strategy and adopted compactions, as in LLM_CALLED, and its estimated
+    input tokens."""
 
     strategy: str
     checkpoint: int | None
@@ -60,14 +63,14 @@ class Due(NamedTuple):
     """Background work that is due. `worth`: it would save enough. `at`: Unix ms of the earliest
     next try."""
 
-    kind: str
+    kind: WorkKind
     upto: int
     worth: bool = True
     at: int = 0
 
 
 def held(views: SessionViews, rules: Rules) -> Request | None:
-    """The request that the next one must continue unchanged, or None if it may move.
+    """The request that the next one must extend unchanged, or None if it may move.
 
     With a fixed thinking budget, model, params, strategy and prefix stay the same while a turn
     runs, and while calls left by an ended turn are answered.
@@ -75,8 +78,8 @@ def held(views: SessionViews, rules: Rules) -> Request | None:
     request = views.context.request
     if request is None or not (rules.fixed_thinking or is_fixed(request.params)):
         return None
-    runs = views.turn.step > 0 or answers_calls(views.context.fragments)
-    return request if runs else None
+    is_bound = views.turn.step > 0 or answers_calls(views.context.fragments)
+    return request if is_bound else None
 
 
 def must_shorten(views: SessionViews) -> bool:
@@ -88,13 +91,13 @@ def must_shorten(views: SessionViews) -> bool:
 
 
 def plan(views: SessionViews, rules: Rules, prefix: Prefix | None = None) -> Plan:
-    """The next request by the rules; `prefix`: one not yet in force that it will begin with."""
+    """The next request by the rules. `prefix`: one not yet in force that it will begin with."""
     view = views.compaction
     before = held(views, rules)
     if before is None:
         strategy, tokens = _window(views, rules, prefix)
     else:
-        strategy, tokens = before.strategy, _said(views, family_of(before.model), prefix)
+        strategy, tokens = before.strategy, _extended(views, family_of(before.model), prefix)
     compacted = strategy == "compacted"
     standing = view.checkpoint_at if compacted else None
     still = Plan(strategy, standing, view.compacted_upto, tokens)
@@ -102,7 +105,7 @@ def plan(views: SessionViews, rules: Rules, prefix: Prefix | None = None) -> Pla
     wants = must or tokens > rules.limits.soft_tokens or is_cold(views)
     if not compacted or not wants:
         return still
-    if before is not None and not (must and _says_no_more(views)):
+    if before is not None and not (must and _covers_thinking(views)):
         return still
     cold = is_cold(views)
     least = 1 if must else max(rules.limits.soft_tokens // BATCH, 0 if cold else tokens // SAVED)
@@ -120,7 +123,7 @@ def plan(views: SessionViews, rules: Rules, prefix: Prefix | None = None) -> Pla
     return found
 
 
-def _says_no_more(views: SessionViews) -> bool:
+def _covers_thinking(views: SessionViews) -> bool:
     """Whether the candidate replaces every answer and result, so that no thinking must be kept."""
     candidate, fragments = views.compaction.candidate, views.context.fragments
     return candidate is not None and all(
@@ -131,33 +134,32 @@ def _says_no_more(views: SessionViews) -> bool:
 def _window(views: SessionViews, rules: Rules, prefix: Prefix | None) -> tuple[str, int]:
     """The strategy of the next request and its tokens, before it adopts anything.
 
-    A window that would pass the hard cap is halved until it fits: nothing else can continue such
-    a session.
+    A window over the hard cap is halved until it fits: nothing else can continue such a session.
     """
-    strategy, said = rules.strategy, _said(views, rules.family, prefix)
-    tokens, size = said + _moved(views, strategy), window_size(strategy)
+    strategy, extended = rules.strategy, _extended(views, rules.family, prefix)
+    tokens, size = extended + _moved(views, strategy), window_size(strategy)
     while size is not None and size > 1 and tokens > rules.limits.hard_tokens:
         size //= 2
         strategy = f"{SLIDING}{size}"
-        tokens = said + _moved(views, strategy)
+        tokens = extended + _moved(views, strategy)
     return strategy, max(0, tokens)
 
 
 def _moved(views: SessionViews, strategy: str) -> int:
-    """Tokens that a different start adds to the next request, or removes."""
+    """The tokens that a different start adds to the next request; negative if it removes some."""
     fragments, last, size = views.context.fragments, views.context.request, window_size(strategy)
     if last is None:
         return 0
     start = kept_from(views.compaction) if strategy == "compacted" else 0
     if size is not None:
-        new = [Fragment("user", 0, 0, -1, -1, None)] if _said_next(views) else []
+        new = [Fragment("user", 0, 0, -1, -1, None)] if _next_messages(views) else []
         start = min(window_start([*fragments, *new], last.start, size), len(fragments))
     more, less = (start, last.start), (last.start, start)
     return fragment_tokens(fragments, *more) - fragment_tokens(fragments, *less)
 
 
 def saving(views: SessionViews, candidate: Summary, compacted_upto: int) -> int:
-    """Tokens that this summary saves compared to the adopted one."""
+    """The tokens that this summary saves compared to the adopted one."""
     view = views.compaction
     begin, end = kept_from(view), candidate.kept_from
     covered = fragment_tokens(views.context.fragments, begin, end)
@@ -167,7 +169,7 @@ def saving(views: SessionViews, candidate: Summary, compacted_upto: int) -> int:
 
 
 def _shorter(view: CompactionView, begin: int, end: int, compacted_upto: int) -> int:
-    """Tokens that the short forms in force save in a range of fragments."""
+    """The tokens that the short forms in force save in a range of fragments."""
     return sum(
         short.saved
         for short in view.shorts
@@ -175,23 +177,23 @@ def _shorter(view: CompactionView, begin: int, end: int, compacted_upto: int) ->
     )
 
 
-def _said(views: SessionViews, counts: str, prefix: Prefix | None) -> int:
-    """Estimated tokens of the next request if it continues the last one: everything since, and its
-    first messages, counted for a family of models."""
-    rows = (views.messages.received.last(message_id) for message_id in _said_next(views))
-    unsaid = sum(row.tokens_for(counts) for row in rows if row)
-    unsaid += sum(estimate(reminder.text, counts) for reminder in views.turn.reminders)
-    return tokens_for(views.context, counts, prefix) + unsaid
+def _extended(views: SessionViews, counts: str, prefix: Prefix | None) -> int:
+    """Estimated tokens of the next request if it extends the last one by everything since, the new
+    messages included. Counted for a family of models."""
+    rows = (views.messages.received.last(message_id) for message_id in _next_messages(views))
+    new = sum(row.tokens_for(counts) for row in rows if row)
+    new += sum(estimate(reminder.text, counts) for reminder in views.turn.reminders)
+    return tokens_for(views.context, counts, prefix) + new
 
 
-def _said_next(views: SessionViews) -> tuple[str, ...]:
-    """The messages that the next request contains first."""
+def _next_messages(views: SessionViews) -> tuple[str, ...]:
+    """The ids of the messages that the next request is the first to contain."""
     turn = views.turn
-    return (*turn.owned, *(w.message_id for w in turn.queue if w.when_busy == "steer"))
+    return (*turn.owned, *(w.message_id for w in turn.queue if w.when_busy == WhenBusy.STEER))
 
 
 def is_cold(views: SessionViews) -> bool:
-    """Whether the prefix of the last request is no longer cached at the first request of a turn."""
+    """Whether a turn's first request is due and the prefix of the last one is no longer cached."""
     turn = views.turn
     if turn.step > 0 or not turn.owned or views.context.request is None:
         return False
@@ -200,7 +202,7 @@ def is_cold(views: SessionViews) -> bool:
 
 
 def needs_room(views: SessionViews, rules: Rules) -> bool:
-    """Whether no step is possible until something is left out, even with what is ready."""
+    """Whether the next request is too long even with the candidate, so that no step is possible."""
     return _with_candidate(views, rules) > rules.limits.hard_tokens or must_shorten(views)
 
 
@@ -208,32 +210,33 @@ def best_cut(views: SessionViews, rules: Rules) -> int | None:
     """Where the next summary would end, or None: it keeps the newest messages verbatim.
 
     It keeps fewer than S3.4 requires if those alone leave no room, since the session could never
-    continue; at the least, the messages after the last results. A request that the model found
-    too long by its own count (bytes, images) keeps at most half of its tokens.
+    continue: at least the messages after the last results. A request that the model found too long
+    by its own count (bytes, images) keeps at most half of its tokens.
     """
     fragments, begin = views.context.fragments, kept_from(views.compaction)
     keep, most = KEPT_MESSAGES, rules.limits.hard_tokens
     cut = cut_keeping(fragments, keep, begin)
     if not needs_room(views, rules):
         return cut
-    beside = _window(views, rules, None)[1] - _said_from(views, begin)  # the prefix, a new message
-    room = min(most // 2, max(0, most - beside - SUMMARY_TOKENS))
+    # The prefix and the new messages.
+    others = _window(views, rules, None)[1] - _tokens_from(views, begin)
+    room = min(most // 2, max(0, most - others - SUMMARY_TOKENS))
     if must_shorten(views):
-        room = min(room, _said_from(views, begin) // 2)
-    while keep > 1 and _said_from(views, cut or begin) > room:
+        room = min(room, _tokens_from(views, begin) // 2)
+    while keep > 1 and _tokens_from(views, cut or begin) > room:
         keep //= 2
         cut = cut_keeping(fragments, keep, begin) or cut
     end = len(fragments)
     while end > 0 and fragments[end - 1].kind in HEARD:
         end -= 1
-    heavy = _said_from(views, cut or begin) > room or held(views, rules) is not None
-    if heavy and (cut or begin) < end < len(fragments):
+    too_long = _tokens_from(views, cut or begin) > room or held(views, rules) is not None
+    if too_long and (cut or begin) < end < len(fragments):
         return end
     return cut
 
 
-def _said_from(views: SessionViews, place: int) -> int:
-    """Tokens of everything from a fragment on, in the form of the next request."""
+def _tokens_from(views: SessionViews, place: int) -> int:
+    """The tokens of everything from a fragment on, as the next request would contain it."""
     view, end = views.compaction, len(views.context.fragments)
     whole = fragment_tokens(views.context.fragments, place, end)
     return whole - _shorter(view, place, end, view.compacted_upto)
@@ -247,16 +250,16 @@ def due_works(views: SessionViews, rules: Rules) -> list[Due]:
     due = []
     if rules.strategy == "compacted":
         due = [
-            Due("result", large.upto)
+            Due(WorkKind.RESULT, large.upto)
             for large in view.results
             if large.tokens >= rules.limits.short_tokens
-            and find_work(view, "result", large.upto) is None
+            and find_work(view, WorkKind.RESULT, large.upto) is None
         ]
         summary = _summary_due(views, rules)
         due += [summary] if summary is not None else []
-    extracted = any(work.kind == "memory" for work in view.works)
-    if rules.memory and not turn.open and view.idle_at > view.remembered_upto and not extracted:
-        due.append(Due("memory", view.idle_at, at=view.memory_at))
+    is_idle = rules.memory and not turn.open and view.idle_at > view.remembered_upto
+    if is_idle and not any(work.kind is WorkKind.MEMORY for work in view.works):
+        due.append(Due(WorkKind.MEMORY, view.idle_at, at=view.memory_at))
     return due
 
 
@@ -278,12 +281,12 @@ def _summary_due(views: SessionViews, rules: Rules) -> Due | None:
     covered = fragment_tokens(fragments, begin, cut) if cut is not None else 0
     worth = covered >= (least if must else max(least + SUMMARY_TOKENS, tokens // COVERED))
     if candidate is not None and not worth:
-        return None  # there is one already, and a newer one would add little
-    return Due("context" if turn.open else "resume", upto, worth)
+        return None  # there is a candidate already, and a newer one would cover little more
+    return Due(WorkKind.CONTEXT if turn.open else WorkKind.RESUME, upto, worth)
 
 
 def _with_candidate(views: SessionViews, rules: Rules) -> int:
-    """Estimated tokens of the next request if it adopted everything ready."""
+    """Estimated tokens of the next request if it adopted the candidate, too."""
     planned, candidate = plan(views, rules), views.compaction.candidate
     if candidate is None or planned.checkpoint == candidate.offset:
         return planned.tokens
@@ -300,5 +303,7 @@ def may_still_come(views: SessionViews, rules: Rules, now: int) -> bool:
     """Whether a step that is too long may still wait for a summary."""
     if rules.strategy != "compacted" or now >= views.turn.due_at + rules.limits.candidate_wait_ms:
         return False
-    made = any(work.kind != "memory" for work in views.background.works)
-    return made or any(due.worth and due.kind != "memory" for due in due_works(views, rules))
+    running = any(work.kind is not WorkKind.MEMORY for work in views.background.works)
+    return running or any(
+        due.worth and due.kind is not WorkKind.MEMORY for due in due_works(views, rules)
+    )

@@ -1,18 +1,20 @@
-"""The decisions of the sessions role: pure, from the views and the agent.
+"""The events that discharge obligations: pure, from the views and the agent.
 
-Each function builds the events that discharge one kind of WAKE row. A test folds them at the views
-they were made for and checks that they are accepted and the row is discharged (law 9).
+Each function builds the events of one Action of WAKE. A test folds them at the views they were made
+for, and checks that they are accepted and that the row no longer matches (law 9).
 """
 
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple, assert_never
 
 from ...schemas import events as ev
+from ...schemas.enums import Approval, Effect, EndReason, Outcome, WhenBusy
 from ...schemas.events.parts import ReadBlob
 from ...schemas.tokens import NEW, OLD, estimate, family_of
 from ..agent import Agent
+from ..fold.calls import DOUBT
 from ..fold.cut_points import is_fixed
 from ..fold.grants import granting
 from ..fold.projections.background import ABORTED, find_work
@@ -27,22 +29,36 @@ from ..tools.tiers import resolve
 from ..tools.tool import check_args
 from .budget import Plan, Rules, held, is_cold, plan
 from .facts import Obligation, stop_reason
+from .table import Action
 
 StoreBody = Callable[[bytes, str], ev.Body]
 ReadLayers = Callable[[Agent, SessionViews], Layers]
 ReadTodos = Callable[[Agent, SessionViews], str]
+Decision = (
+    ev.ApprovalExpired
+    | ev.BackgroundDone
+    | ev.CompactionSkipped
+    | ev.ContextSet
+    | ev.DeliveryFailed
+    | ev.HumanNeeded
+    | ev.LlmCalled
+    | ev.Refused
+    | ev.ReminderAdded
+    | ev.ToolInvoked
+    | ev.TurnEnded
+)
 TOO_LITTLE = "too little lies before the newest messages, which are kept as they are"
-END_REASONS = {  # the provider's stop_reason -> the turn's end reason
-    "end_turn": "end_turn",
-    "stop_sequence": "end_turn",
-    "max_tokens": "max_tokens",
-    "refusal": "refusal",
-    "model_context_window_exceeded": "budget_exceeded",
+END_REASONS = {  # by the provider's stop_reason
+    "end_turn": EndReason.END_TURN,
+    "stop_sequence": EndReason.END_TURN,
+    "max_tokens": EndReason.MAX_TOKENS,
+    "refusal": EndReason.REFUSAL,
+    "model_context_window_exceeded": EndReason.BUDGET_EXCEEDED,
 }
 
 
 def rules_of(agent: Agent) -> Rules:
-    """What WAKE needs of the agent."""
+    """The part of an agent that WAKE reads."""
     return Rules(
         agent.limits,
         frozenset(tool.name for tool in agent.tools if tool.stops),
@@ -54,18 +70,18 @@ def rules_of(agent: Agent) -> Rules:
 
 
 def no_layers(agent: Agent, views: SessionViews) -> Layers:
-    """For an installation without files and memory."""
+    """The ReadLayers of an installation without files and memory."""
     return NO_LAYERS
 
 
 def no_todos(agent: Agent, views: SessionViews) -> str:
-    """For an installation without memory."""
+    """The ReadTodos of an installation without memory."""
     return ""
 
 
 class Desk(NamedTuple):
     """What a decision may read outside the log: blobs, files and memory for a new prefix, and the
-    todos of a project. Whatever of it reaches a model is written to the log first (law 11)."""
+    todos of a project. Text from here is written to the log before a model gets it (law 11)."""
 
     store_body: StoreBody
     read_blob: ReadBlob
@@ -75,35 +91,60 @@ class Desk(NamedTuple):
 
 def decide(
     owed: Obligation, views: SessionViews, agent: Agent | None, desk: Desk
-) -> list[Any]:
-    """The events that discharge an obligation of the sessions role, in order."""
+) -> list[Decision]:
+    """The events that discharge an obligation, in order. Claims, outcomes of effects and waits need
+    more than the views: worker/actions.py discharges those."""
     match owed.owed:
-        case "REFUSED":
+        case Action.REFUSED:
             return [_refused(owed, views)]
-        case "HUMAN_NEEDED":
+        case Action.HUMAN_NEEDED:
             return [_human_needed(owed, views)]
-        case "TURN_ENDED" if owed.lane == "C":
-            assert views.turn.closing is not None
-            return [_turn_ended(views, views.turn.closing.reason)]
-    assert agent is not None, "without its agent a session owes answers and the end of a turn"
-    match owed.owed:
-        case "TOOL_INVOKED":
-            return [_tool_invoked(_call(owed, views), views, agent, desk.read_blob)]
-        case "APPROVAL_EXPIRED":
+        case Action.TURN_ENDED:
+            return _end_of_turn(owed, views, agent, desk)
+        case Action.TOOL_INVOKED:
+            return [_tool_invoked(_call(owed, views), views, _known(agent), desk.read_blob)]
+        case Action.APPROVAL_EXPIRED:
             return [ev.ApprovalExpired(call=owed.call.key)]
-        case "TURN_ENDED" if owed.row == "N2":
-            return _over_cap(owed, views, agent, desk)
-        case "TURN_ENDED":
-            return [_ended_by_itself(owed, views, agent)]
-        case "LLM_CALLED":
-            return _llm_called(views, agent, desk)
-        case "COMPACTION_SKIPPED":
+        case Action.LLM_CALLED:
+            return _llm_called(views, _known(agent), desk)
+        case Action.COMPACTION_SKIPPED:
             return [ev.CompactionSkipped(upto=owed.work.upto, why=TOO_LITTLE)]
-        case "BACKGROUND_DONE":
+        case Action.BACKGROUND_DONE:
             return [_given_up(owed, views)]
-        case "DELIVERY_FAILED":
+        case Action.DELIVERY_FAILED:
             return [_undelivered(owed, views)]
-    raise AssertionError(f"no decision for {owed}")
+        case (
+            Action.BACKGROUND_STARTED
+            | Action.DELIVERY_STARTED
+            | Action.GEN_RESUMED
+            | Action.GEN_START
+            | Action.GEN_STOPPED
+            | Action.TOOL_FAILED_UNCERTAIN
+            | Action.TOOL_RESULT
+            | Action.TOOL_STARTED
+            | Action.ABORT
+            | Action.BEGIN
+            | Action.WAIT
+        ):
+            raise AssertionError(f"no decision for {owed}")
+        case _:
+            assert_never(owed.owed)
+
+
+def _known(agent: Agent | None) -> Agent:
+    assert agent is not None, "without its agent a session owes answers and the end of a turn"
+    return agent
+
+
+def _end_of_turn(
+    owed: Obligation, views: SessionViews, agent: Agent | None, desk: Desk
+) -> list[Decision]:
+    if owed.lane == "C":
+        assert views.turn.closing is not None
+        return [_turn_ended(views, views.turn.closing.reason)]
+    if owed.row == "N2":
+        return _over_cap(owed, views, _known(agent), desk)
+    return [_ended_by_itself(owed, views, _known(agent))]
 
 
 def _call(owed: Obligation, views: SessionViews) -> Call:
@@ -119,11 +160,12 @@ def _refused(owed: Obligation, views: SessionViews) -> ev.Refused:
 
 def _human_needed(owed: Obligation, views: SessionViews) -> ev.HumanNeeded:
     call = _call(owed, views)
-    if call.status == "doubt":
+    if call.status == DOUBT:
         why = f"find out whether {call.name} had its effect"
     else:
-        said = f"a person said {call.human}" if call.human else "its reconciler said did_not_happen"
-        why = f"a late result of {call.name} says {call.outcome}, {said}"
+        report = "its reconciler said did_not_happen"
+        report = f"a person said {call.human}" if call.human else report
+        why = f"a late result of {call.name} says {call.outcome}, {report}"
     return ev.HumanNeeded(call=call.key, why=why)
 
 
@@ -154,7 +196,7 @@ def _tool_invoked(
     call: Call, views: SessionViews, agent: Agent, read_blob: ReadBlob
 ) -> ev.ToolInvoked:
     def invoked(
-        effect: str, approval: str, outcome: str | None = None, text: str = ""
+        effect: str, approval: Approval, outcome: Outcome | None = None, text: str = ""
     ) -> ev.ToolInvoked:
         return ev.ToolInvoked(
             turn=call.turn,
@@ -164,26 +206,32 @@ def _tool_invoked(
             name=tool.name if tool else call.name,  # the real tool: see tiers.py
             effect=effect,
             approval=approval,
-            expires_at=(
-                call.proposed_at + agent.limits.approval_expiry_ms if approval == "ask" else None
-            ),
+            expires_at=expires_at if approval == Approval.ASK else None,
             outcome=outcome,
             content=ev.Body(inline=text.encode()) if outcome else None,
             basis=views.turn.basis,
         )
 
+    expires_at = call.proposed_at + agent.limits.approval_expiry_ms
     args = read_blob(call.args.ref) if call.args.ref is not None else call.args.inline or b""
     tool, why = resolve(agent, call.name, args)
     if tool is None:
-        return invoked("once", "none", "error", why)
-    wrong = call.args_error or check_args(tool, args)
-    if wrong is not None:
-        return invoked(tool.effect, "none", "error", wrong)
-    approval: str = agent.approval(tool.name)
-    if approval == "deny":
-        return invoked(tool.effect, "deny", "error", f"A rule denies {tool.name}: it was not run.")
-    if approval == "ask" and granting(views.turn.grants, tool.name, call.args_sha256, args):
-        approval = "none"
+        return invoked(Effect.ONCE, Approval.NONE, Outcome.ERROR, why)
+    error = call.args_error or check_args(tool, args)
+    if error is not None:
+        return invoked(tool.effect, Approval.NONE, Outcome.ERROR, error)
+    approval = agent.approval(tool.name)
+    match approval:
+        case Approval.DENY:
+            text = f"A rule denies {tool.name}: it was not run."
+            return invoked(tool.effect, approval, Outcome.ERROR, text)
+        case Approval.ASK:
+            if granting(views.turn.grants, tool.name, call.args_sha256, args):
+                approval = Approval.NONE
+        case Approval.NONE:
+            pass
+        case _:
+            assert_never(approval)
     return invoked(tool.effect, approval)
 
 
@@ -194,19 +242,20 @@ def _ended_by_itself(
     turn = views.turn
     if owed.lane == "S" or (owed.row == "N2" and part_refused(turn)):
         used = turn.generation.attempt if turn.generation else 0
-        return _turn_ended(views, "failed", agent.limits.model_attempts, used)
+        return _turn_ended(views, EndReason.FAILED, agent.limits.model_attempts, used)
     if owed.row == "N2":
-        return _turn_ended(views, "budget_exceeded", agent.limits.hard_tokens, tokens)
+        return _turn_ended(views, EndReason.BUDGET_EXCEEDED, agent.limits.hard_tokens, tokens)
     if owed.row == "N1s":
-        reason = stop_reason(views, rules_of(agent)) or ""
-        steps = (agent.limits.steps, turn.step) if reason == "max_steps" else ()
+        reason = stop_reason(views, rules_of(agent))
+        assert reason is not None, "a stop condition holds"
+        steps = (agent.limits.steps, turn.step) if reason is EndReason.MAX_STEPS else ()
         return _turn_ended(views, reason, *steps)
     assert turn.generation is not None
-    return _turn_ended(views, END_REASONS.get(turn.generation.stop_reason, "end_turn"))
+    return _turn_ended(views, END_REASONS.get(turn.generation.stop_reason, EndReason.END_TURN))
 
 
 def _turn_ended(
-    views: SessionViews, reason: str, limit: int | None = None, used: int | None = None
+    views: SessionViews, reason: EndReason, limit: int | None = None, used: int | None = None
 ) -> ev.TurnEnded:
     turn = views.turn
     return ev.TurnEnded(
@@ -222,7 +271,7 @@ def _turn_ended(
 def context_set_of(
     agent: Agent, store_body: StoreBody, layers: Layers = NO_LAYERS
 ) -> ev.ContextSet:
-    """The static prefix that the agent's requests begin with: no clock, no id, no counter."""
+    """The static prefix of the agent's requests: without a clock, an id or a counter."""
     system, tools = assemble(agent, layers)
     named = sha256(len(system).to_bytes(8, "big") + system + tools).hexdigest()
     return ev.ContextSet(
@@ -245,18 +294,18 @@ def _context_set(
     """The prefix of the next request, and the CONTEXT_SET that it needs.
 
     A running turn keeps its prefix (see also `held`). An edited file takes effect with the next
-    turn; memory, which any turn may change, only where that is free: no request has the prefix
-    yet, it is cold, or it `moves` anyway.
+    turn. Memory, which any turn may change, takes effect only where that costs nothing: no request
+    has the prefix yet, it is cold, or it `moves` anyway.
     """
     known = views.context.prefix_sha
     if known and (views.turn.step > 0 or held(views, rules_of(agent)) is not None):
         return known, []
     layers = desk.read_layers(agent, views)
     if known and views.context.request is not None and not moves and not is_cold(views):
-        said = layers_of(whole_of(views.context.prefixes[-1].system, desk.read_blob))
-        remembered = [layer for layer in (said or NO_LAYERS).texts if layer.name in MEMORY]
+        current = layers_of(whole_of(views.context.prefixes[-1].system, desk.read_blob))
+        memory = [layer for layer in (current or NO_LAYERS).texts if layer.name in MEMORY]
         files = [layer for layer in layers.texts if layer.name not in MEMORY]
-        layers = Layers((*files, *remembered))
+        layers = Layers((*files, *memory))
     prefix = context_set_of(agent, desk.store_body, layers)
     return prefix.sha256, [] if prefix.sha256 == known else [prefix]
 
@@ -273,10 +322,10 @@ def _todos(views: SessionViews, agent: Agent, desk: Desk) -> ev.ReminderAdded | 
 def _with_prefix(
     views: SessionViews, agent: Agent, desk: Desk
 ) -> tuple[Plan, str, list[ev.ContextSet]]:
-    """The next request with the prefix that it will have, and the CONTEXT_SET that it needs."""
+    """The next request, its prefix, and the CONTEXT_SET that it needs."""
     rules = rules_of(agent)
     planned = plan(views, rules)
-    moves = planned.adopts or planned.tokens > rules.limits.hard_tokens  # or there is no request
+    moves = planned.adopts or planned.tokens > rules.limits.hard_tokens
     prefix_sha, events = _context_set(views, agent, desk, moves)
     for event in events:
         planned = plan(views, rules, prefix_of(event))
@@ -285,23 +334,23 @@ def _with_prefix(
 
 def _over_cap(
     owed: Obligation, views: SessionViews, agent: Agent, desk: Desk
-) -> list[Any]:
+) -> list[Decision]:
     """Row N2: the turn ends, unless a new prefix makes the request short enough."""
     planned, _, events = _with_prefix(views, agent, desk)
     if events and planned.tokens <= agent.limits.hard_tokens:
-        return events
+        return [*events]
     return [*events, _ended_by_itself(owed, views, agent, planned.tokens)]
 
 
-def _llm_called(views: SessionViews, agent: Agent, desk: Desk) -> list[Any]:
+def _llm_called(views: SessionViews, agent: Agent, desk: Desk) -> list[Decision]:
     turn = views.turn
     rules = rules_of(agent)
     before = held(views, rules)
     planned, prefix_sha, prefixes = _with_prefix(views, agent, desk)
-    events: list[Any] = [*prefixes]
+    events: list[Decision] = [*prefixes]
     if events and planned.tokens > rules.limits.hard_tokens:  # WAKE decides again
         return events
-    steers = tuple(w.message_id for w in turn.queue if w.when_busy == "steer")
+    steers = tuple(w.message_id for w in turn.queue if w.when_busy == WhenBusy.STEER)
     includes = turn.owned if turn.step == 0 else steers
     reminders = tuple(reminder.reminder_id for reminder in turn.reminders)
     tokens, todos = planned.tokens, _todos(views, agent, desk)

@@ -1,16 +1,31 @@
-"""`wake(views, partition, now, rules)`: what a session owes now, and when to check again.
+"""`wake(views, partition, now, rules)`: the obligations of a session now, and when to check again.
 
 One small function per lane computes the facts that the table names and looks them up. The table
 decides. There is no clock: `now` is an argument (Unix ms).
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from ...schemas.enums import EndReason, WhenBusy
 from ..fold.calls import ASKS, STARTED
 from ..fold.projections.background import Work
-from ..fold.projections.delivery import Owed, next_owed
-from ..fold.projections.partition import PartitionView, claim_status
-from ..fold.projections.turn_view import Call, Claim, generation_deadline, is_open, part_refused
+from ..fold.projections.delivery import DeliveryStatus, Owed, next_owed
+from ..fold.projections.partition import GONE, MINE, OTHER, ClaimStatus, PartitionView, claim_status
+from ..fold.projections.turn_view import (
+    ANSWERED,
+    FAILED,
+    OK,
+    ONCE,
+    RUNNING,
+    STOPPED,
+    Call,
+    Claim,
+    Generation,
+    generation_deadline,
+    is_open,
+    part_refused,
+)
 from ..fold.references import (
     CallRef,
     DeliveryRef,
@@ -22,17 +37,21 @@ from ..fold.references import (
 )
 from ..fold.views import SessionViews
 from .budget import Due, Rules, due_works, may_still_come, must_shorten, plan
-from .table import REBUILT, Facts, Row, match
+from .table import REBUILT, Action, Facts, StepDue, match
+
+# Python 3.11 looks members up slowly.
+NO, FIRST, CALLS_ANSWERED, STEERED, PAUSED, TOO_LONG, PART_REFUSED, ENDED = StepDue
+WAIT, STEER = Action.WAIT, WhenBusy.STEER
 
 
 class Obligation(NamedTuple):
-    """One thing owed. `subject`: what it is about; a property names it where its type is known.
-    `due`: Unix ms to look again, on a wait."""
+    """One thing owed. `subject`: what it is about; a property returns it where its type is known.
+    `due`: Unix ms to check again, on a wait."""
 
     row: str
     lane: str
     role: str
-    owed: str
+    owed: Action
     subject: Subject
     due: int | None = None
 
@@ -61,233 +80,215 @@ class Obligation(NamedTuple):
         return self.subject
 
 
+class Moment(NamedTuple):
+    """Everything that facts are computed from. `common`: the facts of every subject."""
+
+    views: SessionViews
+    partition: PartitionView
+    now: int
+    rules: Rules
+    common: Facts
+
+    def claim_status(self, claim: Claim, role: str, deadline: int) -> ClaimStatus:
+        """The relation of the current holder to a claim that runs until a deadline."""
+        holder, margin = self.partition.holder(role), self.rules.limits.margin_ms
+        return claim_status(claim, holder, self.now, deadline, margin)
+
+    def takeover_at(self, deadline: int) -> int:
+        """When a claim may be taken over."""
+        return deadline + self.rules.limits.margin_ms
+
+
 def wake(
     views: SessionViews, partition: PartitionView, now: int, rules: Rules | None
 ) -> tuple[Obligation, ...]:
     """Everything owed. `rules` is None if no agent of that name is known: then only refusals and
-    the end of a closing turn (rows C) are, which need nothing of an agent."""
-    owed: list[Obligation | None] = []
-    for refusal in views.turn.refusals:
-        row = match("R", {})
-        owed.append(None if row is None else _owe(row, RefusalRef(refusal.offset)))
-    halted = views.frozen is not None or (views.turn.terminated and not views.turn.open)
-    gate = "halted" if halted or rules is None else "live"
-    closing = views.turn.closing is not None
-    common: Facts = {"gate": gate, "closing": closing}
-    ends = closing and rules is None and not halted
-    rules = rules or Rules()
-    for call in (*views.turn.calls, *views.turn.doubts):
-        owed.append(_tool(common, views, partition, now, rules, call))
-    if views.turn.open and gate == "live":
-        owed.extend(_effects(common, views, partition, now, rules))
-        owed.append(_model(common, views, partition, now, rules))
-        owed.append(_next(common, views, now, rules))
-    if ends and views.turn.open:
-        effects = _effects({"gate": "live", "closing": True}, views, partition, now, rules)
-        owed.extend(one for one in effects if one.lane == "C")
-    if gate == "live":
-        for work in views.background.works:
-            owed.append(_claimed_work(common, partition, now, rules, work))
-        owed.extend(_due_work(common, now, due) for due in due_works(views, rules))
-        for delivery in next_owed(views.delivery):
-            owed.append(_delivery(common, partition, now, rules, delivery))
-    return tuple(obligation for obligation in owed if obligation is not None)
+    the end of a closing turn (rows C), which need no agent."""
+    turn = views.turn
+    halted = views.frozen is not None or (turn.terminated and not turn.open)
+    is_live = not halted and rules is not None
+    common: Facts = {"gate": "live" if is_live else "halted", "closing": turn.closing is not None}
+    moment = Moment(views, partition, now, rules or Rules(), common)
+    owed: list[Obligation | None] = [
+        _owe("R", {}, RefusalRef(refusal.offset)) for refusal in turn.refusals
+    ]
+    owed += [_tool(moment, call) for call in (*turn.calls, *turn.doubts)]
+    if is_live:
+        if turn.open:
+            owed += [*_effects(moment), _model(moment), _next(moment)]
+        owed += [_claimed_work(moment, work) for work in views.background.works]
+        owed += [_due_work(moment, due) for due in due_works(views, moment.rules)]
+        owed += [_delivery(moment, delivery) for delivery in next_owed(views.delivery)]
+    elif turn.open and not halted:
+        effects = _effects(moment._replace(common={**common, "gate": "live"}))
+        owed += [one for one in effects if one is not None and one.lane == "C"]
+    return tuple([obligation for obligation in owed if obligation is not None])
 
 
-def _owe(row: Row, subject: Subject, due: int | None = None) -> Obligation:
-    when = due if row.owed == "wait" else None
+def _owe(lane: str, facts: Facts, subject: Subject, due: int | None = None) -> Obligation | None:
+    """The obligation by the table, or None. `due`: when to check again, if it is a wait."""
+    row = match(lane, facts)
+    if row is None:
+        return None
+    when = due if row.owed is WAIT else None
     return Obligation(row.id, row.lane, row.role, row.owed, subject, when)
 
 
-def _standing(
-    claim: Claim, role: str, partition: PartitionView, now: int, deadline: int, margin: int
-) -> str:
-    return claim_status(claim, partition.holder(role), now, deadline, margin)
-
-
-def _tool(
-    common: Facts, views: SessionViews, partition: PartitionView, now: int, rules: Rules, call: Call
-) -> Obligation | None:
-    margin = rules.limits.margin_ms
-    claim = "other"
-    due = call.expires_at
+def _tool(moment: Moment, call: Call) -> Obligation | None:
+    claim, due = OTHER, call.expires_at
     if call.claim is not None and call.status == STARTED:
-        claim = _standing(call.claim, "tools", partition, now, call.claim.deadline, margin)
-        due = call.claim.deadline + margin
+        claim = moment.claim_status(call.claim, "tools", call.claim.deadline)
+        due = moment.takeover_at(call.claim.deadline)
     facts = {
-        **common,
+        **moment.common,
         "status": call.status,
-        "expired": call.status == ASKS and now >= call.expires_at,
+        "expired": call.status == ASKS and moment.now >= call.expires_at,
         "claim": claim,
-        "repeatable": call.effect != "once",
-        "left": call.attempt < rules.limits.tool_attempts,
+        "repeatable": call.effect != ONCE,
+        "left": call.attempt < moment.rules.limits.tool_attempts,
         "told": call.told,
     }
-    row = match("T", facts)
-    return None if row is None else _owe(row, CallRef(call.turn, call.step, call.index), due)
+    return _owe("T", facts, CallRef(call.turn, call.step, call.index), due)
 
 
-def _model(
-    common: Facts, views: SessionViews, partition: PartitionView, now: int, rules: Rules
-) -> Obligation | None:
-    generation = views.turn.generation
+def _model(moment: Moment) -> Obligation | None:
+    turn = moment.views.turn
+    generation = turn.generation
     if generation is None:
         return None
-    claim, due = "other", generation.retry_at
-    if generation.status == "running":
-        assert generation.claim is not None, "a running attempt has a claim"
-        deadline = generation_deadline(generation, views.stream)
-        margin = rules.limits.margin_ms
-        claim = _standing(generation.claim, "models", partition, now, deadline, margin)
-        due = deadline + margin
+    claim, due = OTHER, generation.retry_at
+    if generation.status is RUNNING:
+        claim, deadline = _running(moment, generation)
+        due = moment.takeover_at(deadline)
     facts = {
-        **common,
-        "status": "failed" if generation.status == "stopped" else generation.status,
+        **moment.common,
+        "status": FAILED if generation.status is STOPPED else generation.status,
         "claim": claim,
-        "left": generation.attempt < rules.limits.model_attempts,
+        "left": generation.attempt < moment.rules.limits.model_attempts,
         "permanent": generation.permanent,
-        "retry_due": now >= generation.retry_at,
-        "rebuilds": due_step(views, rules) in REBUILT,
+        "retry_due": moment.now >= generation.retry_at,
+        "rebuilds": step_due(moment.views, moment.rules) in REBUILT,
     }
-    row = match("S", facts)
-    return None if row is None else _owe(row, StepRef(views.turn.number, views.turn.step), due)
+    return _owe("S", facts, StepRef(turn.number, turn.step), due)
 
 
-def due_step(views: SessionViews, rules: Rules) -> str:
-    """Why a step is due: of DUE; or first, ended, or no (in flight)."""
+def _running(moment: Moment, generation: Generation) -> tuple[ClaimStatus, int]:
+    """The status of a running attempt's claim, and its deadline."""
+    assert generation.claim is not None, "a running attempt has a claim"
+    deadline = generation_deadline(generation, moment.views.stream)
+    return moment.claim_status(generation.claim, "models", deadline), deadline
+
+
+def step_due(views: SessionViews, rules: Rules) -> StepDue:
+    """Why a step is due, or why none is."""
     turn = views.turn
     if turn.step == 0:
-        return "first"
+        return FIRST
     if must_shorten(views):
-        return "too_long" if rules.strategy == "compacted" else "no"
+        return TOO_LONG if rules.strategy == "compacted" else NO
     if part_refused(turn):
-        return "part_refused"
-    if turn.generation is None or turn.generation.status != "done":
-        return "no"
+        return PART_REFUSED
+    if turn.generation is None or turn.generation.status is not ANSWERED:
+        return NO
     if turn.calls:
-        return "no" if any(is_open(call) for call in turn.calls) else "answered"
-    if any(waiting.when_busy == "steer" for waiting in turn.queue):
-        return "steer"
-    return "pause" if turn.generation.stop_reason == "pause_turn" else "ended"
+        return NO if any(is_open(call) for call in turn.calls) else CALLS_ANSWERED
+    if any(waiting.when_busy == STEER for waiting in turn.queue):
+        return STEERED
+    return PAUSED if turn.generation.stop_reason == "pause_turn" else ENDED
 
 
-def stop_reason(views: SessionViews, rules: Rules) -> str | None:
+def stop_reason(views: SessionViews, rules: Rules) -> EndReason | None:
     """The stop condition that holds before another step, or None (S1.F)."""
     turn = views.turn
     if turn.step == 0:
         return None
-    done = (call.name for call in turn.calls if call.outcome == "ok")
-    if any(name in rules.stop_tools for name in done):
-        return "stop_tool"
+    succeeded = (call.name for call in turn.calls if call.outcome == OK)
+    if any(name in rules.stop_tools for name in succeeded):
+        return EndReason.STOP_TOOL
     if turn.should_stop:
-        return "should_stop"
-    return "max_steps" if turn.step >= rules.limits.steps else None
+        return EndReason.SHOULD_STOP
+    return EndReason.MAX_STEPS if turn.step >= rules.limits.steps else None
 
 
-def _next(
-    common: Facts, views: SessionViews, now: int, rules: Rules
-) -> Obligation | None:
-    due = due_step(views, rules)
-    facts = {**common, "due": due, "stop": False, "over_cap": False, "may_come": False}
+def _next(moment: Moment) -> Obligation | None:
+    views, rules = moment.views, moment.rules
+    due = step_due(views, rules)
+    facts = {**moment.common, "due": due, "stop": False, "over_cap": False, "may_come": False}
     wait_until = None
-    if due not in ("no", "ended"):
+    if due not in (NO, ENDED):
         planned = plan(views, rules)
         over = planned.tokens > rules.limits.hard_tokens
         facts["stop"] = stop_reason(views, rules) is not None
-        facts["over_cap"] = over or (due == "too_long" and not planned.adopts)
-        facts["may_come"] = facts["over_cap"] and may_still_come(views, rules, now)
+        facts["over_cap"] = over or (due is TOO_LONG and not planned.adopts)
+        facts["may_come"] = facts["over_cap"] and may_still_come(views, rules, moment.now)
         wait_until = views.turn.due_at + rules.limits.candidate_wait_ms
-    row = match("N", facts)
-    return None if row is None else _owe(row, TurnRef(views.turn.number), wait_until)
+    return _owe("N", facts, TurnRef(views.turn.number), wait_until)
 
 
-def _claimed_work(
-    common: Facts, partition: PartitionView, now: int, rules: Rules, work: Work
-) -> Obligation | None:
-    margin = rules.limits.margin_ms
-    claim = _standing(work.claim, "background", partition, now, work.claim.deadline, margin)
+def _claimed_work(moment: Moment, work: Work) -> Obligation | None:
+    deadline = work.claim.deadline
+    claim = moment.claim_status(work.claim, "background", deadline)
     facts = {
-        **common,
-        "status": "running",
+        **moment.common,
+        "status": RUNNING,
         "worth": True,
         "retry_due": True,
         "stop": work.stop,
-        "claim": "gone" if work.released else claim,
-        "left": work.attempt < rules.limits.background_attempts,
+        "claim": GONE if work.released else claim,
+        "left": work.attempt < moment.rules.limits.background_attempts,
     }
-    row = match("B", facts)
-    due = work.claim.deadline + margin
-    return None if row is None else _owe(row, WorkRef(work.kind, work.upto), due)
+    return _owe("B", facts, WorkRef(work.kind, work.upto), moment.takeover_at(deadline))
 
 
-def _delivery(
-    common: Facts, partition: PartitionView, now: int, rules: Rules, owed: Owed
-) -> Obligation | None:
-    margin = rules.limits.margin_ms
-    claim, due = "other", owed.retry_at
-    if owed.status == "running":
+def _due_work(moment: Moment, due: Due) -> Obligation | None:
+    retry_due = moment.now >= due.at
+    facts = {**moment.common, "status": "due", "worth": due.worth, "retry_due": retry_due}
+    return _owe("B", facts, WorkRef(due.kind, due.upto), due.at)
+
+
+def _delivery(moment: Moment, owed: Owed) -> Obligation | None:
+    claim, due = OTHER, owed.retry_at
+    if owed.status is DeliveryStatus.RUNNING:
         assert owed.claim is not None, "a running delivery has a claim"
-        claim = _standing(owed.claim, "delivery", partition, now, owed.claim.deadline, margin)
-        due = owed.claim.deadline + margin
+        claim = moment.claim_status(owed.claim, "delivery", owed.claim.deadline)
+        due = moment.takeover_at(owed.claim.deadline)
     facts = {
-        **common,
+        **moment.common,
         "status": owed.status,
         "claim": claim,
-        "left": owed.attempt < rules.limits.delivery_attempts,
-        "retry_due": now >= owed.retry_at,
+        "left": owed.attempt < moment.rules.limits.delivery_attempts,
+        "retry_due": moment.now >= owed.retry_at,
     }
-    row = match("D", facts)
-    return None if row is None else _owe(row, DeliveryRef(owed.number), due)
+    return _owe("D", facts, DeliveryRef(owed.number), due)
 
 
-def _due_work(common: Facts, now: int, due: Due) -> Obligation | None:
-    facts = {**common, "status": "due", "worth": due.worth, "retry_due": now >= due.at}
-    row = match("B", facts)
-    return None if row is None else _owe(row, WorkRef(due.kind, due.upto), due.at)
-
-
-def _effects(
-    common: Facts, views: SessionViews, partition: PartitionView, now: int, rules: Rules
-) -> list[Obligation]:
+def _effects(moment: Moment) -> Iterator[Obligation | None]:
     """Lanes A and C: effects that still run while the turn closes, and whether it may end."""
-    closing = views.turn.closing
-    if closing is None:
-        return []
-    owed: list[Obligation] = []
+    views, turn = moment.views, moment.views.turn
+    if turn.closing is None:
+        return
     waits = False
-    margin = rules.limits.margin_ms
-    generation = views.turn.generation
-    if generation is not None and generation.status == "running":
+    generation = turn.generation
+    if generation is not None and generation.status is RUNNING:
         assert generation.claim is not None, "a running attempt has a claim"
-        deadline = generation_deadline(generation, views.stream)
-        standing = _standing(generation.claim, "models", partition, now, deadline, margin)
-        chunks = views.stream.attempt == generation.attempt and _streamed(views)
-        lost = "gone" if standing == "gone" else "other"
-        effect = "mine" if _is_mine(generation.claim, "models", partition) else lost
-        facts: Facts = {**common, "kind": "generation", "effect": effect, "chunks": chunks}
-        if (row := match("A", facts)) is not None:
-            owed.append(_owe(row, StepRef(views.turn.number, views.turn.step)))
-        waits |= standing == "mine" or (standing == "gone" and chunks)
-    for call in views.turn.calls:
+        claim, _ = _running(moment, generation)
+        streamed = (views.stream.turn, views.stream.step) == (turn.number, turn.step)
+        chunks = streamed and views.stream.attempt == generation.attempt
+        effect = GONE if claim == GONE else OTHER
+        effect = MINE if _is_mine(generation.claim, "models", moment.partition) else effect
+        facts: Facts = {**moment.common, "kind": "generation", "effect": effect, "chunks": chunks}
+        yield _owe("A", facts, StepRef(turn.number, turn.step))
+        waits |= claim == MINE or (claim == GONE and chunks)
+    for call in turn.calls:
         if call.status == STARTED:
             assert call.claim is not None, "a started call has a claim"
-            standing = _standing(
-                call.claim, "tools", partition, now, call.claim.deadline, margin
-            )
-            effect = "mine" if _is_mine(call.claim, "tools", partition) else "other"
-            facts = {**common, "kind": "call", "effect": effect, "chunks": False}
-            if (row := match("A", facts)) is not None:
-                owed.append(_owe(row, CallRef(call.turn, call.step, call.index)))
-            waits |= standing == "mine"
-    grace_ends = closing.since + rules.limits.grace_ms
-    facts = {**common, "may_end": not waits or now >= grace_ends}
-    if (row := match("C", facts)) is not None:
-        owed.append(_owe(row, TurnRef(views.turn.number), grace_ends))
-    return owed
-
-
-def _streamed(views: SessionViews) -> bool:
-    return (views.stream.turn, views.stream.step) == (views.turn.number, views.turn.step)
+            effect = MINE if _is_mine(call.claim, "tools", moment.partition) else OTHER
+            facts = {**moment.common, "kind": "call", "effect": effect, "chunks": False}
+            yield _owe("A", facts, CallRef(call.turn, call.step, call.index))
+            waits |= moment.claim_status(call.claim, "tools", call.claim.deadline) == MINE
+    grace_ends = turn.closing.since + moment.rules.limits.grace_ms
+    facts = {**moment.common, "may_end": not waits or moment.now >= grace_ends}
+    yield _owe("C", facts, TurnRef(turn.number), grace_ends)
 
 
 def _is_mine(claim: Claim, role: str, partition: PartitionView) -> bool:

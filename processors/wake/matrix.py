@@ -152,7 +152,7 @@ ITEMS = (
         "across",
         ("memory.todos",),
         {"A": "R", "D": "RW"},
-        "said as a reminder at the first step of a turn when they changed; the last one done moves "
+        "sent as a reminder at the first step of a turn when they changed; the last one done moves "
         "the phase, by the tool that marks it",
     ),
     Item(
@@ -181,8 +181,3 @@ ITEMS = (
 # stopped.
 ABORT_LANES = {"N": "BF", "S": "C", "T": "D", "B": "EH"}
 ABORT_FACTS = ("closing", "stop")
-
-__all__ = [
-    "ABORT_FACTS", "ABORT_LANES", "BUCKETS", "BY_KIND", "DECIDED_AT", "ITEMS", "POINTS",
-    "WRITTEN_AT", "Item", "Point",
-]

@@ -1,34 +1,75 @@
 """WAKE, as data: what is pending in a session, given the facts of its views (design section 6).
 
 Normal running, retry, restart, rebalance and a manual wake all read this table, so recovery is
-not a second program. Facts are computed in facts.py; a row matches when each fact it names has
-one of the values it lists. Rows of a lane exclude each other: a test tries every combination.
+not a second program. facts.py computes the facts; a row matches when each fact that it names has
+one of the values that it lists. Rows of a lane exclude each other: a test tries every combination.
 
 Lane A (per begun effect) and C (the turn) apply while a turn closes; T (per call), S (the model
 call) and N (the turn) while it runs; B (per background work), D (per delivery to a push channel)
 and R (per refusal) always.
 """
 
+from enum import StrEnum
 from functools import cache
 from typing import NamedTuple
 
 from ..fold.calls import ALLOWED, ASKS, IN_DOUBT, PROPOSED, STARTED, CallStatus
+from ..fold.projections.delivery import DeliveryStatus
+from ..fold.projections.partition import GONE, MINE, OTHER, VOID, ClaimStatus
+from ..fold.projections.turn_view import ANSWERED, FAILED, OWED, RUNNING
 
 Fact = str | bool
 Facts = dict[str, Fact]
-"""The facts of one thing that may be owed, by the names that rows use."""
+"""The facts of one subject, by the names that rows use."""
 When = dict[str, tuple[Fact, ...]]
 """Values by the name of the fact that may have them."""
 
 
+class Action(StrEnum):
+    """What a row owes: an event of this type, or an action of a worker in lower case."""
+
+    APPROVAL_EXPIRED = "APPROVAL_EXPIRED"
+    BACKGROUND_DONE = "BACKGROUND_DONE"
+    BACKGROUND_STARTED = "BACKGROUND_STARTED"
+    COMPACTION_SKIPPED = "COMPACTION_SKIPPED"
+    DELIVERY_FAILED = "DELIVERY_FAILED"
+    DELIVERY_STARTED = "DELIVERY_STARTED"
+    GEN_RESUMED = "GEN_RESUMED"
+    GEN_START = "GEN_START"
+    GEN_STOPPED = "GEN_STOPPED"
+    HUMAN_NEEDED = "HUMAN_NEEDED"
+    LLM_CALLED = "LLM_CALLED"
+    REFUSED = "REFUSED"
+    TOOL_FAILED_UNCERTAIN = "TOOL_FAILED_UNCERTAIN"
+    TOOL_INVOKED = "TOOL_INVOKED"
+    TOOL_RESULT = "TOOL_RESULT"
+    TOOL_STARTED = "TOOL_STARTED"
+    TURN_ENDED = "TURN_ENDED"
+    ABORT = "abort"
+    BEGIN = "begin"
+    WAIT = "wait"
+
+
+class StepDue(StrEnum):
+    """Why a step is due, or why none is: a step is in flight (NO), or the model is done (ENDED)."""
+
+    NO = "no"
+    FIRST = "first"
+    ANSWERED = "answered"
+    STEER = "steer"
+    PAUSE = "pause"
+    TOO_LONG = "too_long"
+    PART_REFUSED = "part_refused"
+    ENDED = "ended"
+
+
 class Row(NamedTuple):
-    """One row: `when` maps facts to the values that match. owed: an event type, begin, abort or
-    wait. `why` is for people and for the generated docs."""
+    """One row: `when` maps facts to the values that match. `why`: for people and the docs."""
 
     id: str
     lane: str
     when: When
-    owed: str
+    owed: Action
     role: str
     why: str
 
@@ -36,147 +77,149 @@ class Row(NamedTuple):
 LIVE: When = {"gate": ("live",)}
 RUNS: When = {**LIVE, "closing": (False,)}
 CLOSES: When = {**LIVE, "closing": (True,)}
-REBUILT = ("too_long", "part_refused")  # a step is rebuilt: shorter, or without the part
-DUE = ("answered", "steer", "pause", *REBUILT)
+REBUILT = (StepDue.TOO_LONG, StepDue.PART_REFUSED)  # a request is built again, without a part
+ANOTHER = (StepDue.ANSWERED, StepDue.STEER, StepDue.PAUSE, *REBUILT)
+ANY = (StepDue.FIRST, *ANOTHER)
 
 WAKE: tuple[Row, ...] = (
-    Row("R", "R", {}, "REFUSED", "sessions", "a refused producer must get the reason"),
-    Row("A1", "A", {**CLOSES, "kind": ("generation",), "effect": ("mine",)}, "abort", "models",
+    Row("R", "R", {}, Action.REFUSED, "sessions", "a refused producer must get the reason"),
+    Row("A1", "A", {**CLOSES, "kind": ("generation",), "effect": (MINE,)}, Action.ABORT, "models",
         "my model call must end; it writes its own outcome"),
-    Row("A1t", "A", {**CLOSES, "kind": ("call",), "effect": ("mine",)}, "abort", "tools",
+    Row("A1t", "A", {**CLOSES, "kind": ("call",), "effect": (MINE,)}, Action.ABORT, "tools",
         "my tool call must end; it writes its own outcome"),
-    Row("A2", "A", {**CLOSES, "kind": ("generation",), "effect": ("gone",), "chunks": (True,)},
-        "GEN_STOPPED", "models",
+    Row("A2", "A", {**CLOSES, "kind": ("generation",), "effect": (GONE,), "chunks": (True,)},
+        Action.GEN_STOPPED, "models",
         "the partial answer of a lost attempt is read from its chunks"),
-    Row("C1", "C", {**CLOSES, "may_end": (False,)}, "wait", "sessions",
+    Row("C1", "C", {**CLOSES, "may_end": (False,)}, Action.WAIT, "sessions",
         "effects are still ending, within the grace period"),
-    Row("C2", "C", {**CLOSES, "may_end": (True,)}, "TURN_ENDED", "sessions",
+    Row("C2", "C", {**CLOSES, "may_end": (True,)}, Action.TURN_ENDED, "sessions",
         "nothing more can arrive, or the grace period is over"),
-    Row("T1", "T", {**RUNS, "status": (PROPOSED,)}, "TOOL_INVOKED", "sessions",
+    Row("T1", "T", {**RUNS, "status": (PROPOSED,)}, Action.TOOL_INVOKED, "sessions",
         "the model proposed a call that is not decided yet"),
-    Row("T2", "T", {**RUNS, "status": (ASKS,), "expired": (True,)}, "APPROVAL_EXPIRED",
+    Row("T2", "T", {**RUNS, "status": (ASKS,), "expired": (True,)}, Action.APPROVAL_EXPIRED,
         "sessions",
         "the approval expired without an answer"),
-    Row("T2w", "T", {**RUNS, "status": (ASKS,), "expired": (False,)}, "wait", "sessions",
+    Row("T2w", "T", {**RUNS, "status": (ASKS,), "expired": (False,)}, Action.WAIT, "sessions",
         "a person has to answer"),
-    Row("T3", "T", {**RUNS, "status": (ALLOWED,)}, "TOOL_STARTED", "tools",
+    Row("T3", "T", {**RUNS, "status": (ALLOWED,)}, Action.TOOL_STARTED, "tools",
         "the call is allowed: claim it when a slot is free"),
-    Row("T4", "T", {**RUNS, "status": (STARTED,), "claim": ("mine",)}, "begin", "tools",
+    Row("T4", "T", {**RUNS, "status": (STARTED,), "claim": (MINE,)}, Action.BEGIN, "tools",
         "my claim was read back: begin, once, before start_by"),
-    Row("T4w", "T", {**RUNS, "status": (STARTED,), "claim": ("other",)}, "wait", "tools",
+    Row("T4w", "T", {**RUNS, "status": (STARTED,), "claim": (OTHER,)}, Action.WAIT, "tools",
         "another owner may still report"),
-    Row("T5", "T", {**RUNS, "status": (STARTED,), "claim": ("void",), "left": (True,)},
-        "TOOL_STARTED", "tools",
+    Row("T5", "T", {**RUNS, "status": (STARTED,), "claim": (VOID,), "left": (True,)},
+        Action.TOOL_STARTED, "tools",
         "the claim never began: claim the call again"),
-    Row("T5r", "T", {**RUNS, "status": (STARTED,), "claim": ("gone",), "repeatable": (True,),
-        "left": (True,)}, "TOOL_STARTED", "tools",
+    Row("T5r", "T", {**RUNS, "status": (STARTED,), "claim": (GONE,), "repeatable": (True,),
+        "left": (True,)}, Action.TOOL_STARTED, "tools",
         "the owner is dead and the tool may run again"),
-    Row("T6v", "T", {**RUNS, "status": (STARTED,), "claim": ("void",), "left": (False,)},
-        "TOOL_RESULT", "tools",
+    Row("T6v", "T", {**RUNS, "status": (STARTED,), "claim": (VOID,), "left": (False,)},
+        Action.TOOL_RESULT, "tools",
         "every claim lost its partition before it began: not run"),
-    Row("T6r", "T", {**RUNS, "status": (STARTED,), "claim": ("gone",), "repeatable": (True,),
-        "left": (False,)}, "TOOL_RESULT", "tools",
+    Row("T6r", "T", {**RUNS, "status": (STARTED,), "claim": (GONE,), "repeatable": (True,),
+        "left": (False,)}, Action.TOOL_RESULT, "tools",
         "attempts are used up: an error the model sees"),
-    Row("T6", "T", {**RUNS, "status": (STARTED,), "claim": ("gone",), "repeatable": (False,)},
-        "TOOL_FAILED_UNCERTAIN", "tools",
+    Row("T6", "T", {**RUNS, "status": (STARTED,), "claim": (GONE,), "repeatable": (False,)},
+        Action.TOOL_FAILED_UNCERTAIN, "tools",
         "it may have happened: ask its reconciler, else it is in doubt; it never reruns by itself"),
-    Row("T7", "T", {"status": IN_DOUBT, "told": (False,)}, "HUMAN_NEEDED",
+    Row("T7", "T", {"status": IN_DOUBT, "told": (False,)}, Action.HUMAN_NEEDED,
         "sessions",
         "a person must settle what happened"),
-    Row("S1", "S", {**RUNS, "status": ("owed",), "left": (True,)}, "GEN_START", "models",
+    Row("S1", "S", {**RUNS, "status": (OWED,), "left": (True,)}, Action.GEN_START, "models",
         "a step was decided: claim its model call when a slot is free"),
-    Row("S1r", "S", {**RUNS, "status": ("failed",), "permanent": (False,), "left": (True,),
-        "retry_due": (True,)}, "GEN_START", "models",
+    Row("S1r", "S", {**RUNS, "status": (FAILED,), "permanent": (False,), "left": (True,),
+        "retry_due": (True,)}, Action.GEN_START, "models",
         "the next attempt is due"),
-    Row("S1w", "S", {**RUNS, "status": ("failed",), "permanent": (False,), "left": (True,),
-        "retry_due": (False,)}, "wait", "models",
+    Row("S1w", "S", {**RUNS, "status": (FAILED,), "permanent": (False,), "left": (True,),
+        "retry_due": (False,)}, Action.WAIT, "models",
         "the next attempt is not due yet"),
-    Row("S2", "S", {**RUNS, "status": ("running",), "claim": ("mine",)}, "begin", "models",
+    Row("S2", "S", {**RUNS, "status": (RUNNING,), "claim": (MINE,)}, Action.BEGIN, "models",
         "my claim was read back: begin, once, within the start window"),
-    Row("S2w", "S", {**RUNS, "status": ("running",), "claim": ("other",)}, "wait", "models",
+    Row("S2w", "S", {**RUNS, "status": (RUNNING,), "claim": (OTHER,)}, Action.WAIT, "models",
         "another owner still streams, or its deadline has not passed"),
-    Row("S3", "S", {**RUNS, "status": ("running",), "claim": ("gone", "void"), "left": (True,)},
-        "GEN_RESUMED", "models",
+    Row("S3", "S", {**RUNS, "status": (RUNNING,), "claim": (GONE, VOID), "left": (True,)},
+        Action.GEN_RESUMED, "models",
         "the owner is dead: take over, by replace or by resume"),
-    Row("S4", "S", {**RUNS, "status": ("failed",), "permanent": (True,), "rebuilds": (False,)},
-        "TURN_ENDED", "sessions",
+    Row("S4", "S", {**RUNS, "status": (FAILED,), "permanent": (True,), "rebuilds": (False,)},
+        Action.TURN_ENDED, "sessions",
         "no attempt can help"),
-    Row("S4u", "S", {**RUNS, "status": ("failed", "owed"), "permanent": (False,), "left": (False,)},
-        "TURN_ENDED", "sessions",
+    Row("S4u", "S", {**RUNS, "status": (FAILED, OWED), "permanent": (False,), "left": (False,)},
+        Action.TURN_ENDED, "sessions",
         "attempts are used up"),
-    Row("S4g", "S", {**RUNS, "status": ("running",), "claim": ("gone", "void"), "left": (False,)},
-        "TURN_ENDED", "sessions",
+    Row("S4g", "S", {**RUNS, "status": (RUNNING,), "claim": (GONE, VOID), "left": (False,)},
+        Action.TURN_ENDED, "sessions",
         "attempts are used up and none runs"),
-    Row("N1", "N", {**RUNS, "due": ("ended",)}, "TURN_ENDED", "sessions",
+    Row("N1", "N", {**RUNS, "due": (StepDue.ENDED,)}, Action.TURN_ENDED, "sessions",
         "the model is done: no calls, no steer"),
-    Row("N1s", "N", {**RUNS, "due": DUE, "stop": (True,)}, "TURN_ENDED", "sessions",
+    Row("N1s", "N", {**RUNS, "due": ANOTHER, "stop": (True,)}, Action.TURN_ENDED, "sessions",
         "a stop condition holds: steps, a stop tool, or should-stop"),
-    Row("N2", "N", {**RUNS, "due": ("first", *DUE), "stop": (False,), "over_cap": (True,),
-        "may_come": (False,)}, "TURN_ENDED", "sessions",
+    Row("N2", "N", {**RUNS, "due": ANY, "stop": (False,), "over_cap": (True,),
+        "may_come": (False,)}, Action.TURN_ENDED, "sessions",
         "the request would exceed the hard cap, and no summary can shorten it"),
-    Row("N2w", "N", {**RUNS, "due": ("first", *DUE), "stop": (False,), "over_cap": (True,),
-        "may_come": (True,)}, "wait", "sessions",
+    Row("N2w", "N", {**RUNS, "due": ANY, "stop": (False,), "over_cap": (True,),
+        "may_come": (True,)}, Action.WAIT, "sessions",
         "the request would exceed the hard cap: a summary may still arrive"),
-    Row("N3", "N", {**RUNS, "due": ("first", *DUE), "stop": (False,), "over_cap": (False,)},
-        "LLM_CALLED", "sessions",
+    Row("N3", "N", {**RUNS, "due": ANY, "stop": (False,), "over_cap": (False,)},
+        Action.LLM_CALLED, "sessions",
         "the next step, with CONTEXT_SET before it if the prefix changed"),
-    Row("D1", "D", {**LIVE, "status": ("owed",)}, "DELIVERY_STARTED", "delivery",
+    Row("D1", "D", {**LIVE, "status": (OWED,)}, Action.DELIVERY_STARTED, "delivery",
         "an answer must be pushed to a channel: claim its delivery when a slot is free"),
-    Row("D1r", "D", {**LIVE, "status": ("failed",), "left": (True,), "retry_due": (True,)},
-        "DELIVERY_STARTED", "delivery",
+    Row("D1r", "D", {**LIVE, "status": (FAILED,), "left": (True,), "retry_due": (True,)},
+        Action.DELIVERY_STARTED, "delivery",
         "the next attempt is due"),
-    Row("D1w", "D", {**LIVE, "status": ("failed",), "left": (True,), "retry_due": (False,)},
-        "wait", "delivery",
+    Row("D1w", "D", {**LIVE, "status": (FAILED,), "left": (True,), "retry_due": (False,)},
+        Action.WAIT, "delivery",
         "the next attempt is not due yet"),
-    Row("D2", "D", {**LIVE, "status": ("running",), "claim": ("mine",)}, "begin", "delivery",
+    Row("D2", "D", {**LIVE, "status": (RUNNING,), "claim": (MINE,)}, Action.BEGIN, "delivery",
         "my claim was read back: begin, once, within the start window"),
-    Row("D2w", "D", {**LIVE, "status": ("running",), "claim": ("other",)}, "wait", "delivery",
+    Row("D2w", "D", {**LIVE, "status": (RUNNING,), "claim": (OTHER,)}, Action.WAIT, "delivery",
         "another owner still delivers, or its deadline has not passed"),
-    Row("D3", "D", {**LIVE, "status": ("running",), "claim": ("gone", "void"), "left": (True,)},
-        "DELIVERY_STARTED", "delivery",
+    Row("D3", "D", {**LIVE, "status": (RUNNING,), "claim": (GONE, VOID), "left": (True,)},
+        Action.DELIVERY_STARTED, "delivery",
         "the owner is dead: deliver again, with the same idempotency key"),
-    Row("D4", "D", {**LIVE, "status": ("failed",), "left": (False,)}, "DELIVERY_FAILED", "delivery",
+    Row("D4", "D", {**LIVE, "status": (FAILED,), "left": (False,)}, Action.DELIVERY_FAILED,
+        "delivery",
         "attempts are used up: it is given up"),
-    Row("D4g", "D", {**LIVE, "status": ("running",), "claim": ("gone", "void"), "left": (False,)},
-        "DELIVERY_FAILED", "delivery",
+    Row("D4g", "D", {**LIVE, "status": (RUNNING,), "claim": (GONE, VOID), "left": (False,)},
+        Action.DELIVERY_FAILED, "delivery",
         "attempts are used up and none runs: it is given up"),
     Row("B1", "B", {**RUNS, "status": ("due",), "worth": (True,), "retry_due": (True,)},
-        "BACKGROUND_STARTED", "background",
+        Action.BACKGROUND_STARTED, "background",
         "work is due: claim it when a slot is free"),
     Row("B1w", "B", {**RUNS, "status": ("due",), "worth": (True,), "retry_due": (False,)},
-        "wait", "background",
+        Action.WAIT, "background",
         "the last memory extraction failed: the next one is not due yet"),
-    Row("B1s", "B", {**RUNS, "status": ("due",), "worth": (False,)}, "COMPACTION_SKIPPED",
+    Row("B1s", "B", {**RUNS, "status": ("due",), "worth": (False,)}, Action.COMPACTION_SKIPPED,
         "sessions",
         "too little could be left out: record that, and try again when there is more"),
-    Row("B2", "B", {**LIVE, "status": ("running",), "stop": (False,), "claim": ("mine",)}, "begin",
+    Row("B2", "B", {**LIVE, "status": (RUNNING,), "stop": (False,), "claim": (MINE,)}, Action.BEGIN,
         "background",
         "my claim was read back: begin, once, within the start window"),
-    Row("B2a", "B", {**LIVE, "status": ("running",), "stop": (True,), "claim": ("mine",)}, "abort",
+    Row("B2a", "B", {**LIVE, "status": (RUNNING,), "stop": (True,), "claim": (MINE,)}, Action.ABORT,
         "background",
         "the turn was aborted, and its background work with it"),
-    Row("B2w", "B", {**LIVE, "status": ("running",), "claim": ("other",)}, "wait", "background",
+    Row("B2w", "B", {**LIVE, "status": (RUNNING,), "claim": (OTHER,)}, Action.WAIT, "background",
         "another owner still works"),
-    Row("B3", "B", {**RUNS, "status": ("running",), "stop": (False,), "claim": ("gone", "void"),
-        "left": (True,)}, "BACKGROUND_STARTED", "background",
+    Row("B3", "B", {**RUNS, "status": (RUNNING,), "stop": (False,), "claim": (GONE, VOID),
+        "left": (True,)}, Action.BACKGROUND_STARTED, "background",
         "the owner is dead: take the work over"),
-    Row("B3u", "B", {**LIVE, "status": ("running",), "stop": (False,), "claim": ("gone", "void"),
-        "left": (False,)}, "BACKGROUND_DONE", "background",
+    Row("B3u", "B", {**LIVE, "status": (RUNNING,), "stop": (False,), "claim": (GONE, VOID),
+        "left": (False,)}, Action.BACKGROUND_DONE, "background",
         "attempts are used up: it is given up"),
-    Row("B3a", "B", {**LIVE, "status": ("running",), "stop": (True,), "claim": ("gone", "void")},
-        "BACKGROUND_DONE", "background",
+    Row("B3a", "B", {**LIVE, "status": (RUNNING,), "stop": (True,), "claim": (GONE, VOID)},
+        Action.BACKGROUND_DONE, "background",
         "the turn was aborted and the owner is dead: the work is given up"),
 )
 
 BOOLS: tuple[Fact, ...] = (False, True)
-CLAIMS = ("mine", "void", "gone", "other")
+CLAIMS = tuple(ClaimStatus)
 COMMON: When = {"gate": ("live", "halted"), "closing": BOOLS}
 DOMAINS: dict[str, When] = {
     "R": COMMON,
     "A": {
         **COMMON,
         "kind": ("generation", "call"),
-        "effect": ("idle", "mine", "gone", "other"),
+        "effect": ("idle", MINE, GONE, OTHER),
         "chunks": BOOLS,
     },
     "C": {**COMMON, "may_end": BOOLS},
@@ -191,7 +234,7 @@ DOMAINS: dict[str, When] = {
     },
     "S": {
         **COMMON,
-        "status": ("owed", "running", "failed", "done"),
+        "status": (OWED, RUNNING, FAILED, ANSWERED),
         "claim": CLAIMS,
         "left": BOOLS,
         "permanent": BOOLS,
@@ -200,21 +243,21 @@ DOMAINS: dict[str, When] = {
     },
     "N": {
         **COMMON,
-        "due": ("no", "first", *DUE, "ended"),
+        "due": tuple(StepDue),
         "stop": BOOLS,
         "over_cap": BOOLS,
         "may_come": BOOLS,
     },
     "D": {
         **COMMON,
-        "status": ("owed", "running", "failed"),
+        "status": tuple(DeliveryStatus),
         "claim": CLAIMS,
         "left": BOOLS,
         "retry_due": BOOLS,
     },
     "B": {
         **COMMON,
-        "status": ("due", "running"),
+        "status": ("due", RUNNING),
         "worth": BOOLS,
         "retry_due": BOOLS,
         "stop": BOOLS,

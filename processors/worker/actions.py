@@ -368,7 +368,7 @@ class Actions:
 
     def prerender(self, views: SessionViews) -> None:
         """Pre-render what the next request will repeat, now that the turn is over."""
-        self._renderings.go_on(views, self.read_blob)
+        self._renderings.render_ahead(views, self.read_blob)
 
     def _begin_tool(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
         call = find_call(views.turn, *owed.call)

@@ -11,7 +11,7 @@ def test_law_11_a_continued_request_equals_the_built_one(world):
     rendering = Rendering()
     for step in world.steps:
         if step.entry.offset % 3 == 0:  # as a worker does between turns; here at any time
-            rendering.go_on(step.views, world.blobs.read)
+            rendering.render_ahead(step.views, world.blobs.read)
         if not changes_the_request(step):
             continue
         built = rendering.request(step.views, world.blobs.read)
@@ -34,4 +34,4 @@ def test_law_1_a_forgotten_rendering_costs_time_only(world):
         if changes_the_request(step):
             built = renderings.request(step.views, world.blobs.read)
             assert built.request == world.request_at(step)
-            assert not renderings._held
+            assert not renderings._renderings

@@ -143,7 +143,7 @@ def test_law_11_under_compaction_a_continued_request_is_the_one_that_is_built(se
         grown.step()
         past.append(grown.now())
         if seed % 2:
-            rendering.go_on(grown.chance.choice(past) if seed % 8 == 1 else past[-1], _read)
+            rendering.render_ahead(grown.chance.choice(past) if seed % 8 == 1 else past[-1], _read)
         for views in (past[-1], *([grown.chance.choice(past)] if seed % 4 == 0 else ())):
             built = rendering.request(views, _read)
             assert built.request == request_bytes(views, _read)
@@ -194,7 +194,7 @@ def test_an_answer_is_rendered_once_and_before_the_next_request_needs_it(rendere
     rendered.clear()
     grown.say(grown.text("assistant", 1, [{"type": "text", "text": "the answer"}]))
     for _ in range(2):
-        rendering.go_on(grown.now(), _read)
+        rendering.render_ahead(grown.now(), _read)
     assert rendered == [grown.now().context.fragments[-1]]
     grown.say(grown.text("user", 1, [{"type": "text", "text": "and now?"}]))
     grown.move()
@@ -211,7 +211,7 @@ def test_a_blob_that_is_lost_once_leaves_nothing_half_rendered():
     grown.move()
     held = b'[{"type":"text","text":"kept"}]'
     rendering, views = Rendering(), grown.now()
-    rendering.go_on(views, _read)  # says nothing: the request that needs it does
+    rendering.render_ahead(views, _read)  # says nothing: the request that needs it does
     assert rendering.request(views, lambda ref: held).request == request_bytes(
         views, lambda ref: held
     )
@@ -232,8 +232,9 @@ def test_renderings_hold_no_more_than_they_may():
         views = grown.now()
         views.session_id = f"s{number}"
         assert renderings.request(views, _read).request == request_bytes(views, _read)
-    assert list(renderings._held) == ["s7", "s8", "s9"], "the newest stay"
-    assert renderings._size == sum(held.size for held in renderings._held.values()) <= bytes_max
+    assert list(renderings._renderings) == ["s7", "s8", "s9"], "the newest stay"
+    sizes = [rendering.size for rendering in renderings._renderings.values()]
+    assert renderings._size == sum(sizes) <= bytes_max
 
 
 def test_a_file_that_is_not_shown_any_more_is_rendered_anew():

@@ -10,7 +10,7 @@ from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.build import request_bytes
 from foldlog.processors.wake.background_tasks import is_made, task_of
 from foldlog.processors.wake.decide import Desk, decide, no_layers, no_todos, rules_of
-from foldlog.processors.wake.facts import Obligation, _next
+from foldlog.processors.wake.facts import Moment, Obligation, _next
 from foldlog.processors.wake.matrix import BY_KIND, DECIDED_AT, WRITTEN_AT
 from foldlog.schemas import events as ev
 from foldlog.schemas.events import BY_CLASS
@@ -93,8 +93,9 @@ class Watching(History):
     def owed(self) -> tuple[Obligation, ...]:
         found = super().owed()
         if any(owed.lane == "N" for owed in found):  # a step, the end of its turn, or a wait
-            asked = {"gate": "live", "closing": False}
-            _next(asked, self.noting("F"), self.at, rules_of(self.agent))
+            common = {"gate": "live", "closing": False}
+            rules = rules_of(self.agent)
+            _next(Moment(self.noting("F"), self.holders, self.at, rules, common))
         return found
 
     def do(self, owed: Obligation):
