@@ -24,7 +24,7 @@ from ..fold.projections.turn_view import (
     Generation,
     generation_deadline,
     is_open,
-    part_refused,
+    to_rebuild,
 )
 from ..fold.references import (
     CallRef,
@@ -109,20 +109,40 @@ def wake(
     is_live = not halted and rules is not None
     common: Facts = {"gate": "live" if is_live else "halted", "closing": turn.closing is not None}
     moment = Moment(views, partition, now, rules or Rules(), common)
-    owed: list[Obligation | None] = [
-        _owe("R", {}, RefusalRef(refusal.offset)) for refusal in turn.refusals
-    ]
-    owed += [_tool(moment, call) for call in (*turn.calls, *turn.doubts)]
+    owed = list(_always(moment))
     if is_live:
-        if turn.open:
-            owed += [*_effects(moment), _model(moment), _next(moment)]
-        owed += [_claimed_work(moment, work) for work in views.background.works]
-        owed += [_due_work(moment, due) for due in due_works(views, moment.rules)]
-        owed += [_delivery(moment, delivery) for delivery in next_owed(views.delivery)]
+        owed += _live(moment)
     elif turn.open and not halted:
         effects = _effects(moment._replace(common={**common, "gate": "live"}))
         owed += [one for one in effects if one is not None and one.lane == "C"]
     return tuple([obligation for obligation in owed if obligation is not None])
+
+
+def _always(moment: Moment) -> Iterator[Obligation | None]:
+    """Lanes R and T. Some of their rows match a session that is frozen or has no agent."""
+    turn = moment.views.turn
+    for refusal in turn.refusals:
+        yield _owe("R", {}, RefusalRef(refusal.offset))
+    for call in turn.calls:
+        yield _tool(moment, call)
+    for call in turn.doubts:
+        yield _tool(moment, call)
+
+
+def _live(moment: Moment) -> Iterator[Obligation | None]:
+    """The other lanes, of a session that is live."""
+    views = moment.views
+    if views.turn.open:
+        if views.turn.closing is not None:
+            yield from _effects(moment)
+        yield _model(moment)
+        yield _next(moment)
+    for work in views.background.works:
+        yield _claimed_work(moment, work)
+    for due in due_works(views, moment.rules):
+        yield _due_work(moment, due)
+    for delivery in next_owed(views.delivery):
+        yield _delivery(moment, delivery)
 
 
 def _owe(lane: str, facts: Facts, subject: Subject, due: int | None = None) -> Obligation | None:
@@ -184,10 +204,10 @@ def step_due(views: SessionViews, rules: Rules) -> StepDue:
     turn = views.turn
     if turn.step == 0:
         return FIRST
-    if must_shorten(views):
+    if to_rebuild(turn):
+        if not must_shorten(views):
+            return PART_REFUSED
         return TOO_LONG if rules.strategy == "compacted" else NO
-    if part_refused(turn):
-        return PART_REFUSED
     if turn.generation is None or turn.generation.status is not ANSWERED:
         return NO
     if turn.calls:

@@ -14,8 +14,8 @@ from foldlog.tests.simulation.wrong_rules import always, ignores, with_facts
 
 
 def waits_for_work(right: Any) -> Any:
-    def wrong(common: Any, views: Any, now: int, rules: Any) -> Any:
-        return None if views.background.works else right(common, views, now, rules)
+    def wrong(moment: Any) -> Any:
+        return None if moment.views.background.works else right(moment)
 
     return wrong
 
@@ -51,9 +51,9 @@ def forgets_the_newer(right: Any) -> Any:
 
 
 def takes_over_at_once(right: Any) -> Any:
-    def wrong(claim: Any, role: str, *rest: Any) -> str:
-        standing = right(claim, role, *rest)
-        return "gone" if role == "background" and standing == "other" else standing
+    def wrong(moment: Any, claim: Any, role: str, deadline: int) -> str:
+        status = right(moment, claim, role, deadline)
+        return "gone" if role == "background" and status == "other" else status
 
     return wrong
 
@@ -144,8 +144,8 @@ BACKGROUND = (
         "work taken over before its deadline",
         "TakeoversAreLawful",
         "compaction",
-        wake,
-        "_standing",
+        wake.Moment,
+        "claim_status",
         takes_over_at_once,
     ),
     Plant(
