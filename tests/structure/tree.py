@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 # The rooms in the order of their arrows: a room may import those before it.
-ROOM_ORDER = ("schemas", "log", "producers", "processors", "consumers", "api", "cli")
+ROOM_ORDER = ("schemas", "log", "producers", "processors", "consumers", "api", "testing", "cli")
 # Outside of that order.
 LOCAL = "local"
 ROOMS = (*ROOM_ORDER, LOCAL)

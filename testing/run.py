@@ -1,0 +1,281 @@
+"""A run of an agent in a test: a session on an in-memory log, answered by a script.
+
+Everything is the product's own code except time, the broker and the model. Nothing happens between
+two awaits: a run continues only while a test awaits its reply.
+"""
+
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..api.connection import Connection
+from ..api.events import ApprovalAsked, InDoubt, SessionEvent
+from ..api.inside import ModelRequest, SessionState
+from ..api.session import Reply, ReplyEnded, Session
+from ..consumers.exports.blocks import Contents
+from ..consumers.exports.bundle import export_bundle
+from ..consumers.outcomes import Answer
+from ..local.messages_api import ScriptedServer
+from ..log.errors import Refused
+from ..log.settings import Settings
+from ..processors.agent import Agent
+from ..processors.tools.tool import Tool
+from ..producers.checks import Blocks
+from ..schemas import events as ev
+from ..schemas.codec import entry_of
+from ..schemas.enums import WhenBusy
+from .engine import Engine
+from .script import Answers, Scripted
+
+E = TypeVar("E", bound=SessionEvent)
+STEPS_MAX = 20_000
+"""Steps without an end: an agent that never comes to rest."""
+
+
+class RunWaits(Refused):
+    """The run cannot continue: it waits for a person, or for something that a test must do."""
+
+
+class RunNeverEnds(Refused):
+    """The run did not come to rest."""
+
+
+class AgentRun:
+    """One session of an agent. Make it with the fixture `foldlog_agent`.
+
+    `session`: the session, for whatever the run has no method for. `user`: who acts.
+    """
+
+    def __init__(
+        self, agents: Iterable[Agent], script: Iterable[Scripted | str], directory: Path, user: str
+    ) -> None:
+        loaded = list(agents)
+        _demand_runnable(loaded)
+        self.user = user
+        self._answers = Answers(script)
+        self._server = ScriptedServer(self._answers).start()
+        self._engine = Engine(loaded, self._server.base_url, directory)
+        settings = Settings(
+            home=directory,
+            state_dir=directory / "worker",
+            blobs_dir=directory / "blobs",
+            cache_dir=directory / "cache",
+            user=user,
+            partitions=1,
+        )
+        self._connection = Connection(settings, self._engine.log, owns_log=False)
+        self.session: Session = self._connection.open("test", agent=loaded[0].name)
+        self._last: RunReply | None = None
+
+    # -- a person ----------------------------------------------------------------------------------
+
+    def send(
+        self,
+        content: str | Blocks,
+        *,
+        attach: Iterable[Path | str] = (),
+        when_busy: WhenBusy | str = WhenBusy.QUEUE,
+    ) -> "RunReply":
+        """Send a message. Await the reply for its answer, iterate over it, or wait `until`."""
+        reply = self.session.send(content, attach=tuple(attach), when_busy=when_busy)
+        self._last = RunReply(self, reply)
+        return self._last
+
+    async def approve(
+        self,
+        call: ApprovalAsked | str,
+        *,
+        remember: bool = False,
+        like: Mapping[str, str] | None = None,
+    ) -> None:
+        """Allow a call."""
+        self.session.approve(call, remember=remember, like=like)
+
+    async def deny(self, call: ApprovalAsked | str) -> None:
+        """Refuse a call."""
+        self.session.deny(call)
+
+    async def resolve(
+        self, call: InDoubt | str, *, happened: str | None = None, did_not_happen: bool = False
+    ) -> None:
+        """Report what happened to a call in doubt."""
+        self.session.resolve(call, happened=happened, did_not_happen=did_not_happen)
+
+    async def cancel(self) -> None:
+        """Cancel the running turn."""
+        self.session.cancel()
+
+    async def result(self) -> Answer:
+        """The answer to the message that was sent last."""
+        if self._last is None:
+            raise Refused("nothing was sent yet: run.send(...) first")
+        return await self._last
+
+    # -- what happens to the worker ----------------------------------------------------------------
+
+    async def crash(self) -> None:
+        """Kill the worker now, and start another: what was not in the log is lost."""
+        self._engine.restart()
+
+    def crash_after(self, event: str, *, nth: int = 1) -> None:
+        """Kill the worker right after it has written its nth event of a type, such as TOOL_STARTED
+        (the tool was claimed and not begun), TOOL_RESULT or GEN_CHUNK (in mid-answer)."""
+        if event not in ev.BY_NAME:
+            raise Refused(f"{event!r} is no event type; the types are {', '.join(ev.BY_NAME)}")
+        if nth < 1:
+            raise Refused(f"nth counts from 1, not {nth}")
+        self._engine.crashes[event] = nth
+
+    async def advance(self, time: timedelta | float) -> None:
+        """Move the clock, in seconds or as a timedelta: approvals expire, retries come due."""
+        seconds = time.total_seconds() if isinstance(time, timedelta) else time
+        if seconds < 0:
+            raise Refused("time cannot go back")
+        self._engine.ms += int(seconds * 1000)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Let the worker do everything that it can do at this time."""
+        for _ in range(STEPS_MAX):
+            if not await self._engine.step():
+                self._answers.demand_enough()
+                return
+        raise self._never_ends()
+
+    # -- what a test asserts on --------------------------------------------------------------------
+
+    def events(self, event: str = "") -> list[Any]:
+        """The events in the log, all or those of a type, as their dataclasses."""
+        entries = (entry_of(record, chunks=True) for record in self._engine.records())
+        return [x.event for x in entries if not event or ev.BY_CLASS[type(x.event)].name == event]
+
+    def event_types(self) -> list[str]:
+        """The types of the events in the log, in order, without those of the worker itself."""
+        found = (ev.BY_CLASS[type(event)].name for event in self.events())
+        return [name for name in found if name not in ("PARTITION_TAKEN", "OWNER_GONE")]
+
+    def history(self) -> list[SessionEvent]:
+        """What a person saw: messages, answers, calls, approvals, ends."""
+        return self.session.history()
+
+    def state(self) -> SessionState:
+        """What the session is doing, and what it waits for."""
+        return self.session.state()
+
+    def request(self, step: str) -> ModelRequest:
+        """The exact request of a step, `"TURN.STEP"`."""
+        return self.session.request(step)
+
+    def requests(self) -> list[ModelRequest]:
+        """The request of every step, in order."""
+        called = self.events("LLM_CALLED")
+        return [self.request(f"{event.turn}.{event.step}") for event in called]
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """What the session cost by list prices; None if a model has no known price."""
+        return self.state().cost_usd
+
+    def export(self, path: Path | str) -> Path:
+        """Write the session to a bundle, which `foldlog replay --bundle` opens and from_session
+        makes a script of."""
+        blobs = self._engine.blobs
+        read = Contents(lambda ref: blobs.get(ref.sha256))
+        export_bundle(Path(path), self._engine.log, self.session.id, read)
+        return Path(path)
+
+    # -- driving -----------------------------------------------------------------------------------
+
+    async def continue_for(self, reply: Reply) -> None:
+        """Do one step for a reply that has nothing to take. Raises RunWaits."""
+        did_something = await self._engine.step()
+        self._answers.demand_enough()
+        self.session.views()  # folds what is new, for the reply as well
+        if did_something or not reply.is_idle:
+            return
+        due = self._engine.next_due_ms()
+        if due is None:
+            raise RunWaits(self._why_it_waits())
+        self._engine.ms = max(due, self._engine.ms + 1)
+
+    def _why_it_waits(self) -> str:
+        state = self.state()
+        if state.approvals:
+            ask = state.approvals[0]
+            return (
+                f"the run waits for an approval: {ask}. Get it with `ask = await "
+                "run.send(...).until(ApprovalAsked)`, then `await run.approve(ask)`."
+            )
+        if state.doubts:
+            return (
+                f"the run waits for a person: {state.doubts[0]}. Report what happened with `await "
+                "run.resolve(doubt, happened=...)` or `did_not_happen=True`."
+            )
+        return f"the run waits, and nothing can continue it: {state}"
+
+    def _never_ends(self) -> RunNeverEnds:
+        return RunNeverEnds(f"no rest after {STEPS_MAX:,} steps: {self.state()}")
+
+    async def aclose(self) -> None:
+        """Close the connections to the model."""
+        await self._engine.aclose()
+
+    def close(self) -> None:
+        """Stop the model and close the session."""
+        self._connection.close()
+        self._server.stop()
+
+
+class RunReply:
+    """What answers one message: `async for`, `await`, or `await reply.until(ApprovalAsked)`."""
+
+    def __init__(self, run: AgentRun, reply: Reply) -> None:
+        self._run, self._reply = run, reply
+
+    async def __aiter__(self) -> AsyncIterator[SessionEvent]:
+        for _ in range(STEPS_MAX):
+            while (event := self._reply.take()) is not None:
+                yield event
+            if self._reply.ended:
+                return
+            await self._run.continue_for(self._reply)
+        raise self._run._never_ends()
+
+    async def until(self, kind: type[E]) -> E:
+        """The next event of a class. Raises ReplyEnded, RunWaits."""
+        async for event in self:
+            if isinstance(event, kind):
+                return event
+        raise ReplyEnded(
+            f"the reply ended without {kind.__name__}: {self._reply.answer().reason}"
+        )
+
+    async def answer(self) -> Answer:
+        """The answer, once the turn has ended. Raises RunWaits."""
+        async for _ in self:
+            pass
+        return self._reply.answer()
+
+    def __await__(self) -> Generator[Any, None, Answer]:
+        return self.answer().__await__()
+
+
+def _demand_runnable(agents: list[Any]) -> None:
+    if not agents:
+        raise Refused("give at least one agent: foldlog_agent(agent, script=[...])")
+    for agent in agents:
+        if not isinstance(agent, Agent):
+            what = f"tool {agent.name}" if isinstance(agent, Tool) else repr(agent)
+            raise Refused(f"foldlog_agent needs a foldlog.Agent, not {what}")
+        if agent.mcp:
+            raise Refused(
+                f"agent {agent.name} has MCP servers, which are not started in a test. Test it "
+                "with dataclasses.replace(agent, mcp=()), with tools of your own in their place."
+            )
+        if agent.memory:
+            raise Refused(
+                f"agent {agent.name} has memory, which needs a worker's state directory. Test it "
+                "with dataclasses.replace(agent, memory=False)."
+            )

@@ -1,0 +1,126 @@
+"""What the model answers in a test: a list of answers, one for each of its requests.
+
+    script=[says("Let me check.") + calls("look_up", order=17), says("It is on its way.")]
+
+A request that is repeated because a worker crashed gets the same answer again. Summaries and other
+background requests take none of the answers.
+"""
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..consumers.contents import blocks_of, whole
+from ..consumers.exports.bundle_file import read_bundle
+from ..local.messages_api import Reply, Request, text, thinking, tool_use
+from ..log.errors import Refused
+from ..schemas import events as ev
+from ..schemas.codec import entry_of
+
+BACKGROUND = "(a short form of what came before)"
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """One answer. Join parts with `+`. `failure`: the model call fails with it instead."""
+
+    blocks: tuple[dict[str, Any], ...] = ()
+    failure: str = ""
+
+    def __add__(self, other: "Scripted") -> "Scripted":
+        if self.failure or other.failure:
+            raise TypeError("fails() is an answer of its own and cannot be joined to others")
+        return Scripted((*self.blocks, *other.blocks))
+
+
+def says(words: str) -> Scripted:
+    """The model answers with a text."""
+    return Scripted((text(words),))
+
+
+def thinks(words: str) -> Scripted:
+    """The model thinks, before the rest of the answer."""
+    return Scripted((thinking(words),))
+
+
+def calls(tool: str, /, **arguments: Any) -> Scripted:
+    """The model calls a tool."""
+    return Scripted((tool_use(tool, arguments),))
+
+
+def fails(error: str = "overloaded") -> Scripted:
+    """The model call fails once, and its next attempt takes the next answer. error: a name of
+    `foldlog.local.messages_api.FAULTS`, such as overloaded or rate_limit."""
+    return Scripted(failure=error)
+
+
+def from_session(bundle: Path | str) -> list[Scripted]:
+    """The answers that a recorded session was given, in order, from the file that `foldlog export
+    SESSION --format bundle -o FILE` writes. Raises BadBundle."""
+    found = read_bundle(Path(bundle))
+    events = (entry_of(record).event for record in found.records)
+    completed = (event for event in events if isinstance(event, ev.GenComplete))
+    contents = (whole(event.content, lambda ref: found.blob(ref.sha256)) for event in completed)
+    return [Scripted(tuple(map(_replayed, blocks_of(content)))) for content in contents]
+
+
+def _replayed(recorded: dict[str, Any]) -> dict[str, Any]:
+    """A block to answer with again: without signatures, which the server adds itself."""
+    match recorded:
+        case {"type": "text", "text": str(words)}:
+            return text(words)
+        case {"type": "thinking", "thinking": str(words)}:
+            return thinking(words)
+        case {"type": "tool_use", "name": str(name), "input": arguments}:
+            return tool_use(name, arguments)
+    return recorded
+
+
+class ScriptExhausted(Refused):
+    """The model was asked more often than the script has answers."""
+
+
+class Answers:
+    """Gives the scripted answers to requests, in the server's thread."""
+
+    def __init__(self, script: Iterable[Scripted | str]) -> None:
+        self.script = [says(item) if isinstance(item, str) else item for item in script]
+        self.exhausted = ""
+        self._used = 0
+        self._given: dict[str, tuple[int | None, Scripted]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, request: Request) -> Reply:
+        """The reply to a request."""
+        with self._lock:
+            if request.generation is None:
+                return Reply([text(BACKGROUND)])
+            label = (request.attempt_header or "").rpartition(".")[0]
+            answer = self._answer_to(label, request.attempt)
+        if answer.failure:
+            return Reply([text("")], fault=answer.failure)
+        return Reply(answer.blocks)
+
+    def _answer_to(self, label: str, attempt: int | None) -> Scripted:
+        before = self._given.get(label)
+        if before is not None and (before[0] == attempt or not before[1].failure):
+            return before[1]
+        if self._used == len(self.script):
+            self.exhausted = label
+            return Scripted(failure="bad_request")
+        answer = self.script[self._used]
+        self._used += 1
+        self._given[label] = (attempt, answer)
+        return answer
+
+    def demand_enough(self) -> None:
+        """Raise ScriptExhausted if the model was asked once more than there are answers."""
+        if self.exhausted:
+            count = len(self.script)
+            raise ScriptExhausted(
+                f"the script has {count} answer{'s' if count != 1 else ''}, and the model was "
+                f"asked for one more (step {self.exhausted.rpartition(' ')[2]}). Add an answer to "
+                "script=, or let the last one call no tool."
+            )

@@ -1,0 +1,177 @@
+"""The test kit that is shipped: an agent's run in memory, with crashes, a clock and a script."""
+
+import asyncio
+
+import pytest
+
+from foldlog import Agent, ToolContext, tool
+from foldlog.api.events import ApprovalAsked, InDoubt, Token, ToolFinished
+from foldlog.api.session import ReplyEnded
+from foldlog.log.errors import Refused
+from foldlog.testing import (
+    RunWaits,
+    ScriptExhausted,
+    calls,
+    check_tool,
+    fails,
+    from_session,
+    says,
+    thinks,
+)
+
+refunds: list[str] = []
+
+
+@tool(effect="once", approval="ask")
+def refund(ctx: ToolContext, order: int) -> str:
+    """Refund an order."""
+    refunds.append(ctx.idempotency_key)
+    return f"refunded {order}"
+
+
+@tool(effect="pure")
+def look_up(order: int) -> str:
+    """Find an order."""
+    return f"order {order}: two books"
+
+
+shop = Agent(name="shop", model="claude-opus-5-5", system="Be brief.", tools=(refund, look_up))
+
+
+@pytest.fixture(autouse=True)
+def no_refunds():
+    refunds.clear()
+
+
+async def test_the_example_of_the_documentation(foldlog_agent):
+    run = foldlog_agent(shop, script=[calls("refund", order=17), says("done")])
+    ask = await run.send("refund 17").until(ApprovalAsked)
+    await run.approve(ask)
+    await run.crash()
+    assert (await run.result()).text == "done"
+    assert refunds == ["test/1.1.0"]
+
+
+async def test_a_whole_run_is_visible(foldlog_agent):
+    asks = thinks("hm") + says("Let me see.") + calls("look_up", order=3)
+    run = foldlog_agent(shop, script=[asks, "Two books."])
+    events = [event async for event in run.send("what is in 3?")]
+    assert "".join(e.text for e in events if isinstance(e, Token)) == "Let me see.Two books."
+    (found,) = [e for e in events if isinstance(e, ToolFinished)]
+    assert found.text == "order 3: two books"
+    assert [request.step for request in run.requests()] == ["1.1", "1.2"]
+    assert all(request.agrees for request in run.requests())
+    assert run.request("1.2").json["messages"][-1]["role"] == "user"
+    assert run.cost_usd > 0
+    assert run.event_types().count("TOOL_RESULT") == 1
+    assert str(run.state()).startswith("test (shop, tester) idle, turn 1, $0.")
+
+
+@pytest.mark.parametrize("event", ["LLM_CALLED", "GEN_START", "GEN_CHUNK", "GEN_COMPLETE",
+                                   "TOOL_INVOKED", "TURN_ENDED"])
+async def test_S2_1_a_crash_after_any_record_changes_nothing_for_the_user(foldlog_agent, event):
+    run = foldlog_agent(shop, script=[calls("look_up", order=3), says("Two books.")])
+    run.crash_after(event)
+    assert (await run.send("what is in 3?")).text == "Two books."
+    assert not run._engine.crashes[event] and run._engine.restarts == 1
+
+
+async def test_S2_a_crash_after_the_claim_of_a_once_tool_is_in_doubt(foldlog_agent):
+    run = foldlog_agent(shop, script=[calls("refund", order=17), says("I see.")])
+    run.crash_after("TOOL_STARTED")
+    reply = run.send("refund 17")
+    await run.approve(await reply.until(ApprovalAsked))
+    doubt = await reply.until(InDoubt)
+    assert refunds == []
+    with pytest.raises(RunWaits, match="waits for a person.*run.resolve"):
+        await reply
+    await run.resolve(doubt, did_not_happen=True)
+    assert (await reply).text == "I see." and refunds == []
+
+
+async def test_a_run_that_waits_for_a_person_says_so(foldlog_agent):
+    run = foldlog_agent(shop, script=[calls("refund", order=17)])
+    with pytest.raises(RunWaits, match="waits for an approval.*run.approve"):
+        await run.send("refund 17")
+
+
+async def test_an_approval_expires_when_the_clock_moves(foldlog_agent):
+    run = foldlog_agent(shop, script=[calls("refund", order=17), says("Too late.")])
+    reply = run.send("refund 17")
+    await reply.until(ApprovalAsked)
+    await run.advance(365 * 86_400)
+    assert (await reply).text == "Too late." and refunds == []
+
+
+async def test_a_denied_call_does_not_run(foldlog_agent):
+    run = foldlog_agent(shop, script=[calls("refund", order=17), says("As you wish.")])
+    reply = run.send("refund 17")
+    await run.deny(await reply.until(ApprovalAsked))
+    assert (await reply).text == "As you wish." and refunds == []
+
+
+async def test_a_failed_model_call_is_retried_without_waiting(foldlog_agent):
+    run = foldlog_agent(shop, script=[fails(), fails("rate_limit"), says("four")])
+    assert (await run.send("2+2?")).text == "four"
+    assert run.event_types().count("GEN_FAILED") == 2
+
+
+async def test_bad_input_a_script_that_runs_out_names_the_step(foldlog_agent):
+    run = foldlog_agent(shop, script=[calls("look_up", order=3)])
+    with pytest.raises(ScriptExhausted, match=r"has 1 answer, and .* one more \(step 1\.2\)"):
+        await run.send("what is in 3?")
+
+
+async def test_a_recorded_session_is_a_script(foldlog_agent, tmp_path):
+    asks = thinks("hm") + says("Let me see.") + calls("look_up", order=3)
+    run = foldlog_agent(shop, script=[asks, "Two books."])
+    await run.send("what is in 3?")
+    file = run.export(tmp_path / "recorded.foldlog")
+    again = foldlog_agent(shop, script=from_session(file))
+    assert (await again.send("what is in 3?")).text == "Two books."
+    assert again.requests() == run.requests()
+
+
+async def test_until_an_event_that_never_comes(foldlog_agent):
+    run = foldlog_agent(shop, script=["four"])
+    with pytest.raises(ReplyEnded, match="without ApprovalAsked: end_turn"):
+        await run.send("2+2?").until(ApprovalAsked)
+
+
+async def test_two_runs_in_one_test_do_not_meet(foldlog_agent):
+    one = foldlog_agent(shop, script=["one"])
+    two = foldlog_agent(shop, script=["two"], user="eve")
+    assert ((await one.send("hi")).text, (await two.send("hi")).text) == ("one", "two")
+    assert two.state().user == "eve" and one.state().user == "tester"
+
+
+@pytest.mark.parametrize("wrong", [(), (refund,), ("shop",)])
+async def test_bad_input_what_is_no_agent_is_refused(foldlog_agent, wrong):
+    with pytest.raises(Refused, match="agent"):
+        foldlog_agent(*wrong)
+
+
+async def test_bad_input_crash_after_no_event(foldlog_agent):
+    run = foldlog_agent(shop)
+    with pytest.raises(Refused, match="TOOL_STARTED"):
+        run.crash_after("TOOL_BEGUN")
+    with pytest.raises(Refused, match="nothing was sent"):
+        await run.result()
+
+
+def test_check_tool_runs_an_idempotent_tool_twice_and_a_once_tool_never():
+    count = 0
+
+    @tool(effect="idempotent")
+    def counts(step: int) -> str:
+        """Count."""
+        nonlocal count
+        count += step
+        return str(count)
+
+    assert asyncio.run(check_tool(look_up, {"order": 3})).runs == 2
+    assert asyncio.run(check_tool(refund, {"order": 3})).runs == 0 and refunds == []
+    with pytest.raises(AssertionError, match="'2' after ok: '1'"):
+        asyncio.run(check_tool(counts, {"step": 1}))
+    with pytest.raises(Refused, match="do not fit"):
+        asyncio.run(check_tool(look_up, {"order": "x"}))
