@@ -86,7 +86,7 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
     from .log.settings import Settings as Settings
     from .processors.agent import Agent as Agent, Compaction as Compaction, Rule as Rule
     from .processors.limits import Limits as Limits
-    from .processors.outside.server import McpServer as McpServer
+    from .processors.mcp_server import McpServer as McpServer
     from .processors.tools.builtin import read_result as read_result
     from .processors.tools.context import ToolContext as ToolContext
     from .processors.tools.project import build_and_deploy as build_and_deploy

@@ -28,7 +28,7 @@ from ..processors.wake.facts import Obligation, wake
 from ..processors.worker.actions import Actions
 from ..processors.worker.effects_host import content_of
 from ..processors.worker.loop import Mailbox, appender
-from ..processors.worker.ports import BeginGeneration, BeginTool, BeginWork
+from ..processors.worker.ports import BeginGeneration, BeginTool, BeginWork, EffectId
 from ..processors.worker.reports import ROLE_OF
 from ..processors.worker.worker import Worker
 from ..schemas import events as ev
@@ -316,7 +316,7 @@ class Effects:
         """Nothing is delivered: the engine has no such role."""
         raise AssertionError(f"no deliveries here: {session_id} {begin}")
 
-    def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
+    def stop(self, effect: EffectId, why: str) -> bool:
         """Effects run to their end within a step, so none is left to stop."""
         return True
 
