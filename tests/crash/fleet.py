@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from foldlog.tests import stopped_process
+
 MAIN = Path(__file__).with_name("worker_main.py")
 ZYGOTE = Path(__file__).with_name("zygote.py")
 PATIENCE_S = 90.0  # for what takes a second on an idle machine
@@ -179,8 +181,7 @@ class WorkerHandle:
 
     def is_stopped(self) -> bool:
         """Whether it is stopped by SIGSTOP (Linux)."""
-        stat = Path(f"/proc/{self.pid}/stat").read_text()
-        return stat.rpartition(")")[2].split()[0] == "T"
+        return stopped_process.is_stopped(self.pid)
 
     def processes(self) -> list[int]:
         """Every process with this handle's command, also those that others started (Linux)."""

@@ -241,7 +241,8 @@ class Play:
         at = str(self.then) if self._revive else self.at
         self.ends.append((at.partition(":")[0], ended))
         if ended.code != -signal.SIGKILL:
-            raise AssertionError(f"a worker ended with {ended.code}; see {self.handle.log}")
+            log = self.handle.log.read_text("utf-8", "replace").splitlines()
+            raise AssertionError("\n".join([f"a worker ended with {ended.code}:", *log[-40:]]))
         if self._revive:
             self.handle.start()
 

@@ -10,8 +10,8 @@ import pytest
 
 from foldlog.processors.store.views_codec import view_parts
 from foldlog.schemas import events as ev
+from foldlog.tests import stopped_process
 from foldlog.tests.crash import witnesses
-from foldlog.tests.crash.fleet import wait_until
 from foldlog.tests.crash.rounds import Play
 from foldlog.tests.crash.zombies import STOPS, are_done, hasty, shared, stopped_behind
 
@@ -137,8 +137,7 @@ def test_F5_everything_that_a_zombie_writes_is_ignored(stage):
     play.until("a tool runs", lambda: stage.ledger.lines("slow_charge"))
     play.until("another tool runs", lambda: stage.ledger.lines("hold"))
     play.until("the model waits", lambda: journal.count("waiting") == 2)
-    zombie.signal(signal.SIGSTOP)
-    wait_until("it has stopped", zombie.is_stopped)
+    stopped_process.stop(zombie.pid)
     heir.start()
     play.until("the other holds every partition", lambda: stage.owner().startswith("w2."))
     play.until("the stopped model calls are repeated", lambda: journal.count("waiting") == 4)

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from foldlog.local.kafka import Broker, Condition, temporary_broker
 from foldlog.local.kafka.process import wait_gone
 from foldlog.local.kafka.temporary import TEMPORARY
+from foldlog.tests import stopped_process
 
 pytestmark = pytest.mark.broker
 
@@ -126,7 +127,7 @@ def test_up_is_idempotent_and_down_is_clean(broker_of):
     state = broker.up()
     assert broker.up() == state == broker.state()
     assert broker.status().running and broker.status().pid == state.pid
-    os.kill(state.pid, signal.SIGSTOP)
+    stopped_process.stop(state.pid)
     assert broker.status().condition is Condition.SILENT
     os.kill(state.pid, signal.SIGCONT)
     assert broker.down()

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, Producer as Client, TopicPartition
 
 from foldlog.log import Delivered, Fenced, LogFatal, kafka_reader
 from foldlog.log.kafka import KafkaLog
+from foldlog.tests import stopped_process
 from foldlog.tests.broker_fixture import unique_name
 from foldlog.tests.log import foreign_writer, zombie_member
 from foldlog.tests.log.contract import (
@@ -168,7 +169,7 @@ def test_S2_7_a_stopped_process_loses_its_partitions_and_shares_them_when_it_goe
     child = subprocess.Popen(command)
     try:
         until(lambda: said(notes) == ["given 0 1 2 3"], nap)
-        child.send_signal(signal.SIGSTOP)
+        stopped_process.stop(child.pid)
         other = Member(log, "w2")
         together(other, condition=lambda: other.held == ALL)
         assert said(notes) == ["given 0 1 2 3"], "it still believes"

@@ -18,6 +18,7 @@ from foldlog.processors.worker.assemble import Parts
 from foldlog.processors.worker.topic_watch import TopicWatch
 from foldlog.producers.sessions import Sessions
 from foldlog.schemas.topics import SESSION_EVENTS, topics
+from foldlog.tests import stopped_process
 from foldlog.tests.broker_fixture import unique_name
 from foldlog.tests.consumers.played import settings_in
 
@@ -86,7 +87,7 @@ def test_members_of_a_paused_broker_raises_LogUnreachable(own_broker):
     with closing(KafkaLog(broker.bootstrap_servers, timeout_s=1.0)) as log:
         log.identity()
         pid = broker.state().pid
-        os.kill(pid, signal.SIGSTOP)
+        stopped_process.stop(pid)
         try:
             with pytest.raises(LogUnreachable):
                 log.members("foldlog")
