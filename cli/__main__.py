@@ -72,6 +72,7 @@ COMMANDS = (
     Entry("export", "export", INSPECT, "Write sessions to files for other tools."),
     Entry("traces", "traces", INSPECT, "Export a session's traces, built from the log."),
     Entry("doctor", "doctor", INSPECT, "Check the installation and suggest fixes."),
+    Entry("init", "init", RUN, "Write a small project: an agent, its tests, a README."),
     Entry("dev", "run", RUN, "Start everything: Kafka, topics, a supervised worker, the gateway."),
     Entry("gateway", "gateway", RUN, "Serve sessions over HTTP: inspector, streams, protocols."),
     Entry("token", "gateway", RUN, "Print a token for the gateway."),
