@@ -8,7 +8,12 @@ export const KEYS = [
   ["Space", "play or pause"],
   ["L", "go live"],
   ["1 … 7", "events, state, wake, budget, request, compare, cost"],
+  ["?", "these keys"],
+];
+
+export const HOME_KEYS = [
   ["/", "find a session"],
+  ["?", "these keys"],
 ];
 
 export const TABS = ["events", "state", "wake", "budget", "request", "compare", "cost"];
@@ -46,7 +51,7 @@ export function onKeys({ session, at, go, setTab }) {
       l: () => go(session.id),
       L: () => go(session.id),
       " ": () => !event.target.closest("button, a, summary") && press_("play"),
-      "/": () => document.getElementById("find")?.focus(),
+      "?": () => dispatchEvent(new Event("keyswanted")),
     }[event.key];
     const act = tab ? () => setTab(tab) : action;
     if (!act || (event.key === " " && event.target.closest("button, a, summary"))) return;
@@ -59,4 +64,17 @@ export function onKeys({ session, at, go, setTab }) {
 
 function press_(id) {
   document.getElementById(id)?.click();
+}
+
+export function onHomeKeys() {
+  const press = (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (event.target instanceof Element && event.target.closest(OWN)) return;
+    if (event.key === "/") document.getElementById("find")?.focus();
+    else if (event.key === "?") dispatchEvent(new Event("keyswanted"));
+    else return;
+    event.preventDefault();
+  };
+  addEventListener("keydown", press);
+  return () => removeEventListener("keydown", press);
 }

@@ -1,8 +1,9 @@
 // The live list of sessions, most recently changed first.
 
 import { ago } from "./format.js";
+import { Status } from "./icons.js";
 import { html, still, useEffect, useState } from "./lib.js";
-import { Status } from "./top.js";
+
 
 const SHOWN_MAX = 200;
 
@@ -25,6 +26,7 @@ export function Sessions({ list, current, go }) {
         <label class="sr" for="find">Find a session</label>
         <input
           id="find"
+          class="field"
           type="search"
           placeholder="Find a session"
           value=${query}

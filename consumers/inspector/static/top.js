@@ -2,12 +2,8 @@
 
 import { post, sessionPath } from "./api.js";
 import { usd } from "./format.js";
-import { KEYS } from "./keys.js";
-import { html, useEffect, useRef, useState } from "./lib.js";
-
-export function Status({ word }) {
-  return html`<span class=${`status ${word}`}><i aria-hidden="true"></i>${word}</span>`;
-}
+import { Status } from "./icons.js";
+import { html, useEffect, useState } from "./lib.js";
 
 /** What a session waits for, worded for a user of this page. */
 function waitsFor(moment) {
@@ -21,19 +17,16 @@ export function Header({ session, at, go, moment }) {
   const cost = moment ? usd(moment.cost.usd, moment.cost.unpriced) : "";
   return html`
     <header class="top">
-      <a class="brand" href="#/" aria-label="All sessions">foldlog</a>
       ${session && html`
         <h1 title=${session.id}><bdi>${session.id}</bdi></h1>
         <span class="facts">
-          ${moment && html`<${Status} word=${moment.status} />`}
+          ${moment && html`<${Status} word=${moment.status} pill />`}
           ${moment && html`<span>${moment.turn.agent}</span>`}
           ${moment && html`<span>turn ${moment.turn.number}</span>`}
           ${moment && html`<span class="num">cost ${cost}</span>`}
           ${at === null && html`<${Connection} session=${session} />`}
         </span>
       `}
-      <${Help} />
-      <${Theme} />
     </header>
   `;
 }
@@ -82,32 +75,5 @@ export function Banner({ session, at, go, moment, fresh, about }) {
       <button onClick=${copy}>Copy link</button>
       <button class="primary" onClick=${() => go(session.id)}>Live</button>
     </div>
-  `;
-}
-
-const THEMES = ["auto", "light", "dark"];
-
-function Theme() {
-  const [theme, setTheme] = useState(() => localStorage.getItem("foldlog.theme") ?? "auto");
-  const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
-  const change = () => {
-    if (next === "auto") localStorage.removeItem("foldlog.theme");
-    else localStorage.setItem("foldlog.theme", next);
-    setTheme(next);
-    dispatchEvent(new Event("themechosen"));
-  };
-  const label = `Theme: ${theme}. Change to ${next}`;
-  return html`<button class="quiet theme" onClick=${change} aria-label=${label}>${theme}</button>`;
-}
-
-function Help() {
-  const dialog = useRef(null);
-  return html`
-    <button class="quiet help" aria-label="Keys" onClick=${() => dialog.current.showModal()}>?</button>
-    <dialog ref=${dialog} aria-label="Keys">
-      <h2>Keys</h2>
-      <dl>${KEYS.map(([keys, does]) => html`<dt><kbd>${keys}</kbd></dt><dd>${does}</dd>`)}</dl>
-      <form method="dialog"><button class="primary">Close</button></form>
-    </dialog>
   `;
 }
