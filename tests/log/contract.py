@@ -1,7 +1,7 @@
-"""The promises of the door to the log, as cases that every backend inherits.
+"""Contract tests of `door.Log`, which every backend inherits.
 
-This file owns what a log must do. It must not know which backend runs: what only a backend can do
-(trim a partition, let a session time out) comes from the abstract hooks at the top.
+The abstract hooks at the top are what each backend does in its own way, such as trimming a
+partition.
 """
 
 import random
@@ -28,7 +28,7 @@ from foldlog.schemas.topics import RECORD_BYTES_MAX, TopicSpec
 EVENTS = "events"
 PARTITIONS = 4
 POLLS_MAX = 1200
-"""A bound for waiting: of POLL_S each, two minutes. Only a hang reaches it."""
+"""The bound of every wait: with POLL_S each, two minutes, which only a hang reaches."""
 POLL_S = 0.1
 
 SPEC = TopicSpec(
@@ -47,52 +47,52 @@ def until(condition: Callable[[], object], step: Callable[[], object]) -> None:
         if condition():
             return
         step()
-    raise AssertionError("waited in vain")
+    raise AssertionError(f"the condition did not hold after {POLLS_MAX} steps")
 
 
 def read(reader, count: int) -> list[Record]:
-    """The next `count` records of `reader`, and no more than have come with them."""
+    """The next `count` records of `reader`, and those that arrived in the same poll."""
     records: list[Record] = []
     until(lambda: len(records) >= count, lambda: records.extend(reader.poll(POLL_S)))
     return records
 
 
 def write(log: Log, *values: bytes, partition: int = 0, key: str = "k") -> list[Delivered]:
-    """Append `values` in order; where each of them lies."""
-    told: list[Delivered | AppendError] = []
+    """Append `values` in order; returns their positions."""
+    answers: list[Delivered | AppendError] = []
     producer = log.producer(brief=True)
     for value in values:
-        producer.append(EVENTS, key, value, partition=partition, on_delivery=told.append)
+        producer.append(EVENTS, key, value, partition=partition, on_delivery=answers.append)
     assert producer.flush(30) == 0
     producer.close()
-    assert all(isinstance(answer, Delivered) for answer in told), told
-    return told
+    assert all(isinstance(answer, Delivered) for answer in answers), answers
+    return answers
 
 
 class Backend(ABC):
-    """What a contract class needs of its backend. `log` is a fixture: an empty log."""
+    """What a contract class needs from its backend. `log` is a fixture: an empty log."""
 
     @abstractmethod
     def trim(self, log: Log, partition: int, before: int) -> None:
         """Delete the records of EVENTS before that offset."""
 
     @abstractmethod
-    def make_anew(self, log: Log) -> None:
+    def recreate(self, log: Log) -> None:
         """Delete EVENTS and create it again."""
 
     @abstractmethod
     def committed(self, log: Log, group: str) -> dict[int, int]:
-        """What the group has noted for EVENTS."""
+        """The offsets that the group has committed for EVENTS."""
 
     @abstractmethod
     def pass_time(self, log: Log) -> None:
-        """Let broker time go on by some milliseconds at least."""
+        """Advance the broker's clock by a few milliseconds at least."""
 
 
 class LogContract(Backend):
-    """Writing and reading."""
+    """Producers and readers."""
 
-    def test_S2_1_records_come_back_as_they_were_written(self, log):
+    def test_S2_1_records_are_read_as_they_were_written(self, log):
         sent = [
             ("a", b"1", ()),
             ("ü-key", b"", (("t", b"MESSAGE_RECEIVED"), ("w", b"producer"), ("t", b"twice"))),
@@ -115,8 +115,8 @@ class LogContract(Backend):
         assert records[1].header("t") == b"twice" and records[1].header("none") is None
 
     @pytest.mark.parametrize("partitions", [PARTITIONS, 7])
-    def test_a_key_lies_where_partition_for_says(self, log, partitions):
-        # Seven too, because with a power of two the sign of the hash would not matter.
+    def test_a_key_is_in_the_partition_that_partition_for_computes(self, log, partitions):
+        # Also 7 partitions: with a power of two the sign of the hash would not matter.
         log.apply_topics([replace(SPEC, name="keys", partitions=partitions)])
         keys = [f"s{'x' * (i % 9)}-{i}" for i in range(200)] + ["", "é", "日本", "#3", "u1/s1"]
         producer = log.producer(brief=True)
@@ -124,11 +124,11 @@ class LogContract(Backend):
             producer.append("keys", key, b"v")
         assert producer.flush(30) == 0
         records = read(log.reader("keys", dict.fromkeys(range(partitions), 0)), len(keys))
-        found = {r.key.decode(): r.partition for r in records}
-        assert found == {key: partition_for(key, partitions) for key in keys}
-        assert set(found.values()) == set(range(partitions))
+        placed = {r.key.decode(): r.partition for r in records}
+        assert placed == {key: partition_for(key, partitions) for key in keys}
+        assert set(placed.values()) == set(range(partitions))
 
-    def test_S2_2_one_producers_records_keep_their_order_in_a_partition(self, log):
+    def test_S2_2_a_partition_has_each_producers_records_in_order(self, log):
         first, second = log.producer(), log.producer()
         for number in range(300):
             first.append(EVENTS, "k", b"1 %d" % number, partition=1)
@@ -139,50 +139,50 @@ class LogContract(Backend):
             values = [r.value for r in records if r.value.startswith(name)]
             assert values == [b"%s %d" % (name, number) for number in range(300)]
 
-    def test_delivery_tells_where_the_record_lies_and_tells_it_once(self, log):
-        told: list[tuple[int, Delivered | AppendError]] = []
+    def test_on_delivery_gets_the_position_of_a_record_once(self, log):
+        answers: list[tuple[int, Delivered | AppendError]] = []
         producer = log.producer()
         for number in range(100):
             producer.append(
                 EVENTS, f"k{number}", b"%d" % number,
-                on_delivery=lambda answer, number=number: told.append((number, answer)),
+                on_delivery=lambda answer, number=number: answers.append((number, answer)),
             )  # fmt: skip
         assert producer.flush(30) == 0
-        assert sorted(number for number, _ in told) == list(range(100))
+        assert sorted(number for number, _ in answers) == list(range(100))
         records = read(log.reader(EVENTS, dict.fromkeys(range(PARTITIONS), 0)), 100)
-        lies = {int(r.value): Delivered(r.partition, r.offset) for r in records}
-        assert dict(told) == lies
+        stored = {int(r.value): Delivered(r.partition, r.offset) for r in records}
+        assert dict(answers) == stored
 
     def test_a_callback_may_append(self, log):
-        producer, told, done = log.producer(), [], threading.Event()
+        producer, answers, finished = log.producer(), [], threading.Event()
 
         def echo(answer):
-            told.append(answer)
-            if len(told) < 3:
+            answers.append(answer)
+            if len(answers) < 3:
                 producer.append(EVENTS, "k", b"echo", on_delivery=echo)
             else:
-                done.set()
+                finished.set()
 
         producer.append(EVENTS, "k", b"first", on_delivery=echo)
-        until(done.is_set, lambda: producer.flush(POLL_S))
-        assert [answer.offset for answer in told] == [0, 1, 2]
+        until(finished.is_set, lambda: producer.flush(POLL_S))
+        assert [answer.offset for answer in answers] == [0, 1, 2]
 
-    def test_S2_3_a_record_at_the_limit_passes_and_one_byte_more_is_refused(self, log):
+    def test_S2_3_a_record_may_have_the_maximum_size_and_not_a_byte_more(self, log):
         noise = random.Random(1).randbytes(RECORD_BYTES_MAX)  # incompressible
         headers = (("t", b"GEN_COMPLETE"),)
         room = RECORD_BYTES_MAX - len("key") - len("t") - len(b"GEN_COMPLETE") - 10
-        producer, told = log.producer(), []
+        producer, answers = log.producer(), []
         with pytest.raises(RecordTooLarge, match=f"{RECORD_BYTES_MAX + 1} bytes"):
-            producer.append(EVENTS, "key", noise[: room + 1], headers, on_delivery=told.append)
-        producer.append(EVENTS, "key", noise[:room], headers, on_delivery=told.append)
-        # Together they exceed what one batch may hold.
-        producer.append(EVENTS, "key", noise[:room], headers, on_delivery=told.append)
+            producer.append(EVENTS, "key", noise[: room + 1], headers, on_delivery=answers.append)
+        producer.append(EVENTS, "key", noise[:room], headers, on_delivery=answers.append)
+        # Together they exceed the maximum size of a batch.
+        producer.append(EVENTS, "key", noise[:room], headers, on_delivery=answers.append)
         assert producer.flush(30) == 0
         at = partition_for("key", PARTITIONS)
-        assert told == [Delivered(at, 0), Delivered(at, 1)]
+        assert answers == [Delivered(at, 0), Delivered(at, 1)]
         assert [r.value for r in read(log.reader(EVENTS, {at: 0}), 2)] == [noise[:room]] * 2
 
-    def test_a_reader_begins_where_it_is_told(self, log):
+    def test_a_reader_starts_at_its_start_offsets(self, log):
         write(log, b"0", b"1", b"2", b"3", partition=0)
         write(log, b"0", b"1", partition=3)
         reader = log.reader(EVENTS, {0: 2, 3: 1, 1: 0})
@@ -192,7 +192,7 @@ class LogContract(Backend):
         assert reader.positions() == {0: 4, 3: 2, 1: 0}
         assert reader.poll(POLL_S) == []
 
-    def test_a_reader_at_the_end_gets_what_comes(self, log):
+    def test_a_reader_at_the_end_gets_new_records(self, log):
         write(log, b"0")
         reader = log.reader(EVENTS, {0: 1})
         assert reader.poll(POLL_S) == []
@@ -210,7 +210,7 @@ class LogContract(Backend):
         assert max(map(len, batches)) <= 4
         assert [int(r.value) for batch in batches for r in batch] == list(range(25))
 
-    def test_seek_goes_back_and_forth(self, log):
+    def test_seek_moves_a_reader_back_and_forth(self, log):
         write(log, *(b"%d" % number for number in range(10)))
         write(log, b"other", partition=1)
         reader = log.reader(EVENTS, {0: 0, 1: 0})
@@ -226,7 +226,7 @@ class LogContract(Backend):
         assert [r.offset for r in read(reader, 1)] == [10]
 
     @pytest.mark.parametrize("offset", [1, 6, 600])
-    def test_S2_10_an_offset_that_is_gone_is_loud_and_its_neighbours_go_on(self, log, offset):
+    def test_S2_10_a_missing_offset_raises_once_and_other_partitions_are_read(self, log, offset):
         write(log, *(b"%d" % number for number in range(5)), partition=0)
         write(log, b"fine", partition=1)
         self.trim(log, 0, 2)
@@ -250,16 +250,16 @@ class LogContract(Backend):
         reader.seek(0, 2)
         assert [r.offset for r in read(reader, 3)] == [2, 3, 4]
 
-    def test_offsets_of_an_empty_and_of_a_filled_topic(self, log):
-        none = dict.fromkeys(range(PARTITIONS), 0)
+    def test_offsets_of_an_empty_topic_and_after_writing(self, log):
+        zeros = dict.fromkeys(range(PARTITIONS), 0)
         assert log.partitions(EVENTS) == PARTITIONS
-        assert log.first_offsets(EVENTS) == log.end_offsets(EVENTS) == none
-        assert log.offsets_at(EVENTS, 0) == none
+        assert log.first_offsets(EVENTS) == log.end_offsets(EVENTS) == zeros
+        assert log.offsets_at(EVENTS, 0) == zeros
         write(log, b"0", b"1", partition=3)
-        assert log.end_offsets(EVENTS) == {**none, 3: 2}
-        assert log.first_offsets(EVENTS) == none
+        assert log.end_offsets(EVENTS) == {**zeros, 3: 2}
+        assert log.first_offsets(EVENTS) == zeros
 
-    def test_S2_2_offsets_at_a_time_of_the_broker(self, log):
+    def test_S2_2_offsets_at_a_broker_time(self, log):
         write(log, b"0", b"1")
         self.pass_time(log)
         write(log, b"2")
@@ -272,26 +272,26 @@ class LogContract(Backend):
         assert log.offsets_at(EVENTS, at[2])[0] == 2
         assert log.offsets_at(EVENTS, at[2] + 1)[0] == 3
 
-    def test_a_topic_that_is_missing_is_named(self, log):
-        for ask in (log.partitions, log.end_offsets, log.first_offsets, log.topic_id):
+    def test_a_missing_topic_is_named_in_the_error(self, log):
+        for request in (log.partitions, log.end_offsets, log.first_offsets, log.topic_id):
             with pytest.raises(TopicMissing, match="nowhere"):
-                ask("nowhere")
+                request("nowhere")
         with pytest.raises(TopicMissing, match="nowhere"):
             reader = log.reader("nowhere", {0: 0})
             until(lambda: False, lambda: reader.poll(POLL_S))
 
-    def test_a_topic_made_anew_has_another_id(self, log):
+    def test_a_recreated_topic_has_another_id(self, log):
         assert log.identity() == log.identity() != ""
         before = log.topic_id(EVENTS)
         assert log.topic_id(EVENTS) == before
         write(log, b"0")
-        self.make_anew(log)
+        self.recreate(log)
         assert log.topic_id(EVENTS) != before
         assert log.end_offsets(EVENTS)[0] == 0
 
-    def test_a_cursor_beyond_the_end_of_a_topic_made_anew_is_loud(self, log):
+    def test_a_cursor_past_the_end_of_a_recreated_topic_raises(self, log):
         write(log, b"0", b"1", b"2")
-        self.make_anew(log)
+        self.recreate(log)
         write(log, b"0")
         reader = log.reader(EVENTS, {0: 3})
         with pytest.raises(OffsetGone):
@@ -299,7 +299,7 @@ class LogContract(Backend):
 
 
 class TopicsContract(Backend):
-    """Topics as data."""
+    """Applying and checking topics."""
 
     def test_applying_topics_twice_changes_nothing(self, log):
         more = [replace(SPEC, name="one"), replace(SPEC, name="two", cleanup="compact")]
@@ -312,19 +312,19 @@ class TopicsContract(Backend):
         assert again.created == () and len(again.same) == 3
         again.demand()
 
-    def test_what_differs_is_said_and_left_as_it_is(self, log):
+    def test_differences_are_reported_and_left_unchanged(self, log):
         config = {"message.timestamp.type": "CreateTime", "max.message.bytes": "2000000"}
         other = replace(SPEC, cleanup="compact", config=config)
         report = log.apply_topics([other])
-        said = {found.what: (found.have, found.want, found.fatal) for found in report.differs}
-        assert said["cleanup.policy"] == ("delete", "compact", False)
-        assert said["message.timestamp.type"] == ("LogAppendTime", "CreateTime", False)
-        assert said["max.message.bytes"][1:] == ("2000000", False)
-        shorter = log.apply_topics([replace(SPEC, retention_ms=1000)])
-        assert [str(found)[-38:] for found in shorter.differs] == [
+        differs = {each.what: (each.have, each.want, each.fatal) for each in report.differs}
+        assert differs["cleanup.policy"] == ("delete", "compact", False)
+        assert differs["message.timestamp.type"] == ("LogAppendTime", "CreateTime", False)
+        assert differs["max.message.bytes"][1:] == ("2000000", False)
+        report = log.apply_topics([replace(SPEC, retention_ms=1000)])
+        assert [str(found)[-38:] for found in report.differs] == [
             "events: retention.ms is -1, wanted 1000"[-38:]
         ]
-        shorter.demand()  # worth saying, no reason to stop a worker
+        report.demand()  # no reason to stop a worker
         assert log.check_topics([SPEC]).differs == ()
 
     def test_another_number_of_partitions_stops_a_worker(self, log):
@@ -341,33 +341,35 @@ class TopicsContract(Backend):
 
 
 class Member:
-    """One member of a group that notes what it is told, as a worker's store does."""
+    """A member of a group that records the calls of its callbacks, as a worker's store does."""
 
     def __init__(
         self, log: Log, name: str, start: Mapping[int, int] | None = None, label: str = ""
     ) -> None:
         self.name = name
         self.start = dict(start or {})
-        self.held: set[int] = set()
-        self.told: list[tuple[str, list[int]]] = []
+        self.owned: set[int] = set()
+        self.calls: list[tuple[str, list[int]]] = []
         self.records: list[Record] = []
-        self.reader = log.group_reader(EVENTS, "workers", name, self._given, self._taken, label)
+        self.reader = log.group_reader(
+            EVENTS, "workers", name, self._assigned, self._revoked, label
+        )
 
-    def _given(self, partitions: list[int]) -> dict[int, int]:
-        assert not self.held & set(partitions), "given twice"
-        self.held |= set(partitions)
-        self.told.append(("given", partitions))
+    def _assigned(self, partitions: list[int]) -> dict[int, int]:
+        assert not self.owned & set(partitions), "assigned twice"
+        self.owned |= set(partitions)
+        self.calls.append(("assigned", partitions))
         return {p: self.start.get(p, 0) for p in partitions}
 
-    def _taken(self, partitions: list[int]) -> None:
-        assert self.held >= set(partitions), "taken but never given"
-        self.held -= set(partitions)
-        self.told.append(("taken", partitions))
+    def _revoked(self, partitions: list[int]) -> None:
+        assert self.owned >= set(partitions), "revoked but never assigned"
+        self.owned -= set(partitions)
+        self.calls.append(("revoked", partitions))
 
     def step(self) -> None:
         for record in self.reader.poll(POLL_S / 2):
-            assert record.partition in self.held, "a record of a partition that is not ours"
-            assert record.offset == self.start.get(record.partition, 0), "a hole or a repetition"
+            assert record.partition in self.owned, "a record of another member's partition"
+            assert record.offset == self.start.get(record.partition, 0), "a lost or repeated record"
             self.start[record.partition] = record.offset + 1
             self.records.append(record)
 

@@ -1,4 +1,4 @@
-"""Writes records that foldlog's own client can not write. Run as a script: servers, topic.
+"""Writes records that foldlog's own client cannot write. Run as a script: SERVERS TOPIC.
 
 It needs aiokafka's pure Python record builder (AIOKAFKA_NO_EXTENSIONS=1).
 """
@@ -9,8 +9,8 @@ import sys
 from aiokafka import AIOKafkaProducer
 
 
-class NoUtf8(str):
-    """A header name whose bytes are no text."""
+class NotUtf8(str):
+    """A header name whose bytes are not UTF-8."""
 
     def encode(self, *_args) -> bytes:
         return b"\xff\xfe"
@@ -19,7 +19,7 @@ class NoUtf8(str):
 async def main(servers: str, topic: str) -> None:
     producer = AIOKafkaProducer(bootstrap_servers=servers)
     await producer.start()
-    for number, headers in enumerate([[("x", None)], [(NoUtf8("x"), b"1")], [("x", b"2")]]):
+    for number, headers in enumerate([[("x", None)], [(NotUtf8("x"), b"1")], [("x", b"2")]]):
         await producer.send_and_wait(topic, b"%d" % number, headers=headers, partition=0)
     await producer.stop()
 

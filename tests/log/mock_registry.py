@@ -1,4 +1,4 @@
-"""A schema registry over HTTP on loopback, as small as the three requests that are asked of one."""
+"""A schema registry on loopback that serves the three requests of the client."""
 
 import base64
 import json
@@ -10,18 +10,18 @@ from urllib.parse import unquote
 
 
 class MockRegistry:
-    """What the registry holds, and what was asked. `answers`: a status and a text for everything.
+    """A registry that records its requests.
 
-    users: who may ask (None: anybody). A schema comes back with its keys in another order, as a
-    registry may send it.
+    answer: a status and a body for every request. users: the accepted users and their passwords
+    (None: no login). Schemas are returned with sorted keys, as a registry may do.
     """
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.schemas: dict[int, dict] = {}
         self.subjects: dict[str, list[int]] = {}
         self.users: dict[str, str] | None = None
-        self.answers: tuple[int, str] | None = None
+        self.answer: tuple[int, str] | None = None
         self.compatible = True
         self.port = 0
 
@@ -30,19 +30,19 @@ class MockRegistry:
         return f"http://127.0.0.1:{self.port}"
 
     def add(self, schema: dict | str, **more: object) -> int:
-        """The id of a schema, a new one unless it is held."""
+        """The id of a schema, assigned when the schema is new."""
         text = schema if isinstance(schema, str) else json.dumps(schema, sort_keys=True)
-        held = {"schema": text, **more}
+        stored = {"schema": text, **more}
         for number, known in self.schemas.items():
-            if known == held:
+            if known == stored:
                 return number
-        self.schemas[100_000 + len(self.schemas)] = held
+        self.schemas[100_000 + len(self.schemas)] = stored
         return 100_000 + len(self.schemas) - 1
 
     def reply(self, method: str, path: str, body: bytes, auth: str | None) -> tuple[int, str]:
-        self.asked.append(f"{method} {path}")
-        if self.answers is not None:
-            return self.answers
+        self.requests.append(f"{method} {path}")
+        if self.answer is not None:
+            return self.answer
         if self.users is not None:
             pairs = [f"{user}:{password}".encode() for user, password in self.users.items()]
             if auth not in {f"Basic {base64.b64encode(pair).decode()}" for pair in pairs}:
@@ -51,10 +51,10 @@ class MockRegistry:
             case ["GET", "schemas", "types"]:
                 return 200, '["AVRO"]'
             case ["GET", "schemas", "ids", number]:
-                held = self.schemas.get(int(number))
-                if held is None:
+                stored = self.schemas.get(int(number))
+                if stored is None:
                     return 404, '{"error_code": 40403, "message": "Schema not found"}'
-                return 200, json.dumps(held)
+                return 200, json.dumps(stored)
             case ["POST", "subjects", subject, "versions"]:
                 if not self.compatible:
                     return 409, '{"error_code": 409, "message": "incompatible"}'
@@ -66,7 +66,7 @@ class MockRegistry:
 
     @contextmanager
     def serving(self) -> Iterator["MockRegistry"]:
-        """Answer until the end; the port stays the same when it is served again."""
+        """Serve until the context ends. Another call serves on the same port."""
         registry = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -83,7 +83,7 @@ class MockRegistry:
             do_POST = do_GET
 
             def log_message(self, *_: object) -> None:
-                """Nothing."""
+                """Keeps the test's output free of access logs."""
 
         server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
         self.port = server.server_port

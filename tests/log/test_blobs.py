@@ -1,4 +1,4 @@
-"""The blob store keeps bytes under their hash, durably, and gives no others."""
+"""Blobs are stored durably under their hash, and a read verifies it."""
 
 import os
 import threading
@@ -17,14 +17,14 @@ def blobs(tmp_path):
 
 
 @given(data=st.binary(max_size=4096))
-def test_S2_3_what_is_put_is_what_is_got(tmp_path_factory, data):
+def test_S2_3_get_returns_the_bytes_of_put(tmp_path_factory, data):
     blobs = BlobStore(tmp_path_factory.getbasetemp() / "shared-blobs")
     stored = blobs.put(data)
     assert stored == (sha256(data).hexdigest(), len(data))
     assert blobs.get(stored.sha256) == data
 
 
-def test_S2_3_the_same_bytes_are_kept_once(blobs):
+def test_S2_3_the_same_bytes_are_stored_once(blobs):
     first = blobs.put(b"x" * 1000)
     inode = os.stat(blobs._path(first.sha256)).st_ino
     assert blobs.put(b"x" * 1000) == first
@@ -49,19 +49,19 @@ def test_file_and_directory_are_synced_before_put_returns(blobs, monkeypatch):
     "name",
     ["", "..", "../../etc/passwd", "a" * 63, "a" * 65, "A" * 64, "/" * 64, "a" * 63 + "\n"],
 )
-def test_a_name_that_is_no_hash_opens_nothing(blobs, name):
+def test_a_name_that_is_not_a_hash_is_missing(blobs, name):
     with pytest.raises(BlobMissing, match="names no blob"):
         blobs.get(name)
 
 
 @given(name=st.text(max_size=80))
-def test_S2_3_no_text_leaves_the_directory(tmp_path_factory, name):
+def test_S2_3_no_name_reads_outside_the_directory(tmp_path_factory, name):
     blobs = BlobStore(tmp_path_factory.getbasetemp() / "shared-blobs")
     with pytest.raises(BlobMissing):
         blobs.get(name)
 
 
-def test_other_bytes_under_a_name_are_refused(blobs):
+def test_a_blob_with_other_bytes_is_corrupt(blobs):
     name = blobs.put(b"the truth").sha256
     blobs._path(name).write_bytes(b"the trush")
     with pytest.raises(BlobCorrupt, match="other bytes"):
@@ -69,7 +69,7 @@ def test_other_bytes_under_a_name_are_refused(blobs):
 
 
 @pytest.mark.parametrize("found", [b"the", b"the trush"], ids=["torn", "rotten"])
-def test_a_damaged_blob_is_written_anew(blobs, found):
+def test_put_replaces_a_damaged_blob(blobs, found):
     name = blobs.put(b"the truth").sha256
     blobs._path(name).write_bytes(found)
     blobs.put(b"the truth")
@@ -86,13 +86,13 @@ def test_a_symbolic_link_is_not_followed(blobs, tmp_path):
         blobs.get(name)
 
 
-def test_a_missing_blob_says_what_to_do(blobs):
+def test_the_error_for_a_missing_blob_names_the_setting(blobs):
     with pytest.raises(BlobMissing, match="FOLDLOG_BLOBS"):
         blobs.get("0" * 64)
 
 
-def test_no_error_tells_the_path_and_the_log_does(blobs, monkeypatch, caplog):
-    """Whoever asked over the gateway was told where the blobs lie on its machine."""
+def test_the_path_of_a_blob_is_logged_and_never_in_an_error(blobs, monkeypatch, caplog):
+    """The gateway returned such an error, with a path of its machine, to its clients."""
     damaged = blobs.put(b"abc").sha256
     (blobs.directory / damaged[:2] / damaged).write_bytes(b"xyz")
     linked = blobs.put(b"def").sha256
@@ -104,8 +104,8 @@ def test_no_error_tells_the_path_and_the_log_does(blobs, monkeypatch, caplog):
             with pytest.raises(BlobError, match=name) as raised:
                 blobs.get(name)
             assert str(blobs.directory) not in str(raised.value)
-        told = [r for r in caplog.records if f"{name[:2]}/{name}" in r.getMessage()]
-        assert len(told) == 1 and str(blobs.directory) in told[0].getMessage()
+        logged = [r for r in caplog.records if f"{name[:2]}/{name}" in r.getMessage()]
+        assert len(logged) == 1 and str(blobs.directory) in logged[0].getMessage()
     with monkeypatch.context() as patched:
         patched.setattr(os, "replace", lambda a, b: os.rename(blobs.directory / "no", b))
         with pytest.raises(BlobError) as raised:
@@ -114,7 +114,7 @@ def test_no_error_tells_the_path_and_the_log_does(blobs, monkeypatch, caplog):
     assert str(blobs.directory / "no") in caplog.text
 
 
-def test_a_failed_write_leaves_nothing_and_says_so(blobs, monkeypatch):
+def test_a_failed_write_raises_and_leaves_no_file(blobs, monkeypatch):
     def full(fd):
         raise OSError(28, "No space left on device")
 
@@ -127,7 +127,7 @@ def test_a_failed_write_leaves_nothing_and_says_so(blobs, monkeypatch):
         blobs.get(sha256(b"abc").hexdigest())
 
 
-def test_leftovers_of_the_dead_are_dropped_and_those_of_the_living_kept(tmp_path):
+def test_only_old_incomplete_files_are_deleted(tmp_path):
     incoming = tmp_path / "incoming"
     incoming.mkdir()
     (incoming / "old").write_bytes(b"x")
@@ -138,7 +138,7 @@ def test_leftovers_of_the_dead_are_dropped_and_those_of_the_living_kept(tmp_path
     assert os.listdir(incoming) == ["new"]
 
 
-def test_many_threads_put_the_same_and_other_blobs(blobs):
+def test_threads_may_put_the_same_blob_at_once(blobs):
     start = threading.Barrier(8)
 
     def work(n):

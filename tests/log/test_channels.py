@@ -1,11 +1,11 @@
-"""`[channels.NAME]` in foldlog.toml: what is taken, what is refused, and what is never shown."""
+"""`[channels.NAME]` in foldlog.toml: valid and refused tables; secrets and URLs are not printed."""
 
 import pytest
 
 from foldlog.log import Settings, SettingsError
 
 ENV = {"HOME": "/h", "USER": "ada", "CRM_SECRET": "not to be shown"}
-GOOD = 'url = "https://crm.example/hook-of-nobody"\nsecret_env = "CRM_SECRET"\n'
+GOOD = 'url = "https://crm.example/private-hook"\nsecret_env = "CRM_SECRET"\n'
 
 
 def load(tmp_path, text: str, env=ENV) -> Settings:
@@ -14,22 +14,22 @@ def load(tmp_path, text: str, env=ENV) -> Settings:
     return Settings.load(env, path, {})
 
 
-def test_a_channel_has_an_address_and_the_secret_that_the_environment_holds(tmp_path):
+def test_a_channel_gets_its_secret_from_the_environment_and_prints_neither(tmp_path):
     settings = load(tmp_path, f'user = "bob"\n[channels.crm]\n{GOOD}networks = ["10.0.0.0/8"]\n')
     (channel,) = settings.channels.values()
     assert (channel.name, channel.secret, channel.networks) == (
         "crm", "not to be shown", ("10.0.0.0/8",)
     )
-    assert "not to be shown" not in repr(settings) and "hook-of-nobody" not in repr(settings)
+    assert "not to be shown" not in repr(settings) and "private-hook" not in repr(settings)
 
 
-def test_a_secret_that_is_not_set_is_no_error_of_every_command(tmp_path):
+def test_settings_load_without_the_secret_of_a_channel(tmp_path):
     settings = load(tmp_path, f"[channels.crm]\n{GOOD}", {"HOME": "/h"})
     assert settings.channels["crm"].secret is None
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("channels = 3", "tables"),
         ("[channels]\ncrm = 3", "table with url"),
@@ -44,23 +44,23 @@ def test_a_secret_that_is_not_set_is_no_error_of_every_command(tmp_path):
         (f"[channels.crm]\n{GOOD}networks = '10.0.0.0/8'", "networks must be a list"),
     ],
 )
-def test_a_wrong_channel_is_refused_by_name_and_its_url_is_not_shown(tmp_path, text, says):
+def test_an_invalid_channel_is_refused_without_its_url(tmp_path, text, message):
     settings = load(tmp_path, text)
     with pytest.raises(SettingsError) as refused:
         settings.demand_channels()
-    assert says in str(refused.value) and "hook-of-nobody" not in str(refused.value)
+    assert message in str(refused.value) and "private-hook" not in str(refused.value)
     assert "pw" not in str(refused.value)
 
 
-def test_a_wrong_channel_is_no_error_of_every_command_and_the_others_are_kept(tmp_path):
+def test_settings_load_with_an_invalid_channel_and_keep_the_valid_ones(tmp_path):
     settings = load(tmp_path, f"[channels.crm]\n{GOOD}[channels.bad]\nurl = 'ftp://x'\n")
     assert list(settings.channels) == ["crm"]
-    (what,) = settings.channels_wrong
-    assert "channels.bad: secret_env is missing" in what
+    (problem,) = settings.channels_wrong
+    assert "channels.bad: secret_env is missing" in problem
     with pytest.raises(SettingsError, match=r"channels\.bad.* do not start with this"):
         settings.demand_channels()
 
 
-def test_where_all_channels_are_right_they_are_all_that_is_demanded(tmp_path):
+def test_demand_channels_returns_valid_channels(tmp_path):
     settings = load(tmp_path, f"[channels.crm]\n{GOOD}")
     assert settings.demand_channels() is settings.channels

@@ -1,4 +1,4 @@
-"""What a client does when no broker answers, or when it fails for good. Needs no broker."""
+"""A Kafka client without a broker, and after a fatal error. Needs no broker."""
 
 import logging
 import subprocess
@@ -24,7 +24,7 @@ from foldlog.log.kafka import KafkaLog
 from foldlog.log.settings import Settings
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 
-NOBODY = "127.0.0.1:1"  # a port that only the superuser may listen on, and does not
+UNREACHABLE = "127.0.0.1:1"  # a privileged port without a listener
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def connect():
     opened = []
 
     def make(**properties: str) -> KafkaLog:
-        log = KafkaLog(NOBODY, client_properties=properties, timeout_s=0.3)
+        log = KafkaLog(UNREACHABLE, client_properties=properties, timeout_s=0.3)
         opened.append(log)
         return log
 
@@ -42,7 +42,7 @@ def connect():
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "call",
     [
         lambda log: log.identity(),
         lambda log: log.topic_id("t"),
@@ -51,64 +51,64 @@ def connect():
         lambda log: log.apply_topics(topics(8)),
         lambda log: log.check_topics(topics(8)),
         lambda log: log.reader("t", {0: 0}),
-        lambda log: log.group_reader("t", "g", "w", dict.fromkeys, lambda taken: None),
+        lambda log: log.group_reader("t", "g", "w", dict.fromkeys, lambda revoked: None),
     ],
 )
-def test_without_a_broker_every_question_says_so_and_what_to_do(connect, ask):
-    with pytest.raises(LogUnreachable, match=rf"{NOBODY}.*Connection refused.*`foldlog up`"):
-        ask(connect())
+def test_without_a_broker_every_call_names_the_command_that_starts_one(connect, call):
+    with pytest.raises(LogUnreachable, match=rf"{UNREACHABLE}.*Connection refused.*`foldlog up`"):
+        call(connect())
 
 
-def test_without_a_broker_a_record_waits_and_then_fails_by_itself(connect):
-    told: list = []
+def test_without_a_broker_a_record_fails_after_its_timeout(connect):
+    answers: list = []
     answered = threading.Event()
     producer = connect(**{"message.timeout.ms": "300"}).producer()
-    producer.append("t", "k", b"v", on_delivery=lambda a: (told.append(a), answered.set()))
-    assert producer.flush(0.01) == 1 and told == []
+    producer.append("t", "k", b"v", on_delivery=lambda a: (answers.append(a), answered.set()))
+    assert producer.flush(0.01) == 1 and answers == []
     assert answered.wait(60)
-    (error,) = told
+    (error,) = answers
     assert isinstance(error, AppendError) and isinstance(error, Retry)
     assert (error.topic, error.key, error.partition) == ("t", b"k", None)
     assert producer.flush(60) == 0
 
 
-def test_a_full_queue_refuses_a_record_and_keeps_those_before_it(connect):
+def test_a_full_queue_refuses_a_record_and_keeps_the_queued_ones(connect):
     producer = connect(**{"queue.buffering.max.messages": "2", "message.timeout.ms": "500"})
     producer = producer.producer()
-    told: list = []
+    answers: list = []
     for _ in range(2):
-        producer.append("t", "k", b"v", on_delivery=told.append)
+        producer.append("t", "k", b"v", on_delivery=answers.append)
     with pytest.raises(LogBusy, match="not queued"):
-        producer.append("t", "k", b"v", on_delivery=told.append)
+        producer.append("t", "k", b"v", on_delivery=answers.append)
     assert producer.flush(60) == 0
-    assert len(told) == 2, "each of the two was answered, the third never was"
+    assert len(answers) == 2, "an answer for each queued record, none for the refused one"
 
 
-def test_an_error_that_is_not_fatal_is_news(connect):
-    told: list = []
-    producer = connect(**{"message.timeout.ms": "100"}).producer(told.append)
+def test_an_error_that_is_not_fatal_is_not_reported(connect):
+    errors: list = []
+    producer = connect(**{"message.timeout.ms": "100"}).producer(errors.append)
     producer._on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
     producer.append("t", "k", b"v")
-    assert told == []
+    assert errors == []
 
 
-def test_a_fatal_error_is_told_once_and_ends_the_producer(connect, caplog):
-    told: list[LogFatal] = []
-    producer = connect().producer(told.append)
+def test_a_fatal_error_is_reported_once_and_closes_the_producer(connect, caplog):
+    errors: list[LogFatal] = []
+    producer = connect().producer(errors.append)
     for _ in range(2):
         producer._on_error(KafkaError(KafkaError._FATAL, "the log forgot this producer"))
     with pytest.raises(LogFatal, match="the log forgot this producer"):
         producer.append("t", "k", b"v")
-    assert len(told) == 1
+    assert len(errors) == 1
     assert [r.getMessage()[:5] for r in caplog.records if r.levelname == "ERROR"] == ["FATAL"]
 
 
-def test_a_bug_in_a_callback_is_not_swallowed(connect):
-    told: list[LogFatal] = []
-    producer = connect(**{"message.timeout.ms": "200"}).producer(told.append)
+def test_an_error_in_a_callback_closes_the_producer(connect):
+    errors: list[LogFatal] = []
+    producer = connect(**{"message.timeout.ms": "200"}).producer(errors.append)
     producer.append("t", "k", b"v", on_delivery=lambda answer: 1 / 0)
     producer.flush(60)
-    assert "ZeroDivisionError" in str(told[0])
+    assert "ZeroDivisionError" in str(errors[0])
     with pytest.raises(LogFatal, match="ZeroDivisionError"):
         producer.append("t", "k", b"v")
 
@@ -126,13 +126,13 @@ def test_a_bug_in_a_callback_is_not_swallowed(connect):
         (KafkaError(KafkaError._TRANSPORT, "gone", True), LogFatal),
     ],
 )
-def test_what_an_error_of_the_client_means(error, kind):
+def test_errors_of_the_client_map_to_errors_of_the_log(error, kind):
     found = meaning(error, "here:1")
     assert type(found) is kind
     assert len(str(found).split(". ")) >= 2, "what happened, what was kept, what to do"
 
 
-def test_lines_of_one_kind_come_once_in_a_while_and_are_counted():
+def test_log_lines_of_one_kind_are_rate_limited_and_counted():
     now = 0.0
     shown: list[str] = []
     logger = logging.Logger("test")
@@ -156,8 +156,8 @@ def test_lines_of_one_kind_come_once_in_a_while_and_are_counted():
     ]
 
 
-def test_a_client_without_a_broker_writes_few_lines(connect, caplog, monkeypatch):
-    # The filter of this process has seen the other tests' lines.
+def test_a_client_without_a_broker_logs_each_kind_of_line_once(connect, caplog, monkeypatch):
+    # A new filter, because the process's own has counted the lines of other tests.
     monkeypatch.setattr(LOGGER, "filters", [OncePerWhile()])
     with caplog.at_level(logging.DEBUG, logger="foldlog.log.client"):
         producer = connect(**{"message.timeout.ms": "1500"}).producer()
@@ -168,23 +168,23 @@ def test_a_client_without_a_broker_writes_few_lines(connect, caplog, monkeypatch
     assert "_TRANSPORT:" in kinds
 
 
-def test_a_log_dropped_while_a_question_is_open_does_not_end_the_process():
-    # The garbage collector runs on the thread of the client that it would free.
+def test_a_log_collected_during_a_request_does_not_crash_the_process():
+    # The garbage collector runs on a thread of the client that it frees.
     code = """if True:
         import gc, threading
         from foldlog.log.kafka import KafkaLog
         gc.disable()
-        done = threading.Event()
+        finished = threading.Event()
         log = KafkaLog("127.0.0.1:1", timeout_s=0.3)
         answer = log._ask()._ask("describe_cluster")
-        answer.add_done_callback(lambda answer: (gc.collect(), done.set()))
+        answer.add_done_callback(lambda answer: (gc.collect(), finished.set()))
         del log
-        assert done.wait(60)
+        assert finished.wait(60)
     """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_room_is_used_without_the_client_library():
+def test_importing_the_package_does_not_load_the_client_library():
     code = "import sys, foldlog.log; sys.exit('confluent_kafka' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -194,19 +194,19 @@ def test_the_settings_reach_the_client(tmp_path):
     file.write_text("message.timeout.ms=100\n", encoding="utf-8")
     env = {
         "HOME": str(tmp_path),
-        "KAFKA_BOOTSTRAP_SERVERS": NOBODY,
+        "KAFKA_BOOTSTRAP_SERVERS": UNREACHABLE,
         "FOLDLOG_TOPIC_PREFIX": "p.",
         "FOLDLOG_CLIENT_PROPERTIES": str(file),
     }
     log = open_log(Settings.load(env))
-    told: list = []
+    answers: list = []
     producer = log.producer()
-    producer.append(SESSION_EVENTS, "k", b"v", on_delivery=told.append)
-    assert producer.flush(60) == 0 and isinstance(told[0], AppendError)
+    producer.append(SESSION_EVENTS, "k", b"v", on_delivery=answers.append)
+    assert producer.flush(60) == 0 and isinstance(answers[0], AppendError)
     log.close()
 
 
-def test_a_property_that_the_client_does_not_know_is_a_wrong_setting(connect):
+def test_a_property_unknown_to_the_client_is_a_settings_error(connect):
     log = connect(**{"foo.bar": "baz"})
     for use in (log.identity, log.producer, lambda: log.reader("t", {0: 0})):
         with pytest.raises(SettingsError, match=r'"foo\.bar"'):

@@ -1,4 +1,4 @@
-"""What other processes may read of ours, and what the ones we start get."""
+"""Secrets in the environment: hidden from other processes and from the children we start."""
 
 import json
 import os
@@ -17,7 +17,7 @@ SECRETS = {
     "HTTPS_PROXY": "http://me:canary-proxy@proxy:3128",
     "ALL_PROXY": "me:canary-proxy@proxy:3128",
 }
-OURS = """
+PRINT_ENVIRONMENT = """
 import ctypes, json, os, sys
 from foldlog.log import environment
 environment.begin()
@@ -34,18 +34,18 @@ print(json.dumps({
 }), flush=True)
 """
 
-NOBODY = """
+RUN_AS_NOBODY = """
 import ctypes, os
 from foldlog.log import environment
 os.setuid(65534)
-ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # as any process is; a change of user leaves it otherwise
+ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # dumpable, which setuid unsets
 environment.begin()
 print(flush=True)
 input()
 """
 
 
-def test_children_get_what_is_named_and_no_password_that_hides_in_it():
+def test_children_get_the_named_variables_and_no_values_with_passwords():
     env = {
         "PATH": ".:/opt/openssl@3/bin",
         "LC_ALL": "C@euro",
@@ -62,9 +62,9 @@ def test_children_get_what_is_named_and_no_password_that_hides_in_it():
 
 
 @LINUX
-@pytest.mark.parametrize("how", ["by a person", "by one of ours"])
-def test_a_process_of_ours_keeps_its_variables_and_shows_none_of_them(how):
-    command, env = [sys.executable, "-c", OURS], {**os.environ, **SECRETS}
+@pytest.mark.parametrize("how", ["by a person", "by foldlog"])
+def test_our_process_keeps_its_secrets_and_hides_them_from_proc(how):
+    command, env = [sys.executable, "-c", PRINT_ENVIRONMENT], {**os.environ, **SECRETS}
     if how == "by a person":
         process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE)
     else:
@@ -77,8 +77,8 @@ def test_a_process_of_ours_keeps_its_variables_and_shows_none_of_them(how):
 
 
 @LINUX
-def test_a_process_of_ours_is_started_with_no_secret():
-    """A spare starts while tools run: what it was started with could be read before it hides it."""
+def test_our_process_is_started_without_secrets_in_its_environment():
+    """A running tool could read them before the new process hides them."""
     process = environment.start_process(["cat"], {**os.environ, **SECRETS}, stdin=subprocess.PIPE)
     try:
         assert b"canary" not in Path(f"/proc/{process.pid}/environ").read_bytes()
@@ -94,19 +94,19 @@ def test_a_process_of_ours_is_started_with_no_secret():
 
 
 @LINUX
-@pytest.mark.skipif(os.getuid() != 0, reason="only root may become somebody else")
-def test_no_process_of_the_same_user_reads_the_memory_of_ours():
-    """Root may; a tool of another user may not anyway."""
-    ours = [sys.executable, "-c", NOBODY]
-    with subprocess.Popen(ours, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may change its user")
+def test_our_memory_is_unreadable_for_processes_of_the_same_user():
+    """Root can read it, and other users never can."""
+    command = [sys.executable, "-c", RUN_AS_NOBODY]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline()
-        theirs = f"import os; os.setuid(65534); open('/proc/{process.pid}/mem', 'rb')"
-        said = subprocess.run([sys.executable, "-c", theirs], capture_output=True, text=True)
+        code = f"import os; os.setuid(65534); open('/proc/{process.pid}/mem', 'rb')"
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         process.communicate(b"\n")
-    assert "PermissionError" in said.stderr
+    assert "PermissionError" in result.stderr
 
 
-def test_what_a_tool_starts_by_itself_inherits_no_secret_of_ours(monkeypatch):
+def test_processes_started_by_a_tool_inherit_no_secret(monkeypatch):
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     environment.forget(["ANTHROPIC_API_KEY", "HTTPS_PROXY", "NOT_SET"], kept=["HTTPS_*"])

@@ -1,4 +1,4 @@
-"""What a simulator does to the in-memory log, and that it is the same each time."""
+"""The faults that a simulator injects into the in-memory log are deterministic."""
 
 import random
 import threading
@@ -34,29 +34,30 @@ def values(log: MemoryLog, partition: int = 0) -> list[bytes]:
 
 
 def append(producer, *written: bytes, partition: int = 0) -> list[Delivered | AppendError]:
-    told: list[Delivered | AppendError] = []
+    """Append in order; returns the list that the delivery callback fills."""
+    answers: list[Delivered | AppendError] = []
     for value in written:
-        producer.append(EVENTS, "k", value, partition=partition, on_delivery=told.append)
-    return told
+        producer.append(EVENTS, "k", value, partition=partition, on_delivery=answers.append)
+    return answers
 
 
-def test_a_late_record_lands_when_its_time_comes_and_not_before():
+def test_a_delayed_record_is_written_when_its_delay_has_passed():
     log = make(Fate(delay_ms=100))
     late, early = log.producer(), log.producer()
-    told = append(late, b"late")
+    answers = append(late, b"late")
     append(early, b"early")
     reader = log.reader(EVENTS, {0: 0})
     log.clock_ms.advance(99)
-    assert [r.value for r in reader.poll(0)] == [b"early"] and told == []
+    assert [r.value for r in reader.poll(0)] == [b"early"] and answers == []
     log.clock_ms.advance(1)
     (record,) = reader.poll(0)
     assert record.value == b"late"
-    assert record.timestamp_ms == log.clock_ms()  # broker time is the time of landing
+    assert record.timestamp_ms == log.clock_ms()  # the broker's time is the time of the write
     log.pump()
-    assert told == [Delivered(0, 1)]
+    assert answers == [Delivered(0, 1)]
 
 
-def test_a_late_record_holds_back_its_own_producer_in_its_partition_only():
+def test_a_delayed_record_delays_only_its_own_producer_in_its_own_partition():
     log = make(Fate(delay_ms=100))
     producer = log.producer()
     append(producer, b"late", b"behind")
@@ -68,73 +69,73 @@ def test_a_late_record_holds_back_its_own_producer_in_its_partition_only():
     assert producer.flush(0) == 0
 
 
-def test_what_a_killed_producer_had_sent_still_lands_and_nobody_is_told():
+def test_a_killed_producers_records_in_flight_are_written_without_an_answer():
     log = make(Fate(delay_ms=100))
     producer = log.producer()
-    told = append(producer, b"in flight", b"behind")
+    answers = append(producer, b"in flight", b"behind")
     producer.kill()
     assert values(log) == []
     log.clock_ms.advance(100)
-    assert values(log) == [b"in flight", b"behind"] and told == []
+    assert values(log) == [b"in flight", b"behind"] and answers == []
     with pytest.raises(AssertionError, match="closed"):
         append(producer, b"more")
 
 
-def test_what_a_paused_producer_holds_back_dies_with_it():
+def test_a_paused_producers_buffer_is_lost_when_it_is_killed():
     log = make()
     producer = log.producer()
     append(producer, b"before")
     producer.pause()
-    told = append(producer, b"held back")
+    answers = append(producer, b"buffered")
     assert values(log) == [b"before"] and producer.flush(0) == 1
     producer.kill()
     log.clock_ms.advance(10_000)
-    assert values(log) == [b"before"] and told == []
+    assert values(log) == [b"before"] and answers == []
 
 
-def test_a_paused_producer_sends_when_it_goes_on():
+def test_a_resumed_producer_sends_its_buffer():
     log = make()
     zombie, other = log.producer(), log.producer()
     zombie.pause()
-    told = append(zombie, b"stale")
+    answers = append(zombie, b"stale")
     append(other, b"newer")
     log.clock_ms.advance(60_000)
     assert values(log) == [b"newer"]
     zombie.resume()
-    assert values(log) == [b"newer", b"stale"] and told == [Delivered(0, 1)]
+    assert values(log) == [b"newer", b"stale"] and answers == [Delivered(0, 1)]
 
 
-def test_a_lost_ack_is_an_error_about_a_record_that_is_there():
+def test_a_lost_acknowledgement_is_an_error_although_the_record_is_written():
     log = make(LOST_ACK)
-    (told,) = append(log.producer(), b"here")
-    assert isinstance(told, AppendError) and "may or may not be in the log" in str(told)
+    (answer,) = append(log.producer(), b"here")
+    assert isinstance(answer, AppendError) and "may or may not be in the log" in str(answer)
     assert values(log) == [b"here"]
 
 
-def test_a_duplicate_lies_there_twice_and_is_told_once():
+def test_a_duplicate_is_written_twice_and_answered_once():
     log = make(DUPLICATE)
     assert append(log.producer(), b"twice", b"once") == [Delivered(0, 0), Delivered(0, 2)]
     assert values(log) == [b"twice", b"twice", b"once"]
 
 
-def test_a_lost_record_is_an_error_and_not_there():
+def test_a_lost_record_is_an_error_and_is_not_written():
     log = make(LOST)
-    (told,) = append(log.producer(), b"gone")
-    assert isinstance(told, AppendError) and values(log) == []
+    (answer,) = append(log.producer(), b"lost")
+    assert isinstance(answer, AppendError) and values(log) == []
 
 
-def test_pumped_answers_wait_for_the_pump_and_keep_their_order():
+def test_answers_are_delivered_by_pump_in_order():
     log = make(immediate=False)
     first, second = log.producer(), log.producer()
-    told = append(first, b"0", b"1")
+    answers = append(first, b"0", b"1")
     others = append(second, b"2")
-    assert told == others == [] and values(log) != []
+    assert answers == others == [] and values(log) != []
     log.pump()
-    assert told == [Delivered(0, 0), Delivered(0, 1)] and others == [Delivered(0, 2)]
+    assert answers == [Delivered(0, 0), Delivered(0, 1)] and others == [Delivered(0, 2)]
     assert log.pump() == 0
 
 
-def test_a_fault_may_refuse_to_take_a_record():
+def test_a_fault_may_refuse_an_append():
     class Full(Faults):
         def fate(self, producer, topic, partition, headers):
             assert (producer, topic, partition) == ("w1", EVENTS, 2)
@@ -147,59 +148,59 @@ def test_a_fault_may_refuse_to_take_a_record():
     assert values(log, 2) == []
 
 
-def test_a_fatal_error_is_told_once_and_ends_the_producer():
-    told: list[LogFatal] = []
+def test_a_fatal_error_is_reported_once_and_closes_the_producer():
+    errors: list[LogFatal] = []
     log = make()
-    producer = log.producer(told.append)
+    producer = log.producer(errors.append)
     producer.die(LogFatal("gone"))
     with pytest.raises(LogFatal, match="gone"):
         append(producer, b"more")
-    assert [str(error) for error in told] == ["gone"]
+    assert [str(error) for error in errors] == ["gone"]
 
 
-def test_two_members_believe_they_own_a_partition_until_the_silent_one_polls():
+def test_a_silent_member_owns_revoked_partitions_until_it_polls():
     log = make()
     zombie, other = Member(log, "w1"), Member(log, "w2")
     for _ in range(4):
         zombie.step()
         other.step()
-    mine = set(zombie.held)
-    assert len(mine) == 2
+    before = set(zombie.owned)
+    assert len(before) == 2
     log.clock_ms.advance(SESSION_TIMEOUT_MS)
     other.step()
-    assert other.held == ALL - mine, "silence up to the timeout is no reason"
+    assert other.owned == ALL - before, "the timeout has not passed yet"
     log.clock_ms.advance(1)
     other.step()
-    assert other.held == ALL and zombie.held == mine, "both believe"
-    append(log.producer(), b"news", partition=min(mine))
+    assert other.owned == ALL and zombie.owned == before, "the zombie does not know yet"
+    append(log.producer(), b"news", partition=min(before))
     zombie.step()
-    assert zombie.held == set()
-    assert zombie.told[-1] == ("taken", sorted(mine)), "the zombie hears before it reads"
+    assert zombie.owned == set()
+    assert zombie.calls[-1] == ("revoked", sorted(before)), "revoked before it reads"
     assert zombie.records == []
     for _ in range(4):
         other.step()
         zombie.step()
-    assert len(zombie.held) == len(other.held) == 2 and zombie.held | other.held == ALL
+    assert len(zombie.owned) == len(other.owned) == 2 and zombie.owned | other.owned == ALL
 
 
-def test_who_stays_keeps_what_it_had():
+def test_the_remaining_members_keep_their_partitions():
     log = MemoryLog([replace(SPEC, partitions=9)], clock_ms=Clock())
     members = [Member(log, f"w{number}") for number in (1, 2, 3)]
     for member in members * 4:
         member.step()
-    assert [len(member.held) for member in members] == [3, 3, 3]
+    assert [len(member.owned) for member in members] == [3, 3, 3]
     rest = members[1:]
-    told = [list(member.told) for member in rest]
+    calls = [list(member.calls) for member in rest]
     for _ in range(2):
         log.clock_ms.advance(SESSION_TIMEOUT_MS // 2 + 1)
         for member in rest * 2:
             member.step()
-    assert sorted(len(member.held) for member in rest) == [4, 5]
-    for member, before in zip(rest, told, strict=True):
-        assert all(what == "given" for what, _ in member.told[len(before) :])
+    assert sorted(len(member.owned) for member in rest) == [4, 5]
+    for member, before in zip(rest, calls, strict=True):
+        assert all(what == "assigned" for what, _ in member.calls[len(before) :])
 
 
-def test_S2_7_a_zombie_may_read_on_before_it_hears_that_it_was_put_out():
+def test_S2_7_a_zombie_may_read_until_it_learns_of_its_removal():
     class Deaf(Faults):
         deaf = False
 
@@ -214,47 +215,47 @@ def test_S2_7_a_zombie_may_read_on_before_it_hears_that_it_was_put_out():
     log.clock_ms.advance(SESSION_TIMEOUT_MS + 1)
     zombie.step()
     other.step()
-    assert zombie.held == other.held == ALL, "polling alone does not count as a sign of life"
-    append(log.producer(), b"both read this")
+    assert zombie.owned == other.owned == ALL, "polling alone does not renew a membership"
+    append(log.producer(), b"read by both")
     zombie.step()
     other.step()
     assert zombie.records == other.records != []
     log.faults.deaf = False
     zombie.step()
-    assert zombie.told[1:] == [("taken", sorted(ALL))]
+    assert zombie.calls[1:] == [("revoked", sorted(ALL))]
 
 
-def test_a_lone_member_that_was_silent_too_long_loses_all_and_gets_all_again():
+def test_a_lone_member_that_times_out_loses_and_regains_all_partitions():
     log = make()
     member = Member(log, "w1")
     member.step()
     log.clock_ms.advance(SESSION_TIMEOUT_MS + 1)
     member.step()
     every = sorted(ALL)
-    assert member.told == [("given", every), ("taken", every), ("given", every)]
+    assert member.calls == [("assigned", every), ("revoked", every), ("assigned", every)]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 4000)), max_size=40))
-def test_partitions_always_have_one_owner_and_settle_into_even_shares(polls):
+def test_partitions_always_get_one_owner_each_in_even_shares(polls):
     log = make()
     members = {name: Member(log, name) for name in "abcde"}
     for name, passed_ms in polls:
         log.clock_ms.advance(passed_ms)
         members[name].step()
-    # Whoever polls now is alive, the others are put out; after some rounds all is even.
+    # The members that poll now are alive, the others are removed; a few rounds even the shares.
     alive = [members[name] for name in sorted({name for name, _ in polls[-3:]} or {"a"})]
     log.clock_ms.advance(SESSION_TIMEOUT_MS + 1)
     for _ in range(6):
         for member in alive:
             member.step()
-    held = [p for member in alive for p in member.held]
-    assert sorted(held) == sorted(ALL)
-    sizes = [len(member.held) for member in alive]
+    owned = [p for member in alive for p in member.owned]
+    assert sorted(owned) == sorted(ALL)
+    sizes = [len(member.owned) for member in alive]
     assert max(sizes) - min(sizes) <= 1
-    settled = [list(member.told) for member in alive]
+    settled = [list(member.calls) for member in alive]
     for member in alive:
         member.step()
-    assert [member.told for member in alive] == settled
+    assert [member.calls for member in alive] == settled
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -282,7 +283,7 @@ def test_the_same_seed_gives_the_same_log(seed):
                 case 2:
                     member = chance.choice(members)
                     member.step()
-                    trace.append((member.name, list(member.told), len(member.records)))
+                    trace.append((member.name, list(member.calls), len(member.records)))
                 case 3:
                     log.pump()
                 case 4:
@@ -295,20 +296,20 @@ def test_the_same_seed_gives_the_same_log(seed):
     assert first == run() and sum(map(len, first[0])) > 20
 
 
-def test_a_threaded_log_wakes_a_reader_that_waits():
+def test_a_threaded_log_wakes_a_waiting_reader():
     log = MemoryLog([SPEC], threaded=True)
     reader = log.reader(EVENTS, {0: 0})
-    waits = threading.Event()
-    got: list = []
+    waiting = threading.Event()
+    received: list = []
 
     def wait():
-        waits.set()
-        got.extend(reader.poll(60))
+        waiting.set()
+        received.extend(reader.poll(60))
 
     thread = threading.Thread(target=wait)
     thread.start()
-    waits.wait(60)
+    waiting.wait(60)
     append(log.producer(), b"news")
     thread.join(60)
-    assert [record.value for record in got] == [b"news"]
+    assert [record.value for record in received] == [b"news"]
     assert reader.poll(0) == []

@@ -1,4 +1,4 @@
-"""Confluent framing: no event is changed by it, a log may hold both, no registry skips nothing."""
+"""Confluent framing: keeps events unchanged, mixes with plain framing, waits for the registry."""
 
 import io
 import json
@@ -29,12 +29,12 @@ def serving():
     mock = MockRegistry()
     with ExitStack() as stack:
         stack.enter_context(mock.serving())
-        mock.leave = stack.close
+        mock.stop = stack.close
         yield mock
 
 
 class Home:
-    """A registry client of one process after another, and the in-memory log below it."""
+    """The processes of one home directory, which share a registry cache and an in-memory log."""
 
     def __init__(self, mock: MockRegistry, folder) -> None:
         self.mock, self.folder, self.seconds = mock, folder, 0.0
@@ -54,7 +54,7 @@ class Home:
             value = event if isinstance(event, bytes) else encode(event)
             producer.append(topic, "s", value, partition=partition)
 
-    def held(self, topic=SESSION_EVENTS, partition=0) -> list[bytes]:
+    def stored(self, topic=SESSION_EVENTS, partition=0) -> list[bytes]:
         return [record.value for record in self.kafka.records(topic, partition)]
 
     def read(self, log=None, topic=SESSION_EVENTS) -> list[bytes]:
@@ -71,20 +71,20 @@ def home(serving, tmp_path):
 def lasting(tmp_path_factory):
     mock = MockRegistry()
     with mock.serving():
-        yield Registry(mock.url, tmp_path_factory.mktemp("kept")), mock
+        yield Registry(mock.url, tmp_path_factory.mktemp("registry")), mock
 
 
-# ---- what is exchanged --------------------------------------------------------------------------
+# ---- frames -------------------------------------------------------------------------------------
 
 
 @given(event=any_event())
-def test_reframing_loses_nothing(lasting, event):
+def test_reframing_there_and_back_returns_the_same_bytes(lasting, event):
     registry, mock = lasting
     value = encode(event)
     framed = to_confluent(value, SESSION_EVENTS, registry)
     assert framed[:1] == b"\0" and framed[5:] == value[10:]
     assert from_confluent(framed, registry) == value
-    # A tool that has nothing but the registry reads the same fields.
+    # A client that knows only the registry reads the same fields.
     schema = json.loads(mock.schemas[int.from_bytes(framed[1:5], "big")]["schema"])
     body = io.BytesIO(framed[5:])
     assert schemaless_reader(body, schema) == schemaless_reader(
@@ -94,43 +94,43 @@ def test_reframing_loses_nothing(lasting, event):
 
 
 @pytest.mark.parametrize("topic", [SESSION_EVENTS, MEMORY_EVENTS])
-def test_every_event_type_goes_there_and_back(home, topic):
+def test_every_event_type_is_registered_once_and_read_back(home, topic):
     home.write(*EXAMPLES, *EXAMPLES, topic=topic)
     values = [encode(event) for event in EXAMPLES]
     assert home.read(topic=topic) == values * 2
-    assert all(value[:1] == b"\0" for value in home.held(topic))
+    assert all(value[:1] == b"\0" for value in home.stored(topic))
     names = {codec.schema_of(row.name)["name"] for row in ROWS}
     assert set(home.mock.subjects) == {f"inst.{topic}-foldlog.v1.{name}" for name in names}
-    # Once for each type, and never again below this home: neither to write nor to read.
-    assert len(home.mock.asked) == len(ROWS)
-    home.mock.leave()
+    # One request for each type; later processes of this home write and read without the registry.
+    assert len(home.mock.requests) == len(ROWS)
+    home.mock.stop()
     later = home.log(home.client())
     home.write(*EXAMPLES, log=later, topic=topic)
     assert home.read(later, topic) == values * 3
 
 
-def test_a_reader_elsewhere_asks_once_for_each_id_and_then_never(home, tmp_path):
+def test_a_reader_of_another_home_requests_each_id_once(home, tmp_path):
     home.write(*EXAMPLES)
-    home.mock.asked.clear()
+    home.mock.requests.clear()
     values = [encode(event) for event in EXAMPLES]
     assert home.read(home.log(home.client(tmp_path / "other"))) == values
-    assert len(home.mock.asked) == len(set(home.mock.asked)) == len(ROWS)
-    home.mock.leave()
+    assert len(home.mock.requests) == len(set(home.mock.requests)) == len(ROWS)
+    home.mock.stop()
     assert home.read(home.log(home.client(tmp_path / "other"))) == values
 
 
-def test_a_log_may_hold_both_framings_whichever_is_written(home):
+def test_both_framings_of_a_log_are_read_whichever_is_written(home):
     plain = home.log(confluent=False)
     home.write(*EXAMPLES, log=plain)
     home.write(*EXAMPLES)
     home.write(*EXAMPLES, log=plain)
     values = [encode(event) for event in EXAMPLES]
-    assert {value[:1] for value in home.held()} == {b"\0", b"\xc3"}
+    assert {value[:1] for value in home.stored()} == {b"\0", b"\xc3"}
     assert home.read() == home.read(plain) == values * 3
 
 
 @pytest.mark.parametrize("shape", shapes(), ids=lambda shape: f"{shape.type}.v{shape.version}")
-def test_a_record_of_a_retired_shape_is_read_by_its_own_schema(lasting, shape):
+def test_a_retired_shape_is_read_by_its_own_schema(lasting, shape):
     registry, mock = lasting
     framed = b"\0" + mock.add(shape.schema).to_bytes(4, "big") + shape.value[10:]
     value = from_confluent(framed, registry)
@@ -139,15 +139,15 @@ def test_a_record_of_a_retired_shape_is_read_by_its_own_schema(lasting, shape):
     assert from_confluent(to_confluent(value, "t", registry), registry) == value
 
 
-def test_other_topics_and_other_values_pass_as_they_are(home):
+def test_other_topics_and_other_values_are_unchanged(home):
     others = [b"", b"\0", b"\0\0\0\0", b"{}", codec.MAGIC, codec.MAGIC + b"12345678body"]
     home.write(*others)
-    assert home.held() == others == home.read()
+    assert home.stored() == others == home.read()
     poison = encode(EXAMPLES[0])[:-1]
     framed = b"\0" + home.mock.add(codec.schema_of(ROWS[0].name)).to_bytes(4, "big")
     home.write(poison, framed, topic=DEAD_LETTERS)
-    assert home.held(DEAD_LETTERS) == [poison, framed] == home.read(topic=DEAD_LETTERS)
-    assert not home.mock.asked
+    assert home.stored(DEAD_LETTERS) == [poison, framed] == home.read(topic=DEAD_LETTERS)
+    assert not home.mock.requests
     assert to_confluent(None, "t", home.registry) is from_confluent(None, home.registry) is None
 
 
@@ -167,55 +167,55 @@ ENUM = {"type": "enum", "name": "E", "symbols": ["A"]}
         (codec.schema_of("GEN_CHUNK"), {"references": [{"name": "x"}]}),
     ],
 )
-def test_the_schema_of_somebody_else_leaves_the_record_as_it_is(home, schema, more):
+def test_records_with_a_foreign_schema_are_unchanged(home, schema, more):
     foreign = b"\0" + home.mock.add(schema, **more).to_bytes(4, "big") + b"body"
     home.write(foreign, EXAMPLES[0])
     assert home.read() == [foreign, encode(EXAMPLES[0])]
     with pytest.raises(Undecodable):
         decode(home.read()[0])
-    assert len([line for line in home.mock.asked if line.startswith("GET")]) == 1
+    assert len([line for line in home.mock.requests if line.startswith("GET")]) == 1
 
 
-def test_an_id_that_the_registry_does_not_have_is_no_reason_to_wait(home):
+def test_an_id_unknown_to_the_registry_does_not_block_the_reader(home):
     unknown = b"\0\xff\xff\xff\xffbody"
     home.write(unknown, EXAMPLES[0])
     assert home.read() == home.read() == [unknown, encode(EXAMPLES[0])]
-    assert len(home.mock.asked) == 2
+    assert len(home.mock.requests) == 2
 
 
-# ---- a registry that is away --------------------------------------------------------------------
+# ---- the registry is unavailable ----------------------------------------------------------------
 
 
-def test_a_type_never_written_before_is_refused_while_the_registry_is_away(home):
+def test_while_the_registry_is_unavailable_only_registered_types_are_written(home):
     home.write(EXAMPLES[0])
-    home.mock.leave()
+    home.mock.stop()
     producer = home.log().producer()
     name = codec.schema_of(ROWS[1].name)["name"]
-    said = f"{home.mock.url}: .*{name} could not be registered.*refused.*Nothing was.*Restart"
-    with pytest.raises(RegistryAway, match=said) as raised:
+    message = f"{home.mock.url}: .*{name} could not be registered.*refused.*Nothing was.*Restart"
+    with pytest.raises(RegistryAway, match=message) as raised:
         producer.append(SESSION_EVENTS, "s", encode(EXAMPLES[1]), partition=0)
-    # What a worker writes again, and what a command and the gateway say.
+    # The worker retries a LogBusy; the CLI and the gateway report a LogUnreachable.
     assert isinstance(raised.value, LogBusy) and isinstance(raised.value, LogUnreachable)
     home.write(EXAMPLES[0])
-    assert len(home.held()) == 2
+    assert len(home.stored()) == 2
     with home.mock.serving():
-        with pytest.raises(RegistryAway):  # it rests: a registry that is away is not stormed
+        with pytest.raises(RegistryAway):  # no request is sent before the next attempt
             producer.append(SESSION_EVENTS, "s", encode(EXAMPLES[1]), partition=0)
         home.seconds += 2
         producer.append(SESSION_EVENTS, "s", encode(EXAMPLES[1]), partition=0)
     assert home.read()[2] == encode(EXAMPLES[1])
 
 
-def test_reading_waits_at_the_first_unknown_id_and_other_partitions_go_on(home, tmp_path, caplog):
+def test_a_reader_waits_at_an_unresolved_id_and_reads_other_partitions(home, tmp_path, caplog):
     one, two, three = EXAMPLES[:3]
     home.write(one, two, one, encode(three))
     home.write(one, one, partition=1)
-    elsewhere = home.client(tmp_path / "other")
-    elsewhere.head_of(int.from_bytes(home.held()[0][1:5], "big"))
-    home.mock.leave()
-    reader = home.log(elsewhere).reader(SESSION_EVENTS, {0: 0, 1: 0})
-    got = reader.poll(0)
-    assert [(r.partition, r.offset) for r in got] == [(0, 0), (1, 0), (1, 1)]
+    other = home.client(tmp_path / "other")
+    other.head_of(int.from_bytes(home.stored()[0][1:5], "big"))
+    home.mock.stop()
+    reader = home.log(other).reader(SESSION_EVENTS, {0: 0, 1: 0})
+    records = reader.poll(0)
+    assert [(r.partition, r.offset) for r in records] == [(0, 0), (1, 0), (1, 1)]
     assert reader.positions() == {0: 1, 1: 2}
     for _ in range(3):
         home.seconds += 2
@@ -227,8 +227,8 @@ def test_reading_waits_at_the_first_unknown_id_and_other_partitions_go_on(home, 
     assert [r.value for r in more] == [encode(event) for event in (two, one, three)]
 
 
-class TestAGroupOverTheDoor(contract.LogContract, GroupContract):
-    """The wrapper keeps the whole contract, values of any kind included."""
+class TestFramedLog(contract.LogContract, GroupContract):
+    """The contract tests, whose values are not all events."""
 
     @pytest.fixture
     def log(self, home, monkeypatch):
@@ -240,7 +240,7 @@ class TestAGroupOverTheDoor(contract.LogContract, GroupContract):
     def trim(self, log, partition, before):
         self.kafka.trim(contract.EVENTS, partition, before)
 
-    def make_anew(self, log):
+    def recreate(self, log):
         self.kafka.delete_topic(contract.EVENTS)
         self.kafka.apply_topics([contract.SPEC])
 
@@ -254,21 +254,21 @@ class TestAGroupOverTheDoor(contract.LogContract, GroupContract):
         producer = log.producer()
         for event in EXAMPLES[:3]:
             producer.append(contract.EVENTS, "s", encode(event), partition=1)
-        home.mock.leave()
-        away = FramedLog(self.kafka, home.client(tmp_path / "x"), confluent=True, prefix="")
-        told: list = []
-        member = away.group_reader(
-            contract.EVENTS, "g", "w", lambda ps: dict.fromkeys(ps, 0), told.append
+        home.mock.stop()
+        framed = FramedLog(self.kafka, home.client(tmp_path / "x"), confluent=True, prefix="")
+        revoked: list = []
+        member = framed.group_reader(
+            contract.EVENTS, "g", "w", lambda ps: dict.fromkeys(ps, 0), revoked.append
         )
         assert member.poll(0) == member.poll(0) == [] and member.positions()[1] == 0
         with home.mock.serving():
             home.seconds += 2
             assert [decode(r.value) for r in member.poll(0)] == EXAMPLES[:3]
         member.commit(member.positions())
-        assert self.committed(log, "g")[1] == 3 and not told
+        assert self.committed(log, "g")[1] == 3 and not revoked
 
 
-def test_what_is_written_is_what_the_headers_say(home):
+def test_headers_name_the_event_of_a_framed_record(home):
     event = EXAMPLES[0]
     producer = home.log().producer()
     producer.append(SESSION_EVENTS, "s", encode(event), headers_for(event, "producer"))

@@ -1,4 +1,4 @@
-"""Confluent framing on a real cluster: written, read, and waited for, in and outside of a group."""
+"""Confluent framing on a real cluster, with readers and group readers."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def opened(broker, tmp_path):
         log.close()
 
 
-def test_events_go_there_and_back_and_wait_for_a_registry_that_is_away(opened):
+def test_events_are_read_back_and_readers_wait_for_an_unavailable_registry(opened):
     mock = MockRegistry()
     with mock.serving():
         url = {"registry_url": mock.url}
@@ -52,10 +52,10 @@ def test_events_go_there_and_back_and_wait_for_a_registry_that_is_away(opened):
     assert all(name.startswith(writer._prefix + "session-events-foldlog") for name in subjects)
     raw = read(plain.reader(SESSION_EVENTS, START), count)
     assert [r.value[0] for r in raw] == [0] * len(EXAMPLES) + [0xC3] * len(EXAMPLES)
-    # This home has met every type: it reads and writes them without the registry.
+    # This home has every type in its cache and needs no registry.
     again = opened("writer", framing="confluent", **url)
     assert _events(read(again.reader(SESSION_EVENTS, START), count)) == EXAMPLES * 2
-    # Another home waits, and its place with it.
+    # The readers of other homes wait at the first record.
     reader = opened("other", **url).reader(SESSION_EVENTS, START)
     member = opened("third", **url).group_reader(
         SESSION_EVENTS, unique_name(), "w", lambda parts: dict.fromkeys(parts, 0), list

@@ -1,4 +1,4 @@
-"""The registry's client: who it says it is, what it takes for an answer, what it keeps."""
+"""The client of the schema registry: login, responses, cache and settings."""
 
 import logging
 import subprocess
@@ -27,20 +27,20 @@ def settings(tmp_path, **more):
     return Settings.load(env | {f"FOLDLOG_{name.upper()}": text for name, text in more.items()})
 
 
-def test_the_user_is_said_to_the_registry_and_to_nobody_else(mock, tmp_path, caplog):
+def test_the_login_is_sent_to_the_registry_and_printed_nowhere(mock, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     mock.users = {"ana-the-user": "hunter2"}
-    given = settings(
+    configured = settings(
         tmp_path, framing="confluent", registry_url=mock.url,
         registry_user="ana-the-user", registry_password="hunter2",
     )  # fmt: skip
-    registry = registry_of(given)
+    registry = registry_of(configured)
     mock.users["ana-the-user"] = "changed"
     with pytest.raises(RegistryAway, match="FOLDLOG_REGISTRY_USER.*HTTP 401") as raised:
         registry.id_of("t", HEADS[0])
-    shown = [str(raised.value), repr(given), str(framing_of(given))]
+    shown = [str(raised.value), repr(configured), str(list(framing(configured)))]
     mock.users["ana-the-user"] = "hunter2"
-    registry = registry_of(given)
+    registry = registry_of(configured)
     assert registry.head_of(registry.id_of("t", HEADS[0])) == HEADS[0]
     shown += [file.read_text() for file in registry.cache_dir.rglob("*") if file.is_file()]
     shown += [str(path) for path in tmp_path.rglob("*")] + [caplog.text]
@@ -48,12 +48,10 @@ def test_the_user_is_said_to_the_registry_and_to_nobody_else(mock, tmp_path, cap
     assert not [secret for secret in SECRETS for text in shown if secret in text]
 
 
-def framing_of(given):
-    return list(framing(given))
 
 
 @pytest.mark.parametrize(
-    "answers",
+    "answer",
     [
         (404, '{"error_code": 404}'),
         (404, "<html>no such page</html>"),
@@ -68,20 +66,20 @@ def framing_of(given):
         (503, ""),
     ],
 )
-def test_what_is_no_answer_of_a_registry_is_as_if_it_were_away(mock, tmp_path, answers):
+def test_an_unexpected_response_means_that_the_registry_is_unavailable(mock, tmp_path, answer):
     registry = Registry(mock.url, tmp_path)
-    mock.answers = answers
+    mock.answer = answer
     with pytest.raises(RegistryAway):
         registry.head_of(7)
     with pytest.raises(RegistryAway):
         registry.id_of("t", HEADS[0])
     assert not list(registry.cache_dir.rglob("*.json"))
-    mock.answers = None
+    mock.answer = None
     again = Registry(mock.url, tmp_path)
     assert again.head_of(7) is None and again.id_of("t", HEADS[0])
 
 
-def test_a_schema_that_the_subject_does_not_take_hinders_no_other(mock, tmp_path):
+def test_an_incompatible_schema_does_not_block_others(mock, tmp_path):
     registry = Registry(mock.url, tmp_path)
     mock.compatible = False
     with pytest.raises(RegistryAway, match="compatib"):
@@ -90,7 +88,7 @@ def test_a_schema_that_the_subject_does_not_take_hinders_no_other(mock, tmp_path
     assert registry.id_of("t", HEADS[1])
 
 
-def test_what_is_kept_may_be_torn_or_unwritable(mock, tmp_path):
+def test_the_cache_may_be_damaged_or_unwritable(mock, tmp_path):
     first = Registry(mock.url, tmp_path)
     found = first.id_of("t", HEADS[0])
     for file in first.cache_dir.rglob("*.json"):
@@ -109,13 +107,13 @@ def test_another_registry_has_other_ids(mock, tmp_path):
     assert ids[0] != ids[1]
 
 
-def test_a_path_before_the_requests_is_kept(mock, tmp_path):
+def test_the_url_may_have_a_path(mock, tmp_path):
     with pytest.raises(RegistryAway):
         Registry(mock.url + "/apis/ccompat/v7", tmp_path).check()
-    assert mock.asked == ["GET /apis/ccompat/v7/schemas/types"]
+    assert mock.requests == ["GET /apis/ccompat/v7/schemas/types"]
 
 
-def test_a_home_that_has_used_a_registry_does_not_read_without(mock, tmp_path):
+def test_a_home_that_has_used_a_registry_requires_its_setting(mock, tmp_path):
     assert not settings(tmp_path).uses_registry
     registry = registry_of(settings(tmp_path, registry_url=mock.url))
     registry.id_of("t", HEADS[0])
@@ -126,7 +124,7 @@ def test_a_home_that_has_used_a_registry_does_not_read_without(mock, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"framing": "json"}, "FOLDLOG_FRAMING: framing must be avro or confluent: 'json'"),
         ({"framing": "confluent"}, "needs a schema registry: set registry_url"),
@@ -141,13 +139,13 @@ def test_a_home_that_has_used_a_registry_does_not_read_without(mock, tmp_path):
         ({"registry_user": "a:b", "registry_password": "hunter2"}, "not contain a colon"),
     ],
 )
-def test_settings_that_make_no_whole_are_named(tmp_path, given, said):
+def test_invalid_settings_are_named(tmp_path, given, message):
     with pytest.raises(SettingsError) as raised:
         settings(tmp_path, **given)
-    assert said in str(raised.value) and "hunter2" not in str(raised.value)
+    assert message in str(raised.value) and "hunter2" not in str(raised.value)
 
 
-def test_doctor_says_which_framing_and_whether_the_registry_answers(mock, tmp_path):
+def test_doctor_reports_the_framing_and_whether_the_registry_responds(mock, tmp_path):
     def found(**more):
         (finding,) = framing(settings(tmp_path, **more))
         return finding
@@ -156,13 +154,13 @@ def test_doctor_says_which_framing_and_whether_the_registry_answers(mock, tmp_pa
     plain, confluent = {"registry_url": mock.url + "/"}, {"framing": "confluent"}
     assert found(**plain).level == found(**plain, **confluent).level == "ok"
     assert "confluent" in found(**plain, **confluent).text
-    mock.answers = (503, "")
-    away = found(**plain, **confluent)
-    assert away.level == "problem" and mock.url in away.text and away.do
+    mock.answer = (503, "")
+    finding = found(**plain, **confluent)
+    assert finding.level == "problem" and mock.url in finding.text and finding.do
     assert found(**plain).level == "note"
 
 
-def test_without_a_registry_none_of_its_modules_is_loaded(tmp_path):
+def test_without_a_registry_its_modules_are_not_loaded(tmp_path):
     code = (
         "import sys\n"
         "from foldlog.consumers.doctor.framing import framing\n"

@@ -1,4 +1,4 @@
-"""A real cluster keeps the contract."""
+"""The contract tests on a real cluster."""
 
 import time
 
@@ -30,7 +30,7 @@ class TestKafkaLog(LogContract, TopicsContract, GroupContract):
         for answer in self.admin.delete_records([at]).values():
             answer.result()
 
-    def make_anew(self, log):
+    def recreate(self, log):
         for answer in self.admin.delete_topics([self.prefix + EVENTS]).values():
             answer.result()
         until(lambda: self._is_missing(log), lambda: time.sleep(0.02))
@@ -44,10 +44,10 @@ class TestKafkaLog(LogContract, TopicsContract, GroupContract):
         return False
 
     def committed(self, log, group):
-        asked = [ConsumerGroupTopicPartitions(self.prefix + group)]
-        (answer,) = self.admin.list_consumer_group_offsets(asked).values()
+        groups = [ConsumerGroupTopicPartitions(self.prefix + group)]
+        (answer,) = self.admin.list_consumer_group_offsets(groups).values()
         return {at.partition: at.offset for at in answer.result().topic_partitions}
 
     def pass_time(self, log):
-        """The broker's clock goes on by itself; let one millisecond end."""
+        """The broker's clock advances by itself."""
         time.sleep(0.005)

@@ -1,4 +1,4 @@
-"""What only a real cluster can do: transactions, foreign records, outages, stopped processes."""
+"""Behaviour of real clusters only: transactions, foreign records, outages, paused processes."""
 
 import os
 import signal
@@ -45,22 +45,22 @@ def log(broker, prefix):
 
 
 def test_a_brief_producer_writes_in_order(log):
-    producer, told = log.producer(brief=True), []
+    producer, answers = log.producer(brief=True), []
     for number in range(50):
-        producer.append(EVENTS, "k", b"%d" % number, partition=0, on_delivery=told.append)
+        producer.append(EVENTS, "k", b"%d" % number, partition=0, on_delivery=answers.append)
     assert producer.flush(30) == 0
-    assert told == [Delivered(0, offset) for offset in range(50)]
+    assert answers == [Delivered(0, offset) for offset in range(50)]
     assert [int(r.value) for r in read(log.reader(EVENTS, {0: 0}), 50)] == list(range(50))
 
 
-def test_a_reader_arrives_at_an_end_behind_which_no_record_lies(log, broker, prefix):
+def test_a_reader_reaches_an_end_that_follows_a_transaction_marker(log, broker, prefix):
     servers = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
     client = Client({**servers, "transactional.id": prefix})
     client.init_transactions(30)
     client.begin_transaction()
     client.produce(prefix + EVENTS, b"0", partition=0)
     client.commit_transaction(30)
-    # Its marker takes offset 1, a moment after the commit has been answered.
+    # The marker gets offset 1, shortly after the commit is acknowledged.
     until(lambda: log.end_offsets(EVENTS)[0] == 2, nap)
     ends = log.end_offsets(EVENTS)
     reader = log.reader(EVENTS, dict.fromkeys(ALL, 0))
@@ -71,14 +71,14 @@ def test_a_reader_arrives_at_an_end_behind_which_no_record_lies(log, broker, pre
     assert [r.offset for r in read(reader, 1)] == [2]
 
 
-def test_foreign_headers_never_cost_a_record(log, broker, prefix):
+def test_records_with_foreign_headers_are_read(log, broker, prefix):
     subprocess.run(
         [sys.executable, foreign_writer.__file__, broker.bootstrap_servers, prefix + EVENTS],
         env={**os.environ, "AIOKAFKA_NO_EXTENSIONS": "1"},
         check=True,
     )
-    # In a process of its own, because what it guards against is SIGSEGV; and after many records,
-    # because it came in a loop that runs warm only.
+    # In its own process because the bug was a SIGSEGV, and after many records because it occurred
+    # only in a loop that the interpreter had specialized.
     code = """if True:
         import sys
         from foldlog.log.kafka import KafkaLog
@@ -127,7 +127,7 @@ def test_a_process_may_end_without_closing_anything(broker, prefix):
         member = Member(log, "w1")
         while not member.records:
             member.step()
-        producer.append(EVENTS, "k", b"never waited for")
+        producer.append(EVENTS, "k", b"never acknowledged")
     """
     subprocess.run(
         [sys.executable, "-c", code, broker.bootstrap_servers, prefix], check=True, timeout=60
@@ -135,96 +135,94 @@ def test_a_process_may_end_without_closing_anything(broker, prefix):
 
 
 @pytest.mark.crash
-def test_a_broker_that_is_killed_and_returns_loses_and_repeats_nothing(own_broker):
+def test_a_killed_broker_that_restarts_loses_and_repeats_nothing(own_broker):
     broker = own_broker()
     log = KafkaLog(broker.bootstrap_servers)
     log.apply_topics([SPEC])
-    told: list = []
-    producer, member = log.producer(told.append), Member(log, "w1")
+    answers: list = []
+    producer, member = log.producer(answers.append), Member(log, "w1")
 
     def append(numbers):
         for number in numbers:
-            producer.append(EVENTS, "k", b"%d" % number, on_delivery=told.append)
+            producer.append(EVENTS, "k", b"%d" % number, on_delivery=answers.append)
 
     append(range(0, 200))
     together(member, condition=lambda: len(member.records) == 200)
     append(range(200, 1200))
     broker.kill()
     append(range(1200, 1400))
-    member.step()  # silence, no error
+    member.step()  # returns nothing, raises nothing
     broker.up()
     together(member, condition=lambda: len(member.records) == 1400)
     assert producer.flush(60) == 0
     assert [int(r.value) for r in member.records] == list(range(1400))
-    assert [answer.offset for answer in told] == list(range(1400)), "each answered once, in order"
+    assert [answer.offset for answer in answers] == list(range(1400)), "one answer each, in order"
     log.close()
 
 
 @pytest.mark.crash
-def test_S2_7_a_stopped_process_loses_its_partitions_and_shares_them_when_it_goes_on(
+def test_S2_7_a_paused_process_loses_its_partitions_and_shares_them_when_it_resumes(
     broker, prefix, log, tmp_path
 ):
     notes = tmp_path / "notes"
     command = [sys.executable, zombie_member.__file__, broker.bootstrap_servers, prefix, notes]
     child = subprocess.Popen(command)
     try:
-        until(lambda: said(notes) == ["given 0 1 2 3"], nap)
+        until(lambda: lines(notes) == ["assigned 0 1 2 3"], nap)
         stopped_process.stop(child.pid)
         other = Member(log, "w2")
-        together(other, condition=lambda: other.held == ALL)
-        assert said(notes) == ["given 0 1 2 3"], "it still believes"
+        together(other, condition=lambda: other.owned == ALL)
+        assert lines(notes) == ["assigned 0 1 2 3"], "it does not know yet"
         write(log, b"news", partition=0)
         together(other, condition=lambda: other.records)
         child.send_signal(signal.SIGCONT)
-        together(other, condition=lambda: len(said(notes)) == 3 and len(other.held) == 2)
-        taken, given = said(notes)[1:]
-        assert taken == "taken 0 1 2 3"
-        assert {int(p) for p in given.split()[1:]} == ALL - other.held
+        together(other, condition=lambda: len(lines(notes)) == 3 and len(other.owned) == 2)
+        revoked, assigned = lines(notes)[1:]
+        assert revoked == "revoked 0 1 2 3"
+        assert {int(p) for p in assigned.split()[1:]} == ALL - other.owned
     finally:
         child.kill()
         child.wait()
 
 
-def said(notes: Path) -> list[str]:
+def lines(notes: Path) -> list[str]:
     return notes.read_text().splitlines() if notes.exists() else []
 
 
 def nap() -> None:
-    """What is awaited happens in another process and can only be looked at."""
+    """The step of a wait for another process, which can only be polled."""
     time.sleep(POLL_S)
 
 
-def test_S0_2_a_member_that_its_own_client_fenced_after_an_outage_is_no_misuse(log):
-    """Found by the soak: exit code 2 would have ended a supervised worker for good.
+def test_S0_2_a_member_fenced_by_its_own_client_after_an_outage_raises_a_fatal_error(log):
+    """Found by the soak: as Fenced, with exit code 2, a supervised worker was not restarted.
 
-    What the client tells after an outage of a session timeout, in that order; one in 20 is fenced.
+    The calls are the client's after an outage of a session timeout; 1 in 20 members is fenced.
     """
     member = Member(log, "w1")
-    together(member, condition=lambda: member.held == ALL)
+    together(member, condition=lambda: member.owned == ALL)
     reader = member.reader
     reader._lose(reader._client, [TopicPartition(reader._full, p) for p in ALL])
     reader._on_error(KafkaError(KafkaError._FATAL, "Static consumer fenced by other consumer"))
     with pytest.raises(LogFatal, match="start it again") as caught:
         member.step()
-    assert not isinstance(caught.value, Fenced) and member.held == set()
+    assert not isinstance(caught.value, Fenced) and member.owned == set()
 
 
-def test_S0_2_a_member_that_its_client_never_joins_again_ends_and_one_that_joins_goes_on(
-    log, monkeypatch
-):
-    """After a broker that stood still for 30 s, a worker sat there for good, without a partition.
+def test_S0_2_a_member_whose_client_never_rejoins_raises_a_fatal_error(log, monkeypatch):
+    """After a broker pause of 30 s, a worker stayed without partitions forever.
 
-    Seen once in 9 pauses; here the client is only told that it is out.
+    Observed once in 9 pauses; here only the callback for lost partitions is called.
     """
     monkeypatch.setattr(kafka_reader, "OUT_S", 0.2)
     monkeypatch.setattr(kafka_reader, "_OUT_CHECK_S", 0.1)
     member = Member(log, "w1")
-    together(member, condition=lambda: member.held == ALL)
+    together(member, condition=lambda: member.owned == ALL)
     reader = member.reader
-    for joins in (True, False):
+    for rejoins in (True, False):
         reader._lose(reader._client, [])
-        if joins:
-            reader._assign(reader._client, [])  # there are more members than partitions
+        if rejoins:
+            reader._assign(reader._client, [])  # as with more members than partitions
             for _ in range(20):
                 member.step()
         else:

@@ -1,4 +1,4 @@
-"""The number of partitions that a log was made with: noted once, demanded of who writes."""
+"""The number of partitions a log was created with: recorded once, demanded by writers."""
 
 import pytest
 
@@ -22,24 +22,24 @@ from foldlog.schemas.topics import LOG_FACTS, SESSION_EVENTS, topics
 
 @pytest.fixture
 def log():
-    made = MemoryLog(cluster_id="with/slash")  # as a topic's id may have one
+    made = MemoryLog(cluster_id="with/slash")  # a topic's id may contain one
     apply_topics(made, 2)
     return made
 
 
 def grow(log, partitions: int) -> None:
-    held = log.topic(SESSION_EVENTS).partitions
-    held += [Partition() for _ in range(partitions - len(held))]
+    existing = log.topic(SESSION_EVENTS).partitions
+    existing += [Partition() for _ in range(partitions - len(existing))]
 
 
-def test_A5_the_number_is_noted_once_when_the_topics_are_made(log):
+def test_A5_the_number_is_recorded_once_when_the_topics_are_created(log):
     assert facts_of(log) == Facts(2)
     apply_topics(log, 2)
     demand_topics(log, 2)
     assert log.end_offsets(LOG_FACTS) == {0: 1}
 
 
-def test_A5_after_growth_who_writes_is_refused_and_who_reads_goes_by_the_old_number(log):
+def test_A5_after_growth_writers_are_refused_and_readers_use_the_old_number(log):
     grow(log, 3)
     for write in (demand_as_made, lambda to: demand_topics(to, 3), lambda to: apply_topics(to, 3)):
         with pytest.raises(LogGrown, match="created with 2 partitions and has 3 now"):
@@ -49,7 +49,7 @@ def test_A5_after_growth_who_writes_is_refused_and_who_reads_goes_by_the_old_num
     assert SessionFold(log, name).partition == partition_for(name, 2)
 
 
-def test_A5_a_log_of_an_earlier_version_is_noted_as_it_is_by_the_first_worker():
+def test_A5_the_first_worker_records_the_number_of_an_earlier_versions_log():
     log = MemoryLog(topics(3))
     assert facts_of(log) == Facts()
     with pytest.raises(TopicMismatch, match="number of partitions is 3, wanted 4"):
@@ -60,27 +60,27 @@ def test_A5_a_log_of_an_earlier_version_is_noted_as_it_is_by_the_first_worker():
     assert facts_of(log) == Facts(3)
 
 
-def test_A5_a_topic_made_again_is_another_log(log):
+def test_A5_a_recreated_topic_is_another_log(log):
     log.delete_topic(SESSION_EVENTS)
     log.apply_topics(topics(5)[:1])
     assert facts_of(log) == Facts() and demand_as_made(log) == 5
 
 
-def test_A5_a_log_that_was_moved_says_where_to(log):
+def test_A5_a_moved_log_names_its_new_prefix(log):
     note(log, "moved_to", "v2-")
     with pytest.raises(LogMoved, match="FOLDLOG_TOPIC_PREFIX=v2-"):
         demand_as_made(log)
     assert partitions_of(log) == 2
 
 
-def test_A5_a_running_worker_ends_when_it_is_given_a_partition_that_was_added(log):
-    class Untouched:
+def test_A5_a_running_worker_ends_when_an_added_partition_is_assigned(log):
+    class StubWorker:
         identity = None
 
         def assigned(self, partitions):
             return dict.fromkeys(partitions, 0)
 
-    loop = Loop(log, Untouched(), "group", Mailbox())
+    loop = Loop(log, StubWorker(), "group", Mailbox())
     partitions_of(log)
     assert loop._assigned([0, 1]) == {0: 0, 1: 0}
     grow(log, 3)

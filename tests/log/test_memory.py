@@ -1,4 +1,4 @@
-"""The in-memory twin keeps the contract, and does to a simulator's order what Kafka may do."""
+"""The contract tests on the in-memory log."""
 
 import pytest
 
@@ -17,7 +17,7 @@ class TestMemoryLog(LogContract, TopicsContract, GroupContract):
     def trim(self, log, partition, before):
         log.trim(EVENTS, partition, before)
 
-    def make_anew(self, log):
+    def recreate(self, log):
         log.delete_topic(EVENTS)
         log.apply_topics([SPEC])
 

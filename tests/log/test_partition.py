@@ -1,4 +1,4 @@
-"""The rule that places a key, against the vectors that Kafka's own tests publish."""
+"""The partitioner agrees with the test vectors of Kafka's own."""
 
 import pytest
 
@@ -16,16 +16,16 @@ VECTORS = {
 
 
 @pytest.mark.parametrize(("key", "signed"), VECTORS.items())
-def test_murmur2_is_kafkas(key, signed):
+def test_murmur2_equals_kafkas(key, signed):
     assert murmur2(key) == signed % 2**32
 
 
-def test_a_text_lies_where_its_utf8_lies():
+def test_a_string_has_the_partition_of_its_utf8():
     assert partition_for("é#3", 8) == partition_for("é#3".encode(), 8)
     assert {partition_for(f"session-{n}", 8) for n in range(200)} == set(range(8))
     assert partition_for("anything", 1) == 0
 
 
 @pytest.mark.parametrize(("key", "signed"), VECTORS.items())
-def test_the_sign_is_cut_off_and_not_negated(key, signed):
+def test_the_sign_bit_is_cleared_and_not_negated(key, signed):
     assert partition_for(key, 7) == (signed & 0x7FFFFFFF) % 7

@@ -1,4 +1,4 @@
-"""Where a setting comes from, what is refused, and what is never shown."""
+"""The sources of settings, their validation, and the secrets that are not printed."""
 
 from dataclasses import FrozenInstanceError, asdict
 from pathlib import Path
@@ -20,7 +20,7 @@ def toml(tmp_path):
     return write
 
 
-def test_without_any_source_the_defaults_hold():
+def test_the_defaults_apply_without_any_source():
     settings = Settings.load(ENV, None, {})
     home = Path("/h/.local/state/foldlog")
     assert asdict(settings) == {
@@ -56,7 +56,7 @@ def test_without_any_source_the_defaults_hold():
         settings.user = "eve"
 
 
-def test_flags_beat_the_environment_which_beats_the_file(toml):
+def test_flags_override_variables_which_override_the_file(toml):
     path = toml('topic_prefix = "file."\npartitions = 3\nuser = "file"\n')
     env = {**ENV, "FOLDLOG_PARTITIONS": "4", "FOLDLOG_USER": "env"}
     settings = Settings.load(env, path, {"user": "flag", "partitions": None})
@@ -64,7 +64,7 @@ def test_flags_beat_the_environment_which_beats_the_file(toml):
     assert settings.topic("session-events") == "file.session-events"
 
 
-def test_every_setting_has_its_variables():
+def test_every_setting_has_a_variable():
     env = {
         **ENV,
         "KAFKA_BOOTSTRAP_SERVERS": "a:1,b:2",
@@ -80,13 +80,14 @@ def test_every_setting_has_its_variables():
         "ANTHROPIC_BASE_URL": "http://127.0.0.1:1",
         "FOLDLOG_INLINE_LIMIT_BYTES": "2048",
     }
-    got = Settings.load(env)
-    assert (got.bootstrap_servers, got.topic_prefix, got.linger_ms) == ("a:1,b:2", "p-", 5)
-    paths = (got.home, got.state_dir, got.blobs_dir, got.cache_dir)
+    settings = Settings.load(env)
+    assert (settings.bootstrap_servers, settings.topic_prefix) == ("a:1,b:2", "p-")
+    assert settings.linger_ms == 5
+    paths = (settings.home, settings.state_dir, settings.blobs_dir, settings.cache_dir)
     assert paths == (Path("/h/fold"), Path("/s"), Path("/b"), Path("/c"))
-    assert (got.prices, got.embedder) == (Path("/p.json"), "mine:embedder")
-    assert (got.api_key, got.base_url) == ("sk-1", "http://127.0.0.1:1")
-    assert got.inline_limit_bytes == 2048
+    assert (settings.prices, settings.embedder) == (Path("/p.json"), "mine:embedder")
+    assert (settings.api_key, settings.base_url) == ("sk-1", "http://127.0.0.1:1")
+    assert settings.inline_limit_bytes == 2048
     both = {**env, "FOLDLOG_BOOTSTRAP_SERVERS": "mine:9"}
     assert Settings.load(both).bootstrap_servers == "mine:9"
 
@@ -97,26 +98,26 @@ def test_an_empty_variable_is_not_set():
     assert Settings.load(env).api_key is None
 
 
-def test_the_xdg_directories_count_if_they_are_absolute():
+def test_xdg_directories_are_used_if_they_are_absolute():
     env = {**ENV, "XDG_STATE_HOME": "/x/state", "XDG_CACHE_HOME": "relative"}
     settings = Settings.load(env)
     assert settings.home == Path("/x/state/foldlog")
     assert settings.cache_dir == Path("/h/.cache/foldlog")
 
 
-def test_paths_of_the_file_are_relative_to_it(toml, tmp_path):
+def test_paths_in_the_file_are_relative_to_it(toml, tmp_path):
     settings = Settings.load(ENV, toml('home = "state"\nblobs_dir = "~/b"\ncache_dir = "/c"\n'))
     assert settings.home == tmp_path / "state"
     assert settings.state_dir == tmp_path / "state" / "worker"
     assert (settings.blobs_dir, settings.cache_dir) == (Path("/h/b"), Path("/c"))
 
 
-def test_a_file_that_is_not_there_is_empty(tmp_path):
+def test_a_missing_file_equals_an_empty_one(tmp_path):
     assert Settings.load(ENV, tmp_path / "foldlog.toml") == Settings.load(ENV)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("server = 'a:1'\npartition = 3\n", "unknown settings partition, server. Known are: "),
         ("partitions = true", "partitions must be a whole number 1 to 1024"),
@@ -132,14 +133,14 @@ def test_a_file_that_is_not_there_is_empty(tmp_path):
         ("a = ", "is not a TOML file"),
     ],
 )  # fmt: skip
-def test_a_bad_setting_is_named_with_its_source(toml, text, said):
+def test_an_invalid_setting_is_named_with_its_source(toml, text, message):
     path = toml(text)
     with pytest.raises(SettingsError) as raised:
         Settings.load(ENV, path)
-    assert said in str(raised.value) and str(path) in str(raised.value)
+    assert message in str(raised.value) and str(path) in str(raised.value)
 
 
-def test_a_bad_variable_or_flag_is_named():
+def test_an_invalid_variable_or_flag_is_named():
     with pytest.raises(SettingsError, match="FOLDLOG_PARTITIONS: partitions"):
         Settings.load({**ENV, "FOLDLOG_PARTITIONS": "x"})
     with pytest.raises(SettingsError, match="--topic-prefix: topic_prefix"):
@@ -149,18 +150,18 @@ def test_a_bad_variable_or_flag_is_named():
 
 
 def test_a_file_where_a_directory_is_wanted_is_named(tmp_path):
-    """It was `[Errno 20] Not a directory: '.../kafka/broker.json'`."""
-    held = tmp_path / "held"
-    held.write_text("mine")
-    for flags in ({"home": str(held)}, {"home": str(held / "below")}):
-        with pytest.raises(SettingsError, match="home must be a directory, but .*held is a file"):
+    """The error was `[Errno 20] Not a directory: '.../kafka/broker.json'`."""
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    for flags in ({"home": str(taken)}, {"home": str(taken / "below")}):
+        with pytest.raises(SettingsError, match="home must be a directory, but .*taken is a file"):
             Settings.load(ENV, None, flags)
     with pytest.raises(SettingsError, match="state_dir must be a directory"):
-        Settings.load({**ENV, "FOLDLOG_STATE_DIR": str(held)}, None, {})
-    assert held.read_text() == "mine"
+        Settings.load({**ENV, "FOLDLOG_STATE_DIR": str(taken)}, None, {})
+    assert taken.read_text() == "mine"
 
 
-def test_client_properties_pass_through(tmp_path):
+def test_client_properties_are_passed_through(tmp_path):
     file = tmp_path / "client.properties"
     file.write_text(
         "# the staging cluster\n! also a comment\n\nsecurity.protocol = SASL_SSL\n"
@@ -175,7 +176,7 @@ def test_client_properties_pass_through(tmp_path):
     assert Settings.load(near).bootstrap_servers == "near:9"
 
 
-def test_a_bad_properties_file_is_named_and_not_quoted(tmp_path):
+def test_an_invalid_properties_file_is_named_and_not_quoted(tmp_path):
     file = tmp_path / "client.properties"
     with pytest.raises(SettingsError, match="cannot read"):
         Settings.load(ENV, None, {"client_properties": file})
@@ -185,7 +186,7 @@ def test_a_bad_properties_file_is_named_and_not_quoted(tmp_path):
     assert "hunter2" not in str(raised.value)
 
 
-def test_no_secret_is_ever_shown(tmp_path):
+def test_secrets_are_not_printed(tmp_path):
     file = tmp_path / "client.properties"
     file.write_text("sasl.password=hunter2\nssl.key.pem=hunter3\n", encoding="utf-8")
     env = {
@@ -201,31 +202,31 @@ def test_no_secret_is_ever_shown(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["acks", "enable.idempotence", "partitioner", "auto.offset.reset"])
-def test_a_property_that_the_guarantees_rest_on_can_not_be_changed(name):
+def test_a_property_that_the_guarantees_need_cannot_be_changed(name):
     from foldlog.log.kafka import KafkaLog
 
     with pytest.raises(SettingsError, match=f"client.properties sets {name}=0"):
         KafkaLog("127.0.0.1:1", client_properties={name: "0"})
 
 
-def test_a_property_said_as_we_need_it_passes():
+def test_a_property_set_to_the_required_value_is_accepted():
     from foldlog.log.kafka import KafkaLog
 
     KafkaLog("127.0.0.1:1", client_properties={"acks": "ALL", "enable.idempotence": "true"})
 
 
-def test_a_log_without_a_broker_says_what_to_do():
+def test_the_error_without_a_broker_address_names_the_variable_and_the_command():
     with pytest.raises(SettingsError, match="KAFKA_BOOTSTRAP_SERVERS.*foldlog up"):
         open_log(Settings.load(ENV))
 
 
-def test_the_login_name_becomes_a_legal_user():
+def test_the_login_name_is_made_a_valid_user():
     assert Settings.load({"HOME": "/h", "USER": "CORP\\ada lovelace"}).user == "CORP-ada-lovelace"
     assert Settings.load({"HOME": "/h", "LOGNAME": "x"}).user == "x"
     assert Settings.load({"HOME": "/h"}).user == "local"
 
 
-def test_names_of_variables_for_tools_are_checked():
+def test_names_of_variables_for_tools_are_validated():
     named = Settings.load({**ENV, "FOLDLOG_TOOL_ENV": "DATABASE_URL, PG*,"})
     assert named.tool_env == ("DATABASE_URL", "PG*")
     with pytest.raises(SettingsError, match="FOLDLOG_TOOL_ENV: tool_env must be names"):

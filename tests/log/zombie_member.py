@@ -1,6 +1,6 @@
-"""A group member in a process of its own, to be stopped. Run as a script: servers, prefix, notes.
+"""A group member in its own process, which a test pauses. Run as a script: SERVERS PREFIX NOTES.
 
-It notes what it is given and what is taken, one line each, and ends when it is killed.
+It writes each assignment and revocation as a line of the file NOTES, and runs until it is killed.
 """
 
 import sys
@@ -15,12 +15,14 @@ def main(servers: str, prefix: str, notes: str) -> None:
         with Path(notes).open("a") as file:
             file.write(" ".join([what, *map(str, partitions)]) + "\n")
 
-    def given(partitions: list[int]) -> dict[int, int]:
-        note("given", partitions)
+    def assigned(partitions: list[int]) -> dict[int, int]:
+        note("assigned", partitions)
         return dict.fromkeys(partitions, 0)
 
     log = KafkaLog(servers, topic_prefix=prefix)
-    reader = log.group_reader(EVENTS, "workers", "w1", given, lambda taken: note("taken", taken))
+    reader = log.group_reader(
+        EVENTS, "workers", "w1", assigned, lambda revoked: note("revoked", revoked)
+    )
     while True:
         reader.poll(0.2)
 
