@@ -91,5 +91,5 @@ def test_a_server_that_dies_in_a_call_puts_the_session_in_doubt(world, drive):
     assert world.calls() == ["die"]
     driven.restart()
     driven.run()
-    assert world.calls() == ["die"], "never again by itself"
+    assert world.calls() == ["die"], "the call was not retried"
     assert driven.views.session_id == SESSION

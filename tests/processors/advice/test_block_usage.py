@@ -1,4 +1,4 @@
-"""How often tools and prompt blocks are used (S3.8), measured from sessions, and what follows."""
+"""Use of tools and prompt blocks (S3.8), measured from sessions, and the advice that follows."""
 
 import json
 from dataclasses import replace
@@ -18,7 +18,7 @@ from foldlog.tests.laws.answers import Use as Call
 from foldlog.tests.laws.history import History, opened
 
 
-def made(name: str, size: int = 0, **more):
+def make_tool(name: str, size: int = 0, **more):
     @tool(effect="pure", name=name, **more)
     def it(ctx, where: str = "here") -> str:
         """Does something."""
@@ -47,11 +47,11 @@ def turn(s: History, *uses: Call) -> None:
     s.answer("done")
 
 
-def used(s: History) -> dict[tuple[str, str], Use]:
-    return {(use.place, use.name): use for use in found(s).uses}
+def uses_of(s: History) -> dict[tuple[str, str], Use]:
+    return {(use.place, use.name): use for use in measured(s).uses}
 
 
-def found(*sessions: History) -> block_usage.AgentUsage:
+def measured(*sessions: History) -> block_usage.AgentUsage:
     def parts_of(row):
         return parts(whole_prefix(row, sessions[0].blobs.read))
 
@@ -59,36 +59,36 @@ def found(*sessions: History) -> block_usage.AgentUsage:
 
 
 def test_S3_8_turns_and_calls_of_each_tool_are_counted_from_the_log():
-    s = opened(agent=agent_of(made("read"), made("fetch"), made("rates", tier="rare")))
+    s = opened(agent=agent_of(make_tool("read"), make_tool("fetch"), make_tool("rates", tier="rare")))
     turn(s, calls("read"), calls("read"))
     turn(s, calls("read"), calls("rates", behind=True))
     turn(s)
-    s.say("a turn that is not over counts for nothing")
+    s.say("an open turn is not counted")
     s.answer(calls("fetch"))
-    seen = used(s)
-    assert found(s).turns == 3
-    read = seen[Place.FRONT, "read"]
+    uses = uses_of(s)
+    assert measured(s).turns == 3
+    read = uses[Place.FRONT, "read"]
     assert (read.turns, read.used, read.calls) == (3, 2, 3) and read.tokens > 20
-    assert seen[Place.FRONT, "fetch"][2:5] == (3, 0, 0)
-    assert seen[Place.BEHIND, "rates"][2:5] == (3, 1, 1), "under its own name"
+    assert uses[Place.FRONT, "fetch"][2:5] == (3, 0, 0)
+    assert uses[Place.BEHIND, "rates"][2:5] == (3, 1, 1), "under its own name"
     assert "used in 2 of 3 turns (67%), 1.5 calls in each" in str(read)
-    assert seen[Place.FRONT, "use_tool"][2:5] == (3, 1, 1)
-    prompt = seen[Place.PROMPT, "system prompt"]
-    assert (prompt.turns, prompt.used) == (3, None), "no log says what a model made of it"
+    assert uses[Place.FRONT, "use_tool"][2:5] == (3, 1, 1)
+    prompt = uses[Place.PROMPT, "system prompt"]
+    assert (prompt.turns, prompt.used) == (3, None), "no log shows whether a model used it"
 
 
-def test_S3_8_a_turn_counts_for_a_tool_only_while_it_was_in_reach():
-    s = opened(agent=agent_of(made("read")))
+def test_S3_8_a_turn_counts_for_a_tool_only_if_the_agent_had_the_tool():
+    s = opened(agent=agent_of(make_tool("read")))
     turn(s, calls("read"))
-    s.agent = agent_of(made("read"), made("late"))
+    s.agent = agent_of(make_tool("read"), make_tool("late"))
     assert s.agent.tool("late") is not None
     turn(s, calls("late"))
-    seen = used(s)
-    assert seen[Place.FRONT, "late"][2:4] == (1, 1)
-    assert seen[Place.FRONT, "read"][2:4] == (2, 1)
-    s.agent = agent_of(made("late"))
+    uses = uses_of(s)
+    assert uses[Place.FRONT, "late"][2:4] == (1, 1)
+    assert uses[Place.FRONT, "read"][2:4] == (2, 1)
+    s.agent = agent_of(make_tool("late"))
     turn(s)
-    assert (Place.FRONT, "read") not in used(s), "what is gone is not judged"
+    assert (Place.FRONT, "read") not in uses_of(s), "a removed tool is not rated"
 
 
 def front(name: str, turns: int, used: int, tokens: int = 1_000, **more) -> Use:
@@ -100,7 +100,7 @@ def advised(*uses: Use) -> list[str]:
     return [one.use.name for one in each]
 
 
-def test_S3_8_what_under_5_percent_use_belongs_behind_the_search_by_a_minimum_sample():
+def test_S3_8_a_tool_used_in_under_5_percent_of_enough_turns_is_advised_as_rare():
     assert advised(front("a", 100, 4)) == ["a"]
     assert advised(front("a", 100, 5)) == []
     assert advised(front("a", TURNS_MIN - 1, 0)) == [], "the sample is too small"
@@ -116,7 +116,7 @@ def test_S3_8_a_search_that_costs_more_than_it_saves_is_not_recommended():
     assert advised(front("a", 100, 0, light), front("find_tools", 100, 50)) == ["a"]
 
 
-def test_S3_8_what_90_percent_use_belongs_into_the_fixed_prompt():
+def test_S3_8_a_rare_tool_used_in_90_percent_of_turns_is_advised_for_the_fixed_prompt():
     def behind(used: int, turns: int = 100) -> Use:
         return Use(Place.BEHIND, "rates", turns, used, used)
 
@@ -124,35 +124,35 @@ def test_S3_8_what_90_percent_use_belongs_into_the_fixed_prompt():
     assert advised(behind(59, 59)) == []
 
 
-@pytest.mark.parametrize(("used", "tokens", "said"), [
+@pytest.mark.parametrize(("used", "tokens", "expected"), [
     (0, 900, ["memory index"]), (4, 900, ["memory index"]), (5, 900, []), (0, 100, []),
 ])
-def test_S3_8_a_memory_index_that_nobody_loads_from_is_named(used, tokens, said):
-    assert advised(Use(Place.PROMPT, "memory index", 100, used, 0, tokens)) == said
+def test_S3_8_an_unused_memory_index_is_reported(used, tokens, expected):
+    assert advised(Use(Place.PROMPT, "memory index", 100, used, 0, tokens)) == expected
 
 
-def test_S3_8_doctor_recommends_tiers_in_plain_words_for_people_and_machines(monkeypatch):
+def test_S3_8_doctor_recommends_tiers_in_text_and_names_the_change(monkeypatch):
     monkeypatch.setattr(block_usage, "TURNS_MIN", 4)
-    s = opened(agent=agent_of(made("read"), made("huge", 500), made("rates", tier="rare")))
+    s = opened(agent=agent_of(make_tool("read"), make_tool("huge", 500), make_tool("rates", tier="rare")))
     for _ in range(4):
         turn(s, calls("read"), calls("rates", behind=True))
     everything = Everything({"s1": s.views}, {"s1": 0}, {}, {"s1": 1}, 1)
     (counted, *notes) = usage(everything, s.blobs.read, whole=False)
     assert counted.level == "ok" and counted.text.startswith("agent helper: 4 turns")
     assert counted.text.endswith("rates 100%, read 100%; 1 never")
-    told = {note.text.split(":")[1]: note for note in notes}
-    assert set(told) == {" tool huge", " tool rates"}
-    assert "tokens in every request, used in 0 of 4 turns (0%)" in told[" tool huge"].text
-    assert 'tier="rare"' in told[" tool huge"].do
-    assert "behind the tool search, used in 4 of 4 turns (100%)" in told[" tool rates"].text
-    assert "fixed prompt" in told[" tool rates"].do
+    by_tool = {note.text.split(":")[1]: note for note in notes}
+    assert set(by_tool) == {" tool huge", " tool rates"}
+    assert "tokens in every request, used in 0 of 4 turns (0%)" in by_tool[" tool huge"].text
+    assert 'tier="rare"' in by_tool[" tool huge"].do
+    assert "behind the tool search, used in 4 of 4 turns (100%)" in by_tool[" tool rates"].text
+    assert "fixed prompt" in by_tool[" tool rates"].do
     whole = [row.text for row in usage(everything, s.blobs.read, whole=True)]
     assert any("system prompt: " in text for text in whole) and len(whole) > len(notes) + 4
     assert "about 0 tokens" not in "".join(whole)
 
 
-def test_a_prefix_that_can_not_be_read_hides_no_other_session():
-    s = opened(agent=agent_of(made("read")))
+def test_an_unreadable_prefix_does_not_hide_other_sessions():
+    s = opened(agent=agent_of(make_tool("read")))
     turn(s, calls("read"))
     lost = measure_usage([s.views, s.views], lambda row: None)["helper"]
     assert lost.turns == 2 and lost.uses == ()

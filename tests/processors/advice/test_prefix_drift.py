@@ -1,5 +1,5 @@
-"""The static prefix of a real agent is the same bytes in every process, and holds nothing that
-would move it."""
+"""The static prefix of a real agent has the same bytes in every process, and no part of it is
+unstable."""
 
 import json
 import os
@@ -23,7 +23,7 @@ sys.stdout.buffer.write(prefix.system + b"\\n" + prefix.tools)
 """
 
 
-def in_a_process(directory, seed: str) -> Prefix:
+def prefix_in_a_process(directory, seed: str) -> Prefix:
     env = {**os.environ, "PYTHONHASHSEED": seed, "TZ": f"UTC-{seed}"}
     command = [sys.executable, "-c", PRINTS, str(directory)]
     ran = subprocess.run(command, env=env, capture_output=True, check=True)
@@ -33,10 +33,10 @@ def in_a_process(directory, seed: str) -> Prefix:
 def test_S1_A_the_prefix_is_the_same_in_every_process_and_directory(tmp_path):
     here = assemble(default_agent(tmp_path), LAYERS)
     for seed in ("1", "2"):
-        assert changed_parts(here, in_a_process(tmp_path / seed, seed)) == ()
+        assert changed_parts(here, prefix_in_a_process(tmp_path / seed, seed)) == ()
 
 
-def test_S3_1_the_agent_that_comes_with_foldlog_has_nothing_that_moves(tmp_path):
+def test_S3_1_the_prefix_of_the_default_agent_has_no_unstable_part(tmp_path):
     prefix = assemble(default_agent(tmp_path), LAYERS)
     assert unstable_parts(prefix, date.today()) == ()
     assert str(tmp_path) not in json.dumps([prefix.system.decode(), prefix.tools.decode()])

@@ -1,4 +1,4 @@
-"""Prices: a model is found by its name, sums are exact, and what is not known is said."""
+"""Prices: models are found by name, sums are exact, and an unknown price is reported as unknown."""
 
 import json
 from decimal import Decimal
@@ -39,12 +39,12 @@ def spent(model="claude-opus-5-5", read=0, cached=0, five=0, hour=0, written=0):
         ("fable-5-1", "fable-5-1"),
     ],
 )
-def test_a_model_is_found_by_its_name_whatever_stands_around_it(name, model):
+def test_a_model_is_found_by_its_name_despite_prefixes_and_suffixes(name, model):
     assert list_prices().of(name).model == model
 
 
 @pytest.mark.parametrize("name", ["", "gpt-6", "claude-opus-7", "opus-5-7", "claude-fable-5-2"])
-def test_a_model_that_the_table_lacks_costs_an_unknown_amount_never_nothing(name):
+def test_the_cost_of_an_unknown_model_is_unknown_and_not_zero(name):
     table = list_prices()
     assert table.of(name) is None and table.cost(spent(name, read=10)) is None
     both = total([spent(name, read=10), spent(written=50_000)], table)
@@ -61,7 +61,7 @@ def test_each_kind_of_token_has_its_own_price():
     assert costs == {"read": "4", "cached": "0.2", "five": "5", "hour": "8", "written": "20"}
 
 
-def test_a_long_prompt_has_the_price_of_long_prompts_on_every_token():
+def test_the_price_for_long_prompts_applies_to_every_token():
     table, name = list_prices(), "claude-haiku-5-5"
     assert table.cost(spent(name, read=40_000, cached=60_000, written=10)) == (
         40_000 * 100_000 + 60_000 * 10_000 + 10 * 500_000
@@ -79,7 +79,7 @@ rows = st.builds(
 
 
 @given(st.lists(rows, max_size=20))
-def test_a_sum_is_exact_and_does_not_depend_on_order(spents):
+def test_a_sum_is_exact_and_independent_of_order(spents):
     table = list_prices()
     whole = total(spents, table)
     assert whole == total(reversed(spents), table)
@@ -88,21 +88,21 @@ def test_a_sum_is_exact_and_does_not_depend_on_order(spents):
     assert Decimal(whole.usd) * PICO_PER_USD == whole.picodollars
 
 
-def test_money_is_shown_as_people_read_it():
+def test_amounts_are_rounded_for_display():
     assert [dollars(n) for n in (0, 1, PICO_PER_USD // 1000, 1_234_567_890_123)] == [
         "$0.0000", "under $0.0001", "$0.0010", "$1.23",
     ]
 
 
-def written(tmp_path, held):
+def price_file(tmp_path, content):
     path = tmp_path / "prices.json"
-    path.write_text(held if isinstance(held, str) else json.dumps(held), "utf-8")
+    path.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
     return path
 
 
-def test_a_table_of_ones_own_comes_before_the_list_prices(tmp_path):
+def test_a_users_table_takes_precedence_over_the_list_prices(tmp_path):
     mine = {"model": "haiku-5-5", "input": 7, "output": 2.5, **DEFAULTS}
-    table = load_prices(written(tmp_path, {"version": "ours-3", "prices": [mine]}))
+    table = load_prices(price_file(tmp_path, {"version": "ours-3", "prices": [mine]}))
     assert table.version == f"ours-3 over {list_prices().version}"
     assert usd(table.cost(spent("claude-haiku-5-5", read=1_000_000, written=2))) == "7.000005"
     assert table.of("claude-opus-5") == list_prices().of("claude-opus-5")
@@ -110,34 +110,34 @@ def test_a_table_of_ones_own_comes_before_the_list_prices(tmp_path):
 
 
 ROW = {"model": "x", "input": "1", "output": "1", **DEFAULTS}
-WRONG = {
-    "no JSON": "{",
+INVALID = {
+    "invalid JSON": "{",
     "no version": {"prices": []},
     "no prices": {"version": "1"},
     "a list": [],
-    "a row is a text": {"version": "1", "prices": ["x"]},
-    "a misspelt part": {"version": "1", "prices": [{**ROW, "cache_hit": "1"}]},
-    "a part is missing": {"version": "1", "prices": [{"model": "x"}]},
+    "a row is a string": {"version": "1", "prices": ["x"]},
+    "a misspelt field": {"version": "1", "prices": [{**ROW, "cache_hit": "1"}]},
+    "a missing field": {"version": "1", "prices": [{"model": "x"}]},
     "a negative price": {"version": "1", "prices": [{**ROW, "input": "-1"}]},
-    "no number": {"version": "1", "prices": [{**ROW, "input": "NaN"}]},
+    "not a number": {"version": "1", "prices": [{**ROW, "input": "NaN"}]},
     "true": {"version": "1", "prices": [{**ROW, "input": True}]},
-    "too fine": {"version": "1", "prices": [{**ROW, "input": "0.0000001"}]},
-    "a dollar a token and more": {"version": "1", "prices": [{**ROW, "input": "1e9"}]},
-    "a model that is no name": {"version": "1", "prices": [{**ROW, "model": "*"}]},
+    "too many decimals": {"version": "1", "prices": [{**ROW, "input": "0.0000001"}]},
+    "more than a dollar a token": {"version": "1", "prices": [{**ROW, "input": "1e9"}]},
+    "an invalid model name": {"version": "1", "prices": [{**ROW, "model": "*"}]},
     "half a token": {"version": "1", "prices": [{**ROW, "prompt_over": 0.5}]},
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_a_table_that_is_wrong_is_refused_by_name(tmp_path, what):
-    path = written(tmp_path, WRONG[what])
+@pytest.mark.parametrize("case", INVALID)
+def test_the_error_for_an_invalid_table_names_the_file(tmp_path, case):
+    path = price_file(tmp_path, INVALID[case])
     with pytest.raises(SettingsError, match=r"prices: .*prices\.json"):
         load_prices(path)
 
 
-def test_a_table_that_can_not_be_read_is_said(tmp_path):
+def test_an_unreadable_or_oversized_table_is_refused(tmp_path):
     with pytest.raises(SettingsError, match="cannot be read"):
         load_prices(tmp_path / "none.json")
-    huge = written(tmp_path, " " * (1024 * 1024 + 1))
+    huge = price_file(tmp_path, " " * (1024 * 1024 + 1))
     with pytest.raises(SettingsError, match="larger than"):
         load_prices(huge)

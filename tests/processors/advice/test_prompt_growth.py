@@ -1,4 +1,4 @@
-"""A system prompt that grows from session to session (S3.9): its part is named, with tokens."""
+"""A system prompt that grows from session to session (S3.9) is reported by part and tokens."""
 
 import json
 from datetime import date
@@ -28,7 +28,7 @@ TODAY = date(2026, 11, 23)
 
 
 def session(number: int, system: int = 10, memory: int = 0, user: str = "ana") -> SessionViews:
-    """A session whose prompt and core memory have so many words."""
+    """Returns a session whose prompt and core memory have these numbers of words."""
     agent = Agent(name="helper", model="claude-test", system="word " * system)
     layers = [Layer("core", "memory", "fact " * memory)] if memory else []
     prefix = assemble(agent, Layers(tuple(layers)))
@@ -45,18 +45,18 @@ def session(number: int, system: int = 10, memory: int = 0, user: str = "ana") -
     )
 
 
-def told(sessions: list[SessionViews]) -> list[str]:
-    """What doctor says of the prompts of these sessions."""
-    held = {views.session_id: views for views in sessions}
-    everything = Everything(held, dict.fromkeys(held, 0), {}, dict.fromkeys(held, 0), 0)
+def findings_of(sessions: list[SessionViews]) -> list[str]:
+    """Returns what doctor reports about the prompts of these sessions."""
+    by_id = {views.session_id: views for views in sessions}
+    everything = Everything(by_id, dict.fromkeys(by_id, 0), {}, dict.fromkeys(by_id, 0), 0)
     found = budget_mistakes(everything, lambda ref: b"", TODAY)
     return [finding.text for finding in found if finding.check == "budget prompt"]
 
 
-def test_S3_9_a_prompt_that_grows_from_session_to_session_is_named_with_its_part_and_tokens():
-    """No session grows in itself: each has one prefix, a little longer than the one before."""
+def test_S3_9_a_prompt_that_grows_from_session_to_session_is_reported_by_part_and_tokens():
+    """No single session grows: each has one prefix, slightly longer than the previous one."""
     sessions = [session(n, system=100 + 40 * n) for n in range(30)]
-    (text,) = told(sessions)
+    (text,) = findings_of(sessions)
     assert text.startswith("system prompt of agent helper: ")
     assert "has grown by" in text and "from session to session: " in text
     assert "in session s000, " in text and "29 sessions later (session s029)" in text
@@ -64,33 +64,33 @@ def test_S3_9_a_prompt_that_grows_from_session_to_session_is_named_with_its_part
     assert grown > prompt_growth.GROWTH_TOKENS_MAX
 
 
-def test_S3_9_the_layer_that_grew_is_named_and_the_others_are_not():
+def test_S3_9_only_the_layer_that_grew_is_reported():
     sessions = [session(n, system=100, memory=100 + 100 * n) for n in range(20)]
-    (text,) = told(sessions)
+    (text,) = findings_of(sessions)
     assert text.startswith("memory core of agent helper: ")
 
 
-def test_S3_9_a_prompt_that_stays_or_shrinks_again_is_no_finding():
-    assert told([session(n, system=3_000, memory=800) for n in range(20)]) == []
+def test_S3_9_a_prompt_that_keeps_its_size_or_shrinks_again_is_not_reported():
+    assert findings_of([session(n, system=3_000, memory=800) for n in range(20)]) == []
     sizes = [100, 100, 3_000, 3_000, 100]
-    assert told([session(n, system=size) for n, size in enumerate(sizes)]) == []
+    assert findings_of([session(n, system=size) for n, size in enumerate(sizes)]) == []
 
 
-def test_S3_9_the_memory_of_one_user_is_not_compared_with_that_of_another():
+def test_S3_9_memories_of_different_users_are_not_compared():
     first, second = session(1, memory=10, user="ana"), session(2, memory=3_000, user="bo")
-    assert told([first, second]) == []
-    (text,) = told([first, second, session(3, memory=3_000, user="ana")])
+    assert findings_of([first, second]) == []
+    (text,) = findings_of([first, second, session(3, memory=3_000, user="ana")])
     assert text.startswith("memory core") and "in session s001" in text
 
 
-def test_S3_9_an_old_change_of_mind_is_forgotten_after_so_many_sessions(monkeypatch):
+def test_S3_9_growth_is_no_longer_reported_after_enough_sessions(monkeypatch):
     monkeypatch.setattr(prompt_growth, "SESSIONS_BACK", 5)
     sizes = [100, *[3_000] * 4]
-    assert len(told([session(n, system=size) for n, size in enumerate(sizes)])) == 1
-    assert told([session(n, system=size) for n, size in enumerate([*sizes, 3_000])]) == []
+    assert len(findings_of([session(n, system=size) for n, size in enumerate(sizes)])) == 1
+    assert findings_of([session(n, system=size) for n, size in enumerate([*sizes, 3_000])]) == []
 
 
-def test_S3_9_a_session_looked_at_twice_counts_once():
+def test_S3_9_a_session_read_twice_counts_once():
     growth = Growth()
     for n in (1, 2, 2, 2):
         found = grown_in(session(n, system=100 + 2_000 * (n > 1)), growth)
@@ -100,43 +100,43 @@ def test_S3_9_a_session_looked_at_twice_counts_once():
     assert mistake.tokens == grown.tokens and "1 session later" in mistake.text
 
 
-def test_S3_9_dev_tells_it_once_and_again_when_it_has_grown_as_much_again():
-    watch, said = Watch(), {}
+def test_S3_9_a_watch_reports_growth_once_and_again_after_as_much_more_growth():
+    watch, reported = Watch(), {}
     for n, size in enumerate([100, 150, 1_000, 1_050, 1_100, 2_500]):
-        said[n] = [m.culprit for m in watch.look(session(n, system=size))]
-    assert said == {0: [], 1: [], 2: ["system prompt"], 3: [], 4: [], 5: ["system prompt"]}
+        reported[n] = [m.culprit for m in watch.look(session(n, system=size))]
+    assert reported == {0: [], 1: [], 2: ["system prompt"], 3: [], 4: [], 5: ["system prompt"]}
 
 
-def test_S3_9_dev_knows_the_sessions_of_the_process_before_it(tmp_path):
-    said: list[str] = []
+def test_S3_9_an_advisor_remembers_the_sessions_of_the_previous_process(tmp_path):
+    logged: list[str] = []
     file = tmp_path / "sizes.json"
-    TokenAdvisor(said.append, lambda _id: 0, file).look(session(1, system=100))
-    assert said == []
-    TokenAdvisor(said.append, lambda _id: 0, file).look(session(2, system=2_000))
-    (line,) = said
+    TokenAdvisor(logged.append, lambda _id: 0, file).look(session(1, system=100))
+    assert logged == []
+    TokenAdvisor(logged.append, lambda _id: 0, file).look(session(2, system=2_000))
+    (line,) = logged
     assert line.startswith("session s002: system prompt: ") and "in session s001" in line
-    TokenAdvisor(said.append, lambda _id: 0, file).look(session(3, system=2_000))
-    assert len(said) == 1, "told by the process before"
+    TokenAdvisor(logged.append, lambda _id: 0, file).look(session(3, system=2_000))
+    assert len(logged) == 1, "the previous process reported it"
 
 
-@pytest.mark.parametrize("held", [
+@pytest.mark.parametrize("content", [
     "", "[", "[1]", "{}", '[{"group": 1}]', '[{"group": ["a"], "sessions": [["s", 1]]}]',
     '[{"group": ["a"], "sessions": [], "told": {}}]',
     '[{"group": ["a"], "sessions": [["s", {"p": "x"}]], "told": {}}]',
 ])
-def test_bad_input_a_file_of_sizes_that_is_none_begins_anew(tmp_path, held):
-    file, said = tmp_path / "sizes.json", []
-    file.write_text(held)
-    TokenAdvisor(said.append, lambda _id: 0, file).look(session(1, system=100))
-    TokenAdvisor(said.append, lambda _id: 0, file).look(session(2, system=2_000))
-    assert len(said) == 1
+def test_bad_input_an_invalid_file_of_sizes_is_replaced(tmp_path, content):
+    file, logged = tmp_path / "sizes.json", []
+    file.write_text(content)
+    TokenAdvisor(logged.append, lambda _id: 0, file).look(session(1, system=100))
+    TokenAdvisor(logged.append, lambda _id: 0, file).look(session(2, system=2_000))
+    assert len(logged) == 1
 
 
-def test_the_state_is_bounded_and_the_same_after_a_round_trip(monkeypatch):
+def test_the_saved_sizes_are_bounded_and_survive_a_round_trip(monkeypatch):
     monkeypatch.setattr(prompt_growth, "GROUPS_MAX", 3)
     growth = Growth()
     for n in range(200):
         grown_in(session(n, memory=10, user=f"user{n % 7}"), growth)
-    held = growth.held()
-    assert len(held) == 3 and max(len(row["sessions"]) for row in held) <= 50
-    assert Growth(json.loads(json.dumps(held))).held() == json.loads(json.dumps(held))
+    saved = growth.held()
+    assert len(saved) == 3 and max(len(row["sessions"]) for row in saved) <= 50
+    assert Growth(json.loads(json.dumps(saved))).held() == json.loads(json.dumps(saved))

@@ -1,4 +1,4 @@
-"""Agents on real MCP servers, ended with the test."""
+"""Fixtures that give agents real MCP servers and stop the servers with the test."""
 
 import asyncio
 import json
@@ -21,11 +21,13 @@ HERE = Path(__file__).parent
 
 
 class World:
-    """A directory that a server works in, agents with that server, and their calls."""
+    """A working directory for a server, agents that use the server, and their tool calls.
+
+    `logged` collects the lines that `OutsideTools` logs."""
 
     def __init__(self, directory):
         self.directory = directory
-        self.said = []
+        self.logged = []
         self.open = []
         self.host = make_host(directory / "state")
 
@@ -35,22 +37,22 @@ class World:
 
     def begin(self, *servers, **options):
         agent = Agent(name="a", model="m", mcp=servers, tool_schema_tokens=50_000)
-        tools = OutsideTools([agent], self.directory / "lists", self.said.append, **options)
+        tools = OutsideTools([agent], self.directory / "lists", self.logged.append, **options)
         self.open.append(tools)
         (agent,) = tools.begin()
         return agent
 
     def call(self, agent, name, *, stop=None, timeout_ms=None, **arguments):
-        """The one outcome of a call, as it would be produced."""
+        """Runs one tool call and returns its only outcome event."""
         return asyncio.run(self.calling(agent, name, stop, timeout_ms, **arguments))
 
     async def calling(self, agent, name, stop=None, timeout_ms=None, **arguments):
-        tool, args, told = agent.tool(name), json.dumps(arguments).encode(), RecordingSink()
+        tool, args, sink = agent.tool(name), json.dumps(arguments).encode(), RecordingSink()
         claim = claim_of(tool, args, timeout_ms=timeout_ms or tool.timeout_ms)
         assert isinstance(self.host, ToolHost)
-        late = await run(claim, tool, args, told, stop or Stop(), self.host)
-        assert late is None, "a task that was cancelled has ended"
-        return told.only
+        late = await run(claim, tool, args, sink, stop or Stop(), self.host)
+        assert late is None, "the cancelled task has ended"
+        return sink.only
 
     def calls(self):
         path = self.directory / "calls"
@@ -64,9 +66,9 @@ class World:
 
 @pytest.fixture
 def world(tmp_path):
-    made = World(tmp_path)
-    yield made
-    made.close()
+    created = World(tmp_path)
+    yield created
+    created.close()
 
 
 def free_port():
@@ -77,7 +79,7 @@ def free_port():
 
 @pytest.fixture
 def web(tmp_path):
-    """Starts the HTTP server on a port, and again on the same one; killed at the end."""
+    """Starts the HTTP server; every start uses the same port. Kills the servers after the test."""
     running = []
     port = free_port()
 

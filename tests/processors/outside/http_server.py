@@ -12,14 +12,14 @@ server = MCPServer("web")
 
 @server.tool()
 def charge(cents: int) -> str:
-    """Charge a card."""
+    """Charges a card."""
     (HERE / "charged").write_text(str(cents))
     return f"charged {cents}"
 
 
 @server.tool()
 def slow(seconds: float) -> str:
-    """Take long."""
+    """Sleeps for that many seconds."""
     (HERE / "slow").write_text("began")
     time.sleep(seconds)
     return "done"
@@ -27,7 +27,7 @@ def slow(seconds: float) -> str:
 
 @server.tool()
 def huge(megabytes: int) -> str:
-    """Say much."""
+    """Returns that many megabytes of text."""
     return "x" * megabytes * 1024 * 1024
 
 

@@ -1,8 +1,13 @@
 """A small MCP server on stdin and stdout, for the tests: `python stdio_server.py DIRECTORY`.
 
-DIRECTORY holds its outside world: `calls` gets a line per call that began, `tools` (a JSON list)
-names further tools, and `odd` makes it list tools whose schemas nobody can use; with `broken` it
-ends at once, with `mute` it never answers, with `who` a tool says who asks.
+Files in DIRECTORY control the server:
+
+calls   receives one line for each call that starts
+tools   a JSON list of names of further tools
+odd     makes the server list tools with unusable schemas
+broken  makes the server exit at once
+mute    makes the server never respond
+who     adds a tool that returns the name and version of the client
 """
 
 import base64
@@ -21,7 +26,7 @@ server = MCPServer("small")
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
 
 
-def note(name: str) -> None:
+def record_call(name: str) -> None:
     with open(HERE / "calls", "a") as file:
         file.write(f"{name} {os.getpid()}\n")
 
@@ -29,14 +34,14 @@ def note(name: str) -> None:
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
 def add(a: int, b: int) -> str:
     """Add two numbers.\u202e\x07 <b>"""
-    note("add")
+    record_call("add")
     return str(a + b)
 
 
 def who(ctx: Context) -> str:
-    """Say who asks."""
-    told = ctx.session.client_params.client_info
-    return f"{told.name} {told.version}"
+    """Returns the name and version of the client."""
+    client = ctx.session.client_params.client_info
+    return f"{client.name} {client.version}"
 
 
 if (HERE / "who").exists():
@@ -45,50 +50,50 @@ if (HERE / "who").exists():
 
 @server.tool()
 def charge(cents: int) -> str:
-    """Charge a card."""
-    note("charge")
+    """Charges a card."""
+    record_call("charge")
     return f"charged {cents}"
 
 
 @server.tool(name="die.now")
 def die() -> str:
-    """Die in the middle of a call."""
-    note("die")
+    """Kills the server process during the call."""
+    record_call("die")
     os.kill(os.getpid(), signal.SIGKILL)
     return "never"
 
 
 @server.tool()
 def slow(seconds: float) -> str:
-    """Take long."""
-    note("slow")
+    """Sleeps for that many seconds."""
+    record_call("slow")
     time.sleep(seconds)
     return "done"
 
 
 @server.tool()
 def huge(megabytes: int) -> str:
-    """Say much."""
-    note("huge")
+    """Returns that many megabytes of text."""
+    record_call("huge")
     return "x" * megabytes * 1024 * 1024
 
 
 @server.tool()
 def fail() -> str:
-    """Fail."""
+    """Fails."""
     raise ValueError("no money")
 
 
 @server.tool(structured_output=False)
 def picture(alone: bool) -> list:
-    """Give a picture."""
+    """Returns an image."""
     image = ImageContent(data=PNG, mime_type="image/png")
     return [image] if alone else [TextContent(text="look:"), image]
 
 
 @server.tool()
 def secret() -> str:
-    """Tell the environment."""
+    """Returns two environment variables."""
     return f"{os.environ.get('SHOP_KEY')} {os.environ.get('OTHER_TOKEN')}"
 
 

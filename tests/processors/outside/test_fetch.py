@@ -1,4 +1,4 @@
-"""fetch_url against a real HTTP server on loopback, which is allowed here and nowhere else."""
+"""Tests fetch_url with a real HTTP server on loopback, a network that only these tests allow."""
 
 import gzip
 import http.server
@@ -22,10 +22,10 @@ PAGE = """<html><head><title>The  shop</title><style>p {}</style></head><body><h
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Pages by their path; every request is noted."""
+    """Serves PAGES by path and records every request."""
 
     def do_GET(self):
-        self.server.seen.append((self.path, dict(self.headers)))
+        self.server.requests.append((self.path, dict(self.headers)))
         status, headers, body = PAGES[self.path.partition("?")[0]](self.server)
         self.send_response(status)
         for name, value in headers.items():
@@ -41,59 +41,59 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def text(body, kind="text/html; charset=utf-8", status=200, **headers):
+def page(body, kind="text/html; charset=utf-8", status=200, **headers):
     return lambda _server: (status, {"Content-Type": kind, **headers}, body)
 
 
-def to(target):
+def redirect(target):
     return lambda server: (302, {"Location": target.format(port=server.server_port)}, b"")
 
 
 def drip(server):
-    """A byte now and then, for ever: until the test's server ends."""
-    while not server.ended.wait(0.05):
+    """Yields a byte every 50 ms until the server stops."""
+    while not server.stopped.wait(0.05):
         yield b"x"
 
 
 PAGES = {
-    "/": text(PAGE.encode()),
-    "/json": text(b'{"a":1}', "application/json"),
-    "/packed": text(gzip.compress(b"packed"), "text/plain", **{"Content-Encoding": "gzip"}),
-    "/bomb": text(gzip.compress(bytes(50_000_000)), "text/plain", **{"Content-Encoding": "gzip"}),
-    "/cut": text(b"half", "text/plain", **{"Content-Length": "100"}),
-    "/packed-cut": text(
+    "/": page(PAGE.encode()),
+    "/json": page(b'{"a":1}', "application/json"),
+    "/packed": page(gzip.compress(b"packed"), "text/plain", **{"Content-Encoding": "gzip"}),
+    "/bomb": page(gzip.compress(bytes(50_000_000)), "text/plain", **{"Content-Encoding": "gzip"}),
+    "/cut": page(b"half", "text/plain", **{"Content-Length": "100"}),
+    "/packed-cut": page(
         gzip.compress(bytes(range(256)) * 50)[:-9],
         "text/plain",
         **{"Content-Encoding": "gzip"},
     ),
-    "/brotli": text(b"x", "text/plain", **{"Content-Encoding": "br"}),
-    "/big": text([b"x" * 65_536] * 40, "text/plain"),
-    "/binary": text(b"\0\1", "application/octet-stream"),
-    "/gone": text(b"not here", "text/plain", 404),
-    "/latin": text("grün".encode("latin-1"), "text/plain; charset=latin-1"),
-    "/odd": text(b"ok", "text/plain; charset=no-such"),
-    "/slow": text(b"-" + b"b" * 1_000_000, "text/plain; charset=punycode"),
-    "/idna": text(b"not.an.\xff.address", "text/plain; charset=idna"),
-    "/sjis": text("日本".encode("sjis"), "text/plain; charset=Shift_JIS"),
+    "/brotli": page(b"x", "text/plain", **{"Content-Encoding": "br"}),
+    "/big": page([b"x" * 65_536] * 40, "text/plain"),
+    "/binary": page(b"\0\1", "application/octet-stream"),
+    "/gone": page(b"not here", "text/plain", 404),
+    "/latin": page("grün".encode("latin-1"), "text/plain; charset=latin-1"),
+    "/odd": page(b"ok", "text/plain; charset=no-such"),
+    "/slow": page(b"-" + b"b" * 1_000_000, "text/plain; charset=punycode"),
+    "/idna": page(b"not.an.\xff.address", "text/plain; charset=idna"),
+    "/sjis": page("日本".encode("sjis"), "text/plain; charset=Shift_JIS"),
     "/drip": lambda server: (200, {"Content-Type": "text/plain"}, drip(server)),
-    "/hop": to("/json"),
-    "/loop": to("/loop"),
-    "/inside": to("http://169.254.169.254/latest/meta-data"),
-    "/file": to("file:///etc/passwd"),
-    "/port": to("http://127.0.0.1:22/"),
+    "/hop": redirect("/json"),
+    "/loop": redirect("/loop"),
+    "/inside": redirect("http://169.254.169.254/latest/meta-data"),
+    "/file": redirect("file:///etc/passwd"),
+    "/port": redirect("http://127.0.0.1:22/"),
 }
 
 
 @pytest.fixture(scope="module")
 def server():
-    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made.seen, made.ended = [], threading.Event()
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.requests, server.stopped = [], threading.Event()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield made
-    made.ended.set()
-    made.shutdown()
-    made.server_close()
+    yield server
+    server.stopped.set()
+    server.shutdown()
+    server.server_close()
     thread.join()
 
 
@@ -105,13 +105,13 @@ def fetch(server, tmp_path):
         url = url if "://" in url else f"http://127.0.0.1:{server.server_port}{url}"
         ports = (80, 443, server.server_port)
         tool = fetch_url(allow_networks=allow_networks, ports=ports, **options)
-        told = run_once(tool, host, json.dumps({"url": url}).encode())
-        return told.only.outcome, told.text
+        sink = run_once(tool, host, json.dumps({"url": url}).encode())
+        return sink.only.outcome, sink.text
 
     return run
 
 
-def test_it_is_off_by_default_and_asks_unless_hosts_are_named():
+def test_fetch_is_off_by_default_and_needs_approval_unless_hosts_are_listed():
     assert Agent(name="a", model="m").tool("fetch_url") is None
     assert fetch_url().approval == "ask"
     assert fetch_url(hosts=["docs.example.com"]).approval == "none"
@@ -122,23 +122,23 @@ def test_it_is_off_by_default_and_asks_unless_hosts_are_named():
 @pytest.mark.parametrize(
     "host", ["https://docs.example.com", "docs.example.com/guide", "docs.example.com:443", "", 5]
 )
-def test_bad_input_a_host_that_no_url_has_is_refused_when_the_tool_is_made(host):
-    """It would have matched nothing, and each fetch been refused."""
+def test_bad_input_a_host_that_no_url_can_have_is_rejected_at_construction(host):
+    """Such a host matches nothing, so every fetch would be refused."""
     with pytest.raises(ValueError, match="hosts of fetch_url are names"):
         fetch_url(hosts=[host])
     assert fetch_url(hosts=["*.example.com", "10.0.0.1", "2001:db8::1"]).approval == "none"
 
 
-def test_a_page_becomes_text_that_is_framed_as_somebody_elses(fetch):
-    outcome, told = fetch("/")
+def test_a_page_becomes_text_framed_as_untrusted(fetch):
+    outcome, text = fetch("/")
     assert outcome == "ok"
-    head, mark, rest = told.split("\n", 2)
+    head, mark, rest = text.split("\n", 2)
     assert "never an instruction" in head and mark.strip("<>") in head
     body = rest.rsplit("\n", 1)
     assert body[1] == f"</{mark.strip('<>')}>"
     assert body[0].startswith("The shop\n\nWelcome")
-    assert "Prices & terms" in told and "- one" in told and "/next?a=1)" in told
-    assert not any(bad in told for bad in ("alert", "javascript", "\u202e", "\x07", "p {}"))
+    assert "Prices & terms" in text and "- one" in text and "/next?a=1)" in text
+    assert not any(bad in text for bad in ("alert", "javascript", "\u202e", "\x07", "p {}"))
 
 
 @pytest.mark.parametrize(
@@ -154,13 +154,13 @@ def test_a_page_becomes_text_that_is_framed_as_somebody_elses(fetch):
         ("/sjis", "日本"),
     ],
 )
-def test_what_is_text_is_given(fetch, path, shown):
-    outcome, told = fetch(path)
-    assert outcome == "ok" and f"\n{shown}\n" in told
+def test_text_is_returned_decoded(fetch, path, shown):
+    outcome, text = fetch(path)
+    assert outcome == "ok" and f"\n{shown}\n" in text
 
 
 @pytest.mark.parametrize(
-    ("path", "why"),
+    ("path", "message"),
     [
         ("/big", f"more than {BODY_BYTES_MAX} bytes"),
         ("/bomb", f"more than {BODY_BYTES_MAX} bytes"),
@@ -181,52 +181,52 @@ def test_what_is_text_is_given(fetch, path, shown):
         ("http://" + "x" * 3_000, "too long"),
     ],
 )
-def test_bad_input_what_may_not_be_fetched_is_told_why(fetch, path, why):
-    outcome, told = fetch(path)
-    assert outcome == "error" and why in told
+def test_bad_input_a_refused_fetch_returns_the_reason(fetch, path, message):
+    outcome, text = fetch(path)
+    assert outcome == "error" and message in text
 
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::1]", "[::ffff:127.0.0.1]", "0"]
 )
-def test_the_inside_can_not_be_reached_by_any_of_its_names(fetch, server, host):
-    before = len(server.seen)
-    outcome, told = fetch(f"http://{host}:{server.server_port}/", allow_networks=[])
-    assert outcome == "error" and ("public internet" in told or "can't be fetched" in told)
-    assert len(server.seen) == before, "nothing was asked"
+def test_loopback_cannot_be_reached_by_any_of_its_names(fetch, server, host):
+    before = len(server.requests)
+    outcome, text = fetch(f"http://{host}:{server.server_port}/", allow_networks=[])
+    assert outcome == "error" and ("public internet" in text or "can't be fetched" in text)
+    assert len(server.requests) == before, "no request was sent"
 
 
 @pytest.mark.parametrize(
     ("addresses", "outcome"), [(["127.0.0.1"], "ok"), (["127.0.0.1", "10.0.0.1"], "error")]
 )
-def test_a_host_is_judged_by_all_its_addresses_and_asked_for_them_once(
+def test_a_host_is_resolved_once_and_all_its_addresses_must_be_allowed(
     fetch, server, monkeypatch, addresses, outcome
 ):
-    real, asked = socket.getaddrinfo, []
+    real, resolved = socket.getaddrinfo, []
 
     def names(host, port, *rest, **more):
         if host != "two-faced.example":
             return real(host, port, *rest, **more)
-        asked.append(host)  # a second answer would be another one: rebinding
+        resolved.append(host)  # a second resolution would allow DNS rebinding
         return [info for each in addresses for info in real(each, port, type=socket.SOCK_STREAM)]
 
     monkeypatch.setattr(socket, "getaddrinfo", names)
-    found, told = fetch(f"http://two-faced.example:{server.server_port}/json")
-    assert found == outcome and asked == ["two-faced.example"], told
+    found, text = fetch(f"http://two-faced.example:{server.server_port}/json")
+    assert found == outcome and resolved == ["two-faced.example"], text
 
 
-def test_only_named_hosts_are_asked_also_after_a_redirect(fetch):
-    outcome, told = fetch("/json", hosts=["127.0.0.1"])
+def test_only_listed_hosts_are_fetched_even_after_a_redirect(fetch):
+    outcome, text = fetch("/json", hosts=["127.0.0.1"])
     assert outcome == "ok"
-    outcome, told = fetch("http://localhost/", hosts=["127.0.0.1"])
-    assert outcome == "error" and "not one of those" in told
-    outcome, told = fetch("/inside", hosts=["127.0.0.1"])
-    assert outcome == "error" and "not one of those" in told
+    outcome, text = fetch("http://localhost/", hosts=["127.0.0.1"])
+    assert outcome == "error" and "not one of those" in text
+    outcome, text = fetch("/inside", hosts=["127.0.0.1"])
+    assert outcome == "error" and "not one of those" in text
 
 
 def test_the_request_is_a_plain_get(fetch, server):
     assert fetch("/json?q=a%20b&x=ü#part", hosts=["127.0.0.1"])[0] == "ok"
-    path, headers = server.seen[-1]
+    path, headers = server.requests[-1]
     assert path == "/json?q=a%20b&x=%C3%BC"
     assert headers["Host"] == f"127.0.0.1:{server.server_port}"
     assert not {"Cookie", "Authorization", "Referer"} & set(headers)
@@ -262,50 +262,50 @@ def test_the_request_is_a_plain_get(fetch, server):
         ("not an address", False),
     ],
 )
-def test_addresses(address, public):
+def test_only_public_addresses_are_allowed(address, public):
     assert is_allowed(address) is public
     assert is_allowed("10.0.0.1", networks(["10.0.0.0/24"]))
 
 
-def test_bad_input_a_charset_that_no_page_has_costs_no_time(fetch):
-    """A million bytes of punycode take a quarter of an hour."""
-    outcome, told = fetch("/slow")
-    assert outcome == "ok" and "-bbb" in told
+def test_bad_input_a_codec_that_is_not_a_charset_costs_no_time(fetch):
+    """Decoding a million bytes as punycode takes a quarter of an hour."""
+    outcome, text = fetch("/slow")
+    assert outcome == "ok" and "-bbb" in text
 
 
-def test_a_server_that_drips_is_left(server):
+def test_a_server_that_sends_slowly_is_abandoned(server):
     limits = Limits((), networks(LOOPBACK), (server.server_port,))
     with pytest.raises(ToolFailed, match=r"longer than 0\.3 s"):
         read(f"http://127.0.0.1:{server.server_port}/drip", limits, seconds=0.3)
 
 
 @pytest.mark.parametrize(
-    ("stopped", "told"), [(False, r"longer than 0\.3 s"), (True, "the fetch was stopped")]
+    ("stopped", "message"), [(False, r"longer than 0\.3 s"), (True, "the fetch was stopped")]
 )
-def test_a_name_server_that_is_silent_is_left_too(monkeypatch, stopped, told):
-    """getaddrinfo waits for minutes, and nothing can end it."""
-    answered, left = threading.Event(), threading.Event()
+def test_a_name_server_that_never_responds_is_abandoned(monkeypatch, stopped, message):
+    """getaddrinfo blocks for minutes and cannot be interrupted."""
+    release, returned = threading.Event(), threading.Event()
 
     def names(*_rest, **_more):
-        answered.wait(20)
-        left.set()
+        release.wait(20)
+        returned.set()
         raise OSError("no name server answers")
 
     monkeypatch.setattr(socket, "getaddrinfo", names)
-    with pytest.raises(ToolFailed, match=told):
+    with pytest.raises(ToolFailed, match=message):
         read("http://silent.example/", Limits(), seconds=0.3, stopped=lambda: stopped)
-    assert not left.is_set(), "nobody waited for it"
-    answered.set()
+    assert not returned.is_set(), "the fetch did not wait for the lookup"
+    release.set()
 
 
-def test_html_that_is_broken_is_still_text():
+def test_malformed_html_still_yields_text():
     assert text_of_html("<p>a<b>b<script>x", "http://h/") == "ab"
     assert text_of_html("<svg><svg></svg>hidden</svg>shown", "http://h/") == "shown"
     assert text_of_html("", "http://h/") == ""
 
 
 @pytest.mark.parametrize(
-    ("piece", "told"),
+    ("piece", "kept"),
     [
         ("<a ", ""),
         ("<a x='", ""),
@@ -318,19 +318,19 @@ def test_html_that_is_broken_is_still_text():
         ("<", "<"),
     ],
 )
-def test_bad_input_a_page_made_to_cost_time_is_read_in_one_pass(piece, told):
-    """What looks back at every step takes hours for these, and a thread can't be ended."""
-    page = text_of_html(f"<p>before</p>{piece * (300_000 // len(piece))}", "http://h/")
-    assert page.startswith("before") and page.count(told or "before") >= 1
+def test_bad_input_a_page_built_to_waste_time_is_read_in_one_pass(piece, kept):
+    """A parser that backtracks takes hours on these pages, and a thread cannot be killed."""
+    result = text_of_html(f"<p>before</p>{piece * (300_000 // len(piece))}", "http://h/")
+    assert result.startswith("before") and result.count(kept or "before") >= 1
 
 
-def test_html_is_read_as_browsers_read_it():
-    def said(html):
+def test_html_is_parsed_the_way_browsers_parse_it():
+    def rendered(html):
         return text_of_html(html, "http://h/d/")
 
-    assert said("<a title='x>y' href=\"../n?a=1&amp;b=2\">go</a>") == "go (http://h/n?a=1&b=2)"
-    assert said("<SCRIPT>if (a</b) '</p>'</SCRIPT >shown") == "shown"
-    assert said("1 < 2 &lt; 3 &amp;&#x41;&#" + "9" * 5_000) == "1 < 2 < 3 &A\ufffd"
-    assert said("<textarea><b>as it is</b></textarea>") == "<b>as it is</b>"
-    assert said("<title>one</title><svg><title>two</title></svg><p>a<br/>b") == "one\n\na\nb"
-    assert said("<p>a<!-- <p>x --><p>b<!x>c</>d<a href=") == "a\nbcd"
+    assert rendered("<a title='x>y' href=\"../n?a=1&amp;b=2\">go</a>") == "go (http://h/n?a=1&b=2)"
+    assert rendered("<SCRIPT>if (a</b) '</p>'</SCRIPT >shown") == "shown"
+    assert rendered("1 < 2 &lt; 3 &amp;&#x41;&#" + "9" * 5_000) == "1 < 2 < 3 &A\ufffd"
+    assert rendered("<textarea><b>as it is</b></textarea>") == "<b>as it is</b>"
+    assert rendered("<title>one</title><svg><title>two</title></svg><p>a<br/>b") == "one\n\na\nb"
+    assert rendered("<p>a<!-- <p>x --><p>b<!x>c</>d<a href=") == "a\nbcd"

@@ -1,4 +1,4 @@
-"""Schemas that the Messages API refuses are made to fit, and the server is given its own names."""
+"""Schemas that the Messages API rejects are adapted; the server still receives its own names."""
 
 import json
 
@@ -41,8 +41,8 @@ def agent_with(schema, call=None):
     return agent
 
 
-def taken(agent):
-    """Whether the API takes a request with the agent's tools."""
+def accepted_by_api(agent):
+    """Reports whether the API accepts a request with the agent's tools."""
     body = {
         "model": "claude-opus-5-5",
         "max_tokens": 1,
@@ -54,31 +54,31 @@ def taken(agent):
 
 
 @pytest.mark.parametrize("schema", [ODATA, EITHER])
-def test_the_stand_in_refuses_what_the_api_refuses(schema):
-    refused = {"name": "t", "input_schema": schema}
-    body = {"model": "m", "max_tokens": 1, "messages": [], "tools": [refused]}
+def test_the_fake_api_rejects_what_the_api_rejects(schema):
+    rejected = {"name": "t", "input_schema": schema}
+    body = {"model": "m", "max_tokens": 1, "messages": [], "tools": [rejected]}
     with pytest.raises(ApiError, match="at the top level|Property keys should match"):
         check_shape(body | {"messages": [{"role": "user", "content": "hi"}]}, frozenset())
 
 
-def test_parameters_are_renamed_for_the_model_and_not_for_the_server(tmp_path):
-    asked = []
+def test_the_model_sees_renamed_parameters_and_the_server_its_own(tmp_path):
+    received = []
 
     async def call(definition, arguments, meta):
-        asked.append(arguments)
+        received.append(arguments)
         return {"content": [{"type": "text", "text": "found"}]}
 
     agent = agent_with(ODATA, call)
-    assert taken(agent)
+    assert accepted_by_api(agent)
     made = agent.tool("s__t")
     assert set(made.input_schema["properties"]) == {"_top", "filter_id_", "name"}
     assert made.input_schema["required"] == ["_top", "name"]
     args = b'{"_top": 3, "filter_id_": "x", "name": "n"}'
     assert run_once(made, make_host(tmp_path), args).only.outcome == "ok"
-    assert asked == [{"$top": 3, "filter[id]": "x", "name": "n"}]
+    assert received == [{"$top": 3, "filter[id]": "x", "name": "n"}]
 
 
-def test_alternatives_stand_side_by_side_and_the_description_names_them():
+def test_alternatives_are_merged_and_the_description_lists_them():
     made = agent_with(EITHER).tool("s__t")
     assert set(made.input_schema) == {"type", "properties"}
     assert set(made.input_schema["properties"]) == {"title", "content", "url"}
@@ -86,10 +86,10 @@ def test_alternatives_stand_side_by_side_and_the_description_names_them():
     assert '"anyOf"' in made.description and '"required":["url"]' in made.description
     both = {"type": "object", "allOf": [{"properties": {"a": TEXT}, "required": ["a"]}, {}, 3]}
     made = agent_with(both).tool("s__t")
-    assert made.input_schema["required"] == ["a"] and taken(agent_with(both))
+    assert made.input_schema["required"] == ["a"] and accepted_by_api(agent_with(both))
 
 
-def test_what_fits_stays_as_it_is():
+def test_a_valid_schema_is_unchanged():
     schema = {"type": "object", "properties": {"a.b-c_9": {"anyOf": [TEXT, NUMBER]}}}
     assert adapt_schema(schema).schema is schema
     assert agent_with(schema).tool("s__t").description == "Does."
@@ -101,16 +101,16 @@ names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=80)
 
 
 @given(st.dictionaries(names, st.just(TEXT), max_size=6), st.lists(names, max_size=3))
-def test_any_names_fit_and_come_back(properties, required):
+def test_any_parameter_name_is_adapted_and_mapped_back(properties, required):
     schema = {"type": "object", "properties": properties, "required": [*properties, *required]}
     found = adapt_schema(schema)
-    theirs = dict(found.names)
-    ours = found.schema["properties"]
-    assert {theirs.get(name, name) for name in ours} == set(properties)
-    assert taken(agent_with(schema)) and len(ours) == len(properties)
+    original = dict(found.names)
+    adapted = found.schema["properties"]
+    assert {original.get(name, name) for name in adapted} == set(properties)
+    assert accepted_by_api(agent_with(schema)) and len(adapted) == len(properties)
 
 
-def test_a_parameter_of_ours_that_no_request_may_hold_is_refused_when_the_tool_is_made():
+def test_a_python_tool_with_a_parameter_name_that_the_api_rejects_raises_type_error():
     def pay(größe: int) -> str:
         """Pay."""
 

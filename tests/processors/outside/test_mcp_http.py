@@ -1,4 +1,4 @@
-"""An MCP server over streamable HTTP: away, back again, killed in a call, saying too much."""
+"""MCP servers over streamable HTTP that go down, restart, die during a call or send too much."""
 
 import asyncio
 import gzip
@@ -21,7 +21,7 @@ def text(event):
     return event.content.inline.decode()
 
 
-def test_a_server_over_http_that_goes_and_comes_back(world, web):
+def test_a_call_while_the_server_is_down_is_not_run_and_works_after_a_restart(world, web):
     process = web()
     agent = world.begin(McpServer(name="web", url=web.url, headers={"x-key": "hush-hush"}))
     assert sorted(t.name for t in agent.tools) == ["web__charge", "web__huge", "web__slow"]
@@ -29,21 +29,21 @@ def test_a_server_over_http_that_goes_and_comes_back(world, web):
     process.kill()
     process.wait()
     (world.directory / "charged").unlink()
-    # Nothing could be sent, and that is known: no doubt, although it must not run twice.
+    # The request was provably never sent, so the call is not in doubt although its effect is once.
     event = world.call(agent, "web__charge", cents=6)
     assert event.outcome == "error" and "was not run" in text(event), event
     assert not (world.directory / "charged").exists()
     web()
-    for _ in range(2):  # the first may still speak of a session that the new process does not know
+    for _ in range(2):  # the first may still use a session that the new process does not know
         event = world.call(agent, "web__charge", cents=7)
         if event.outcome == "ok":
             break
     assert text(event) == "charged 7"
-    assert not any("hush" in line for line in world.said)
+    assert not any("hush" in line for line in world.logged)
 
 
 @pytest.mark.parametrize("effect", ["once", "idempotent"])
-def test_a_server_killed_in_a_call_leaves_doubt_only_where_it_matters(world, web, effect):
+def test_a_server_killed_during_a_call_leaves_only_a_once_tool_in_doubt(world, web, effect):
     process = web()
     agent = world.begin(McpServer(name="web", url=web.url, effects={"slow": effect}))
 
@@ -61,7 +61,7 @@ def test_a_server_killed_in_a_call_leaves_doubt_only_where_it_matters(world, web
         assert event.outcome == "error"
 
 
-def test_an_answer_that_is_too_long_is_not_read(world, web):
+def test_a_response_that_is_too_long_is_not_read(world, web):
     web()
     agent = world.begin(McpServer(name="web", url=web.url, effects={"huge": "pure"}))
     assert world.call(agent, "web__huge", megabytes=1).outcome == "ok"
@@ -71,10 +71,10 @@ def test_an_answer_that_is_too_long_is_not_read(world, web):
 
 
 class Packed(http.server.BaseHTTPRequestHandler):
-    """Answers everything with little that becomes much, whatever it was asked for."""
+    """Responds to every request with a small gzip body that unpacks to a large one."""
 
     def do_POST(self):
-        self.server.asked.append(self.headers["accept-encoding"])
+        self.server.encodings.append(self.headers["accept-encoding"])
         self.rfile.read(int(self.headers["content-length"]))
         body = gzip.compress(b'{"jsonrpc":"2.0","id":0,"result":{"x":"' + bytes(10**6) + b'"}}')
         self.send_response(200)
@@ -88,37 +88,37 @@ class Packed(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_bad_input_an_answer_that_is_packed_is_not_unpacked(world):
-    """Its bytes are bounded, and half a megabyte of them may become gigabytes."""
+def test_bad_input_a_compressed_response_is_rejected(world):
+    """Only received bytes are bounded, and half a megabyte may unpack to gigabytes."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Packed) as server:
-        server.asked = []
+        server.encodings = []
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             world.begin(McpServer(name="web", url=f"http://127.0.0.1:{server.server_port}/mcp"))
         finally:
             server.shutdown()
-    assert any("down: the answer is packed as gzip" in line for line in world.said), world.said
-    assert set(server.asked) == {"identity"}
+    assert any("down: the answer is packed as gzip" in line for line in world.logged), world.logged
+    assert set(server.encodings) == {"identity"}
 
 
 class Guard(http.server.BaseHTTPRequestHandler):
-    """Stands before a server, and lets nobody in once its key has expired."""
+    """A proxy in front of a server that responds 401 once its key has expired."""
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
         if self.server.expired:
             self.send_error(401)
             return
-        asked = urllib.request.Request(self.server.behind, body, dict(self.headers))
-        with urllib.request.urlopen(asked, timeout=20) as answer:
-            said = answer.read()
+        forwarded = urllib.request.Request(self.server.behind, body, dict(self.headers))
+        with urllib.request.urlopen(forwarded, timeout=20) as answer:
+            payload = answer.read()
             self.send_response(answer.status)
             for name, value in answer.getheaders():
                 if name.lower() not in ("transfer-encoding", "content-length", "date", "server"):
                     self.send_header(name, value)
-        self.send_header("content-length", str(len(said)))
+        self.send_header("content-length", str(len(payload)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(payload)
 
     def do_GET(self):
         self.send_error(405)
@@ -129,7 +129,7 @@ class Guard(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_a_key_that_expired_leaves_no_doubt_for_nothing_ran(world, web):
+def test_a_call_rejected_with_401_is_an_error_and_not_in_doubt(world, web):
     web()
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Guard) as server:
         server.expired, server.behind = False, web.url
@@ -140,7 +140,7 @@ def test_a_key_that_expired_leaves_no_doubt_for_nothing_ran(world, web):
             assert text(world.call(agent, "web__charge", cents=5)) == "charged 5"
             server.expired = True
             (world.directory / "charged").unlink()
-            for _ in range(2):  # on the connection that there was, and on a new one
+            for _ in range(2):  # on the open connection, then on a new one
                 event = world.call(agent, "web__charge", cents=6)
                 assert event.outcome == "error" and "answers 401" in text(event), event
             assert not (world.directory / "charged").exists()
@@ -152,7 +152,7 @@ def test_a_key_that_expired_leaves_no_doubt_for_nothing_ran(world, web):
 
 
 class Echo(http.server.BaseHTTPRequestHandler):
-    """Says what it was asked for, and sends whoever asks elsewhere."""
+    """Echoes the path in the body and in a redirect to another host."""
 
     def do_POST(self):
         self.rfile.read(int(self.headers["content-length"]))
@@ -169,9 +169,9 @@ class Echo(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(
-    ("status", "said"), [(307, "Redirect to https://else.example not followed"), (200, "parse")]
+    ("status", "message"), [(307, "Redirect to https://else.example not followed"), (200, "parse")]
 )
-def test_the_keys_in_a_servers_url_are_never_said(world, caplog, status, said):
+def test_secrets_in_a_server_url_are_never_logged(world, caplog, status, message):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
         server.status = status
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -183,12 +183,12 @@ def test_the_keys_in_a_servers_url_are_never_said(world, caplog, status, said):
         finally:
             server.shutdown()
     (state,) = world.open[0].status().values()
-    assert said in state and "hush" not in state
-    assert "hush" not in "".join(world.said) + caplog.text + repr(outside)
+    assert message in state and "hush" not in state
+    assert "hush" not in "".join(world.logged) + caplog.text + repr(outside)
 
 
 class Moved(Echo):
-    """Has moved within its host, and fails there."""
+    """Redirects within its host and responds 500 at the new path."""
 
     def do_POST(self):
         self.rfile.read(int(self.headers["content-length"]))
@@ -199,9 +199,7 @@ class Moved(Echo):
         self.end_headers()
 
 
-def test_requests_are_logged_without_the_keys_in_a_servers_url_and_others_as_they_are(
-    world, caplog
-):
+def test_only_requests_to_mcp_servers_are_logged_without_path_and_query(world, caplog):
     caplog.set_level(logging.INFO)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Moved) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -213,29 +211,37 @@ def test_requests_are_logged_without_the_keys_in_a_servers_url_and_others_as_the
             world.close()
             server.shutdown()
     logged = [each.getMessage() for each in caplog.records if each.name == "httpx2"]
-    *ours, others = [line.partition(' "')[0] for line in logged]
-    assert others == f"HTTP Request: POST http://{host}/others?key=shown"
-    assert len(ours) > 1 and set(ours) == {f"HTTP Request: POST http://{host}"}
+    *mcp, other = [line.partition(' "')[0] for line in logged]
+    assert other == f"HTTP Request: POST http://{host}/others?key=shown"
+    assert len(mcp) > 1 and set(mcp) == {f"HTTP Request: POST http://{host}"}
     assert any(" 307 " in line for line in logged) and any(" 500 " in line for line in logged)
     assert "hush" not in caplog.text
 
 
-def test_of_a_url_in_an_error_scheme_host_and_port_are_said():
-    outside = McpServer(name="web", url="https://ana:hush@mcp.example:8443/hush?k=hush")
-    said = Connection(outside, print)._plain(ValueError(f"404 for url '{outside.url}', sorry"))
-    assert said == "404 for url 'https://mcp.example:8443', sorry"
-    command, told = McpServer(name="small", command=("x",)), ValueError("see http://docs.example/a")
-    assert Connection(command, print)._plain(told) == "see http://docs.example/a"
+@pytest.mark.parametrize(
+    ("server", "message", "shown"),
+    [
+        (
+            {"url": "https://ana:hush@mcp.example:8443/hush?k=hush"},
+            "404 for url 'https://ana:hush@mcp.example:8443/hush?k=hush', sorry",
+            "404 for url 'https://mcp.example:8443', sorry",
+        ),
+        ({"command": ("x",)}, "see http://docs.example/a", "see http://docs.example/a"),
+        (
+            {"url": "https://hush%2Bkey@mcp.example/mcp"},
+            "no user hush+key or hush%2Bkey",
+            "no user *** or ***",
+        ),
+    ],
+    ids=["path and query", "another URL", "user part"],
+)
+def test_an_error_shows_only_scheme_host_and_port_of_the_server_url(server, message, shown):
+    connection = Connection(McpServer(name="web", **server), print)
+    assert connection._plain(ValueError(message)) == shown
 
 
-def test_a_key_before_the_host_of_a_url_is_cut_out_of_what_the_server_says():
-    outside = McpServer(name="web", url="https://hush%2Bkey@mcp.example/mcp")
-    told = ValueError("nobody is called hush+key, nor hush%2Bkey")
-    assert Connection(outside, print)._plain(told) == "nobody is called ***, nor ***"
-
-
-def test_servers_of_one_name_are_each_said(tmp_path):
-    """Of two agents: the state of one hid that of the other."""
+def test_status_lists_two_servers_of_the_same_name(tmp_path):
+    """Two agents may each have a server of that name; one must not hide the other."""
     servers = [McpServer(name="web", url=f"http://127.0.0.1:1/{n}") for n in range(2)]
     agents = [Agent(name=f"a{n}", model="m", mcp=(servers[n],)) for n in range(2)]
     tools = OutsideTools(agents, tmp_path, lambda text: None)

@@ -1,4 +1,4 @@
-"""MCP servers on stdin and stdout: real processes, killed, slow, huge, changed, absent."""
+"""MCP servers on stdin and stdout: real processes that die, stall, send too much or change."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ def text(event):
     return event.content.inline.decode()
 
 
-def test_a_servers_tools_are_an_agents_tools_and_the_operator_decides(world):
+def test_an_agent_gets_the_tools_of_its_server_under_the_rules_of_the_operator(world):
     agent = world.begin(
         world.stdio(
             allow=("add", "charge", "fail"),
@@ -35,7 +35,7 @@ def test_a_servers_tools_are_an_agents_tools_and_the_operator_decides(world):
     )
     found = {t.name: (t.effect, t.approval) for t in agent.tools}
     assert found == {
-        "small__add": ("once", "ask"),  # it says it only reads; nobody here said so
+        "small__add": ("once", "ask"),  # the server claims it only reads; the operator set no rule
         "small__charge": ("idempotent", "none"),
         "small__fail": ("once", "deny"),
     }
@@ -43,13 +43,13 @@ def test_a_servers_tools_are_an_agents_tools_and_the_operator_decides(world):
     assert "cents is missing" in why_wrong(agent.tool("small__charge").arguments.parse, b"{}")
 
 
-def test_hints_seed_the_defaults_only_where_the_operator_trusts_them(world):
+def test_hints_of_a_server_set_the_defaults_only_if_the_operator_trusts_them(world):
     agent = world.begin(world.stdio(trust_hints=True, allow=("add", "charge")))
     found = {t.name: (t.effect, t.approval) for t in agent.tools}
     assert found == {"small__add": ("pure", "none"), "small__charge": ("once", "ask")}
 
 
-def test_the_prefix_has_the_same_bytes_for_the_same_server(world):
+def test_the_tools_have_the_same_bytes_in_whatever_order_the_server_lists_them(world):
     (world.directory / "tools").write_text('["zeta", "alpha"]')
     first = world.begin(world.stdio()).tools_json()
     (world.directory / "tools").write_text('["alpha", "zeta"]')
@@ -57,13 +57,13 @@ def test_the_prefix_has_the_same_bytes_for_the_same_server(world):
     assert "\u202e" not in first.decode() and "\x07" not in first.decode()
 
 
-def test_E33_a_server_is_told_that_foldlog_asks_and_its_version(world):
+def test_E33_a_server_receives_the_name_and_version_of_foldlog(world):
     (world.directory / "who").touch()
     agent = world.begin(world.stdio(allow=("who",)))
     assert text(world.call(agent, "small__who")) == f"foldlog {version('foldlog')}"
 
 
-def test_what_a_server_answers_becomes_a_result(world):
+def test_a_response_becomes_a_tool_result(world):
     agent = world.begin(world.stdio())
     failed = world.call(agent, "small__fail")
     assert failed.outcome == "error" and "fail" in text(failed)
@@ -72,21 +72,21 @@ def test_what_a_server_answers_becomes_a_result(world):
     assert world.host.blobs.get(alone.content.ref.sha256).startswith(b"\x89PNG")
     mixed = world.call(agent, "small__picture", alone=False)
     assert text(mixed).startswith("look:\n[image, image/png, 30 bytes, not shown]")
-    kept = json.loads(world.host.blobs.get(mixed.content.ref.sha256))
-    assert kept["content"][1]["type"] == "image", "what is not shown is not lost"
+    stored = json.loads(world.host.blobs.get(mixed.content.ref.sha256))
+    assert stored["content"][1]["type"] == "image", "the full content is stored"
 
 
-def test_S3_5_a_huge_answer_is_bounded_and_the_connection_lives_on(world):
+def test_S3_5_a_huge_response_is_bounded_and_the_connection_survives(world):
     agent = world.begin(world.stdio(effects={"huge": "pure"}))
     big = world.call(agent, "small__huge", megabytes=2)
     assert big.outcome == "ok" and big.bytes == 2 * 1024 * 1024 and big.tokens <= 8_000
-    too_big = world.call(agent, "small__huge", megabytes=20)  # twice that: text and structure
+    too_big = world.call(agent, "small__huge", megabytes=20)  # twice: text and structure
     assert too_big.outcome == "error" and "at most" in text(too_big)
     assert text(world.call(agent, "small__add", a=1, b=2)) == "3"
 
 
 @pytest.mark.parametrize("effect", ["once", "pure"])
-def test_a_server_that_dies_in_a_call_leaves_doubt_only_where_it_matters(world, effect):
+def test_a_server_that_dies_during_a_call_leaves_only_a_once_tool_in_doubt(world, effect):
     agent = world.begin(world.stdio(effects={"die.now": effect}))
     (name,) = [t.name for t in agent.tools if "die" in t.name]
     event = world.call(agent, name)
@@ -94,11 +94,11 @@ def test_a_server_that_dies_in_a_call_leaves_doubt_only_where_it_matters(world, 
         assert isinstance(event, ToolFailedUncertain) and "lost" in event.reason
     else:
         assert event.outcome == "error" and "lost" in text(event)
-    assert world.calls() == ["die"], "it was not called again by itself"
-    assert text(world.call(agent, "small__add", a=1, b=2)) == "3", "a new process serves"
+    assert world.calls() == ["die"], "the call was not retried"
+    assert text(world.call(agent, "small__add", a=1, b=2)) == "3", "a new process serves it"
 
 
-def test_a_server_that_died_while_idle_makes_no_doubt(world):
+def test_a_server_that_died_while_idle_leaves_no_call_in_doubt(world):
     agent = world.begin(world.stdio())
     assert text(world.call(agent, "small__charge", cents=1)) == "charged 1"
     pid = int((world.directory / "calls").read_text().split()[1])
@@ -110,7 +110,7 @@ def test_a_server_that_died_while_idle_makes_no_doubt(world):
 
 
 @pytest.mark.parametrize("how", ["deadline", "abort"])
-def test_S1_D_a_slow_call_ends_in_time(world, how):
+def test_S1_D_a_deadline_or_an_abort_ends_a_slow_call(world, how):
     agent = world.begin(world.stdio(effects={"slow": "pure"}))
     stop = Stop()
 
@@ -128,49 +128,49 @@ def test_S1_D_a_slow_call_ends_in_time(world, how):
 
     event = asyncio.run(main())
     assert event.outcome == ("error" if how == "deadline" else "cancelled")
-    assert text(world.call(agent, "small__add", a=2, b=2)) == "4", "others are served meanwhile"
+    assert text(world.call(agent, "small__add", a=2, b=2)) == "4", "it serves other calls"
 
 
-def test_secrets_reach_the_server_and_nobody_else(world):
+def test_secrets_reach_only_the_server(world):
     server = world.stdio(env={"SHOP_KEY": "hush-hush"})
     agent = world.begin(server)
     assert text(world.call(agent, "small__secret")) == "hush-hush None"
     here = psutil.Process().children(recursive=True)
     lines = [" ".join(child.cmdline()) for child in here]
     assert any("stdio_server" in line for line in lines)
-    assert not any("hush" in line for line in lines), "arguments can be seen by others"
+    assert not any("hush" in line for line in lines), "other users can read command lines"
     assert "hush" not in repr(server)
     (world.directory / "broken").touch()
     world.begin(server)
-    assert any("***" in line for line in world.said), "its own last words are told, without it"
-    assert not any("hush" in line for line in world.said)
+    assert any("***" in line for line in world.logged), "its stderr is logged, secrets masked"
+    assert not any("hush" in line for line in world.logged)
     lists = (world.directory / "lists").iterdir()
     assert not any(b"hush" in path.read_bytes() for path in lists)
 
 
-def test_a_server_that_is_down_keeps_its_tools_and_fails_with_words(world):
+def test_a_server_that_is_down_keeps_its_tools_and_calls_fail_with_a_reason(world):
     first = world.begin(world.stdio())
     world.close()
     (world.directory / "broken").touch()
     agent = world.begin(world.stdio())
-    assert agent.tools_json() == first.tools_json(), "the prefix of the requests does not move"
-    assert any("tools it listed before are kept" in line for line in world.said)
+    assert agent.tools_json() == first.tools_json(), "the request prefix is unchanged"
+    assert any("tools it listed before are kept" in line for line in world.logged)
     event = world.call(agent, "small__charge", cents=1)
     assert event.outcome == "error" and "was not run" in text(event) and "down" in text(event)
     (world.directory / "broken").unlink()
-    assert text(world.call(agent, "small__charge", cents=1)) == "charged 1", "it is back"
+    assert text(world.call(agent, "small__charge", cents=1)) == "charged 1", "it is up again"
 
 
-def test_a_server_that_never_was_there_stops_nobody(world):
+def test_an_agent_starts_without_a_server_that_is_unavailable(world):
     agent = world.begin(McpServer(name="no", command=("no-such-program-anywhere",)))
-    assert agent.tools == () and any("it has no tools" in line for line in world.said)
+    assert agent.tools == () and any("it has no tools" in line for line in world.logged)
     silent = McpServer(name="mute", command=(sys.executable, "-c", "import time; time.sleep(60)"))
     assert world.begin(silent, start_s=0.5).tools == ()
-    assert "no answer within 0.5 s" in world.said[-1]
+    assert "no answer within 0.5 s" in world.logged[-1]
 
 
-def test_doctor_says_of_a_server_that_never_answers_that_it_is_down(world):
-    """It was "ok, not connected yet" for as long as nobody called it, and nobody could."""
+def test_doctor_reports_a_server_that_never_responds_as_down(world):
+    """It reported "ok, not connected yet" until a call, and without tools no call can be made."""
     noise = "while True: print('no protocol at all', flush=True); __import__('time').sleep(0.1)"
     world.begin(McpServer(name="garb", command=(sys.executable, "-c", noise)), start_s=0.5)
     (finding,) = mcp_servers(world.open[-1].status())
@@ -178,7 +178,7 @@ def test_doctor_says_of_a_server_that_never_answers_that_it_is_down(world):
     assert finding.text == "server garb is down: no answer within 0.5 s"
 
 
-def test_a_server_is_given_up_with_words_when_a_call_has_waited_for_it(world, monkeypatch):
+def test_a_call_that_waits_too_long_for_its_server_marks_the_server_down(world, monkeypatch):
     world.begin(world.stdio())
     world.close()
     monkeypatch.setattr(connection, "CONNECT_S", 0.5)
@@ -192,7 +192,7 @@ def test_a_server_is_given_up_with_words_when_a_call_has_waited_for_it(world, mo
         time.sleep(0.02)
 
 
-def test_doctor_counts_the_tools_that_count(world):
+def test_doctor_counts_the_tools_that_the_agent_may_use(world):
     (world.directory / "tools").write_text(json.dumps([f"tool{n}" for n in range(301)]))
     agent = world.begin(world.stdio())
     (finding,) = mcp_servers(world.open[-1].status())
@@ -203,21 +203,21 @@ def test_doctor_counts_the_tools_that_count(world):
     assert finding.text == "server small is up, 8 tools"
 
 
-def test_a_server_that_comes_too_late_has_its_tools_at_the_next_start(world):
+def test_a_server_that_starts_too_late_provides_its_tools_at_the_next_start(world):
     server = world.stdio(effects={"charge": "idempotent"})
     agent = world.begin(server, start_s=0.01)
-    assert agent.tools == () and not any("which effects names" in line for line in world.said)
+    assert agent.tools == () and not any("which effects names" in line for line in world.logged)
     until = time.monotonic() + 30
-    while not (late := any("after the worker's next start" in line for line in world.said)):
-        assert time.monotonic() < until, world.said
+    while not (late := any("after the worker's next start" in line for line in world.logged)):
+        assert time.monotonic() < until, world.logged
         time.sleep(0.02)
     assert late
     (finding,) = mcp_servers(world.open[-1].status())
-    assert finding.level == "note" and "up" in finding.text, "it is up, the agents lack its tools"
-    assert world.begin(server, start_s=0.01).tool("small__charge"), "however slow it is"
+    assert finding.level == "note" and "up" in finding.text, "up, but the agents lack its tools"
+    assert world.begin(server, start_s=0.01).tool("small__charge"), "from the saved list"
 
 
-def test_tools_change_only_with_the_agent(world):
+def test_the_tools_of_an_agent_change_only_at_its_start(world):
     (world.directory / "tools").write_text('["old"]')
     agent = world.begin(world.stdio())
     assert text(world.call(agent, "small__old")) == "new"
@@ -225,29 +225,29 @@ def test_tools_change_only_with_the_agent(world):
     (world.directory / "tools").write_text('["new"]')
     (name,) = [t.name for t in agent.tools if "die" in t.name]
     world.call(agent, name)
-    gone = world.call(agent, "small__old")
-    assert gone.outcome == "error" and "has no such tool any more" in text(gone)
+    removed = world.call(agent, "small__old")
+    assert removed.outcome == "error" and "has no such tool any more" in text(removed)
     assert agent.tools_json() == before
-    assert "lists other tools than before (new, old)" in world.said[-1]
+    assert "lists other tools than before (new, old)" in world.logged[-1]
     later = world.begin(world.stdio())
     assert later.tool("small__new") and not later.tool("small__old")
 
 
-def test_schemas_that_nobody_can_use_cost_their_own_tool_only(world):
+def test_an_unusable_schema_drops_only_its_own_tool(world):
     (world.directory / "odd").touch()
     agent = world.begin(world.stdio())
-    assert len(agent.tools) == 5, world.said
-    said = "\n".join(world.said)
-    assert "refers to another document" in said and "nested too deeply" in said
-    assert "bytes, at most 16384 are taken" in said
+    assert len(agent.tools) == 5, world.logged
+    log = "\n".join(world.logged)
+    assert "refers to another document" in log and "nested too deeply" in log
+    assert "bytes, at most 16384 are taken" in log
 
 
-def test_a_misspelt_rule_is_told(world):
+def test_a_rule_for_an_unknown_tool_is_logged(world):
     world.begin(world.stdio(approvals={"chrage": "deny"}))
-    assert any("has no tool 'chrage', which approvals names" in line for line in world.said)
+    assert any("has no tool 'chrage', which approvals names" in line for line in world.logged)
 
 
-def test_servers_die_with_their_worker(tmp_path):
+def test_servers_exit_when_their_worker_is_killed(tmp_path):
     program = (
         "import sys, time\n"
         "from pathlib import Path\n"
@@ -273,7 +273,7 @@ def test_servers_die_with_their_worker(tmp_path):
     assert alive == []
 
 
-def test_without_servers_nothing_is_started_or_imported(tmp_path):
+def test_an_agent_without_servers_starts_no_process_and_does_not_import_mcp(tmp_path):
     program = (
         "import sys\n"
         "from pathlib import Path\n"
@@ -286,7 +286,7 @@ def test_without_servers_nothing_is_started_or_imported(tmp_path):
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)
 
 
-def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
+def test_the_error_for_a_missing_package_names_its_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "mcp", None)
     agent = Agent(name="a", model="m", mcp=[McpServer(name="s", url="http://127.0.0.1:1/mcp")])
     with pytest.raises(Exception, match=r"foldlog\[mcp\]"):
