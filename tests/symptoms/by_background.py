@@ -1,4 +1,4 @@
-"""Lane B in a history: a claim, the real effect, a cheap model that the scripted server plays."""
+"""Background work (lane B) in a history: the claim, the real effect and a scripted cheap model."""
 
 import asyncio
 from pathlib import Path
@@ -17,9 +17,9 @@ from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History
 from foldlog.tests.processors.effects.models.attempts import Collected
 
-SHORT, SUMMARY = "short: 7 errors in a.log", "The person wants the bug fixed; b.py was read."
-WORDS = "as was said before, the thing is as it is, and nothing of it is new to anybody; "
-BULK = WORDS * 50  # some 1,000 tokens
+SHORT, SUMMARY = "short: 7 errors in a.log", "The user wants the bug fixed; b.py was read."
+WORDS = "this filler text repeats facts that are already known to all parties, again and again; "
+BULK = WORDS * 50  # about 1,000 tokens
 
 LIMITS = Limits(soft_tokens=12_000, resume_tokens=8_000, short_tokens=2_000, hard_tokens=60_000)
 AGENT = Agent(
@@ -28,22 +28,22 @@ AGENT = Agent(
 
 
 def cheap_model(request: Request) -> Reply:
-    """Shortens results and summarizes; the main model is played by the history itself."""
+    """Shortens results and writes summaries; the history itself plays the main model."""
     return Reply([SHORT if "shorten the output" in str(request.body["system"]) else SUMMARY])
 
 
 def opened() -> History:
-    """A session of the agent above."""
+    """Opens a session of AGENT."""
     return histories.opened(agent=AGENT)
 
 
-def due(history: History) -> list[str]:
-    """The kinds of background work that is claimed and not done."""
+def claimed_kinds(history: History) -> list[str]:
+    """Returns the kinds of background work that is claimed and still running."""
     return [work.kind for work in history.views.background.works]
 
 
-def worked(history: History, server: ScriptedServer, directory: Path, remember=None) -> list:
-    """The oldest claimed work is done; what it wrote. remember: as `work` has it."""
+def run_work(history: History, server: ScriptedServer, directory: Path, remember=None) -> list:
+    """Runs the oldest claimed work and returns its events. remember: see `work`."""
     claimed = history.views.background.works[0]
     blobs = BlobStore(directory)
     read = lambda ref: history.blobs.held.get(ref.sha256) or blobs.get(ref.sha256)  # noqa: E731
@@ -66,15 +66,15 @@ def worked(history: History, server: ScriptedServer, directory: Path, remember=N
     return sink.outcomes
 
 
-def talked(history: History, turns: int, tokens: int = 1_000) -> None:
-    """So many turns, each some 1,000 tokens long; the last one's use is `tokens` a turn so far."""
+def talk(history: History, turns: int, tokens: int = 1_000) -> None:
+    """Adds turns of about 1,000 tokens; turn n reports n times `tokens` of input."""
     for number in range(1, turns + 1):
         history.say(f"{number}: {BULK}")
         history.answer("I see.", read=tokens * number)
 
 
 def long_result(history: History, key: str = "1.1.0") -> str:
-    """A result that is worth a short form comes in; its text."""
+    """Adds a result that is long enough to be shortened, and returns its text."""
     text = "".join(f"line {n} of a.log: {WORDS}\n" for n in range(200))
     assert history.result(key, text).accepted
     return text

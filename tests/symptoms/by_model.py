@@ -1,6 +1,6 @@
-"""A history whose model calls are real: the effect, the `anthropic` package, the scripted server.
+"""A history with real model calls: the effect, the `anthropic` package and the scripted server.
 
-The server is as strict as the API: a request that it refuses is a failed attempt here.
+The server is as strict as the API: a request that it rejects is a failed attempt.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from foldlog.tests.laws import history as histories
 from foldlog.tests.laws.history import History
 from foldlog.tests.processors.effects.models.attempts import Collected
 
-THINKS = "claude-opus-5-5"  # a model whose thinking is bound to all that was said before it
+THINKS = "claude-opus-5-5"  # a model whose thinking is bound to the preceding messages
 
 
 @tool(effect="pure")
 def look(ctx, where: str = "here") -> str:
-    """Looks."""
+    """Returns the place."""
     return where
 
 
@@ -31,7 +31,7 @@ AGENT = Agent(
 
 
 def claim_of(history: History) -> GenClaim:
-    """The claim of the attempt that runs now."""
+    """Returns the claim of the running attempt."""
     turn, step, attempt = history.place
     at = history.turn.generation.claim.at
     return GenClaim(
@@ -39,8 +39,8 @@ def claim_of(history: History) -> GenClaim:
     )
 
 
-def answered(history: History, server: ScriptedServer, alter=lambda request: request):
-    """Work up to the model call, let the server answer it, and what follows; the outcome."""
+def call_model(history: History, server: ScriptedServer, alter=lambda request: request):
+    """Runs the next model call against the server, then what follows it; returns the outcome."""
     history.work()
     sink = Collected()
 
@@ -57,5 +57,5 @@ def answered(history: History, server: ScriptedServer, alter=lambda request: req
 
 
 def opened() -> History:
-    """A session of the agent above."""
+    """Opens a session of AGENT."""
     return histories.opened(agent=AGENT)

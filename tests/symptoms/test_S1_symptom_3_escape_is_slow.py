@@ -1,8 +1,8 @@
 """Symptom 3: "after ESC it takes tens of seconds until it really stops".
 
-Cause there: a tool or a model call was not given the abort signal. Here a cancel closes the turn:
-whatever runs is owed an abort at once, nothing new begins, and after the grace the turn ends
-whether it obeyed or not. The effects end by themselves, also where the other side is silent.
+The cause: a tool or a model call did not receive the abort signal. In foldlog a cancel closes the
+turn: WAKE at once owes an abort to every running effect, nothing new starts, and after the grace
+period the turn ends even if an effect ignores the abort. Effects stop even if the peer is silent.
 """
 
 import asyncio
@@ -20,50 +20,50 @@ from foldlog.tests.processors.effects.models.attempts import Collected
 from foldlog.tests.processors.tools.tool_bench import RecordingSink, claim_of, make, make_host
 from foldlog.tests.symptoms.by_model import claim_of as gen_claim_of, opened
 
-BEGINS = {"LLM_CALLED", "GEN_START", "GEN_RESUMED", "TOOL_INVOKED", "TOOL_STARTED"}
+STARTS = {"LLM_CALLED", "GEN_START", "GEN_RESUMED", "TOOL_INVOKED", "TOOL_STARTED"}
 
 
-def owed(history: History) -> set[str]:
+def owed_events(history: History) -> set[str]:
     return {o.owed for o in history.owed()}
 
 
 @pytest.mark.parametrize("uses", [1, 3])
-def test_S1_symptom_3_constraint_3_every_running_tool_is_told_at_once(uses):
+def test_S1_symptom_3_constraint_3_every_running_tool_is_aborted_at_once(uses):
     history = with_calls(*(Use("look", "{}", str(n)) for n in range(uses)))
     history.cancel()
     aborts = [o.subject for o in history.owed() if o.owed == "abort"]
     assert aborts == [(1, 1, n) for n in range(uses)]
-    assert not owed(history) & BEGINS
+    assert not owed_events(history) & STARTS
 
 
-def test_S1_symptom_3_constraint_3_a_running_model_call_is_told_at_once():
+def test_S1_symptom_3_constraint_3_a_running_model_call_is_aborted_at_once():
     history = opened()
     history.say("go")
     history.work()
     history.cancel()
     assert [(o.owed, o.role) for o in history.owed() if o.owed == "abort"] == [("abort", "models")]
-    assert not owed(history) & BEGINS
+    assert not owed_events(history) & STARTS
 
 
-@pytest.mark.parametrize("what", ["tool", "model"])
-def test_S1_symptom_3_the_turn_ends_after_the_grace_though_nothing_obeys(what):
+@pytest.mark.parametrize("running", ["tool", "model"])
+def test_S1_symptom_3_the_turn_ends_after_the_grace_period_if_the_abort_is_ignored(running):
     history = with_calls(Use("look", "{}", "a"))
-    if what == "model":
+    if running == "model":
         history.result("1.1.0", "seen")
         history.work()
     history.cancel()
     (due,) = {o.due for o in history.owed() if o.owed == "wait" and o.lane == "C"}
     assert due - history.at <= history.agent.limits.grace_ms
-    assert "TURN_ENDED" not in owed(history)
+    assert "TURN_ENDED" not in owed_events(history)
     history.later(due - history.at)
-    assert "TURN_ENDED" in owed(history)
+    assert "TURN_ENDED" in owed_events(history)
     history.discharge("C2")
     assert not history.turn.open and history.end_reason() == "cancelled"
-    assert not owed(history) & BEGINS
+    assert not owed_events(history) & STARTS
 
 
-def test_S1_symptom_3_a_model_that_has_gone_silent_is_left_at_once():
-    """The answer waits at a gate that never opens: only the abort can end the attempt."""
+def test_S1_symptom_3_an_abort_ends_a_stalled_model_call_at_once():
+    """The server stalls in the middle of the response, so only the abort can end the attempt."""
     silent = Reply([text("a b c d e f")], chunk=2, gate="never", gate_after=4)
     with ScriptedServer(silent) as server:
         history = opened()
@@ -88,26 +88,26 @@ def test_S1_symptom_3_a_model_that_has_gone_silent_is_left_at_once():
     assert isinstance(outcome, ev.GenStopped)
     assert history.append(outcome, "models").accepted
     history.work()
-    assert not history.turn.open, "no grace is waited for: nothing runs any more"
+    assert not history.turn.open, "nothing runs, so there is no grace period"
 
 
 @pytest.mark.parametrize("effect", ["pure", "once"])
-def test_S1_symptom_3_a_tool_that_never_looks_at_the_signal_is_ended(tmp_path, effect):
+def test_S1_symptom_3_an_abort_ends_a_tool_that_ignores_the_signal(tmp_path, effect):
     async def main() -> RecordingSink:
-        begun, told, stop = asyncio.Event(), RecordingSink(), Stop()
+        started, sink, stop = asyncio.Event(), RecordingSink(), Stop()
 
-        async def deaf() -> str:
-            begun.set()
+        async def hang() -> str:
+            started.set()
             await asyncio.Event().wait()
             return ""
 
-        tool = make(effect, deaf)
+        tool = make(effect, hang)
         host = make_host(tmp_path)
-        work = asyncio.create_task(run(claim_of(tool), tool, b"{}", told, stop, host))
-        await begun.wait()
+        work = asyncio.create_task(run(claim_of(tool), tool, b"{}", sink, stop, host))
+        await started.wait()
         stop.request("the turn is ending")
         assert await work is None
-        return told
+        return sink
 
     outcome = asyncio.run(main()).only
     assert isinstance(outcome, ev.ToolResult if effect == "pure" else ev.ToolFailedUncertain)

@@ -1,7 +1,7 @@
 """Symptom 5: "after a resume earlier messages are garbled".
 
-Cause there: messages and the compaction checkpoint were written apart, and one of the writes
-failed. Here one LLM_CALLED changes both, and both are folds of one log: at every offset they fit.
+The cause: messages and the compaction checkpoint were written separately, and one write failed. In
+foldlog one LLM_CALLED changes both, and both are folds of one log: they agree at every offset.
 """
 
 import pytest
@@ -17,18 +17,18 @@ from foldlog.tests.symptoms.by_background import (
     LIMITS,
     SUMMARY,
     cheap_model,
-    due,
+    claimed_kinds,
     long_result,
     opened,
-    talked,
+    run_work,
+    talk,
     use,
-    worked,
 )
 
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """A long session with tools, a short form, a summary, its adoption, and talk after it."""
+    """A long session with tools, a short form, an adopted summary and later turns."""
     directory, history = tmp_path_factory.mktemp("blobs"), opened()
     with ScriptedServer(cheap_model) as server:
         history.say("look")
@@ -36,23 +36,23 @@ def played(tmp_path_factory):
         long_result(history)
         history.result("1.1.1", "seen")
         history.work(before=("N3",))
-        worked(history, server, directory)
+        run_work(history, server, directory)
         history.answer("It is there.", read=2_000)
-        talked(history, 7)
+        talk(history, 7)
         history.say("look again")
         history.answer(use(), use(id="b"), read=LIMITS.soft_tokens + 1)
-        assert due(history) == ["context"]
-        worked(history, server, directory)
+        assert claimed_kinds(history) == ["context"]
+        run_work(history, server, directory)
         history.result("9.1.0", "seen")
         history.result("9.1.1", "seen")
         history.answer("done", read=6_000)
-        talked(history, 2)
+        talk(history, 2)
     assert history.views.compaction.checkpoint is not None
     return history
 
 
-def resumed(history, count: int):
-    """What a resume finds after so many records."""
+def views_after(history, count: int):
+    """Returns the views that a resume finds after `count` records."""
     views = initial(history.session_id)
     for entry in map(entry_of, history.records[:count]):
         if entry.session_id == history.session_id:
@@ -60,10 +60,10 @@ def resumed(history, count: int):
     return views
 
 
-def test_S1_symptom_5_constraint_4_at_every_offset_checkpoint_and_messages_fit(played):
+def test_S1_symptom_5_constraint_4_checkpoint_and_messages_agree_at_every_offset(played):
     checked = 0
     for count in range(len(played.records)):
-        views = resumed(played, count)
+        views = views_after(played, count)
         view, request = views.compaction, views.context.request
         for summary in (view.checkpoint, view.candidate):
             if summary is not None:
@@ -76,21 +76,21 @@ def test_S1_symptom_5_constraint_4_at_every_offset_checkpoint_and_messages_fit(p
     assert checked > 10
 
 
-def test_S1_symptom_5_a_resume_at_any_offset_sends_what_would_have_been_sent(played):
-    """A worker that dies at any offset: its successor's newest request is the same bytes."""
+def test_S1_symptom_5_a_resume_at_any_offset_sends_the_same_request(played):
+    """After a crash at any offset, the newest request of the next worker has the same bytes."""
     live = {step.entry.offset: step.views for step in played.steps}
     for count, record in enumerate(played.records, 1):
         if record.offset in live and live[record.offset].context.request is not None:
-            again = request_bytes(resumed(played, count), played.blobs.read)
+            again = request_bytes(views_after(played, count), played.blobs.read)
             assert again == request_bytes(live[record.offset], played.blobs.read)
 
 
-def test_S1_symptom_5_the_summary_stands_for_exactly_what_is_left_out(played):
+def test_S1_symptom_5_the_summary_replaces_exactly_the_omitted_messages(played):
     views = played.views
     kept = views.context.fragments.since(views.compaction.checkpoint.kept_from)
     shown = played.request()["messages"]
     assert SUMMARY in shown[0]["content"][0]["text"]
-    said = [line for _, blocks in played.messages() for line in blocks][1:]
-    numbered = [line for line in said if line[:1].isdigit()] + ["look again"]
+    lines = [line for _, blocks in played.messages() for line in blocks][1:]
+    numbered = [line for line in lines if line[:1].isdigit()] + ["look again"]
     assert len(numbered) == sum(fragment.kind == "user" for fragment in kept)
-    assert sum(line.startswith("result:") for line in said) == 2
+    assert sum(line.startswith("result:") for line in lines) == 2

@@ -1,7 +1,7 @@
-"""Symptom 7: "the API says that the thinking signature does not match".
+"""Symptom 7: "the API reports that the thinking signature does not match".
 
-Cause there: a store wrote the block anew, with other key order or numbers. Here a block is kept and
-sent as the bytes that came, also through the store's codec, a restart and another turn.
+The cause: a store re-encoded the block with another key order or other numbers. foldlog stores and
+sends the received bytes, also through the store's codec, a restart and another turn.
 """
 
 import pytest
@@ -19,7 +19,7 @@ from foldlog.processors.fold.views import initial
 from foldlog.processors.request.blocks import raw_blocks
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
-from foldlog.tests.symptoms.by_model import answered, opened
+from foldlog.tests.symptoms.by_model import call_model, opened
 
 WORDS = 'hm é 日本 😀 \\ " \u2028 1.50 1e3 {"b":1,"a":2}'
 
@@ -40,17 +40,17 @@ def server():
 
 
 def turn(history, server) -> None:
-    """One turn of two calls and an answer; the server would refuse what it has not signed."""
+    """Plays a turn of two calls and an answer; the server rejects thinking that it did not sign."""
     history.say("go on")
     while True:
-        assert isinstance(answered(history, server), ev.GenComplete)
+        assert isinstance(call_model(history, server), ev.GenComplete)
         if not history.turn.open:
             return
         history.result(f"{history.turn.number}.{history.turn.step}.0", "seen")
 
 
-def restarted(history) -> None:
-    """All that was in memory is gone: the views are folded from the log."""
+def restart(history) -> None:
+    """Drops the views in memory and folds them again from the log."""
     views = initial(history.session_id)
     for entry in map(entry_of, history.records):
         if entry.session_id == history.session_id:
@@ -59,31 +59,31 @@ def restarted(history) -> None:
 
 
 def blocks_in(event) -> list[str]:
-    """The blocks of an answer as the bytes that came."""
+    """Returns the blocks of an answer as the received text."""
     if not isinstance(event, ev.GenComplete):
         return []
     return [raw for _, raw in raw_blocks(event.content.inline)]
 
 
-def test_S1_symptom_7_thinking_goes_back_as_it_came_through_turns_and_restarts(server):
+def test_S1_symptom_7_thinking_is_sent_back_byte_for_byte_across_turns_and_restarts(server):
     history = opened()
     turn(history, server)
-    restarted(history)
+    restart(history)
     turn(history, server)
     blocks = [b for m in history.request()["messages"] for b in m["content"]]
     signed = [block for block in blocks if block["type"] == "thinking"]
     assert len(signed) == 5 and all(WORDS in block["thinking"] for block in signed)
     request = history.request_bytes().decode()
     received = [raw for step in history.steps for raw in blocks_in(step.entry.event)]
-    assert len(received) == 16 and all(raw in request for raw in received[:-2]), "byte for byte"
+    assert len(received) == 16 and all(raw in request for raw in received[:-2])
     assert sum(block["type"] == "redacted_thinking" for block in blocks) == 4
 
 
 @pytest.mark.parametrize(("old", "new"), [(b"1.50", b"1.5"), (b"You help.", b"You do help.")])
-def test_S1_symptom_7_the_server_notices_what_was_written_anew(server, old, new):
+def test_S1_symptom_7_the_server_rejects_altered_bytes(server, old, new):
     history = opened()
     turn(history, server)
     history.say("go on")
-    failed = answered(history, server, lambda request: request.replace(old, new))
+    failed = call_model(history, server, lambda request: request.replace(old, new))
     assert isinstance(failed, ev.GenFailed) and failed.permanent
     assert "signature" in failed.detail and "thinking" in failed.detail

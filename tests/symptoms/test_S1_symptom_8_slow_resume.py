@@ -1,7 +1,7 @@
 """Symptom 8: "a resume takes five seconds every time".
 
-Cause there: the summary was made when the user came back. Here it is made while the session is
-idle (S1.H), and the first request after the pause adopts it without a model call before it.
+The cause: the summary was written when the user came back. foldlog writes it while the session is
+idle (S1.H), and the first request after the pause adopts it without an earlier model call.
 """
 
 import pytest
@@ -12,13 +12,13 @@ from foldlog.tests.symptoms.by_background import (
     LIMITS,
     SUMMARY,
     cheap_model,
-    due,
+    claimed_kinds,
     opened,
-    talked,
-    worked,
+    run_work,
+    talk,
 )
 
-PAUSE_MS = 3_600_000  # an hour: nobody keeps the prefix so long
+PAUSE_MS = 3_600_000  # an hour: no provider caches a prefix that long
 
 
 @pytest.fixture(scope="module")
@@ -28,17 +28,17 @@ def server():
 
 
 def idle(turns: int = 10):
-    """A session above the size that gets a summary when it rests."""
+    """Returns an idle session that is large enough for a summary."""
     history = opened()
-    talked(history, turns)
+    talk(history, turns)
     assert not history.turn.open
     return history
 
 
 def test_S1_H_symptom_8_an_idle_session_has_its_summary_before_it_is_needed(server, tmp_path):
     history = idle()
-    assert due(history) == ["resume"]
-    worked(history, server, tmp_path)
+    assert claimed_kinds(history) == ["resume"]
+    run_work(history, server, tmp_path)
     before = len(history.records)
     history.later(PAUSE_MS)
     history.say("I am back")
@@ -46,27 +46,25 @@ def test_S1_H_symptom_8_an_idle_session_has_its_summary_before_it_is_needed(serv
     assert SUMMARY in history.request_bytes().decode()
     events = [step.entry.event for step in history.steps if step.entry.offset >= before]
     kinds = [type(event) for event in events]
-    assert kinds == [ev.MessageReceived, ev.LlmCalled, ev.GenStart], "no model call before it"
+    assert kinds == [ev.MessageReceived, ev.LlmCalled, ev.GenStart], "no earlier model call"
     assert events[1].checkpoint == history.views.compaction.checkpoint.offset
     assert events[1].prompt_tokens < LIMITS.soft_tokens
 
 
-def test_S1_H_symptom_8_whoever_is_back_too_soon_does_not_wait_for_it():
-    """The summary is still being made: the answer is not delayed by it."""
+def test_S1_H_symptom_8_a_summary_in_progress_does_not_delay_the_answer():
     history = idle()
     history.later(PAUSE_MS)
     history.say("I am back")
     history.work()
-    assert due(history) == ["resume"] and history.turn.generation.status == "running"
+    assert claimed_kinds(history) == ["resume"] and history.turn.generation.status == "running"
     assert SUMMARY not in history.request_bytes().decode()
 
 
-def test_S1_H_symptom_8_a_small_session_needs_none():
-    assert due(idle(turns=3)) == []
+def test_S1_H_symptom_8_a_small_session_is_not_summarized():
+    assert claimed_kinds(idle(turns=3)) == []
 
 
-def test_S1_H_symptom_8_an_abort_stops_it_too(server):
-    """Constraint 3: compaction included."""
+def test_S1_H_symptom_8_constraint_3_an_abort_stops_a_summary_in_progress(server):
     history = idle()
     history.say("more")
     history.work()

@@ -59,7 +59,8 @@ def measured(*sessions: History) -> block_usage.AgentUsage:
 
 
 def test_S3_8_turns_and_calls_of_each_tool_are_counted_from_the_log():
-    s = opened(agent=agent_of(make_tool("read"), make_tool("fetch"), make_tool("rates", tier="rare")))
+    tools = make_tool("read"), make_tool("fetch"), make_tool("rates", tier="rare")
+    s = opened(agent=agent_of(*tools))
     turn(s, calls("read"), calls("read"))
     turn(s, calls("read"), calls("rates", behind=True))
     turn(s)
@@ -133,7 +134,8 @@ def test_S3_8_an_unused_memory_index_is_reported(used, tokens, expected):
 
 def test_S3_8_doctor_recommends_tiers_in_text_and_names_the_change(monkeypatch):
     monkeypatch.setattr(block_usage, "TURNS_MIN", 4)
-    s = opened(agent=agent_of(make_tool("read"), make_tool("huge", 500), make_tool("rates", tier="rare")))
+    tools = make_tool("read"), make_tool("huge", 500), make_tool("rates", tier="rare")
+    s = opened(agent=agent_of(*tools))
     for _ in range(4):
         turn(s, calls("read"), calls("rates", behind=True))
     everything = Everything({"s1": s.views}, {"s1": 0}, {}, {"s1": 1}, 1)

@@ -180,7 +180,8 @@ def test_S3_9_the_built_in_tool_search_is_not_reported():
     assert list(in_prefixes([made])) == []
     (*_, total) = in_prefixes([prefix(tools=[*rare, *some])])
     assert total.culprit == "all tools" and "find_tools" not in total.text
-    found = after_result(json.dumps({"tools": [NEWS] * 8}), name="find_tools", args='{"query": "notes"}')
+    hits = json.dumps({"tools": [NEWS] * 8})
+    found = after_result(hits, name="find_tools", args='{"query": "notes"}')
     assert kinds(found) == []
 
 
@@ -218,7 +219,7 @@ def test_S3_9_a_finding_counts_the_tokens_of_its_part_and_not_of_the_whole_prefi
     assert f"each time all {whole} tokens were paid for again" in found.text
     made.append(prefix("x", tools=[wide]))
     (_, found) = in_prefixes(made)
-    assert found.culprit == "project instructions (F.md)" and found.tokens > 0, "although it was removed"
+    assert found.culprit == "project instructions (F.md)" and found.tokens > 0, "also if removed"
 
 
 @pytest.mark.parametrize(
