@@ -28,6 +28,7 @@ from ..branching import CanNotFork
 from ..calls import AlreadyResolved, UnknownCall
 from ..inspector.timeline import TooManyTimelines
 from ..outcomes import CommandRefused, UnknownMessage
+from ..search.search_file import IndexUnusable
 from ..show import UnknownSession, UnknownStep
 from ..unanswered import NobodyAnswers
 from .access import Foreign, Unauthenticated
@@ -54,6 +55,7 @@ STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
     (NobodyAnswers, 409, "nobody_answers"),
     (TooManyStreams, 429, "too_many_streams"),
     (TooManyTimelines, 429, "too_many_timelines"),
+    (IndexUnusable, 503, "no_search"),
     (NotReady, 503, "not_ready"),
     (NotDecidedYet, 504, "not_decided_yet"),
     (LogUnreachable, 503, "log_unreachable"),
@@ -83,6 +85,8 @@ OPERATORS = {
     "output has the reason, for its operator",
     "try_again": "the log did not accept this write at present: everything acknowledged is kept. "
     "Try again in a moment",
+    "no_search": "search does not work at present; everything else does. The gateway's output has "
+    "the reason, for its operator",
     "failed": "this gateway failed: everything acknowledged is kept. The gateway's output has the "
     "reason, for its operator",
 }

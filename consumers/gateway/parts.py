@@ -16,6 +16,7 @@ from starlette.requests import Request
 
 from ...log.blobs import BlobError, BlobStore
 from ...log.errors import Retry
+from ...processors.advice.prices import load_prices
 from ...processors.fold.views import SessionViews
 from ...processors.store.chunks_reader import chunks_reader
 from ...producers.attachments import inspect_new
@@ -27,11 +28,14 @@ from ...schemas.events.parts import BlobRef
 from ...schemas.ids import ID_CHARS_MAX, is_id
 from ...schemas.origin import Origin, Proof, Recorder
 from ..client import Client
+from ..inspector.overview import Overview
 from ..outcomes import Decision, demand
+from ..search.search_index import index_path
 from ..sent import note_sent
 from ..show import UnknownSession
 from ..tabs import Tabs
 from .access import Access, Caller
+from .finder import Finder
 from .hub import Hub
 from .names import own_id
 from .subscriptions import Subscription
@@ -54,7 +58,9 @@ class Gateway:
         self.settings = client.settings
         self.read_blob = client.read_blob
         self.answers: Counter[str] = Counter()  # by HTTP status
-        self.tail = Tail(client.log, directory, print_line, client.read_blob)
+        self.overview = Overview(load_prices(self.settings.prices), client.read_blob)
+        self.tail = Tail(client.log, directory, print_line, client.read_blob, self.overview)
+        self.finder = Finder(client.log, index_path(self.settings), client.read_blob, print_line)
         self.tabs = Tabs(client.log, print_line)
         self.hub = Hub(self.tail, self.shown_blob, chunks_reader(client.log), print_line)
 
@@ -148,3 +154,4 @@ class Gateway:
             self.hub.close()
             await asyncio.to_thread(self.tabs.close)
             await asyncio.to_thread(self.tail.close)
+            await asyncio.to_thread(self.finder.close)

@@ -37,6 +37,7 @@ from ...schemas.codec import ChunkSeen
 from ...schemas.events.parts import ReadBlob
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
+from ..inspector.overview import Overview
 from ..outcomes import Decision, decision_of
 from ..show import open_status, summary
 
@@ -82,8 +83,8 @@ class Tail:
     `directory`: of its stores, for one gateway at a time. Called in the thread: `on_batch` with
     every batch that is not empty; `on_gap` when batches may be missing, so that viewers must start
     over; `on_end` when it will not continue, and `has_ended` is true. `failed`: the error that
-    stops it now. `read`: reads the seeds of forks. The constructor raises LogUnreachable,
-    TopicMissing.
+    stops it now. `read`: reads the seeds of forks. `overview`: kept up to date with every session.
+    The constructor raises LogUnreachable, TopicMissing.
     """
 
     def __init__(
@@ -92,8 +93,9 @@ class Tail:
         directory: Path,
         print_line: Callable[[str], None],
         read: ReadBlob | None = None,
+        overview: Overview | None = None,
     ) -> None:
-        self._read = read
+        self._read, self._overview = read, overview
         self._log, self._directory, self._print = log, directory, print_line
         self._lock, self._halt = threading.RLock(), threading.Event()
         self._watched: frozenset[bytes] = frozenset()
@@ -159,6 +161,10 @@ class Tail:
         with self._lock:
             found = [s for s in self._summaries.values() if user in (None, s["user_id"])]
         return sorted(found, key=lambda s: (-s["updated_at"], s["session_id"]))
+
+    def partitions(self) -> list[PartitionView]:
+        """The holders of every partition."""
+        return [owned.partition for owned in list(self._owned.values())]
 
     def end(self, session_id: str) -> int:
         """The present end of the session's partition. Raises LogUnreachable."""
@@ -231,6 +237,8 @@ class Tail:
         with self._lock:
             self._abandon()
             self._summaries, self._watched = {}, frozenset()
+            if self._overview is not None:
+                self._overview.clear()
             self._demand_same()
             ends = self._log.end_offsets(SESSION_EVENTS)
             opened: dict[int, PartitionCache] = {}
@@ -338,6 +346,8 @@ class Tail:
             batch.decisions.append(decision_of(folded))
         if folded.views.turn.known and folded.views is not folded.before:
             line = summary(folded.views, owned.number, owned.partition)
+            if self._overview is not None:
+                self._overview.take(folded.views, line)
             if self._summaries.get(entry.session_id) != line:
                 self._summaries[entry.session_id] = batch.summaries[entry.session_id] = line
 
@@ -348,6 +358,8 @@ class Tail:
                 new = {**line, "status": open_status(line["agent"], owned.partition)}
                 if new != line:
                     self._summaries[session_id] = batch.summaries[session_id] = new
+                    if self._overview is not None:
+                        self._overview.changed(new)
 
     def _write(self, owned: PartitionCache) -> None:
         for session_id, views in owned.write(_never_pending).items():
@@ -371,6 +383,8 @@ class Tail:
             owned = self._owned[partition]
             self._print(f"the gateway's store {partition} is rebuilt from the log: {why}")
             owned.store.abandon()
+            if self._overview is not None:
+                self._overview.forget(partition)
             end = self._log.end_offsets(SESSION_EVENTS)[partition]
             owned.reset(self._open(partition, end, fresh=True))
             return owned.next_offset
@@ -380,7 +394,10 @@ class Tail:
             views = owned.store.load(session_id)
             owned.store.forget(session_id)
             if views is not None and views.turn.known:
-                self._summaries[session_id] = summary(views, owned.number, owned.partition)
+                line = summary(views, owned.number, owned.partition)
+                self._summaries[session_id] = line
+                if self._overview is not None:
+                    self._overview.take(views, line)
 
 
 def _never_pending(_views: SessionViews) -> bool:

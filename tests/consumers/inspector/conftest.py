@@ -1,5 +1,5 @@
 """The fixtures of this folder."""
 
-from foldlog.tests.consumers.gateway.fixtures import ana, gateway, log, place, settings
+from foldlog.tests.consumers.gateway.fixtures import ana, bob, gateway, log, place, settings
 
-__all__ = ["ana", "gateway", "log", "place", "settings"]
+__all__ = ["ana", "bob", "gateway", "log", "place", "settings"]

@@ -1,0 +1,342 @@
+"""All sessions at once, for the home page: the list, what waits for people, charts over time.
+
+A bounded summary, kept up to date by the gateway's reader as it folds: no request reads the log or
+folds a session. It is a cache of the log in memory, built again from the stores at every start.
+Every answer is for one user; None stands for all users (development mode).
+"""
+
+import heapq
+import math
+import secrets
+import threading
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ...processors.advice.prices import PriceTable, usd
+from ...processors.fold.projections.partition import ANSWERS, PartitionView, worker_id
+from ...processors.fold.views import SessionViews
+from ...schemas.events.parts import ReadBlob
+from .cards import Card, Done, TurnDone
+
+HOUR_MS = 3_600_000
+HOURS_MAX = 31 * 24
+"""Hours of which the charts keep sums."""
+
+ROWS_MAX = 5_000
+"""Sessions in one answer."""
+
+GROUPS_MAX = 12
+"""Agents, and models, that charts name; the rest is summed as OTHERS."""
+
+OTHERS = "others"
+PER_DOUBLING = 4
+"""Buckets of a histogram for each doubling of a time: a percentile is right to about 9 %."""
+
+FAILED = "failed"
+
+
+class Cell:
+    """Sums of an hour, for an agent or a model. Percentiles come from a histogram of times."""
+
+    __slots__ = ("errors", "picodollars", "times", "tokens", "turns", "unpriced")
+
+    def __init__(self) -> None:
+        self.picodollars = self.unpriced = self.tokens = self.turns = self.errors = 0
+        self.times: Counter[int] = Counter()
+
+    def add(self, other: "Cell") -> None:
+        """Add another cell's sums."""
+        self.picodollars += other.picodollars
+        self.unpriced += other.unpriced
+        self.tokens += other.tokens
+        self.turns += other.turns
+        self.errors += other.errors
+        self.times.update(other.times)
+
+
+def bucket_of(ms: int) -> int:
+    """The bucket of a time in the histograms."""
+    return int(PER_DOUBLING * math.log2(max(1, ms)))
+
+
+def percentile(times: Counter[int], share: float) -> int | None:
+    """The time below which this share of the times are, ms; None without any."""
+    wanted = share * times.total()
+    for bucket in sorted(times):
+        wanted -= times[bucket]
+        if wanted <= 0:
+            return round(2 ** ((bucket + 0.5) / PER_DOUBLING))
+    return None
+
+
+class Key(NamedTuple):
+    """Whose sums: an agent's and a model's. Turns have no model: ''."""
+
+    agent: str
+    model: str
+
+
+Hours = dict[int, dict[Key, Cell]]
+
+
+class _Listed(NamedTuple):
+    """A session in the list. `version`: of its newest change."""
+
+    card: Card
+    line: dict[str, Any]
+    version: int
+
+    @property
+    def status(self) -> str:
+        idle_failed = self.line["status"] == "idle" and self.card.failure is not None
+        return FAILED if idle_failed else self.line["status"]
+
+    @property
+    def waits(self) -> bool:
+        return bool(self.card.calls) or self.status == FAILED
+
+    @property
+    def order(self) -> tuple[bool, int]:
+        """Those that wait for a person first, then the most recently changed."""
+        return self.waits, self.line["updated_at"] or self.card.started_at
+
+
+class Overview:
+    """The summary of every session. The reader calls `take`, `changed` and `forget`; requests, from
+    any thread, the others."""
+
+    def __init__(self, prices: PriceTable, read: ReadBlob) -> None:
+        self._prices, self._read = prices, read
+        self._lock = threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._boot, self._version = secrets.token_hex(4), 0
+        self._users: dict[str, OrderedDict[str, _Listed]] = defaultdict(OrderedDict)
+        self._owners: dict[str, str] = {}
+        self._hours: dict[tuple[int, str], Hours] = defaultdict(dict)
+
+    # -- the reader --------------------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._begin()
+
+    def forget(self, partition: int) -> None:
+        """Forget a partition, whose sessions will be folded again."""
+        with self._lock:
+            self._boot = secrets.token_hex(4)  # pages load the list again
+            for sessions in self._users.values():
+                of_it = [n for n, found in sessions.items() if found.line["partition"] == partition]
+                for name in of_it:
+                    del sessions[name], self._owners[name]
+            for key in [key for key in self._hours if key[0] == partition]:
+                del self._hours[key]
+
+    def take(self, views: SessionViews, line: dict[str, Any]) -> None:
+        """Take the new views of a known session; `line`: its summary."""
+        session_id, user = line["session_id"], line["user_id"]
+        with self._lock:
+            found = self._users[user].get(session_id)
+            card = Card(self._prices, self._read) if found is None else found.card
+            for done in card.feed(views):
+                self._count(line, done)
+            self._put(session_id, user, card, line)
+
+    def changed(self, line: dict[str, Any]) -> None:
+        """Take a new summary of a session whose views did not change."""
+        with self._lock:
+            found = self._users[line["user_id"]].get(line["session_id"])
+            if found is not None:
+                self._put(line["session_id"], line["user_id"], found.card, line)
+
+    def _put(self, session_id: str, user: str, card: Card, line: dict[str, Any]) -> None:
+        self._version += 1
+        sessions = self._users[user]
+        sessions[session_id] = _Listed(card, line, self._version)
+        sessions.move_to_end(session_id)
+        self._owners[session_id] = user
+
+    def _count(self, line: dict[str, Any], done: Done) -> None:
+        hour = done.at // HOUR_MS
+        hours = self._hours[line["partition"], line["user_id"]]
+        cells = hours.get(hour)
+        if cells is None:
+            newest = max(hours, default=hour)
+            if hour <= newest - HOURS_MAX:
+                return
+            cells = hours[hour] = {}
+            for old in [old for old in hours if old <= max(newest, hour) - HOURS_MAX]:
+                del hours[old]
+        agent = line["agent"]
+        if isinstance(done, TurnDone):
+            cell = cells.setdefault(Key(agent, ""), Cell())
+            cell.turns += 1
+            cell.errors += done.failed
+            cell.times[bucket_of(done.ms)] += 1
+            return
+        cell = cells.setdefault(Key(agent, done.model or "unknown"), Cell())
+        cell.turns += 1
+        cell.tokens += done.tokens
+        cell.picodollars += done.picodollars or 0
+        cell.unpriced += done.picodollars is None
+        if done.ms is None:
+            return
+        cell.times[bucket_of(done.ms)] += 1
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def home(self, user: str | None, since: str, limit: int) -> dict[str, Any]:
+        """The rows that changed since a version, or all if it is not of this overview."""
+        with self._lock:
+            boot, _, version = since.partition(".")
+            is_known = boot == self._boot and version.isdigit()
+            sessions = self._sessions(user)
+            if is_known:
+                found = [one for each in sessions for one in _newer(each, int(version))]
+            else:
+                everyone = (one for each in sessions for one in each.values())
+                found = heapq.nlargest(limit, everyone, key=lambda one: one.order)
+            return {
+                "version": f"{self._boot}.{self._version}",
+                "whole": not is_known,
+                "total": sum(map(len, sessions)),
+                "rows": [one.card.json(one.line, one.status) for one in found],
+            }
+
+    def row(self, session_id: str, user: str | None) -> dict[str, Any] | None:
+        """One session's row; None if it is unknown, or another user's."""
+        with self._lock:
+            owner = self._owners.get(session_id)
+            if owner is None or user not in (None, owner):
+                return None
+            found = self._users[owner][session_id]
+            return found.card.json(found.line, found.status)
+
+    def agents(self, user: str | None, partitions: Iterable[PartitionView]) -> list[dict[str, Any]]:
+        """The agents that live workers serve, and those of the user's sessions that none serves."""
+        workers: dict[str, set[str]] = defaultdict(set)
+        places: Counter[str] = Counter()
+        held = total = 0
+        for view in partitions:
+            total += 1
+            names, owner = _served(view)
+            held += owner is not None
+            for name in names:
+                places[name] += 1
+                workers[name].add(worker_id(owner or ""))
+        with self._lock:
+            used = {one.line["agent"] for each in self._sessions(user) for one in each.values()}
+        return [
+            {"name": name, "workers": len(workers.get(name, ())), "partitions": places[name],
+             "of": total}
+            for name in sorted(used | workers.keys())
+        ]
+
+    def charts(self, user: str | None, end: int, hours: int, step: int) -> dict[str, Any]:
+        """Sums by interval up to `end` (Unix ms): of everything, by agent and by model.
+
+        hours: the time shown; step: the length of an interval, in hours.
+        """
+        last = end // HOUR_MS
+        first, count = last - hours + 1, hours // step
+        everything: list[Cell] = [Cell() for _ in range(count)]
+        agents: dict[str, list[Cell]] = defaultdict(lambda: [Cell() for _ in range(count)])
+        models: dict[str, list[Cell]] = defaultdict(lambda: [Cell() for _ in range(count)])
+        with self._lock:
+            for key, kept in self._hours.items():
+                if user not in (None, key[1]):
+                    continue
+                for hour, cells in kept.items():
+                    if first <= hour <= last:
+                        place = min(count - 1, (hour - first) // step)
+                        for (agent, model), cell in cells.items():
+                            _add(everything[place], cell, is_request=bool(model))
+                            _add(agents[agent][place], cell, is_request=bool(model))
+                            if model:
+                                models[model][place].add(cell)
+        return {
+            "first_at": first * HOUR_MS,
+            "step_ms": step * HOUR_MS,
+            "count": count,
+            "all": _series(everything),
+            "agents": dict(_named(agents)),
+            "models": dict(_named(models)),
+        }
+
+    def _sessions(self, user: str | None) -> list[OrderedDict[str, _Listed]]:
+        if user is None:
+            return list(self._users.values())
+        found = self._users.get(user)
+        return [] if found is None else [found]
+
+
+def _newer(sessions: OrderedDict[str, _Listed], version: int) -> Iterator[_Listed]:
+    """Those changed after a version: the newest change is last."""
+    for one in reversed(sessions.values()):
+        if one.version <= version:
+            return
+        yield one
+
+
+def _served(view: PartitionView) -> tuple[set[str], str | None]:
+    """The agents for which a partition's live holders answer, and the owner; None without one."""
+    found: set[str] | None = None
+    owner = None
+    for role in ANSWERS:
+        holder = view.holder(role)
+        if holder is None or holder.owner in holder.gone:
+            return set(), None
+        names = {agent.name for agent in holder.agents}
+        found, owner = names if found is None else found & names, holder.owner
+    return found or set(), owner
+
+
+def _add(total: Cell, cell: Cell, *, is_request: bool) -> None:
+    """Add to sums of turns: a request adds its tokens and cost, a turn its time and errors."""
+    if not is_request:
+        total.add(cell)
+        return
+    total.picodollars += cell.picodollars
+    total.unpriced += cell.unpriced
+    total.tokens += cell.tokens
+
+
+def _named(groups: dict[str, list[Cell]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The series of each group, the most used first; the rest as OTHERS."""
+    order = sorted(groups, key=lambda name: (-sum(cell.turns for cell in groups[name]), name))
+    for name in order[:GROUPS_MAX]:
+        yield name, _series(groups[name])
+    rest = [groups[name] for name in order[GROUPS_MAX:]]
+    if rest:
+        yield OTHERS, _series([_sum(cells) for cells in zip(*rest, strict=True)])
+
+
+def _sum(cells: Iterable[Cell]) -> Cell:
+    total = Cell()
+    for cell in cells:
+        total.add(cell)
+    return total
+
+
+def _series(cells: list[Cell]) -> dict[str, Any]:
+    """A list for each measure, and the sums of the whole time."""
+    total = _sum(cells)
+    return {
+        **{name: [row[name] for row in map(_numbers, cells)] for name in _numbers(total)},
+        "total": _numbers(total),
+    }
+
+
+def _numbers(cell: Cell) -> dict[str, Any]:
+    return {
+        "usd": usd(cell.picodollars),
+        "unpriced": cell.unpriced,
+        "tokens": cell.tokens,
+        "turns": cell.turns,
+        "errors": cell.errors,
+        "p50": percentile(cell.times, 0.5),
+        "p95": percentile(cell.times, 0.95),
+    }
