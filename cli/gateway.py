@@ -194,9 +194,10 @@ def serve(
     Raises SettingsError if the address is taken, or is reachable from outside without a secret.
     """
     from ..consumers.client import Client
-    from ..consumers.gateway.access import Access, is_loopback
+    from ..consumers.gateway.access import Access
     from ..consumers.gateway.app import Gateway, make_app
     from ..consumers.gateway.serve import limits_here, server
+    from ..processors.worker.page_access import is_loopback
 
     secret = settings.gateway_secret
     if secret is None and not is_loopback(host):

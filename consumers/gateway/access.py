@@ -6,7 +6,6 @@ the gateway is in development mode: it binds to loopback only, treats everybody 
 settings, and shows that user every session. Only this file imports jwt.
 """
 
-import ipaddress
 import math
 import time
 from collections.abc import Collection, Mapping
@@ -16,6 +15,7 @@ import jwt
 
 from ...log.errors import Refused
 from ...log.settings import SECRET_BYTES_MIN
+from ...processors.worker.page_access import host_name, is_loopback
 from ...schemas.ids import is_id
 
 AUDIENCE = "foldlog"
@@ -103,23 +103,6 @@ class Access:
                 f"pages of {origin!r} may not use this gateway: nothing was done. "
                 "Allow the origin with --cors-origin"
             )
-
-
-def host_name(host: str) -> str:
-    """The name in a Host header, without port and brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if ":" in host else host
-
-
-def is_loopback(name: str) -> bool:
-    """Whether a name or address can only mean this machine."""
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def token_for(user: str, secret: str, life_s: int = 900) -> str:

@@ -50,10 +50,10 @@ def refusal(path: str, caller: Caller, token: str | None) -> Answer | None:
 
 
 def host_name(header: str) -> str:
-    """The name in a Host header, without its port."""
+    """The name in a Host header, without port and brackets."""
     if header.startswith("["):
         return header[1:].partition("]")[0]
-    return header.partition(":")[0]
+    return header.rpartition(":")[0] if ":" in header else header
 
 
 def is_loopback(name: str) -> bool:

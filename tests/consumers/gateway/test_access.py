@@ -1,11 +1,13 @@
 """Authentication: valid and invalid tokens, origins, and the host names of this machine."""
 
 import time
+from contextlib import nullcontext
 
 import jwt
 import pytest
 
 from foldlog.consumers.gateway.access import Access, Caller, Foreign, Unauthenticated, token_for
+from foldlog.processors.worker import page_access
 from foldlog.tests.consumers.gateway.served import SECRET
 
 ACCESS = Access("local", SECRET, ["https://app.example"])
@@ -66,6 +68,23 @@ def test_pages_of_the_gateway_and_of_allowed_origins_are_admitted():
 def test_development_mode_serves_loopback_hosts_only(host):
     with pytest.raises(Foreign, match="loopback"):
         Access("local", None).admit({"host": host})
+
+
+@pytest.mark.parametrize(
+    ("host", "is_admitted"),
+    [
+        ("[::ffff:127.0.0.1]:8377", True),
+        ("[::ffff:10.0.0.7]:8377", False),
+        ("LOCALHOST:1", True),
+        ("localhost:1:2", False),
+    ],
+)
+def test_the_gateway_and_a_workers_pages_admit_the_same_loopback_names(host, is_admitted):
+    """The gateway had its own check, which refused an IPv4-mapped loopback address."""
+    with nullcontext() if is_admitted else pytest.raises(Foreign):
+        Access("local", None).admit({"host": host})
+    answer = page_access.refusal("/status", page_access.Caller("127.0.0.1", host, ""), None)
+    assert (answer is None) == is_admitted
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8377", "localhost:1", "[::1]:8377", "127.0.0.1"])
