@@ -26,7 +26,7 @@ from ..processors.tools.output_sink import Stop
 from ..processors.tools.side_log import SideLogStore
 from ..processors.wake.facts import Obligation, wake
 from ..processors.worker.actions import Actions
-from ..processors.worker.effects_host import content_of
+from ..processors.worker.effects_host import content_of, tool_claim_of
 from ..processors.worker.loop import Mailbox, appender
 from ..processors.worker.ports import BeginGeneration, BeginTool, BeginWork, EffectId
 from ..processors.worker.reports import ROLE_OF
@@ -256,14 +256,14 @@ class Effects:
 
     def run_tool(self, session_id: str, begin: BeginTool) -> None:
         """Begin a tool call."""
-        tool, claim = begin.agent.tool(begin.call.name), _tool_claim(session_id, begin)
+        tool, claim = begin.agent.tool(begin.call.name), tool_claim_of(session_id, begin)
         assert tool is not None, "the agent that proposed it has it"
         host = self._tool_host(begin.agent)
         self._engine.begin(lambda: tools.run(claim, tool, begin.args, self, Stop(), host))
 
     def reconcile(self, session_id: str, begin: BeginTool) -> None:
         """Ask a tool's reconciler."""
-        tool, claim = begin.agent.tool(begin.call.name), _tool_claim(session_id, begin)
+        tool, claim = begin.agent.tool(begin.call.name), tool_claim_of(session_id, begin)
         assert tool is not None, "the agent that proposed it has it"
         host = self._tool_host(begin.agent)
         self._engine.begin(lambda: tools.reconcile(claim, tool, begin.args, self, Stop(), host))
@@ -323,24 +323,3 @@ class Effects:
     def running(self, role: str) -> int:
         """How many effects run between two steps: none."""
         return 0
-
-
-def _tool_claim(session_id: str, begin: BeginTool) -> tools.ToolClaim:
-    call, agent = begin.call, begin.agent
-    tool = agent.tool(call.name)
-    return tools.ToolClaim(
-        session_id=session_id,
-        turn=call.turn,
-        step=call.step,
-        index=call.index,
-        attempt=call.attempt,
-        name=call.name,
-        effect=call.effect,
-        approval="ask" if call.decision else "none",
-        args_sha256=call.args_sha256,
-        timeout_ms=(tool and tool.timeout_ms) or agent.limits.tool_timeout_ms,
-        user_id=begin.user_id,
-        project_id=begin.project_id,
-        claim_offset=begin.claim.offset,
-        refs=begin.refs,
-    )

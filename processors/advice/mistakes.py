@@ -167,11 +167,11 @@ def grown_in(
     """The parts of a session's prompt that are larger than in earlier sessions, per `growth`."""
     rows = views.context.prefixes
     prefix = whole_prefix(rows[-1], read) if len(rows) and views.turn.known else None
-    return {} if prefix is None else growth.look(views, prefix, views.context.counts)
+    return {} if prefix is None else growth.add(views, prefix, views.context.counts)
 
 
 def in_growth(prefixes: Sequence[Prefix], counts: str = NEW) -> Iterator[Mistake]:
-    """A prefix that has grown since the session began, or changes again and again."""
+    """A prefix that has grown since the session began, or changes repeatedly."""
     had = [parts(prefix) for prefix in prefixes]
     first, last = had[0], had[-1]
     grown = {
@@ -230,8 +230,8 @@ _Found = tuple[str, str] | None
 def _log(text: str) -> _Found:
     left_out = _LEFT_OUT.search(text)
     if text.startswith(_SERVED) and left_out:
-        said = f"a raw log of {left_out['whole']} bytes, of which the end was shown"
-        return said, "let the tool filter it: the rest is never read"
+        what = f"a raw log of {left_out['whole']} bytes, of which the end was shown"
+        return what, "let the tool filter it: the rest is never read"
     # Cut JSON is invalid: estimate its lines from those it still contains and what is missing.
     cut = text[:1] == "{" and left_out
     for part in (text.replace("\\n", "\n"),) if cut else leaves(text) or (text,):
@@ -262,9 +262,9 @@ def _search(name: str, text: str, tokens: int, counts: str) -> _Found:
 
 class Watch:
     """Checks sessions as they change and reports each finding once per session, kind and culprit.
-    Only what is new since the last check is read. For one thread.
+    Each check reads only what is new since the last one. For one thread.
 
-    since: the offset from which on a session is checked; an earlier watch reported the rest.
+    since: the first offset to check in a session; an earlier watch reported what is before it.
     growth: the prompt sizes of earlier sessions.
     """
 
@@ -280,9 +280,9 @@ class Watch:
         self._growth = growth or Growth()
         self._seen: dict[str, _Progress] = {}
 
-    def look(self, views: SessionViews, read: ReadBlob | None = None) -> list[Mistake]:
+    def check(self, views: SessionViews, read: ReadBlob | None = None) -> list[Mistake]:
         """The new findings in a session; mostly []."""
-        seen = self._seen.pop(views.session_id, None) or self._begun(views, read)
+        seen = self._seen.pop(views.session_id, None) or self._first_seen(views, read)
         self._seen[views.session_id] = seen
         if len(self._seen) > self.SESSIONS_MAX:
             del self._seen[next(iter(self._seen))]
@@ -290,7 +290,7 @@ class Watch:
         found: list[Mistake] = []
         counts = views.context.counts
         lines, prefixes = seen.lines, seen.prefixes
-        # Before the checks: an input that makes one fail must not hide what comes after it.
+        # Before the checks: an input that makes one fail must not hide the input after it.
         seen.lines, seen.prefixes = len(rows), len(views.context.prefixes)
         if seen.lines > lines:
             start = max(0, lines - ECHO_LINES_BACK)
@@ -300,7 +300,7 @@ class Watch:
             found += in_sessions(self._growth.news(grown_in(views, self._growth, read)))
         return list(seen.new(found))
 
-    def _begun(self, views: SessionViews, read: ReadBlob | None) -> "_Progress":
+    def _first_seen(self, views: SessionViews, read: ReadBlob | None) -> "_Progress":
         """The state of a session that this watch sees for the first time."""
         since, view = self._since(views.session_id), views.context
         seen = _Progress(_before(since, views.transcript.lines), _before(since, view.prefixes))
@@ -323,13 +323,13 @@ class _Progress:
 
     def __init__(self, lines: int, prefixes: int) -> None:
         self.lines, self.prefixes = lines, prefixes
-        self.told: set[tuple[str, str]] = set()
+        self.reported: set[tuple[str, str]] = set()
 
     def new(self, found: Iterable[Mistake]) -> Iterator[Mistake]:
         for mistake in found:
             key = (mistake.kind, mistake.culprit)
-            if key not in self.told:
-                self.told.add(key)
+            if key not in self.reported:
+                self.reported.add(key)
                 yield mistake
 
 

@@ -22,7 +22,7 @@ from ..fold.projections.ledger import Spent
 PICO_PER_USD = 10**12
 _PER_MILLION = PICO_PER_USD // 10**6  # USD per million tokens to picodollars per token
 PARTS = ("input", "output", "cache_write_5m", "cache_write_1h", "cache_read")
-TABLE_BYTES_MAX = 1024 * 1024  # a table of prices is a page; a megabyte is some other file
+TABLE_BYTES_MAX = 1024 * 1024  # a table of prices has a page; a megabyte is some other file
 _PRICE_USD_MAX = 1_000_000  # per million tokens: a dollar a token is a typing error
 
 
@@ -162,8 +162,8 @@ def dollars(picodollars: int) -> str:
 @cache
 def list_prices() -> PriceTable:
     """The table that comes with foldlog."""
-    held = files(__package__).joinpath("prices.json").read_bytes()
-    return _table(json.loads(held, parse_float=Decimal), "prices.json")
+    data = files(__package__).joinpath("prices.json").read_bytes()
+    return _table(json.loads(data, parse_float=Decimal), "prices.json")
 
 
 def load_prices(path: Path | None) -> PriceTable:
@@ -189,9 +189,9 @@ def _read(path: Path) -> Any:
         raise SettingsError(f"prices: {path} is not JSON: {error}") from error
 
 
-def _table(held: Any, source: str, below: PriceTable | None = None) -> PriceTable:
-    rows = held.get("prices") if isinstance(held, Mapping) else None
-    version = held.get("version") if isinstance(held, Mapping) else None
+def _table(given: Any, source: str, below: PriceTable | None = None) -> PriceTable:
+    rows = given.get("prices") if isinstance(given, Mapping) else None
+    version = given.get("version") if isinstance(given, Mapping) else None
     if not isinstance(version, str) or not version.strip() or not isinstance(rows, list):
         raise SettingsError(f"prices: {source} needs a `version` (a text) and a list of `prices`")
     return PriceTable(

@@ -54,32 +54,32 @@ class _Sized(NamedTuple):
 class Growth:
     """The prompt sizes of the latest sessions, in the order they were checked.
 
-    held: the result of `held()` of an earlier one; anything else is ignored.
+    state: the result of `to_json()` of an earlier one; anything else is ignored.
     """
 
-    def __init__(self, held: Any = None) -> None:
+    def __init__(self, state: Any = None) -> None:
         self._sizes: OrderedDict[Group, list[_Sized]] = OrderedDict()
-        self._told: dict[Group, dict[str, int]] = {}
-        self.looks = 0  # how often the state may have changed
-        for row in _rows(held):
+        self._reported: dict[Group, dict[str, int]] = {}
+        self.checks = 0  # how often the state may have changed
+        for row in _rows(state):
             group = tuple(row["group"])
             self._sizes[group] = [_Sized(id, sizes) for id, sizes in row["sessions"]]
-            self._told[group] = dict(row["told"])
+            self._reported[group] = dict(row["told"])
 
-    def held(self) -> list[dict[str, Any]]:
+    def to_json(self) -> list[dict[str, Any]]:
         """The state as JSON data."""
         return [
             {"group": [*group], "sessions": [[*one] for one in sizes],
-             "told": self._told.get(group, {})}
+             "told": self._reported.get(group, {})}
             for group, sizes in self._sizes.items()
         ]
 
-    def look(
+    def add(
         self, views: SessionViews, prefix: Prefix, counts: str
     ) -> dict[Group, list[GrownPart]]:
         """Add a session's newest prefix. Returns the parts that have grown since earlier sessions,
         by the group of sessions that they were compared with."""
-        self.looks += 1
+        self.checks += 1
         found: dict[Group, list[GrownPart]] = {}
         for group, sizes in _groups(views, prefix, counts).items():
             known = self._sizes.setdefault(group, [])
@@ -93,16 +93,17 @@ class Growth:
             del known[:-SESSIONS_BACK]
             found[group] = _compared(group, known, one)
         while len(self._sizes) > GROUPS_MAX:
-            self._told.pop(self._sizes.popitem(last=False)[0], None)
+            self._reported.pop(self._sizes.popitem(last=False)[0], None)
         return found
 
     def news(self, found: Mapping[Group, Sequence[GrownPart]]) -> list[GrownPart]:
         """The findings that were not reported before, or have grown by the same amount again."""
         news = []
         for grown in chain.from_iterable(found.values()):
-            told = self._told.setdefault(grown.group, {})
-            if grown.part not in told or grown.now > told[grown.part] + GROWTH_TOKENS_MAX:
-                told[grown.part] = grown.now
+            reported = self._reported.setdefault(grown.group, {})
+            before = reported.get(grown.part)
+            if before is None or grown.now > before + GROWTH_TOKENS_MAX:
+                reported[grown.part] = grown.now
                 news.append(grown)
         return news
 
@@ -129,18 +130,18 @@ def _groups(views: SessionViews, prefix: Prefix, counts: str) -> dict[Group, dic
     return found
 
 
-def _rows(held: Any) -> list[dict[str, Any]]:
+def _rows(state: Any) -> list[dict[str, Any]]:
     """The rows of a state, or none if it is not one."""
     try:
-        again = json.loads(json.dumps(held or []))
-        for row in again:
+        rows: list[dict[str, Any]] = json.loads(json.dumps(state or []))
+        for row in rows:
             assert all(isinstance(name, str) for name in row["group"])
             for id, sizes in row["sessions"]:
                 assert isinstance(id, str) and all(map(_is_size, sizes.items()))
             assert row["sessions"] and all(map(_is_size, row["told"].items()))
     except (AssertionError, AttributeError, KeyError, TypeError, ValueError):
         return []
-    return again
+    return rows
 
 
 def _is_size(item: tuple[Any, Any]) -> bool:

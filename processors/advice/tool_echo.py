@@ -22,46 +22,46 @@ class EarlierTexts:
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self._lines = lines
-        self._said: dict[int, frozenset[str]] = {}
+        self._texts: dict[int, frozenset[str]] = {}
 
     def before(self, place: int) -> Iterator[tuple[Line, frozenset[str]]]:
         """The lines shortly before `place`, with their texts."""
         first = max(0, place - ECHO_LINES_BACK)
-        self._said = {n: said for n, said in self._said.items() if n >= first}
+        self._texts = {n: texts for n, texts in self._texts.items() if n >= first}
         for number in range(first, place):
             line = self._lines[number]
             if line.body is not None:
-                if number not in self._said:
-                    self._said[number] = frozenset(_lines(_inline(line.body)))
-                yield line, self._said[number]
+                if number not in self._texts:
+                    self._texts[number] = frozenset(_lines(_inline(line.body)))
+                yield line, self._texts[number]
 
 
 def echo(
     text: str, args: Body | None, before: Iterable[tuple[Line, frozenset[str]]]
 ) -> tuple[str, str] | None:
     """The repeated share of a result's text, if that is most of it, and the remedy."""
-    said, own = list(_lines(text)), _inline(args)
-    total = sum(map(len, said))
+    lines, own = list(_lines(text)), _inline(args)
+    total = sum(map(len, lines))
     for repeated, whole in (
-        (_share(said, frozenset(_lines(own))), total),
+        (_share(lines, frozenset(_lines(own))), total),
         (_copied(text, own), len(text)),
     ):
         if repeated > ECHO_SHARE * whole:
-            return f"{_percent(repeated, whole)} of the result are its own arguments", _ANEW
+            return f"{_percent(repeated, whole)} of the result are its own arguments", _REMEDY
     for line, earlier in before:
-        repeated = _share(said, earlier)
+        repeated = _share(lines, earlier)
         if repeated > ECHO_SHARE * total:
             share = _percent(repeated, total)
-            return f"{share} of the result repeats {_name(line)}", _ANEW
+            return f"{share} of the result repeats {_name(line)}", _REMEDY
     return None
 
 
-_ANEW = "return only what is new, and refer to what is known"
+_REMEDY = "return only what is new, and refer to what is known"
 
 
-def _share(said: Iterable[str], earlier: frozenset[str]) -> int:
+def _share(lines: Iterable[str], earlier: frozenset[str]) -> int:
     """The number of characters in lines that occurred earlier."""
-    return sum(len(line) for line in said if line in earlier)
+    return sum(len(line) for line in lines if line in earlier)
 
 
 def _copied(text: str, args: str) -> int:

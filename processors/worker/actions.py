@@ -1,7 +1,7 @@
 """Discharges obligations: writes a decision or a claim, begins or stops an effect.
 
-The only memory is of what is in flight (law 4): a produced record counts as awaited until it is
-read back, for 15 seconds at most, and an effect begins once per claim. Losing either is harmless.
+It remembers only what is in flight (law 4): a produced record is awaited until it is read back, for
+at most 15 seconds, and an effect begins once per claim. Losing this memory is harmless.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,9 +46,9 @@ from .start_window import ClaimTimes
 from .unbegun import not_begun, unbegun, unbegun_generation
 
 AWAITED_MS = 15_000  # design section 11: after that a produced record counts as lost
-SLOT_WAIT_MS = 50  # how often to poll for a free slot: nothing announces one
-BACKGROUND_SLOTS = 4  # summaries and short forms at a time, per process: they may wait
-DELIVERY_SLOTS = 16  # deliveries at a time, per process: an unavailable channel blocks one for long
+SLOT_WAIT_MS = 50  # between two polls for a free slot: nothing announces one
+BACKGROUND_SLOTS = 4  # concurrent summaries and short forms, per process: they may wait
+DELIVERY_SLOTS = 16  # concurrent deliveries, per process: a down channel blocks one for long
 CLAIMS = {
     "tools": ("TOOL_STARTED",),
     "models": ("GEN_START", "GEN_RESUMED"),
@@ -61,8 +61,8 @@ Lost = Callable[[], None]  # called if the log did not accept a record
 REJECTIONS_MAX = 2  # law 9: the second rejection at the same view is a bug, not a race
 
 
-class OwedKey(NamedTuple):
-    """What an obligation is known by, whatever views it came from."""
+class ObligationKey(NamedTuple):
+    """Identifies an obligation, independent of the views that it was computed from."""
 
     partition: int
     session_id: str
@@ -72,7 +72,7 @@ class OwedKey(NamedTuple):
 
 
 class InFlight(NamedTuple):
-    """The records produced for an obligation that are not read back yet."""
+    """The records produced for an obligation and not read back yet."""
 
     values: frozenset[bytes]
     until_ms: int
@@ -114,9 +114,9 @@ class Actions:
         self._clock = clock
         self._say = say
         self.slot_queue = SlotQueue()
-        self._awaited: dict[OwedKey, InFlight] = {}
-        self._keys_by_session: dict[str, set[OwedKey]] = {}
-        self._claims_back: set[OwedKey] = set()
+        self._awaited: dict[ObligationKey, InFlight] = {}
+        self._keys_by_session: dict[str, set[ObligationKey]] = {}
+        self._claims_back: set[ObligationKey] = set()
         self._begun: dict[str, set[EffectId]] = {}
         self._renderings = Renderings()
         self._built: dict[str, tuple[tuple, Built]] = {}
@@ -200,7 +200,7 @@ class Actions:
             owned.stuck[session_id] = why
             self._say(f"session {session_id} is left alone until the next start: {why}")
 
-    def _forget(self, session_id: str, key: OwedKey) -> None:
+    def _forget(self, session_id: str, key: ObligationKey) -> None:
         self._awaited.pop(key, None)
         keys = self._keys_by_session.get(session_id, set())
         keys.discard(key)
@@ -223,8 +223,8 @@ class Actions:
         agent: Agent | None,
         now: int,
     ) -> DischargeResult:
-        """Do what the obligation demands, unless its records are in flight."""
-        key = OwedKey(owned.number, views.session_id, owed.lane, owed.subject, owed.owed)
+        """Discharge an obligation, unless its records are in flight."""
+        key = ObligationKey(owned.number, views.session_id, owed.lane, owed.subject, owed.owed)
         awaited = self._awaited.get(key)
         if awaited is not None:
             if self._clock.monotonic_ms() < awaited.until_ms:
@@ -268,10 +268,10 @@ class Actions:
         return max(now + SLOT_WAIT_MS, self._slots[role].back_off_until_ms)
 
     def sessions_to_retry(self, now: int) -> Iterator[Place]:
-        """The sessions that may try for a slot now, one by one while a slot is free."""
-        self._claims_back.clear()  # the batch is over: what could begin has begun
+        """Pop the sessions that may try for a slot now, as long as one is free."""
+        self._claims_back.clear()  # the batch has ended: every claim that could begin has begun
         for role in self.slot_queue.due(now):
-            # Each once: by the clock of its own partition it may still be too early.
+            # Try each session once: by the clock of its own partition it may still be too early.
             for _ in range(self.slot_queue.count(role)):
                 if not self._has_slot(role, now):
                     break
@@ -286,36 +286,29 @@ class Actions:
         owned: PartitionCache,
         now: int,
     ) -> Any:
-        claim = self._build_claim(views, owed, agent, owned, now)
-        self._claim_times.produced(views.session_id, owed, claim, self._clock.monotonic_ms())
-        return claim
-
-    def _build_claim(
-        self,
-        views: SessionViews,
-        owed: Obligation,
-        agent: Agent | None,
-        owned: PartitionCache,
-        now: int,
-    ) -> Any:
         assert agent is not None
         holder = owned.partition.holder(owed.role)
         assert holder is not None and holder.owner == self.owner
-        if owed.owed == "BACKGROUND_STARTED":
-            return work_claim(views, owed, agent, holder, now)
-        if owed.owed == "DELIVERY_STARTED":
-            return delivery_claim(views, owed, agent, holder, now)
-        if owed.owed != "TOOL_STARTED":
-            sha256, kept = self._partial_answers.claim(views, owed, self._request(views))
-            return generation_claim(views, owed, agent, holder, now, sha256, kept)
-        return tool_claim(views, owed, agent, holder, now)
+        claim: Any
+        match owed.owed:
+            case "BACKGROUND_STARTED":
+                claim = work_claim(views, owed, agent, holder, now)
+            case "DELIVERY_STARTED":
+                claim = delivery_claim(views, owed, agent, holder, now)
+            case "TOOL_STARTED":
+                claim = tool_claim(views, owed, agent, holder, now)
+            case _:
+                sha256, kept = self._partial_answers.claim(views, owed, self._request(views))
+                claim = generation_claim(views, owed, agent, holder, now, sha256, kept)
+        self._claim_times.produced(views.session_id, owed, claim, self._clock.monotonic_ms())
+        return claim
 
     # -- claims read back ------------------------------------------------------------------------
 
     def _on_claim(
         self, owned: PartitionCache, views: SessionViews, owed: Obligation, agent: Agent | None
     ) -> int | None:
-        """Begin a claim of ours once; or stop it, or report that it never began."""
+        """Begin the effect of our claim, once; or stop it, or report that it never began."""
         claim = claim_of(views, owed)
         begun = self._begun.setdefault(views.session_id, set())
         self._claims_back -= {
@@ -355,7 +348,7 @@ class Actions:
         return self._partial_answers.begin(views, agent, self._request(views))
 
     def _request(self, views: SessionViews) -> Built:
-        """The step's request: built for its claim, and cached until the claim begins."""
+        """Build the step's request for its claim; it is cached until the effect begins."""
         generation, request = views.turn.generation, views.context.request
         assert generation is not None and request is not None
         covers = (generation.called, request.fragments, request.prefixes)
@@ -367,7 +360,7 @@ class Actions:
         return made
 
     def prerender(self, views: SessionViews) -> None:
-        """Pre-render what the next request will repeat, now that the turn is over."""
+        """Render the part that the next request will repeat, now that the turn is over."""
         self._renderings.render_ahead(views, self.read_blob)
 
     def _begin_tool(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
@@ -416,21 +409,21 @@ class Actions:
         if effect in begun:
             return None
         tool = agent.tool(call.name)
-        asks = owed.row == "T6" and tool is not None and tool.reconciler is not None
-        sure_at = call.claim.deadline + agent.limits.margin_ms
-        if asks and now < sure_at:
-            return sure_at  # before that, the effect might still happen after a "did not happen"
+        reconciles = owed.row == "T6" and tool is not None and tool.reconciler is not None
+        ended_at = call.claim.deadline + agent.limits.margin_ms
+        if reconciles and now < ended_at:
+            return ended_at  # until then the effect may still happen after a DidNotHappen
         begun.add(effect)
         if owed.owed == "TOOL_RESULT":
             event = unbegun(call, "its attempts are used up", may_have_run=owed.row == "T6r")
             self._effects.report(views.session_id, event)
         else:
-            begin = begin_tool(views, call, self._args(call), call.claim, agent)
-            self._effects.reconcile(views.session_id, begin)
+            tool_begin = begin_tool(views, call, self._args(call), call.claim, agent)
+            self._effects.reconcile(views.session_id, tool_begin)
         return None
 
     def forget_session(self, session_id: str) -> None:
-        """Drop what is remembered of an idle session, and stop effects that no longer matter."""
+        """Forget an idle session, and stop its effects, whose outcomes no longer matter."""
         for effect in self._begun.pop(session_id, ()):
             self._effects.stop(effect, "its session owes nothing any more")
         self._built.pop(session_id, None)

@@ -22,8 +22,8 @@ from ..store.partition_cache import may_owe
 from .worker import Worker
 
 ANNOUNCED_MAX = 50_000  # sessions remembered as announced; a forgotten one is announced again
-_State = tuple[int, bytes | None]
-"""The offset from which on we own the session's partition, and the announced value."""
+_Announcement = tuple[int, bytes | None]
+"""The first offset at which we own the session's partition, and the announced value."""
 
 
 def announce(
@@ -34,7 +34,7 @@ def announce(
     say: Callable[[str], None],
     also: Callable[[SessionViews], None] = lambda _views: None,
 ) -> "Announcer":
-    """Have a worker announce its sessions; `beside` is called with each session that changes."""
+    """Have a worker announce its sessions. also: called with each session that changes."""
     def since(session_id: str) -> int:
         owned = worker.owned.get(partition_for(session_id, partitions))
         return -1 if owned is None else owned.takes_from
@@ -50,7 +50,7 @@ def announce(
 
 
 def mark_idle(worker: Worker, session_id: str) -> None:
-    """An announced session with no other obligation need not be checked after a restart."""
+    """Mark an announced session idle if it has no other obligation: a restart need not check it."""
     for owned in worker.owned.values():
         views = owned.hot(session_id)
         if views is not None and not may_owe(views, worker.rules.get(views.turn.agent)):
@@ -61,8 +61,9 @@ class Announcer:
     """Announces sessions; see the module docstring. Runs in the poll thread; `post` queues a job
     there.
 
-    partitions: of the topic. settled: called once the broker has a session's newest state. since:
-    the offset from which on we own a partition; before it another worker may have announced.
+    partitions: how many the topic has. settled: called once the broker has a session's newest
+    state. since: the first offset at which we own a partition; before it another worker may have
+    announced.
     """
 
     def __init__(
@@ -77,15 +78,15 @@ class Announcer:
         self._since = since
         self._producer, self._partitions = producer, partitions
         self._post, self._settled, self._say = post, settled, say
-        self._announced: OrderedDict[str, _State] = OrderedDict()
-        self._in_flight: dict[str, _State] = {}
-        self._unsent: dict[str, tuple[str, _State]] = {}  # the producer's queue was full
+        self._announced: OrderedDict[str, _Announcement] = OrderedDict()
+        self._in_flight: dict[str, _Announcement] = {}
+        self._unsent: dict[str, tuple[str, _Announcement]] = {}  # the producer's queue was full
 
     def is_unannounced(self, views: SessionViews) -> bool:
         """Whether the broker may lack the newest announcement of a session."""
         return views.turn.known and self._announced.get(views.session_id) != self._state(views)
 
-    def _state(self, views: SessionViews) -> _State:
+    def _state(self, views: SessionViews) -> _Announcement:
         return self._since(views.session_id), announcement_of(views)
 
     def announce(self, views: SessionViews) -> None:
@@ -105,30 +106,30 @@ class Announcer:
                 if session_id in self._unsent:
                     return  # still no room
 
-    def _produce(self, session_id: str, user_id: str, state: _State) -> None:
-        def answered(answer: Delivered | AppendError) -> None:
-            has_it = isinstance(answer, Delivered)
-            self._post(lambda: self._answered(session_id, user_id, state, has_it))
+    def _produce(self, session_id: str, user_id: str, state: _Announcement) -> None:
+        def on_delivery(answer: Delivered | AppendError) -> None:
+            is_delivered = isinstance(answer, Delivered)
+            self._post(lambda: self._acknowledged(session_id, user_id, state, is_delivered))
 
         place = partition_for(user_id, self._partitions)
         key = key_of(user_id, session_id)
         try:
             self._producer.append(
-                USER_SESSIONS, key, state[1], partition=place, on_delivery=answered
+                USER_SESSIONS, key, state[1], partition=place, on_delivery=on_delivery
             )
         except LogFatal:
             raise
         except FoldlogError as error:
             if not self._unsent:
-                self._say(f"session {session_id} was not announced, it is retried: {error}")
+                self._say(f"session {session_id} was not announced yet; retrying: {error}")
             self._unsent[session_id] = user_id, state
 
-    def _answered(
-        self, session_id: str, user_id: str, state: _State, has_it: bool
+    def _acknowledged(
+        self, session_id: str, user_id: str, state: _Announcement, is_delivered: bool
     ) -> None:
         if self._in_flight.get(session_id) != state:
-            return  # a newer state is on its way
-        if not has_it:
+            return  # a newer state is in flight
+        if not is_delivered:
             self._produce(session_id, user_id, state)
             return
         del self._in_flight[session_id]
@@ -145,5 +146,5 @@ def announcement_of(views: SessionViews) -> bytes | None:
     if views.turn.terminated:
         return None
     state = views.state
-    told = {"phase": state.phase, "project_id": state.project_id, "opened_at": views.turn.since}
-    return compact_ascii(told).encode()
+    shown = {"phase": state.phase, "project_id": state.project_id, "opened_at": views.turn.since}
+    return compact_ascii(shown).encode()

@@ -1,7 +1,7 @@
-"""Assembles a worker from its parts, for one process; host.py runs it.
+"""Assembles the parts of one worker process; host.py runs it.
 
 The order matters: the state directory is locked first, and outcomes that an earlier process left in
-the outbox are written before any partition is taken. Nothing here imports what only effects need.
+the outbox are written before any partition is taken. Imports that only effects need are made later.
 """
 
 import json
@@ -54,10 +54,10 @@ from .worker import Identity, Worker
 ROLES = partition.ROLES
 DECIDERS = {"sessions", "tools"}  # roles that need an agent's tools, including those of MCP servers
 EFFECTS = ("models", "tools", "background", "delivery", "reports")
-MODEL_SLOTS = 16  # model calls of one API key at a time, per process
-TOOL_SLOTS = 32  # tool calls at a time, per process
+MODEL_SLOTS = 16  # concurrent model calls of one API key, per process
+TOOL_SLOTS = 32  # concurrent tool calls, per process
 PROMPT_SIZES = "prompt_sizes.json"
-OUTBOX_S = 30.0  # for writing what an earlier process left, before any partition is taken
+OUTBOX_S = 30.0  # to write the outcomes of an earlier process, before any partition is taken
 _log = logging.getLogger("foldlog.worker")
 
 
@@ -82,10 +82,10 @@ def say(text: str) -> None:
 
 
 class TokenAdvisor:
-    """Reports what exceeds a session's token budget, each finding once (S3.9).
+    """Reports mistakes that exceed a session's token budget, each finding once (S3.9).
 
-    The previous worker has reported on everything that was in the store when it was opened; a
-    rebuilt store reports on what was in the log. This is advice: if it fails, the failure is logged
+    An earlier worker reported on the records that the store had when it was opened, and on those
+    that the log had when the store was rebuilt. This is advice: if it fails, the failure is logged
     once per session and the worker continues. partition_of: the partition of a session. sizes: a
     file with the prompt sizes of earlier sessions, for the next process; losing it is harmless.
     """
@@ -99,7 +99,7 @@ class TokenAdvisor:
         self._say, self._sizes = say, sizes
         self._since: dict[int, int] = {}
         self._growth = Growth(_json_in(sizes))
-        self._kept = self._growth.looks
+        self._saved_at = self._growth.checks
         self._watch = Watch(
             lambda session_id: self._since.get(partition_of(session_id), 0), self._growth
         )
@@ -109,24 +109,24 @@ class TokenAdvisor:
         """A partition was assigned to this worker, or its store was rebuilt."""
         self._since[partition] = store.log_end if store.is_new else store.cursor.offset
 
-    def look(self, views: SessionViews) -> None:
-        """Report what is new in a session."""
+    def check(self, views: SessionViews) -> None:
+        """Report the new findings in a session."""
         try:
-            found = self._watch.look(views)
-            self._keep_sizes()
+            found = self._watch.check(views)
+            self._save_sizes()
         except Exception as error:
             self._say_failed(views.session_id, type(error).__name__)
             return
         for mistake in found:
             self._say(f"session {views.session_id}: {mistake}")
 
-    def _keep_sizes(self) -> None:
-        if self._sizes is None or self._growth.looks == self._kept:
+    def _save_sizes(self) -> None:
+        if self._sizes is None or self._growth.checks == self._saved_at:
             return
-        self._kept = self._growth.looks
-        with suppress(OSError):  # code whose writes are required reports a full disk
+        self._saved_at = self._growth.checks
+        with suppress(OSError):  # a full disk is reported by the writes that are required
             fresh = self._sizes.with_name(f"{self._sizes.name}.new")
-            fresh.write_text(json.dumps(self._growth.held()), "utf-8")
+            fresh.write_text(json.dumps(self._growth.to_json()), "utf-8")
             fresh.replace(self._sizes)
 
     def _say_failed(self, session_id: str, error: str) -> None:
@@ -173,7 +173,7 @@ class Parts:
         rolling: bool = False,
         alone: bool = False,
     ) -> None:
-        """rolling: start beside live workers with other agents. alone: join no consumer group."""
+        """rolling: start even if live workers serve other agents. alone: join no consumer group."""
         self.settings = settings
         channels = settings.demand_channels() if "delivery" in roles else {}
         self.state = StateDir(settings.state_dir, worker_id)
@@ -181,7 +181,7 @@ class Parts:
         self.log: Log = open_log(settings)
         demand_topics(self.log, settings.partitions, notes=True)
         self.identity = Identity(self.state.worker_id, uuid.uuid4().hex[:8])
-        agents = self._announced(agents, rolling or alone)
+        agents = self._digest(agents, rolling or alone)
         self.blobs = BlobStore(settings.blobs_dir)
         self.fatal: list[BaseException] = []
         self.mail = Mailbox()
@@ -230,26 +230,26 @@ class Parts:
             self.identity, roles, agents,
             self._open_store, self.actions, SystemClock(), say, self.announced,
         )
-        self._look_at_sessions(watch)
+        self._watch_sessions(watch)
         self.loop = self._loop(rolling)
 
-    def _announced(self, agents: Iterable[Agent], may_differ: bool) -> tuple[Agent, ...]:
+    def _digest(self, agents: Iterable[Agent], may_differ: bool) -> tuple[Agent, ...]:
         agents = tuple(agents)
         self.announced = digests_of(agents)
         if not may_differ:
             demand_same_agents(self.log, self.identity.worker_id, self.announced, say)
         return agents
 
-    def _look_at_sessions(self, watch: bool) -> None:
+    def _watch_sessions(self, watch: bool) -> None:
         spread = partitions_of(self.log)
         sizes = self.state.path / PROMPT_SIZES if watch else None
         self.token_advisor = TokenAdvisor(
             say, lambda session_id: partition_for(session_id, spread), sizes
         )
         if "sessions" in self.worker.roles:
-            tell = self.token_advisor.look if watch else lambda _views: None
+            check = self.token_advisor.check if watch else lambda _views: None
             partitions = self.log.partitions(USER_SESSIONS)
-            announce(self.worker, self.producer, partitions, self.mail.post, say, tell)
+            announce(self.worker, self.producer, partitions, self.mail.post, say, check)
 
     def _loop(self, rolling: bool) -> Loop:
         registry = Registry(self.settings.home / "run")
@@ -288,13 +288,13 @@ class Parts:
     @contextmanager
     def _opening(self) -> Iterator[None]:
         """Query the log once for the whole block, not once per partition."""
-        self._facts = self._ask_log()
+        self._facts = self._query_log()
         try:
             yield
         finally:
             self._facts = None
 
-    def _ask_log(self) -> LogFacts:
+    def _query_log(self) -> LogFacts:
         return LogFacts(
             self.log.first_offsets(SESSION_EVENTS),
             self.log.end_offsets(SESSION_EVENTS),
@@ -302,7 +302,7 @@ class Parts:
         )
 
     def _open_store(self, partition: int, *, fresh: bool) -> Store:
-        facts = self._facts or self._ask_log()
+        facts = self._facts or self._query_log()
         first, end, belongs = facts.first[partition], facts.end[partition], facts.belongs
         directory = self.state.store(self.settings.topic(SESSION_EVENTS), partition)
         if fresh:
@@ -312,19 +312,19 @@ class Parts:
         self.token_advisor.opened(partition, store)
         return store
 
-    def _runs(self) -> bool:
+    def _has_running_effect(self) -> bool:
         """Whether an effect is running."""
         return any(self.effects.running(role) for role in EFFECTS)
 
     def in_flight(self) -> bool:
         """Whether an effect is running, or a produced record is not read back yet."""
-        return self._runs() or self.actions.in_flight_count > 0
+        return self._has_running_effect() or self.actions.in_flight_count > 0
 
     def _leave(self) -> None:
         """Write OWNER_GONE for this owner, if it has no running effect and no pending outcome."""
-        if self._runs() or len(self.outbox) or self.fatal:
+        if self._has_running_effect() or len(self.outbox) or self.fatal:
             return
-        for number in self.loop.left:
+        for number in self.loop.held_at_end:
             self.worker.deaths.write(number, self.identity.owner)
 
     def close(self) -> None:
@@ -344,5 +344,5 @@ class Parts:
         self.producer.close()
         self.outbox.close()
         self.log.close()
-        if not self._runs():
+        if not self._has_running_effect():
             self.state.close()

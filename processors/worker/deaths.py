@@ -1,9 +1,9 @@
-"""Finds owners that are certainly dead, so that nobody waits for their claims' deadlines (law 6).
+"""Finds owners proven dead, so that none of their claims blocks until its deadline (law 6).
 
 Two facts prove a death: a clean leave, which the leaving worker writes, and, on one machine, a free
 lock of the state directory, which is released when its process dies. Either becomes an OWNER_GONE
-in the log, so that every fold knows it. A paused process holds its lock; what cannot be known here
-stays unknown.
+in the log, so that every fold knows it. A paused process still holds its lock, and the death of an
+owner on another machine cannot be proven here: their claims expire by their deadlines.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from ..store.partition_cache import PartitionCache
 from ..store.state_dir import worker_id_of
 from .actions import Actions
 
-LOOK_MS = 500  # between two checks of a lock
+CHECK_MS = 500  # between two checks of a lock
 
 IsDead = Callable[[str], bool | None]
 """Whether an owner is dead; None if this machine can never know."""
@@ -34,18 +34,19 @@ class Deaths:
         self.is_dead: IsDead = lambda _owner: None
         self._identity, self._actions, self._role = identity, actions, role
         self._before: dict[int, set[str]] = {}
-        self._checked_at = -LOOK_MS
+        self._checked_at = -CHECK_MS
 
     def took(self, owned: PartitionCache, before: PartitionView) -> None:
-        """A partition is held now; `before`: its view until then. This worker's own older
-        incarnations need no record: holding the lock proves that they are dead."""
+        """Watch the owners that held a partition before this worker; `before`: its view then. This
+        worker's own older incarnations need no record: holding the lock proves that they are dead.
+        """
         own = self._identity.worker_id
         owners = {holder.owner for holder in before.holders if worker_id(holder.owner) != own}
         self._before.setdefault(owned.number, set()).update(owners)
 
     def check(self, owned: dict[int, PartitionCache], now_ms: int) -> None:
-        """Write OWNER_GONE for every owner that proved to be dead."""
-        if not self._before or now_ms - self._checked_at < LOOK_MS:
+        """Write OWNER_GONE for every watched owner that is proven dead."""
+        if not self._before or now_ms - self._checked_at < CHECK_MS:
             return
         self._checked_at = now_ms
         is_dead = cache(self.is_dead)
@@ -60,7 +61,7 @@ class Deaths:
                 del self._before[number]
 
     def write(self, number: int, owner: str) -> None:
-        """Write that an owner is dead."""
+        """Write OWNER_GONE for an owner."""
         self._actions.write(number, PARTITION_KEY, OwnerGone(owner=owner), self._role)
 
 
@@ -71,7 +72,7 @@ class Registry:
         self._directory = directory
 
     def register(self, name: str, state_dir: Path) -> None:
-        """Record a worker's state directory. If that fails, only its deadlines show its death."""
+        """Record a worker's state directory. If that fails, its claims end at their deadlines."""
         with contextlib.suppress(OSError):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self._directory / name).write_text(str(state_dir), "utf-8")
@@ -82,7 +83,7 @@ class Registry:
         try:
             path = Path((self._directory / name).read_text("utf-8"))
             if worker_id_of(path) != name:
-                return None  # a directory of another machine or an earlier boot, or a copy
+                return None  # a directory of another machine or an earlier boot, or a copy of one
             lock = os.open(path / "lock", os.O_RDONLY | os.O_CLOEXEC)
         except (OSError, ValueError):
             return None

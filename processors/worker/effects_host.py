@@ -37,11 +37,11 @@ CANDIDATES = (ev.ResultCompacted, ev.ContextCompacted)
 if TYPE_CHECKING:
     from ..memory.service import MemoryService
 
-FAREWELL_S = 5.0  # how long an ending worker waits for its effects, same as the grace of a cancel
+SHUTDOWN_S = 5.0  # how long an ending worker waits for its effects, as long as a cancel's grace
 
 
 class TrackedSink:
-    """The sink of one effect. It records whether the effect has reported its outcome."""
+    """The sink of one effect. Records whether the effect has reported its outcome."""
 
     def __init__(self, reports: Reports) -> None:
         self._reports = reports
@@ -100,7 +100,7 @@ class EffectsHost:
         try:
             return await asyncio.shield(self._client)
         except Exception:
-            self._client = None  # the next call tries again
+            self._client = None  # the next call retries
             raise
 
     def running(self, role: str) -> int:
@@ -132,10 +132,10 @@ class EffectsHost:
     ) -> None:
         """Run `work`. If it dies without an outcome, it gets `fallback_outcome(why)` (T4, S2).
 
-        effect, stop: None for a report, which nobody stops. An effect is not begun if another one
-        blocked the loop until its start window had passed, just as when a claim is read back late.
+        effect, stop: None for a report, which is never stopped. An effect does not begin if another
+        one blocked the loop until its start window had passed, as when a claim is read back late.
         """
-        asked = time.monotonic()
+        spawned_at = time.monotonic()
         with self._lock:
             self._running[role] += 1
             if effect is not None:
@@ -143,7 +143,7 @@ class EffectsHost:
 
         async def guarded() -> None:
             try:
-                waited_ms = (time.monotonic() - asked) * 1000
+                waited_ms = (time.monotonic() - spawned_at) * 1000
                 is_late = start_window is not None and waited_ms > start_window.window_ms
                 if start_window is not None and tracked is not None and is_late:
                     work.close()
@@ -153,7 +153,7 @@ class EffectsHost:
                 await work
             except asyncio.CancelledError:
                 raise
-            except BaseException as bug:  # a tool may raise anything, also to unwind itself
+            except BaseException as bug:  # a tool may raise anything, even to unwind its own stack
                 why = f"{type(bug).__name__}: {bug}"[:1_000]
                 self._say(f"an effect of {session_id} failed: {why}")
                 if fallback_outcome is not None and tracked is not None and not tracked.has_outcome:
@@ -217,8 +217,8 @@ class EffectsHost:
         """Begin a tool call."""
         crash_points.reach("tools.begin")
         stop, tracked = Stop(), TrackedSink(self._reports)
-        work = self._run_tool(session_id, begin, stop, tracked)
-        claim = self._tool_claim(session_id, begin)
+        claim = tool_claim_of(session_id, begin)
+        work = self._run_tool(claim, begin, stop, tracked)
 
         def fallback_outcome(why: str) -> ev.ToolResult | ev.ToolFailedUncertain:
             tool = begin.agent.tool(begin.call.name)
@@ -232,12 +232,11 @@ class EffectsHost:
         )
 
     async def _run_tool(
-        self, session_id: str, begin: BeginTool, stop: Stop, sink: TrackedSink
+        self, claim: tools.ToolClaim, begin: BeginTool, stop: Stop, sink: TrackedSink
     ) -> None:
         tool = begin.agent.tool(begin.call.name)
-        claim = self._tool_claim(session_id, begin)
         if tool is None:
-            await sink.outcome(session_id, no_tool(begin))
+            await sink.outcome(claim.session_id, no_tool(begin))
             return
         host = self._tool_host(begin.agent)
         crash_points.reach("tools.run")
@@ -246,55 +245,29 @@ class EffectsHost:
             await late
 
     def _tool_host(self, agent: Agent) -> tools.ToolHost:
-        shared = (self._blobs, self._side_log, self._memory, self._results, self._tool_env)
-        return tools.ToolHost.of(agent, *shared)
-
-    def _tool_claim(self, session_id: str, begin: BeginTool) -> tools.ToolClaim:
-        call, agent = begin.call, begin.agent
-        tool = agent.tool(call.name)
-        return tools.ToolClaim(
-            session_id=session_id,
-            turn=call.turn,
-            step=call.step,
-            index=call.index,
-            attempt=call.attempt,
-            name=call.name,
-            effect=call.effect,
-            approval="ask" if call.decision else "none",
-            args_sha256=call.args_sha256,
-            timeout_ms=(tool and tool.timeout_ms) or agent.limits.tool_timeout_ms,
-            user_id=begin.user_id,
-            project_id=begin.project_id,
-            claim_offset=begin.claim.offset,
-            refs=begin.refs,
+        return tools.ToolHost.of(
+            agent, self._blobs, self._side_log, self._memory, self._results, self._tool_env
         )
 
     def reconcile(self, session_id: str, begin: BeginTool) -> None:
-        """Ask a tool's reconciler about the fate of a call whose owner is dead."""
+        """Ask a tool's reconciler whether the call of a dead owner had its effect."""
         stop, tracked = Stop(), TrackedSink(self._reports)
-        work = self._reconcile(session_id, begin, stop, tracked)
+        claim = tool_claim_of(session_id, begin)
+        work = self._reconcile(claim, begin, stop, tracked)
 
         def fallback_outcome(why: str) -> ev.ToolFailedUncertain:
-            claim = self._tool_claim(session_id, begin)
             return tools.uncertain(claim, f"its worker is gone, and asking ended badly: {why}")
 
         effect = EffectId(session_id, begin.claim.offset, recovers=True)
         self._spawn("tools", session_id, work, effect, stop, fallback_outcome, tracked)
 
     async def _reconcile(
-        self, session_id: str, begin: BeginTool, stop: Stop, sink: TrackedSink
+        self, claim: tools.ToolClaim, begin: BeginTool, stop: Stop, sink: TrackedSink
     ) -> None:
         tool = begin.agent.tool(begin.call.name)
-        claim = self._tool_claim(session_id, begin)
         if tool is None:
-            event = ev.ToolFailedUncertain(
-                turn=claim.turn,
-                step=claim.step,
-                index=claim.index,
-                attempt=claim.attempt,
-                reason="its worker is gone, and the agent has no such tool any more",
-            )
-            await sink.outcome(session_id, event)
+            why = "its worker is gone, and the agent has no such tool any more"
+            await sink.outcome(claim.session_id, tools.uncertain(claim, why))
             return
         host = self._tool_host(begin.agent)
         await tools.reconcile(claim, tool, begin.args, sink, stop, host)
@@ -375,13 +348,13 @@ class EffectsHost:
         )
 
     def report(self, session_id: str, event: Any) -> None:
-        """Write an outcome that was not produced by an effect."""
+        """Write an outcome that no effect produced."""
         self._spawn("reports", session_id, self._reports.outcome(session_id, event))
 
     def close(self) -> None:
         """Stop the model calls, give tools a short time to end by themselves, stop the loop.
 
-        A tool that is still running then dies with the process; its claim is in the log.
+        A tool that still runs then dies with the process; its claim is in the log.
         """
         for role, stop in list(self._stops.values()):
             if role in ("models", "background"):
@@ -390,18 +363,40 @@ class EffectsHost:
         async def settle() -> None:
             tasks = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
             if tasks:
-                await asyncio.wait(tasks, timeout=FAREWELL_S)
+                await asyncio.wait(tasks, timeout=SHUTDOWN_S)
             if self._client is not None and self._client.done():
-                with suppress(Exception, asyncio.CancelledError):  # or it was never made
+                with suppress(Exception, asyncio.CancelledError):  # or it could not be made
                     await self._client.result().close()  # its connections to the model
 
         settled = asyncio.run_coroutine_threadsafe(settle(), self._loop)
         try:
-            settled.result(FAREWELL_S * 2)
+            settled.result(SHUTDOWN_S * 2)
         except TimeoutError:  # a tool that blocks the loop must not prevent closing the log
             self._say("the effects could not be asked to end: one of them blocks their event loop")
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(FAREWELL_S)
+        self._thread.join(SHUTDOWN_S)
+
+
+def tool_claim_of(session_id: str, begin: BeginTool) -> tools.ToolClaim:
+    """The claim of a tool call in the form that its run takes."""
+    call, agent = begin.call, begin.agent
+    tool = agent.tool(call.name)
+    return tools.ToolClaim(
+        session_id=session_id,
+        turn=call.turn,
+        step=call.step,
+        index=call.index,
+        attempt=call.attempt,
+        name=call.name,
+        effect=call.effect,
+        approval="ask" if call.decision else "none",
+        args_sha256=call.args_sha256,
+        timeout_ms=(tool and tool.timeout_ms) or agent.limits.tool_timeout_ms,
+        user_id=begin.user_id,
+        project_id=begin.project_id,
+        claim_offset=begin.claim.offset,
+        refs=begin.refs,
+    )
 
 
 def place_of(event: Any) -> tuple[int, int, int]:
@@ -415,5 +410,3 @@ def content_of(begin: BeginGeneration, chunks: list[ev.GenChunk]) -> bytes:
     own = [chunk for chunk in chunks if place_of(chunk) == place]
     return said_so_far(chunks_of(chunks, place, begin.chain) if begin.chain else own)
 
-
-__all__ = ["Agent", "EffectsHost"]

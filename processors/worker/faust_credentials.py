@@ -15,7 +15,7 @@ from typing import Any
 
 from ...log import Settings, SettingsError
 
-_PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_BY_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _TOKEN_S = 10.0  # timeout of the token endpoint
 
 
@@ -37,10 +37,10 @@ def faust_credentials(settings: Settings) -> Any:
     mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms", "")).upper()
     if mechanism == "OAUTHBEARER" and given.get("sasl.oauthbearer.method", "").lower() == "oidc":
         return OAuthCredentials(oauth_cb=_token_provider(given), ssl_context=context)
-    if mechanism not in _PASSWORDS:
+    if mechanism not in _BY_PASSWORD:
         raise SettingsError(
             f"client.properties: `foldlog users` cannot log in with sasl.mechanism={mechanism}. It "
-            f"supports {', '.join(_PASSWORDS)}, OAUTHBEARER with method oidc, and mutual TLS."
+            f"supports {', '.join(_BY_PASSWORD)}, OAUTHBEARER with method oidc, and mutual TLS."
         )
     return SASLCredentials(
         username=given.get("sasl.username"),

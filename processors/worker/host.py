@@ -24,8 +24,8 @@ from .same_agents import AgentsDiffer
 from .status import status_of
 from .supervise import LOG_UNREACHABLE, MISUSE
 
-ENDS = (signal.SIGTERM, signal.SIGINT)
-LINGER_S = 5.0  # for a thread that outlives the worker
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+LINGER_S = 5.0  # how long to wait for a thread that outlives the worker
 JOIN_S = 10.0  # how long the worker thread may take to finish its round
 END_S = 13.0  # limit of a clean end: a supervisor kills after 15 s
 
@@ -49,10 +49,10 @@ class EndSignal:
     def wait(self) -> bool:
         """Block until the end is requested. Returns whether a signal requested it."""
         while True:
-            told = set(os.read(self._ended, 64))
-            if told & set(ENDS):
+            received = set(os.read(self._ended, 64))
+            if received & set(END_SIGNALS):
                 return True
-            if 0 in told:
+            if 0 in received:
                 return False
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class EndSignal:
     @contextmanager
     def at_signals(self) -> Iterator["EndSignal"]:
         """In the block SIGTERM and SIGINT request the end; then the old handlers are restored."""
-        before = {number: signal.signal(number, lambda *_: None) for number in ENDS}
+        before = {number: signal.signal(number, lambda *_: None) for number in END_SIGNALS}
         woken = signal.set_wakeup_fd(self._end, warn_on_full_buffer=False)
         try:
             yield self
@@ -88,7 +88,7 @@ def run(
     restart would be wrong.
 
     web: the address of its HTTP pages (status, metrics); port 0 takes a free one.
-    rolling: start beside live workers whose agents differ.
+    rolling: start even if live workers serve other agents.
     Raises SettingsError, AgentsDiffer, StateDirTaken, TopicMissing, TopicMismatch, LogUnreachable
     before it starts.
     """
@@ -108,23 +108,23 @@ def _leave(code: int) -> None:
         thread.join(LINGER_S)
     alive = [thread.name for thread in others if thread.is_alive()]
     if alive:
-        say(f"everything is closed; the process exits without waiting for {', '.join(alive)}")
+        say(f"all resources are closed; exiting without waiting for the threads {', '.join(alive)}")
         _exit(code)
 
 
-def _bound_the_end() -> None:
-    """From now on the process lives `END_S` at most: then it exits as if it were killed."""
+def _limit_end() -> None:
+    """Exit as if killed if the process has not ended `END_S` seconds from now."""
 
     def end() -> None:
         say(
-            f"no clean end within {END_S:g} s; the process exits as if it were killed, and the "
-            "next start recovers the effects that were running"
+            f"the worker did not end cleanly within {END_S:g} s; it exits as if it were killed, "
+            "and the next start recovers the effects that were running"
         )
         _exit(1)
 
-    bound = threading.Timer(END_S, end)
-    bound.daemon = True
-    bound.start()
+    timer = threading.Timer(END_S, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _exit(code: int) -> NoReturn:
@@ -149,8 +149,8 @@ def exit_code(fatal: list[BaseException]) -> int:
 class _Host:
     """The worker thread and the pages of one worker.
 
-    The main thread only waits, so it reacts to a signal at any moment of the start, whatever the
-    worker thread is doing, for example while it waits for a broker that does not answer.
+    The main thread only waits, so it reacts to a signal at any moment of the start, even while the
+    worker thread waits for a broker that does not answer.
     """
 
     def __init__(self, settings: Settings, web: tuple[str, int], ending: EndSignal) -> None:
@@ -166,7 +166,7 @@ class _Host:
         """
         thread = threading.Thread(target=self._work, args=(assemble,), name="poll", daemon=True)
         thread.start()
-        told = self._by_signal = self._end_signal.wait()
+        self._by_signal = self._end_signal.wait()
         parts = self.parts
         if self._failed is not None:
             self._pages.close()
@@ -174,13 +174,13 @@ class _Host:
         if parts is None:
             say("asked to end before it took any partition: nothing was started")
             _exit(0)
-        _bound_the_end()
+        _limit_end()
         parts.loop.stop()
         parts.log.interrupt()
         thread.join(JOIN_S)
         parts.close()
         self._pages.close()
-        return 0 if told else exit_code(parts.fatal)
+        return 0 if self._by_signal else exit_code(parts.fatal)
 
     def _work(self, assemble: Callable[[], Parts]) -> None:
         try:

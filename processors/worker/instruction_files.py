@@ -44,7 +44,7 @@ class Places(NamedTuple):
 
 
 def places_of(settings: Settings) -> Places:
-    """The places named in the settings."""
+    """The places that the settings name."""
     user = None if settings.config_dir is None else settings.config_dir / FILE
     return Places(settings.managed_instructions, user, settings.user)
 
@@ -62,33 +62,32 @@ def read_layers(
     An agent with `instructions=False` gets the managed layer only. A bad file never raises: a file
     that cannot be used is left out, one that is too long is cut, and a notice names it.
     """
-    reading = _Reading()
+    collector = _Collector()
     if places.managed is not None:
-        reading.named_file("managed", places.managed)
+        collector.named_file("managed", places.managed)
     if agent.instructions:
         if places.user is not None and user_id and user_id == places.owner:
-            reading.named_file("user", places.user)
+            collector.named_file("user", places.user)
         if agent.workdir is not None:
-            reading.tree_file("project", agent.workdir, FILE, OTHERWISE)
-            reading.tree_file("local", agent.workdir, LOCAL)
+            collector.tree_file("project", agent.workdir, FILE, OTHERWISE)
+            collector.tree_file("local", agent.workdir, LOCAL)
     if memory is not None:
         scopes = [f"user:{user_id}"] if user_id else []
         scopes += [f"project:{project_id}"] if project_id else []
         for name, read in (("core", memory.core), ("index", memory.index)):
-            reading.memory(name, read, scopes)
-    return Layers(tuple(reading.texts), tuple(reading.notices))
+            collector.memory(name, read, scopes)
+    return Layers(tuple(collector.texts), tuple(collector.notices))
 
 
-class _Reading:
-    """Collects texts and notices."""
+class _Collector:
+    """Collects the texts of the layers, and notices about those that were left out or cut."""
 
     def __init__(self) -> None:
         self.texts: list[Layer] = []
         self.notices: list[str] = []
 
     def named_file(self, layer: str, path: Path) -> None:
-        """Add a file named by its owner. Links are followed: many people keep settings elsewhere.
-        """
+        """Add a file that its owner named. Links are followed: people link to their settings."""
         try:
             data, size = _read(path)
         except FileNotFoundError:
@@ -108,7 +107,7 @@ class _Reading:
             if inside.split(os.sep)[0] == os.pardir:
                 self._refused(layer, shown, "it is a link that leads out of the working directory")
                 return
-            try:  # opened name by name without following links: a concurrent change is refused
+            try:  # each name opened without following links: a concurrent change is refused
                 with Workdir(root).file(inside) as fd, open(fd, "rb", closefd=False) as file:
                     data, size = file.read(FILE_BYTES_MAX + 1), os.fstat(fd).st_size
             except ToolFailed as error:

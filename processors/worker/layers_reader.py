@@ -17,7 +17,7 @@ REPORTED_MAX = 1_000  # notices remembered as reported; further ones are not rep
 
 
 class LayersReader:
-    """Reads the layers of a session's prefix, for its user and project; see the module."""
+    """Reads the layers of a session's prefix, for its user and project."""
 
     def __init__(
         self, settings: Settings, memory: MemoryService | None, say: Callable[[str], None]
@@ -29,7 +29,7 @@ class LayersReader:
 
     def __call__(self, agent: Agent, views: SessionViews) -> Layers:
         """The current content of the files and the memory. A bad file never raises."""
-        memory = self._of(agent)
+        memory = self._memory_of(agent)
         layers = read_layers(
             agent,
             places=self._places,
@@ -46,13 +46,13 @@ class LayersReader:
     def todos(self, agent: Agent, views: SessionViews) -> str:
         """The open todos of the session's project, framed as data; '' if there are none."""
         project_id = views.state.project_id
-        memory = self._of(agent)
+        memory = self._memory_of(agent)
         if memory is None or project_id is None:
             return ""
         return memory.reader.todos(scope_of(PROJECT, project_id))
 
-    def _of(self, agent: Agent) -> MemoryService | None:
-        """An agent's memory, read to the end that the log had at the start; None without memory."""
+    def _memory_of(self, agent: Agent) -> MemoryService | None:
+        """An agent's memory, once it has read the log as of the start; None without memory."""
         if self._memory is None or not agent.memory:
             return None
         self._memory.await_start()

@@ -1,8 +1,8 @@
 """The poll loop of a worker: one consumer, one fold, one store per partition, in one thread.
 
 The order of a round is the argument for its correctness (design section 7):
-1 poll, 2 decode, 3 fold in memory, 4 one batch with the cursor, 5 wake and produce, 6 now and then
-commit the cursor to the group as a hint. Steps 2 to 5 are Worker.consume.
+1 poll, 2 decode, 3 fold in memory, 4 write one batch with the cursor, 5 wake and produce, 6 every
+COMMIT_ROUNDS commit the cursor to the group as a hint. Steps 2 to 5 are Worker.consume.
 """
 
 import gc
@@ -20,7 +20,7 @@ from .. import crash_points
 from ..fold.projections.partition import ROLES
 from .worker import Worker
 
-POLL_S = 0.2  # the longest wait of a round: timers and lost records are checked this often
+POLL_S = 0.2  # longest wait of a round: timers and lost records are checked at least this often
 WROTE = {role.encode(): f"{role}.wrote" for role in ROLES}
 COMMIT_ROUNDS = 500  # rounds between two commits of the cursor, which only serve lag metrics
 
@@ -49,10 +49,10 @@ class Mailbox:
     def fail(self, error: BaseException) -> None:
         """End the poll thread with this error, in the next round."""
 
-        def ends() -> None:
+        def fail() -> None:
             raise error
 
-        self.post(ends)
+        self.post(fail)
 
     def drain(self) -> None:
         """Run the posted jobs."""
@@ -61,18 +61,18 @@ class Mailbox:
 
 
 def appender(producer: Producer, mail: Mailbox):
-    """The Append of Actions: produces at once, reports a lost record in the poll thread."""
+    """The Append of Actions: produces without waiting, reports a lost record in the poll thread."""
 
     def append(topic, partition, key, value, headers, failed) -> None:
-        def answered(answer: Delivered | AppendError) -> None:
+        def on_delivery(answer: Delivered | AppendError) -> None:
             if not isinstance(answer, Delivered):
                 mail.post(lambda: failed(str(answer)))
 
-        # A session's partition follows from its key; the partition's own key needs it given.
+        # A session's key determines its partition; the partition's own key does not.
         place = partition if key == PARTITION_KEY and topic == SESSION_EVENTS else None
         try:
-            producer.append(topic, key, value, headers, partition=place, on_delivery=answered)
-            writer = headers[1][1]  # after the type
+            producer.append(topic, key, value, headers, partition=place, on_delivery=on_delivery)
+            writer = headers[1][1]  # headers[0] is the type
             crash_points.reach(WROTE.get(writer, ""))
         except LogFatal:
             raise
@@ -97,7 +97,7 @@ class Loop:
         rebalanced: Callable[[], None] = lambda: None,
         opening: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """label: what the group shows of this member. rebalanced: called in the round after
+        """label: shown by the group for this member. rebalanced: called in the round after
         partitions were assigned or revoked; an exception from it ends the loop. opening: entered
         while the stores of a batch of assigned partitions are opened."""
         self._log = log
@@ -109,7 +109,7 @@ class Loop:
         self._halt = threading.Event()
         self._topic_id: str | None = None
         self.rounds = 0
-        self.left: list[int] = []  # the partitions held when the loop ended
+        self.held_at_end: list[int] = []  # the partitions held when the loop ended
 
     def stop(self) -> None:
         """End after the current round."""
@@ -133,7 +133,7 @@ class Loop:
             while not self._halt.is_set():
                 self.round(reader)
         finally:
-            self.left = [number for number in self._worker.owned if self._worker.holds(number)]
+            self.held_at_end = list(filter(self._worker.holds, self._worker.owned))
             self._worker.close()
             reader.close()
 
@@ -166,14 +166,13 @@ class Loop:
     def _reopen_others(self, reader: GroupReader, topic_id: str) -> None:
         """Reopen the stores that belong to another topic than this one.
 
-        A topic that was deleted and made again may already have the offset to be read next. No
-        error reports that, and its records would be folded onto those of the old topic. Raises
-        LogCut.
+        A topic that was deleted and recreated may already have the offset to be read next. No error
+        reports that, and its records would be folded onto those of the old topic. Raises LogCut.
         """
         for number, owned in list(self._worker.owned.items()):
             belongs = owned.store.belongs
             if belongs is not None and belongs.topic_id != topic_id:
-                why = f"the topic was deleted and made again (its id is {topic_id} now)"
+                why = f"the topic was deleted and recreated (its id is {topic_id} now)"
                 reader.seek(number, self._worker.reopened(number, why))
 
     def round(self, reader: GroupReader) -> None:
@@ -189,8 +188,7 @@ class Loop:
         try:
             records = reader.poll(wait)
         except OffsetGone as gone:
-            holds = f"which holds {gone.first} to {gone.end}"
-            why = f"offset {gone.offset} is no longer in the log, {holds}"
+            why = f"offset {gone.offset} is no longer in the log ({gone.first} to {gone.end})"
             reader.seek(gone.partition, self._worker.reopened(gone.partition, why))
             return
         seeks = {}

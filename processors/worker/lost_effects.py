@@ -23,8 +23,8 @@ from ..store.partition_cache import PartitionCache
 from .ports import EffectId
 
 POLL_S = 0.2
-AGAIN_S = 1.0  # delay before the log is read again after an error
-CLOSE_S = 2.0  # for the thread to end its round
+RETRY_S = 1.0  # delay before the log is read again after an error
+CLOSE_S = 2.0  # how long the thread may take to end its round
 ENDING = "the turn is ending"
 
 
@@ -68,7 +68,7 @@ class _Lost:
 
 
 class NoLostEffects:
-    """Follows nothing: for workers whose effects do not run in this process."""
+    """Follows nothing: for a worker whose effects do not run in this process."""
 
     def partition_lost(self, owned: PartitionCache) -> None:
         """No effect runs here."""
@@ -225,19 +225,19 @@ class LostEffects:
                 self._thread.start()
 
     def _run(self) -> None:
-        said: type[Exception] | None = None  # not its text, which varies during one outage
+        reported: type[Exception] | None = None  # not its text, which varies during one outage
         while not self._halt.is_set():
             try:
-                follows, said = self.round(POLL_S), None
+                follows, reported = self.round(POLL_S), None
             except Exception as error:  # the broker is unreachable: the effects continue
-                if type(error) is not said:
-                    said = type(error)
+                if type(error) is not reported:
+                    reported = type(error)
                     self._say(
                         "the effects of lost partitions continue, and cancels do not reach them "
                         f"until the log can be read again: {error}"
                     )
                 self._close_reader()
-                self._halt.wait(AGAIN_S)
+                self._halt.wait(RETRY_S)
                 continue
             with self._lock:
                 if not follows and not self._jobs:

@@ -1,8 +1,8 @@
 """Counts what a worker folds and does: plain numbers, rendered by metrics.py.
 
 Each event of the log is counted once, by the worker that holds its partition: a rebuilt store
-folds old events without counting them again. Labels are words of ours and names of models, never an
-id and never content.
+folds old events without counting them again. Labels are fixed words and names of models, never an
+id or content.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ from ..store.partition_cache import PartitionCache
 from .actions import Actions, DischargeResult
 
 SERIES_MAX = 500
-"""Limit of one family: a log may name any number of models; those beyond it count as `other`."""
+"""Limit of one family: a log may name any number of models; further ones count as `other`."""
 
 
 LOGGED_REFUSALS = frozenset({"invalid_transition", "not_the_project_tool"})
@@ -173,12 +173,12 @@ class Meter:
 
 
 def refused_triggers(before: SessionViews, event: ev.ToolResult) -> tuple[Ruling, ...]:
-    """The refusals of what a tool requested with its result."""
+    """The refusals of the requests that a tool made with its result."""
     return session_state.triggered(before.state, before.turn, event)[1] if event.triggers else ()
 
 
 def refusal_lines(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterator[str]:
-    """A log line for each refused transition that the table does not have (S0.4)."""
+    """A log line for each refusal of LOGGED_REFUSALS (S0.4)."""
     event, whose = entry.event, "somebody"
     asked: tuple[Ruling, ...] = (ruling,)
     if isinstance(event, ev.ToolResult):

@@ -6,7 +6,7 @@ is in `pending` at the next start and is produced again (law 3: a duplicate is h
 owns the file; any of its threads may use it.
 
 The file is a sequence of frames: magic, length and crc32 of the payload, payload. A frame that a
-crash tore was never acknowledged to a caller, and is cut off. After damage in the middle, reading
+crash tore was never acknowledged to a caller, and is discarded. After damage in the middle, reading
 resumes at the next whole frame, and a copy of the damaged file is kept.
 """
 
@@ -70,7 +70,7 @@ class Outbox:
         self._rewrite()
 
     def put(self, session_id: str, event: Any) -> int:
-        """Keep an outcome; it is on disk when this returns. Returns the token for `done`."""
+        """Store an outcome; it is on disk when this returns. Returns the token for `done`."""
         kept = _Kept(session_id, codec.encode(event))
         with self._write_lock:
             if self._pending_bytes + kept.bytes > self.pending_bytes_max:
@@ -87,7 +87,7 @@ class Outbox:
         return token
 
     def done(self, token: int) -> None:
-        """Record that the log has it. Not synced: losing this produces the outcome again."""
+        """Record that the log has an outcome. Not synced: losing this produces it once more."""
         with self._write_lock:
             kept = self._kept.pop(token, None)
             if kept is None:

@@ -1,6 +1,6 @@
-"""The interfaces through which a worker's actions act: produce a record, begin or stop an effect.
+"""The interfaces of a worker's actions: to produce a record, and to begin or stop an effect.
 
-The simulator implements its own; effects_host.py and loop.py have the real ones. Nothing here acts.
+effects_host.py and loop.py implement them, and so does the simulator.
 """
 
 import re
@@ -22,8 +22,8 @@ from ..wake.background_tasks import Task, is_made, task_of
 from ..wake.facts import Obligation
 from .claims import claimed_work, unbegun_work
 
-LOST_CHARS_MAX = 500  # of the text that names what is lost
-_NAMED = re.compile(rf'{READER}, ref "([0-9a-f]{{64}})"')  # the form of a notice in a result
+LOST_CHARS_MAX = 500  # of the text that names the lost content
+_REF = re.compile(rf'{READER}, ref "([0-9a-f]{{64}})"')  # as a notice in a result names it
 
 
 class Append(Protocol):
@@ -58,8 +58,8 @@ class Effects(Protocol):
 
 
 class EffectId(NamedTuple):
-    """Identifies an effect by its claim. `recovers`: it does not run under that claim, which is of
-    a dead owner, but finds out its outcome."""
+    """Identifies an effect by its claim. `recovers`: the effect determines the outcome of a dead
+    owner's claim, and does not run under it."""
 
     session_id: str
     claim_offset: int
@@ -93,7 +93,9 @@ class BeginTool(NamedTuple):
     refs: frozenset[str] = frozenset()
 
 
-def begin_tool(views: SessionViews, call: Call, args: bytes, claim: Claim, agent: Agent):
+def begin_tool(
+    views: SessionViews, call: Call, args: bytes, claim: Claim, agent: Agent
+) -> BeginTool:
     """The BeginTool of a session's call."""
     refs = refs_in(views) if call.name == READER else frozenset()
     state = views.state
@@ -106,7 +108,7 @@ def refs_in(views: SessionViews) -> frozenset[str]:
     bodies = [f.body for f in fragments if f.kind == "result"] + [s.body for s in shorts]
     late = [f.text for f in fragments if f.kind == "reminder"]  # results of earlier turns' calls
     kept = {body.ref.sha256 for body in bodies if body is not None and body.ref is not None}
-    return frozenset(kept.union(*map(_NAMED.findall, late)))
+    return frozenset(kept.union(*map(_REF.findall, late)))
 
 
 class BeginWork(NamedTuple):
@@ -169,7 +171,7 @@ class BeginDelivery(NamedTuple):
 def begin_delivery(
     views: SessionViews, number: int, agent: Agent, read_blob: ReadBlob
 ) -> BeginDelivery:
-    """What a delivery needs of the views: the answer is a line of the transcript."""
+    """The start of a claimed delivery; its content is the answer's line of the transcript."""
     wanted, lines = delivery_of(views.delivery, number), views.transcript.lines
     place = ("answer", wanted.turn, wanted.step)
     line = next(

@@ -1,8 +1,8 @@
-"""A user's open sessions by Faust: a table that groups `user-sessions` by user.
+"""Lists each user's open sessions: a Faust table that groups `user-sessions` by user.
 
 It runs in its own process (`foldlog users`), because no worker needs it: no decision depends on it,
 and the gateway reads the topic itself. Each such process reads every partition from its beginning,
-so any of them can answer for any user, once it has read what existed when it started:
+so any of them can answer for any user, once it has read the records that existed at its start:
 http://WEB/users/USER. The table's changelog is a topic of ours; all processes write the same there,
 and none restores its table from it. Only this file and `faust_credentials.py` import faust.
 """
@@ -28,9 +28,9 @@ from .faust_logging import filter_logs
 from .page_access import JSON, Answer, text
 from .pages import Pages
 
-ASK_S = 5.0  # timeout of a query to the table in Faust's event loop
-READY_S = 60.0  # for a start; a busy machine needs 6
-END_S = 8.0  # for Faust to end; it takes 2
+QUERY_S = 5.0  # timeout of a query to the table in Faust's event loop
+READY_S = 60.0  # limit of a start; a busy machine needs 6
+END_S = 8.0  # limit of the end of Faust, which takes 2
 TICK_S = 0.1
 NOT_READY = 1  # exit code; a supervisor starts another process
 
@@ -138,7 +138,7 @@ def answer(app: Any, tabs: Any, reading: "Reading", path: str) -> Answer | None:
     prefix, _, user = path.rpartition("/")
     if prefix != "/users" or not is_id(user):
         return None
-    found = asyncio.run_coroutine_threadsafe(_open_sessions(tabs, user), app.loop).result(ASK_S)
+    found = asyncio.run_coroutine_threadsafe(_open_sessions(tabs, user), app.loop).result(QUERY_S)
     shown = {"user_id": user, "tabs": [tab._asdict() for tab in found]}
     return Answer(json.dumps(shown).encode(), content_type=JSON)
 
@@ -203,7 +203,7 @@ class Reading:
 def attach(app: Any, settings: Settings, reading: Reading) -> Any:
     """Register the agent and the table in the app. Returns the table."""
     app.transport.Consumer = reading_all(app.transport.Consumer)
-    told = app.topic(
+    announcements = app.topic(
         settings.topic(USER_SESSIONS), key_type=bytes, value_type=bytes, value_serializer="raw"
     )
     changes = app.topic(
@@ -220,7 +220,7 @@ def attach(app: Any, settings: Settings, reading: Reading) -> Any:
         changelog_topic=changes,
     )
 
-    @app.agent(told)
+    @app.agent(announcements)
     async def group_by_user(stream):
         async for event in stream.events():
             user, session_id = names_in(event.key)
@@ -238,12 +238,12 @@ def attach(app: Any, settings: Settings, reading: Reading) -> Any:
 
 def with_tab(grouped: dict[str, Any], session_id: str, value: bytes | None) -> dict[str, Any]:
     """A user's sessions after one record, as a new dict: the table keeps the object it is given."""
-    tab = tab_in(session_id, value)
-    others = {name: held for name, held in grouped.items() if name != session_id}
-    return others if tab is None else {**others, session_id: tab._asdict()}
+    new = tab_in(session_id, value)
+    others = {name: tab for name, tab in grouped.items() if name != session_id}
+    return others if new is None else {**others, session_id: new._asdict()}
 
 
 def listed(grouped: dict[str, Any]) -> list[Tab]:
     """A user's open sessions, the newest first."""
-    tabs = [Tab(**held) for held in grouped.values()]
+    tabs = [Tab(**tab) for tab in grouped.values()]
     return sorted(tabs, key=lambda tab: (-tab.opened_at, tab.session_id))

@@ -1,7 +1,7 @@
 """The sink of a worker's effects: chunks straight to the producer, outcomes through the outbox.
 
-An outcome is fsynced here before it is produced, and never given up: it is produced again until the
-log has it, and after a restart before the worker takes its partitions (design section 7).
+An outcome is synced to disk before it is produced, and is never dropped: it is produced again until
+the log has it, after a restart before the worker takes its partitions (design section 7).
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from ...schemas.topics import SESSION_EVENTS
 from .. import crash_points
 from .outbox import Outbox, OutboxFull, Pending
 
-AGAIN_S = 0.5  # delay before an outcome that could not be written is produced again
+RETRY_S = 0.5  # delay before an outcome that could not be written is produced again
 GENERATIONS = (ev.GenComplete, ev.GenFailed, ev.GenStopped)
 ROLE_OF = {
     ev.GenComplete: "models",
@@ -54,7 +54,7 @@ class Reports:
             self._say(f"a chunk of {session_id} was not written: {error}")
 
     async def outcome(self, session_id: str, event: Any) -> None:
-        """Keep the outcome, then produce it until the log has it."""
+        """Store the outcome in the outbox, then produce it until the log has it."""
         role = ROLE_OF[type(event)]
         crash_points.reach(f"{role}.ended")
         token = await self._keep(session_id, event)
@@ -78,7 +78,7 @@ class Reports:
                 crash_points.reach(f"{role}.done")
                 return
             self._say(f"an outcome of {session_id} is produced again: {answer}")
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(RETRY_S)
 
     async def _keep(self, session_id: str, event: Any) -> int | None:
         """The outcome's token in the outbox; None if the disk fails: it is still produced."""
@@ -128,7 +128,7 @@ class Reports:
     def _append_kept(
         self, kept: Pending, settle: Callable[[Delivered | AppendError], None], until: float
     ) -> None:
-        """Produce a kept outcome, shortened if it is too large; it stays kept if that fails."""
+        """Produce a stored outcome, shortened if it is too large; it stays stored if that fails."""
         event = kept.event
         while True:
             try:
@@ -140,7 +140,7 @@ class Reports:
                 if time.monotonic() >= until:
                     self._say(f"an outcome of {kept.session_id} stays in the outbox: {error}")
                     return None
-                self._producer.flush(AGAIN_S)
+                self._producer.flush(RETRY_S)
 
 
 def _settle(done: asyncio.Future) -> Callable[[Delivered | AppendError], None]:

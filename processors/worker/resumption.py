@@ -1,8 +1,8 @@
-"""Resumes answers: keeps the text of a lost attempt, from before its claim until the effect begins.
+"""Resumes answers: keeps the text of a lost attempt, from before the next claim until it begins.
 
-The text is in the attempt's chunks, which no view holds. They are read from the log outside of the
-poll thread, which polls for the result. The text is kept only in this process; if it is lost, the
-claim is reported as not begun, and the next attempt reads the chunks again.
+The text is in the attempt's chunks, which no view contains. They are read from the log outside of
+the poll thread, which polls for the result. The text is kept only in this process; if it is lost,
+the claim is reported as not begun, and the next attempt reads the chunks again.
 """
 
 import threading
@@ -26,10 +26,10 @@ READS_MAX = 8
 many sessions need one."""
 
 
-class _Found(NamedTuple):
-    """What an attempt resumes. `of`: its LLM_CALLED's digest, and its number."""
+class _Resumed(NamedTuple):
+    """What an attempt resumes. `attempt`: its LLM_CALLED's digest, and its number."""
 
-    of: tuple[bytes, int]
+    attempt: tuple[bytes, int]
     kept: Kept | None
 
 
@@ -37,7 +37,7 @@ class PartialAnswers:
     """The partial answers kept for the next attempts of each session's model call."""
 
     def __init__(self) -> None:
-        self._found: dict[str, _Found] = {}
+        self._found: dict[str, _Resumed] = {}
 
     def is_reading(
         self,
@@ -55,15 +55,16 @@ class PartialAnswers:
         if not may_resume(views):
             return False
         assert generation is not None
-        of = (generation.called, generation.attempt + 1)
-        if session_id in self._found and self._found[session_id].of == of:
+        attempt = (generation.called, generation.attempt + 1)
+        if session_id in self._found and self._found[session_id].attempt == attempt:
             return False
         lost = generation.attempt
         chunks = effects.chunks_since(session_id, partition, generation.offset, lost)
         if chunks is None:
             return True
         place = (views.turn.number, views.turn.step, generation.attempt)
-        self._found[session_id] = _Found(of, kept_of(chunks_of(chunks, place, generation.chain)))
+        kept = kept_of(chunks_of(chunks, place, generation.chain))
+        self._found[session_id] = _Resumed(attempt, kept)
         return False
 
     def claim(self, views: SessionViews, owed: Obligation, built: Built) -> tuple[str, Kept | None]:
@@ -82,7 +83,7 @@ class PartialAnswers:
         if generation.chain:
             kept = self._for_attempt(views.session_id, generation, generation.attempt)
             if kept is not None and kept.prior_seq != generation.chain[-1][1]:
-                kept = None  # read again since: the claim that won decides how much is kept
+                kept = None  # read again since; the claim that won determines how much is kept
         return BeginGeneration(
             turn.number,
             turn.step,
@@ -97,10 +98,10 @@ class PartialAnswers:
 
     def _for_attempt(self, session_id: str, generation: Generation, attempt: int) -> Kept | None:
         found = self._found.get(session_id)
-        return found.kept if found and found.of == (generation.called, attempt) else None
+        return found.kept if found and found.attempt == (generation.called, attempt) else None
 
     def forget(self, session_id: str) -> None:
-        """Drop what is kept of a session that has nothing in flight."""
+        """Forget a session that has nothing in flight."""
         self._found.pop(session_id, None)
 
 
@@ -145,7 +146,7 @@ class ChunksLoader:
                     del self._results[key]
                 return found
             for other in [one for one in self._results if one[0] == session_id]:
-                del self._results[other]  # nobody polls for an earlier attempt any more
+                del self._results[other]  # no caller polls for an earlier attempt
             self._results[key] = None
         self._begin(lambda: self._run(key))
         return None
@@ -154,7 +155,7 @@ class ChunksLoader:
         try:
             with self._slots:
                 found = self._read(*key[:3])
-        except Exception:  # the log is unreachable: then the answer starts over
+        except Exception:  # the log is unreachable: the answer then starts over
             found = []
         with self._lock:
             if key in self._results:

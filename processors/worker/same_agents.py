@@ -21,7 +21,7 @@ from ..fold.projections.partition import ROLES, worker_id
 
 GROUP = "foldlog-"
 WAIT_S = 7.0  # a worker that ended or was killed stays a member for a session timeout, 6 s
-LOOK_S = 0.25
+POLL_S = 0.25
 READ_S = 30.0  # for reading the others' announcements; without them the message is shorter
 ROLLING = "-rolling"
 
@@ -55,8 +55,8 @@ def demand_same_agents(
             raise AgentsDiffer(_refusal(log, others, agents))
         if not is_reported:
             is_reported = True
-            say(f"worker {names} serves other agents; waiting, since an ended one counts for 6 s")
-        time.sleep(LOOK_S)
+            say(f"worker {names} serves other agents; waiting: a dead worker counts for 6 s")
+        time.sleep(POLL_S)
 
 
 def demand_after_rebalance(log: Log, own_id: str, agents: Sequence[AgentDigest]) -> None:
@@ -110,7 +110,7 @@ def announcements(log: Log) -> dict[str, tuple[AgentDigest, ...]]:
         while any(at < ends[p] for p, at in reader.positions().items()):
             if time.monotonic() > until:
                 break
-            for record in reader.poll(LOOK_S):
+            for record in reader.poll(POLL_S):
                 if record.key != PARTITION_KEY.encode():
                     continue
                 event = entry_of(record).event

@@ -22,7 +22,7 @@ class SlotQueue:
         self._queues: dict[str, _Queue] = {}
 
     def enqueue(self, role: str, place: Place, check_at: int) -> None:
-        """Enqueue once. `look_at`: the time of the first check, if the queue was empty."""
+        """Enqueue once. check_at: the time of the first check, if the queue was empty."""
         queue = self._queues.get(role)
         if queue is None:
             self._queues[role] = _Queue({place: None}, check_at)

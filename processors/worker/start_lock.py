@@ -1,9 +1,9 @@
 """Decides whether a worker may start in a state directory: at once, after a short wait, or never.
 
-A second worker there is a mistake and is refused at once, with one exception. A supervisor that was
-killed leaves a worker that has noticed it and is ending, which takes seconds; a person who starts
-it again then waits for that, and need not try again. The supervisor's own lock distinguishes the
-cases: its file contains a process id while one supervises, and still does if that one was killed.
+A second worker there is a mistake and is refused at once, with one exception. A killed supervisor
+leaves a worker that has noticed it and needs seconds to end; a restart then waits for that end
+instead of being refused. The supervisor's own lock distinguishes the cases: its file contains a
+process id while one supervises, and still does if that one was killed.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from pathlib import Path
 from ..store.state_dir import StateDir, StateDirTaken
 
 WAIT_S = 30.0  # a clean end is 10 s for the poll thread, some more for effects and the group
-LOOK_S = 0.1
+POLL_S = 0.1
 
 
 @contextlib.contextmanager
@@ -74,4 +74,4 @@ def _await_free(
             is_reported = True
             say(f"the supervisor that ran here (process {killed}) was killed; waiting at most "
                 f"{WAIT_S:g} s for its worker to end")
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)

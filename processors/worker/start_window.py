@@ -13,7 +13,7 @@ from ..wake.facts import Obligation
 
 
 class StartWindow(NamedTuple):
-    """How soon an effect must begin, and a function for its outcome if it did not."""
+    """How soon an effect must begin, and the function that makes its outcome if it did not."""
 
     window_ms: int
     unbegun: Callable[[str], Any]
@@ -37,7 +37,7 @@ class ClaimTimes:
     def too_late(
         self, session_id: str, owed: Obligation, claim: Any, agent: Agent, now_ms: int
     ) -> str | None:
-        """The reason why a claim that was read back may not begin any more, or None."""
+        """Why a claim was read back too late to begin, or None."""
         at_ms = self._produced_at.get(session_id, {}).get(_place(owed, claim))
         window = agent.limits.start_window_ms
         if at_ms is not None and now_ms - at_ms <= window:
@@ -45,11 +45,11 @@ class ClaimTimes:
         return f"the worker could not begin within {window} ms"
 
     def forget(self, session_id: str) -> None:
-        """Drop the times of a session that has nothing in flight."""
+        """Forget a session that has nothing in flight."""
         self._produced_at.pop(session_id, None)
 
 
 def _place(owed: Obligation, claim: Any) -> tuple:
     """Identifies a claim when it is read back. The deadline is part of it: a claim that is read
-    back late differs from the one that was made again since."""
+    back late differs from the one produced in its place since."""
     return owed.role, owed.subject, claim.epoch, claim.deadline

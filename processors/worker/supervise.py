@@ -1,8 +1,8 @@
-"""Keeps a worker running: a warm spare replaces one that dies, at once.
+"""Keeps a worker running: a warm spare replaces a dead worker at once.
 
 Importing the model SDK takes seconds; a spare has done it and waits for a byte on its control pipe.
-The end of the pipe also informs a worker that its supervisor is gone, so that no worker is left
-behind. The supervisor does not use the log: it starts processes and waits for them.
+End-of-file on the pipe also informs a worker that its supervisor died, so that no worker is
+orphaned. The supervisor does not use the log: it starts processes and waits for them.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ from ...log.environment import start_process
 GO = b"g"
 QUICK_S = 10.0  # a worker that ends within this time failed to start; a busy machine needs 5
 QUICK_MAX = 3  # failed starts in a row before the supervisor gives up
-PAUSE_S = 1.0  # before another try when that many in a row died of a signal as soon as they started
-LOG_UNREACHABLE = 3  # exit code. A broker comes back, so the start is retried
-UNREACHABLE_PAUSE_S = 3.0  # between two such tries; a worker's start is seconds of one core
+PAUSE_S = 1.0  # before the next try, after that many workers in a row died of a signal
+LOG_UNREACHABLE = 3  # exit code: the start is retried until the broker is back
+UNREACHABLE_PAUSE_S = 3.0  # between two such tries; a worker's start takes seconds of one core
 MISUSE = 2  # exit code: for example two workers with one id. A restart would fence the other again
-SAY_S = 2.0  # an end that takes longer is reported
-STOP_S = 15.0  # for a clean end: the grace of effects and a round of the poll loop
+REPORT_S = 2.0  # an end that takes longer is reported
+STOP_S = 15.0  # limit of a clean end: the grace of effects and a round of the poll loop
 WARM_AFTER_S = 1.0  # before a spare warms up, so that it does not compete with a start or takeover
 HEAVY = (  # a worker's slow imports, some of them only at first use
     "anthropic",
@@ -65,11 +65,11 @@ class Child:
         if self.process.poll() is None:
             self.process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(min(SAY_S, timeout_s))
+            self.process.wait(min(REPORT_S, timeout_s))
         if self.process.poll() is None:
             say(f"the worker is ending; waiting at most {timeout_s:g} s")
         try:
-            code = self.process.wait(max(0.0, timeout_s - SAY_S))
+            code = self.process.wait(max(0.0, timeout_s - REPORT_S))
         except subprocess.TimeoutExpired:
             self.process.kill()
             code = self.process.wait()
@@ -83,7 +83,7 @@ class Child:
 
 
 def run(command: Sequence[str], say: Callable[[str], None]) -> int:
-    """Supervise `command` until SIGTERM or SIGINT; the exit code of the last worker."""
+    """Supervise `command` until SIGTERM or SIGINT. Returns the exit code of the last worker."""
     stopping = threading.Event()
     previous = {
         number: signal.signal(number, lambda *_: stopping.set())
@@ -153,10 +153,10 @@ def _wait(child: Child, stopping: threading.Event) -> int | None:
 
 
 def await_go(control_fd: int, warm: Callable[[], object] = lambda: None) -> None:
-    """In a child: do the slow imports, wait for the go, then end with the supervisor.
+    """In a child: do the slow imports, wait for the go byte, then end when the supervisor dies.
 
-    `warm` prepares more; its errors are ignored here and reported when the thing is used.
-    Raises SystemExit if the supervisor is gone before it writes the go byte.
+    `warm` prepares more; its errors are ignored here and raised again at the first use.
+    Raises SystemExit if the supervisor dies before it writes the go byte.
     """
     select.select([control_fd], [], [], WARM_AFTER_S)
     for name in HEAVY:

@@ -1,8 +1,8 @@
 """Checks periodically whether the topic is still the one that this worker reads.
 
-A topic that is deleted and made again gets another id. A reader notices by an offset that is gone,
-but only if the new topic is shorter than what was read of the old one. Otherwise the records of
-two logs would be folded together without any error.
+A topic that is deleted and recreated gets another id. A reader notices it only if its next offset
+does not exist, because the new topic is shorter than what was read of the old one. Otherwise the
+records of two logs would be folded together without any error.
 """
 
 import threading
@@ -13,20 +13,20 @@ from ...log.door import Log
 from ...log.errors import FoldlogError
 from ...schemas.topics import SESSION_EVENTS
 
-LOOK_S = 5.0  # one small request; a worker may fold records of another topic for this long
+CHECK_S = 5.0  # one small request; a worker may fold records of another topic for this long
 CLOSE_S = 2.0
 
 
 class TopicWatch:
-    """A thread that passes the topic's id to `found` every LOOK_S, while a broker answers."""
+    """A thread that passes the topic's id to `found` every CHECK_S, while a broker answers."""
 
-    def __init__(self, log: Log, found: Callable[[str], None], look_s: float = LOOK_S) -> None:
-        self._log, self._found, self._look_s = log, found, look_s
+    def __init__(self, log: Log, found: Callable[[str], None], check_s: float = CHECK_S) -> None:
+        self._log, self._found, self._check_s = log, found, check_s
         self._halt = threading.Event()
         self._thread = threading.Thread(target=self._run, name="topic watch", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; the first check follows after `look_s`."""
+        """Start the thread; the first check follows after `check_s`."""
         self._thread.start()
 
     def close(self) -> None:
@@ -36,7 +36,7 @@ class TopicWatch:
             self._thread.join(CLOSE_S)
 
     def _run(self) -> None:
-        while not self._halt.wait(self._look_s):
-            # Unreachable, or deleted and not made again yet: a later check finds out.
+        while not self._halt.wait(self._check_s):
+            # Unreachable, or deleted and not recreated yet: a later check finds out.
             with suppress(FoldlogError):
                 self._found(self._log.topic_id(SESSION_EVENTS))

@@ -35,7 +35,7 @@ from .deaths import Deaths
 from .lost_effects import NO_LOST_EFFECTS, LostEffects, NoLostEffects
 
 ASK_TIME_MS = 300_000  # between two takes that only serve to learn the brokers' time
-SESSION_TIMEOUT_MS = 6_000  # of the group; law 6: a partition is taken again no more often
+SESSION_TIMEOUT_MS = 6_000  # of the group; law 6: the shortest time between two takes
 
 
 class Worker:
@@ -96,7 +96,7 @@ class Worker:
             crash_points.reach("partition.taking")
 
     def revoked(self, partitions: Iterable[int]) -> None:
-        """Start nothing more there (law 7); begun effects end and report by themselves."""
+        """Begin no more effects there (law 7); begun effects end and report by themselves."""
         for number in partitions:
             owned = self.owned.pop(number, None)
             if owned is not None:
@@ -113,7 +113,7 @@ class Worker:
     # -- one round -------------------------------------------------------------------------------
 
     def consume(self, records: Iterable[Record]) -> dict[int, int]:
-        """Fold, write, wake. Returns offsets to seek to, for stores that had to be rebuilt."""
+        """Fold, write, wake. Returns the offsets to seek to, for stores that were rebuilt."""
         for number, run in groupby(records, attrgetter("partition")):
             owned = self.owned.get(number)
             if owned is not None and number not in self._seeks:
@@ -170,7 +170,7 @@ class Worker:
         try:
             do(owned, *args)
         except Corrupt as damage:
-            # Damage in a new store is not old damage: do not rebuild again and again.
+            # A new store that is damaged too would be rebuilt for ever.
             if owned.store.is_new or isinstance(damage, LogCut):
                 raise
             self.actions.drop_partition(owned.number)
@@ -179,11 +179,11 @@ class Worker:
             self._take(owned)
 
     def reopened(self, partition: int, why: str) -> int:
-        """The offset to continue from when the log is no longer the one that was read.
+        """Reopen a partition whose log is no longer the one that was read. Returns the next offset.
 
-        If the log was made again or truncated at its end, the store is rebuilt. Raises LogCut.
+        If the log was recreated or truncated at its end, the store is rebuilt. Raises LogCut.
         """
-        self._say(f"partition {partition}: {why}; its store is opened again")
+        self._say(f"partition {partition}: {why}; reopening its store")
         self.revoked([partition])
         return self.assigned([partition])[partition]
 
@@ -232,8 +232,8 @@ class Worker:
     def held(self, owned: PartitionCache) -> frozenset[str]:
         """The roles for which this very process holds the partition, as far as it has read.
 
-        Takes of an earlier assignment do not count: what was written before its new take is the
-        past (law 6).
+        Takes of an earlier assignment do not count: only records after the new take show who holds
+        the partition now (law 6).
         """
         return frozenset(
             holder.role
@@ -254,12 +254,12 @@ class Worker:
             self.actions.dead_letter(record, why)
 
     def _write(self, owned: PartitionCache) -> None:
-        again = owned.store.is_new and owned.next_offset < owned.store.log_end
-        busy = self._may_owe if again else lambda v: self._may_owe(v) or self.is_unannounced(v)
+        refolds = owned.store.is_new and owned.next_offset < owned.store.log_end
+        busy = self._may_owe if refolds else lambda v: self._may_owe(v) or self.is_unannounced(v)
         for session_id, views in owned.write(busy).items():
             assert views.frozen is not None
-            self._say(f"session {session_id} is frozen: {views.frozen.why}; the others go on")
-        crash_points.reach("refold.written" if again else "store.written")
+            self._say(f"session {session_id} is frozen: {views.frozen.why}; the others continue")
+        crash_points.reach("refold.written" if refolds else "store.written")
 
     # -- waking ----------------------------------------------------------------------------------
     def _wake_touched(self, owned: PartitionCache) -> None:
@@ -287,7 +287,7 @@ class Worker:
         self.deaths.check(self.owned, now)
         for owned in list(self.owned.values()):
             if owned.next_offset < owned.takes_from:
-                owned.taken_at = now  # still catching up: its take lies ahead, and is not lost
+                owned.taken_at = now  # still catching up: its take is ahead, not lost
             if now - owned.taken_at >= self._retake_ms(owned):
                 self._take(owned)
             for session_id in owned.due(self.now(owned)):
@@ -298,7 +298,7 @@ class Worker:
         return self._take_seeks()
 
     def _retake_ms(self, owned: PartitionCache) -> float:
-        """How long after its last take a partition is taken again; a take also shows the time."""
+        """Ms from a partition's last take to the next; a take also measures the brokers' time."""
         if not self.holds(owned.number):
             return SESSION_TIMEOUT_MS
         return ASK_TIME_MS if self._reading(owned).is_off else math.inf
@@ -379,7 +379,7 @@ class Worker:
     def _claim_ahead(
         self, owned: PartitionCache, views: SessionViews, decided: tuple[Any, ...], now: int
     ) -> None:
-        """Claim what a decision will demand along with it, so that both take one hop (law 5).
+        """Produce the claims that follow from a decision along with it: both take one hop (law 5).
 
         If another event comes between, the fold ignores both, and WAKE demands them again.
         """

@@ -273,33 +273,33 @@ def test_every_part_has_a_unique_name():
 
 def test_S3_9_a_watch_reports_each_cause_once_and_reads_only_new_lines():
     s, watch = after_result(LOG), Watch()
-    assert [m.kind for m in watch.look(s.views)] == ["log"]
-    assert watch.look(s.views) == []
+    assert [m.kind for m in watch.check(s.views)] == ["log"]
+    assert watch.check(s.views) == []
     s.answer(Use("look", "{}", "b"), Use("put", "{}", "c"))
     s.result("1.2.0", LOG.replace("12:", "13:"))
     s.result("1.2.1", LOG.replace("12:", "14:"))
-    assert [(m.kind, m.culprit) for m in watch.look(s.views)] == [("log", "put")]
-    assert watch.look(s.views) == []
+    assert [(m.kind, m.culprit) for m in watch.check(s.views)] == [("log", "put")]
+    assert watch.check(s.views) == []
 
 
 def test_S3_9_a_watch_that_reads_in_steps_finds_a_repeat_of_an_earlier_result():
     s, watch = after_result(NEWS), Watch()
-    watch.look(s.views)
+    watch.check(s.views)
     s.answer(Use("put", "{}", "b"))
-    watch.look(s.views)
+    watch.check(s.views)
     s.result("1.2.0", NEWS)
-    assert [(m.kind, m.call) for m in watch.look(s.views)] == [("echo", "1.2.0")]
+    assert [(m.kind, m.call) for m in watch.check(s.views)] == [("echo", "1.2.0")]
 
 
 def test_S3_9_a_watch_that_starts_later_reports_only_later_results():
     s = after_result(LOG)
     since = s.views.transcript.lines[-1].offset + 1
     watch = Watch(lambda session_id: since if session_id == s.views.session_id else 0)
-    assert watch.look(s.views) == [], "the previous watch reported it"
+    assert watch.check(s.views) == [], "the previous watch reported it"
     s.answer(Use("look", "{}", "b"))
     s.result("1.2.0", LOG.replace("12:", "13:"))
-    assert [(m.kind, m.call) for m in watch.look(s.views)] == [("log", "1.2.0")]
-    assert watch.look(s.views) == []
+    assert [(m.kind, m.call) for m in watch.check(s.views)] == [("log", "1.2.0")]
+    assert watch.check(s.views) == []
 
 
 def test_S3_9_a_watch_that_starts_later_does_not_report_a_part_of_an_old_prefix():
@@ -315,8 +315,8 @@ def test_S3_9_a_watch_that_starts_later_does_not_report_a_part_of_an_old_prefix(
         return value.replace(views, context=value.replace(views.context, prefixes=prefixes))
 
     clock, other = "It is 2026-11-21T10:11.", "Your id is 123e4567-e89b-42d3-a456-426614174000."
-    assert Watch(lambda _id: 5).look(with_prefixes(clock, "No clock.", clock)) == []
-    (found,) = Watch(lambda _id: 5).look(with_prefixes("No clock.", other))
+    assert Watch(lambda _id: 5).check(with_prefixes(clock, "No clock.", clock)) == []
+    (found,) = Watch(lambda _id: 5).check(with_prefixes("No clock.", other))
     assert found.kind == "prompt" and "looks like a id: 123e4567" in found.text
 
 
@@ -329,17 +329,17 @@ def test_S3_9_a_restarted_worker_reports_only_new_mistakes():
 
     s, disk = after_result(LOG), {}
     first, logged = start_advisor(disk, 0)
-    first.look(s.views)
+    first.check(s.views)
     assert len(logged) == 1 and "raw log" in logged[0]
     end = s.views.transcript.lines[-1].offset + 1
     Store(DictBackend(disk)).write({}, {}, lambda _views: False, INITIAL, Cursor(end, 0))
     s.answer(Use("put", "{}", "b"))
     s.result("1.2.0", LOG.replace("12:", "13:"))
     restarted, logged = start_advisor(disk, end + 100)
-    restarted.look(s.views)
+    restarted.check(s.views)
     assert len(logged) == 1 and "put (1.2.0)" in logged[0], "no worker had folded it"
     rebuilt, logged = start_advisor({}, end + 100, letters_from=0)
-    rebuilt.look(s.views)
+    rebuilt.check(s.views)
     assert logged == [], "a rebuilt store has only mistakes that other workers reported"
 
 
@@ -355,11 +355,11 @@ def test_S3_9_advice_that_fails_is_logged_once_and_later_results_are_checked(mon
     logged: list[str] = []
     advisor = TokenAdvisor(logged.append, lambda _id: 0)
     s = after_result(LOG)
-    advisor.look(s.views)
+    advisor.check(s.views)
     for call, text in (("1.2.0", LOG), ("1.3.0", ENTRIES[: len(ENTRIES) // 2])):
         s.answer(Use("put", "{}", "b"))
         s.result(call, text)
-        advisor.look(s.views)
+        advisor.check(s.views)
     failed, found = logged
     assert failed.startswith(f"session {s.views.session_id}: the token advice failed (Ari")
     assert "a rule is wrong" not in failed, "the exception may quote the session"
@@ -372,7 +372,7 @@ def test_a_watch_remembers_a_bounded_number_of_sessions(monkeypatch):
     for name in ("a", "b", "c"):
         s = History(name)
         s.take().open()
-        watch.look(s.views)
+        watch.check(s.views)
     assert list(watch._seen) == ["b", "c"]
 
 

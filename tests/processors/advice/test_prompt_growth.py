@@ -103,19 +103,19 @@ def test_S3_9_a_session_read_twice_counts_once():
 def test_S3_9_a_watch_reports_growth_once_and_again_after_as_much_more_growth():
     watch, reported = Watch(), {}
     for n, size in enumerate([100, 150, 1_000, 1_050, 1_100, 2_500]):
-        reported[n] = [m.culprit for m in watch.look(session(n, system=size))]
+        reported[n] = [m.culprit for m in watch.check(session(n, system=size))]
     assert reported == {0: [], 1: [], 2: ["system prompt"], 3: [], 4: [], 5: ["system prompt"]}
 
 
 def test_S3_9_an_advisor_remembers_the_sessions_of_the_previous_process(tmp_path):
     logged: list[str] = []
     file = tmp_path / "sizes.json"
-    TokenAdvisor(logged.append, lambda _id: 0, file).look(session(1, system=100))
+    TokenAdvisor(logged.append, lambda _id: 0, file).check(session(1, system=100))
     assert logged == []
-    TokenAdvisor(logged.append, lambda _id: 0, file).look(session(2, system=2_000))
+    TokenAdvisor(logged.append, lambda _id: 0, file).check(session(2, system=2_000))
     (line,) = logged
     assert line.startswith("session s002: system prompt: ") and "in session s001" in line
-    TokenAdvisor(logged.append, lambda _id: 0, file).look(session(3, system=2_000))
+    TokenAdvisor(logged.append, lambda _id: 0, file).check(session(3, system=2_000))
     assert len(logged) == 1, "the previous process reported it"
 
 
@@ -127,8 +127,8 @@ def test_S3_9_an_advisor_remembers_the_sessions_of_the_previous_process(tmp_path
 def test_bad_input_an_invalid_file_of_sizes_is_replaced(tmp_path, content):
     file, logged = tmp_path / "sizes.json", []
     file.write_text(content)
-    TokenAdvisor(logged.append, lambda _id: 0, file).look(session(1, system=100))
-    TokenAdvisor(logged.append, lambda _id: 0, file).look(session(2, system=2_000))
+    TokenAdvisor(logged.append, lambda _id: 0, file).check(session(1, system=100))
+    TokenAdvisor(logged.append, lambda _id: 0, file).check(session(2, system=2_000))
     assert len(logged) == 1
 
 
@@ -137,6 +137,6 @@ def test_the_saved_sizes_are_bounded_and_survive_a_round_trip(monkeypatch):
     growth = Growth()
     for n in range(200):
         grown_in(session(n, memory=10, user=f"user{n % 7}"), growth)
-    saved = growth.held()
+    saved = growth.to_json()
     assert len(saved) == 3 and max(len(row["sessions"]) for row in saved) <= 50
-    assert Growth(json.loads(json.dumps(saved))).held() == json.loads(json.dumps(saved))
+    assert Growth(json.loads(json.dumps(saved))).to_json() == json.loads(json.dumps(saved))

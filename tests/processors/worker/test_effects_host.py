@@ -247,7 +247,7 @@ def test_the_next_call_retries_to_make_the_client(start):
 
 
 def test_a_tool_that_blocks_the_loop_does_not_keep_the_host_from_ending(tmp_path, monkeypatch):
-    monkeypatch.setattr(effects_host, "FAREWELL_S", 0.1)
+    monkeypatch.setattr(effects_host, "SHUTDOWN_S", 0.1)
     began, release = threading.Event(), threading.Event()
 
     async def blocks() -> str:

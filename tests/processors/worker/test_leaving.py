@@ -19,7 +19,7 @@ from foldlog.tests.processors.worker.test_effects_host import begin_tool
 def test_law6_the_lock_is_held_while_a_tool_that_ignores_its_abort_runs(tmp_path, monkeypatch):
     """A free lock proves that its owner is dead: another worker would run the tool concurrently."""
     monkeypatch.setattr(assemble, "open_log", lambda _settings: MemoryLog(topics(1)))
-    monkeypatch.setattr(effects_host, "FAREWELL_S", 0.05)
+    monkeypatch.setattr(effects_host, "SHUTDOWN_S", 0.05)
     settings = replace(settings_in(tmp_path), partitions=1)
     parts = Parts(settings, [Agent(name="a", model="m")], ("tools",), None)
     began, release = threading.Event(), threading.Event()

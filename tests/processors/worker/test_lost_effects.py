@@ -207,7 +207,7 @@ def test_the_thread_reads_while_effects_run_and_then_ends():
 
 
 def test_an_unreachable_log_is_retried_and_reported_once(monkeypatch):
-    monkeypatch.setattr(lost_effects, "AGAIN_S", 0.001)
+    monkeypatch.setattr(lost_effects, "RETRY_S", 0.001)
     rig = with_tool_call(LosingWorker(threaded=True))
     reader, tries = rig.log.reader, []
 

@@ -86,7 +86,7 @@ def test_SIGTERM_during_the_start_of_the_worker_is_a_clean_end(supervised, tmp_p
 
 def test_a_slow_end_is_reported_and_bounded(supervised, tmp_path, monkeypatch):
     """After Ctrl-C nothing was reported for fifteen seconds."""
-    monkeypatch.setattr(supervise, "SAY_S", 0.05)
+    monkeypatch.setattr(supervise, "REPORT_S", 0.05)
     monkeypatch.setattr(supervise, "STOP_S", 0.1)
     ignore_signal = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     with stop_once_open(tmp_path / "fifo") as opens_fifo:
