@@ -58,14 +58,19 @@ origin_option = click.option(
 )
 
 
+port_option = click.option(
+    "--port", type=click.IntRange(0, 65535), metavar="PORT",
+    help=f"The gateway's port; 0 picks a free one (default: {PORT}, or a free one if it is taken).",
+)
+
+
 @click.command("gateway", epilog=example(
     "foldlog gateway", "foldlog gateway --port 9000",
     "FOLDLOG_GATEWAY_SECRET=... foldlog gateway --host 0.0.0.0",
 ))
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
               help="The address to listen on; any but loopback needs a secret.")
-@click.option("--port", type=click.IntRange(0, 65535),
-              help=f"The port; 0 picks a free one (default: {PORT}, or a free one if it is taken).")
+@port_option
 @origin_option
 @click.option("--per-address", type=click.IntRange(1), metavar="N",
               help="Connections that one address may have (default: half of all). Behind a proxy "
@@ -108,16 +113,27 @@ def _end_at_eof() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def child_arguments(flags: Sequence[str], origins: Sequence[str]) -> list[str]:
+def child_arguments(
+    flags: Sequence[str], origins: Sequence[str], port: int | None = None
+) -> list[str]:
     """The arguments of the gateway that `dev` starts: the installation's flags, and its own."""
     allowed = [part for origin in origins for part in ("--cors-origin", origin)]
-    return [*flags, "gateway", "--until-eof", *allowed]
+    at = [] if port is None else ["--port", str(port)]
+    return [*flags, "gateway", "--until-eof", *at, *allowed]
+
+
+def demand_free(port: int | None) -> None:
+    """Raise SettingsError if the port was given and is taken."""
+    if port:
+        _listening("127.0.0.1", port).close()
 
 
 @contextmanager
-def child_gateway(edge: Edge, origins: Sequence[str] = ()) -> Iterator[None]:
+def child_gateway(
+    edge: Edge, origins: Sequence[str] = (), port: int | None = None
+) -> Iterator[None]:
     """A gateway process of the same installation; ends with the block or with this process."""
-    arguments = child_arguments(edge.flags, origins)
+    arguments = child_arguments(edge.flags, origins, port)
     with restarting([sys.executable, "-m", "foldlog.cli", *arguments]):
         yield
 

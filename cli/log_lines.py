@@ -16,14 +16,18 @@ _BROKER_FAILS = re.compile(
 
 
 class ReadableFormatter(logging.Formatter):
-    """A line of the given format; librdkafka's message about a lost broker is made readable."""
+    """A line of the given format; librdkafka's message about a lost broker is made readable.
+
+    A tool's traceback may contain text from the model: it cannot control the terminal.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
+        from .printing import clean  # which imports this module
         fails = _BROKER_FAILS.match(record.getMessage())
         if fails is not None:
             text = f"broker {fails['host']}: {fails['why']}; retrying until it answers"
             record = logging.makeLogRecord({**record.__dict__, "msg": text, "args": ()})
-        return super().format(record)
+        return clean(super().format(record))
 
 
 def is_useful(record: logging.LogRecord) -> bool:

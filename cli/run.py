@@ -8,9 +8,10 @@ import importlib
 import logging
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,8 @@ def _load(name: str) -> object:
     if "/" in module_name or module_name.endswith(".py"):
         raise click.UsageError(f"--agent {name}: {_not_a_file(Path(module_name), attribute)}")
     try:
-        module = importlib.import_module(module_name)
+        with no_bytecode():
+            module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {error}{_place(error)}"
         raise click.UsageError(f"--agent {name}: {module_name} can't be imported: {why}") from error
@@ -89,6 +91,17 @@ def _load(name: str) -> object:
         raise click.UsageError(
             f"--agent {name}: {module_name} has no {attribute}: give the name of an Agent in it."
         ) from None
+
+
+@contextmanager
+def no_bytecode() -> Iterator[None]:
+    """A block that writes no .pyc: two versions of a file that are saved within a second, with the
+    same size, would share one."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
 
 
 def _not_a_file(path: Path, attribute: str) -> str:
@@ -247,8 +260,12 @@ def run_supervised(
     *,
     watch: bool = False,
     more: Sequence[str] = (),
+    reload: threading.Event | None = None,
 ) -> int:
-    """Run a worker and replace it at once when it dies, until SIGTERM or Ctrl-C."""
+    """Run a worker and replace it at once when it dies, until SIGTERM or Ctrl-C.
+
+    reload: set when a worker that imports the agents again is to replace it.
+    """
     from ..processors.worker import supervise
 
     # Reports missing topics once, rather than from every worker that is started.
@@ -265,7 +282,7 @@ def run_supervised(
             # Workers read these from the environment, as if a person had set them.
             os.environ["ANTHROPIC_BASE_URL"] = settings.base_url or ""
             os.environ["ANTHROPIC_API_KEY"] = settings.api_key or ""
-        return supervise.run(command, note)
+        return supervise.run(command, note, reload)
 
 
 @click.command("users", epilog=example("foldlog users --web 127.0.0.1:9465"))
@@ -295,21 +312,35 @@ def users_command(edge: Edge, web: str) -> int:
 
 @click.command("dev", epilog=example(
     "foldlog dev", "foldlog dev --agent my_app:agent",
-    "foldlog dev --cors-origin http://localhost:5173",
+    "foldlog dev --port 9000 --cors-origin http://localhost:5173",
 ))
 @agent_option
+@gateway.port_option
 @gateway.origin_option
 @pass_edge
-def dev_command(edge: Edge, agents: tuple[str, ...], origins: tuple[str, ...]) -> int:
+def dev_command(
+    edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[str, ...]
+) -> int:
     """Start everything: Kafka, topics, a supervised worker, the gateway.
 
-    Without ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL a scripted model answers. The worker reports
-    token budget mistakes as they happen. Ctrl-C ends it; Kafka runs on until `foldlog down`.
+    Without ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL a scripted model answers. When the file of an
+    agent changes, or a module that it imports from its directory, the worker is replaced by one
+    that loads the new version; sessions continue, and running tools are waited for. A version that
+    cannot be loaded is reported with its traceback, and the worker stays. The tracebacks of failing
+    tools and the worker's token budget mistakes are printed as they happen. Ctrl-C ends it; Kafka
+    runs on until `foldlog down`.
     """
     from ..consumers.client import DEFAULT_AGENT
+    from .reload import Reloader, load
 
-    names = [agent.name for agent in load_agents(agents)] if agents else [DEFAULT_AGENT]
+    first = load(agents) if agents else None
+    if first is not None and first.error:
+        if first.trace:
+            note(first.trace)
+        raise click.UsageError(first.error)
+    names = first.names if first is not None else (DEFAULT_AGENT,)
     edge.settings.demand_channels()
+    gateway.demand_free(port)
     with start_lock(edge):
         pass  # refuse before anything is started
     servers = start_broker(edge)
@@ -324,8 +355,13 @@ def dev_command(edge: Edge, agents: tuple[str, ...], origins: tuple[str, ...]) -
     which = "" if DEFAULT_AGENT in names else f" --agent {names[0]}"
     line(f"Next, in another terminal: foldlog chat{which}")
     line("Inspect it with: foldlog sessions, foldlog tail --follow, foldlog doctor")
-    with gateway.child_gateway(edge, origins):
-        code = run_supervised(edge, ROLES, agents, None, watch=True)
+    with ExitStack() as stack:
+        stack.enter_context(gateway.child_gateway(edge, origins, port))
+        reload = None
+        if first is not None:
+            reloader = Reloader(agents, first, edge.settings.state_dir, note)
+            reload = stack.enter_context(reloader.watching())
+        code = run_supervised(edge, ROLES, agents, None, watch=True, reload=reload)
     if edge.settings.bootstrap_servers is None and code == 0:
         line("the worker has ended; Kafka runs on until `foldlog down`")
     return code

@@ -219,6 +219,7 @@ class _Host:
             case "/status":
                 shown = {**status_of(parts.worker), "mcp": parts.outside.status()}
                 shown["dead_letters"] = parts.meter.total("foldlog_dead_letters")
+                shown["running"] = {role: parts.effects.running(role) for role in ROLES[1:]}
                 return Answer(json.dumps(shown).encode(), content_type=JSON)
             case "/metrics":
                 return Answer(metrics.worker_metrics(parts), content_type=metrics.CONTENT_TYPE)

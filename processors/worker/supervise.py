@@ -26,6 +26,7 @@ UNREACHABLE_PAUSE_S = 3.0  # between two such tries; a worker's start takes seco
 MISUSE = 2  # exit code: for example two workers with one id. A restart would fence the other again
 REPORT_S = 2.0  # an end that takes longer is reported
 STOP_S = 15.0  # limit of a clean end: the grace of effects and a round of the poll loop
+LOOK_S = 0.2  # a signal or a reload is noticed after this time at the latest
 WARM_AFTER_S = 1.0  # before a spare warms up, so that it does not compete with a start or takeover
 HEAVY = (  # a worker's slow imports, some of them only at first use
     "anthropic",
@@ -76,14 +77,27 @@ class Child:
         self.close()
         return code
 
+    def discard(self) -> None:
+        """End a child that has not begun to work."""
+        self.process.kill()
+        self.process.wait()
+        self.close()
+
     def close(self) -> None:
-        """Close the pipe of an ended child."""
-        with contextlib.suppress(OSError):
+        """Close the pipe of an ended child; again, it does nothing."""
+        if self._write_end >= 0:
             os.close(self._write_end)
+        self._write_end = -1
 
 
-def run(command: Sequence[str], say: Callable[[str], None]) -> int:
-    """Supervise `command` until SIGTERM or SIGINT. Returns the exit code of the last worker."""
+def run(
+    command: Sequence[str], say: Callable[[str], None], reload: threading.Event | None = None
+) -> int:
+    """Supervise `command` until SIGTERM or SIGINT. Returns the exit code of the last worker.
+
+    reload: set when the worker is to be replaced by one that imports everything again. With it the
+    supervisor never gives up: a worker that cannot run is started again at the next reload.
+    """
     stopping = threading.Event()
     previous = {
         number: signal.signal(number, lambda *_: stopping.set())
@@ -94,10 +108,16 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
     is_unreachable = False
     try:
         while True:
-            code = _wait(active, stopping)
-            if code is None:
+            code = _wait(active, stopping, reload)
+            if stopping.is_set():
                 code = active.end(STOP_S, say)
                 return 0 if code == -signal.SIGTERM else code  # no signal handler was set yet
+            if code is None:
+                assert reload is not None
+                reload.clear()
+                active, spare = _reloaded(active, spare, command, say)
+                failures = deaths = 0
+                continue
             quick = time.monotonic() - active.started_at < QUICK_S
             active.close()
             if code == 0:
@@ -113,6 +133,12 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
             is_unreachable = False
             failures = failures + 1 if quick and code > 0 else 0
             deaths = deaths + 1 if quick and code < 0 else 0
+            if (failures >= QUICK_MAX or code == MISUSE) and reload is not None:
+                say(f"the worker cannot run (exit code {code}). Its reason is above; accepted "
+                    "messages are kept, and it starts again when a file of the agent changes")
+                while not stopping.is_set() and not reload.wait(LOOK_S):
+                    pass
+                continue
             if failures >= QUICK_MAX or code == MISUSE:
                 say(f"the worker cannot run (exit code {code}); gave up. Its reason is above")
                 return code
@@ -123,9 +149,7 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
             how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
             say(f"the worker ended {how}; its spare, pid {active.process.pid}, took over at once")
     finally:
-        spare.process.kill()
-        spare.process.wait()
-        spare.close()
+        spare.discard()
         for number, handler in previous.items():
             signal.signal(number, handler)
 
@@ -136,8 +160,25 @@ def _activate(spare: Child, command: Sequence[str]) -> tuple[Child, Child]:
     return spare, Child(command)
 
 
-def _wait(child: Child, stopping: threading.Event) -> int | None:
-    """The exit code of an ended child, or None if the supervisor is to stop."""
+def _reloaded(
+    active: Child, spare: Child, command: Sequence[str], say: Callable[[str], None]
+) -> tuple[Child, Child]:
+    """A worker that has imported everything again, now at work, and the next spare.
+
+    The old one ends first, and cleanly: it releases its state directory, and what it has begun is
+    in the log.
+    """
+    spare.discard()  # it may have imported the version before
+    fresh = Child(command)
+    active.end(STOP_S, say)
+    say(f"the worker was replaced: pid {fresh.process.pid} takes over")
+    return _activate(fresh, command)
+
+
+def _wait(
+    child: Child, stopping: threading.Event, reload: threading.Event | None
+) -> int | None:
+    """The exit code of an ended child, or None if the supervisor is to stop or to reload."""
     ended = threading.Event()
 
     def watch() -> None:
@@ -147,9 +188,13 @@ def _wait(child: Child, stopping: threading.Event) -> int | None:
 
     wake = threading.Event()
     threading.Thread(target=watch, daemon=True).start()
-    while not ended.is_set() and not stopping.is_set():
-        wake.wait(0.2)  # a signal sets `stopping` in this thread, between two waits
-    return None if stopping.is_set() else child.process.returncode
+
+    def is_interrupted() -> bool:
+        return stopping.is_set() or (reload is not None and reload.is_set())
+
+    while not ended.is_set() and not is_interrupted():
+        wake.wait(LOOK_S)  # a signal sets `stopping` in this thread, between two waits
+    return None if is_interrupted() else child.process.returncode
 
 
 def await_go(control_fd: int, warm: Callable[[], object] = lambda: None) -> None:

@@ -28,9 +28,9 @@ def supervised(tmp_path):
     """Supervise workers that run some code: (exit code, number of workers, output)."""
     path, output = tmp_path / "started", []
 
-    def run(code_to_run: str, say=output.append):
+    def run(code_to_run: str, say=output.append, reload=None):
         command = [sys.executable, "-c", WORKER, str(path), code_to_run]
-        code = supervise.run(command, say)
+        code = supervise.run(command, say, reload)
         return code, path.read_text().count("works"), output
 
     return run
@@ -102,3 +102,54 @@ def test_a_worker_that_cannot_reach_the_log_is_restarted_until_it_can(supervised
     code, workers, output = supervised(code_to_run)
     assert (code, workers) == (0, tries)
     assert len(output) == 1, "it is reported once"
+
+
+def test_a_reload_replaces_the_worker_and_its_spare_after_a_clean_end(supervised, tmp_path):
+    """The spare had imported the version before."""
+    reload, path = threading.Event(), tmp_path / "lives"
+    path.write_text("")
+    code_to_run = f"""
+import pathlib
+lives = pathlib.Path({str(path)!r})
+def note(word):
+    with open(lives, "a") as file: print(word, file=file)
+def end(*_):
+    note("ended"); sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+note("began")
+if lives.read_text().count("began") > 2: os.kill(os.getppid(), signal.SIGTERM)
+while True: signal.pause()
+"""
+    pids = []
+
+    def say(text: str) -> None:
+        pids.append(text)
+        reload.set()
+
+    def first_reload() -> None:
+        while "began" not in path.read_text():
+            threading.Event().wait(0.01)
+        reload.set()
+
+    thread = threading.Thread(target=first_reload)
+    thread.start()
+    code, workers, _ = supervised(code_to_run, say, reload)
+    thread.join()
+    assert (code, workers) == (0, 3)
+    assert path.read_text().split() == ["began", "ended"] * 3, "one after the other"
+    assert [text.startswith("the worker was replaced: pid") for text in pids[:2]] == [True, True]
+
+
+def test_with_a_reload_a_worker_that_cannot_run_starts_again_at_the_next_change(supervised):
+    """`dev` ended at a mistake that the next save would have mended."""
+    reload, output = threading.Event(), []
+
+    def say(text: str) -> None:
+        output.append(text)
+        if "cannot run" in text:
+            reload.set()
+
+    code_to_run = "sys.exit(2 if open(path).read().count('works') < 2 else 0)"
+    code, workers, _ = supervised(code_to_run, say, reload)
+    assert (code, workers) == (0, 2)
+    assert [text.partition(":")[0] for text in output[1:]] == ["the worker was replaced"]
