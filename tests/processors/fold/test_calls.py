@@ -1,4 +1,4 @@
-"""CALLS: every status and event has exactly one row, and what the rows promise holds."""
+"""CALLS: one row for every status and event, and the invariants of its rows."""
 
 from itertools import product
 
@@ -57,13 +57,13 @@ def test_only_an_accepted_event_changes_a_status():
         assert row.becomes is None or row.ruling.accepted, row
 
 
-def test_every_row_can_be_reached():
+def test_every_row_is_reachable():
     reached = {id(row_for(event, *facts.values())) for event in DOMAINS
                for facts in combinations(event)}
     assert [row for row in CALLS if id(row) not in reached] == []
 
 
-def test_what_has_begun_never_becomes_unbegun():
+def test_a_call_that_has_begun_stays_begun():
     moves = {(facts["status"], row_for(event, *facts.values()).becomes)
              for event in DOMAINS for facts in combinations(event)}
     for status, becomes in moves:
@@ -71,10 +71,10 @@ def test_what_has_begun_never_becomes_unbegun():
             assert becomes in (STARTED, DOUBT, CONTRADICTED, DONE), (status, becomes)
 
 
-def test_only_a_contradiction_reopens_what_is_done():
+def test_only_a_contradiction_reopens_a_finished_call():
     moves = {row.becomes for row in CALLS if DONE in row.when.get("status", CallStatus)}
     assert moves == {None, CONTRADICTED}
 
 
-def test_a_sentence_tells_how_each_status_stands():
+def test_every_status_has_a_sentence_for_errors():
     assert set(STANDS) == set(CallStatus)

@@ -1,4 +1,4 @@
-"""What a grant lets run without asking, and above all what it does not."""
+"""The calls that a grant allows without an approval, and those that it does not."""
 
 import json
 
@@ -59,28 +59,28 @@ def test_a_glob_does_not_allow(glob, command):
     assert not allows({"command": glob}, {"command": command})
 
 
-def test_every_argument_must_be_named_and_be_there():
+def test_a_grant_names_every_argument_of_the_call():
     assert allows({"command": "ls", "timeout_s": "5"}, {"command": "ls", "timeout_s": 5})
     assert not allows({"command": "ls"}, {"command": "ls", "cwd": "/"})
     assert not allows({"command": "ls", "cwd": "*"}, {"command": "ls"})
     assert not allows({"command": "ls"}, {"command": "ls"}, name="other")
-    assert not allows({"n": "*"}, {"n": {"deep": 1}}), "no glob stands for braces"
+    assert not allows({"n": "*"}, {"n": {"deep": 1}}), "no glob matches an object"
 
 
-def test_a_rare_tool_is_meant_inside_its_envelope():
+def test_a_rare_tool_is_matched_inside_its_envelope():
     envelope = {"name": "run_command", "arguments": {"command": "ls"}}
     assert allows({"command": "ls"}, envelope)
     assert not allows({"command": "ls"}, envelope | {"name": "other"})
 
 
 @pytest.mark.parametrize("args", [b"", b"[]", b"{", b"[" * 100_000])
-def test_arguments_that_are_no_object_are_allowed_only_by_their_sha256(args):
+def test_arguments_other_than_an_object_are_allowed_only_by_their_sha256(args):
     pattern = 'run_command {"command":"*"}'
     assert granting((pattern,), "run_command", SHA, args) is None
     assert granting((pattern, f"run_command {SHA}"), "run_command", SHA, args)
 
 
-def test_a_grant_has_a_text_for_people():
+def test_a_grant_has_a_description_for_people():
     assert grant_text("mail") == "every later call of mail"
     assert grant_text(f"mail {SHA}") == "later calls of mail with exactly these arguments"
     globs = grant_text('mail {"to":"a*"}')

@@ -1,6 +1,6 @@
-"""What keeps a session from ever being bricked: calls, doubts, approvals, and what outlives a turn.
+"""Calls in the turn view: results, doubts, contradictions and approvals, also after the turn.
 
-Each test is one rule of the design, on a handwritten history: given, when, then.
+Each test is one rule of the design on a handwritten history: given, when, then.
 """
 
 import pytest
@@ -21,10 +21,10 @@ def streaming() -> History:
     return s.work()
 
 
-# -- what a turn leaves behind ---------------------------------------------------------------------
+# -- open calls and the end of a turn --------------------------------------------------------------
 
 
-def test_constraint_8_a_turn_does_not_end_by_itself_while_a_call_is_open():
+def test_constraint_8_a_turn_with_an_open_call_ends_only_by_an_abort():
     s = with_calls(LOOK, POST)
     s.result("1.1.0")
     assert s.rows() == ["T4"]
@@ -33,40 +33,40 @@ def test_constraint_8_a_turn_does_not_end_by_itself_while_a_call_is_open():
         assert not s.append(event, "sessions").accepted
 
 
-def test_all_calls_answered_counts_the_response_and_not_the_records_that_follow():
+def test_a_step_is_due_only_after_every_call_of_the_response_has_a_result():
     s = streaming()
     s.complete(LOOK, PUT, POST)
     assert [call.status for call in s.turn.calls] == ["proposed"] * 3
     s.work()
     s.result("1.1.2")
     s.result("1.1.0")
-    assert s.rows() == ["T4"], "no step is due while one is open"
+    assert s.rows() == ["T4"], "a call is still open"
     s.result("1.1.1")
     assert s.rows() == ["N3"]
 
 
 def closing_with(*uses: Use) -> History:
-    """A turn that was cancelled while these calls were claimed, and ended after the grace."""
+    """A turn that was cancelled while these calls ran, and ended after the grace period."""
     s = with_calls(*uses)
     s.cancel()
     s.later(LIMITS.grace_ms).work()
     assert not s.turn.open
-    s.say("what became of it?", "m9")
+    s.say("what happened?", "m9")
     return s.work()
 
 
-def test_turn_ended_abandons_what_may_be_repeated_and_doubts_what_may_not():
+def test_turn_ended_abandons_repeatable_calls_and_doubts_the_others():
     s = closing_with(LOOK, PUT, POST)
     assert s.messages()[2][1] == [
         "error: Abandoned: the turn ended.",
         "error: Abandoned: the turn ended.",
         f"error: {OUTCOME_UNKNOWN}",
-        "what became of it?",
+        "what happened?",
     ]
     assert [(c.key, c.status) for c in s.turn.doubts] == [("1.1.2", "doubt")]
 
 
-def test_turn_ended_leaves_what_was_asked_or_allowed_not_run():
+def test_turn_ended_does_not_run_calls_that_wait_for_approval_or_are_allowed():
     s = with_calls(CHARGE, CHARGE)
     s.allow("1.1.1")
     s.cancel()
@@ -76,7 +76,7 @@ def test_turn_ended_leaves_what_was_asked_or_allowed_not_run():
     assert s.turn.doubts == () and s.state.pending_tool is None
 
 
-def test_a_late_result_of_a_doubt_comes_as_a_reminder_and_never_edits_the_prefix():
+def test_a_late_result_of_a_doubt_is_a_reminder_and_leaves_the_prefix_unchanged():
     s = closing_with(POST)
     before = s.messages()
     assert s.result("1.1.0", "it was sent").accepted
@@ -89,17 +89,17 @@ def test_a_late_result_of_a_doubt_comes_as_a_reminder_and_never_edits_the_prefix
     )
     s.answer("ah").say("again", "m11")
     s.work()
-    assert s.messages()[-1] == ("user", ["again"]), "constraint 6: said once"
+    assert s.messages()[-1] == ("user", ["again"]), "constraint 6: once"
 
 
-def test_S2_8_a_person_resolves_a_doubt_of_an_ended_turn_by_a_reminder():
+def test_S2_8_a_resolution_after_the_turn_is_a_reminder():
     s = closing_with(POST)
     assert "T7" not in s.rows() and s.call("1.1.0").told
-    assert s.resolve("1.1.0", "did_not_happen", "the post office says no").accepted
+    assert s.resolve("1.1.0", "did_not_happen", "no letter at the post office").accepted
     s.answer("well").say("and now?", "m10")
     s.work()
-    said = s.messages()[-1][1][-1]
-    assert "did not happen" in said and "the post office says no" in said
+    reminder = s.messages()[-1][1][-1]
+    assert "did not happen" in reminder and "no letter at the post office" in reminder
 
 
 # -- doubt and contradiction -----------------------------------------------------------------------
@@ -109,38 +109,35 @@ def doubtful() -> History:
     s = with_calls(POST)
     s.uncertain("1.1.0")
     s.work()
-    assert s.call("1.1.0").status == "doubt" and s.rows() == [], "told, and now it waits"
+    assert s.call("1.1.0").status == "doubt" and s.rows() == [], "reported, and now it waits"
     return s
 
 
-def test_S2_8_in_doubt_is_open_until_a_late_result():
+@pytest.mark.parametrize(
+    ("settle", "message"),
+    [
+        (lambda s: s.result("1.1.0", "sent after all"), "result: sent after all"),
+        (
+            lambda s: s.resolve("1.1.0", "happened", "I saw the letter"),
+            "result: A person reports that it happened. I saw the letter",
+        ),
+        (
+            lambda s: s.resolve("1.1.0", "did_not_happen"),
+            "error: A person reports that it did not happen.",
+        ),
+    ],
+)
+def test_S2_8_a_doubt_is_open_until_a_result_or_a_resolution_and_never_run_again(settle, message):
     s = doubtful()
-    assert s.result("1.1.0", "sent after all").accepted
+    assert settle(s).accepted
     s.work()
-    assert s.messages()[-1] == ("user", ["result: sent after all"])
-
-
-def test_S2_8_in_doubt_is_open_until_a_person_says_what_happened():
-    s = doubtful()
-    assert s.resolve("1.1.0", "happened", "I saw the letter").accepted
-    s.work()
-    assert s.messages()[-1] == (
-        "user",
-        ["result: A person reports that it happened. I saw the letter"],
-    )
-
-
-def test_S2_8_did_not_happen_never_runs_the_tool_again_but_the_model_may_call_it():
-    s = doubtful()
-    assert s.resolve("1.1.0", "did_not_happen").accepted
-    s.work()
-    assert s.messages()[-1] == ("user", ["error: A person reports that it did not happen."])
+    assert s.messages()[-1] == ("user", [message])
     claims = [step for step in s.steps if isinstance(step.entry.event, ev.ToolStarted)]
     assert len(claims) == 1
 
 
 @pytest.mark.parametrize("end", ["cancel", "interrupt"])
-def test_S2_8_in_doubt_is_open_until_cancel_or_interrupt(end):
+def test_S2_8_a_doubt_is_open_until_cancel_or_interrupt(end):
     s = doubtful()
     if end == "cancel":
         s.cancel()
@@ -152,7 +149,7 @@ def test_S2_8_in_doubt_is_open_until_cancel_or_interrupt(end):
     assert s.call("1.1.0").status == "doubt"
 
 
-def test_S2_8_a_result_that_contradicts_a_person_asks_a_person_again():
+def test_S2_8_a_result_that_contradicts_a_resolution_needs_a_person_again():
     s = doubtful()
     s.resolve("1.1.0", "did_not_happen")
     s.work()
@@ -161,14 +158,14 @@ def test_S2_8_a_result_that_contradicts_a_person_asks_a_person_again():
     s.work()
     needed = s.steps[-1].entry.event
     assert isinstance(needed, ev.HumanNeeded) and "did_not_happen" in needed.why
-    assert s.turn.open and "S2" in s.rows(), "a contradiction is no open call"
+    assert s.turn.open and "S2" in s.rows(), "a contradiction does not block the turn"
     assert s.resolve("1.1.0", "happened", "so it was sent").accepted
     s.answer("noted").say("on", "m9")
     s.work()
     assert "so it was sent" in s.messages()[-1][1][-1]
 
 
-def test_S2_8_a_contradiction_that_a_person_settled_is_not_opened_again_by_a_second_copy():
+def test_S2_8_a_duplicate_does_not_reopen_a_resolved_contradiction():
     s = doubtful()
     s.resolve("1.1.0", "did_not_happen")
     s.result("1.1.0", "sent", attempt=1)
@@ -179,7 +176,7 @@ def test_S2_8_a_contradiction_that_a_person_settled_is_not_opened_again_by_a_sec
 
 
 def denied(**opening) -> History:
-    """A call whose worker was gone, and of which its reconciler then said "it did not happen"."""
+    """A call of a dead worker, which its reconciler reported as not run."""
     s = History()
     s.take()
     assert s.open(**opening).accepted
@@ -189,8 +186,8 @@ def denied(**opening) -> History:
     return s.work()
 
 
-def test_S2_8_a_success_behind_a_reconcilers_no_asks_a_person_and_the_model_learns_of_it():
-    """A worker that was stopped in its tool reported it 33 s later: dropped as a duplicate."""
+def test_S2_8_a_success_that_contradicts_a_reconciler_needs_a_person_and_a_reminder():
+    """A worker, paused during its tool, reported it 33 s later; it was dropped as a duplicate."""
     s = denied()
     assert s.result("1.1.0", "sent", attempt=1).accepted
     assert s.call("1.1.0").status == "contradicted" and s.rows().count("T7") == 1
@@ -198,7 +195,7 @@ def test_S2_8_a_success_behind_a_reconcilers_no_asks_a_person_and_the_model_lear
     needed = s.steps[-1].entry.event
     assert isinstance(needed, ev.HumanNeeded)
     assert "says ok, its reconciler said did_not_happen" in needed.why
-    assert s.turn.open and "S2" in s.rows(), "a contradiction is no open call"
+    assert s.turn.open and "S2" in s.rows(), "a contradiction does not block the turn"
     assert s.resolve("1.1.0", "happened", "so it was sent").accepted
     assert s.result("1.1.0", "sent", attempt=1).code == "duplicate"
     s.answer("noted").say("on", "m9")
@@ -206,7 +203,7 @@ def test_S2_8_a_success_behind_a_reconcilers_no_asks_a_person_and_the_model_lear
     assert "so it was sent" in s.messages()[-1][1][-1]
 
 
-def test_S2_8_a_success_behind_a_reconcilers_no_is_noticed_when_the_turn_is_over():
+def test_S2_8_a_success_that_contradicts_a_reconciler_counts_after_the_turn():
     s = denied()
     s.answer("it was not sent, then")
     assert not s.turn.open
@@ -220,12 +217,12 @@ def test_S2_8_a_success_behind_a_reconcilers_no_is_noticed_when_the_turn_is_over
 
 
 @pytest.mark.parametrize("outcome", ["not_run", "error", "cancelled"])
-def test_only_a_success_contradicts_a_reconcilers_no(outcome):
+def test_only_a_success_contradicts_a_reconciler(outcome):
     s = denied()
     assert s.result("1.1.0", "nothing", outcome, attempt=1).code == "duplicate"
 
 
-def test_a_reconciler_that_found_the_effect_is_not_contradicted():
+def test_a_reconciler_that_reports_success_is_not_contradicted():
     s = with_calls(POST)
     assert s.result("1.1.0", "there it is", via="reconciler").accepted
     s.work()
@@ -233,13 +230,13 @@ def test_a_reconciler_that_found_the_effect_is_not_contradicted():
         assert s.result("1.1.0", "late", outcome, attempt=1).verdict == "ignored"
 
 
-def test_a_session_of_rules_1_folds_to_what_it_folded_to():
+def test_a_session_of_rules_1_ignores_such_a_success():
     s = denied(rules=1)
     assert s.result("1.1.0", "sent", attempt=1).verdict == "ignored"
     assert s.call("1.1.0") is None and "T7" not in s.rows()
 
 
-def test_a_result_that_agrees_with_a_person_is_a_repetition():
+def test_a_result_that_agrees_with_a_resolution_is_a_duplicate():
     s = doubtful()
     s.resolve("1.1.0", "happened")
     assert s.result("1.1.0", "sent", attempt=1).code == "duplicate"
@@ -248,7 +245,7 @@ def test_a_result_that_agrees_with_a_person_is_a_repetition():
 # -- approvals -------------------------------------------------------------------------------------
 
 
-def test_deny_and_expiry_are_the_outcome_of_the_call():
+def test_a_denied_or_expired_call_is_not_run():
     s = with_calls(CHARGE, CHARGE)
     s.deny("1.1.0")
     s.later(LIMITS.approval_expiry_ms).work()
@@ -262,55 +259,51 @@ def test_deny_and_expiry_are_the_outcome_of_the_call():
     )
 
 
-def test_an_approval_expires_so_long_after_the_response_that_asked():
+def test_an_approval_expires_some_time_after_the_response_with_the_call():
     s = with_calls(CHARGE)
-    asked_at = s.call("1.1.0").proposed_at
-    assert s.call("1.1.0").expires_at == asked_at + LIMITS.approval_expiry_ms
+    proposed_at = s.call("1.1.0").proposed_at
+    assert s.call("1.1.0").expires_at == proposed_at + LIMITS.approval_expiry_ms
 
 
-def test_remember_grants_the_arguments_that_were_shown():
-    """It granted the tool: who allowed one command once had allowed every later one."""
+@pytest.mark.parametrize(
+    ("grant", "args", "status"),
+    [
+        ("same", '{"cents":3}', "started"),
+        ("same", '{"cents": 999}', "asks"),
+        ('{"cents":"*"}', '{"cents": 999}', "started"),
+    ],
+)
+def test_a_remembered_approval_grants_the_arguments_that_it_names(grant, args, status):
+    """It granted the tool: allowing one command allowed every later one."""
     s = with_calls(CHARGE)
-    s.allow("1.1.0", remember=True, grant="same")
+    s.allow("1.1.0", remember=True, grant=grant)
     s.work()
     s.result("1.1.0")
-    s.answer(CHARGE)
-    assert s.call("1.2.0").status == "started", "the same arguments: not asked again"
-    s.result("1.2.0")
-    s.answer(Use("charge", '{"cents": 999}', "other"))
-    assert s.call("1.3.0").status == "asks"
+    s.answer(Use("charge", args, "other"))
+    assert s.call("1.2.0").status == status
 
 
-def test_a_pattern_grants_what_it_matches():
-    s = with_calls(CHARGE)
-    s.allow("1.1.0", remember=True, grant='{"cents":"*"}')
-    s.work()
-    s.result("1.1.0")
-    s.answer(Use("charge", '{"cents": 999}', "other"))
-    assert s.call("1.2.0").status == "started"
-
-
-def test_a_grant_that_is_not_understood_refuses_the_approval():
+def test_an_approval_with_an_invalid_grant_is_refused():
     s = with_calls(CHARGE)
     for wrong in ("sam", "[]", '{"cents": 3}', '{"cents": "' + 1024 * "x" + '"}', "{" * 500):
         assert s.allow("1.1.0", remember=True, grant=wrong).code == "invalid_grant"
     assert s.call("1.1.0").status == "asks"
 
 
-def test_an_old_approval_that_is_remembered_is_a_grant_for_later_calls_of_the_tool():
+def test_a_remembered_approval_without_a_grant_grants_the_tool():
     s = with_calls(CHARGE)
     s.allow("1.1.0", remember=True)
     s.work()
     s.result("1.1.0")
     s.answer(CHARGE)
-    assert s.call("1.2.0").status == "started", "not asked again"
+    assert s.call("1.2.0").status == "started", "needs no approval"
     s.result("1.2.0")
     s.answer("done").say("more", "m9")
     s.answer(Use("post", "{}", "q"), CHARGE)
     assert s.call("2.1.1").status == "started", "in later turns too"
 
 
-def test_S1_D_a_rule_that_denies_an_unknown_tool_and_wrong_arguments_end_the_call_here():
+def test_S1_D_denied_and_invalid_calls_end_without_a_claim():
     s = with_calls(
         Use("forbidden", "{}", "f"),
         Use("no such tool", "{}", "n"),

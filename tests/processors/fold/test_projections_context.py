@@ -1,6 +1,4 @@
-"""context: what the model may be shown, kept as it came; left out only when a request is built."""
-
-
+"""context: the content that requests are built from, its reminders and its token estimate."""
 
 from foldlog.processors.fold.projections.context import estimated_tokens
 from foldlog.processors.wake.budget import Rules, plan
@@ -15,7 +13,7 @@ SERVER_RESULT = '{"type":"web_search_tool_result","tool_use_id":"srv1","content"
 
 
 def answered(*blocks: "str | Use", stop: str = "end_turn") -> History:
-    """A turn that was answered so, and the request of the next one."""
+    """A turn with this answer, and the request of the next turn."""
     s = opened()
     s.say("go", "m1")
     s.answer(*blocks, stop=stop)
@@ -28,7 +26,7 @@ def answered(*blocks: "str | Use", stop: str = "end_turn") -> History:
 # -- reminders (constraint 6) ----------------------------------------------------------------------
 
 
-def test_constraint_6_a_reminder_is_said_once_at_the_end_of_its_message_and_stays_there():
+def test_constraint_6_a_reminder_is_sent_once_at_the_end_of_a_message_and_stays_there():
     s = with_calls(LOOK)
     s.result("1.1.0", "done", reminders=("look left too", "and right"))
     s.work()
@@ -43,7 +41,7 @@ def test_constraint_6_a_reminder_is_said_once_at_the_end_of_its_message_and_stay
     assert s.turn.reminders == ()
 
 
-def test_constraint_6_a_reminder_that_comes_twice_is_said_once():
+def test_constraint_6_a_duplicate_reminder_is_ignored():
     s = opened()
     reminder = ev.ReminderAdded(reminder_id="r1", text="mind the gap")
     assert s.append(reminder, "sessions").accepted
@@ -58,7 +56,7 @@ def test_constraint_6_a_reminder_that_comes_twice_is_said_once():
 # -- tokens (constraint 5) -------------------------------------------------------------------------
 
 
-def test_constraint_5_last_step_tokens_are_all_input_and_output_updated_each_step():
+def test_constraint_5_last_step_tokens_are_input_and_output_of_the_last_step():
     s = with_calls(LOOK)
     assert s.views.context.last_step_tokens == 100 + 1 + 2 + 3 + 10
     s.result("1.1.0")
@@ -66,19 +64,19 @@ def test_constraint_5_last_step_tokens_are_all_input_and_output_updated_each_ste
     assert s.views.context.last_step_tokens == 500 + 1 + 2 + 3 + 10
 
 
-def test_the_estimate_is_what_the_last_response_weighed_and_the_tail_since():
+def test_the_estimate_is_the_usage_of_the_last_response_and_the_estimate_of_the_tail():
     s = with_calls(LOOK)
-    weighed = estimated_tokens(s.views.context)
-    assert weighed == s.views.context.last_step_tokens
+    reported = estimated_tokens(s.views.context)
+    assert reported == s.views.context.last_step_tokens
     s.result("1.1.0", "x" * 260)
-    assert estimated_tokens(s.views.context) == weighed + 260 // 3, "as its event says"
+    assert estimated_tokens(s.views.context) == reported + 260 // 3, "as in its event"
     before = estimated_tokens(s.views.context)
     s.say("y" * 260, when_busy="steer")
-    assert estimated_tokens(s.views.context) == before, "not said yet"
+    assert estimated_tokens(s.views.context) == before, "not in the context yet"
     assert plan(s.views, Rules()).tokens > before
 
 
-def test_constraint_1_no_request_covers_more_than_there_is():
+def test_constraint_1_a_request_covers_existing_fragments_and_prefixes_only():
     s = answered("ok")
     request = s.views.context.request
     assert request.fragments <= len(s.views.context.fragments)

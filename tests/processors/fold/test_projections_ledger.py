@@ -1,4 +1,4 @@
-"""ledger: what was paid for, once per attempt, with what prices tell apart kept apart."""
+"""ledger: the usage of each attempt, once, split into the classes that have prices of their own."""
 
 import pytest
 
@@ -15,7 +15,7 @@ STOPS += " model_context_window_exceeded never_seen_before"
 
 
 @pytest.mark.parametrize("stop", STOPS.split())
-def test_constraint_5_last_step_tokens_are_input_and_output_whatever_it_stopped_for(stop):
+def test_constraint_5_last_step_tokens_are_input_and_output_for_every_stop_reason(stop):
     s = opened()
     s.say("go")
     s.work()
@@ -25,7 +25,7 @@ def test_constraint_5_last_step_tokens_are_input_and_output_whatever_it_stopped_
     assert s.views.ledger.spent[-1].read_tokens == 70 + 1 + 2 + 3
 
 
-def test_constraint_5_a_failed_or_stopped_attempt_is_paid_for_and_is_no_last_step():
+def test_constraint_5_a_failed_or_stopped_attempt_is_counted_and_is_not_the_last_step():
     s = opened()
     s.say("go")
     s.work()
@@ -40,16 +40,16 @@ def test_constraint_5_a_failed_or_stopped_attempt_is_paid_for_and_is_no_last_ste
     assert [row.outcome for row in s.views.ledger.spent] == ["complete", "failed", "stopped"]
 
 
-def test_an_attempt_that_failed_is_of_the_model_that_the_step_asked():
+def test_a_failed_attempt_has_the_model_of_its_step():
     s = opened()
     s.say("go")
     s.work()
     s.fail()
-    asked = s.views.context.request.model
-    assert [row.model for row in s.views.ledger.spent] == [asked] and asked
+    model = s.views.context.request.model
+    assert [row.model for row in s.views.ledger.spent] == [model] and model
 
 
-def test_what_prices_tell_apart_is_kept_apart():
+def test_cache_writes_are_counted_by_their_lifetime():
     s = opened()
     s.say("go")
     s.answer("hi")
@@ -60,16 +60,16 @@ def test_what_prices_tell_apart_is_kept_apart():
     assert total.cache_write_tokens == row.cache_write_tokens == 5
 
 
-def done(kind="context", upto=7, attempt=1, ok=True, used=USED, earlier=()):
+def end(kind="context", upto=7, attempt=1, ok=True, used=USED, earlier=()):
     event = ev.BackgroundDone(
         kind=kind, upto=upto, attempt=attempt, ok=ok, usage=used, model="last", earlier=earlier
     )
     return Entry("s1", 0, 9, 1_000, "background", event)
 
 
-def test_S1_H_background_work_is_paid_for_once_per_attempt_beside_the_turns():
+def test_S1_H_background_work_is_counted_once_per_attempt_and_apart_from_turns():
     view = ledger.initial()
-    for entry in (done(), done(), done(attempt=2, ok=False), done(kind="memory"), done(upto=8)):
+    for entry in (end(), end(), end(attempt=2, ok=False), end(kind="memory"), end(upto=8)):
         view = ledger.apply(view, entry)
     rows = [(row.kind, row.work, row.upto, row.attempt, row.outcome) for row in view.spent]
     assert rows == [
@@ -80,7 +80,7 @@ def test_S1_H_background_work_is_paid_for_once_per_attempt_beside_the_turns():
     ]
     assert {(row.turn, row.step) for row in view.spent} == {(0, 0)}
     assert view.input_tokens == 4 * 900 and view.output_tokens == 4 * 90
-    assert ledger.apply(view, done(attempt=3, used=None)) == view, "work without a model call"
+    assert ledger.apply(view, end(attempt=3, used=None)) == view, "no model call, no usage"
 
 
 FAILED = (
@@ -91,8 +91,8 @@ FAILED = (
 
 
 @pytest.mark.parametrize("last", [USED, None])
-def test_S1_H_each_request_of_background_work_is_a_row_and_one_without_usage_is_none(last):
-    view = ledger.apply(ledger.initial(), done(earlier=FAILED, used=last))
+def test_S1_H_each_request_of_background_work_with_usage_is_a_row(last):
+    view = ledger.apply(ledger.initial(), end(earlier=FAILED, used=last))
     rows = [(row.request, row.model, row.outcome, row.input_tokens) for row in view.spent]
     known = [(1, "first", "failed", 500), (3, "third", "failed", 700)]
     assert rows == known + [(4, "last", "complete", 900)] * (last is not None)
@@ -100,16 +100,16 @@ def test_S1_H_each_request_of_background_work_is_a_row_and_one_without_usage_is_
     assert {(row.work, row.upto, row.attempt) for row in view.spent} == {("context", 7, 1)}
 
 
-def test_S0_5_a_repeated_end_counts_none_of_its_requests_again():
-    once = ledger.apply(ledger.initial(), done(earlier=FAILED))
-    assert ledger.apply(once, done(earlier=FAILED)) == once
-    another = ledger.apply(once, done(attempt=2, earlier=FAILED))
+def test_S0_5_a_duplicate_end_of_background_work_is_not_counted():
+    once = ledger.apply(ledger.initial(), end(earlier=FAILED))
+    assert ledger.apply(once, end(earlier=FAILED)) == once
+    another = ledger.apply(once, end(attempt=2, earlier=FAILED))
     assert len(another.spent) == 2 * len(once.spent) == 6
     assert another.input_tokens == 2 * once.input_tokens
 
 
 @pytest.mark.parametrize("shape", [s for s in shapes() if s.type == "BACKGROUND_DONE"][:3])
-def test_an_end_that_was_written_before_requests_were_told_apart_is_one_row(shape):
+def test_an_end_of_an_older_version_without_its_requests_is_one_row(shape):
     event = decode(shape.value)
     view = ledger.apply(ledger.initial(), Entry("s1", 0, 9, 1_000, "background", event))
     (row,) = view.spent

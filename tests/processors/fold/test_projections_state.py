@@ -1,4 +1,4 @@
-"""session_state: what is promised to be true now, field by field, and never above 1 KB."""
+"""session_state: the writers of its fields, phases, the project, the pending tool, and its size."""
 
 import json
 
@@ -42,12 +42,12 @@ def test_S0_1_the_largest_legal_state_is_below_1_KB():
     assert len(as_json(largest)) < 1024
 
 
-def test_S0_1_nothing_is_guessed_from_text():
+def test_S0_1_the_text_of_a_message_changes_no_field():
     s = opened()
     before = s.state
     s.say("please start_build project p1 and cancel everything", "m1")
-    said = {"last_message_id": "m1", "updated_at": s.records[-1].timestamp_ms}
-    assert s.state == replace(before, **said)
+    changed = {"last_message_id": "m1", "updated_at": s.records[-1].timestamp_ms}
+    assert s.state == replace(before, **changed)
 
 
 def test_S0_2_every_field_has_named_writers_and_a_meaning():
@@ -61,7 +61,7 @@ def test_S0_2_every_field_has_named_writers_and_a_meaning():
 # -- phases ----------------------------------------------------------------------------------------
 
 
-def test_S0_4_TRANSITIONS_is_the_table_of_the_mission():
+def test_S0_4_TRANSITIONS_is_the_specified_table():
     assert TRANSITIONS == {
         "chatting": {"open_existing": "chatting", "start_build": "building"},
         "building": {"todo_done_build": "verifying", "cancel": "chatting"},
@@ -72,7 +72,7 @@ def test_S0_4_TRANSITIONS_is_the_table_of_the_mission():
 
 @pytest.mark.parametrize("phase", TRANSITIONS)
 @pytest.mark.parametrize("trigger", TRIGGERS)
-def test_S0_4_every_phase_and_trigger_is_in_the_table_or_refused_with_both_names(phase, trigger):
+def test_S0_4_a_trigger_outside_the_table_is_refused_with_its_phase(phase, trigger):
     s = opened()
     path = {"chatting": [], "building": ["start_build"]}
     path["verifying"] = [*path["building"], "todo_done_build"]
@@ -91,25 +91,24 @@ def test_S0_4_every_phase_and_trigger_is_in_the_table_or_refused_with_both_names
         transition(phase, trigger)
 
 
-def test_S0_11_of_publish_and_cancel_the_first_in_the_log_wins_and_the_other_is_told():
-    for first, second in (("publish", "cancel"), ("cancel", "publish")):
-        s = opened()
-        s.trigger("start_build")
-        s.trigger("todo_done_build")
-        act = {
-            "publish": lambda s=s: s.trigger("publish"),
-            "cancel": lambda s=s: s.cancel(seen_phase="verifying"),
-        }
-        assert act[first]().accepted
-        lost = act[second]()
-        assert lost.verdict == "refused" and lost.detail
-        assert s.state.phase == {"publish": "done", "cancel": "chatting"}[first]
-        s.work()
-        answered = s.steps[-1].entry.event
-        assert isinstance(answered, ev.Refused) and answered.detail == lost.detail
+@pytest.mark.parametrize(("first", "phase"), [("publish", "done"), ("cancel", "chatting")])
+def test_S0_11_of_publish_and_cancel_the_first_in_the_log_wins_and_the_other_is_refused(
+    first, phase
+):
+    s = opened()
+    s.trigger("start_build")
+    s.trigger("todo_done_build")
+    commands = [lambda: s.trigger("publish"), lambda: s.cancel(seen_phase="verifying")]
+    winner, loser = commands if first == "publish" else commands[::-1]
+    assert winner().accepted
+    refused = loser()
+    assert refused.verdict == "refused" and refused.detail and s.state.phase == phase
+    s.work()
+    answer = s.steps[-1].entry.event
+    assert isinstance(answer, ev.Refused) and answer.detail == refused.detail
 
 
-def test_S0_11_a_cancel_in_the_middle_of_a_turn_moves_the_phase_and_ends_the_turn():
+def test_S0_11_a_cancel_during_a_turn_changes_the_phase_and_ends_the_turn():
     s = opened()
     s.trigger("start_build")
     s.say()
@@ -118,14 +117,14 @@ def test_S0_11_a_cancel_in_the_middle_of_a_turn_moves_the_phase_and_ends_the_tur
     assert (s.state.phase, s.state.cancel_token) == ("chatting", "stop-1")
     s.stopped("so far")
     s.work()
-    assert not s.turn.open and s.state.cancel_token is None, "cleared by the TURN_ENDED"
+    assert not s.turn.open and s.state.cancel_token is None, "cleared by TURN_ENDED"
     assert s.end_reason(s.state.last_message_id) == "cancelled"
 
 
-# -- what tools ask for ----------------------------------------------------------------------------
+# -- triggers of tools -----------------------------------------------------------------------------
 
 
-def test_S0_2_a_tool_moves_the_phase_and_locks_the_project_with_its_result():
+def test_S0_2_a_tool_result_changes_the_phase_and_locks_the_project():
     s = with_calls(BUILD, agent=BUILDER)
     triggers = (ev.Trigger(trigger="start_build", project_id="p1"),)
     assert s.result("1.1.0", triggers=triggers).accepted
@@ -138,38 +137,38 @@ def test_S0_2_no_other_tool_locks_a_project():
     triggers = (ev.Trigger(trigger="start_build", project_id="p1"),)
     assert s.result("1.1.0", "done", triggers=triggers).accepted
     assert (s.state.phase, s.state.project_id) == ("building", None)
-    (owed,) = s.turn.refusals
-    assert (owed.code, owed.offset) == ("not_the_project_tool", s.offset - 1)
-    assert owed.detail == "look may not lock a project: build_and_deploy may"
+    (refusal,) = s.turn.refusals
+    assert (refusal.code, refusal.offset) == ("not_the_project_tool", s.offset - 1)
+    assert refusal.detail == "look may not lock a project: build_and_deploy may"
     s.work()
     assert not s.turn.refusals, "answered in the log"
-    assert s.messages()[2][1] == [f"result: done\n{owed.detail}"]
+    assert s.messages()[2][1] == [f"result: done\n{refusal.detail}"]
 
 
-def test_in_a_session_of_rules_1_any_tool_locks_a_project_and_is_owed_no_answer():
+def test_in_a_session_of_rules_1_any_tool_locks_a_project():
     s = with_calls(LOOK, rules=1)
     triggers = (ev.Trigger(project_id="p1"), ev.Trigger(trigger="publish"))
     assert s.result("1.1.0", triggers=triggers).accepted
     assert s.state.project_id == "p1" and not s.turn.refusals
 
 
-def test_S0_2_a_fold_that_breaks_the_table_of_writers_freezes_and_changes_nothing(monkeypatch):
-    """The table was compared by a law, and by nothing where the state is written."""
+def test_S0_2_a_fold_that_violates_the_table_of_writers_freezes_the_session(monkeypatch):
+    """Only a law compared the table; the fold itself did not check it."""
     s = opened()
     before = s.state
-    honest = session_state.apply
+    correct = session_state.apply
 
-    def planted(state, entry, *turns):
-        return replace(honest(state, entry, *turns), project_id="stolen")
+    def wrong(state, entry, *turns):
+        return replace(correct(state, entry, *turns), project_id="stolen")
 
-    monkeypatch.setattr(session_state, "apply", planted)
+    monkeypatch.setattr(session_state, "apply", wrong)
     s.say("hello")
     assert s.state == before
     assert s.views.frozen.offset == s.offset - 1
     assert "MESSAGE_RECEIVED may not change project_id" in s.views.frozen.why
 
 
-def test_an_illegal_trigger_of_a_tool_refuses_only_the_trigger_and_the_model_is_told():
+def test_an_invalid_trigger_of_a_tool_is_refused_in_its_result():
     s = with_calls(BUILD, agent=BUILDER)
     s.lock("p1")
     triggers = (
@@ -179,19 +178,19 @@ def test_an_illegal_trigger_of_a_tool_refuses_only_the_trigger_and_the_model_is_
     )
     assert s.result("1.1.0", "done", triggers=triggers).accepted
     assert (s.state.phase, s.state.project_id) == ("building", "p1")
-    (owed,) = s.turn.refusals
-    assert owed.code == "invalid_transition", "as a person's"
+    (refusal,) = s.turn.refusals
+    assert refusal.code == "invalid_transition", "as for a person's trigger"
     s.work()
     invalid = "invalid transition: phase=chatting, event=publish"
     assert s.messages()[2][1] == [f"result: done\n{invalid}\nproject_id already locked"]
     answered = [step.entry.event for step in s.steps if type(step.entry.event) is ev.Refused]
     (refused,) = answered
-    assert (refused.offset, refused.code) == (owed.offset, "invalid_transition")
+    assert (refused.offset, refused.code) == (refusal.offset, "invalid_transition")
     assert refused.detail == f"{invalid}; project_id already locked"
 
 
 @pytest.mark.parametrize("id", ODD_IDS)
-def test_bad_input_a_project_that_is_no_id_is_not_locked_by_a_tool_either(id):
+def test_bad_input_a_tool_cannot_lock_an_invalid_project_id(id):
     s = with_calls(BUILD, agent=BUILDER)
     assert s.result("1.1.0", "done", triggers=(ev.Trigger(project_id=id),)).accepted
     assert s.state.project_id is None
@@ -202,7 +201,7 @@ def test_bad_input_a_project_that_is_no_id_is_not_locked_by_a_tool_either(id):
 # -- the pending tool ------------------------------------------------------------------------------
 
 
-def test_S0_9_pending_tool_is_the_oldest_begun_call_and_how_many_are_open():
+def test_S0_9_pending_tool_is_the_oldest_running_call_and_the_number_of_open_ones():
     s = with_calls(LOOK, POST)
     assert s.state.pending_tool == PendingTool("1.1.0", "look", 1, 2)
     assert b"args" not in as_json(s.state)
@@ -214,7 +213,7 @@ def test_S0_9_pending_tool_is_the_oldest_begun_call_and_how_many_are_open():
     assert s.state.pending_tool is None
 
 
-def test_S0_9_a_doubt_outlives_its_turn_and_so_does_pending_tool():
+def test_S0_9_pending_tool_names_a_doubt_after_its_turn():
     s = with_calls(POST)
     s.uncertain("1.1.0")
     s.cancel()
@@ -224,7 +223,7 @@ def test_S0_9_a_doubt_outlives_its_turn_and_so_does_pending_tool():
     assert s.state.pending_tool is None
 
 
-def test_updated_at_is_the_time_of_the_last_event_that_changed_another_field():
+def test_updated_at_is_the_time_of_the_last_change_of_another_field():
     s = opened()
     assert s.lock("p1").accepted
     at = s.state.updated_at

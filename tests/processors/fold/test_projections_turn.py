@@ -1,6 +1,6 @@
-"""What keeps a session from ever being bricked: how turns open, take messages, close and end.
+"""Turns: how they open, take messages, close and end.
 
-Each test is one rule of the design, on a handwritten history: given, when, then.
+Each test is one rule of the design on a handwritten history: given, when, then.
 """
 
 import pytest
@@ -12,7 +12,7 @@ from foldlog.tests.laws.history import History, opened, with_calls
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
 COMPLETE = Use("complete", "{}", "d")
-SAME_AGAIN = "w1/2"
+RESTARTED = "w1/2"
 
 
 def streaming() -> History:
@@ -39,7 +39,7 @@ def test_a_turn_owns_every_message_until_its_first_step():
     assert [s.end_reason(m) for m in ("m1", "m2", "m3")] == ["end_turn"] * 3
 
 
-def test_a_turn_that_ends_before_its_first_step_consumes_what_it_owned():
+def test_a_turn_that_ends_before_its_first_step_consumes_its_messages():
     s = opened()
     s.say("one", "m1")
     s.cancel()
@@ -47,10 +47,10 @@ def test_a_turn_that_ends_before_its_first_step_consumes_what_it_owned():
     assert s.end_reason("m1") == "cancelled" and not s.turn.open
     s.say("two", "m2")
     s.work()
-    assert s.messages() == [("user", ["one", "two"])], "said to the model, though never answered"
+    assert s.messages() == [("user", ["one", "two"])], "sent to the model, though never answered"
 
 
-def test_a_turn_end_that_leaves_messages_opens_the_next_turn_at_its_own_offset():
+def test_a_turn_end_with_queued_messages_opens_the_next_turn_at_its_own_offset():
     s = streaming()
     s.say("two", "m2")
     s.say("three", "m3")
@@ -96,7 +96,7 @@ def test_a_steer_joins_the_running_turn_after_the_next_tool_results():
     assert s.messages()[-1] == ("user", ["result: a fork", "turn left"])
 
 
-def test_a_steer_that_finds_no_tool_results_makes_another_step_of_the_turn():
+def test_a_steer_without_tool_results_adds_a_step_to_the_turn():
     s = streaming()
     s.say("and more", "m2", when_busy="steer")
     s.complete("so far")
@@ -105,7 +105,7 @@ def test_a_steer_that_finds_no_tool_results_makes_another_step_of_the_turn():
     assert s.messages() == [("user", ["go"]), ("assistant", ["so far"]), ("user", ["and more"])]
 
 
-def test_a_steer_that_is_left_over_is_queued():
+def test_a_steer_is_queued_if_the_turn_ends_first():
     s = streaming()
     s.say("too late", "m2", when_busy="steer")
     s.cancel()
@@ -116,7 +116,7 @@ def test_a_steer_that_is_left_over_is_queued():
 
 def test_an_interrupt_ends_the_turn_and_starts_the_next():
     s = streaming()
-    s.say("stop, rather this", "m2", when_busy="interrupt")
+    s.say("stop, do this", "m2", when_busy="interrupt")
     assert s.turn.closing.reason == "interrupted" and "A1" in s.rows()
     s.stopped("half a sent")
     s.work()
@@ -124,7 +124,7 @@ def test_an_interrupt_ends_the_turn_and_starts_the_next():
     assert s.messages() == [
         ("user", ["go"]),
         ("assistant", ["half a sent"]),
-        ("user", ["stop, rather this"]),
+        ("user", ["stop, do this"]),
     ]
 
 
@@ -141,7 +141,7 @@ def test_a_queued_message_waits_for_the_end_of_the_turn():
 # -- what closes a turn ----------------------------------------------------------------------------
 
 
-def test_terminated_comes_before_cancelled_before_interrupted_and_the_grace_runs_from_the_first():
+def test_a_stronger_reason_replaces_a_weaker_one_and_the_grace_runs_from_the_first():
     s = streaming()
     s.say("x", when_busy="interrupt")
     since = s.turn.closing.since
@@ -153,34 +153,34 @@ def test_terminated_comes_before_cancelled_before_interrupted_and_the_grace_runs
     assert s.turn.closing.reason == "terminated"
 
 
-def test_constraint_3_after_an_abort_every_effect_is_stopped_and_the_turn_ends_after_the_grace():
+def test_constraint_3_an_abort_stops_every_effect_and_ends_the_turn_after_the_grace():
     s = with_calls(LOOK, POST)
     s.cancel()
     assert sorted(s.rows()) == ["A1t", "A1t", "C1"]
     s.later(LIMITS.grace_ms)
-    assert sorted(s.rows()) == ["A1t", "A1t", "C2"], "who does not stop is not waited for"
+    assert sorted(s.rows()) == ["A1t", "A1t", "C2"], "the turn waits no longer"
     s.work()
     assert not s.turn.open
 
 
-def test_constraint_3_what_was_claimed_and_not_begun_is_said_to_be_stopped_at_once():
+def test_constraint_3_a_claim_that_has_not_begun_is_reported_stopped_at_once():
     s = streaming()
     s.cancel()
     (stopped,) = s.discharge("A1").reported
     assert isinstance(stopped, ev.GenStopped) and s.rows() == ["C2"]
 
 
-def test_a_turn_whose_effects_are_gone_ends_at_once():
+def test_a_cancelled_turn_of_a_dead_worker_ends_at_once():
     s = with_calls(LOOK)
-    s.take(SAME_AGAIN)
+    s.take(RESTARTED)
     s.cancel()
     assert s.rows() == ["C2"]
 
 
-def test_S2_9_what_a_lost_attempt_had_said_is_read_from_its_chunks_before_the_turn_ends():
+def test_S2_9_the_chunks_of_a_lost_attempt_are_recovered_before_the_turn_ends():
     s = streaming()
     s.chunk("half a")
-    s.take(SAME_AGAIN)
+    s.take(RESTARTED)
     s.cancel()
     assert sorted(s.rows()) == ["A2", "C1"]
     (begun,) = s.discharge("A2").begun
@@ -191,7 +191,7 @@ def test_S2_9_what_a_lost_attempt_had_said_is_read_from_its_chunks_before_the_tu
     assert s.lines("partial")[0].body.inline == b'[{"type":"text","text":"half a"}]'
 
 
-def test_S1_F_should_stop_is_a_stop_condition_and_lets_the_step_end():
+def test_S1_F_should_stop_ends_the_turn_after_the_step():
     s = with_calls(LOOK)
     s.cancel(mode="after_step")
     s.result("1.1.0")
@@ -200,7 +200,7 @@ def test_S1_F_should_stop_is_a_stop_condition_and_lets_the_step_end():
     assert s.end_reason() == "should_stop" and s.state.cancel_token is None
 
 
-def test_S1_F_a_complete_tool_ends_the_turn_only_by_its_success():
+def test_S1_F_a_complete_tool_ends_the_turn_only_if_it_succeeds():
     s = with_calls(COMPLETE)
     s.result("1.1.0", "no", "error")
     s.work()
@@ -212,7 +212,7 @@ def test_S1_F_a_complete_tool_ends_the_turn_only_by_its_success():
     assert s.end_reason() == "stop_tool"
 
 
-def test_S1_F_a_turn_has_so_many_steps_and_no_more():
+def test_S1_F_a_turn_ends_at_the_maximum_of_steps():
     s = opened()
     s.say("go", "m1")
     for step in range(1, LIMITS.steps + 1):
@@ -225,15 +225,15 @@ def test_S1_F_a_turn_has_so_many_steps_and_no_more():
     assert s.views.transcript.lines[-1].text == "4 steps, 4 are allowed"
 
 
-def test_a_request_that_would_pass_the_hard_cap_ends_the_turn_and_the_session_goes_on():
+def test_a_request_over_the_hard_cap_ends_the_turn_and_not_the_session():
     s = opened()
     s.say("long " * 4_000, "m1")
     s.work()
     assert s.end_reason("m1") == "budget_exceeded"
     (ended,) = (e.entry.event for e in s.steps if isinstance(e.entry.event, ev.TurnEnded))
     assert ended.limit == LIMITS.hard_tokens < ended.used
-    told = s.views.transcript.lines[-1].text
-    assert told == f"{ended.used:,} tokens, {ended.limit:,} are allowed"
+    text = s.views.transcript.lines[-1].text
+    assert text == f"{ended.used:,} tokens, {ended.limit:,} are allowed"
     assert s.say("short", "m2").accepted and s.turn.number == 2
 
 
@@ -248,14 +248,14 @@ def test_a_request_that_would_pass_the_hard_cap_ends_the_turn_and_the_session_go
         ("something_new", "end_turn"),
     ],
 )
-def test_every_stop_reason_ends_the_turn_for_its_reason(stop, reason):
+def test_every_stop_reason_has_a_reason_for_the_end_of_the_turn(stop, reason):
     s = streaming()
     s.complete("words", stop=stop)
     s.work()
     assert s.end_reason("m1") == reason
 
 
-def test_a_pause_is_continued_by_another_step():
+def test_a_paused_answer_is_continued_by_another_step():
     s = streaming()
     s.complete("searching", '{"type":"server_tool_use","id":"s","name":"web","input":{}}',
                stop="pause_turn")

@@ -1,9 +1,9 @@
-"""Rows that are appended twice: first ahead of the log, then as they come back from it."""
+"""Rows that are appended twice: ahead of the log, then as they are read from it."""
 
 from foldlog.processors.fold.rows import Rows
 
 
-def test_the_same_rows_again_are_the_version_that_was_made_ahead():
+def test_appending_the_same_rows_again_reuses_their_list():
     old = Rows("ab", key=str)
     ahead = old.append("c", "d")
     again = old.append("c")
@@ -12,7 +12,7 @@ def test_the_same_rows_again_are_the_version_that_was_made_ahead():
     assert list(again.append("d")) == list(ahead) == ["a", "b", "c", "d"]
 
 
-def test_other_rows_than_those_made_ahead_are_another_past():
+def test_appending_other_rows_copies_the_list():
     old = Rows("ab", key=str)
     ahead = old.append("c", "d")
     other = old.append("x")
@@ -22,7 +22,7 @@ def test_other_rows_than_those_made_ahead_are_another_past():
     assert list(ahead) == ["a", "b", "c", "d"] and len(old) == 2
 
 
-def test_rows_extend_what_they_grew_from_and_no_other_past():
+def test_rows_extend_their_own_earlier_versions_only():
     old = Rows("ab")
     grown = old.append("c")
     assert grown.extends(old) and old.extends(old) and not old.extends(grown)

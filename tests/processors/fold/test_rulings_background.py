@@ -1,4 +1,4 @@
-"""Rulings on background work and on adoption: each reason to ignore an event, and what counts."""
+"""Rulings on background work, and whether a request may adopt its results."""
 
 from dataclasses import replace
 
@@ -12,10 +12,11 @@ from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, opened
 
 LOOK = Use("look", "{}", "a")
-SAME_AGAIN, ANOTHER = "w1/2", "w2/1"
+RESTARTED = "w1/2"  # a newer incarnation of the partition's holder
 
 
-def word(ruling) -> str:
+def code(ruling) -> str:
+    """The code of a ruling, or `accepted`."""
     return ruling.code or ruling.verdict
 
 
@@ -48,12 +49,12 @@ def short_of(s: History, call: str = "9.1.0") -> ev.ResultCompacted:
     return ev.ResultCompacted(call=call, short=ev.Body(inline=b"rows"), tokens=2)
 
 
-def done_of(s: History, kind: str, **more) -> ev.BackgroundDone:
+def end_of(s: History, kind: str, **more) -> ev.BackgroundDone:
     claim = claim_of(s, kind)
     return replace(answers.done(kind, claim.upto, claim.attempt), **more)
 
 
-def test_both_works_run_at_once_and_a_step_is_decided_meanwhile():
+def test_a_step_is_due_while_two_background_works_run():
     s = long_session()
     assert sorted(w.kind for w in s.views.background.works) == ["context", "result"]
     assert "N3" in s.rows()
@@ -63,7 +64,7 @@ def test_both_works_run_at_once_and_a_step_is_decided_meanwhile():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         ({"kind": "tidying"}, "unsupported"),
         ({}, "duplicate"),
@@ -76,42 +77,42 @@ def test_both_works_run_at_once_and_a_step_is_decided_meanwhile():
         ({"kind": "memory"}, "late"),
     ],
 )
-def test_law_6_a_claim_is_of_what_is_due_or_takes_over_under_a_newer_epoch(change, said):
+def test_law_6_a_claim_is_for_due_work_or_takes_over_under_a_newer_epoch(change, expected):
     s = long_session()
-    assert word(s.append(replace(claim_of(s, "context"), **change), "background")) == said
+    assert code(s.append(replace(claim_of(s, "context"), **change), "background")) == expected
 
 
-def test_a_second_summary_waits_until_the_first_is_done():
+def test_a_second_summary_is_not_claimed_before_the_first_ends():
     s = long_session()
     s.discharge("N3")
     other = replace(claim_of(s, "context"), upto=s.views.context.fragments[-1].offset)
-    assert word(s.append(other, "background")) in ("late", "duplicate")
+    assert code(s.append(other, "background")) in ("late", "duplicate")
 
 
 @pytest.mark.parametrize("kind", ["context", "result"])
-def test_constraint_3_after_an_abort_nothing_is_claimed_or_taken_over(kind):
+def test_constraint_3_no_claim_or_takeover_is_accepted_after_an_abort(kind):
     s = long_session()
     s.cancel()
     again = replace(claim_of(s, kind), attempt=2, epoch=1_000_000)
-    assert word(s.append(again, "background")) == "void"
+    assert code(s.append(again, "background")) == "void"
     s.later(5_000).work(before=("B3a",))
     assert not s.turn.open
-    assert word(s.append(again, "background")) == "superseded"
+    assert code(s.append(again, "background")) == "superseded"
 
 
-def test_an_interrupt_is_no_abort_and_lets_what_runs_beside_go_on():
+def test_an_interrupt_does_not_stop_background_work():
     s = long_session()
-    s.say("rather this", when_busy="interrupt")
+    s.say("do this", when_busy="interrupt")
     s.work()
     assert not any(work.stop for work in s.views.background.works)
     assert s.append(summary_of(s), "background").accepted
 
 
-# -- what was made ---------------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         ({}, "accepted"),
         ({"upto": 3}, "late"),
@@ -120,87 +121,87 @@ def test_an_interrupt_is_no_abort_and_lets_what_runs_beside_go_on():
         ({"kept_from": 10_000}, "stale"),
     ],
 )
-def test_constraint_1_a_summary_is_of_the_work_that_runs_and_ends_within(change, said):
+def test_constraint_1_a_summary_is_of_running_work_and_within_the_fragments(change, expected):
     s = long_session()
-    assert word(s.append(summary_of(s, **change), "background")) == said
+    assert code(s.append(summary_of(s, **change), "background")) == expected
 
 
 def test_S3_4_a_summary_that_ends_between_a_call_and_its_result_is_stale():
     s = long_session()
     result = len(s.views.context.fragments) - 1
     assert s.views.context.fragments[result].kind == "result"
-    assert word(s.append(summary_of(s, kept_from=result), "background")) == "stale"
+    assert code(s.append(summary_of(s, kept_from=result), "background")) == "stale"
 
 
-def test_law_2_a_summary_counts_once_whoever_made_it():
+def test_law_2_a_second_summary_of_the_same_work_is_ignored():
     s = long_session()
     assert s.append(summary_of(s), "background").accepted
-    assert word(s.append(summary_of(s, kept_from=4), "background")) == "duplicate"
+    assert code(s.append(summary_of(s, kept_from=4), "background")) == "duplicate"
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "expected"),
     [("9.1.0", "accepted"), ("9.1.1", "late"), ("8.1.0", "late"), ("x", "late"), ("", "late")],
 )
-def test_constraint_2_a_short_form_is_of_a_result_that_somebody_claimed(call, said):
+def test_constraint_2_a_short_form_is_of_a_claimed_result(call, expected):
     s = long_session()
-    assert word(s.append(short_of(s, call), "background")) == said
+    assert code(s.append(short_of(s, call), "background")) == expected
 
 
 def test_constraint_2_a_result_has_one_short_form():
     s = long_session()
     assert s.append(short_of(s), "background").accepted
-    assert word(s.append(short_of(s), "background")) == "duplicate"
+    assert code(s.append(short_of(s), "background")) == "duplicate"
 
 
-def test_constraint_3_what_was_made_after_an_abort_counts_no_more():
+def test_constraint_3_results_are_ignored_after_an_abort():
     s = long_session()
     s.cancel()
-    assert word(s.append(summary_of(s), "background")) == "void"
-    assert word(s.append(short_of(s), "background")) in ("void", "late")
+    assert code(s.append(summary_of(s), "background")) == "void"
+    assert code(s.append(short_of(s), "background")) in ("void", "late")
 
 
-# -- the end of it ---------------------------------------------------------------------------------
+# -- ends ------------------------------------------------------------------------------------------
 
 
-def test_the_first_end_of_any_attempt_counts_and_the_others_do_not():
+def test_only_the_first_end_of_any_attempt_counts():
     s = long_session()
-    s.take(SAME_AGAIN).work(before=("N3",))
+    s.take(RESTARTED).work(before=("N3",))
     claim = claim_of(s, "context")
     assert [w.attempt for w in s.views.background.works] == [2, 2]
-    ahead = done_of(s, "context", attempt=3)
-    assert word(s.append(ahead, "background")) == "stale"
-    assert s.append(done_of(s, "context", attempt=1), "background").accepted
-    assert word(s.append(done_of(s, "context", attempt=2), "background")) == "duplicate"
+    unclaimed = end_of(s, "context", attempt=3)
+    assert code(s.append(unclaimed, "background")) == "stale"
+    assert s.append(end_of(s, "context", attempt=1), "background").accepted
+    assert code(s.append(end_of(s, "context", attempt=2), "background")) == "duplicate"
     assert s.views.background.tried_upto == claim.upto
 
 
-def test_B3_a_worker_that_leaves_hands_its_work_on_once_and_only_the_newest_attempt():
+def test_B3_a_stopping_worker_releases_only_the_newest_attempt_and_once():
     s = long_session()
-    leaving = done_of(s, "context", ok=False, released=True, why="the worker is ending")
-    assert s.append(leaving, "background").accepted
-    assert word(s.append(leaving, "background")) == "duplicate"
-    assert "B3" in s.rows(), "whoever holds the partition takes it over at once"
+    released = end_of(s, "context", ok=False, released=True, why="the worker is ending")
+    assert s.append(released, "background").accepted
+    assert code(s.append(released, "background")) == "duplicate"
+    assert "B3" in s.rows(), "taken over at once"
     s.discharge("B3")
-    assert word(s.append(leaving, "background")) == "superseded"
-    assert s.append(done_of(s, "context", attempt=2), "background").accepted
+    assert code(s.append(released, "background")) == "superseded"
+    assert s.append(end_of(s, "context", attempt=2), "background").accepted
 
 
-def test_S0_5_what_a_worker_left_after_another_had_taken_it_over_is_paid_for():
+def test_S0_5_the_usage_of_a_released_attempt_counts_after_a_takeover():
     s = long_session()
-    leaving = done_of(s, "context", ok=False, released=True, why="the worker is ending")
-    s.take(SAME_AGAIN).work(before=("N3",))
-    assert word(s.append(leaving, "background")) == "superseded"
-    assert s.append(done_of(s, "context", attempt=2), "background").accepted
+    released = end_of(s, "context", ok=False, released=True, why="the worker is ending")
+    s.take(RESTARTED).work(before=("N3",))
+    assert code(s.append(released, "background")) == "superseded"
+    assert s.append(end_of(s, "context", attempt=2), "background").accepted
     assert [row.attempt for row in s.views.ledger.spent if row.work == "context"] == [1, 2]
 
 
-def test_a_summary_that_came_to_nothing_is_tried_again_when_there_is_more_and_not_before():
+def test_a_failed_summary_is_tried_again_only_after_more_content():
     s = long_session()
-    s.append(done_of(s, "context", ok=False, why="no words"), "background")
+    s.append(end_of(s, "context", ok=False, why="no words"), "background")
     assert "context: no words" in s.views.background.said
     again = claim_of(s, "context")
-    assert word(s.append(again, "background")) == "late"
+    assert code(s.append(again, "background")) == "late"
     s.answer("well", read=7_050)
     assert not any(w.kind in ("context", "resume") for w in s.views.background.works)
     s.say("tell me more. " * 200)
@@ -208,15 +209,15 @@ def test_a_summary_that_came_to_nothing_is_tried_again_when_there_is_more_and_no
     assert any(w.kind in ("context", "resume") for w in s.views.background.works)
 
 
-# -- skipping --------------------------------------------------------------------------------------
+# -- skips -----------------------------------------------------------------------------------------
 
 
-def test_a_skip_is_said_once_and_of_the_newest_only():
+def test_only_the_newest_skip_is_accepted_and_once():
     s = opened(agent=variant())
     s.say("tell me more. " * 150)
     s.work().complete(LOOK, read=7_000)
     ((skip, role),) = s.in_flight("B1s")
-    assert word(s.append(replace(skip, upto=0), role)) == "late"
+    assert code(s.append(replace(skip, upto=0), role)) == "late"
     assert s.land([(skip, role), (skip, role)]) == ["accepted", "duplicate"]
     assert "B1s" not in s.rows()
 
@@ -228,7 +229,7 @@ def adopted() -> History:
     """A session whose last step adopted a summary."""
     s = long_session()
     s.append(summary_of(s), "background")
-    s.append(done_of(s, "context"), "background")
+    s.append(end_of(s, "context"), "background")
     s.discharge("N3")
     assert s.views.compaction.checkpoint is not None
     return s
@@ -253,12 +254,12 @@ def called(s: History) -> ev.LlmCalled:
         ({"compacted_upto": 10_000}, True),
     ],
 )
-def test_S1_B_a_request_names_what_is_in_force_or_ready_and_nothing_else(change, may):
+def test_S1_B_a_request_adopts_only_results_that_are_adopted_or_ready(change, may):
     s = adopted()
     assert may_adopt(s.views, replace(called(s), **change)) is may
 
 
-def test_S1_B_short_forms_that_were_adopted_stay():
+def test_S1_B_adopted_short_forms_stay_adopted():
     s = adopted()
     event = replace(called(s), compacted_upto=s.offset)
     assert may_adopt(s.views, event)
@@ -270,11 +271,11 @@ def test_S1_B_short_forms_that_were_adopted_stay():
     assert not may_adopt(views, called(s))
 
 
-def test_S1_B_what_runs_beside_may_end_and_be_adopted_in_a_later_turn():
+def test_S1_B_a_summary_may_be_adopted_in_a_later_turn():
     s = long_session()
     s.answer("well", read=7_050)
     assert s.append(summary_of(s), "background").accepted
-    s.append(done_of(s, "context"), "background")
+    s.append(end_of(s, "context"), "background")
     s.say("and?")
     s.work()
     assert s.views.context.request.checkpoint == s.views.compaction.checkpoint_at is not None

@@ -1,4 +1,4 @@
-"""The loop that folds many sessions: neighbours apart, holders apart, places noted."""
+"""Folding many sessions of several partitions, each on its own."""
 
 from foldlog.processors.fold.sessions import FoldedSessions, fold_event
 from foldlog.schemas import events as ev
@@ -8,7 +8,7 @@ from foldlog.tests.laws.history import History
 
 
 def conversation(name: str, partition: int, user: str) -> list[Entry]:
-    """A session's entries as they come from a partition, who holds it first."""
+    """The entries of a partition with one session; the first names the partition's holder."""
     history = History(name)
     history.append(ev.PartitionTaken(role="models", owner=f"{name}/1"), "models", PARTITION_KEY)
     history.append(ev.SessionOpened(user_id=user, agent=history.agent.name, rules=1), "producer")
@@ -21,7 +21,7 @@ def mixed() -> list[Entry]:
     return [entry for pair in zip(one, other, strict=True) for entry in pair]
 
 
-def test_sessions_that_alternate_fold_to_what_each_folds_to_alone():
+def test_interleaved_sessions_fold_as_each_does_alone():
     folded = FoldedSessions()
     events = [folded.feed(entry) for entry in mixed()]
     assert {name: session.views.state.user_id for name, session in folded.sessions.items()} == {
@@ -36,7 +36,7 @@ def test_sessions_that_alternate_fold_to_what_each_folds_to_alone():
     assert [event.entry.session_id for event in events if event] == ["s1", "s2", "s1", "s2"]
 
 
-def test_who_holds_a_partition_is_no_part_of_a_session():
+def test_the_holders_of_a_partition_are_not_sessions():
     folded = FoldedSessions()
     assert [folded.feed(entry) for entry in mixed()[:2]] == [None, None]
     assert folded.sessions == {}
@@ -45,7 +45,7 @@ def test_who_holds_a_partition_is_no_part_of_a_session():
     assert folded.holders_of(2).holder("models") is None
 
 
-def test_each_session_knows_where_it_lies_and_how_its_events_were_ruled():
+def test_a_session_has_its_partition_its_offsets_and_its_rulings():
     folded = FoldedSessions()
     entries = mixed()
     for entry in entries:
@@ -56,7 +56,7 @@ def test_each_session_knows_where_it_lies_and_how_its_events_were_ruled():
     assert session.rulings == {"accepted": 1, "refused": 1}
 
 
-def test_a_session_that_freezes_leaves_its_neighbours_alone():
+def test_a_frozen_session_does_not_freeze_others():
     folded = FoldedSessions()
     for entry in mixed():
         folded.feed(entry)

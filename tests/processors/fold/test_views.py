@@ -1,4 +1,4 @@
-"""A view that is not in the table, or that a reader of the table leaves out, is found here."""
+"""The table of views is complete, and its readers use every view."""
 
 import importlib
 import pkgutil
@@ -12,15 +12,15 @@ from foldlog.processors.fold.views import VIEWS, SessionViews, initial
 from foldlog.processors.store.views_codec import VIEW_NAMES, view_hashes
 from foldlog.schemas.value import replace
 
-WITH_THE_TURN = {"session_id", "stream", "frozen", "origin", "skipped"}
-"""Fields of SessionViews that are no view of their own."""
+OTHER_FIELDS = {"session_id", "stream", "frozen", "origin", "skipped"}
+"""The fields of SessionViews that are stored with the turn view."""
 
 FIELDS = [(view, name) for view in VIEWS for name in type(view.initial()).__struct_fields__]
 
 
-def test_every_field_of_the_views_is_in_the_table_or_goes_with_the_turn():
+def test_every_field_of_the_views_is_in_the_table_or_stored_with_the_turn():
     assert [view.field for view in VIEWS] == [
-        name for name in SessionViews.__struct_fields__ if name not in WITH_THE_TURN
+        name for name in SessionViews.__struct_fields__ if name not in OTHER_FIELDS
     ]
 
 

@@ -1,4 +1,6 @@
-"""messages, transcript and ledger: what became of a message, what a person sees, what it cost."""
+"""messages, transcript, ledger and whole sessions, on handwritten histories."""
+
+import pytest
 
 from foldlog.processors.fold.projections.turn_view import REFUSALS_MAX
 from foldlog.processors.fold.session import fold
@@ -14,7 +16,7 @@ LOOK, POST, CHARGE = Use("look", "{}", "a"), Use("post", "{}", "b"), Use("charge
 
 
 def kinds(s: History) -> list[str]:
-    """The transcript's lines, as kind or kind:name."""
+    """The lines of the transcript, as kind or kind:name."""
     return [f"{line.kind}:{line.name}" if line.name else line.kind for line in _lines(s)]
 
 
@@ -25,7 +27,7 @@ def _lines(s: History):
 # -- messages --------------------------------------------------------------------------------------
 
 
-def test_S0_10_the_second_sender_of_a_message_finds_the_same_turn_and_answer():
+def test_S0_10_a_message_sent_twice_has_one_turn_and_one_answer():
     s = opened()
     s.say("hello", "m1")
     s.say("hello", "m1")
@@ -36,7 +38,7 @@ def test_S0_10_the_second_sender_of_a_message_finds_the_same_turn_and_answer():
     assert kinds(s) == ["message:m1", "answer:end_turn", "ended:end_turn"]
 
 
-def test_a_refused_message_is_in_no_view_but_the_answer_owed():
+def test_a_refused_message_changes_only_the_refusals():
     s = opened()
     s.say("hello", "m1")
     s.say("other", "m1")
@@ -46,7 +48,7 @@ def test_a_refused_message_is_in_no_view_but_the_answer_owed():
     assert codes == ["message_id_reused", "not_your_session"]
 
 
-def test_refusals_owed_are_64_at_most_and_older_ones_are_counted():
+def test_the_newest_64_refusals_are_stored_and_older_ones_counted():
     s = opened()
     for _ in range(REFUSALS_MAX + 3):
         s.lock("not an id")
@@ -54,21 +56,21 @@ def test_refusals_owed_are_64_at_most_and_older_ones_are_counted():
     assert s.turn.refusals[-1].offset == s.offset - 1
 
 
-def test_a_refusal_is_answered_once_with_its_offset_code_and_sentence():
+def test_a_refusal_is_answered_once_with_its_offset_code_and_detail():
     s = opened()
     s.lock("p1")
-    place = s.offset
+    offset = s.offset
     ruling = s.lock("p2")
     s.discharge("R")
     answer = s.steps[-1].entry.event
-    assert (answer.offset, answer.code, answer.detail) == (place, *ruling[1:])
+    assert (answer.offset, answer.code, answer.detail) == (offset, *ruling[1:])
     assert s.append(answer, "sessions").code == "duplicate" and s.rows() == []
 
 
 # -- transcript ------------------------------------------------------------------------------------
 
 
-def test_S2_9_superseded_attempts_are_folded_away_and_the_takeover_is_seen():
+def test_S2_9_the_transcript_has_takeovers_but_no_superseded_attempts():
     s = opened()
     s.say("go", "m1")
     s.work()
@@ -82,7 +84,7 @@ def test_S2_9_superseded_attempts_are_folded_away_and_the_takeover_is_seen():
     ]
 
 
-def test_a_person_sees_every_turn_of_a_call_with_its_place():
+def test_the_transcript_has_every_event_of_a_call():
     s = with_calls(CHARGE, POST, LOOK)
     s.allow("1.1.0")
     s.work()
@@ -91,8 +93,8 @@ def test_a_person_sees_every_turn_of_a_call_with_its_place():
     s.result("1.1.2", "seen")
     s.work()
     s.resolve("1.1.1", "happened", "I have it")
-    told = [(line.kind, line.call, line.text) for line in _lines(s) if line.call]
-    assert told == [
+    lines = [(line.kind, line.call, line.text) for line in _lines(s) if line.call]
+    assert lines == [
         ("asks", "1.1.0", ""),
         ("call", "1.1.1", ""),
         ("call", "1.1.2", ""),
@@ -105,7 +107,7 @@ def test_a_person_sees_every_turn_of_a_call_with_its_place():
     ]
 
 
-def test_phases_projects_and_the_end_of_the_session_are_seen():
+def test_the_transcript_has_phases_projects_and_the_end_of_the_session():
     s = opened()
     s.trigger("start_build")
     s.lock("p1")
@@ -113,7 +115,7 @@ def test_phases_projects_and_the_end_of_the_session_are_seen():
     assert kinds(s) == ["phase:start_build", "project:p1", "terminated"]
 
 
-def test_S2_4_that_the_model_finished_and_that_the_user_has_it_are_two_facts():
+def test_S2_4_an_answer_and_its_delivery_are_two_facts():
     s = opened()
     s.say("go")
     s.answer("hi")
@@ -128,7 +130,7 @@ def test_S2_4_that_the_model_finished_and_that_the_user_has_it_are_two_facts():
 # -- ledger ----------------------------------------------------------------------------------------
 
 
-def test_S1_G_every_attempt_is_counted_once_failed_and_stopped_too():
+def test_S1_G_every_attempt_is_counted_once_even_failed_and_stopped_ones():
     s = opened()
     s.say("go")
     s.work()
@@ -159,7 +161,7 @@ def test_an_outcome_without_usage_costs_nothing():
 # -- the whole session -----------------------------------------------------------------------------
 
 
-def test_S1_G_constraint_4_all_that_a_turn_leaves_changes_by_one_event():
+def test_S1_G_constraint_4_one_event_changes_every_view_at_the_end_of_a_turn():
     s = opened()
     s.say("go", "m1")
     s.work()
@@ -174,7 +176,7 @@ def test_S1_G_constraint_4_all_that_a_turn_leaves_changes_by_one_event():
     assert s.end_reason("m1") == "end_turn" and not s.turn.open
 
 
-def test_S2_2_order_is_the_logs_and_no_clock_changes_what_happens():
+def test_S2_2_only_the_order_of_the_log_counts_and_not_timestamps():
     s = with_calls(LOOK, POST)
     s.result("1.1.1")
     s.result("1.1.0")
@@ -199,23 +201,22 @@ def test_S0_5_two_sessions_of_one_user_share_nothing():
     assert one.state.user_id == other.state.user_id
 
 
-def test_S0_9_a_turn_that_died_midway_says_where_and_is_resumed_or_cancelled_cleanly():
-    for end in ("resume", "cancel"):
-        s = with_calls(LOOK)
-        assert s.state.pending_tool.call == "1.1.0"
-        s.take("w1/2")
-        if end == "cancel":
-            s.cancel()
-            s.work()
-            assert not s.turn.open and s.state.pending_tool is None
-            continue
+@pytest.mark.parametrize("reason", ["end_turn", "cancelled"])
+def test_S0_9_a_turn_of_a_dead_worker_has_a_pending_tool_and_resumes_or_ends(reason):
+    s = with_calls(LOOK)
+    assert s.state.pending_tool.call == "1.1.0"
+    s.take("w1/2")
+    if reason == "cancelled":
+        s.cancel()
+        s.work()
+    else:
         s.work()
         s.result("1.1.0")
-        s.answer("done")
-        assert s.end_reason() == "end_turn" and s.state.pending_tool is None
+        s.answer("all clear")
+    assert not s.turn.open and s.end_reason() == reason and s.state.pending_tool is None
 
 
-def test_S2_10_a_terminated_session_is_all_there_and_another_begins_beside_it():
+def test_S2_10_a_terminated_session_stays_readable_and_another_can_open():
     s = opened()
     s.say("go")
     s.answer("hi")
@@ -224,5 +225,5 @@ def test_S2_10_a_terminated_session_is_all_there_and_another_begins_beside_it():
     assert opened("s2").say("go").accepted
 
 
-def test_limits_are_the_agents_and_not_constants():
+def test_limits_come_from_the_agent():
     assert LIMITS.steps == 4 and History().agent.limits is LIMITS
