@@ -1,8 +1,8 @@
-"""Recorded sessions: the records of a partition as they lay in the log, and what they must fold to.
+"""Recorded sessions: the original records of a partition, and the outcome of folding them.
 
-NAME.jsonl holds one record a line. NAME.expect.json holds what was true when it was recorded: the
-fold's word on every record, the state, the transcript in short, each request's sha256, and the hash
-of every view. The text of a record never changes; what it folds to may, on purpose: record.py.
+NAME.jsonl has one record per line. NAME.expect.json has the outcome at the time of the recording:
+the ruling on every record, the state, a shortened transcript, the sha256 of each request and the
+hash of every view. Records never change; their outcome may change on purpose: see record.py.
 """
 
 import json
@@ -29,45 +29,45 @@ Blobs = dict[str, bytes]
 
 
 def to_line(record: Record) -> str:
-    """A record as a line of text: readable where it is text, hex where it is bytes."""
+    """Encodes a record as a line of JSON, with the value in hex."""
     headers = [[name, value.decode("latin-1")] for name, value in record.headers]
-    held = {
+    fields = {
         "offset": record.offset,
         "at": record.timestamp_ms,
         "key": (record.key or b"").decode(),
         "headers": headers,
         "value": None if record.value is None else record.value.hex(),
     }
-    return json.dumps(held, ensure_ascii=False)
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def record_in(line: str) -> Record:
-    """The record of a line."""
-    held = json.loads(line)
-    headers = tuple((name, value.encode("latin-1")) for name, value in held["headers"])
-    value = None if held["value"] is None else bytes.fromhex(held["value"])
+    """Decodes the record of a line."""
+    fields = json.loads(line)
+    headers = tuple((name, value.encode("latin-1")) for name, value in fields["headers"])
+    value = None if fields["value"] is None else bytes.fromhex(fields["value"])
     return Record(
-        SESSION_EVENTS, 0, held["offset"], held["at"], held["key"].encode(), value, headers
+        SESSION_EVENTS, 0, fields["offset"], fields["at"], fields["key"].encode(), value, headers
     )
 
 
 def names() -> list[str]:
-    """The recorded sessions."""
+    """Lists the recorded sessions."""
     return sorted(path.stem for path in SESSIONS.glob("*.jsonl"))
 
 
 def records(name: str) -> list[Record]:
-    """The records of a session."""
+    """Reads the records of a session."""
     return [record_in(line) for line in _file(name, "jsonl").read_text("utf-8").splitlines()]
 
 
 def expected(name: str) -> dict[str, Any]:
-    """What a session must fold to."""
+    """Reads the expected outcome of a session."""
     return json.loads(_file(name, "expect.json").read_text("utf-8"))
 
 
 def write(name: str, log: Iterable[Record], blobs: Blobs) -> None:
-    """Record a session."""
+    """Writes the records of a session and their outcome."""
     log = list(log)
     lines = [to_line(record) for record in log]
     _file(name, "jsonl").write_text("\n".join(lines) + "\n", "utf-8")
@@ -75,30 +75,30 @@ def write(name: str, log: Iterable[Record], blobs: Blobs) -> None:
 
 
 def write_expected(name: str, log: Iterable[Record], blobs: Blobs) -> None:
-    """Note what the records fold to now."""
-    held = json.dumps(folded(log, blobs), indent=1, ensure_ascii=False)
-    _file(name, "expect.json").write_text(held + "\n", "utf-8")
+    """Writes the current outcome of folding the records."""
+    text = json.dumps(folded(log, blobs), indent=1, ensure_ascii=False)
+    _file(name, "expect.json").write_text(text + "\n", "utf-8")
 
 
 def _file(name: str, kind: str) -> Path:
     return SESSIONS / f"{name}.{kind}"
 
 
-def blobs_of(held: dict[str, Any]) -> Blobs:
-    """The blobs that a session's records name."""
-    return {sha: text.encode() for sha, text in held["blobs"].items()}
+def blobs_of(outcome: dict[str, Any]) -> Blobs:
+    """Returns the blobs that the records of a session refer to."""
+    return {sha: text.encode() for sha, text in outcome["blobs"].items()}
 
 
 def folded(log: Iterable[Record], blobs: Blobs) -> dict[str, Any]:
-    """What records fold to, as the file of a session says it."""
+    """Folds records and returns the outcome in the format of NAME.expect.json."""
     views, rulings, requests = initial(SESSION_ID), [], {}
     for record in log:
         entry = entry_of(record)
         if entry.session_id == PARTITION_KEY:
             continue
         views, ruling = fold(views, entry)
-        said = ruling.code if ruling.code else ruling.verdict
-        rulings.append(f"{entry.offset} {type(entry.event).__name__} {said}")
+        verdict = ruling.code or ruling.verdict
+        rulings.append(f"{entry.offset} {type(entry.event).__name__} {verdict}")
         if ruling.accepted and isinstance(entry.event, ev.LlmCalled):
             request = request_bytes(views, lambda ref: blobs[ref.sha256])
             requests[f"{entry.event.turn}.{entry.event.step}"] = request_sha256(request)
@@ -115,9 +115,9 @@ def folded(log: Iterable[Record], blobs: Blobs) -> dict[str, Any]:
 
 
 def _transcript(views: SessionViews) -> list[str]:
-    said = []
+    lines = []
     for line in views.transcript.lines:
         inline = (line.body.inline or b"").decode()[:80] if line.body is not None else ""
         words = (f"{line.turn}.{line.step}", line.kind, line.name, line.call, line.text, inline)
-        said.append(" | ".join(word for word in words if word))
-    return said
+        lines.append(" | ".join(word for word in words if word))
+    return lines

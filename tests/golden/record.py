@@ -1,8 +1,8 @@
 """Records the golden sessions: `python -m foldlog.tests.golden.record [NAME ...]`.
 
-Without names only what the recorded records fold to is noted anew: for whoever changed a fold on
-purpose, who then reads the difference. With names those sessions are played and recorded anew, or
-for the first time; a session that a user once had must never be.
+Without names, updates only the expected outcome of the existing records: use it after changing a
+fold on purpose, and review the difference. With names, plays and records those sessions again.
+Never record a session again if it came from a user.
 """
 
 import sys
@@ -30,7 +30,7 @@ READ = Use("read", "{}", "d")
 
 
 def conversation() -> History:
-    """Two turns with thinking, a tool, an approval that is remembered, and a large answer."""
+    """Two turns with thinking, a tool, a remembered approval and a large answer."""
     s = opened(SESSION_ID)
     s.say("hello ü", "m1")
     s.answer(thinking("who is it?"), "good day", read=90)
@@ -48,7 +48,7 @@ def conversation() -> History:
 
 
 def crash_and_resume() -> History:
-    """The worker dies in the middle of an answer and inside a tool that may be repeated."""
+    """The worker dies during an answer and during a tool call that may be retried."""
     s = opened(SESSION_ID)
     s.say("go", "m1")
     s.work()
@@ -69,7 +69,7 @@ def crash_and_resume() -> History:
 
 
 def doubt_resolved() -> History:
-    """A letter may have been sent: a person is asked, says no, and is contradicted later."""
+    """A letter is in doubt; a person reports it as not sent; a later result contradicts that."""
     s = opened(SESSION_ID)
     s.say("send it", "m1")
     s.answer(POST)
@@ -88,7 +88,7 @@ def doubt_resolved() -> History:
 
 
 def cancel_with_partial() -> History:
-    """A turn is cancelled in the middle of an answer, another inside a tool."""
+    """One turn is cancelled during an answer, another during a tool call."""
     s = opened(SESSION_ID)
     s.trigger("start_build", "t1")
     s.say("tell me all", "m1")
@@ -111,7 +111,7 @@ def cancel_with_partial() -> History:
 
 
 def steer_and_interrupt() -> History:
-    """Messages that wait, join and interrupt; a pause and a refusal."""
+    """Messages that queue, steer and interrupt; a paused turn and a refusal."""
     s = opened(SESSION_ID)
     s.say("one", "m1")
     s.say("two", "m2")
@@ -131,7 +131,7 @@ def steer_and_interrupt() -> History:
 
 
 def terminate() -> History:
-    """Refusals of every kind, things that nobody can read, and the end."""
+    """Refusals of every kind, undecodable records and the end of the session."""
     s = History(SESSION_ID).take()
     s.say("too early", "m0")
     s.work().open()
@@ -156,24 +156,24 @@ def terminate() -> History:
 
 
 def compaction() -> History:
-    """A long session: a short form before its result is said and one adopted later, a summary
-    that is adopted, one of it made while idle, one that is aborted, a skip, what is remembered."""
+    """A long session: short forms adopted at once and later, a summary that is adopted, one
+    written while idle, one aborted, one skipped, and extracted memories."""
     s = opened(SESSION_ID, agent=variant(memory=True))
     for number in range(7):
         s.say(f"{number}: " + "tell me more. " * 150, f"m{number}")
         s.answer(thinking(f"hm {number}"), "more it is", read=600 * (number + 1))
-        beside(s)
+        run_background(s)
     s.say("read it", "m7")
     s.answer(READ, read=5_000)
     s.result("8.1.0", "a row like the one before it\n" * 80)
     s.discharge("B1")
-    beside(s, "80 equal rows")
+    run_background(s, "80 equal rows")
     s.answer(thinking("then"), READ, read=6_000)
     s.result("8.2.0", "a line like the one before it\n" * 90)
     s.work()
-    beside(s, "The person wants more. A tool said that all rows are equal.")
+    run_background(s, "The person wants more. A tool said that all rows are equal.")
     s.answer("all equal", read=7_000)
-    beside(s)
+    run_background(s)
     s.later(10 * MINUTE).say("and now?", "m8")
     s.answer("now as well", read=4_500)
     s.say("again", "m9")
@@ -185,7 +185,7 @@ def compaction() -> History:
 
 
 def adapter_items() -> History:
-    """What another framework keeps: batches, a race for the last item that is lost, all cleared."""
+    """The items of another framework: batches, a lost race for the last item, and clearing all."""
     s = opened(SESSION_ID)
     batches = (("b1", '[{"role":"user","content":"hé"}]', 1), ("b2", "[1,2]", 2))
     for name, items, number in batches:
@@ -205,12 +205,12 @@ def adapter_items() -> History:
     return s
 
 
-def beside(s: History, said: str = "So far nothing but more of it.") -> None:
-    """What runs beside the session ends as it should."""
+def run_background(s: History, text: str = "So far nothing but more of it.") -> None:
+    """Completes the claimed background work."""
     while any(owed.row == "B2" for owed in s.owed()):
-        done = s.discharge("B2")
-        for _, begin in done.begun:
-            for event in ends_of(begin, begin.task, s.agent, said, s.blobs):
+        discharged = s.discharge("B2")
+        for _, begin in discharged.begun:
+            for event in ends_of(begin, begin.task, s.agent, text, s.blobs):
                 s.append(event, "background")
 
 
@@ -230,7 +230,7 @@ PLAYS: dict[str, Callable[[], History]] = {
 
 
 def main(wanted: list[str]) -> None:
-    """Record the sessions of these names, or note anew what all of them fold to."""
+    """Records the named sessions, or updates the expected outcome of all of them."""
     SESSIONS.mkdir(exist_ok=True)
     for name in wanted:
         s = PLAYS[name]()

@@ -1,7 +1,7 @@
-"""Real histories are regression tests: a session that was recorded folds to what it did then.
+"""Recorded sessions are regression tests: they fold to the same outcome as when recorded.
 
-When this fails and the change was meant, say why in the commit, and note the new outcome with
-`python -m foldlog.tests.golden.record`. A request's sha256 may only change with BUILDER.
+If a change of the outcome is intended, give the reason in the commit and update the outcome with
+`python -m foldlog.tests.golden.record`. A request's sha256 may only change together with BUILDER.
 """
 
 import json
@@ -23,7 +23,7 @@ from foldlog.tests.golden.record import PLAYS
 
 
 @pytest.mark.parametrize("name", names())
-def test_S2_10_a_recorded_session_folds_to_what_it_did_when_it_was_recorded(name):
+def test_S2_10_a_recorded_session_folds_to_its_recorded_outcome(name):
     then = expected(name)
     now = folded(records(name), blobs_of(then))
     if now["builder"] != then["builder"]:
@@ -43,27 +43,27 @@ def test_S2_11_any_past_request_is_rebuilt_and_matches_the_hash_in_its_claim(nam
             builders.add(event.builder)
             if event.builder == then["builder"]:
                 claims[f"{event.turn}.{event.step}"] = event.request_sha256
-    assert bool(builders) == bool(then["requests"]), "a session without any request"
+    assert bool(builders) == bool(then["requests"]), "a session without requests has no claims"
     assert claims or then["builder"] not in builders
     assert claims.items() <= then["requests"].items()
 
 
-def test_the_recorded_sessions_are_those_of_the_plays():
+def test_every_play_has_a_recorded_session():
     assert names() == sorted(PLAYS)
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_record_is_its_line(name):
+def test_a_record_survives_a_round_trip_through_its_line(name):
     for record in records(name):
         assert record_in(to_line(record)) == record
 
 
-def test_the_recorded_sessions_hold_most_event_types_and_every_verdict():
+def test_the_recorded_sessions_contain_most_event_types_and_every_verdict():
     types, verdicts = set(), set()
     for name in names():
         types |= {record.header("t").decode() for record in records(name) if record.header("t")}
         verdicts |= {ruling.split()[-1] for ruling in expected(name)["rulings"]}
-    later = "DELIVERY SKIPPED OWNER_GONE".split()  # came after these sessions were recorded
+    later = "DELIVERY SKIPPED OWNER_GONE".split()  # newer than the recordings
     missing = {
         name
         for name in set(BY_NAME) - types
@@ -73,7 +73,7 @@ def test_the_recorded_sessions_hold_most_event_types_and_every_verdict():
     assert {"accepted", "duplicate", "superseded", "unreadable", "project_locked"} <= verdicts
 
 
-def test_a_changed_fold_is_noticed():
+def test_a_changed_history_has_another_outcome():
     name = "conversation"
     log, then = records(name), expected(name)
     without_the_last_message = [
