@@ -1,4 +1,4 @@
-"""A viewer that returns gets what it missed, and nothing twice, whatever the texts of lines."""
+"""A returning viewer gets every line it missed exactly once, even if lines have equal texts."""
 
 import pytest
 

@@ -49,7 +49,7 @@ def test_a_new_store_is_written_next_to_the_live_one_and_agrees_with_the_log(
     object.__setattr__(fresh, "state_dir", tmp_path / "fresh")
     found = list(verify(log, fresh))
     assert len(found) == len(jobs) and not any(v.problem or v.differences for v in found)
-    talk(client, "s2", "two")  # the live side goes on, and the store is still of this log
+    talk(client, "s2", "two")  # the session continues; the store still belongs to this log
     assert not any(v.problem or v.differences for v in verify(log, fresh))
     store = open_readonly(tmp_path / "fresh/store" / fresh.topic(SESSION_EVENTS) / "0")
     assert set(store.busy()) == set(store.sessions())

@@ -26,12 +26,12 @@ def exported(source: Recorded, path) -> Bundle:
 
 
 def reader_of(bundle: Bundle):
-    held = dict(bundle.blobs())
+    contents = dict(bundle.blobs())
 
     def read(ref):
-        if ref.sha256 not in held:
+        if ref.sha256 not in contents:
             raise BlobMissing(ref.sha256)
-        return held[ref.sha256]
+        return contents[ref.sha256]
 
     return read
 
@@ -133,8 +133,8 @@ def _blob(members):
 
 def _manifest(**changes):
     def change(members):
-        held = json.loads(members["manifest.json"])
-        members["manifest.json"] = json.dumps({**held, **changes}).encode()
+        contents = json.loads(members["manifest.json"])
+        members["manifest.json"] = json.dumps({**contents, **changes}).encode()
     return change
 
 
@@ -213,8 +213,8 @@ def test_a_flipped_bit_anywhere_is_found_or_changes_nothing(tmp_path):
 
 def test_a_false_view_hash_is_found_by_the_replay(tmp_path):
     exported(golden_log("conversation"), tmp_path / "x")
-    held = read_bundle(tmp_path / "x").manifest.views
-    repacked(tmp_path / "x", _manifest(views={**held, "transcript": "0" * 64}))
+    contents = read_bundle(tmp_path / "x").manifest.views
+    repacked(tmp_path / "x", _manifest(views={**contents, "transcript": "0" * 64}))
     lying = read_bundle(tmp_path / "x")
     _, (difference,) = verify(lying, reader_of(lying))
     assert difference.what == "view transcript" and difference.there == "0" * 64

@@ -1,4 +1,4 @@
-"""The tail: its stores are a cache; whatever happens to them, the gateway shows the log."""
+"""The tail: its stores are a cache; the gateway shows the log even if they are lost or damaged."""
 
 import threading
 import time

@@ -1,6 +1,6 @@
 """Streamed answers of any blocks, cut anywhere, lost, superseded, or corrected at the end.
 
-The client ends up with the final content, whatever it was shown before.
+The client ends up with the final content, even if the streamed content differed.
 """
 
 import json

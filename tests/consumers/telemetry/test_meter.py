@@ -69,10 +69,10 @@ def test_S0_4_a_refusal_of_a_tool_is_counted_and_logged_like_that_of_a_person():
     s.result("1.1.0", triggers=(ev.Trigger(trigger="publish"), ev.Trigger(project_id="p1")))
     counts = counted(s)["foldlog_refusals"]
     assert counts == {("invalid_transition",): 2, ("not_the_project_tool",): 1}
-    told = [line for x in s.steps for line in refusal_lines(x.entry, x.before, x.ruling)]
+    lines = [line for x in s.steps for line in refusal_lines(x.entry, x.before, x.ruling)]
     invalid = "was refused: invalid transition: phase=chatting, event=publish"
     tool = "session s1: tool look (call 1.1.0)"
-    assert told == [
+    assert lines == [
         f"session s1: somebody {invalid}",
         f"{tool} {invalid}",
         f"{tool} was refused: look may not lock a project: build_and_deploy may",

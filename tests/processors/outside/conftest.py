@@ -1,10 +1,12 @@
 """Fixtures that give agents real MCP servers and stop the servers with the test."""
 
 import asyncio
+import http.server
 import json
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -29,6 +31,7 @@ class World:
         self.directory = directory
         self.logged = []
         self.open = []
+        self.servers = []
         self.host = make_host(directory / "state")
 
     def stdio(self, name="small", **options):
@@ -54,6 +57,15 @@ class World:
         assert late is None, "the cancelled task has ended"
         return sink.only
 
+    def serve(self, handler, **attributes):
+        """Starts an HTTP server on loopback with a handler class, and returns its address."""
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.servers.append(server)
+        for name, value in attributes.items():
+            setattr(server, name, value)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return server, f"127.0.0.1:{server.server_port}"
+
     def calls(self):
         path = self.directory / "calls"
         return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
@@ -62,6 +74,28 @@ class World:
         for tools in self.open:
             tools.close()
         self.open.clear()
+        for server in self.servers:
+            server.shutdown()
+            server.server_close()
+        self.servers.clear()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Helps to respond to POST requests, and logs nothing."""
+
+    def body(self):
+        return self.rfile.read(int(self.headers["content-length"]))
+
+    def respond(self, status, body=b"", **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
 
 
 @pytest.fixture

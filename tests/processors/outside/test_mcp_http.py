@@ -2,9 +2,7 @@
 
 import asyncio
 import gzip
-import http.server
 import logging
-import threading
 import urllib.request
 
 import httpx2
@@ -15,6 +13,7 @@ from foldlog.processors.mcp_server import McpServer
 from foldlog.processors.outside.connection import Connection
 from foldlog.processors.outside.tools import OutsideTools
 from foldlog.schemas.events import ToolFailedUncertain
+from foldlog.tests.processors.outside.conftest import Handler
 
 
 def text(event):
@@ -70,146 +69,97 @@ def test_a_response_that_is_too_long_is_not_read(world, web):
     assert text(world.call(agent, "web__charge", cents=1)) == "charged 1"
 
 
-class Packed(http.server.BaseHTTPRequestHandler):
+class Packed(Handler):
     """Responds to every request with a small gzip body that unpacks to a large one."""
 
     def do_POST(self):
         self.server.encodings.append(self.headers["accept-encoding"])
-        self.rfile.read(int(self.headers["content-length"]))
+        self.body()
         body = gzip.compress(b'{"jsonrpc":"2.0","id":0,"result":{"x":"' + bytes(10**6) + b'"}}')
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-encoding", "gzip")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+        self.respond(200, body, content_type="application/json", content_encoding="gzip")
 
 
 def test_bad_input_a_compressed_response_is_rejected(world):
     """Only received bytes are bounded, and half a megabyte may unpack to gigabytes."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Packed) as server:
-        server.encodings = []
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            world.begin(McpServer(name="web", url=f"http://127.0.0.1:{server.server_port}/mcp"))
-        finally:
-            server.shutdown()
+    server, address = world.serve(Packed, encodings=[])
+    world.begin(McpServer(name="web", url=f"http://{address}/mcp"))
     assert any("down: the answer is packed as gzip" in line for line in world.logged), world.logged
     assert set(server.encodings) == {"identity"}
 
 
-class Guard(http.server.BaseHTTPRequestHandler):
+class Guard(Handler):
     """A proxy in front of a server that responds 401 once its key has expired."""
 
     def do_POST(self):
-        body = self.rfile.read(int(self.headers["content-length"]))
+        body = self.body()
         if self.server.expired:
             self.send_error(401)
             return
         forwarded = urllib.request.Request(self.server.behind, body, dict(self.headers))
         with urllib.request.urlopen(forwarded, timeout=20) as answer:
-            payload = answer.read()
-            self.send_response(answer.status)
-            for name, value in answer.getheaders():
-                if name.lower() not in ("transfer-encoding", "content-length", "date", "server"):
-                    self.send_header(name, value)
-        self.send_header("content-length", str(len(payload)))
-        self.end_headers()
-        self.wfile.write(payload)
+            own = ("transfer-encoding", "content-length", "date", "server")
+            headers = {k: v for k, v in answer.getheaders() if k.lower() not in own}
+            self.respond(answer.status, answer.read(), **headers)
 
     def do_GET(self):
         self.send_error(405)
 
     do_DELETE = do_GET
 
-    def log_message(self, *_):
-        pass
-
 
 def test_a_call_rejected_with_401_is_an_error_and_not_in_doubt(world, web):
     web()
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Guard) as server:
-        server.expired, server.behind = False, web.url
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            url = f"http://127.0.0.1:{server.server_port}/mcp"
-            agent = world.begin(McpServer(name="web", url=url))
-            assert text(world.call(agent, "web__charge", cents=5)) == "charged 5"
-            server.expired = True
-            (world.directory / "charged").unlink()
-            for _ in range(2):  # on the open connection, then on a new one
-                event = world.call(agent, "web__charge", cents=6)
-                assert event.outcome == "error" and "answers 401" in text(event), event
-            assert not (world.directory / "charged").exists()
-            server.expired = False
-            assert text(world.call(agent, "web__charge", cents=7)) == "charged 7"
-        finally:
-            world.close()
-            server.shutdown()
+    server, address = world.serve(Guard, expired=False, behind=web.url)
+    agent = world.begin(McpServer(name="web", url=f"http://{address}/mcp"))
+    assert text(world.call(agent, "web__charge", cents=5)) == "charged 5"
+    server.expired = True
+    (world.directory / "charged").unlink()
+    for _ in range(2):  # on the open connection, then on a new one
+        event = world.call(agent, "web__charge", cents=6)
+        assert event.outcome == "error" and "answers 401" in text(event), event
+    assert not (world.directory / "charged").exists()
+    server.expired = False
+    assert text(world.call(agent, "web__charge", cents=7)) == "charged 7"
 
 
-class Echo(http.server.BaseHTTPRequestHandler):
+class Echo(Handler):
     """Echoes the path in the body and in a redirect to another host."""
 
     def do_POST(self):
-        self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(self.server.status)
+        self.body()
+        elsewhere = {"location": f"https://else.example{self.path}"}
         body = f"nothing is at {self.path}".encode()
-        self.send_header("location", f"https://else.example{self.path}")
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+        self.respond(self.server.status, body, content_type="application/json", **elsewhere)
 
 
 @pytest.mark.parametrize(
     ("status", "message"), [(307, "Redirect to https://else.example not followed"), (200, "parse")]
 )
 def test_secrets_in_a_server_url_are_never_logged(world, caplog, status, message):
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
-        server.status = status
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        host = f"127.0.0.1:{server.server_port}"
-        url = f"http://ana:hush-1@{host}/hush-in-path/mcp?key=hush%2Bquery&v=2"
-        outside = McpServer(name="web", url=url)
-        try:
-            world.begin(outside)
-        finally:
-            server.shutdown()
+    _, address = world.serve(Echo, status=status)
+    url = f"http://ana:hush-1@{address}/hush-in-path/mcp?key=hush%2Bquery&v=2"
+    outside = McpServer(name="web", url=url)
+    world.begin(outside)
     (state,) = world.open[0].status().values()
     assert message in state and "hush" not in state
     assert "hush" not in "".join(world.logged) + caplog.text + repr(outside)
 
 
-class Moved(Echo):
+class Moved(Handler):
     """Redirects within its host and responds 500 at the new path."""
 
     def do_POST(self):
-        self.rfile.read(int(self.headers["content-length"]))
+        self.body()
         moved = self.path.startswith("/hush-moved")
-        self.send_response(500 if moved else 307)
-        self.send_header("location", f"/hush-moved{self.path}")
-        self.send_header("content-length", "0")
-        self.end_headers()
+        self.respond(500 if moved else 307, location=f"/hush-moved{self.path}")
 
 
 def test_only_requests_to_mcp_servers_are_logged_without_path_and_query(world, caplog):
     caplog.set_level(logging.INFO)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Moved) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        host = f"127.0.0.1:{server.server_port}"
-        try:
-            world.begin(McpServer(name="web", url=f"http://hush-1@{host}/hush-2/mcp?key=hush-3"))
-            httpx2.post(f"http://{host}/others?key=shown", content=b"")
-        finally:
-            world.close()
-            server.shutdown()
+    _, host = world.serve(Moved)
+    world.begin(McpServer(name="web", url=f"http://hush-1@{host}/hush-2/mcp?key=hush-3"))
+    httpx2.post(f"http://{host}/others?key=shown", content=b"")
+    world.close()
     logged = [each.getMessage() for each in caplog.records if each.name == "httpx2"]
     *mcp, other = [line.partition(' "')[0] for line in logged]
     assert other == f"HTTP Request: POST http://{host}/others?key=shown"
