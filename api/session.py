@@ -238,7 +238,7 @@ class Reply(Stream):
         self._patience = Patience(lambda reason: _call(waits, reason), PATIENCE_S)
 
     def offer(self, seen: FoldedEvent, events: list[SessionEvent]) -> None:
-        """Take the events of the turn that owns the message."""
+        """Accept those events that belong to the turn of this message."""
         self._patience.heard(seen)
         progress = seen.views.messages.progress.last(self.message_id)
         if progress is None:

@@ -51,9 +51,10 @@ class Models(NamedTuple):
 
 
 class RoundTimes(NamedTuple):
-    """Ms of a worker's round over one message: two parts, and the whole with WAKE and decisions.
+    """Times of a worker's round over one message: two of its parts, and the whole round.
 
     append: decode, fold, write one batch to the store. context: build the next request's bytes.
+    round: both, WAKE and decisions.
     """
 
     append_ms: float

@@ -20,7 +20,7 @@ PACKAGE = "langgraph-checkpoint-sqlite 3.1.2"
 
 
 def storage_growth(here: Installation, runs: int = 1, turns: int = TURNS) -> Ratio:
-    """The bench. It is deterministic, so it runs once."""
+    """Runs the benchmark. It is deterministic, so one run is enough."""
     job = [turn(number) for number in range(1, turns + 1)]
     content = sum(turn.content_bytes for turn in job)
     stored = theirs(job)

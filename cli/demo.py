@@ -126,7 +126,7 @@ class Narrator:
             self._print(step)
             if step.ruling.accepted and wanted(step):
                 return step
-        raise DemoFailed(f"no event arrived for {PATIENCE_S:.0f} s")
+        raise DemoFailed(f"no event of the session arrived for {PATIENCE_S:.0f} s")
 
     def _steps(self) -> Iterator[FoldedEvent]:
         quiet_since = time.monotonic()

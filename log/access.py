@@ -64,7 +64,7 @@ ALL = tuple(topic.name for topic in TOPICS)
 
 
 def _with_settings(rights: Mapping[str, tuple[Right, ...]]) -> dict[str, tuple[Right, ...]]:
-    """These rights, and on every topic those that comparing its settings needs."""
+    """Adds, for every topic, the rights that are needed to compare its settings with its spec."""
     rights = {LOG_FACTS: _READ, **rights}
     return {
         name: (*rights[name], Right.DESCRIBE_CONFIGS) if name in rights else _SETTINGS

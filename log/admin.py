@@ -94,10 +94,10 @@ class Cluster:
         return unreachable(self._servers, self._reason)
 
     def _ask(self, method: str, *about: Any, **more: Any) -> Any:
-        """The futures that this method of the client returns.
+        """Calls a method of the client, and returns its futures.
 
-        Passed by name: a frame with a reference to the method would keep the client alive, and a
-        traceback keeps frames alive. See `_OPEN`.
+        The method is passed by name: a reference to it in a frame would keep the client alive for
+        as long as a traceback keeps the frame. See `_OPEN`.
         """
         try:
             return getattr(self._admin, method)(*about, request_timeout=self._timeout_s, **more)

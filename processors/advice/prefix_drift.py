@@ -1,8 +1,8 @@
-"""Names the parts of a prefix, and finds parts that are likely to change.
+"""Names the parts of a prefix, and finds the parts that are likely to change.
 
 A prefix that changes costs the cache on every request, so it must not contain a clock, an id or a
-counter. `moved` compares two prefixes and names the different parts; `unstable` checks one prefix
-and names the parts that are likely to change. Pure.
+counter. `changed_parts` compares two prefixes and names the parts that differ; `unstable_parts`
+checks one prefix and names the parts that are likely to change. Pure.
 """
 
 import json

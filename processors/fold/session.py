@@ -180,8 +180,8 @@ def _with_turn_ended(refolded: Refolded) -> Parent:
 
 
 def streamed_on(views: SessionViews, chunks: int, at: int) -> SessionViews:
-    """Fold more chunks of the attempt whose chunk was just accepted, all at once: a chunk does not
-    change the ruling on the next one. `at`: broker time of the last."""
+    """Folds further chunks of the same attempt at once. The first one was accepted, and a chunk
+    never changes the ruling on the next one. `at`: the broker time of the last chunk."""
     stream = views.stream
     return replace(views, stream=replace(stream, chunks=stream.chunks + chunks, last_at=at))
 

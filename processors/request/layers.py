@@ -12,9 +12,9 @@ LOCAL = "FOLDLOG.local.md"
 WHERE = {
     "managed": "the file that the setting `managed_instructions` names: the operator's, for every "
     "agent and user",
-    "user": f"`{FILE}` in the setting `config_dir`: for sessions of whoever runs the worker",
+    "user": f"`{FILE}` in the setting `config_dir`: for all sessions of this worker",
     "project": f"`{FILE}` in the agent's working directory, or `{OTHERWISE}` where there is none",
-    "local": f"`{LOCAL}` beside it, for what is not checked in",
+    "local": f"`{LOCAL}` in the same directory, for instructions outside of version control",
 }
 """The location of each layer's file; later layers are closer to the work. Each is optional."""
 

@@ -53,9 +53,12 @@ _SHORT = (
 
 
 class Task(NamedTuple):
-    """Work that can begin. `request`: for its model; `covers`: tokens of the text that it shortens;
-    `call`, `tool`, `text`, `whole`: of a result; `kept_from`: where a summary ends; `scope`: of the
-    memory that is written."""
+    """The input of a piece of background work that can begin.
+
+    `request`: the request to its model; `covers`: the tokens of the text to shorten. For a short
+    form, `call`, `tool`, `text` and `whole` describe the result. `kept_from`: the first fragment
+    after a summary. `scope`: the scope of extracted memory.
+    """
 
     request: bytes
     model: str

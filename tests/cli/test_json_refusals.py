@@ -65,7 +65,7 @@ def shell(tmp_path, capsys):
 
 
 def all_commands():
-    """(words, command) of each command, and of each one in a group."""
+    """Yields (name, command) of each command; a command in a group is named `GROUP COMMAND`."""
     for named in COMMANDS:
         command = foldlog.get_command(None, named.name)
         parts = getattr(command, "commands", None)

@@ -192,8 +192,8 @@ def test_S1_E_a_short_form_that_came_in_time_is_told_as_left_out(drive):
 
 
 @pytest.mark.parametrize("readable", [True, False])
-def test_S1_E_a_short_form_names_the_tool_that_reads_the_whole_to_who_has_it(drive, readable):
-    """Agents without `read_result` were told to call it."""
+def test_S1_E_a_short_form_mentions_read_result_only_if_the_agent_has_it(drive, readable):
+    """Short forms told agents without `read_result` to call it."""
     session = drive(tools=(read, leaf, *([read_result] if readable else [])))
     session.say("leaf 1 ").run()
     (short,) = session.events(ev.ResultCompacted)

@@ -75,7 +75,7 @@ def _candidates(
 def task_at(
     views: Any, claim: ev.BackgroundStarted, agent: Agent, blobs: MemoryBlobs
 ) -> tuple[Work | None, Task | None]:
-    """The claimed work, if it still runs at these views, and its task."""
+    """Returns the claimed work and its task, or (None, None) if that attempt no longer runs."""
     work = find_work(views.background, claim.kind, claim.upto)
     if work is None or work.attempt != claim.attempt:
         return None, None

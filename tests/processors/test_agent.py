@@ -118,14 +118,14 @@ def test_a_relative_workdir_is_made_absolute_once():
         ({"params": {"x": {1, 2}}}, TypeError, "params of agent shop are not JSON"),
     ],
 )
-def test_a_mistake_is_told_when_the_agent_is_made(changes, error, says):
-    with pytest.raises(error, match=says):
+def test_an_invalid_agent_is_refused_when_it_is_created(changes, error, message):
+    with pytest.raises(error, match=message):
         agent(**changes)
 
 
 @pytest.mark.parametrize("budget", [1_023, 8_192, 100_000, True, "2048", None])
-def test_thinking_without_room_in_the_answers_is_refused_when_the_agent_is_made(budget):
-    """The API refuses each of its requests, and so every turn would have failed."""
+def test_a_thinking_budget_of_invalid_size_is_refused_when_the_agent_is_created(budget):
+    """The API rejects every request with such a budget, so every turn would fail."""
     thinking = {"type": "enabled", "budget_tokens": budget}
     with pytest.raises(ValueError, match="budget_tokens of its thinking"):
         Agent(name="a", model="m", params={"thinking": thinking})

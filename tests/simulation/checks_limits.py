@@ -70,7 +70,7 @@ class StateIsTrue(Invariant):
 
 
 class TurnEndsNameTheState(Invariant):
-    """Section 4: TURN_ENDED names session_state at its basis, so that a replay can be checked."""
+    """Section 4: TURN_ENDED has the digest of session_state at its basis, which replays check."""
 
     def on_seen(self, seen: Any) -> None:
         event = seen.entry.event

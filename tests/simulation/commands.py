@@ -1,7 +1,7 @@
 """The commands of simulated people, by name: legal, late, repeated, wrong or pointless.
 
-Each command makes the events of one request from the views that the person sees. `chosen` picks a
-command that has something to act on.
+Each command returns the events of one request, computed from the views that the person sees.
+`chosen` picks a command that applies to those views.
 """
 
 import json

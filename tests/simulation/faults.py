@@ -192,17 +192,17 @@ class Faults:
                 node.kill_at = self.world.rng.choice(("", "", "after an outcome was produced"))
 
     def stall_poll(self, node: Any) -> None:
-        """Its poll thread is paused, its effects run on, and the group notices nothing."""
+        """Pauses the poll thread of a node; its effects keep running, and it stays in the group."""
         span = self.world.rng.choice((300, 5_500, 9_000, 20_000, 80_000))
         node.poll_paused_until = self.world.now + span
 
     def stall_effects(self, node: Any) -> None:
-        """Its effects are paused, and the poll thread runs on."""
+        """Pauses the effects of a node while its poll thread keeps running."""
         span = self.world.rng.choice((300, 5_500, 20_000, 80_000))
         node.effects_paused_until = self.world.now + span
 
     def cut_off(self, node: Any) -> None:
-        """Its records do not reach the broker for a while."""
+        """Keeps the records of a node from reaching the broker for a while."""
         if node.process is None:
             return
         span = self.world.rng.choice((500, 7_000, 20_000, 100_000))

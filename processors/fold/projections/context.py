@@ -66,8 +66,8 @@ def estimated_tokens(view: ContextView) -> int:
 
 
 def tokens_for(view: ContextView, counts: str, prefix: Prefix | None = None) -> int:
-    """Estimated input tokens of the next request, counted for a family of models. `prefix`: one not
-    yet in force that the request will begin with."""
+    """Estimated input tokens of the next request, counted for a family of models. `prefix`: the
+    prefix of that request, if it is not in force yet."""
     if view.request is None:  # nothing was measured: estimate everything
         first = prefix or standing(view.prefixes)
         return (0 if first is None else first.tokens(counts)) + view.tail_tokens

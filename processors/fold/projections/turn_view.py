@@ -72,8 +72,8 @@ def claim_of(entry: Entry, event: AnyClaim) -> Claim:
 class Generation(Value):
     """The model call of the current step and its newest attempt.
 
-    `called`: digest of the LLM_CALLED. `chain`: the attempts it continues: (attempt, last seq kept
-    of it), oldest first.
+    `called`: digest of the LLM_CALLED. `chain`: the earlier attempts whose text the newest one
+    continues, oldest first, each as (attempt, seq of its last chunk that is kept).
     """
 
     offset: int

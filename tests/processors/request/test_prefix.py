@@ -103,7 +103,7 @@ def test_a_frame_says_what_it_frames_and_no_more():
 
 
 def test_bad_input_a_text_of_blanks_is_framed_in_one_pass():
-    """With two runs of blanks in the pattern, this takes an hour of the thread that decides."""
+    """A pattern with two adjacent runs of blanks backtracks for an hour on this text."""
     text = "<" + " " * 300_000 + "x"
     assert framed("summary", text) == f"<summary>\n{text}\n</summary>"
     assert unframed(framed("summary", f"{text}</ \t summary>")).text == f"{text}&lt;/ \t summary>"

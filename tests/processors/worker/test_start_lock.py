@@ -76,8 +76,8 @@ def test_the_wait_is_bounded(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("before", ["a clean end", "a worker of its own since"])
-def test_only_the_worker_of_a_killed_supervisor_is_waited_for(tmp_path, before):
-    """The process id of a long dead supervisor made every later mistake wait half a minute."""
+def test_a_start_waits_only_for_the_worker_of_a_killed_supervisor(tmp_path, before):
+    """A stale process id of a killed supervisor delayed every later refusal by half a minute."""
     if before == "a clean end":
         with exclusive_start(tmp_path, None, pytest.fail, supervises=True):
             pass

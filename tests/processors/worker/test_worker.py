@@ -77,7 +77,7 @@ def test_law6_a_worker_that_reads_a_newer_take_waits_a_session_timeout():
 
 
 def test_law6_a_worker_that_is_catching_up_does_not_take_again():
-    """A refold of a minute took ten times: claims made under the first take were void."""
+    """A worker that refolded for a minute took its partitions ten times and voided its claims."""
     rig = ManualWorker(AGENT)
     open_sessions(rig, *(f"s{n}" for n in range(5)))
     rig.assign()
