@@ -48,7 +48,7 @@ claims about how an assistant should behave."""
 
 
 class Extraction(NamedTuple):
-    """The result of an answer: events to be written, and what was left out of it, or None."""
+    """The events to write for an answer, and the reasons for which parts were left out, or None."""
 
     events: list[MemoryWritten]
     why: str | None
@@ -60,7 +60,7 @@ def extraction_request(lines: Sequence[str], core: str, model: str) -> bytes:
     lines: the conversation, one text per message, such as `user: I like tea`. core: the text of
     core.md. Of a conversation over CONVERSATION_CHARS_MAX characters only the end is included.
     """
-    told, left_out = _end_of(lines)
+    shown, left_out = _end_of(lines)
     notice = [f"({left_out} characters before this are left out.)"] if left_out else []
     parts = [
         "The present memory:",
@@ -71,7 +71,7 @@ def extraction_request(lines: Sequence[str], core: str, model: str) -> bytes:
         "The conversation:",
         "<conversation>",
         *notice,
-        *quoted(told or "(nothing)"),
+        *quoted(shown or "(nothing)"),
         "</conversation>",
         "",
         "What of it is worth knowing later? Answer with the JSON list only.",
@@ -94,20 +94,13 @@ def _end_of(lines: Sequence[str]) -> tuple[str, int]:
     return whole[left_out:], left_out
 
 
-def extracted_events(
-    answer: str, session_id: str, offset: int, scope: str, *, user: str | None = None
-) -> list[MemoryWritten]:
-    """The events of an answer; none if it is malformed. `judged` also returns the reason."""
-    return extract(answer, session_id, offset, scope, user=user).events
-
-
 def extract(
     answer: str, session_id: str, offset: int, scope: str, *, user: str | None = None
 ) -> Extraction:
-    """The part of an answer that becomes memory of `scope`. Never raises for an answer.
+    """Extracts the events for the memory of `scope` from an answer. Never raises for an answer.
 
-    session_id, offset: the place in the log up to which was extracted; it is the source of every
-    entry, and its id together with a number. user: the owner; by default the one in the scope.
+    session_id, offset: the place in the log up to which the conversation was read; it is the source
+    of every entry and, with a number, its id. user: the owner; by default the one in the scope.
     """
     found = parse_scope(scope)
     if found is None or not is_id(session_id):
@@ -117,16 +110,16 @@ def extract(
         return Extraction([], given)
     events: list[MemoryWritten] = []
     wrong: list[str] = []
-    said: set[str] = set()
+    gists: set[str] = set()
     for number, item in enumerate(given[:ENTRIES_MAX]):
         kind, text, why = _entry(item)
         if why is not None:
             wrong.append(f"entry {number}: {why}")
-        elif gist(text) not in said:
-            said.add(gist(text))
+        elif gist(text) not in gists:
+            gists.add(gist(text))
             events.append(
                 MemoryWritten(
-                    # Not from its text: a retry's other wording is the same memory, counted once.
+                    # Not made from the text: a retry may word the same memory differently.
                     entry_id=_entry_id(session_id, offset, number),
                     path=FILES[kind],
                     text=text,
@@ -141,23 +134,23 @@ def extract(
 
 
 def gist(text: str) -> str:
-    """A text without differences in case, spaces and final punctuation."""
+    """A text normalized for comparison: case, spaces and final punctuation do not matter."""
     return " ".join(text.split()).casefold().rstrip(".,;:!?\u2026\u3002 ")
 
 
 def new_entries(events: Sequence[MemoryWritten], view: MemoryView, at: int) -> list[MemoryWritten]:
-    """The events that no other entry of their file contains already, as of `at` (Unix ms).
+    """The events whose text is not yet in another entry of their file, as of `at` (Unix ms).
 
-    An entry that a killed attempt wrote for the same event is not another one: it counts once.
+    An entry that a killed attempt wrote for the same event has its id, and does not hide it.
     """
-    said: dict[tuple[str, str], set[str]] = {}
+    known: dict[tuple[str, str], set[str]] = {}
     for kept in view.entries:
         for text in {kept.text, *kept.text.split("\n")}:  # a person's entry may be a whole list
-            said.setdefault((kept.path, gist(text)), set()).add(kept.entry_id)
+            known.setdefault((kept.path, gist(text)), set()).add(kept.entry_id)
 
     def is_known(event: MemoryWritten) -> bool:
         path = day_path(at) if event.path == TODAY else event.path
-        return bool(said.get((path, gist(event.text)), set()) - {event.entry_id})
+        return bool(known.get((path, gist(event.text)), set()) - {event.entry_id})
 
     return [event for event in events if not is_known(event)]
 
@@ -172,7 +165,7 @@ def _entry_id(session_id: str, offset: int, number: int) -> str:
 
 
 def _list_in(answer: str) -> list[Any] | str:
-    """The list in an answer, with or without a fence around it; or the reason why there is none."""
+    """The list in an answer, with or without a code fence; or the reason why there is none."""
     if len(answer) > ANSWER_CHARS_MAX:
         return f"the answer has {len(answer)} characters, at most {ANSWER_CHARS_MAX} are read"
     text = answer.strip()

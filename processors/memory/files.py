@@ -4,7 +4,7 @@ A file consists of the entries of its path in order, each line ended (`text_of`)
 compared with the file as it was last written: entries whose lines are all present stay, changed
 ones are retired, and the lines between become new entries, one per paragraph, in the same place.
 Ids follow from the base of the edit and its text, so that applying it twice is harmless. Nothing is
-lost: entries changed elsewhere in the meantime are kept next to the edit, and that is reported.
+lost: entries changed elsewhere since then are kept next to the edit, and a conflict is reported.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from ...schemas.memory import MemoryRetired, MemoryWritten
 from ...schemas.memory_paths import LEGAL_PATHS, TEXT_BYTES_MAX, tier_of, why_not_text
 from .fold import MemoryEntry, MemoryView, entries_of
 
-FILE_BYTES_MAX = 1024 * 1024  # of one file: 300,000 tokens; nobody edits more by hand
+FILE_BYTES_MAX = 1024 * 1024  # of one file: 300,000 tokens, more than people edit by hand
 LINES_MAX = 20_000  # of one file: the comparison of lines takes a second
 
 
@@ -67,7 +67,7 @@ def edits_of(
     events: list[MemoryWritten | MemoryRetired] = []
     conflicts: list[str] = []
     known = frozenset(kept.entry_id for kept in had)
-    # Entries added elsewhere in the meantime that the file also contains: not added again.
+    # Entries that were added elsewhere since then and are in the file too: not added again.
     theirs = {kept.text for kept in entries_of(now, path) if kept.entry_id not in known}
     offset = now.offset if base is None else base.offset
     for before, touched, between in _gaps(had, lines):
@@ -127,7 +127,7 @@ def _gaps(had: Sequence[MemoryEntry], lines: Sequence[str]) -> list[_Gap]:
 
 
 def _places(had: Sequence[MemoryEntry], lines: Sequence[str]) -> list[int | None]:
-    """The first line of each entry in the file; None for one that is not complete any more."""
+    """The first line of each entry in the file; None for one that is no longer complete."""
     mine = [line for kept in had for line in kept.text.split("\n")]
     same: dict[int, int] = {}
     head = 0

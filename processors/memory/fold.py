@@ -31,7 +31,7 @@ BYTES_MAX = 16 * 1024 * 1024
 PREFERENCES_MAX = 100
 TODOS_OPEN_MAX = 200
 TODOS_DONE_KEPT = 100  # the oldest beyond these are dropped
-GONE_KEPT = 4_096  # ids that must not come back; duplicates come within minutes, not years
+GONE_KEPT = 4_096  # ids of removed entries; duplicates of their events come within minutes
 SEEN_KEPT = 512  # command ids, for the same reason
 _TODO = "todo/"  # prefix of a todo's id in `gone`: no id of an entry has a slash
 
@@ -171,7 +171,7 @@ def day_path(at: int) -> str:
 
 
 def _place(view: MemoryView, path: str, after: str | None) -> int:
-    """The index of a new entry; if `after` is gone or elsewhere, the end of its file."""
+    """The index of a new entry: after `after`, or at the end of its file if that is not in it."""
     if after == "":
         return next((n for n, kept in enumerate(view.entries) if kept.path == path), len(view.ids))
     if after is not None and after in view.ids:
@@ -186,15 +186,15 @@ def _retired(view: MemoryView, event: ev.MemoryRetired) -> MemoryView | str:
         return view
     if not is_id(event.entry_id):
         return f"{event.entry_id[:128]!r} is the id of no entry"
-    if event.entry_id not in view.ids:  # it may still come: the order of events does not matter
-        return replace(view, gone=_lately(view.gone, event.entry_id, GONE_KEPT))
+    if event.entry_id not in view.ids:  # it may be written later: the order does not matter
+        return replace(view, gone=_appended(view.gone, event.entry_id, GONE_KEPT))
     place = view.ids.index(event.entry_id)
     return replace(
         view,
         entries=(*view.entries[:place], *view.entries[place + 1 :]),
         ids=(*view.ids[:place], *view.ids[place + 1 :]),
         text_bytes=view.text_bytes - len(view.entries[place].text.encode()),
-        gone=_lately(view.gone, event.entry_id, GONE_KEPT),
+        gone=_appended(view.gone, event.entry_id, GONE_KEPT),
     )
 
 
@@ -203,8 +203,9 @@ def _is(view: MemoryView, kind: str) -> bool:
     return found is not None and found[0] == kind
 
 
-def _lately(held: tuple[str, ...], new: str, kept_max: int) -> tuple[str, ...]:
-    return (*held[max(0, len(held) + 1 - kept_max) :], new)
+def _appended(ids: tuple[str, ...], new: str, kept_max: int) -> tuple[str, ...]:
+    """The newest `kept_max` ids, including a new one."""
+    return (*ids[max(0, len(ids) + 1 - kept_max) :], new)
 
 
 def _preference(view: MemoryView, event: ev.PreferenceSet) -> MemoryView | str:
@@ -212,20 +213,20 @@ def _preference(view: MemoryView, event: ev.PreferenceSet) -> MemoryView | str:
         return view
     if not _is(view, USER):
         return f"preference {event.name[:128]!r}: {view.scope} is no user"
-    held = dict(view.preferences)
+    preferences = dict(view.preferences)
     if event.value is None:
-        held.pop(event.name, None)
+        preferences.pop(event.name, None)
     else:
         wrong = why_not_text(event.value)
         if not is_id(event.name) or len(event.value) > PREFERENCE_CHARS_MAX or wrong:
             return f"preference {event.name[:128]!r}: {wrong or 'its name or value is too long'}"
-        held[event.name] = event.value
-    if len(held) > PREFERENCES_MAX:
+        preferences[event.name] = event.value
+    if len(preferences) > PREFERENCES_MAX:
         return f"{PREFERENCES_MAX} preferences are kept: {event.name} was not taken, remove one"
     return replace(
         view,
-        preferences=tuple(sorted(held.items())),
-        seen=_lately(view.seen, event.command_id[:200], SEEN_KEPT),
+        preferences=tuple(sorted(preferences.items())),
+        seen=_appended(view.seen, event.command_id[:200], SEEN_KEPT),
     )
 
 
@@ -261,14 +262,14 @@ def _todo_marked(view: MemoryView, event: ev.TodoMarked) -> MemoryView | str:
         return view
     if had is None:
         return f"there is no todo {event.todo_id[:128]!r}"
-    seen = _lately(view.seen, event.command_id[:200], SEEN_KEPT)
+    seen = _appended(view.seen, event.command_id[:200], SEEN_KEPT)
     if event.status == had.status:
         return replace(view, seen=seen)
     if event.status == TodoStatus.OPEN and len(open_todos(view)) >= TODOS_OPEN_MAX:
         return f"{TODOS_OPEN_MAX} todos are open: {event.todo_id} was not opened again"
     others = tuple(todo for todo in view.todos if todo is not had)
     if event.status == TodoStatus.DROPPED:
-        gone = _lately(view.gone, _TODO + event.todo_id, GONE_KEPT)
+        gone = _appended(view.gone, _TODO + event.todo_id, GONE_KEPT)
         return replace(view, todos=others, gone=gone, seen=seen)
     marked = replace(had, status=event.status, marked_by=event.command_id)
     todos = tuple(marked if todo is had else todo for todo in view.todos)
@@ -276,7 +277,7 @@ def _todo_marked(view: MemoryView, event: ev.TodoMarked) -> MemoryView | str:
     forgotten = frozenset(t.todo_id for t in islice(done, max(0, len(done) - TODOS_DONE_KEPT)))
     gone = view.gone
     for todo_id in sorted(forgotten):
-        gone = _lately(gone, _TODO + todo_id, GONE_KEPT)
+        gone = _appended(gone, _TODO + todo_id, GONE_KEPT)
     kept = tuple(todo for todo in todos if todo.todo_id not in forgotten)
     return replace(view, todos=kept, gone=gone, seen=seen)
 

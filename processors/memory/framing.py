@@ -1,7 +1,7 @@
 """Frames memory for a model: quoted lines, with their owner and their source.
 
-Whatever an entry contains, even a claim to be a system instruction, each of its lines follows a
-quote mark, so that it can neither close the frame around it nor pass for the prompt. The frame of
+Each line of an entry follows a quote mark, even if it claims to be a system instruction, so that an
+entry can neither close the frame around it nor pass for the prompt. The frame of
 the static prefix, which states that memory is data, is in processors/request/. Pure: equal memory
 gives equal bytes, without a clock, a session's id or a counter of requests.
 """
@@ -13,13 +13,13 @@ from ...schemas.memory_paths import CORE, DECISIONS, PREFERENCE_CHARS_MAX, Tier,
 from .fold import MemoryEntry, MemoryView, entries_of, paths_of
 
 CORE_LINES_MAX = 100
-"""Mission row S3.2: the content of every prompt is paid for in every turn."""
+"""Mission row S3.2: every turn pays for the content of every prompt."""
 
 INDEX_LINES_MAX = 200
 """Mission row S1.A."""
 
 TEXT_BYTES_MAX = 15 * 1024
-"""Limit of each text, whatever its lines: the prompt's own limit for a part of memory is 16 KiB."""
+"""Limit of each text in bytes: the prompt's own limit for a part of memory is 16 KiB."""
 
 LINE_CHARS_MAX = 400  # a longer line is a paragraph: cut here, complete in load_memory
 QUOTE = "| "
@@ -74,7 +74,7 @@ def core_text(views: Sequence[MemoryView]) -> str:
 
     Each line begins with its owner, as in `user| likes tea`. Scopes share the space evenly, and
     space that one does not need goes to the others. Further lines are kept but not in the prompt,
-    and the text says so.
+    and the text notes how many.
     """
     parts = [(view, _core_lines(view)) for view in views]
     return _fitted(parts, CORE_LINES_MAX, f"{CORE} of {{scope}}", f"all by {LOAD}")[0]
@@ -133,7 +133,7 @@ def _fitted(
 
 
 def shared(wanted: Sequence[int], whole: int) -> list[int]:
-    """Each one's share of `whole`: even, but no more than it wants; earlier ones get the rest."""
+    """The shares of `whole`: even, but none larger than wanted; earlier ones get the remainder."""
     given = [0] * len(wanted)
     left = whole
     while left and any(w > g for w, g in zip(wanted, given, strict=True)):
@@ -184,7 +184,7 @@ def flat(text: str, chars: int = 100) -> str:
     return line if len(line) <= chars else f"{line[:chars]}..."
 
 
-# -- what tools answer -----------------------------------------------------------------------------
+# -- results of tools ------------------------------------------------------------------------------
 
 
 def file_text(view: MemoryView, path: str) -> str:
@@ -198,12 +198,12 @@ def file_text(view: MemoryView, path: str) -> str:
 
 def source_of(kept: MemoryEntry) -> str:
     """The source of an entry in words: who wrote it, in which session and at which offset."""
-    said = f"{WHO.get(kept.by, kept.by)} for {kept.by_user}"
+    source = f"{WHO.get(kept.by, kept.by)} for {kept.by_user}"
     if kept.source_session is not None:
-        said += f", session {kept.source_session}"
+        source += f", session {kept.source_session}"
     if kept.source_offset is not None:
-        said += f" at offset {kept.source_offset}"
-    return said
+        source += f" at offset {kept.source_offset}"
+    return source
 
 
 def loadable_paths(view: MemoryView) -> str:

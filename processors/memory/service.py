@@ -1,9 +1,9 @@
 """Keeps the memory store of a worker current: a thread with its own reader of memory-events.
 
 `begin()` opens the store and starts the thread, `close()` ends both. The start of a worker does not
-wait for it. The first prompt with memory waits until the store has what the log had at the start;
-later prompts read memory as of some offset, and the memory in a prompt is logged anyway. A writer
-that must see its own write waits with `folded`. While no broker answers, nothing is read.
+wait for it. The first prompt with memory waits until the store has folded the log as it was at the
+start; later prompts read memory as of some offset, and the memory in a prompt is logged anyway. A
+writer that must see its own write waits with `folded`. While no broker answers, nothing is read.
 """
 
 import sqlite3
@@ -24,9 +24,9 @@ from .reader import MemoryReader
 from .store import MemoryStore, memory_version
 
 FILE = "memory.sqlite"
-POLL_S = 0.5  # how soon a close is noticed
+POLL_S = 0.5  # the longest wait of a poll: a close is noticed this soon
 BATCH = 200  # records in one transaction, which blocks readers of memory
-AGAIN_S = 5.0  # delay between retries after an error of the store or the log
+RETRY_S = 5.0  # delay between retries after an error of the store or the log
 FOLDED_S = 5.0  # a write is folded within milliseconds; longer means that the log is unreachable
 START_S = 2.0  # blocks the poll thread: claims read back afterwards must be within their window
 CLOSE_S = 5.0
@@ -35,7 +35,7 @@ CLOSE_S = 5.0
 class MemoryService:
     """Memory in a worker: `reader` for prompts and tools, `writer(user)` for tools.
 
-    `directory`: the worker's state directory, which is locked, so one process writes the store.
+    `directory`: the worker's state directory, whose lock makes this process the only writer.
     `embedder`: computes the vectors of its search; None: hashing.
     """
 
@@ -82,10 +82,10 @@ class MemoryService:
         return MemoryWriter(self._producer, user, writer=role)
 
     def keep(self, scope: str, events: Sequence[MemoryWritten], at: int) -> int:
-        """Write what extraction found at `at` (Unix ms). Returns how much of it was known already.
+        """Write the events extracted at `at` (Unix ms). Returns how many were known already.
 
-        The model saw the memory of its session's prompt, which is older than this. If two sessions
-        find the same fact at the same time it is written twice: neither waits for the other.
+        The model saw the memory in its session's prompt, which is older than the store. If two
+        sessions find the same fact at the same time it is written twice: neither waits.
         """
         self.caught_up()  # otherwise recent entries would be written again
         news = new_entries(events, self.reader.view(scope), at)
@@ -103,15 +103,15 @@ class MemoryService:
         return self._wait(self._log_ends(), timeout_s)
 
     def await_start(self) -> None:
-        """Wait once, at most START_S, until the store has folded what the log had at the start.
+        """Wait once, at most START_S, until the store has folded the log as it was at the start.
 
         Otherwise a new worker would begin a session without its user's memory.
         """
-        held, self._ends_at_start = self._ends_at_start, {}
-        if not self._wait(held, START_S) and not self._ended.is_set():
+        ends, self._ends_at_start = self._ends_at_start, {}
+        if not self._wait(ends, START_S) and not self._ended.is_set():
             self._say(
                 f"memory: the log was not read to its end within {START_S:g} s; prompts contain "
-                "what was read so far, and get the rest when their prefix next changes"
+                "the part read so far, and get the rest when their prefix next changes"
             )
 
     def _log_ends(self) -> dict[int, int]:
@@ -156,7 +156,7 @@ class MemoryService:
                     self._say(f"memory: the store failed and is rebuilt: {broken}")
                 else:  # a full disk, a lock: the store is kept
                     self._say(f"memory: the store cannot be used now; retrying: {broken}")
-                self._ended.wait(AGAIN_S)
+                self._ended.wait(RETRY_S)
             except Corrupt as damage:
                 rebuild_reason = f"it is damaged ({damage})"
             except LogFatal as fatal:
@@ -164,10 +164,10 @@ class MemoryService:
                 return
             except FoldlogError as error:
                 self._say(f"memory cannot be read now; retrying: {error}")
-                self._ended.wait(AGAIN_S)
+                self._ended.wait(RETRY_S)
             except Exception as bug:  # otherwise the thread would end silently, with stale memory
                 self._say(f"memory is not updated; retrying: {type(bug).__name__}: {bug}")
-                self._ended.wait(AGAIN_S)
+                self._ended.wait(RETRY_S)
 
     def _follow(self) -> None:
         store = self._store()

@@ -32,7 +32,7 @@ from ..store.sqlite_errors import is_damage
 from ..store.store import Belongs
 from .fold import MemoryEntry, MemoryView, apply, initial
 
-LAYOUT = 2  # to be incremented when the tables, or what the fold stores, change
+LAYOUT = 2  # increment it when the tables, or the views that the fold stores, change
 SCOPES_CACHED = 64  # views kept in memory: the scopes that sessions of this worker use now
 KIND = "memory"  # of our documents in the search index
 _TABLES = (
@@ -60,8 +60,8 @@ class _CachedView(NamedTuple):
 
 
 class MemoryStore:
-    """The store of one file. `ends`: the log's end by partition when it is opened. `anew`: the
-    reason why an existing file must be replaced, or None. `embedder`: of the search index. Raises
+    """The store of one file. ends: the log's end by partition when it is opened. rebuild_reason:
+    why an existing file must be replaced, or None. embedder: of the search index. Raises
     sqlite3.Error if no file can be created, EmbedderFailed.
     """
 
@@ -82,7 +82,7 @@ class MemoryStore:
         try:
             why = rebuild_reason or self._open(belongs, ends)
         except sqlite3.DatabaseError as broken:
-            if not is_damage(broken):  # it is locked, the disk is full: the file must be kept
+            if not is_damage(broken):  # such as a lock or a full disk: the file must be kept
                 raise
             why = f"it cannot be read ({type(broken).__name__}: {broken})"
         if why is not None:
@@ -139,8 +139,8 @@ class MemoryStore:
                 entry = self._entry(record)
                 if entry is not None:
                     scope = entry.session_id
-                    held = before.setdefault(scope, self._held(scope))
-                    after[scope] = apply(after.get(scope, held.view), entry)
+                    cached = before.setdefault(scope, self._cached_view(scope))
+                    after[scope] = apply(after.get(scope, cached.view), entry)
             changed = {s: view for s, view in after.items() if view is not before[s].view}
         fresh = [
             kept
@@ -189,7 +189,7 @@ class MemoryStore:
                 self._db.execute("ROLLBACK")
         self._cursors = cursors
         for scope, view in changed.items():
-            self._remember(_CachedView(view, places[scope]))
+            self._cache(_CachedView(view, places[scope]))
 
     def _write_scope(
         self, had: _CachedView, has: _CachedView, vectors: Mapping[MemoryEntry, bytes]
@@ -216,16 +216,16 @@ class MemoryStore:
                 document = (f"{scope}/{kept.entry_id}", scope, KIND, kept.path, kept.text, kept.at)
                 self._index.upsert(*document, vectors[kept])
 
-    def _held(self, scope: str) -> _CachedView:
-        held = self._cached.get(scope)
-        return held if held is not None else self._remember(self._load(scope))
+    def _cached_view(self, scope: str) -> _CachedView:
+        cached = self._cached.get(scope)
+        return cached if cached is not None else self._cache(self._load(scope))
 
-    def _remember(self, held: _CachedView) -> _CachedView:
-        self._cached[held.view.scope] = held
-        self._cached.move_to_end(held.view.scope)
+    def _cache(self, loaded: _CachedView) -> _CachedView:
+        self._cached[loaded.view.scope] = loaded
+        self._cached.move_to_end(loaded.view.scope)
         while len(self._cached) > SCOPES_CACHED:
             self._cached.popitem(last=False)
-        return held
+        return loaded
 
     def _load(self, scope: str) -> _CachedView:
         try:
@@ -255,7 +255,7 @@ class MemoryStore:
         until it has been rebuilt."""
         with self._lock:
             try:
-                return self._held(scope).view
+                return self._cached_view(scope).view
             except Corrupt as damage:
                 self.damage = str(damage)
             except sqlite3.ProgrammingError:  # closed: it is being rebuilt right now

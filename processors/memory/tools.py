@@ -31,7 +31,7 @@ def _memory(ctx: ToolContext) -> MemoryService:
 
 
 def _scopes(ctx: ToolContext) -> list[str]:
-    """The session's own scopes: no other user's memory can be named."""
+    """The session's own scopes: a call cannot name another user's memory."""
     found = [scope_of(USER, ctx.user_id)] if ctx.user_id else []
     return found + ([scope_of(PROJECT, ctx.project_id)] if ctx.project_id else [])
 
@@ -144,7 +144,7 @@ def remember(
 
 
 def _demand_not_a_persons(kept: MemoryEntry) -> None:
-    """Entries written by people are theirs; only a call that a person allowed may replace one."""
+    """Raise ToolFailed for a person's entry: only a call that a person allowed may replace one."""
     if kept.by == PEOPLE:
         raise ToolFailed(
             f"nothing was remembered: entry {kept.entry_id} was written by a person, and stays as "
@@ -169,10 +169,10 @@ def set_preference(
         )
     except Invalid as wrong:
         raise ToolFailed(f"nothing was noted: {wrong}") from None
-    held = dict(_view(ctx, written).preferences).get(name)
-    if held != value:
+    now = dict(_view(ctx, written).preferences).get(name)
+    if now != value:
         why = _memory(ctx).reader.view(written.scope).why
-        raise ToolFailed(f"{name} is {held!r} now: {why or 'somebody else set it meanwhile'}")
+        raise ToolFailed(f"{name} is {now!r} now: {why or 'somebody else set it meanwhile'}")
     return f"{name} is forgotten" if value is None else f"noted: {name} = {value}"
 
 
@@ -240,8 +240,8 @@ def todo_complete(
     left = len(open_todos(view))
     if left:
         return f"{todo_id} is done; {left} are open"
-    # Also if it was done before: a call that died between marking and reporting gets another
-    # chance, and a trigger that is no longer legal is refused without harm.
+    # Triggered even if it was done before: an earlier attempt may have died between marking and
+    # reporting, and the fold refuses a trigger that is no longer legal.
     ctx.trigger(ALL_DONE)
     return f"{todo_id} is done; nothing is left open"
 

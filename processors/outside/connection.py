@@ -82,7 +82,7 @@ class Connection:
         self._remember = remember
 
     def not_in_time(self, seconds: float) -> None:
-        """Record that its first answer is no longer awaited. When it comes, the server is up."""
+        """Record that the start no longer waits for the server. It is up once it answers."""
         self.state = _no_answer(seconds)
 
     async def listed(self) -> tuple[ListedTool, ...]:
@@ -207,7 +207,7 @@ class Connection:
         """The error in bounded text without secrets."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        message = getattr(error, "message", None)  # of the protocol's errors: the rest is numbers
+        message = getattr(error, "message", None)  # a protocol error's; its args are numbers
         text = message if isinstance(message, str) else " ".join(str(arg) for arg in error.args)
         text = text or type(error).__name__
         if self.server.url:  # a redirect's target may contain the same key

@@ -81,11 +81,11 @@ def definitions_of(server: McpServer, listed: Iterable[ListedTool]) -> Definitio
             continue
         effect, approval = _rules(server, each)
         description = _cut(printable(each.description, lines=True), DESCRIPTION_CHARS_MAX)
-        told = description.strip() or f"The tool {shown} of the server {server.name}."
-        told += _alternatives(fits.left_out)
-        says = definition_hash(each)
+        description = description.strip() or f"The tool {shown} of the server {server.name}."
+        description += _alternatives(fits.left_out)
+        sha256 = definition_hash(each)
         tools[name] = Definition(
-            name, each.name, told, schema, effect, approval, says, fits.names
+            name, each.name, description, schema, effect, approval, sha256, fits.names
         )
     return Definitions(tuple(tools[name] for name in sorted(tools)), tuple(notes))
 

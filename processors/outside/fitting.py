@@ -44,8 +44,8 @@ def adapt_schema(schema: Any) -> AdaptedSchema:
     ours = _named(properties)
     if not left_out and all(name == own for name, own in ours.items()):
         return AdaptedSchema(schema)
-    fits = {word: held for word, held in schema.items() if word not in left_out}
-    fits["properties"] = {ours[name]: held for name, held in properties.items()}
+    fits = {word: value for word, value in schema.items() if word not in left_out}
+    fits["properties"] = {ours[name]: value for name, value in properties.items()}
     if required:
         fits["required"] = [ours.get(name, name) for name in dict.fromkeys(required)]
     renamed = sorted((own, name) for name, own in ours.items() if own != name)

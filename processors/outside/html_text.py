@@ -77,11 +77,11 @@ class _Reader:
     def take(self, text: str, *, title: bool = False) -> None:
         if self._skipping is not None:
             return
-        said = _SPACE.sub(" ", _unescaped(text))
+        text = _SPACE.sub(" ", _unescaped(text))
         if not title:
-            self._parts.append(said)
+            self._parts.append(text)
         elif not self._title:
-            self._title = said.strip()
+            self._title = text.strip()
 
     def _address(self, href: str) -> str:
         href = _unescaped(href).strip()
@@ -97,9 +97,9 @@ class _Reader:
     def text(self) -> str:
         lines = [self._title, ""] if self._title else []
         for line in "".join(self._parts).split("\n"):
-            said = line.strip()
-            if said or (lines and lines[-1]):
-                lines.append(said)
+            line = line.strip()
+            if line or (lines and lines[-1]):
+                lines.append(line)
         return "\n".join(lines).strip("\n")
 
 

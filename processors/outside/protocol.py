@@ -28,10 +28,10 @@ from ..tools.children import handed_env, reaper_command
 from .definitions import HINTS, ListedTool, printable
 from .nothing_ran import Rejected, Unreachable
 
-ANSWER_BYTES_MAX = 32 * 1024 * 1024  # the maximum that is ever kept of a result
+ANSWER_BYTES_MAX = 32 * 1024 * 1024  # as much as is ever kept of a result
 PAGES_MAX = 50  # of a list of tools, which might otherwise never end
-SAID_BYTES_MAX = 4 * 1024  # of standard error, kept for the operator
-GOODBYE_S = 1.0  # from the end of its input to SIGKILL
+STDERR_BYTES_MAX = 4 * 1024  # the end of standard error that is kept for the operator
+CLOSE_S = 1.0  # from the end of its input to SIGKILL
 TOO_LONG = -32099  # our own code, from the range free for implementations
 NOT_SENT = -32098  # likewise
 # Errors that a server returns before it runs anything: unknown method, invalid parameters, headers
@@ -39,20 +39,20 @@ NOT_SENT = -32098  # likewise
 # package itself about an answer that it cannot parse, after the call.)
 NOTHING_RAN = (-32601, -32602, -32020, -32021)
 SESSION_GONE = (-32600, "Session terminated")  # HTTP 404: the server forgot us, or restarted
-UNKNOWN_TO_IT = (401, 403)  # no access: a server checks that before it handles the request
+NO_ACCESS = (401, 403)  # no access: a server checks that before it handles the request
 _READ_BYTES = 64 * 1024
 _ID_SHOWN = 4096  # an answer begins or ends with its id
 # The package logs complete urls and answers. The connection reports errors once instead, without
 # secrets.
 logging.getLogger("mcp.client").setLevel(logging.CRITICAL + 1)
-_asked: ContextVar[httpx2.URL | None] = ContextVar("asked", default=None)  # our latest request
+_requested: ContextVar[httpx2.URL | None] = ContextVar("requested", default=None)
 
 
 class _HostOnly(logging.Filter):
     """Reduces our own logged urls to scheme, host and port; other urls stay unchanged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        url = _asked.get()
+        url = _requested.get()
         if url is not None and isinstance(record.args, tuple):
             host = f"{url.scheme}://{url.netloc.decode()}"
             record.args = tuple(host if arg is url else arg for arg in record.args)
@@ -115,8 +115,8 @@ class Wire:
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
-def _who() -> types.Implementation:
-    """Our identification of the client to a server."""
+def _client_info() -> types.Implementation:
+    """The name and the version that we send to a server."""
     return types.Implementation(name="foldlog", version=version("foldlog"))
 
 
@@ -130,19 +130,19 @@ async def connected(server: McpServer) -> AsyncIterator[Wire]:
             transport = streamable_http_client(
                 server.url, http_client=http, max_sse_event_size=ANSWER_BYTES_MAX
             )
-            async with Client(transport, cache=None, client_info=_who()) as client:
+            async with Client(transport, cache=None, client_info=_client_info()) as client:
                 yield Wire(client, asyncio.Event())
     else:
         process = _Stdio(server)
         opened = False
         try:
-            async with Client(process, cache=None, client_info=_who()) as client:
+            async with Client(process, cache=None, client_info=_client_info()) as client:
                 opened = True
                 yield Wire(client, process.gone)
         except Exception as error:
             if opened:
                 raise
-            raise ConnectionError(f"{plainly(error)}{process.last_words()}") from None
+            raise ConnectionError(f"{plainly(error)}{process.stderr_end()}") from None
 
 
 def plainly(error: BaseException) -> str:
@@ -166,12 +166,12 @@ class _Transport(httpx2.AsyncHTTPTransport):
     """
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        _asked.set(request.url)  # the log line is written in this context
+        _requested.set(request.url)  # the log line is written in this context
         try:
             response = await super().handle_async_request(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             return _not_sent(f"no connection: {error}")
-        if response.status_code in UNKNOWN_TO_IT:
+        if response.status_code in NO_ACCESS:
             await response.aclose()
             return _not_sent(f"it answers {response.status_code}: look at the headers it is sent")
         packing = response.headers.get("content-encoding", "identity").strip().lower()
@@ -211,7 +211,7 @@ class _Stdio:
 
     def __init__(self, server: McpServer) -> None:
         self._server = server
-        self._said = bytearray()
+        self._stderr = bytearray()
         self.gone = asyncio.Event()
         self._running = self._run()
 
@@ -221,11 +221,10 @@ class _Stdio:
     async def __aexit__(self, *raised):
         return await self._running.__aexit__(*raised)
 
-    def last_words(self) -> str:
-        """The end of its standard error, where a server that fails to start reports the reason.
-        """
-        said = self._said.decode("utf-8", "replace").strip()
-        return f"; it said: {said}" if said else ""
+    def stderr_end(self) -> str:
+        """The end of its standard error, where a server that fails to start prints the reason."""
+        text = self._stderr.decode("utf-8", "replace").strip()
+        return f"; its standard error: {text}" if text else ""
 
     @asynccontextmanager
     async def _run(self):
@@ -273,7 +272,7 @@ class _Stdio:
         return process, life_write
 
     async def _read(self, stdout: asyncio.StreamReader, incoming: Any) -> None:
-        """Pass on each line as a message; of one that is too long only an error."""
+        """Pass on each line as a message; a line that is too long, as an error."""
         line, length = bytearray(), 0
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             async with incoming:
@@ -304,8 +303,8 @@ class _Stdio:
     async def _listen(self, stderr: asyncio.StreamReader) -> None:
         with suppress(OSError):
             while data := await stderr.read(_READ_BYTES):
-                self._said += data
-                del self._said[:-SAID_BYTES_MAX]
+                self._stderr += data
+                del self._stderr[:-STDERR_BYTES_MAX]
 
 
 def _grow(line: bytearray, piece: bytes) -> None:
@@ -338,8 +337,8 @@ async def _end(process: asyncio.subprocess.Process, lifeline: int) -> None:
     """Close its input, wait a little, then kill it and all its descendants."""
     assert process.stdin is not None
     process.stdin.close()
-    with anyio.move_on_after(GOODBYE_S):
+    with anyio.move_on_after(CLOSE_S):
         await process.wait()
     os.close(lifeline)
-    with anyio.move_on_after(GOODBYE_S):
+    with anyio.move_on_after(CLOSE_S):
         await process.wait()

@@ -26,7 +26,7 @@ from .definitions import Definition, Definitions, ListedTool, definitions_of
 from .nothing_ran import Rejected, Unreachable
 from .results import text_of, value_of
 
-START_S = 8.0  # for all servers together; a restarted worker must not wait for a dead one
+START_S = 8.0  # for all servers together: a dead one must not delay a worker's restart
 REMEMBERED_BYTES_MAX = 8 * 1024 * 1024
 
 
@@ -125,7 +125,7 @@ class OutsideTools:
         return tuple(self._equipped(agent, listed) for agent in self._agents)
 
     def status(self) -> dict[str, str]:
-        """The state of each server, for people; agents may have others of the same name."""
+        """The state of each server, for people; servers of two agents may have the same name."""
         states: dict[str, str] = {}
         for each in self._connections:
             name = each.server.name
@@ -162,8 +162,8 @@ class OutsideTools:
         found = []
         for each, answer in zip(self._connections, asking, strict=True):
             tools = self._tools(each, answer)
-            nobody = Definitions((), ())  # it is down: do not report its rules as misspelt
-            found.append((each.server, definitions_of(each.server, tools) if tools else nobody))
+            none = Definitions((), ())  # it is down: do not report its rules as misspelt
+            found.append((each.server, definitions_of(each.server, tools) if tools else none))
         return found
 
     def _tools(self, each: Connection, answer: asyncio.Future) -> Iterable[ListedTool]:

@@ -8,8 +8,8 @@ full_text   How well the words match. BM25 of the whole query over the highest B
             0 exactly where no term matches. A document of mean length that has every word once
             gets 1 / 2.2 = 0.45.
 trigram     pg_trgm's similarity(document, query): the trigrams both have over those either has.
-vector      1 - cosine distance = the cosine; a negative one counts as 0 (a distance above 1 says
-            nothing more about relevance than a distance of 1).
+vector      1 - cosine distance = the cosine; a negative one counts as 0 (a distance above 1 means
+            no less relevance than a distance of 1).
 
 A document is a candidate if it has a term of the query (full_text > 0), or its trigram similarity
 is TRIGRAM_SIMILARITY_MIN or more, or its cosine distance is below VECTOR_DISTANCE_MAX or the limit

@@ -20,7 +20,7 @@ from .trigrams import padded, similarity, trigrams
 from .words import Query, query_of
 
 LOGGER = logging.getLogger("foldlog.search")
-LAYOUT = 1  # to be incremented when the tables, or what is written into them, change
+LAYOUT = 1  # increment it when the tables, or the data written into them, change
 BEST = 5
 BEST_MAX = 100
 DOCUMENT_CHARS_MAX = 1_000_000  # 1 MB of text, 0.3 s to index; more is not a document but data
@@ -247,7 +247,7 @@ class SearchIndex:
     # -- versions ----------------------------------------------------------------------------------
 
     def _bring_up_to_date(self) -> None:
-        """Recompute what was written by another version or another embedder, and log that."""
+        """Recompute the data that another version or another embedder wrote, and log that."""
         name = f"{self._embedder.name}/{self._embedder.dimensions}"
         meta = dict(self._connection.execute("SELECT name, value FROM search_meta"))
         (documents,) = self._connection.execute("SELECT count(*) FROM search_documents").fetchone()

@@ -50,7 +50,7 @@ def reading(clock: Clock, anchor: Anchor | None, newest_at: int) -> Reading:
 
 
 class ClockWatch:
-    """Logs when the clock goes off, and when it agrees again: each once."""
+    """Logs once when the clock differs from the brokers', and once when it agrees again."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self._is_off = say, False

@@ -1,7 +1,6 @@
 """An assigned partition: its cached sessions, its timers, and the changes not written yet.
 
-This is bookkeeping without decisions. `views` is the only access to a session's views: cache, then
-store.
+It decides nothing. `views` is the only access to a session's views: cache, then store.
 """
 
 import heapq
@@ -43,7 +42,7 @@ class OpenStore(Protocol):
 
 
 def checksum_of(record: Record) -> int:
-    """Distinguishes a record from any other that may ever have its offset: by its bytes, and by its
+    """A checksum that differs for any other record with the same offset: of its bytes, and of its
     broker time, since the same event may be written again after a log lost its end."""
     at = record.timestamp_ms.to_bytes(8, "big", signed=True)
     return crc32(record.value or b"", crc32(record.key or b"", crc32(at)))
@@ -79,7 +78,7 @@ class PartitionCache:
         self.takes_from = store.log_end  # a take before this offset is of an earlier assignment
         self.checking = False
         self.anchor: Anchor | None = None
-        self.asked_at: list[int] = []  # production times of the takes not read back yet
+        self._takes_at: list[int] = []  # when the takes not read back yet were produced
         self.reset(store)
 
     def reset(self, store: Store) -> None:
@@ -114,19 +113,19 @@ class PartitionCache:
 
     def taking(self) -> Callable[[], None]:
         """Record that a take was produced. Returns the function to call if it is lost."""
-        asked_at = self.taken_at
-        self.asked_at.append(asked_at)
+        taken_at = self.taken_at
+        self._takes_at.append(taken_at)
 
         def lost() -> None:
             with suppress(ValueError):  # it was produced before the partition was assigned again
-                self.asked_at.remove(asked_at)
+                self._takes_at.remove(taken_at)
 
         return lost
 
     def took(self, broker_at: int, monotonic: int) -> None:
         """Record that our take was read back; takes arrive in the order of their production."""
-        if self.asked_at:
-            self.anchor = Anchor(self.asked_at.pop(0), monotonic, broker_at)
+        if self._takes_at:
+            self.anchor = Anchor(self._takes_at.pop(0), monotonic, broker_at)
 
     def first_read(self) -> int:
         """The first offset to read: of the record before the cursor, to verify the log."""

@@ -23,6 +23,6 @@ _FILE_MAY_BE_WHOLE = frozenset(
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether the file is not what was written; false if the system refused an operation."""
+    """Whether the file is damaged; false if the system refused an operation."""
     code = getattr(error, "sqlite_errorcode", None)  # errors of the Python module itself have none
     return code is not None and code & 0xFF not in _FILE_MAY_BE_WHOLE

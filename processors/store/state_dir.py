@@ -36,17 +36,17 @@ class StateDir:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)  # it contains users' messages
         self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not self._locked():
-            named = os.pread(self._lock, 20, 0).decode("ascii", "replace")
+            holder = os.pread(self._lock, 20, 0).decode("ascii", "replace")
             os.close(self._lock)
             raise StateDirTaken(
-                f"another worker works in {path}{named and f' (process {named})'}. Nothing was "
+                f"another worker works in {path}{holder and f' (process {holder})'}. Nothing was "
                 "changed: stop that one, or give this one its own directory with FOLDLOG_STATE_DIR."
             )
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, str(os.getpid()).encode(), 0)  # for the message above
         self._name(worker_id)
         found = worker_id_of(path)
-        assert found is not None, "it was named above"
+        assert found is not None, "_name wrote the name"
         self.worker_id = found
 
     def _locked(self) -> bool:
@@ -104,6 +104,6 @@ def _machine() -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    beside = path.with_suffix(".new")
-    beside.write_text(text, "utf-8")
-    os.replace(beside, path)
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text, "utf-8")
+    os.replace(fresh, path)

@@ -1,8 +1,8 @@
 """The store of one partition: views and cursor, changed together in one batch.
 
-A store is a cache of the log: it may be deleted at any time, and is, whenever it does not belong
-to the current log. Two backends share one contract test: RocksDB (rocks.py), and a dict for the
-simulator.
+A store is a cache of the log: it may be deleted at any time, and is deleted whenever it does not
+belong to the current log. Two backends share one contract test: RocksDB (rocks.py), and a dict for
+the simulator.
 """
 
 import json
@@ -27,7 +27,7 @@ from ..fold.views import Frozen, SessionViews, initial
 from . import views_codec
 from .rocks import RocksBackend
 
-LAYOUT = 15  # to be incremented when the keys, or the views that the folds store, change
+LAYOUT = 15  # increment it when the keys, or the views that the folds store, change
 FOLDS = "8dbb22e43f477143"
 
 
@@ -93,7 +93,7 @@ class Store:
         self.belongs: Belongs | None = self._read(_BELONGS, Belongs)
         self.cursor: Cursor = self._read(_CURSOR, Cursor) or Cursor()
         self.partition: PartitionView = self._read(_PARTITION, PartitionView) or PartitionView()
-        # Below this offset every dead letter was written by the previous store.
+        # The dead letters below this offset were written while the previous store was in use.
         self.letters_from = self.cursor.offset if letters_from is None else letters_from
         self.is_new = letters_from is not None
 
@@ -145,10 +145,10 @@ class Store:
             except Corrupt:
                 raise
             except Exception as error:
-                held = self.load(session_id) or initial(session_id)
+                stored = self.load(session_id) or initial(session_id)
                 why = f"its views cannot be stored: {type(error).__name__}"
                 at = (since or {}).get(session_id, self.cursor.offset)
-                frozen[session_id] = replace(held, frozen=held.frozen or Frozen(at, why))
+                frozen[session_id] = replace(stored, frozen=stored.frozen or Frozen(at, why))
                 self._put(batch, session_id, frozen[session_id], busy)
         for session_id, views in streamed.items():
             self._streams[session_id] = views.stream
@@ -277,8 +277,8 @@ def open_store(
             store.claim(belongs)
         if why is None:
             return store
-        held = store.belongs
-        if held is not None and held[:2] == belongs[:2] and store.cursor.offset <= end_offset:
+        had = store.belongs
+        if had is not None and had[:2] == belongs[:2] and store.cursor.offset <= end_offset:
             letters_from = store.cursor.offset  # another version of the folds, the same log
         store.close()
     if first_offset == 0:
@@ -303,7 +303,7 @@ def new_store(
     letters_from: int = 0,
     first_offset: int = 0,
 ) -> Store:
-    """An empty store that replaces whatever is in the directory.
+    """An empty store, which replaces the content of the directory.
 
     letters_from: every dead letter below it was written. A duplicate dead letter is harmless.
     Raises LogCut, and keeps the old store, if the log no longer begins at 0.

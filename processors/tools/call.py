@@ -35,9 +35,9 @@ __all__ = [
 ]
 
 
-def timeout_ms(tool: Tool, limits: Limits) -> int:
-    """The time limit of a run of this tool."""
-    return tool.timeout_ms or limits.tool_timeout_ms
+def timeout_ms(tool: Tool | None, limits: Limits) -> int:
+    """The time limit of a run of a tool; None: a tool that the agent no longer has."""
+    return (tool and tool.timeout_ms) or limits.tool_timeout_ms
 
 
 async def run(
@@ -79,7 +79,7 @@ async def run(
 async def reconcile(
     claim: ToolClaim, tool: Tool, args: bytes, sink: Sink, stop: Stop, host: ToolHost
 ) -> None:
-    """Determine the fate of a call whose worker died, and report exactly one outcome.
+    """Determine whether a dead worker's call had its effect, and report exactly one outcome.
 
     Called only after the claim's deadline and the margin have passed, so that "it did not happen"
     cannot become untrue. The side log is read first, then the tool's reconciler is asked; if
@@ -137,11 +137,11 @@ def _recorded(one: Run) -> ToolResult | None:
 
 def _record(one: Run, value: Any) -> None:
     """Record the result of an idempotent call, for an attempt after a crash."""
-    asked = [{"trigger": t.trigger, "project_id": t.project_id} for t in one.ctx.triggers]
-    beside = {"triggers": asked, "reminders": one.ctx.reminders}
+    triggers = [{"trigger": t.trigger, "project_id": t.project_id} for t in one.ctx.triggers]
+    requests = {"triggers": triggers, "reminders": one.ctx.reminders}
     try:
-        one.ctx.side_log.record(plain(value), beside=beside)
-    except Exception:  # bytes, odd objects, a full disk: then the call simply runs again
+        one.ctx.side_log.record(plain(value), beside=requests)
+    except Exception:  # bytes, odd objects, a full disk: the call then runs again
         return
 
 
@@ -170,7 +170,7 @@ def _keep(one: Run, key: bytes, event: ToolResult | ToolFailedUncertain) -> None
 
 
 def _outcome(one: Run, end: End | None) -> ToolResult | ToolFailedUncertain:
-    """The one outcome of a call: what is known of it."""
+    """The outcome of a call, which claims no more than is known."""
     claim, ctx, error = one.claim, one.ctx, None if end is None else end.error
     if end is not None and error is None:
         if _is_idempotent(one):

@@ -124,7 +124,7 @@ class Children:
         return bool(self._lifelines)
 
     async def close(self) -> None:
-        """Kill what is still running, and return when it has ended. Nothing starts afterwards."""
+        """Kill the commands that still run and wait for their end. Later ones are refused."""
         self._closed = True
         for process in list(self._lifelines):
             self._close_lifeline(process)

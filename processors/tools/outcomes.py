@@ -14,7 +14,7 @@ from ...schemas.ids import call_key
 from ...schemas.tokens import estimate
 from .results import Shaped
 
-DETAIL_CHARS_MAX = 2_000  # of an exception's text: it may hold a whole response body
+DETAIL_CHARS_MAX = 2_000  # of an exception's text, which may contain a whole response body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class ToolClaim:
 
 
 def not_run(claim: ToolClaim, why: str) -> ToolResult:
-    """The outcome of an attempt that was not begun; an earlier one may have been."""
+    """The outcome of an attempt that did not begin; an earlier attempt may have begun."""
     if claim.attempt > 1:
         text = f"not run again: {why}. An earlier attempt may have run."
         return result(claim, Outcome.ERROR, short(text))
@@ -62,7 +62,7 @@ def gave_up(claim: ToolClaim, why: str) -> ToolResult:
 
 
 def uncertain(claim: ToolClaim, reason: str) -> ToolFailedUncertain:
-    """The outcome of a call of which it is unknown whether it had its effect."""
+    """The outcome of a call that may or may not have had its effect."""
     return ToolFailedUncertain(
         turn=claim.turn,
         step=claim.step,

@@ -1,4 +1,4 @@
-"""Caches results of pure tools: the same call again within its TTL does not run (S0.8).
+"""Caches results of pure tools: a repeated call does not run again within its TTL (S0.8).
 
 A SQLite file in the worker's state directory, bounded in entries and bytes. If this cache is lost
 or damaged, tools simply run. No session's state depends on it: the TOOL_RESULT of a call answered
@@ -88,8 +88,8 @@ class ResultCache:
                 for suffix in ("", "-wal", "-shm"):
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
                 self._db = self._open()
-            except (sqlite3.Error, OSError) as again:
-                self._lost(again, "not used")
+            except (sqlite3.Error, OSError) as second:
+                self._lost(second, "not used")
 
     def find(self, key: bytes, ttl_ms: int) -> CachedResult | None:
         """The result of a call not older than its TTL, or None."""
@@ -158,7 +158,7 @@ class ResultCache:
         return db
 
     def _do(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        """Run a statement; after an error the file is not used any more, which is logged once."""
+        """Run a statement; after an error the file is no longer used, which is logged once."""
         with self._lock:
             if self._db is None:
                 return []

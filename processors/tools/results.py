@@ -143,12 +143,12 @@ def _rendering_of(value: Any) -> _Rendering:
         return _Rendering(whole.encode(), _TEXT)
     if len(notes) > NOTICES_MAX:
         notes[NOTICES_MAX:] = [f"{len(notes) - NOTICES_MAX} more lists are shortened."]
-    shown, same = "\n".join([rows, *notes]), _same(rows, whole)
+    shown, same = "\n".join([rows, *notes]), _common_length(rows, whole)
     return _Rendering(whole.encode(), _TEXT, shown, len(rows.encode()), same)
 
 
 def _first_rows(value: Any, path: tuple[str, ...], notes: list[str]) -> Any:
-    """The value with 100 rows of each long list; `notes` gets what is missing, and where."""
+    """The value with 100 rows of each long list; `notes` gets how many are missing, and where."""
     if isinstance(value, list | tuple) and len(value) > ROWS_MAX:
         where = " ".join(".".join(path).split())[:NAME_CHARS_MAX]
         more = f"{len(value) - ROWS_MAX} more rows, of {len(value)}."
@@ -160,7 +160,7 @@ def _first_rows(value: Any, path: tuple[str, ...], notes: list[str]) -> Any:
     return value
 
 
-def _same(one: str, other: str) -> int:
+def _common_length(one: str, other: str) -> int:
     """Where a reader of `one` should continue in `other`: the position where they differ."""
     low, high = 0, min(len(one), len(other))
     while low < high:
@@ -172,7 +172,7 @@ def _same(one: str, other: str) -> int:
 def _encoded(whole: str | bytes) -> tuple[bytes, str]:
     if isinstance(whole, bytes):
         return whole, _BINARY
-    return whole.encode("utf-8", "replace"), _TEXT  # a lone surrogate is not worth a failure
+    return whole.encode("utf-8", "replace"), _TEXT  # a lone surrogate must not fail the call
 
 
 def _json(value: Any) -> str:

@@ -44,7 +44,7 @@ END_SHARE = 0.3  # between the cancellation and continuing without the tool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolHost:
-    """What the runs of an agent's tools share."""
+    """The parts of a worker that the runs of an agent's tools share."""
 
     limits: Limits
     blobs: BlobStore
@@ -201,7 +201,7 @@ class Run:
             stopping.cancel()
 
     def why_ended(self, error: BaseException | None) -> str:
-        """Why there is no answer, for the model and for a person."""
+        """Why a run has no result, for the model and for a person."""
         if self.timed_out:
             return f"{self.claim.name} did not end within {self.claim.timeout_ms / 1000:g} s"
         if self.stop.requested:

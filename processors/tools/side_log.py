@@ -1,4 +1,4 @@
-"""The side log: what a tool call already did, kept outside the log across crashes (S2.8).
+"""The side log: a record of a tool call's effect, kept outside the log across crashes (S2.8).
 
 One file per call, named by session and call key, shared by the attempts of the call. An idempotent
 tool that ran before returns the earlier result; a `once` tool may record what it did, so that a
@@ -62,7 +62,7 @@ class SideLog:
     def record(self, value: Any, *, beside: Mapping[str, Any] | None = None) -> None:
         """Store a JSON value; it is on disk when this returns. Raises TypeError, OSError.
 
-        beside: what accompanies the result but is not part of it (triggers, reminders).
+        beside: data that accompanies the result but is not part of it (triggers, reminders).
         """
         entry = {**self._named, "value": value, "beside": dict(beside or {})}
         data = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode()
@@ -72,7 +72,7 @@ class SideLog:
 
     @property
     def beside(self) -> Mapping[str, Any]:
-        """What was recorded along with the result."""
+        """The data recorded along with the result."""
         found = self._read().get("beside")
         return found if isinstance(found, dict) else {}
 

@@ -12,6 +12,7 @@ from ..fold.projections.turn_view import Claim, find_call
 from ..fold.views import SessionViews
 from ..request.build import BUILDER
 from ..request.continuation import Kept
+from ..tools.call import timeout_ms
 from ..wake.background_tasks import is_made
 from ..wake.facts import Obligation
 
@@ -54,8 +55,8 @@ def tool_claim(
     """The claim of the next attempt of a tool call."""
     call = find_call(views.turn, *owed.call)
     assert call is not None
-    tool, limits = agent.tool(call.name), agent.limits
-    timeout = (tool.timeout_ms if tool else None) or limits.tool_timeout_ms
+    limits = agent.limits
+    timeout = timeout_ms(agent.tool(call.name), limits)
     return ev.ToolStarted(
         turn=call.turn,
         step=call.step,

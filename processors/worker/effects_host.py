@@ -380,7 +380,6 @@ class EffectsHost:
 def tool_claim_of(session_id: str, begin: BeginTool) -> tools.ToolClaim:
     """The claim of a tool call in the form that its run takes."""
     call, agent = begin.call, begin.agent
-    tool = agent.tool(call.name)
     return tools.ToolClaim(
         session_id=session_id,
         turn=call.turn,
@@ -391,7 +390,7 @@ def tool_claim_of(session_id: str, begin: BeginTool) -> tools.ToolClaim:
         effect=call.effect,
         approval="ask" if call.decision else "none",
         args_sha256=call.args_sha256,
-        timeout_ms=(tool and tool.timeout_ms) or agent.limits.tool_timeout_ms,
+        timeout_ms=tools.timeout_ms(agent.tool(call.name), agent.limits),
         user_id=begin.user_id,
         project_id=begin.project_id,
         claim_offset=begin.claim.offset,

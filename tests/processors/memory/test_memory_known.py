@@ -9,7 +9,7 @@ import pytest
 from foldlog.log.blobs import BlobStore
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects import background as effect
-from foldlog.processors.memory.extraction import extract, extracted_events, new_entries
+from foldlog.processors.memory.extraction import extract, new_entries
 from foldlog.processors.memory.fold import text_of
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.wake.background_tasks import Task
@@ -114,7 +114,7 @@ def test_case_spaces_and_final_punctuation_are_ignored(text):
 
 
 def events_of(*items):
-    return extracted_events(json.dumps(items), "s", 1, ANA)
+    return extract(json.dumps(items), "s", 1, ANA).events
 
 
 def test_only_current_entries_of_the_same_file_are_known():

@@ -234,7 +234,7 @@ class FailingEmbedder:
 
 
 def test_a_failing_embedder_is_retried(tmp_path, monkeypatch):
-    monkeypatch.setattr(service_module, "AGAIN_S", 0.01)
+    monkeypatch.setattr(service_module, "RETRY_S", 0.01)
     log, output = new_log(), []
     writer_of(log).remember(ANA, "core.md", "likes tea")
     with serving(log, tmp_path, output, FailingEmbedder(failures=2)) as memory:
@@ -283,7 +283,7 @@ def test_a_slow_embedder_blocks_no_prompt(tmp_path):
 
 
 def test_a_failed_fold_is_retried(tmp_path, monkeypatch):
-    monkeypatch.setattr(service_module, "AGAIN_S", 0.01)
+    monkeypatch.setattr(service_module, "RETRY_S", 0.01)
     log, output, fold = new_log(), [], MemoryStore.fold
     failures = iter([RuntimeError("a bug")])
 
