@@ -1,6 +1,6 @@
-"""The bytes of a request: what goes back as it came, what is left out, and in what order.
+"""The bytes of a request: unchanged blocks, omitted blocks, and their order.
 
-Every request that is made here also passes the independent checker of the laws.
+Requests also pass the checks of the API's rules that the laws use.
 """
 
 import json
@@ -24,7 +24,7 @@ SERVER_RESULT = '{"type":"web_search_tool_result","tool_use_id":"srv1","content"
 
 
 def answered(*blocks: "str | Use", stop: str = "end_turn") -> History:
-    """A turn that was answered so, and the request of the next one."""
+    """A turn with this answer, and the request of the next turn."""
     s = opened()
     s.say("go", "m1")
     s.answer(*blocks, stop=stop)
@@ -34,7 +34,7 @@ def answered(*blocks: "str | Use", stop: str = "end_turn") -> History:
     return s
 
 
-# -- as it came (law 12, constraint 7) -------------------------------------------------------------
+# -- unchanged blocks (law 12, constraint 7) -------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -48,29 +48,29 @@ def answered(*blocks: "str | Use", stop: str = "end_turn") -> History:
         '{"type":"a_block_of_the_future","x":{"deep":[1.0,1E5,-0]}}',
     ],
 )
-def test_S1_C_constraint_7_blocks_go_back_byte_for_byte(block):
-    s = answered(block, "said")
+def test_S1_C_constraint_7_blocks_are_sent_byte_for_byte(block):
+    s = answered(block, "words")
     assert block.encode() in s.request_bytes()
 
 
-def test_S1_C_a_call_goes_back_with_the_arguments_as_they_were_written():
+def test_S1_C_the_arguments_of_a_call_are_sent_byte_for_byte():
     s = with_calls(Use("look", '{"where" :  "th\\u0065re"}', "a"))
     s.result("1.1.0")
     s.work()
     assert b'"input":{"where" :  "th\\u0065re"}' in s.request_bytes()
 
 
-def test_an_invalid_input_is_an_empty_object_in_the_request_and_its_error_is_the_result():
+def test_a_call_with_invalid_arguments_is_sent_with_an_empty_object_and_its_error():
     s = with_calls(Use("look", '{"where":', "a", error="not a JSON object: cut"))
     s.work()
     (use,) = s.request()["messages"][1]["content"]
     assert use["input"] == {} and "cut" in s.messages()[2][1][0]
 
 
-# -- what is left out ------------------------------------------------------------------------------
+# -- omitted blocks --------------------------------------------------------------------------------
 
 
-def test_a_refusal_is_shown_and_never_sent_again():
+def test_a_refusal_is_in_the_transcript_and_not_in_requests():
     s = answered("I should not say th", stop="refusal")
     assert s.messages() == [("user", ["go", "next"])]
     assert s.lines("answer")[0].name == "refusal"
@@ -78,7 +78,7 @@ def test_a_refusal_is_shown_and_never_sent_again():
 
 
 @pytest.mark.parametrize(
-    ("blocks", "stop", "kept"),
+    ("blocks", "stop", "sent"),
     [
         (["so", LOOK], "max_tokens", ["so"]),
         ([thinking("cut", ""), "so"], "end_turn", ["so"]),
@@ -93,8 +93,8 @@ def test_a_refusal_is_shown_and_never_sent_again():
         ([thinking("alone"), LOOK], "max_tokens", []),
     ],
 )
-def test_the_next_request_is_legal_whatever_an_answer_ended_in(blocks, stop, kept):
-    if kept is None:  # a pause is continued: cancelled here, so that somebody speaks after it
+def test_the_next_request_is_valid_after_any_answer(blocks, stop, sent):
+    if sent is None:  # a paused answer is continued, unless the turn is cancelled
         s = opened()
         s.say("go")
         s.answer(*blocks, stop=stop)
@@ -102,24 +102,24 @@ def test_the_next_request_is_legal_whatever_an_answer_ended_in(blocks, stop, kep
         s.discharge("A1")
         s.work().say("next")
         s.work()
-        kept = ["so"]
+        sent = ["so"]
     else:
         s = answered(*blocks, stop=stop)
     assert not findings(s.request_bytes())
-    said = [words for role, words in s.messages() if role == "assistant"]
-    assert said == ([kept] if kept else [])
+    answers_sent = [words for role, words in s.messages() if role == "assistant"]
+    assert answers_sent == ([sent] if sent else [])
 
 
 @pytest.mark.parametrize(
-    ("blocks", "stop", "kept"),
+    ("blocks", "stop", "sent"),
     [
         (["so", answers.text(" \n"), thinking("hm"), "then"], "end_turn", ["so", "then"]),
         (["so", LOOK, thinking("hm"), "then"], "max_tokens", ["so", "then"]),
         ([thinking("a"), SERVER_USE, thinking("hm"), "then"], "pause_turn", ["thinking", "then"]),
     ],
 )
-def test_S1_C_what_was_thought_after_a_block_that_is_left_out_is_left_out_too(blocks, stop, kept):
-    """It was signed for that block: the API refused the request for ever."""
+def test_S1_C_thinking_after_an_omitted_block_is_omitted(blocks, stop, sent):
+    """Its signature covers that block: the API refused every later request."""
     s = opened()
     s.say("go")
     s.answer(*blocks, stop=stop)
@@ -127,10 +127,10 @@ def test_S1_C_what_was_thought_after_a_block_that_is_left_out_is_left_out_too(bl
     s.discharge("A1") if stop == "pause_turn" else None
     s.work().say("next")
     s.work()
-    assert s.messages()[1] == ("assistant", kept)
+    assert s.messages()[1] == ("assistant", sent)
 
 
-def test_S1_C_what_was_thought_after_a_call_that_is_renamed_is_left_out():
+def test_S1_C_thinking_after_a_renamed_call_is_omitted():
     s = with_calls(LOOK)
     s.result("1.1.0")
     s.answer(thinking("a"), LOOK, thinking("b"), POST)
@@ -140,7 +140,7 @@ def test_S1_C_what_was_thought_after_a_call_that_is_renamed_is_left_out():
     assert s.messages()[3] == ("assistant", ["thinking", "use look", "use post"])
 
 
-def test_S2_9_a_partial_answer_of_a_cancelled_turn_is_kept_without_what_was_cut():
+def test_S2_9_a_partial_answer_is_sent_without_its_incomplete_blocks():
     s = opened()
     s.say("go")
     s.work()
@@ -152,7 +152,7 @@ def test_S2_9_a_partial_answer_of_a_cancelled_turn_is_kept_without_what_was_cut(
     assert not findings(s.request_bytes())
 
 
-def test_S2_9_a_partial_answer_keeps_what_the_servers_own_tools_had_found():
+def test_S2_9_a_partial_answer_is_sent_with_complete_results_of_server_tools():
     s = opened()
     s.say("go")
     s.work()
@@ -160,12 +160,12 @@ def test_S2_9_a_partial_answer_keeps_what_the_servers_own_tools_had_found():
     s.stopped(SERVER_USE, SERVER_RESULT, "half a sent", SERVER_USE.replace("srv1", "srv2"))
     s.work().say("on")
     s.work()
-    kept = ["server_tool_use", "web_search_tool_result", "half a sent"]
-    assert s.messages()[1] == ("assistant", kept)
+    sent = ["server_tool_use", "web_search_tool_result", "half a sent"]
+    assert s.messages()[1] == ("assistant", sent)
     assert not findings(s.request_bytes())
 
 
-def test_a_partial_answer_of_a_retried_attempt_is_no_part_of_the_conversation():
+def test_a_partial_answer_of_a_retried_attempt_is_not_sent():
     s = opened()
     s.say("go")
     s.work()
@@ -175,7 +175,7 @@ def test_a_partial_answer_of_a_retried_attempt_is_no_part_of_the_conversation():
     assert s.messages()[1] == ("assistant", ["whole"]) and not s.lines("partial")
 
 
-def test_results_come_first_and_in_the_order_of_their_calls():
+def test_results_are_first_and_in_the_order_of_their_calls():
     s = with_calls(LOOK, POST, LOOK)
     s.say("by the way", when_busy="steer")
     for call in ("1.1.2", "1.1.0", "1.1.1"):
@@ -184,7 +184,7 @@ def test_results_come_first_and_in_the_order_of_their_calls():
     assert s.messages()[2][1] == ["result: 1.1.0", "result: 1.1.1", "result: 1.1.2", "by the way"]
 
 
-def test_bad_input_a_call_id_that_a_provider_repeats_gets_a_name_of_its_own():
+def test_bad_input_a_repeated_call_id_is_replaced():
     s = with_calls(Use("look", "{}", "x"), Use("look", "{}", "x"))
     s.result("1.1.0", "one")
     s.result("1.1.1", "two")
@@ -206,7 +206,7 @@ def test_bad_input_a_call_id_that_a_provider_repeats_gets_a_name_of_its_own():
 # -- the static prefix (law 11) --------------------------------------------------------------------
 
 
-def test_the_prefix_is_said_once_and_again_only_when_the_agent_was_edited():
+def test_the_prefix_is_written_once_and_again_after_the_agent_is_edited():
     s = opened()
     s.say("go")
     s.answer("ok").say("more")
@@ -221,7 +221,7 @@ def test_the_prefix_is_said_once_and_again_only_when_the_agent_was_edited():
     assert "forbidden" not in str(s.request()["tools"])
 
 
-def test_a_decision_made_for_another_prefix_is_stale():
+def test_a_decision_for_another_prefix_is_stale():
     s = opened()
     s.say("go")
     prefix, decision = s.in_flight("N3")
@@ -232,10 +232,10 @@ def test_a_decision_made_for_another_prefix_is_stale():
     assert s.request()["system"][0]["text"] == EDITED.system
 
 
-# -- what a request is -----------------------------------------------------------------------------
+# -- the format of a request -----------------------------------------------------------------------
 
 
-def test_law_11_a_request_is_compact_json_with_its_parts_in_order_and_marks_on_the_ends():
+def test_law_11_a_request_is_compact_json_in_a_fixed_order_with_cache_marks():
     s = answered("ok")
     raw = s.request_bytes()
     body = json.loads(raw)
@@ -250,7 +250,7 @@ def test_law_11_a_request_is_compact_json_with_its_parts_in_order_and_marks_on_t
     assert claim.request_sha256 == request_sha256(raw)
 
 
-def test_S2_3_content_in_the_blob_store_is_read_from_there_and_counted_by_its_size():
+def test_S2_3_content_in_the_blob_store_is_sent_and_estimated_by_its_size():
     s = opened()
     words = "a long story " * 100
     s.say(words, "m1")
@@ -261,7 +261,7 @@ def test_S2_3_content_in_the_blob_store_is_read_from_there_and_counted_by_its_si
     assert estimated_tokens(s.views.context) >= body.ref.bytes / 4
 
 
-def test_a_blob_that_is_gone_is_an_error_of_the_request_and_not_of_the_fold():
+def test_a_missing_blob_fails_the_request_and_not_the_fold():
     s = opened()
     s.say("a long story " * 100, "m1")
     s.work(before=("S1",))
@@ -271,7 +271,7 @@ def test_a_blob_that_is_gone_is_an_error_of_the_request_and_not_of_the_fold():
     assert s.views.frozen is None
 
 
-def test_S2_5_a_strategy_that_this_version_has_not_is_never_adopted():
+def test_S2_5_a_decision_with_an_unknown_strategy_is_stale():
     s = opened()
     s.say("go")
     prefix, (called, role) = s.in_flight("N3")
@@ -279,14 +279,14 @@ def test_S2_5_a_strategy_that_this_version_has_not_is_never_adopted():
     assert s.land([prefix, (other, role), (called, role)]) == ["accepted", "stale", "accepted"]
 
 
-def test_an_agent_without_prompt_and_tools_sends_neither():
+def test_a_request_without_prompt_and_tools_has_neither_field():
     s = opened(agent=type(AGENT)(name="helper", model="claude-test"))
     s.say("go")
     s.work()
     assert list(s.request()) == ["model", "max_tokens", "messages"]
 
 
-def test_blocks_are_cut_out_of_their_array_as_the_text_they_came_in():
+def test_raw_blocks_are_the_unchanged_text_of_their_array():
     text = ' [ {"a" : 1.50} ,{"b":"]}\\" [{"}\n,\t{"c":[{}, []]} ] '
     assert [raw for _, raw in raw_blocks(text.encode())] == [
         '{"a" : 1.50}', '{"b":"]}\\" [{"}', '{"c":[{}, []]}',

@@ -1,7 +1,7 @@
-"""Renderings under compaction: whatever moves, the bytes are those of the plain builder.
+"""Renderings under compaction: their requests equal those of the plain builder.
 
-Views are made by hand here, so that windows, summaries and short forms come at any moment; the
-laws (tests/laws/test_rendered_laws.py) ask the same of histories that a worker wrote.
+The views are built here by hand, with windows, summaries and short forms at any moment;
+tests/laws/test_rendered_laws.py checks the same on histories that a worker wrote.
 """
 
 import json
@@ -27,8 +27,8 @@ PAUSED = [
     {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
 ]
 SUMMARIES = (
-    [{"type": "text", "text": "what was said"}],
-    [{"type": "compaction", "content": "what was said", "signature": "x"}],
+    [{"type": "text", "text": "the summary"}],
+    [{"type": "compaction", "content": "the summary", "signature": "x"}],
 )
 
 
@@ -36,8 +36,8 @@ def _body(value) -> Body:
     return Body(inline=json.dumps(value).encode())
 
 
-class Grown:
-    """Views that grow at random, as folds would make them."""
+class GrowingViews:
+    """Views that grow at random, as a fold would change them."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -48,7 +48,7 @@ class Grown:
         self.session_id = "s"
         self.turn = 0
 
-    def say(self, *fragments: Fragment) -> None:
+    def add(self, *fragments: Fragment) -> None:
         rows = self.context.fragments.append(*fragments)
         self.context = replace(self.context, fragments=rows)
 
@@ -62,38 +62,38 @@ class Grown:
         self.turn += 1
         words = [{"type": "text", "text": f"words {self.turn}"}]
         if roll < 0.15:
-            self.say(self.text("assistant", 1, PAUSED))
+            self.add(self.text("assistant", 1, PAUSED))
         elif roll < 0.3:
             signed = {"type": "thinking", "thinking": "hm", "signature": f"s{self.turn}"}
-            self.say(self.text("assistant", 1, [signed, *words][: self.chance.choice((1, 2))]))
+            self.add(self.text("assistant", 1, [signed, *words][: self.chance.choice((1, 2))]))
         elif roll < 0.65:
             uses = [
                 {"type": "tool_use", "id": f"c{n}", "name": "look", "input": {}}
                 for n in range(self.chance.randrange(1, 4))
             ]
-            self.say(self.text("assistant", 1, [*words, *uses]))
+            self.add(self.text("assistant", 1, [*words, *uses]))
             for n in self.chance.sample(range(len(uses)), len(uses)):
-                said = Body(inline=f"result {self.turn}.{n}".encode())
-                self.say(Fragment("result", self.turn, 1, n, 0, said))
+                content = Body(inline=f"result {self.turn}.{n}".encode())
+                self.add(Fragment("result", self.turn, 1, n, 0, content))
                 if self.chance.random() < 0.4:
                     self.shorten(len(self.context.fragments) - 1, early=True)
         else:
-            self.say(self.text("user", 1, words))
+            self.add(self.text("user", 1, words))
         if self.context.fragments[0].kind != "user":
             self.context = replace(self.context, fragments=context.initial().fragments)
-            self.say(self.text("user", 1, words))
+            self.add(self.text("user", 1, words))
         self.move()
 
     def shorten(self, place: int, *, early: bool) -> None:
         row = self.context.fragments[place]
         call = f"{row.turn}.{row.step}.{row.index}"
         if self.compaction.shorts.last(call) is not None:
-            return  # a second one is a duplicate, and not folded
+            return  # a second short form is ignored as a duplicate
         short = Short(call, place, self.turn, Body(inline=b"short"), 0, early)
         self.compaction = replace(self.compaction, shorts=self.compaction.shorts.append(short))
 
     def move(self) -> None:
-        """The next request: mostly like the last, now and then another window or prefix."""
+        """The next request: mostly like the last, sometimes with another window or prefix."""
         rows, last = self.context.fragments, self.context.request
         fields = {"start": 0, "bound_from": 0, "compacted_upto": -1, "checkpoint": None}
         if last is not None:
@@ -115,7 +115,7 @@ class Grown:
         elif roll < 0.3:
             results = [n for n in range(len(rows)) if rows[n].kind == "result"]
             if results:
-                # Early, though a request that was built ahead of the log has said it as it is.
+                # `early` although a request built ahead of the log may have the whole result.
                 self.shorten(self.chance.choice(results), early=self.chance.random() < 0.3)
         elif roll < 0.35:
             tools = _body([{"name": f"t{self.turn}", "input_schema": {}}])
@@ -126,25 +126,26 @@ class Grown:
         self.context = replace(self.context, request=request)
 
     def now(self) -> SimpleNamespace:
-        """The views at this moment."""
+        """The current views."""
         return SimpleNamespace(
             session_id=self.session_id, context=self.context, compaction=self.compaction
         )
 
 
 def _read(ref):
-    raise AssertionError("nothing is in blobs here")
+    raise AssertionError("no blob may be read")
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_law_11_under_compaction_a_continued_request_is_the_one_that_is_built(seed):
-    grown, rendering, past = Grown(seed), Rendering(), []
+def test_law_11_a_continued_request_equals_the_built_one(seed):
+    growing, rendering, past = GrowingViews(seed), Rendering(), []
     for _ in range(30):
-        grown.step()
-        past.append(grown.now())
+        growing.step()
+        past.append(growing.now())
         if seed % 2:
-            rendering.render_ahead(grown.chance.choice(past) if seed % 8 == 1 else past[-1], _read)
-        for views in (past[-1], *([grown.chance.choice(past)] if seed % 4 == 0 else ())):
+            ahead = growing.chance.choice(past) if seed % 8 == 1 else past[-1]
+            rendering.render_ahead(ahead, _read)
+        for views in (past[-1], *([growing.chance.choice(past)] if seed % 4 == 0 else ())):
             built = rendering.request(views, _read)
             assert built.request == request_bytes(views, _read)
             assert built.sha256 == request_sha256(built.request)
@@ -152,99 +153,99 @@ def test_law_11_under_compaction_a_continued_request_is_the_one_that_is_built(se
 
 @pytest.fixture
 def rendered(monkeypatch):
-    """The answers that are rendered from here on, in order."""
+    """The answers that are rendered during the test, in order."""
     module = sys.modules[Rendering.__module__]
-    read, answer_blocks = [], module.answer_blocks
+    answers, answer_blocks = [], module.answer_blocks
 
-    def noted(fragment, *args, **kwargs):
-        read.append(fragment)
+    def recording(fragment, *args, **kwargs):
+        answers.append(fragment)
         return answer_blocks(fragment, *args, **kwargs)
 
-    monkeypatch.setattr(module, "answer_blocks", noted)
-    return read
+    monkeypatch.setattr(module, "answer_blocks", recording)
+    return answers
 
 
-def chatted(messages: int) -> Grown:
-    """A chat of so many messages in turn; nothing moves in it."""
-    grown = Grown(1)
-    grown.chance.random = lambda: 1.0
+def chat_of(messages: int) -> GrowingViews:
+    """A chat of this many messages by turns, without compaction."""
+    growing = GrowingViews(1)
+    growing.chance.random = lambda: 1.0
     for number in range(messages):
         kind = ("user", "assistant")[number % 2]
-        grown.turn = number
-        grown.say(grown.text(kind, 1, [{"type": "text", "text": f"words {number}"}]))
-    return grown
+        growing.turn = number
+        growing.add(growing.text(kind, 1, [{"type": "text", "text": f"words {number}"}]))
+    return growing
 
 
-def test_what_was_settled_is_not_rendered_again(rendered):
-    grown, rendering = chatted(201), Rendering()
-    grown.move()
-    rendering.request(grown.now(), _read)
+def test_only_new_answers_are_rendered(rendered):
+    growing, rendering = chat_of(201), Rendering()
+    growing.move()
+    rendering.request(growing.now(), _read)
     rendered.clear()
     for kind in ("assistant", "user"):
-        grown.say(grown.text(kind, 1, [{"type": "text", "text": "newest"}]))
-    grown.move()
-    assert rendering.request(grown.now(), _read).request == request_bytes(grown.now(), _read)
+        growing.add(growing.text(kind, 1, [{"type": "text", "text": "newest"}]))
+    growing.move()
+    assert rendering.request(growing.now(), _read).request == request_bytes(growing.now(), _read)
     assert len(rendered) == 1
 
 
-def test_an_answer_is_rendered_once_and_before_the_next_request_needs_it(rendered):
-    grown, rendering = chatted(21), Rendering()
-    grown.move()
-    rendering.request(grown.now(), _read)
+def test_an_answer_is_rendered_once_and_ahead_of_the_next_request(rendered):
+    growing, rendering = chat_of(21), Rendering()
+    growing.move()
+    rendering.request(growing.now(), _read)
     rendered.clear()
-    grown.say(grown.text("assistant", 1, [{"type": "text", "text": "the answer"}]))
+    growing.add(growing.text("assistant", 1, [{"type": "text", "text": "the answer"}]))
     for _ in range(2):
-        rendering.render_ahead(grown.now(), _read)
-    assert rendered == [grown.now().context.fragments[-1]]
-    grown.say(grown.text("user", 1, [{"type": "text", "text": "and now?"}]))
-    grown.move()
-    assert rendering.request(grown.now(), _read).request == request_bytes(grown.now(), _read)
+        rendering.render_ahead(growing.now(), _read)
+    assert rendered == [growing.now().context.fragments[-1]]
+    growing.add(growing.text("user", 1, [{"type": "text", "text": "and now?"}]))
+    growing.move()
+    assert rendering.request(growing.now(), _read).request == request_bytes(growing.now(), _read)
     assert len(rendered) == 1
 
 
-def test_a_blob_that_is_lost_once_leaves_nothing_half_rendered():
-    grown = Grown(2)
+def test_a_missing_blob_leaves_no_partial_rendering():
+    growing = GrowingViews(2)
     lost = Body(ref=BlobRef(sha256="a" * 64, bytes=9, media_type="application/json"))
-    grown.say(grown.text("user", 1, [{"type": "text", "text": "hi"}]))
-    grown.say(Fragment("assistant", 1, 1, -1, 0, lost, stop_reason="end_turn"))
-    grown.say(grown.text("user", 1, [{"type": "text", "text": "and now?"}]))
-    grown.move()
-    held = b'[{"type":"text","text":"kept"}]'
-    rendering, views = Rendering(), grown.now()
-    rendering.render_ahead(views, _read)  # says nothing: the request that needs it does
-    assert rendering.request(views, lambda ref: held).request == request_bytes(
-        views, lambda ref: held
+    growing.add(growing.text("user", 1, [{"type": "text", "text": "hi"}]))
+    growing.add(Fragment("assistant", 1, 1, -1, 0, lost, stop_reason="end_turn"))
+    growing.add(growing.text("user", 1, [{"type": "text", "text": "and now?"}]))
+    growing.move()
+    content = b'[{"type":"text","text":"from the blob"}]'
+    rendering, views = Rendering(), growing.now()
+    rendering.render_ahead(views, _read)  # raises nothing; the request does
+    assert rendering.request(views, lambda ref: content).request == request_bytes(
+        views, lambda ref: content
     )
     rendering = Rendering()
     with pytest.raises(AssertionError):
         rendering.request(views, _read)
-    built = rendering.request(views, lambda ref: held)
-    assert built.request == request_bytes(views, lambda ref: held)
+    built = rendering.request(views, lambda ref: content)
+    assert built.request == request_bytes(views, lambda ref: content)
 
 
-def test_renderings_hold_no_more_than_they_may():
-    grown = Grown(3)
+def test_the_size_of_all_renderings_is_bounded():
+    growing = GrowingViews(3)
     for _ in range(40):
-        grown.step()
-    bytes_max = 7 * len(request_bytes(grown.now(), _read))
+        growing.step()
+    bytes_max = 7 * len(request_bytes(growing.now(), _read))
     renderings = Renderings(bytes_max)
     for number in range(10):
-        views = grown.now()
+        views = growing.now()
         views.session_id = f"s{number}"
         assert renderings.request(views, _read).request == request_bytes(views, _read)
-    assert list(renderings._renderings) == ["s7", "s8", "s9"], "the newest stay"
+    assert list(renderings._renderings) == ["s7", "s8", "s9"], "the newest ones"
     sizes = [rendering.size for rendering in renderings._renderings.values()]
     assert renderings._size == sum(sizes) <= bytes_max
 
 
-def test_a_file_that_is_not_shown_any_more_is_rendered_anew():
-    grown, rendering = chatted(4), Rendering()
+def test_a_file_that_is_hidden_from_now_on_is_rendered_again():
+    growing, rendering = chat_of(4), Rendering()
     png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + 2 * (9).to_bytes(4, "big") + b"\x08\x02\0\0\0"
     ref = BlobRef(sha256="a" * 64, bytes=len(png), media_type="image/png")
-    grown.say(grown.text("user", 1, [reference(ref, 9)]))
-    grown.move()
-    shown, context = rendering.request(grown.now(), lambda _: png), grown.context
-    grown.context = replace(context, request=replace(context.request, files_after=99))
-    hidden = rendering.request(grown.now(), lambda _: png)
+    growing.add(growing.text("user", 1, [reference(ref, 9)]))
+    growing.move()
+    shown, context = rendering.request(growing.now(), lambda _: png), growing.context
+    growing.context = replace(context, request=replace(context.request, files_after=99))
+    hidden = rendering.request(growing.now(), lambda _: png)
     assert b"base64" in shown.request and b"base64" not in hidden.request
-    assert hidden.request == request_bytes(grown.now(), lambda _: png)
+    assert hidden.request == request_bytes(growing.now(), lambda _: png)

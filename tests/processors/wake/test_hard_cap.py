@@ -22,7 +22,7 @@ def capped(agent: Agent, tokens: int) -> Agent:
 
 
 def answered(agent: Agent) -> History:
-    """A second step is due: the prefix is in force, and nothing can be made shorter."""
+    """A session whose second step is due, with nothing to compact."""
     s = opened(agent=agent)
     s.say("go")
     s.answer(LOOK)
@@ -34,7 +34,7 @@ def tokens_of(s: History) -> int:
     return plan(s.views, rules_of(s.agent)).tokens
 
 
-def test_S3_6_a_step_of_exactly_the_hard_cap_is_called():
+def test_S3_6_a_step_of_exactly_the_hard_cap_is_sent():
     s = answered(variant("full"))
     cap = tokens_of(s)
     s.agent = capped(s.agent, cap)
@@ -45,7 +45,7 @@ def test_S3_6_a_step_of_exactly_the_hard_cap_is_called():
     assert called.step == 2 and called.prompt_tokens == cap == called.budget.hard_tokens
 
 
-def test_S3_6_a_step_one_token_over_the_hard_cap_is_not_called():
+def test_S3_6_a_step_one_token_over_the_hard_cap_is_not_sent():
     s = answered(variant("full"))
     cap = tokens_of(s) - 1
     s.agent = capped(s.agent, cap)
@@ -56,7 +56,7 @@ def test_S3_6_a_step_one_token_over_the_hard_cap_is_not_called():
 
 
 def first_step(cap: int | None) -> History:
-    """The first step of a session, which is weighed with a prefix that is not in force yet."""
+    """A session after its first step, whose estimate includes the prefix of its agent."""
     agent = variant("full", system="Be brief. " * 200)
     s = opened(agent=agent if cap is None else capped(agent, cap))
     s.say("go")
@@ -69,14 +69,14 @@ def called(s: History) -> list[int]:
 
 
 def test_S3_6_the_first_step_counts_its_prefix_to_the_token():
-    (weighed,) = called(first_step(None))
-    assert called(first_step(weighed)) == [weighed]
-    over = first_step(weighed - 1)
+    (estimate,) = called(first_step(None))
+    assert called(first_step(estimate)) == [estimate]
+    over = first_step(estimate - 1)
     assert called(over) == [] and over.end_reason() == "budget_exceeded"
 
 
-@pytest.mark.parametrize(("more", "goes_on"), [(0, True), (-1, False)])
-def test_S3_6_a_prefix_that_shrank_to_exactly_the_cap_lets_a_session_go_on(more, goes_on):
+@pytest.mark.parametrize(("more", "fits"), [(0, True), (-1, False)])
+def test_S3_6_a_shorter_prefix_counts_to_the_token(more, fits):
     short = variant("full", system="Be brief.")
 
     def second_turn(agent: Agent, cap: int | None) -> History:
@@ -85,16 +85,16 @@ def test_S3_6_a_prefix_that_shrank_to_exactly_the_cap_lets_a_session_go_on(more,
         s.answer("well", read=3_000)
         s.agent = agent if cap is None else capped(agent, cap)
         s.say("on", "m2")
-        assert s.rows() == (["N3"] if cap is None else ["N2"]), "weighed with the old prefix"
+        assert s.rows() == (["N3"] if cap is None else ["N2"]), "estimated with the old prefix"
         return s.work()
 
-    _, weighed = called(second_turn(short, None))
-    s = second_turn(short, weighed + more)
-    assert len(called(s)) == (2 if goes_on else 1)
-    assert s.end_reason("m2") == ("" if goes_on else "budget_exceeded")
+    _, estimate = called(second_turn(short, None))
+    s = second_turn(short, estimate + more)
+    assert len(called(s)) == (2 if fits else 1)
+    assert s.end_reason("m2") == ("" if fits else "budget_exceeded")
 
 
-def test_S3_6_a_window_that_fits_exactly_is_not_halved():
+def test_S3_6_a_window_of_exactly_the_cap_is_not_halved():
     s = opened(agent=variant(WINDOW))
     for number in range(6):
         s.say(f"question {number} " * 9, f"m{number}")
@@ -105,10 +105,10 @@ def test_S3_6_a_window_that_fits_exactly_is_not_halved():
     assert plan(s.views, rules_of(capped(s.agent, cap - 1))).strategy == "sliding_window_4"
 
 
-def test_S3_6_a_summary_must_be_made_only_over_the_cap():
+def test_S3_6_a_summary_is_required_only_over_the_cap():
     s = answered(variant("compacted"))
-    for cap, must in ((tokens_of(s), False), (tokens_of(s) - 1, True)):
+    for cap, required in ((tokens_of(s), False), (tokens_of(s) - 1, True)):
         rules = rules_of(capped(s.agent, cap))
-        assert needs_room(s.views, rules) == must
+        assert needs_room(s.views, rules) == required
         summaries = [due for due in due_works(s.views, rules) if due.kind == "context"]
-        assert bool(summaries) == must
+        assert bool(summaries) == required

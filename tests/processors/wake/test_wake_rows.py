@@ -1,6 +1,6 @@
-"""Every row of WAKE in a handwritten history: when it is owed, and that law 9 holds there.
+"""Every row of WAKE on a handwritten history: when the row is owed, and that law 9 holds there.
 
-Given (the history), when (its last line), then (the row). The order is the table's.
+Given (the history), when (its last line), then (the row), in the order of the table.
 """
 
 from collections import Counter
@@ -18,26 +18,26 @@ from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, Step, opened, with_calls
 from foldlog.tests.laws.law9 import check_law_9
 
-# What a claim's deadline allows a tool beside its time: to begin, twice looked at, and to end.
-BEGINS_AND_ENDS_MS = 2 * LIMITS.start_window_ms + LIMITS.grace_ms
+# A claim's deadline gives a tool this time to begin and to end, in addition to its timeout.
+BEGIN_AND_END_MS = 2 * LIMITS.start_window_ms + LIMITS.grace_ms
 
 LOOK = Use("look", "{}", "a")
 POST = Use("post", "{}", "b")
 WIRE = Use("wire", '{"cents":1}', "w")
 CHARGE = Use("charge", '{"cents":3}', "c")
 COMPLETE = Use("complete", "{}", "d")
-SAME_AGAIN, ANOTHER = "w1/2", "w2/1"  # a newer incarnation of the holder, and a stranger
+RESTARTED, ANOTHER = "w1/2", "w2/1"  # a newer incarnation of the holder; another worker
 
 
 def streaming() -> History:
-    """A model call is claimed by the holder."""
+    """The holder has claimed a model call."""
     s = opened()
     s.say()
     return s.work()
 
 
 def proposed(*uses: Use) -> History:
-    """A response asked for these calls, nothing is decided."""
+    """A response has these calls, which are not decided."""
     s = streaming()
     s.complete(*uses)
     return s
@@ -49,7 +49,7 @@ def allowed(use: Use) -> History:
 
 
 def void(use: Use, times: int = 1) -> History:
-    """A claim that came back only after somebody else had taken the partition; so often."""
+    """A call whose claims, this many, each follow a takeover of the partition in the log."""
     s, row = allowed(use), "T3"
     for number in range(times):
         late = s.in_flight(row)
@@ -70,7 +70,7 @@ def failing(times: int, end: str = "fail") -> History:
 
 
 def crashing(times: int) -> History:
-    """The worker died so often in the middle of the model call."""
+    """The worker died this many times during the model call."""
     s = streaming()
     for number in range(times):
         s.take(f"w1/{number + 2}")
@@ -79,12 +79,12 @@ def crashing(times: int) -> History:
 
 
 def large_result() -> History:
-    """A result that is worth a short form."""
+    """A result that is long enough for a short form."""
     return then(with_calls(LOOK), lambda s: s.result("1.1.0", "a row of it\n" * 1_000))
 
 
-def beside(*, times: int = 1) -> History:
-    """A short form is being made; before that so many workers but one died of it."""
+def shortening(*, times: int = 1) -> History:
+    """A short form is claimed for the given time; the workers of the earlier claims died."""
     s = large_result()
     s.discharge("B1")
     for number in range(2, times + 1):
@@ -92,8 +92,8 @@ def beside(*, times: int = 1) -> History:
     return s
 
 
-def unremembered() -> History:
-    """What to remember of a turn was asked in vain, just now."""
+def memory_failed() -> History:
+    """A memory extraction has just failed."""
     s = opened(agent=variant(memory=True))
     s.say()
     work = s.answer("hi").views.background.works[-1]
@@ -102,7 +102,7 @@ def unremembered() -> History:
 
 
 def pushed(times: int = 0) -> History:
-    """An answer is owed to a push channel; so many workers died in delivering it."""
+    """An answer is due on a push channel; this many workers died while delivering it."""
     s = opened()
     s.say(channel="push:crm")
     s.answer("hi")
@@ -116,7 +116,8 @@ def crashed_in(s: History, times: int) -> History:
     return s
 
 
-def owed_to_a_channel() -> History:
+def answered_for_a_channel() -> History:
+    """An answer is complete whose message came by a push channel."""
     s = opened()
     s.say(channel="push:crm")
     s.work()
@@ -125,7 +126,7 @@ def owed_to_a_channel() -> History:
 
 
 def over_the_cap() -> History:
-    """A step is due whose request would be too long, after many messages."""
+    """A step is due whose request is over the hard cap, after many messages."""
     s = opened()
     for _ in range(8):
         s.say("long " * 20)
@@ -146,7 +147,7 @@ GIVEN: dict[str, Callable[[], History]] = {
     "A1": lambda: then(streaming(), lambda s: s.cancel()),
     "A1t": lambda: then(with_calls(LOOK), lambda s: s.cancel()),
     "A2": lambda: then(
-        streaming(), lambda s: s.chunk(), lambda s: s.take(SAME_AGAIN), lambda s: s.cancel()
+        streaming(), lambda s: s.chunk(), lambda s: s.take(RESTARTED), lambda s: s.cancel()
     ),
     "C1": lambda: then(streaming(), lambda s: s.cancel()),
     "C2": lambda: then(opened(), lambda s: s.say(), lambda s: s.cancel()),
@@ -157,17 +158,17 @@ GIVEN: dict[str, Callable[[], History]] = {
     "T4": lambda: with_calls(LOOK),
     "T4w": lambda: with_calls(LOOK).take(ANOTHER),
     "T5": lambda: void(POST),
-    "T5r": lambda: with_calls(LOOK).take(SAME_AGAIN),
+    "T5r": lambda: with_calls(LOOK).take(RESTARTED),
     "T6v": lambda: void(POST, times=2),
-    "T6r": lambda: with_calls(LOOK).take(SAME_AGAIN).work().take("w1/3"),
-    "T6": lambda: with_calls(POST).take(SAME_AGAIN),
+    "T6r": lambda: with_calls(LOOK).take(RESTARTED).work().take("w1/3"),
+    "T6": lambda: with_calls(POST).take(RESTARTED),
     "T7": lambda: then(with_calls(POST), lambda s: s.uncertain("1.1.0")),
     "S1": lambda: then(opened(), lambda s: s.say(), lambda s: s.work(before=("S1",))),
     "S1r": lambda: then(streaming(), lambda s: s.fail()),
     "S1w": lambda: then(streaming(), lambda s: s.fail(retry_at=s.at + 5_000)),
     "S2": lambda: streaming(),
     "S2w": lambda: streaming().take(ANOTHER),
-    "S3": lambda: streaming().take(SAME_AGAIN),
+    "S3": lambda: streaming().take(RESTARTED),
     "S4": lambda: then(streaming(), lambda s: s.fail(permanent=True)),
     "S4u": lambda: failing(LIMITS.model_attempts),
     "S4g": lambda: crashing(LIMITS.model_attempts),
@@ -176,32 +177,32 @@ GIVEN: dict[str, Callable[[], History]] = {
     "N2": lambda: then(opened(), lambda s: s.say("long " * 4_000)),
     "N2w": lambda: over_the_cap(),
     "N3": lambda: then(opened(), lambda s: s.say()),
-    "D1": lambda: owed_to_a_channel(),
+    "D1": lambda: answered_for_a_channel(),
     "D1r": lambda: then(pushed(), lambda s: s.undelivered("push:crm")).later(1),
     "D1w": lambda: then(pushed(), lambda s: s.undelivered("push:crm", retry_at=s.at + 9_000)),
     "D2": lambda: pushed(),
     "D2w": lambda: pushed().take(ANOTHER),
-    "D3": lambda: pushed().take(SAME_AGAIN),
+    "D3": lambda: pushed().take(RESTARTED),
     "D4": lambda: then(
         pushed(LIMITS.delivery_attempts - 1), lambda s: s.undelivered("push:crm")
     ).later(1),
     "D4g": lambda: pushed(LIMITS.delivery_attempts - 1).take("w1/9"),
     "B1": lambda: large_result(),
-    "B1w": lambda: unremembered(),
+    "B1w": lambda: memory_failed(),
     "B1s": lambda: then(
         streaming(), lambda s: s.complete(LOOK, read=LIMITS.soft_tokens)
     ),
-    "B2": lambda: beside(),
-    "B2a": lambda: then(beside(), lambda s: s.cancel()),
-    "B2w": lambda: beside().take(ANOTHER),
-    "B3": lambda: beside().take(SAME_AGAIN),
-    "B3u": lambda: beside(times=LIMITS.background_attempts).take("w1/9"),
-    "B3a": lambda: then(beside(), lambda s: s.cancel(), lambda s: s.take(SAME_AGAIN)),
+    "B2": lambda: shortening(),
+    "B2a": lambda: then(shortening(), lambda s: s.cancel()),
+    "B2w": lambda: shortening().take(ANOTHER),
+    "B3": lambda: shortening().take(RESTARTED),
+    "B3u": lambda: shortening(times=LIMITS.background_attempts).take("w1/9"),
+    "B3a": lambda: then(shortening(), lambda s: s.cancel(), lambda s: s.take(RESTARTED)),
 }
 
 
 @pytest.mark.parametrize("row", BY_ID)
-def test_S2_7_every_row_is_owed_in_its_history_and_keeps_law_9(row):
+def test_S2_7_every_row_is_owed_in_its_history_and_law_9_holds(row):
     s = GIVEN[row]()
     assert row in s.rows()
     step = Step(s.steps[-1].entry, s.steps[-1].ruling, s.views, s.views, s.holders, s.at)
@@ -210,11 +211,11 @@ def test_S2_7_every_row_is_owed_in_its_history_and_keeps_law_9(row):
     assert rows[row]
 
 
-def test_the_given_histories_are_those_of_the_table():
+def test_every_row_of_the_table_has_a_history():
     assert list(GIVEN) == list(BY_ID)
 
 
-# -- seed 002's eight rows -------------------------------------------------------------------------
+# -- the eight rows of the specification -----------------------------------------------------------
 
 
 SEED = {
@@ -222,7 +223,7 @@ SEED = {
     "LLM_CALLED": (lambda: GIVEN["S1"](), ["S1"]),
     "TOOL_INVOKED": (lambda: allowed(LOOK), ["T3"]),
     "TOOL_RESULT": (lambda: then(with_calls(LOOK), lambda s: s.result("1.1.0")), ["N3"]),
-    "GEN_START, GEN_CHUNK": (lambda: streaming().take(SAME_AGAIN), ["S3"]),
+    "GEN_START, GEN_CHUNK": (lambda: streaming().take(RESTARTED), ["S3"]),
     "GEN_COMPLETE": (lambda: GIVEN["N1"](), ["N1"]),
     "GEN_SENT": (
         lambda: then(
@@ -239,7 +240,7 @@ SEED = {
 
 
 @pytest.mark.parametrize("last", SEED)
-def test_S2_7_what_the_last_event_of_a_session_owes(last):
+def test_S2_7_the_last_event_of_a_session_decides_its_rows(last):
     given, rows = SEED[last]
     s = given()
     assert s.rows() == rows
@@ -247,11 +248,11 @@ def test_S2_7_what_the_last_event_of_a_session_owes(last):
     assert "TERMINATED" not in last or s.rows() == []
 
 
-def test_S2_7_the_mapping_of_the_seed_is_complete():
+def test_S2_7_every_row_of_the_specification_has_a_history():
     assert [row[0] for row in SEED_ROWS] == list(SEED)
 
 
-# -- when a wait is over ---------------------------------------------------------------------------
+# -- the end of a wait -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -261,17 +262,17 @@ def test_S2_7_the_mapping_of_the_seed_is_complete():
         ("N2w", "N2"), ("B2w", "B3"), ("D1w", "D1r"), ("D2w", "D3"),
     ],
 )
-def test_a_wait_says_when_to_look_again_and_not_a_moment_earlier(row, after):
+def test_a_wait_ends_at_its_due_time_and_not_a_millisecond_earlier(row, after):
     s = GIVEN[row]()
     (owed,) = (owed for owed in s.owed() if owed.row == row)
     rules = rules_of(s.agent)
-    early = [o.row for o in wake(s.views, s.holders, owed.due - 1, rules)]
+    before = [o.row for o in wake(s.views, s.holders, owed.due - 1, rules)]
     due = [o.row for o in wake(s.views, s.holders, owed.due, rules)]
-    assert row in early and after not in early
+    assert row in before and after not in before
     assert row not in due and after in due
 
 
-def test_a_chunk_extends_the_deadline_of_its_generation_by_the_stall_timeout():
+def test_a_chunk_extends_the_deadline_of_its_model_call_by_the_stall_timeout():
     s = streaming().take(ANOTHER)
     s.later(LIMITS.stall_timeout_ms - 10)
     s.chunk()
@@ -284,25 +285,25 @@ def test_a_chunk_extends_the_deadline_of_its_generation_by_the_stall_timeout():
 # -- takeovers (law 6) -----------------------------------------------------------------------------
 
 
-def test_law_6_a_stranger_waits_for_the_deadline_and_the_margin():
+def test_law_6_another_worker_waits_for_the_deadline_and_the_margin():
     s = with_calls(LOOK).take(ANOTHER)
     assert s.rows() == ["T4w"]
-    s.later(2 * MINUTE + BEGINS_AND_ENDS_MS + LIMITS.margin_ms)
+    s.later(2 * MINUTE + BEGIN_AND_END_MS + LIMITS.margin_ms)
     assert s.rows() == ["T5r"]
 
 
 def test_law_6_a_newer_incarnation_of_the_same_worker_does_not_wait():
-    assert with_calls(LOOK).take(SAME_AGAIN).rows() == ["T5r"]
-    assert streaming().take(SAME_AGAIN).rows() == ["S3"]
+    assert with_calls(LOOK).take(RESTARTED).rows() == ["T5r"]
+    assert streaming().take(RESTARTED).rows() == ["S3"]
 
 
-def test_law_6_a_claim_behind_the_newer_take_is_void_and_made_anew_even_if_it_runs_once():
+def test_law_6_a_claim_after_a_takeover_is_void_and_repeated_even_for_a_once_tool():
     s = void(POST)
     s.work()
     assert s.call("1.1.0").attempt == 2 and s.rows() == ["T4"]
 
 
-def test_law_6_nobody_who_lost_the_partition_starts_anything():
+def test_law_6_a_claim_of_a_worker_that_lost_the_partition_is_a_duplicate():
     s = allowed(POST)
     late = s.in_flight("T3")
     s.take(ANOTHER).work()
@@ -310,46 +311,46 @@ def test_law_6_nobody_who_lost_the_partition_starts_anything():
     assert s.call("1.1.0").claim.owner == ANOTHER
 
 
-def test_S2_8_a_begun_once_call_is_never_run_again_whatever_comes():
+def test_S2_8_a_started_once_tool_is_never_run_again():
     s = with_calls(POST)
     for number in range(2, 6):
         s.take(f"w1/{number}").later(5 * MINUTE).work()
         assert s.rows() == ["T6"] and s.call("1.1.0").attempt == 1
-    done = s.discharge("T6")
-    assert [what for what, _ in done.begun] == ["reconcile"]
+    discharged = s.discharge("T6")
+    assert [what for what, _ in discharged.begun] == ["reconcile"]
 
 
-def test_S2_8_a_reconciler_is_asked_only_after_the_deadline_and_the_margin():
-    s = with_calls(WIRE).take(SAME_AGAIN)
-    assert not any(s.discharge("T6")), "its no might still become untrue"
-    s.later(2 * MINUTE + BEGINS_AND_ENDS_MS + LIMITS.margin_ms)
+def test_S2_8_a_reconciler_runs_only_after_the_deadline_and_the_margin():
+    s = with_calls(WIRE).take(RESTARTED)
+    assert not any(s.discharge("T6")), "the tool may still run"
+    s.later(2 * MINUTE + BEGIN_AND_END_MS + LIMITS.margin_ms)
     assert [what for what, _ in s.discharge("T6").begun] == ["reconcile"]
 
 
-def test_S2_8_a_claim_that_never_began_needs_no_reconciler():
+def test_S2_8_a_claim_that_never_started_needs_no_reconciler():
     s = void(WIRE, times=2)
     (reported,) = s.discharge("T6v").reported
     assert reported.outcome == "not_run"
 
 
 @pytest.mark.parametrize(("row", "outcome"), [("T6r", "error"), ("T6v", "not_run")])
-def test_used_up_attempts_are_an_error_if_one_may_have_run_and_not_run_if_none_can(row, outcome):
+def test_a_call_without_attempts_left_is_an_error_if_one_may_have_run_else_not_run(row, outcome):
     s = GIVEN[row]()
     (reported,) = s.discharge(row).reported
     assert reported.outcome == outcome and s.call("1.1.0").status == "done"
 
 
-def test_S2_9_a_takeover_of_a_generation_is_visible_and_says_how_far_it_had_come():
+def test_S2_9_a_takeover_of_a_model_call_is_in_the_log_with_the_last_chunk():
     s = streaming()
     s.chunk("a", 0)
     s.chunk("b", 1)
-    s.take(SAME_AGAIN).work()
+    s.take(RESTARTED).work()
     resumed = s.steps[-1].entry.event
     assert isinstance(resumed, ev.GenResumed)
     assert (resumed.strategy, resumed.attempt, resumed.prior_seq) == ("replace", 2, 1)
 
 
-def test_S2_9_a_lost_attempt_without_chunks_had_come_nowhere_whatever_the_step_before_did():
+def test_S2_9_a_takeover_without_chunks_does_not_use_those_of_the_step_before():
     s = streaming()
     s.chunk("a", 0)
     s.chunk("b", 1)
@@ -357,7 +358,7 @@ def test_S2_9_a_lost_attempt_without_chunks_had_come_nowhere_whatever_the_step_b
     s.work()
     s.result("1.1.0")
     s.work()
-    s.take(SAME_AGAIN).work()
+    s.take(RESTARTED).work()
     assert s.steps[-1].entry.event.prior_seq == -1
 
 
@@ -365,7 +366,7 @@ def test_law_3_attempts_count_crashes_and_failures_alike():
     s = streaming()
     s.fail()
     s.work()
-    s.take(SAME_AGAIN).work()
+    s.take(RESTARTED).work()
     assert s.place == (1, 1, 3)
     s.fail()
     assert s.rows() == ["S4u"]

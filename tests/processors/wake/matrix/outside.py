@@ -1,4 +1,4 @@
-"""What outlives sessions, watched: instruction files, memory and todos, really read and written."""
+"""Records the reads and writes of instruction files, memory and todos."""
 
 import dataclasses
 import json
@@ -31,8 +31,8 @@ READS = {
 }
 
 
-class NotingReader:
-    """The real reader; what is asked of it is noted."""
+class RecordingReader:
+    """The real reader; calls `note` with the field that a method reads."""
 
     def __init__(self, reader: Any, note: Callable[[str], None]) -> None:
         self._reader, self._note = reader, note
@@ -44,10 +44,10 @@ class NotingReader:
 
 
 def layers_for(memory: MemoryService, note: Callable[[str], None]) -> Callable[..., Layers]:
-    """What a worker gives a decision to read layers with."""
+    """The function by which a decision of a worker reads layers."""
 
     def read(agent: Any, views: Any) -> Layers:
-        reader = NotingReader(memory.reader, note)
+        reader = RecordingReader(memory.reader, note)
         user = views.state.user_id
         layers = read_layers(agent, memory=reader, user_id=user, project_id="shop")
         if any(layer.name in FILES for layer in layers.texts):
@@ -58,14 +58,14 @@ def layers_for(memory: MemoryService, note: Callable[[str], None]) -> Callable[.
 
 
 def todos_for(memory: MemoryService, note: Callable[[str], None]) -> Callable[..., str]:
-    """What a worker gives a decision to read todos with."""
-    reader = NotingReader(memory.reader, note)
+    """The function by which a decision of a worker reads todos."""
+    reader = RecordingReader(memory.reader, note)
     return lambda agent, views: reader.todos("project:shop")
 
 
 def tools_used(memory: MemoryService, directory: Path, note: Callable[[str], None]) -> None:
-    """An agent's tools read and write memory and todos."""
-    plain, memory.reader = memory.reader, NotingReader(memory.reader, note)
+    """Run tools of an agent that read and write memory and todos."""
+    plain, memory.reader = memory.reader, RecordingReader(memory.reader, note)
     host = dataclasses.replace(make_host(directory), memory=memory)
     calls = [
         ("remember", {"text": "likes tea", "kind": "core"}),
@@ -76,18 +76,18 @@ def tools_used(memory: MemoryService, directory: Path, note: Callable[[str], Non
     for index, (name, arguments) in enumerate(calls):
         tool = next(tool for tool in MEMORY_TOOLS if tool.name == name)
         args = json.dumps(arguments).encode()
-        told = run_once(
+        reports = run_once(
             tool, host, args, index=index, user_id="ana", project_id="shop", claim_offset=1
         )
-        assert told.only.outcome == "ok", told.only
+        assert reports.only.outcome == "ok", reports.only
     memory.reader = plain
 
 
 def remember_for(memory: MemoryService, note: Callable[[str], None]) -> Callable[..., int]:
-    """What a worker gives an extraction to write memory with."""
+    """The function by which an extraction of a worker writes memory."""
 
     def remember(scope: str, events: list[Any]) -> int:
-        plain, memory.reader = memory.reader, NotingReader(memory.reader, note)
+        plain, memory.reader = memory.reader, RecordingReader(memory.reader, note)
         known = memory.keep(scope, events, at=0)
         memory.reader = plain
         return known
@@ -96,6 +96,6 @@ def remember_for(memory: MemoryService, note: Callable[[str], None]) -> Callable
 
 
 def written_by(log: Any, role: str) -> set[str]:
-    """The fields of memory that a role has written, from the log."""
+    """The fields of memory that a role has written to the log."""
     records = [record for number in range(2) for record in log.records(MEMORY_EVENTS, number)]
     return {FIELDS[r.header("t").decode()] for r in records if r.header("w") == role.encode()}

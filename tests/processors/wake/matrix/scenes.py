@@ -1,4 +1,4 @@
-"""Histories that together touch every item of the matrix at every point."""
+"""Histories that together read and write every item of the matrix at every point."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,26 +15,26 @@ from foldlog.tests.processors.wake.matrix.outside import (
     tools_used,
     written_by,
 )
-from foldlog.tests.processors.wake.matrix.watching import Touched, Watching
+from foldlog.tests.processors.wake.matrix.recording import RecordingHistory, Touched
 from foldlog.tests.symptoms.by_background import (
     AGENT,
     LIMITS,
     cheap_model,
-    due,
+    claimed_kinds,
     long_result,
-    talked,
+    run_work,
+    talk,
     use,
-    worked,
 )
 
 
-def opened(agent: Agent = AGENT) -> Watching:
-    """A session whose reads and writes are noted."""
-    return histories.opened(agent=agent, kind=Watching)
+def opened(agent: Agent = AGENT) -> RecordingHistory:
+    """A session whose reads and writes are recorded."""
+    return histories.opened(agent=agent, kind=RecordingHistory)
 
 
-def with_tools() -> Watching:
-    """Allowed, asked and denied calls, a reminder, a cancel, a doubt that a person resolves."""
+def with_tools() -> RecordingHistory:
+    """Calls with and without approvals, reminders, a cancel, and a doubt that a person resolves."""
     history = opened()
     history.say("go")
     history.answer(use("look"), use("charge", "b"), use("post", "c"))
@@ -54,21 +54,21 @@ def with_tools() -> Watching:
     return history
 
 
-def drained(history: Watching, server: ScriptedServer, directory: Path) -> None:
-    """All background work that is due is done."""
-    while due(history):
-        worked(history, server, directory)
+def run_all_work(history: RecordingHistory, server: ScriptedServer, directory: Path) -> None:
+    """Run background work until none is claimed."""
+    while claimed_kinds(history):
+        run_work(history, server, directory)
         history.work()
 
 
-def shortened(server: ScriptedServer, directory: Path) -> Watching:
-    """A short form that comes too late for its first request, and is adopted after a pause."""
+def shortened(server: ScriptedServer, directory: Path) -> RecordingHistory:
+    """A short form that is too late for its first request, and is adopted after a pause."""
     history = opened()
     history.say("look")
     history.answer(use())
     long_result(history)
     history.work()
-    drained(history, server, directory)
+    run_all_work(history, server, directory)
     history.answer("there", read=7_000)
     history.later(3_600_000)
     history.say("I am back")
@@ -76,25 +76,25 @@ def shortened(server: ScriptedServer, directory: Path) -> Watching:
     return history
 
 
-def compacted(server: ScriptedServer, directory: Path) -> Watching:
-    """A summary that is made while a turn runs, and adopted at its next step."""
+def compacted(server: ScriptedServer, directory: Path) -> RecordingHistory:
+    """A summary that is made during a turn and adopted at its next step."""
     history = opened()
-    talked(history, 8, tokens=900)
+    talk(history, 8, tokens=900)
     history.say("look again")
     history.answer(use(), read=LIMITS.soft_tokens + 1)
-    assert due(history) == ["context"]
-    worked(history, server, directory)
+    assert claimed_kinds(history) == ["context"]
+    run_work(history, server, directory)
     history.result("9.1.0", "seen")
     history.answer("done", read=3_000)
     return history
 
 
-def resumed(server: ScriptedServer, directory: Path) -> Watching:
-    """A summary that is made while the session rests, and adopted when somebody is back."""
+def resumed(server: ScriptedServer, directory: Path) -> RecordingHistory:
+    """A summary that is made while the session is idle and adopted by the next message."""
     history = opened()
-    talked(history, 10)
-    assert due(history) == ["resume"]
-    drained(history, server, directory)
+    talk(history, 10)
+    assert claimed_kinds(history) == ["resume"]
+    run_all_work(history, server, directory)
     history.later(3_600_000)
     history.say("I am back")
     history.answer(use())
@@ -103,8 +103,8 @@ def resumed(server: ScriptedServer, directory: Path) -> Watching:
     return history
 
 
-def failing() -> Watching:
-    """Attempts that fail and are taken over, and a request that is too long."""
+def failing() -> RecordingHistory:
+    """A failed and a stopped attempt, and a request over the hard cap."""
     history = opened()
     history.say("go")
     history.work()
@@ -122,11 +122,11 @@ def failing() -> Watching:
 
 
 def rememberer(request: Request) -> Reply:
-    """Finds something worth remembering."""
+    """A model that extracts one memory."""
     return Reply(['[{"kind":"core","text":"Ana likes tea."}]'])
 
 
-def remembering(directory: Path) -> Watching:
+def remembering(directory: Path) -> RecordingHistory:
     """Instruction files and memory in the prompt, memory and todos by tools and in background."""
     (directory / "FOLDLOG.md").write_text("Run the tests.")
     log = new_log()
@@ -140,26 +140,26 @@ def remembering(directory: Path) -> Watching:
         history.answer(use())
         history.result("1.1.0", "seen")
         history.answer("Good.")
-        assert due(history) == ["memory"]
+        assert claimed_kinds(history) == ["memory"]
 
         remember = remember_for(memory, lambda field: history.reads.add(("H", field)))
-        worked(history, server, directory, remember)
+        run_work(history, server, directory, remember)
         history.writes |= {("H", field) for field in written_by(log, "background")}
     return history
 
 
-class Seen(NamedTuple):
-    """What was touched in all histories; `built`: fields that the builder read."""
+class Recorded(NamedTuple):
+    """The reads and writes of all histories. built: the fields that the request builder read."""
 
     reads: Touched
     writes: Touched
     built: set[str]
 
 
-def everything(directory: Path) -> Seen:
-    """All of them, played."""
+def everything(directory: Path) -> Recorded:
+    """Play all histories."""
     with ScriptedServer(cheap_model) as server:
         played = [play(server, directory) for play in (shortened, compacted, resumed)]
     played += [with_tools(), failing(), remembering(directory)]
-    names = Seen._fields
-    return Seen(*(set().union(*(getattr(h, name) for h in played)) for name in names))
+    names = Recorded._fields
+    return Recorded(*(set().union(*(getattr(h, name) for h in played)) for name in names))

@@ -1,6 +1,6 @@
-"""S1: the read/write matrix says what the code really reads and writes, and what the mission asks.
+"""S1: the read/write matrix equals the reads and writes of the code, and has the specified cells.
 
-Played histories are watched field by field; a cell too many or too few is a failure.
+The reads and writes of histories are recorded field by field; a cell too many or too few fails.
 """
 
 import pytest
@@ -20,13 +20,13 @@ from foldlog.processors.wake.matrix import (
 )
 from foldlog.processors.wake.table import WAKE
 from foldlog.schemas.events import BY_NAME
-from foldlog.tests.processors.wake.matrix.scenes import Seen, everything
-from foldlog.tests.processors.wake.matrix.watching import VIEWS, Noting, Touched
+from foldlog.tests.processors.wake.matrix.recording import VIEWS, Recorder, Touched
+from foldlog.tests.processors.wake.matrix.scenes import Recorded, everything
 
 LETTERS = "".join(point.letter for point in POINTS)
 
-# What the mission asks, but for todos, which stand in ELSEWHERE.
-ASKED = {
+# The specified cells; those in ELSEWHERE are not in the matrix.
+SPECIFIED = {
     "messages": {"A": "R", "G": "W", "H": "R"},
     "compaction checkpoint": {"A": "R", "G": "W"},
     "cumulative usage": {"G": "W"},
@@ -39,32 +39,32 @@ ASKED = {
     "auto memory": {"A": "R", "H": "W"},
     "instruction files": {"A": "R"},
 }
-ELSEWHERE = {("todos", "B"), ("todos", "F")}  # said once a turn; the tool moves the phase
-BEGINS = ("LLM_CALLED", "GEN_START", "GEN_RESUMED", "TOOL_STARTED", "BACKGROUND_STARTED", "begin")
+ELSEWHERE = {("todos", "B"), ("todos", "F")}  # read once a turn; the tool changes the phase
+STARTS = ("LLM_CALLED", "GEN_START", "GEN_RESUMED", "TOOL_STARTED", "BACKGROUND_STARTED", "begin")
 
 
 @pytest.fixture(scope="module")
-def touched(tmp_path_factory) -> Seen:
-    """What all histories touch."""
+def touched(tmp_path_factory) -> Recorded:
+    """The reads and writes of all histories."""
     return everything(tmp_path_factory.mktemp("matrix"))
 
 
 def cells(item: Item, reads: Touched, writes: Touched) -> dict[str, str]:
-    """What was seen of an item, as the matrix writes it."""
-    seen = {}
+    """The recorded cells of an item, in the form of the matrix."""
+    recorded = {}
     for letter in LETTERS:
         read = any((letter, field) in reads for field in item.kept_in)
         wrote = any((letter, field) in writes for field in item.kept_in)
         if read or wrote:
-            seen[letter] = "R" * read + "W" * wrote
-    return seen
+            recorded[letter] = "R" * read + "W" * wrote
+    return recorded
 
 
 def aborts() -> Touched:
-    """The points where WAKE asks for the abort signal: of each lane, every row that begins."""
+    """The points where WAKE reads the abort signal: every starting row of a lane depends on it."""
     found = set()
     for lane, letters in ABORT_LANES.items():
-        rows = [row for row in WAKE if row.lane == lane and row.owed in BEGINS]
+        rows = [row for row in WAKE if row.lane == lane and row.owed in STARTS]
         assert rows
         if all((False,) in (row.when.get(fact) for fact in ABORT_FACTS) for row in rows):
             found |= {(letter, "turn.closing") for letter in letters}
@@ -72,13 +72,13 @@ def aborts() -> Touched:
 
 
 @pytest.mark.parametrize("item", ITEMS, ids=[item.name for item in ITEMS])
-def test_S1_the_matrix_is_what_the_code_reads_and_writes(item, touched):
+def test_S1_the_matrix_equals_the_reads_and_writes_of_the_code(item, touched):
     reads, writes, _ = touched
     assert cells(item, reads | aborts(), writes) == item.cells
 
 
-def test_law_11_a_request_is_made_of_the_context_and_the_compaction_views_alone(touched):
-    """What the builder consumes was written by others: each field has its producer."""
+def test_law_11_a_request_is_built_from_the_context_and_compaction_views_only(touched):
+    """Each field that the builder reads is written at another point."""
     assert {field.split(".")[0] for field in touched.built} == {"context", "compaction"}
     producers = {"context.fragments": "DG", "context.prefixes": "A", "compaction.shorts": "E"}
     for field, letters in producers.items():
@@ -86,12 +86,12 @@ def test_law_11_a_request_is_made_of_the_context_and_the_compaction_views_alone(
         assert {(letter, field) for letter in letters} <= touched.writes
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_S1_the_matrix_has_every_cell_that_the_mission_asks_for(name):
+@pytest.mark.parametrize("name", SPECIFIED)
+def test_S1_the_matrix_has_every_specified_cell(name):
     (item,) = [item for item in ITEMS if item.name == name]
     missing = {
         (name, point)
-        for point, marks in ASKED[name].items()
+        for point, marks in SPECIFIED[name].items()
         if not set(marks) <= set(item.cells.get(point, ""))
     }
     assert missing == {cell for cell in ELSEWHERE if cell[0] == name}
@@ -105,24 +105,24 @@ def test_S1_every_item_has_a_bucket_a_writer_and_a_reader(item):
     assert "W" in marks or "written by" in item.others
 
 
-def test_S1_the_four_buckets_are_all_used_and_items_have_one_name():
+def test_S1_every_bucket_is_used_and_item_names_are_unique():
     assert {item.bucket for item in ITEMS} == set(BUCKETS)
     assert len({item.name for item in ITEMS}) == len(ITEMS)
 
 
-def test_S1_every_event_and_every_kind_of_work_has_its_point():
+def test_S1_every_event_and_every_kind_of_work_has_a_point():
     assert set(WRITTEN_AT) == set(BY_NAME) and set(BY_KIND) == set(KINDS)
     used = [where if isinstance(where, str) else "" for where in WRITTEN_AT.values()]
     assert set("".join([*used, *DECIDED_AT.values(), *BY_KIND.values()])) <= set(LETTERS)
 
 
-def test_S1_what_a_property_reads_is_seen():
-    seen = set()
-    assert Noting(initial("s1"), seen.add).compaction.candidate is None
-    assert seen == {"compaction.candidate_at", "compaction.summaries"}
+def test_S1_the_fields_that_a_property_reads_are_recorded():
+    reads = set()
+    assert Recorder(initial("s1"), reads.add).compaction.candidate is None
+    assert reads == {"compaction.candidate_at", "compaction.summaries"}
 
 
-def test_S1_every_field_of_the_matrix_is_there():
+def test_S1_every_field_of_the_matrix_exists():
     views = initial("s1")
     fields = {f"{view}.{field}" for view in VIEWS
               for field in getattr(getattr(views, view), "__struct_fields__", ())}
@@ -138,7 +138,7 @@ def test_S1_every_field_of_the_matrix_is_there():
         ("auto memory", ("B", "memory.entries")),
     ],
 )
-def test_S1_a_read_or_a_write_that_the_matrix_does_not_know_is_found(touched, name, touch):
+def test_S1_a_read_or_write_outside_the_matrix_is_found(touched, name, touch):
     reads, writes, _ = touched
     (item,) = [item for item in ITEMS if item.name == name]
     assert cells(item, reads | {touch}, writes) != item.cells
@@ -147,7 +147,7 @@ def test_S1_a_read_or_a_write_that_the_matrix_does_not_know_is_found(touched, na
 
 @pytest.mark.parametrize("item", [i for i in ITEMS if i.name != "abort signal"],
                          ids=[i.name for i in ITEMS if i.name != "abort signal"])
-def test_S1_a_point_that_no_longer_touches_an_item_is_found(touched, item):
+def test_S1_a_cell_without_reads_and_writes_is_found(touched, item):
     reads, writes, _ = touched
     for letter in item.cells:
         fewer = {pair for pair in reads | writes if pair[0] == letter and pair[1] in item.kept_in}

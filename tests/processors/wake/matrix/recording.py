@@ -1,7 +1,7 @@
-"""A history that notes which fields of the views are read and written at which point of a turn.
+"""A history that records which fields of the views are read and written at each point of a turn.
 
 Written: a field differs before and after the fold of an accepted event. Read: the real decision,
-builder or task is given views that note every field that is asked for.
+builder or task gets views that record every field it reads.
 """
 
 from typing import Any
@@ -25,26 +25,26 @@ VIEWS = tuple(
 )
 
 
-class Noting:
-    """A value whose fields can be read, and which notes that they were."""
+class Recorder:
+    """A value that calls `note` with the name of each field that is read."""
 
     def __init__(self, value: Any, note, name: str = "") -> None:
         self._value, self._note, self._name = value, note, name
 
     def __getattr__(self, field: str) -> Any:
         derived = getattr(type(self._value), field, None)
-        if isinstance(derived, property):  # it reads fields of its own
+        if isinstance(derived, property):  # the fields that it reads count
             return derived.__get__(self)
         found = getattr(self._value, field)
         if not self._name and field in VIEWS:
-            return Noting(found, self._note, field)
+            return Recorder(found, self._note, field)
         if self._name:
             self._note(f"{self._name}.{field}")
         return found
 
 
 def kind_of(event: Any, views: SessionViews) -> str:
-    """The kind of background work that an event is of."""
+    """The kind of background work of an event."""
     if hasattr(event, "kind"):
         return event.kind
     if isinstance(event, ev.ResultCompacted):
@@ -53,7 +53,7 @@ def kind_of(event: Any, views: SessionViews) -> str:
 
 
 def written_at(event: Any, views: SessionViews) -> str:
-    """The point at which an event writes, or '' for what comes from outside of a turn's life."""
+    """The point at which an event writes, or '' for events from outside of a turn."""
     name = BY_CLASS[type(event)].name
     where = WRITTEN_AT[name]
     if isinstance(where, dict):
@@ -63,8 +63,8 @@ def written_at(event: Any, views: SessionViews) -> str:
     return where
 
 
-class Watching(History):
-    """`reads`, `writes` and `built` grow while it is played."""
+class RecordingHistory(History):
+    """Collects `reads`, `writes` and `built` while the history is played."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         self.reads: Touched = set()
@@ -86,32 +86,32 @@ class Watching(History):
                         self.writes.add((letter, f"{view}.{field}"))
         return ruling
 
-    def noting(self, letter: str) -> Any:
-        """The views of now; what is read of them is noted for a point."""
-        return Noting(self.views, lambda field: self.reads.add((letter, field)))
+    def recording(self, letter: str) -> Any:
+        """The current views, which record reads for a point."""
+        return Recorder(self.views, lambda field: self.reads.add((letter, field)))
 
     def owed(self) -> tuple[Obligation, ...]:
         found = super().owed()
         if any(owed.lane == "N" for owed in found):  # a step, the end of its turn, or a wait
             common = {"gate": "live", "closing": False}
             rules = rules_of(self.agent)
-            _next(Moment(self.noting("F"), self.holders, self.at, rules, common))
+            _next(Moment(self.recording("F"), self.holders, self.at, rules, common))
         return found
 
     def do(self, owed: Obligation):
         where = DECIDED_AT.get(owed.owed, "")
         if owed.owed == "BACKGROUND_STARTED":
-            done = super().do(owed)
+            discharged = super().do(owed)
             work = self.views.background.works[-1]
-            views = self.noting(BY_KIND[work.kind])
+            views = self.recording(BY_KIND[work.kind])
             assert not is_made(views, work)
             task_of(views, work, self.agent, self.blobs.read)
-            return done
+            return discharged
         if owed.owed in ("GEN_START", "GEN_RESUMED"):
-            request_bytes(Noting(self.views, self.built.add), self.blobs.read)
+            request_bytes(Recorder(self.views, self.built.add), self.blobs.read)
             self.reads |= {(where, field) for field in self.built}
         elif where:
             letter = where[min(self.turn.step, len(where) - 1)]
             desk = Desk(self.blobs.body, self.blobs.read, self.read_layers, self.read_todos)
-            decide(owed, self.noting(letter), self.agent, desk)
+            decide(owed, self.recording(letter), self.agent, desk)
         return super().do(owed)
