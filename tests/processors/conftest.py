@@ -1,4 +1,4 @@
-"""Servers that tests of this room start, stopped when the test ends."""
+"""Scripted model servers for the tests of this directory, stopped when a test ends."""
 
 import pytest
 

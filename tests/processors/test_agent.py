@@ -1,4 +1,4 @@
-"""Agents are checked when they are made, and give the same bytes for the same tools."""
+"""Agents are validated when they are created, and the same tools give the same bytes."""
 
 import json
 from dataclasses import replace
@@ -14,7 +14,7 @@ from foldlog.schemas.enums import Approval
 
 @tool(effect="pure")
 def look(path: str) -> str:
-    """Look at ä path."""
+    """Read ä path."""
 
 
 @tool(approval="ask")
@@ -36,23 +36,23 @@ def test_tools_are_found_by_name():
     assert agent().tool("other") is None
 
 
-def test_tools_json_is_compact_stable_and_in_the_order_given():
+def test_tools_json_is_compact_stable_and_in_order():
     data = agent().tools_json()
     assert data == agent(tools=(t for t in [look, run_it, run_away])).tools_json()
     assert data.startswith(
-        '[{"name":"look","description":"Look at ä path.","input_schema":'.encode()
+        '[{"name":"look","description":"Read ä path.","input_schema":'.encode()
     )
     assert [t["name"] for t in json.loads(data)] == ["look", "run_it", "run_away"]
     assert data == json.dumps(json.loads(data), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def test_params_json_holds_the_output_limit_first():
+def test_params_json_begins_with_the_output_limit():
     assert agent(params={"thinking": {"type": "adaptive"}}).params_json() == (
         b'{"max_tokens":8192,"thinking":{"type":"adaptive"}}'
     )
 
 
-def test_S1_D_without_rules_the_tool_decides():
+def test_S1_D_without_rules_the_approval_is_the_tools():
     assert [agent().approval(t) for t in ("look", "run_it", "run_away")] == [
         Approval.NONE,
         Approval.ASK,
@@ -60,7 +60,7 @@ def test_S1_D_without_rules_the_tool_decides():
     ]
 
 
-def test_S1_D_the_first_rule_that_matches_wins():
+def test_S1_D_the_first_matching_rule_applies():
     rules = [("run_away", "ask"), ("run_*", "deny"), Rule("*", "allow")]
     assert [agent(permissions=rules).approval(t) for t in ("look", "run_it", "run_away")] == [
         Approval.NONE,
@@ -69,17 +69,17 @@ def test_S1_D_the_first_rule_that_matches_wins():
     ]
 
 
-def test_the_approval_of_an_unknown_tool_is_nobodys_guess():
+def test_the_approval_of_an_unknown_tool_raises_key_error():
     with pytest.raises(KeyError, match="other"):
         agent(permissions=[("run_*", "deny")]).approval("other")
 
 
-def test_a_relative_workdir_is_made_absolute_once():
+def test_a_relative_workdir_becomes_absolute():
     assert agent(workdir="somewhere").workdir == Path.cwd() / "somewhere"
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "says"),
+    ("changes", "error", "message"),
     [
         ({"name": "a shop"}, ValueError, "name of an agent must be 1-128"),
         ({"name": ""}, ValueError, "name of an agent"),
@@ -134,5 +134,5 @@ def test_a_thinking_budget_of_invalid_size_is_refused_when_the_agent_is_created(
 @pytest.mark.parametrize(
     "thinking", [{"type": "enabled", "budget_tokens": 8_191}, {"type": "adaptive"}, None]
 )
-def test_thinking_that_has_room_is_taken(thinking):
+def test_a_valid_thinking_budget_is_accepted(thinking):
     assert b"thinking" in Agent(name="a", model="m", params={"thinking": thinking}).params_json()

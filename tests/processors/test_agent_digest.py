@@ -1,4 +1,4 @@
-"""Digests of agents: equal for equal agents everywhere, different for what shows in the log."""
+"""Digests of agents: equal for equal agents everywhere, different if their events may differ."""
 
 import json
 import os
@@ -48,8 +48,8 @@ def agent(**changed) -> Agent:
 PINNED = "a29906f944993e21f6ffeed1eb023e4c"
 
 
-def test_A6_the_digest_of_an_agent_never_changes_by_itself():
-    """Workers of another version, process or Python must compute the same for the same agent."""
+def test_A6_the_digest_of_an_agent_never_changes():
+    """Workers of another version, process or Python must compute the same digest."""
     assert digest_of(agent()) == AgentDigest(name="shop", digest=PINNED)
 
 
@@ -59,10 +59,10 @@ def test_A6_another_process_computes_the_same_digest():
         "print(digest_of(agent()).digest)"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
-    ran = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert ran.stdout.strip() == digest_of(agent()).digest
+    assert result.stdout.strip() == digest_of(agent()).digest
 
 
 def changed_tool(**more) -> Tool:
@@ -93,13 +93,13 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_A6_what_differs_is_named_by_its_part(part):
+def test_A6_a_difference_is_named_by_its_part(part):
     for other in CHANGED[part]:
         found = differences(digests_of([agent()]), digests_of([other]))
         assert found == [f"agent shop has another {part}"], other
 
 
-def test_A6_functions_directories_and_secrets_do_not_enter_the_digest():
+def test_A6_functions_directories_and_secrets_are_not_in_the_digest():
     def server(**more) -> Agent:
         return agent(mcp=[McpServer(name="files", **more)])
 
@@ -110,7 +110,7 @@ def test_A6_functions_directories_and_secrets_do_not_enter_the_digest():
     assert "hidden-token" not in json.dumps(parts_of(secret))
 
 
-def test_A6_differences_name_agents_of_one_side_and_few_of_many():
+def test_A6_differences_name_agents_that_only_one_side_has_and_the_first_of_many():
     one, two = digests_of([agent(), agent(name="desk")]), digests_of([agent(name="bank")])
     assert differences(one, two) == [
         "agent bank is only there",

@@ -32,7 +32,7 @@ def files(tmp_path):
 
 def test_a_message_with_files_reaches_the_model_as_base64(shell, files):
     names = [f"--attach={files / name}" for name in ("bill.pdf", "wrong.pdf")]
-    ran = shell("send s1", "What do I owe?", "--message-id=m1", *names)
+    ran = shell("send s1", "What is the total?", "--message-id=m1", *names)
     assert ran.code == 0, ran.err
     Played(shell.log, "s1").answer("42")
     (event,) = [e for e in shell("tail s1 --json").json if e["type"] == "MESSAGE_RECEIVED"]
@@ -44,7 +44,7 @@ def test_a_message_with_files_reaches_the_model_as_base64(shell, files):
     assert content[0]["title"] == "bill.pdf"
     assert content[1]["source"]["media_type"] == "image/png"
     shown = shell("show s1 --view transcript").out
-    assert "[bill.pdf, application/pdf," in shown and "What do I owe?" in shown
+    assert "[bill.pdf, application/pdf," in shown and "What is the total?" in shown
 
 
 def test_a_repeated_message_with_a_file_counts_once(shell, files):
@@ -101,7 +101,7 @@ def test_a_pdf_with_only_packed_objects_is_accepted(tmp_path):
     assert len(attach([path], BlobStore(tmp_path / "blobs"))) == 1
 
 
-def test_a_truncated_file_from_before_that_check_is_still_expanded_to_the_same_bytes():
+def test_a_truncated_file_stored_by_an_older_version_is_expanded_to_the_same_bytes():
     for data in (png()[:60], pdf(1)[:-10]):
         found = inspect(data)
         ref = BlobRef(sha256="a" * 64, bytes=len(data), media_type=found.media_type)
