@@ -26,13 +26,15 @@ from ..producers.sessions import Receipt, new_session_id
 from ..schemas.enums import Decision as Decided, Resolution
 from .decide import arguments
 from .edge import Edge, example, pass_edge, user_option
-from .inspect_commands import transcript_lines
+from .inspect_commands import transcript_rows
 from .printing import line
 from .screen import Screen
 from .terminal import Interrupts, Lines
+from .turn_meter import TurnMeter
 
 if TYPE_CHECKING:
     from ..consumers.client import Client
+    from ..processors.advice.prices import PriceTable
 
 POLL_S = 0.1
 """How long one poll of the log waits, and so how long Ctrl-C or a typed answer may wait."""
@@ -52,13 +54,19 @@ class Chat:
     """One conversation. `run` returns the exit code; the session continues without the chat."""
 
     def __init__(
-        self, client: "Client", folded: SessionFold, agent: str | None, interrupts: Interrupts
+        self,
+        client: "Client",
+        folded: SessionFold,
+        agent: str | None,
+        interrupts: Interrupts,
+        prices: "PriceTable",
     ) -> None:
         self.client, self.folded, self.agent = client, folded, agent
         self.session_id = folded.session_id
         self.interrupts = interrupts
         self.lines = Lines(interrupts)
-        self.screen = Screen(client.read_blob)
+        self.meter = TurnMeter(prices)
+        self.screen = Screen(client.read_blob, self.meter.tool_ms)
         self._viewer = INITIAL
         self._patience = Patience(self.screen.remark)
         self._postponed: set[tuple[str, str]] = set()
@@ -111,6 +119,7 @@ class Chat:
     def _join(self) -> None:
         """Fold the past, show its end, and show the open attempt's text so far."""
         for step in self.folded.upto(self.folded.end()):
+            self.meter.take(step)
             self._viewer, _ = see(self._viewer, step, self.client.read_blob)
         views = self.views
         if not views.turn.known:
@@ -121,19 +130,26 @@ class Chat:
                 "another session, or give its user with --user"
             )
         if self.screen.live:
-            for text in transcript_lines(views, self.client.read_blob)[-OLD_LINES:]:
-                line(text)
+            for kind, text in transcript_rows(views, self.client.read_blob)[-OLD_LINES:]:
+                if kind in ("answer", "partial"):
+                    self.screen.answer(text)
+                else:
+                    line(text)
         for shown in snapshot(self._viewer):
             self.screen.show(shown)
 
     def _take(self, step: FoldedEvent) -> None:
         """Show one event."""
         self._patience.heard(step)
+        self.meter.take(step)
         self._viewer, things = see(self._viewer, step, self.client.read_blob)
         for shown in things:
             self.screen.show(shown)
         before, after = step.before.turn, step.views.turn
         if before.open and (not after.open or after.number != before.number):
+            summary = self.meter.summary(step.views, before.number)
+            if self.screen.live and summary:
+                self.screen.remark(summary)
             sys.stdout.flush()
             producer = self.client.sessions.producer
             note_sent(producer, step.views, before.number, self.client.channel)
@@ -185,10 +201,16 @@ class Chat:
         Ctrl-C cancels the turn; a second one returns to the prompt before it has ended.
         """
         self._patience.restart()
+        with self.lines.unseen():
+            self._follow_turn()
+        self.screen.clock("")
+
+    def _follow_turn(self) -> None:
         cancelled = False
         while self.views.turn.open:
             for step in self.folded.poll(POLL_S):
                 self._take(step)
+            self.screen.clock(self.meter.running())
             if self.interrupts.taken():
                 if cancelled:
                     self.screen.remark("the turn is still ending; the rest is shown later")
@@ -337,6 +359,6 @@ def chat_command(edge: Edge, session: str | None, agent: str | None, user: str |
     client.channel = "chat"
     session_id = session or new_session_id()
     with Interrupts() as interrupts, client.fold(session_id, chunks=True) as folded:
-        chat = Chat(client, folded, agent, interrupts)
+        chat = Chat(client, folded, agent, interrupts, edge.prices)
         chat.screen.remark(f"session {session_id}; come back with: foldlog chat {session_id}")
         return chat.run()

@@ -192,6 +192,11 @@ def _inline(body: Any) -> str:
 
 def transcript_lines(views: "SessionViews", read: Any) -> list[str]:
     """The transcript as text for people; an entry may span several lines."""
+    return [clean(text) for _, text in transcript_rows(views, read)]
+
+
+def transcript_rows(views: "SessionViews", read: Any) -> list[tuple[str, str]]:
+    """The kind and the text of each entry of the transcript; the text is not clean yet."""
 
     def content(body: Any) -> str:
         try:
@@ -199,7 +204,7 @@ def transcript_lines(views: "SessionViews", read: Any) -> list[str]:
         except BlobError as error:
             return f"[{error}]"
 
-    lines = []
+    rows: list[tuple[str, str]] = []
     for row in views.transcript.lines:
         match row.kind:
             case "message":
@@ -216,8 +221,8 @@ def transcript_lines(views: "SessionViews", read: Any) -> list[str]:
             case _:
                 text = f"[{' '.join(part for part in (row.kind, row.name, row.text) if part)}]"
         if text.strip():
-            lines.append(clean(text))
-    return lines
+            rows.append((str(row.kind), text))
+    return rows
 
 
 @click.command("tail", epilog=example("foldlog tail s1 --follow", "foldlog tail --json --follow"))

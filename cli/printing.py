@@ -5,6 +5,7 @@ changes of writing direction become visible text.
 """
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +35,12 @@ def clean(text: str) -> str:
 def _visible(match: re.Match[str]) -> str:
     code = ord(match.group())
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+def has_styles(stream: TextIO) -> bool:
+    """Whether a stream shows colours: a terminal that can, unless NO_COLOR asks for none."""
+    is_dumb = os.environ.get("TERM", "") == "dumb"
+    return stream.isatty() and not is_dumb and not os.environ.get("NO_COLOR")
 
 
 def brief(text: str, chars: int = LINE_CHARS_MAX) -> str:

@@ -1,11 +1,13 @@
 """Draws a chat: streams tokens, shows tools briefly, marks replaced attempts.
 
-On a terminal words are printed as they arrive, and the text of a lost attempt is marked as not
-counting. A pipe cannot be corrected, so there an answer is printed when it is final: stdout then
-has only answers, and everything else goes to stderr.
+On a terminal Markdown is drawn as it arrives, what runs has a clock on a line of its own, and the
+text of a lost attempt is marked as not counting. A pipe cannot be corrected, so there an answer is
+printed when it is final: stdout then has only answers, and everything else goes to stderr.
 """
 
+import shutil
 import sys
+from collections.abc import Callable
 from typing import assert_never
 
 import click
@@ -15,18 +17,28 @@ from ..consumers.transcript_stream import Dropped, LineAdded, Settled, Shown, To
 from ..log.blobs import BlobError
 from ..processors.fold.projections.transcript import Line
 from ..schemas.events.parts import Body, ReadBlob
-from .printing import brief, clean, note, write
+from .markdown import Markdown
+from .printing import brief, clean, has_styles, note, write
+from .turn_meter import took
 
 DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
+ERASE = "\r\x1b[K"
 
 
 class Screen:
-    """Draws what `consumers.transcript_stream` returns. `mine`: ids of messages typed here."""
+    """Draws what `consumers.transcript_stream` returns. `mine`: ids of messages typed here.
 
-    def __init__(self, read: ReadBlob) -> None:
+    tool_ms: how long a call ran, in ms, or None.
+    """
+
+    def __init__(
+        self, read: ReadBlob, tool_ms: Callable[[str], int | None] = lambda call: None
+    ) -> None:
         self.live = sys.stdout.isatty()
         self.mine: set[str] = set()
-        self._read = read
+        self._read, self._tool_ms = read, tool_ms
+        self._markdown = Markdown() if self.live and has_styles(sys.stdout) else None
+        self._clock = ""  # the line that shows what runs
         self._column = 0
         self._kind = ""
         self._shown = False
@@ -44,6 +56,23 @@ class Screen:
             self._new_line()
             self._covered = False
             write(self._prompt)
+
+    def clock(self, text: str) -> None:
+        """Show what runs and how long, on a line that the next output replaces; '' removes it."""
+        if self._markdown is None or self._column or self._prompt or text == self._clock:
+            return
+        columns = shutil.get_terminal_size().columns
+        shown = brief(text, max(1, columns - 3))
+        write_raw(f"{ERASE}{DIM}… {shown}{PLAIN}" if text else ERASE)
+        self._clock = text
+
+    def answer(self, text: str) -> None:
+        """Draw a whole answer of the past."""
+        if self._markdown is not None:
+            text = self._markdown.feed(text) + self._markdown.end()
+            write_raw(text + "\n")
+        else:
+            write(text + "\n")
 
     def show(self, shown: Shown) -> None:
         """Draw one thing."""
@@ -67,12 +96,12 @@ class Screen:
             note(text)
             return
         self._new_line()
-        click.echo(f"{DIM}[{clean(text)}]{PLAIN}")
+        click.echo(self._styled(DIM, f"[{clean(text)}]"))
 
     def ask(self, text: str) -> None:
         """Print text that a person must read before answering."""
         self._new_line()
-        click.echo(f"{BOLD}{clean(text)}{PLAIN}" if self.live else clean(text), err=not self.live)
+        click.echo(self._styled(BOLD, clean(text)), err=not self.live)
 
     def _token(self, token: Token) -> None:
         if not self.live or token.kind not in ("text", "thinking"):
@@ -80,17 +109,37 @@ class Screen:
         if token.kind != self._kind:
             self._new_line()
             self._kind = token.kind
-            write_raw(DIM if token.kind == "thinking" else PLAIN)
-        write(token.text)
-        self._column = 0 if token.text.endswith("\n") else 1
+            if token.kind == "thinking":
+                self._style(DIM)
+        self.clock("")
+        if token.kind == "text" and self._markdown is not None:
+            self._drawn(self._markdown.feed(token.text))
+        else:
+            write(token.text)
+            self._column = 0 if token.text.endswith("\n") else 1
         self._shown = True
 
+    def _style(self, code: str) -> None:
+        if self._markdown is not None:
+            write_raw(code)
+
+    def _styled(self, code: str, text: str) -> str:
+        return text if self._markdown is None else f"{code}{text}{PLAIN}"
+
+    def _drawn(self, text: str) -> None:
+        write_raw(text)
+        if text:
+            self._column = 0 if text.endswith("\n") else 1
+
     def _new_line(self) -> None:
+        self.clock("")
+        if self._kind == "text" and self._markdown is not None:
+            self._drawn(self._markdown.end())
         if self.live and self._prompt and not self._covered:
             self._covered = True
             click.echo("")
-        if self.live and self._kind:
-            write_raw(PLAIN)
+        if self._kind == "thinking":
+            self._style(PLAIN)
         if self._column:
             click.echo("")
         self._kind, self._column = "", 0
@@ -120,7 +169,9 @@ class Screen:
             case "asks":
                 self.remark(f"{name} asks for approval")
             case "result":
-                self.remark(f"{name}: {line.text}: {self._result(line.body)}")
+                ms = self._tool_ms(line.call) if self.live else None
+                time = f" in {took(ms)}" if ms is not None else ""
+                self.remark(f"{name}: {line.text}{time}: {self._result(line.body)}")
             case "approval" | "resolved" | "doubt":
                 self.remark(f"{name} ({line.call}): {line.text}")
             case "attempt":

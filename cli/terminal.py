@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import sys
+import termios
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -63,6 +64,8 @@ class Lines:
         self._interrupts = interrupts
         self.typed = sys.stdin.isatty()
         self._fd = sys.stdin.fileno() if self.typed else -1
+        # A terminal whose echo is off when the chat begins stays that way.
+        self._shows_typing = self.typed and bool(termios.tcgetattr(self._fd)[3] & termios.ECHO)
         # If stdout is a pipe, it carries only answers, so prompts go to stderr.
         self._prompts = sys.stdout if sys.stdout.isatty() else sys.stderr
         if self.typed:
@@ -86,20 +89,46 @@ class Lines:
         """The answer to a question; None if `still_waits` returns False, or at the end of input.
 
         `still_waits` is called several times a second while a person thinks; it handles Ctrl-C.
+        What was typed before the question is dropped: it cannot be its answer.
         """
+        if self.typed:
+            termios.tcflush(self._fd, termios.TCIFLUSH)
         write(question, self._prompts)
         if not self.typed:
             return self.message("")
-        typed = b""
-        while still_waits():
-            ready, _, _ = select.select([self._fd], [], [], 0)
-            if not ready:
-                continue
-            more = os.read(self._fd, 1024)
-            typed += more
-            if not more or typed.endswith(b"\n"):
-                return typed.decode(errors="replace").strip() if typed else None
-        return None
+        with self._echo(True):
+            typed = b""
+            while still_waits():
+                ready, _, _ = select.select([self._fd], [], [], 0)
+                if not ready:
+                    continue
+                more = os.read(self._fd, 1024)
+                typed += more
+                if not more or typed.endswith(b"\n"):
+                    return typed.decode(errors="replace").strip() if typed else None
+            return None
+
+    def unseen(self) -> contextlib.AbstractContextManager[None]:
+        """A block in which typed text is not shown in the middle of an answer: it is kept for the
+        next prompt."""
+        return self._echo(False)
+
+    @contextlib.contextmanager
+    def _echo(self, on: bool) -> Iterator[None]:
+        """A block in which the terminal shows typed text, or does not."""
+        if not self.typed:
+            yield
+            return
+        before = termios.tcgetattr(self._fd)
+        modes = [*before]
+        modes[3] = before[3] | termios.ECHO if on else before[3] & ~termios.ECHO
+        if not self._shows_typing:
+            modes[3] = before[3]
+        termios.tcsetattr(self._fd, termios.TCSANOW, modes)
+        try:
+            yield
+        finally:
+            termios.tcsetattr(self._fd, termios.TCSANOW, before)
 
 
 @contextlib.contextmanager

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from foldlog.cli import turn_meter
 from foldlog.cli.__main__ import main
 from foldlog.cli.chat import ALLOW
 from foldlog.cli.edge import Edge
+from foldlog.cli.terminal import Interrupts, Lines
 from foldlog.consumers import outcomes
 from foldlog.log import Settings
 from foldlog.tests.cli.harness import WAIT_S, model_calls, playing, turn_opens
@@ -247,7 +249,8 @@ def test_E31_a_persons_thinking_time_does_not_count_as_a_silent_worker(at_termin
         terminal.see("charge (1.1.0): allow")
         played.tool_start()
         played.tool_result("paid")
-        terminal.see("charge: ok: paid")
+        terminal.see("[charge: ok in ")
+        terminal.see("ms: paid]")
         played.answer("Done.")
         terminal.quit()
 
@@ -312,3 +315,109 @@ def test_a_chat_that_is_opened_again_shows_its_end_and_the_streaming_answer(at_t
         terminal.quit()
 
     assert at_terminal(after)[0] == 0
+
+
+def test_markdown_is_drawn_as_it_arrives(at_terminal):
+    def person(terminal, played):
+        terminal.send("hi", played)
+        played.call()
+        played.start()
+        played.chunk("Here **is")
+        terminal.see("Here ")
+        played.chunk(" it**:\n\n- `one`\n")
+        terminal.see("\x1b[1mis it\x1b[0m:\n\n\u2022 \x1b[36mone\x1b[0m\n")
+        played.complete("Here **is it**:\n\n- `one`\n")
+        played.end()
+        terminal.quit()
+
+    assert at_terminal(person)[0] == 0
+
+    def after(terminal, played):
+        terminal.see("> hi\nHere \x1b[1mis it\x1b[0m:")
+        terminal.quit()
+
+    assert at_terminal(after)[0] == 0
+
+
+def test_without_colours_the_text_is_the_models(at_terminal, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def person(terminal, played):
+        terminal.send("hi", played)
+        played.answer("**bold** `code`")
+        terminal.see("**bold** `code`\n")
+        terminal.quit()
+
+    assert at_terminal(person)[0] == 0
+
+
+def test_a_running_tool_has_a_clock_and_then_its_duration(at_terminal, monkeypatch):
+    monkeypatch.setattr(turn_meter, "SHOWN_AFTER_S", 0.0)
+
+    def person(terminal, played):
+        terminal.send("pay", played)
+        model_calls(played, ("charge", {"cents": 5}))
+        played.invoke()
+        terminal.see('[charge {"cents": 5}]')
+        played.tool_start()
+        terminal.see("\r\x1b[K\x1b[2m\u2026 charge 0 s\x1b[0m")
+        played.tool_result("paid")
+        terminal.see("\r\x1b[K\x1b[2m[charge: ok in ")
+        played.answer("Done.")
+        terminal.quit()
+
+    assert at_terminal(person)[0] == 0
+
+
+def test_the_end_of_a_turn_shows_its_time_tokens_rate_and_cost(at_terminal):
+    def person(terminal, played):
+        terminal.send("hi", played)
+        played.answer("Hello.")
+        terminal.see("Hello.\n\x1b[2m[turn 1: ")
+        terminal.see("ms, 10 tokens in, 5 out")
+        terminal.see(", cost unknown]")
+        terminal.quit()
+
+    assert at_terminal(person)[0] == 0
+
+
+@pytest.fixture
+def lines(monkeypatch):
+    """Lines of a terminal that echoes, and the person's end of it."""
+    ours, theirs = os.openpty()
+    with os.fdopen(os.dup(theirs), "r") as stdin, os.fdopen(os.dup(theirs), "w") as stdout:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        yield Lines(Interrupts()), ours, theirs
+    os.close(ours)
+    os.close(theirs)
+
+
+def _echoes(fd: int) -> bool:
+    return bool(termios.tcgetattr(fd)[3] & termios.ECHO)
+
+
+def test_what_is_typed_while_an_answer_streams_is_kept_and_not_shown(lines):
+    """It stood in the middle of the answer."""
+    reader, ours, theirs = lines
+    with reader.unseen():
+        assert not _echoes(theirs)
+        os.write(ours, b"the next message\n")
+    assert _echoes(theirs)
+    assert sys.stdin.readline() == "the next message\n"
+
+
+def test_what_was_typed_before_a_question_does_not_answer_it(lines):
+    """A `yes` that was typed ahead approved a call that the person had not seen."""
+    reader, ours, theirs = lines
+    os.write(ours, b"yes\n")
+    polls = iter([True, True, False])
+    shown = []
+
+    def still_waits() -> bool:
+        shown.append(_echoes(theirs))
+        return next(polls)
+
+    with reader.unseen():
+        assert reader.answer("allow? ", still_waits) is None
+    assert shown == [True] * 3, "the answer itself is shown"
