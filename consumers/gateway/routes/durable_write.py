@@ -1,4 +1,4 @@
-"""Durable StreamCache over HTTP, the writing side: create, append, close, delete.
+"""Durable Streams over HTTP, the writing side: create, append, close, delete.
 
 Each request is one item in a session without an agent. The fold of the stream judges it, and the
 response is the fold's verdict. Agents' sessions are read-only here.
