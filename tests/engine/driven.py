@@ -32,7 +32,7 @@ ROUNDS_MAX = 500
 
 
 class Driven(ManualWorker):
-    """See the module. `hold`: kinds of background work that are claimed and not yet done."""
+    """See the module. `hold`: the kinds of background work that are claimed but not run."""
 
     def __init__(self, agent: Agent, server: ScriptedServer, directory: Path) -> None:
         self.server = server
@@ -53,7 +53,7 @@ class Driven(ManualWorker):
         self.write("producer", opened(agent.name))
 
     def restart(self) -> None:
-        """The worker dies with its memory and its store; a new one folds the log from the start."""
+        """Kills the worker with its memory and store; a new one folds the log from its start."""
         self.begins, self.held, self.disk = [], [], {}
         self._start(str(int(self.worker.identity.incarnation) + 1))
         self.assign()
@@ -80,20 +80,20 @@ class Driven(ManualWorker):
     # -- the actions of a test -------------------------------------------------------------------
 
     def write(self, writer: str, event: Any, key: str = SESSION) -> int:
-        """Append an event of any writer one ms later; its offset."""
+        """Appends an event one ms later and returns its offset."""
         self.ms += 1
         return super().write(writer, event, key)
 
-    def say(self, words: str, when_busy: str = "queue") -> "Driven":
-        """A message of the user."""
+    def say(self, text: str, when_busy: str = "queue") -> "Driven":
+        """Sends a message of the user."""
         self._messages += 1
-        event = message(f"m{self._messages}", when_busy, words, channel="test")
+        event = message(f"m{self._messages}", when_busy, text, channel="test")
         body = self.blobs.body(event.content.inline, "application/json")
         self.write("producer", replace(event, content=body))
         return self
 
     def run(self, rounds: int = ROUNDS_MAX) -> "Driven":
-        """Run the worker and its effects until nothing is left to do."""
+        """Runs the worker and its effects until no work is left."""
         for _ in range(rounds):
             records = self.reader.poll(0, 1000)
             if records:
@@ -104,21 +104,21 @@ class Driven(ManualWorker):
                 self.worker.tick()
                 if not self.reader_behind():
                     return self
-        raise AssertionError("the worker never comes to rest")
+        raise AssertionError("the worker never becomes idle")
 
     def reader_behind(self) -> bool:
-        """Whether the log has records that the worker has not read, or an effect has begun."""
+        """Reports whether the worker has unread records or effects to run."""
         end = self.log.end_offsets(SESSION_EVENTS)[0]
         return self.worker.owned[0].next_offset < end or bool(self.begins)
 
     def release(self) -> "Driven":
-        """Run the background work that was held."""
+        """Queues the background work that was held back."""
         self.begins += [("work", begin) for begin in self.held]
         self.held = []
         return self
 
     def do(self, what: str, begin: Any) -> None:
-        """Run one effect to its end."""
+        """Runs one effect to its end."""
         effects = {"generate": self._generate, "run_tool": self._tool, "work": self._work}
         self._runner.run(effects[what](begin))
 
@@ -128,7 +128,7 @@ class Driven(ManualWorker):
         return self._client
 
     def close(self) -> None:
-        """Close the connections to the server."""
+        """Closes the connections to the server."""
         if self._client is not None:
             self._runner.run(self._client.close())
         self._runner.close()
@@ -187,7 +187,7 @@ class Driven(ManualWorker):
 
     @property
     def views(self) -> SessionViews:
-        """The session as the worker has it."""
+        """The session's views in the worker."""
         views = self.worker.owned[0].views(SESSION)
         assert views is not None and views.frozen is None, views and views.frozen
         return views
@@ -197,5 +197,5 @@ class Driven(ManualWorker):
         return status_of(self.worker)
 
     def check(self) -> None:
-        """Every rule of the builder holds of the newest request."""
+        """Asserts that the newest request obeys every rule of the builder."""
         assert violations(self.views, lambda ref: self.blobs.get(ref.sha256)) == []

@@ -1,4 +1,4 @@
-"""Background work that goes wrong: the session goes on, and nothing is lost or taken for more."""
+"""Background work that fails: the session continues, and nothing is lost or counted twice."""
 
 import json
 import threading
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from foldlog.local.messages_api import Reply, Rule, ScriptedServer, compaction, text, tool_use
+from foldlog.local.messages_api import Reply, Rule, compaction, text, tool_use
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.effects import background
 from foldlog.processors.fold.projections.background import MEMORY_WAIT_MS
@@ -29,12 +29,12 @@ def read(ctx) -> str:
 
 @tool(effect="pure", compactor=lambda whole: str(HANG.wait(5)))
 def slow(ctx) -> str:
-    """Reads a page, which nobody can say in short."""
+    """Reads a page, with a compactor that hangs."""
     return PAGE * 60
 
 
 def answers(request):
-    """Calls the tool that it is told to, once; else answers in a word."""
+    """Calls the tool that the message names once, otherwise answers."""
     for name in ("read", "slow"):
         if name in request.last_user_text and not request.turn_results:
             return Reply([tool_use(name, {})])
@@ -55,21 +55,13 @@ def agent(**more) -> Agent:
 
 
 @pytest.fixture
-def drive(tmp_path):
-    servers, driven = [], []
-
+def drive(start_session):
     def start(*rules, **more) -> Driven:
         rules = rules or (cheap(text("In short.")),)
-        servers.append(ScriptedServer([*rules, Rule(reply=answers)]).start())
-        driven.append(Driven(agent(**more), servers[-1], tmp_path))
-        return driven[-1]
+        return start_session(agent(**more), *rules, Rule(reply=answers))
 
     yield start
     HANG.set()
-    for session in driven:
-        session.close()
-    for server in servers:
-        server.stop()
 
 
 def talk(session: Driven, times: int) -> Driven:
@@ -83,15 +75,15 @@ def reasons(session: Driven) -> list[str]:
     return [turn.reason for turn in session.events(ev.TurnEnded)]
 
 
-def test_S1_E_a_refusal_is_no_short_form(drive):
-    session = drive(cheap(text("I can not help with that."), stop_reason="refusal"))
+def test_S1_E_a_refusal_of_the_model_is_not_used_as_a_short_form(drive):
+    session = drive(cheap(text("I cannot help with that."), stop_reason="refusal"))
     session.say("read").run()
     (done,) = session.events(ev.BackgroundDone)
     assert not done.ok and "refused" in done.why
     assert session.events(ev.ResultCompacted) == []
 
 
-def test_lane_B_work_that_never_ends_is_given_up_at_its_deadline(drive):
+def test_lane_B_work_that_hangs_fails_at_its_deadline(drive):
     HANG.clear()
     limits = Limits(short_tokens=600, background_timeout_ms=50)
     session = drive(limits=limits)
@@ -101,8 +93,8 @@ def test_lane_B_work_that_never_ends_is_given_up_at_its_deadline(drive):
     assert reasons(session) == ["end_turn"]
 
 
-def signed_by_the_provider(drive) -> Driven:
-    """A session that goes on from a summary of the provider's."""
+def session_with_signed_summary(drive) -> Driven:
+    """Returns a session that continues from a summary signed by the provider."""
     session = drive(compaction=Compaction(model=CHEAP, provider=True))
     session.server.add(
         Rule(reply=Reply([compaction("SIGNED RECORD")]), when=lambda r: r.body.get("compaction"))
@@ -113,19 +105,19 @@ def signed_by_the_provider(drive) -> Driven:
     return session
 
 
-def test_S3_4_a_summary_that_the_provider_signed_is_carried_on_by_another_model(drive):
-    session = signed_by_the_provider(drive)
+def test_S3_4_another_model_builds_on_a_summary_that_the_provider_signed(drive):
+    session = session_with_signed_summary(drive)
     session.agent = agent()
     session.restart()
     session.server.add(cheap(text("In short.")))
-    asked = len(session.events(ev.ContextCompacted))
-    while len(session.events(ev.ContextCompacted)) == asked:
+    summaries = len(session.events(ev.ContextCompacted))
+    while len(session.events(ev.ContextCompacted)) == summaries:
         talk(session, 1)
     (request,) = [body for body in bodies(session) if body["model"] == CHEAP]
     assert "SIGNED RECORD" in json.dumps(request)
 
 
-def test_S1_H_what_an_abort_took_from_the_memory_is_extracted_after_the_next_turn(drive):
+def test_S1_H_an_extraction_that_was_aborted_is_repeated_after_the_next_turn(drive):
     session = drive(memory=True)
     session.hold = {"memory"}
     session.say("I like tea.").run()
@@ -143,8 +135,8 @@ def test_S1_H_what_an_abort_took_from_the_memory_is_extracted_after_the_next_tur
     assert "I like tea." in second.task.request.decode()
 
 
-def test_S1_H_a_worker_tries_an_extraction_again_when_its_time_has_come(drive):
-    """Also one that was killed in between and knows only the log."""
+def test_S1_H_a_failed_extraction_is_retried_when_it_is_due(drive):
+    """Also by a worker that was restarted in between and knows only the log."""
     session = drive(memory=True)
     session.hold = {"memory"}
     session.say("I like tea.").run()
@@ -154,7 +146,7 @@ def test_S1_H_a_worker_tries_an_extraction_again_when_its_time_has_come(drive):
         session.write("background", ev.BackgroundDone(**place, ok=False, why="overloaded"))
         session.held = []
         session.run()
-        assert session.held == [], "not at once"
+        assert session.held == [], "it is not retried at once"
         session.restart()
         session.ms += wait_ms
         session.run()
@@ -163,7 +155,7 @@ def test_S1_H_a_worker_tries_an_extraction_again_when_its_time_has_come(drive):
     assert session.views.background.memory_missed == 2
 
 
-def test_the_ledger_counts_an_attempt_that_ended_after_its_work_was_done(drive):
+def test_the_ledger_counts_an_attempt_that_ended_after_another_had_finished(drive):
     session = drive()
     session.hold = {"result"}
     session.say("read").run()
@@ -187,8 +179,8 @@ def test_the_ledger_counts_an_attempt_that_ended_after_its_work_was_done(drive):
     assert sorted(row.attempt for row in rows) == [1, 2]
 
 
-def test_S1_H_each_request_of_one_work_is_a_row_of_the_ledger(drive, monkeypatch):
-    """One breaks off after it was billed, one never gets that far, and the third answers."""
+def test_S1_H_each_billed_request_of_background_work_is_a_row_of_the_ledger(drive, monkeypatch):
+    """The first fails after it was billed, the second before, and the third succeeds."""
     monkeypatch.setattr(background, "WAIT_S_MAX", 0.0)
     broken = {"name": "error_event", "k": 3}
     rules = (
@@ -201,18 +193,18 @@ def test_S1_H_each_request_of_one_work_is_a_row_of_the_ledger(drive, monkeypatch
     (done,) = session.events(ev.BackgroundDone)
     assert done.ok and [one.usage is None for one in done.earlier] == [False, True]
     rows = [row for row in session.views.ledger.spent if row.work == "result"]
-    told = [(row.request, row.outcome, row.input_tokens) for row in rows]
-    assert told == [(1, "failed", 101), (3, "complete", 103)]
+    listed = [(row.request, row.outcome, row.input_tokens) for row in rows]
+    assert listed == [(1, "failed", 101), (3, "complete", 103)]
     assert {row.model for row in rows} == {CHEAP} and {row.attempt for row in rows} == {1}
     answers = [row.input_tokens for row in session.views.ledger.spent if not row.work]
-    session.write("background", done)  # as an outbox may that does not know it was written
+    session.write("background", done)  # an outbox may repeat it
     session.run()
     assert session.views.ledger.input_tokens == sum(answers) + 101 + 103
     assert [body["model"] for body in bodies(session)].count(CHEAP) == 3
 
 
-def test_the_provider_summarizes_only_what_its_request_says(drive):
-    """The session had a sliding window: its last request lacks what the summary stands for."""
+def test_a_request_for_a_provider_summary_contains_everything_it_summarizes(drive):
+    """The session had a sliding window, so its last request lacks what the summary must cover."""
     session = drive(strategy="sliding_window_4", compaction=Compaction(model=CHEAP, provider=True))
     session.server.add(
         Rule(reply=Reply([compaction("Signed.")]), when=lambda r: r.body.get("compaction"))
@@ -233,8 +225,8 @@ def bodies(session: Driven) -> list[dict]:
     return [json.loads(session.server.body(n + 1)) for n in range(session.server.calls())]
 
 
-def test_a_cheap_model_is_never_asked_to_read_more_than_it_can(drive):
-    """Long messages that a sliding window had left out are summarized at once."""
+def test_a_request_to_the_cheap_model_never_exceeds_its_window(drive):
+    """Messages that a sliding window had left out are summarized together."""
     session = drive(strategy="sliding_window_4")
     for number in range(45):
         session.say(f"Question {number}. " + PAGE * 200).run()
@@ -247,9 +239,9 @@ def test_a_cheap_model_is_never_asked_to_read_more_than_it_can(drive):
 
 
 @pytest.mark.parametrize("code", ["compaction_signature_invalid", "compaction_content_mismatch"])
-def test_S3_4_a_summary_whose_signature_is_refused_is_made_anew_by_the_cheap_model(drive, code):
-    """As after a change of the key: every request begins with it, and each would be refused."""
-    session = signed_by_the_provider(drive)
+def test_S3_4_the_cheap_model_replaces_a_summary_whose_signature_is_rejected(drive, code):
+    """Every request begins with the summary, so after a change of the key each is rejected."""
+    session = session_with_signed_summary(drive)
     signed = session.views.compaction.checkpoint_at
     refused = {"name": "bad_request", "error_code": code, "message": "not ours"}
     session.server.add(Rule(reply=Reply([], fault=refused), when=begins_signed))
@@ -266,9 +258,11 @@ def begins_signed(request) -> bool:
     return isinstance(first, list) and first[0]["type"] == "compaction"
 
 
-@pytest.mark.parametrize("damage", ["gone", "other bytes"])
-def test_S1_H_work_whose_material_is_lost_is_told_and_the_session_goes_on(drive, damage):
-    """The session was left alone until the next start."""
+@pytest.mark.parametrize("damage", ["missing", "other bytes"])
+def test_S1_H_work_whose_blob_is_lost_fails_with_the_reason_and_the_session_continues(
+    drive, damage
+):
+    """The worker stopped serving the session until its next start."""
     session = drive(memory=True, limits=Limits())
     session.hold.add("memory")
     long = PAGE * 2_000

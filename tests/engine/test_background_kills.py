@@ -1,4 +1,4 @@
-"""Background work whose worker is killed behind what it made, before it could say so; or leaves."""
+"""Background work whose worker is killed after it wrote its product, or leaves cleanly."""
 
 from collections import Counter
 
@@ -18,7 +18,7 @@ SMALL = Limits(soft_tokens=4_000, hard_tokens=60_000, resume_tokens=20_000, shor
 
 @tool(effect="pure")
 def read(ctx) -> str:
-    """Reads pages."""
+    """Reads some pages."""
     return PAGE * 6
 
 
@@ -32,7 +32,7 @@ AGENT = Agent(
 
 
 class Killed(Driven):
-    """Its background work comes as far as its candidate."""
+    """A worker that is killed after each candidate and before its BACKGROUND_DONE."""
 
     kills = True
 
@@ -54,52 +54,52 @@ def session(tmp_path):
         driven.close()
 
 
-def until_made(session: Killed) -> ev.ContextCompacted:
+def talk_until_summary(session: Killed) -> ev.ContextCompacted:
     while not session.events(ev.ContextCompacted):
         session.say(PAGE).run()
     return session.events(ev.ContextCompacted)[0]
 
 
-def test_S2_9_a_summary_that_the_log_has_is_not_made_again(session):
-    made = until_made(session)
-    asked = session.server.journal.count("accepted", model=CHEAP)
+def test_S2_9_a_summary_in_the_log_is_not_written_again(session):
+    summary = talk_until_summary(session)
+    calls = session.server.journal.count("accepted", model=CHEAP)
     session.restart()
     session.kills = False
     session.run()
     (done,) = session.events(ev.BackgroundDone)
-    assert (done.upto, done.attempt, done.ok) == (made.upto, 2, True)
-    assert session.events(ev.ContextCompacted) == [made]
-    assert session.server.journal.count("accepted", model=CHEAP) == asked
+    assert (done.upto, done.attempt, done.ok) == (summary.upto, 2, True)
+    assert session.events(ev.ContextCompacted) == [summary]
+    assert session.server.journal.count("accepted", model=CHEAP) == calls
 
 
-def test_S1_E_a_short_form_that_the_log_has_is_not_made_again(session):
+def test_S1_E_a_short_form_in_the_log_is_not_written_again(session):
     session.say("read it").run()
     (short,) = session.events(ev.ResultCompacted)
-    asked = session.server.journal.count("accepted", model=CHEAP)
+    calls = session.server.journal.count("accepted", model=CHEAP)
     session.restart()
     session.kills = False
     session.run()
     (done,) = session.events(ev.BackgroundDone)
     assert (done.kind, done.attempt, done.ok) == ("result", 2, True)
     assert session.events(ev.ResultCompacted) == [short]
-    assert session.server.journal.count("accepted", model=CHEAP) == asked
+    assert session.server.journal.count("accepted", model=CHEAP) == calls
 
 
-def test_lane_B_a_summary_that_was_adopted_gets_no_second_one_for_the_same_offset(session):
-    """Its worker is killed behind the candidate; until another comes, a request adopts it."""
-    until_made(session)
+def test_lane_B_an_adopted_summary_is_not_repeated_for_the_same_offset(session):
+    """The worker is killed after the candidate, and a request adopts it before the restart."""
+    talk_until_summary(session)
     for _ in range(6):
         session.say(PAGE).run()
     assert session.views.compaction.checkpoint is not None
     session.restart()
     session.kills = False
     session.say(PAGE).run()
-    made = Counter(summary.upto for summary in session.views.compaction.summaries)
-    assert max(made.values()) == 1
+    counts = Counter(summary.upto for summary in session.views.compaction.summaries)
+    assert max(counts.values()) == 1
 
 
-def test_B3_work_that_a_worker_leaves_when_it_ends_is_taken_over_at_once(session):
-    """Found on a real broker: an upgrade while a turn waited for its summary was its end (N2)."""
+def test_B3_work_released_by_a_worker_that_ends_is_taken_over_at_once(session):
+    """An upgrade while a turn waited for its summary ended the turn (N2)."""
     session.hold = {"context"}
     while not session.held:
         session.say(PAGE).run()
@@ -109,14 +109,14 @@ def test_B3_work_that_a_worker_leaves_when_it_ends_is_taken_over_at_once(session
     session.write("background", left)
     session.write("background", left)
     session.run()
-    assert [again.attempt for again in session.held] == [1, 2]
+    assert [begin.attempt for begin in session.held] == [1, 2]
     session.held, session.kills = session.held[1:], False
     session.release().run()
     assert session.events(ev.BackgroundDone)[-1].ok and session.views.background.works == ()
 
 
-def test_law_6_a_worker_that_lost_a_partition_and_has_it_again_begins_what_it_had_claimed(session):
-    """Found by the soak: an outage of a session timeout cost 70 s, for nobody else may begin it."""
+def test_law_6_a_worker_that_regains_a_partition_starts_what_it_had_claimed(session):
+    """No other worker may start it before its deadline, so a short outage delayed it by 70 s."""
     session.say("hello")
     session.worker.consume(session.reader.poll(0, 1000))
     while not session.events(ev.GenStart):

@@ -11,7 +11,6 @@ from foldlog.consumers.waiting import what_it_waits_for
 from foldlog.local.messages_api import (
     Reply,
     Rule,
-    ScriptedServer,
     compaction,
     text,
     thinking,
@@ -35,13 +34,13 @@ RECORD = "A record of what was said, page by page."
 
 @tool(effect="pure")
 def read(ctx, pages: int = 1) -> str:
-    """Reads so many pages."""
+    """Reads that many pages."""
     return PAGE * 60 * pages
 
 
 @tool(effect="pure", compactor=lambda whole: whole[:100])
 def leaf(ctx, pages: int = 1) -> str:
-    """Reads, and can say it in short."""
+    """Reads pages, has a compactor."""
     return PAGE * 60 * pages
 
 
@@ -51,10 +50,12 @@ def agent(**more) -> Agent:
 
 
 def answers(request):
-    """The model: thinks; calls a tool while it is asked to, else answers at some length."""
-    asked = request.last_user_text
+    """Replies as the model: calls the tool as often as the message states, then answers."""
+    message = request.last_user_text
     for name in ("read", "leaf"):
-        if f"{name} " in asked and len(request.turn_results) < int(asked.split(f"{name} ")[1][:2]):
+        if f"{name} " in message and len(request.turn_results) < int(
+            message.split(f"{name} ")[1][:2]
+        ):
             return Reply([thinking("hm"), tool_use(name, {"pages": 1})])
     return Reply([thinking("well"), text(f"Answer {len(request.messages)}. " + PAGE * 5)])
 
@@ -64,25 +65,17 @@ def cheap(*blocks, **more) -> Rule:
 
 
 @pytest.fixture
-def drive(tmp_path):
-    servers, driven = [], []
-
+def drive(start_session):
     def start(*rules, **more) -> Driven:
         rules = rules or (cheap(text(RECORD)),)
-        servers.append(ScriptedServer([*rules, Rule(reply=answers)]).start())
-        driven.append(Driven(agent(**more), servers[-1], tmp_path))
-        return driven[-1]
+        return start_session(agent(**more), *rules, Rule(reply=answers))
 
-    yield start
-    for session in driven:
-        session.close()
-    for server in servers:
-        server.stop()
+    return start
 
 
-def talk(session: Driven, times: int, words: str = PAGE * 12) -> Driven:
+def talk(session: Driven, times: int, more: str = PAGE * 12) -> Driven:
     for number in range(times):
-        session.say(f"Question {number}. {words}").run()
+        session.say(f"Question {number}. {more}").run()
         session.check()
     return session
 
@@ -95,7 +88,7 @@ def reasons(session: Driven) -> list[str]:
     return [turn.reason for turn in session.events(ev.TurnEnded)]
 
 
-def test_S3_6_over_the_soft_budget_a_summary_is_made_and_adopted_and_the_session_goes_on(drive):
+def test_S3_6_over_the_soft_budget_a_summary_is_written_and_adopted(drive):
     session = talk(drive(), 24)
     called = session.events(ev.LlmCalled)
     assert session.events(ev.ContextCompacted) and reasons(session) == ["end_turn"] * 24
@@ -108,13 +101,13 @@ def test_S3_6_over_the_soft_budget_a_summary_is_made_and_adopted_and_the_session
     assert "Question 23." in json.dumps(request(session))
 
 
-def test_S3_4_a_summary_of_a_summary_carries_on_what_the_first_one_said(drive):
+def test_S3_4_a_second_summary_is_based_on_the_first_one(drive):
     session = talk(drive(), 40)
     made = session.events(ev.ContextCompacted)
     assert len(made) >= 2
     assert made[1].kept_from > made[0].kept_from
-    asked = [body for body in bodies(session) if body["model"] == CHEAP]
-    assert RECORD in asked[1]["messages"][0]["content"][0]["text"]
+    requests = [body for body in bodies(session) if body["model"] == CHEAP]
+    assert RECORD in requests[1]["messages"][0]["content"][0]["text"]
 
 
 def bodies(session: Driven) -> list[dict]:
@@ -122,7 +115,7 @@ def bodies(session: Driven) -> list[dict]:
     return [json.loads(session.server.body(n)) for n in range(1, count + 1)]
 
 
-def test_constraint_3_an_abort_ends_a_summary_too(drive):
+def test_constraint_3_an_abort_stops_a_running_summary(drive):
     session = drive()
     session.hold = {"context"}
     talk(session, 20)
@@ -134,10 +127,10 @@ def test_constraint_3_an_abort_ends_a_summary_too(drive):
     session.run()
     assert reasons(session)[-1] == "cancelled" and begin.claim.offset in session.stopped
     session.release().run()
-    assert session.views.compaction.candidate is None, "what comes after the abort does not count"
+    assert session.views.compaction.candidate is None, "a summary after the abort is ignored"
 
 
-def test_constraint_3_the_end_of_a_session_ends_the_summary_of_its_idle_hours(drive):
+def test_constraint_3_terminating_a_session_stops_its_resume_summary(drive):
     session = drive(limits=Limits(soft_tokens=10_000, hard_tokens=12_000, resume_tokens=2_000))
     session.hold = {"resume"}
     while not session.held:
@@ -164,7 +157,7 @@ def test_S1_E_a_tool_with_a_compactor_needs_no_model(drive):
     session.say("leaf 1 ").run()
     (short,) = session.events(ev.ResultCompacted)
     assert short.short.inline.decode().startswith((PAGE * 60)[:100])
-    # Large for this agent, below the limit of others: it was not counted before it was shown short.
+    # The result is large for this agent, but below the default limit.
     assert short_forms(session.views)[0] == 1
     assert not [body for body in bodies(session) if body["model"] == CHEAP]
 
@@ -174,8 +167,8 @@ def diff(session: Driven) -> list[Change]:
         return list(changes(folded, folded.end(), lambda ref: session.blobs.get(ref.sha256)))
 
 
-def test_S1_E_a_short_form_that_came_in_time_is_told_as_left_out(drive):
-    """Nothing moved: the request that said the result first said it in short."""
+def test_S1_E_a_short_form_that_was_ready_in_time_is_listed_as_left_out(drive):
+    """The prefix did not change: the first request with the result already had its short form."""
     both = Reply([tool_use("leaf", {}), tool_use("read", {})])
     session = drive(Rule(reply=both, contains="both", times=1))
     session.work = lambda _id, begin: session.begins.insert(0, ("work", begin))
@@ -200,23 +193,23 @@ def test_S1_E_a_short_form_mentions_read_result_only_if_the_agent_has_it(drive, 
     assert ("read_result" in short.short.inline.decode()) is readable
 
 
-def test_S3_6_over_the_hard_cap_a_step_waits_for_the_summary_and_goes_on_with_it(drive):
+def test_S3_6_over_the_hard_cap_a_step_waits_for_the_summary_and_uses_it(drive):
     session = drive(limits=Limits(soft_tokens=3_000, hard_tokens=5_000, resume_tokens=10**6))
     session.hold = {"context"}
     talk(session, 1)
     while not session.views.turn.open:
         talk(session, 1)
     assert len(session.held) == 1
-    waiting, said = session.views.turn.number, []
-    Patience(said.append, patience_s=-1.0).look(session.views)
-    assert said == ["the conversation is being summarized, so that the next request has room"]
+    waiting, reports = session.views.turn.number, []
+    Patience(reports.append, patience_s=-1.0).look(session.views)
+    assert reports == ["the conversation is being summarized, so that the next request has room"]
     session.release().run()
     assert what_it_waits_for(session.views).text == ""
     assert reasons(session) == ["end_turn"] * waiting
     assert session.events(ev.LlmCalled)[-1].checkpoint is not None
 
 
-def test_S3_6_over_the_hard_cap_without_a_summary_the_turn_ends_and_says_so(drive):
+def test_S3_6_over_the_hard_cap_without_a_summary_the_turn_ends_as_budget_exceeded(drive):
     limits = Limits(soft_tokens=3_000, hard_tokens=5_000, resume_tokens=10**6)
     session = drive(cheap(text("")), limits=limits)
     talk(session, 30)
@@ -235,21 +228,19 @@ def test_S3_6_over_the_hard_cap_without_a_summary_the_turn_ends_and_says_so(driv
         (cheap(text("x"), fault="bad_request"), "failed"),
     ],
 )
-def test_a_summary_that_is_no_good_costs_the_session_nothing_and_is_tried_later(drive, rule, why):
+def test_an_unusable_summary_does_not_affect_the_session_and_is_retried_later(drive, rule, why):
     session = talk(drive(rule), 24)
-    done = session.events(ev.BackgroundDone)
-    assert done and not any(d.ok for d in done) and all(why in d.why for d in done)
+    ends = session.events(ev.BackgroundDone)
+    assert ends and not any(end.ok for end in ends) and all(why in end.why for end in ends)
     assert session.events(ev.ContextCompacted) == []
     assert set(reasons(session)) == {"end_turn"}
-    assert 1 < len(done) < 10, "tried again when there is more, not at every step"
+    assert 1 < len(ends) < 10, "retried after more messages, not at every step"
 
 
-def test_a_resume_summary_is_made_while_the_session_is_idle_and_adopted_when_the_cache_is_cold(
-    drive,
-):
+def test_a_resume_summary_is_written_while_idle_and_adopted_when_the_cache_is_cold(drive):
     limits = Limits(soft_tokens=12_000, hard_tokens=90_000, resume_tokens=2_000)
     session = talk(drive(limits=limits), 20)
-    kinds = {done.kind for done in session.events(ev.BackgroundStarted)}
+    kinds = {each.kind for each in session.events(ev.BackgroundStarted)}
     assert kinds == {"resume"}
     assert session.events(ev.LlmCalled)[-1].checkpoint is None, "the cache is warm"
     session.ms += 10 * 60_000
@@ -259,7 +250,7 @@ def test_a_resume_summary_is_made_while_the_session_is_idle_and_adopted_when_the
     assert bodies(session)[calls]["model"] == MODEL, "resuming needs no other model call"
 
 
-def test_a_request_that_the_provider_finds_too_long_is_made_shorter_once(drive):
+def test_a_request_that_the_provider_rejects_as_too_long_is_shortened_and_sent_again(drive):
     too_long = Reply([], fault={"name": "bad_request", "message": "prompt is too long: 1"})
     session = talk(drive(limits=Limits()), 10)
     session.server.add(Rule(reply=too_long, contains="now it is too much", times=1))
@@ -268,8 +259,8 @@ def test_a_request_that_the_provider_finds_too_long_is_made_shorter_once(drive):
     assert session.events(ev.LlmCalled)[-1].checkpoint is not None
 
 
-def test_a_summary_that_is_ready_and_says_too_little_makes_room_for_a_newer_one(drive):
-    """Found by talking to it: the first candidate covered one message, and blocked all others."""
+def test_a_candidate_that_covers_too_little_does_not_block_a_newer_one(drive):
+    """The first candidate covered one message, and blocked all later ones."""
     limits = Limits(soft_tokens=8_000, hard_tokens=30_000, resume_tokens=2_000)
     session = talk(drive(limits=limits), 60)
     made = session.events(ev.ContextCompacted)
@@ -277,7 +268,7 @@ def test_a_summary_that_is_ready_and_says_too_little_makes_room_for_a_newer_one(
     assert max(c.prompt_tokens for c in session.events(ev.LlmCalled)) < 10_000
 
 
-def test_the_providers_signed_summary_goes_back_as_it_came(drive):
+def test_a_signed_summary_of_the_provider_is_sent_back_unchanged(drive):
     session = drive(compaction=Compaction(model=CHEAP, provider=True))
     session.server.add(
         Rule(reply=Reply([compaction("Signed.")]), when=lambda r: bool(r.body.get("compaction")))
@@ -289,7 +280,7 @@ def test_the_providers_signed_summary_goes_back_as_it_came(drive):
     assert first["role"] == "assistant" and first["content"][0]["content"] == "Signed."
 
 
-def test_S2_5_a_sliding_window_keeps_the_newest_messages_and_says_what_it_leaves_out(drive):
+def test_S2_5_a_sliding_window_keeps_the_newest_messages_and_mentions_the_omitted_ones(drive):
     session = talk(drive(strategy="sliding_window_8"), 20)
     messages = request(session)["messages"]
     assert reasons(session) == ["end_turn"] * 20 and len(messages) <= 9
@@ -297,7 +288,7 @@ def test_S2_5_a_sliding_window_keeps_the_newest_messages_and_says_what_it_leaves
     assert "Question 19." in json.dumps(messages)
 
 
-def test_S2_9_a_worker_that_is_killed_takes_its_summary_up_again(drive):
+def test_S2_9_a_restarted_worker_repeats_a_summary_that_was_lost(drive):
     session = drive()
     session.hold = {"context"}
     talk(session, 20)

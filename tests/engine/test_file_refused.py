@@ -1,11 +1,11 @@
-"""A file that the model can't read: the turn goes on without it, and so does the session."""
+"""A file that the model cannot read: turn and session continue without it."""
 
 import json
 from base64 import b64encode
 
 import pytest
 
-from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, thinking
+from foldlog.local.messages_api import Reply, Rule, text, thinking
 from foldlog.processors.agent import Agent
 from foldlog.producers.attachments import attach
 from foldlog.schemas import events as ev
@@ -14,24 +14,22 @@ from foldlog.tests.engine.test_many_images import PNG
 from foldlog.tests.laws.manual_worker import USER
 
 BAD, GOOD = PNG + b"bad", PNG + b"good"
-WORDS = (  # as users of the API report them
+ERRORS = (  # as users of the API report them
     "Could not process image",
     "messages.2.content.0.pdf.source.base64.data: The PDF specified was not valid.",
 )
 
 
 def shown(body: dict) -> list[str]:
-    """The data of every image of a request."""
+    """Returns the data of every image in a request."""
     blocks = [block for message in body["messages"] for block in message["content"]]
     return [block["source"]["data"] for block in blocks if block["type"] == "image"]
 
 
 @pytest.fixture
-def start(tmp_path):
-    made = []
-
-    def drive(words: str) -> Driven:
-        no = Reply([], fault={"name": "bad_request", "message": words})
+def start(start_session):
+    def drive(error: str) -> Driven:
+        no = Reply([], fault={"name": "bad_request", "message": error})
         bad = b64encode(BAD).decode()
         rules = [
             Rule(reply=no, when=lambda request: bad in shown(request.body)),
@@ -40,13 +38,9 @@ def start(tmp_path):
         agent = Agent(
             name="helper", model="claude-opus-4-6", params={"thinking": {"type": "adaptive"}}
         )
-        made.append(Driven(agent, ScriptedServer(rules).start(), tmp_path))
-        return made[-1]
+        return start_session(agent, *rules)
 
-    yield drive
-    for driven in made:
-        driven.close()
-        driven.server.stop()
+    return drive
 
 
 def say_with(driven: Driven, directory, data: bytes, name: str) -> None:
@@ -68,18 +62,20 @@ def say_with(driven: Driven, directory, data: bytes, name: str) -> None:
     driven.run()
 
 
-@pytest.mark.parametrize("words", WORDS)
-def test_S1_A_a_file_that_can_not_be_read_ends_no_session(start, tmp_path, words):
-    driven = start(words)
+@pytest.mark.parametrize("error", ERRORS)
+def test_S1_A_a_session_continues_without_a_file_that_the_model_cannot_read(
+    start, tmp_path, error
+):
+    driven = start(error)
     driven.say("hi").run()
     say_with(driven, tmp_path, BAD, "bad.png")
     driven.check()
     (failed,) = driven.events(ev.GenFailed)
     assert failed.error == "file_refused" and failed.permanent
     newest = json.loads(driven.server.body(driven.server.calls()))
-    said = json.dumps(newest["messages"])
-    assert f"[No longer shown: [image/png, {len(BAD)} bytes]]" in said
-    assert "look" in said and "hm" not in said, "thinking was signed for the file, too"
+    sent = json.dumps(newest["messages"])
+    assert f"[No longer shown: [image/png, {len(BAD)} bytes]]" in sent
+    assert "look" in sent and "hm" not in sent, "the thinking was signed for the file, too"
     say_with(driven, tmp_path, GOOD, "good.png")
     driven.restart()
     driven.run().say("and now?").run()
@@ -87,4 +83,4 @@ def test_S1_A_a_file_that_can_not_be_read_ends_no_session(start, tmp_path, words
     assert [turn.reason for turn in driven.events(ev.TurnEnded)] == ["end_turn"] * 4
     assert len(driven.events(ev.GenFailed)) == 1
     newest = json.loads(driven.server.body(driven.server.calls()))
-    assert shown(newest) == [b64encode(GOOD).decode()], "what is sent later is shown"
+    assert shown(newest) == [b64encode(GOOD).decode()], "later files are sent"

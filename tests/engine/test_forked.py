@@ -1,4 +1,4 @@
-"""A worker drives a fork: it answers there behind the parent's bytes, and runs nothing again."""
+"""A worker serves a fork: it continues after the parent's bytes, and runs nothing again."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from foldlog.consumers.branching import Branching
 from foldlog.consumers.session_fold import SessionFold
-from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, tool_use
+from foldlog.local.messages_api import Reply, Rule, text, tool_use
 from foldlog.log import Settings
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects.models import call as models
@@ -23,20 +23,20 @@ ran: list[str] = []
 
 @tool(effect="once")
 def charge(n: int) -> str:
-    """Must not happen twice."""
+    """Charges a card."""
     ran.append("charge")
     return "charged"
 
 
 class Forking(Driven):
-    """Model calls of any session; `asked`: (session, request)."""
+    """Calls the model for any session; `requests`: (session, request)."""
 
     def __init__(self, *args):
         super().__init__(*args)
-        self.asked = []
+        self.requests = []
 
     def generate(self, session_id, begin):
-        self.asked.append((session_id, begin.request))
+        self.requests.append((session_id, begin.request))
         self.begins.append(("generate", (session_id, begin)))
 
     async def _generate(self, what):
@@ -63,17 +63,14 @@ class Forking(Driven):
 
 
 @pytest.fixture
-def session(tmp_path):
+def session(start_session):
     ran.clear()
     rules = [
         Rule(contains="pay", tool_results=0, reply=Reply([tool_use("charge", {"n": 1})])),
         Rule(reply=Reply([text("fine")])),
     ]
-    with ScriptedServer(rules) as server:
-        agent = Agent(name="helper", model="claude-opus-5-5", tools=[charge])
-        made = Forking(agent, server, tmp_path)
-        yield made
-        made.close()
+    agent = Agent(name="helper", model="claude-opus-5-5", tools=[charge])
+    return start_session(agent, *rules, kind=Forking)
 
 
 def test_a_worker_answers_in_a_fork_and_runs_nothing_of_its_parent_again(session, tmp_path):
@@ -83,19 +80,19 @@ def test_a_worker_answers_in_a_fork_and_runs_nothing_of_its_parent_again(session
     assert ran == ["charge"]
     read = lambda ref: session.blobs.get(ref.sha256)  # noqa: E731
     sessions = Sessions(session.log, settings)
-    asked = len(session.asked)
+    count = len(session.requests)
     Branching(session.log, sessions, session.blobs, read, "u").fork("s", name="f")
     session.run()
-    assert len(session.asked) == asked and ran == ["charge"], "a fork alone owes nothing"
+    assert len(session.requests) == count and ran == ["charge"], "a fork has no pending work"
     content = ev.Body(inline=json.dumps([{"type": "text", "text": "and now?"}]).encode())
-    said = ev.MessageReceived(
+    message = ev.MessageReceived(
         message_id="f1", role="user", content=content, tokens=3, channel="test",
         when_busy="queue", by_user="u",
     )
-    session.put("f", said, "producer")
+    session.put("f", message, "producer")
     session.run()
-    (of, request), before = session.asked[-1], session.asked[asked - 1][1]
-    assert of == "f" and len(session.asked) == asked + 1 and ran == ["charge"]
+    (of, request), before = session.requests[-1], session.requests[count - 1][1]
+    assert of == "f" and len(session.requests) == count + 1 and ran == ["charge"]
     bare = [json.dumps(_plain(json.loads(body)["messages"])) for body in (before, request)]
     assert bare[1].startswith(bare[0][:-1])
     kinds = [type(e.event) for r in session.log.records(SESSION_EVENTS, 0)
@@ -109,7 +106,7 @@ def test_a_worker_answers_in_a_fork_and_runs_nothing_of_its_parent_again(session
 
 
 def _plain(messages):
-    """Without cache marks."""
+    """Removes the cache marks."""
     for message in messages:
         for block in message["content"]:
             block.pop("cache_control", None)

@@ -1,4 +1,4 @@
-"""A worker over Confluent framing: it decides, folds and ends as over a log in Avro's own."""
+"""A worker behaves the same with Confluent framing as with Avro's single-object encoding."""
 
 import pytest
 
@@ -16,15 +16,15 @@ from foldlog.tests.log.mock_registry import MockRegistry
 
 @tool(effect="pure")
 def read(ctx, pages: int = 1) -> str:
-    """Reads so many pages."""
+    """Reads that many pages."""
     return "All work and no play. " * pages
 
 
 AGENT = Agent(name="helper", model="claude-opus-5-5", tools=(read,))
 
 
-def lived(directory):
-    """A session with a tool call: what its log holds below the door, and its views."""
+def play_session(directory):
+    """Plays a session with a tool call. Returns its stored records and its views."""
     call = Reply([tool_use("read", {"pages": 2})])
     with ScriptedServer([Rule(reply=call, tool_results=0), Reply([text("done")])]) as server:
         session = driven.Driven(AGENT, server, directory)
@@ -43,19 +43,19 @@ def framed(tmp_path, monkeypatch):
     with MockRegistry().serving() as mock:
         registry = Registry(mock.url, tmp_path / "registry")
 
-        def made(*args, **more):
+        def framed_log(*args, **more):
             return FramedLog(MemoryLog(*args, **more), registry, confluent=True, prefix="")
 
         with monkeypatch.context() as patched:
-            patched.setattr(manual_worker, "MemoryLog", made)
-            yield lived(tmp_path / "framed")
+            patched.setattr(manual_worker, "MemoryLog", framed_log)
+            yield play_session(tmp_path / "framed")
 
 
 def test_a_worker_does_the_same_in_either_framing(framed, tmp_path):
     records, views = framed
     heads = [record.value[0] for record in records]
-    assert heads.count(0) > 5 and heads.count(0xC3) > 1  # what the test wrote beside the door
-    plain, plain_views = lived(tmp_path / "plain")
+    assert heads.count(0) > 5 and heads.count(0xC3) > 1  # written by the test itself, unframed
+    plain, plain_views = play_session(tmp_path / "plain")
     assert [r.headers for r in records] == [r.headers for r in plain]
     assert views.state == plain_views.state and views.turn == plain_views.turn
     assert views.context == plain_views.context and views.transcript == plain_views.transcript

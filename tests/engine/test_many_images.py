@@ -1,10 +1,10 @@
-"""More images than the model takes: the session goes on with a shorter context."""
+"""More images than the model accepts: the session continues with a shorter context."""
 
 import json
 
 import pytest
 
-from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text
+from foldlog.local.messages_api import Reply, Rule, text
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.producers.attachments import attach
 from foldlog.schemas import events as ev
@@ -14,7 +14,7 @@ from foldlog.tests.laws.manual_worker import USER
 MODEL, CHEAP = "claude-opus-5-5", "claude-haiku-4-5"
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + 2 * (3_000).to_bytes(4, "big") + b"\x08\x02\0\0\0"
 PNG += bytes(4) + b"\0\0\0\0IEND"
-REFUSALS = (  # as the API words them
+REFUSALS = (  # the wording of the API
     "messages.8.content.1.image.source.base64.data: At least one of the image dimensions exceed "
     "max allowed size for many-image requests: 2000 pixels",
     "Too much media: 0 document pages + 22 images > 20",
@@ -27,9 +27,7 @@ def images(body: dict) -> int:
 
 
 @pytest.fixture
-def start(tmp_path):
-    made = []
-
+def start(start_session):
     def drive(refusal: str, provider: bool = False) -> Driven:
         no = Reply([], fault={"name": "bad_request", "message": refusal})
         rules = [
@@ -39,13 +37,9 @@ def start(tmp_path):
         ]
         compaction = Compaction(model=CHEAP, provider=provider)
         agent = Agent(name="helper", model=MODEL, compaction=compaction)
-        made.append(Driven(agent, ScriptedServer(rules).start(), tmp_path))
-        return made[-1]
+        return start_session(agent, *rules)
 
-    yield drive
-    for driven in made:
-        driven.close()
-        driven.server.stop()
+    return drive
 
 
 def sent(driven: Driven) -> list[dict]:
@@ -55,10 +49,10 @@ def sent(driven: Driven) -> list[dict]:
 
 @pytest.mark.parametrize("refusal", REFUSALS)
 @pytest.mark.parametrize("provider", [False, True])
-def test_constraint_1_a_session_with_more_images_than_the_model_takes_goes_on(
+def test_constraint_1_a_session_with_more_images_than_the_model_accepts_continues(
     start, tmp_path, refusal, provider
 ):
-    """It ended for ever: each later request held them too, and was refused as well."""
+    """Every later request contained the images too, and was rejected as well."""
     driven = start(refusal, provider)
     say_with_images(driven, tmp_path, 12)
     for number in range(12):
@@ -66,15 +60,15 @@ def test_constraint_1_a_session_with_more_images_than_the_model_takes_goes_on(
     say_with_images(driven.run(), tmp_path, 10)
     driven.run().say("And now?").run()
     assert [ended.reason for ended in driven.events(ev.TurnEnded)] == ["end_turn"] * 15
-    (asked,) = [body for body in sent(driven) if body["model"] == CHEAP]
-    said = json.dumps(asked["messages"][0]["content"])
-    assert said.count("attached") == 12, "the record knows what it leaves out"
+    (request,) = [body for body in sent(driven) if body["model"] == CHEAP]
+    content = json.dumps(request["messages"][0]["content"])
+    assert content.count("attached") == 12, "the summary mentions the images it replaces"
     assert images(sent(driven)[-1]) == 10
     driven.check()
 
 
-def test_S3_4_images_among_the_newest_12_messages_make_room_if_they_are_too_many(start, tmp_path):
-    """By their tokens they all fit: nothing was cut, and no later message was answered either."""
+def test_S3_4_images_in_the_newest_12_messages_are_left_out_if_they_are_too_many(start, tmp_path):
+    """Their tokens fit, so nothing was left out, and no later message was answered."""
     driven = start(REFUSALS[1])
     for count in (12, 10):
         say_with_images(driven, tmp_path, count)
@@ -90,7 +84,7 @@ def say_with_images(driven: Driven, directory, count: int) -> None:
     for path in paths:
         path.write_bytes(PNG + path.name.encode())
     blocks = [{"type": "text", "text": "look"}, *attach(paths, driven.blobs)]
-    said = ev.MessageReceived(
+    message = ev.MessageReceived(
         message_id=f"look{count}",
         role="user",
         content=driven.blobs.body(json.dumps(blocks).encode(), "application/json"),
@@ -99,4 +93,4 @@ def say_with_images(driven: Driven, directory, count: int) -> None:
         when_busy="queue",
         by_user=USER,
     )
-    driven.write("producer", said)
+    driven.write("producer", message)

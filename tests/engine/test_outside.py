@@ -1,13 +1,12 @@
-"""Tools from outside end to end: a model finds one by search, a person allows it, it runs once."""
+"""Tools of MCP servers end to end: the model finds one, a person approves it, it runs once."""
 
 import json
 
 import pytest
 
-from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, tool_use
+from foldlog.local.messages_api import Reply, Rule, text, tool_use
 from foldlog.processors.request.build import request_bytes
 from foldlog.schemas import events as ev
-from foldlog.tests.engine.driven import Driven
 from foldlog.tests.laws.manual_worker import SESSION, USER
 from foldlog.tests.processors.outside.conftest import World
 
@@ -15,7 +14,7 @@ MODEL = "claude-opus-5-5"
 
 
 def answers(request):
-    """The model: looks for a tool, uses what it found, says so."""
+    """Replies as the model: searches for a tool, calls the one it found, then answers."""
     done = len(request.turn_results)
     cents = int(request.last_user_text.split()[-1])
     steps = [
@@ -27,24 +26,14 @@ def answers(request):
 
 @pytest.fixture
 def world(tmp_path):
-    made = World(tmp_path)
-    yield made
-    made.close()
+    world = World(tmp_path)
+    yield world
+    world.close()
 
 
 @pytest.fixture
-def drive(tmp_path):
-    open_ = []
-
-    def start(agent, *rules):
-        server = ScriptedServer([*rules, Rule(reply=answers)]).start()
-        driven = Driven(agent, server, tmp_path)
-        open_.extend((driven.close, server.stop))
-        return driven
-
-    yield start
-    for close in open_:
-        close()
+def drive(start_session):
+    return lambda agent, *rules: start_session(agent, *rules, Rule(reply=answers))
 
 
 def decide(driven, call, *, remember):
@@ -61,27 +50,27 @@ def decide(driven, call, *, remember):
     driven.run()
 
 
-def test_S3_8_a_tool_behind_the_search_is_asked_for_allowed_and_run_once(world, drive):
+def test_S3_8_a_tool_found_by_search_is_approved_by_its_own_name_and_runs_once(world, drive):
     agent = world.begin(world.stdio(rare=("*",)))
     driven = drive(agent)
     driven.say("pay 500").run()
     (call,) = [c for c in driven.views.turn.calls if c.status == "asks"]
-    assert call.name == "small__charge", "a person is asked about the tool that is meant"
+    assert call.name == "small__charge", "the approval names the real tool"
     assert json.loads(call.args.inline) == {"name": "small__charge", "arguments": {"cents": 500}}
     assert world.calls() == []
     decide(driven, call, remember=True)
     assert world.calls() == ["charge"]
-    assert driven.views.turn.grants == ("small__charge",), "not: whatever use_tool may name"
+    assert driven.views.turn.grants == ("small__charge",), "the grant does not cover other tools"
     assert not driven.views.turn.open
     driven.say("pay 700").run()
     assert world.calls() == ["charge", "charge"] and not driven.views.turn.open
     body = json.loads(request_bytes(driven.views, lambda ref: driven.blobs.get(ref.sha256)))
     names = [tool["name"] for tool in body["tools"]]
-    assert names == ["find_tools", "use_tool"], "the schemas of the others cost nothing"
-    assert len(driven.events(ev.ContextSet)) == 1, "the prefix never moved"
+    assert names == ["find_tools", "use_tool"], "other schemas are not sent"
+    assert len(driven.events(ev.ContextSet)) == 1, "the prefix never changed"
 
 
-def test_a_server_that_dies_in_a_call_puts_the_session_in_doubt(world, drive):
+def test_a_server_that_dies_during_a_call_leaves_the_call_in_doubt(world, drive):
     agent = world.begin(world.stdio(approvals={"*": "none"}))
     (name,) = [t.name for t in agent.tools if "die" in t.name]
     driven = drive(agent, Rule(reply=Reply([tool_use(name, {})]), tool_results=0))

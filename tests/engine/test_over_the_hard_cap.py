@@ -1,11 +1,11 @@
-"""Over the hard cap: a session that is too long, whatever made it so, can go on again."""
+"""Over the hard cap: a session that became too long, for any reason, can continue."""
 
 import json
 from dataclasses import replace
 
 import pytest
 
-from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, tool_use
+from foldlog.local.messages_api import Reply, Rule, text, tool_use
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.fold.projections.context import estimated_tokens
 from foldlog.processors.fold.session import fold
@@ -30,49 +30,37 @@ def read(ctx, page: int = 1) -> str:
 
 
 def answers(request):
-    """Reads ten pages at once when it is asked to, else answers in a word."""
+    """Reads ten pages at once if the message requests it, otherwise answers."""
     if "read all" in request.last_user_text and not request.turn_results:
         return Reply([tool_use("read", {"page": n}) for n in range(10)])
     return Reply([text("Yes. " + PAGE * 2)])
 
 
 @pytest.fixture
-def drive(tmp_path):
-    servers, driven = [], []
-
-    def start(*rules, **more) -> Driven:
-        rules = rules or (Rule(reply=Reply([text("In short.")]), when=is_cheap),)
-        servers.append(ScriptedServer([*rules, Rule(reply=answers)]).start())
+def drive(start_session):
+    def start(**more) -> Driven:
+        cheap = Rule(reply=Reply([text("In short.")]), when=lambda request: request.model == CHEAP)
         fields = {"limits": CAP, "compaction": Compaction(model=CHEAP), **more}
         agent = Agent(name="helper", model=MODEL, system="Be brief.", tools=(read,), **fields)
-        driven.append(Driven(agent, servers[-1], tmp_path))
-        return driven[-1]
+        return start_session(agent, cheap, Rule(reply=answers))
 
-    yield start
-    for session in driven:
-        session.close()
-    for server in servers:
-        server.stop()
-
-
-def is_cheap(request) -> bool:
-    return request.model == CHEAP
+    return start
 
 
 def reasons(session: Driven) -> list[str]:
     return [turn.reason for turn in session.events(ev.TurnEnded)]
 
 
-def test_S3_6_results_that_have_a_short_form_weigh_what_the_next_request_says_of_them(drive):
+def test_S3_6_a_result_with_a_short_form_counts_as_the_short_form(drive):
     session = drive()
     session.say("read all").run()
     assert len(session.events(ev.ResultCompacted)) == 10
-    assert reasons(session) == ["end_turn"], "ten short forms are no reason to stop"
+    assert reasons(session) == ["end_turn"], "ten short forms fit"
     body = session.server.body(session.server.calls())
     assert len(body) < 10 * len(PAGE) * 60
 
 
-def test_S3_6_a_message_that_no_request_has_room_for_does_not_block_the_session(drive):
+def test_S3_6_a_message_that_fits_into_no_request_does_not_block_the_session(drive):
     session = drive()
     session.say("Hello.").run()
     session.say(PAGE * 600).run()
@@ -81,7 +69,7 @@ def test_S3_6_a_message_that_no_request_has_room_for_does_not_block_the_session(
     assert "And now?" in session.server.body(session.server.calls()).decode()
 
 
-def test_S3_6_a_few_messages_that_pass_the_cap_are_summarized_all_the_same(drive):
+def test_S3_6_messages_over_the_cap_are_summarized_even_if_they_are_few(drive):
     session = drive()
     for number in range(8):
         session.say(f"Question {number}. " + PAGE * 60).run()
@@ -91,7 +79,7 @@ def test_S3_6_a_few_messages_that_pass_the_cap_are_summarized_all_the_same(drive
 
 
 @pytest.mark.parametrize("strategy", ["sliding_window_4", "sliding_window_40"])
-def test_S3_6_a_sliding_window_that_passes_the_cap_slides_on(drive, strategy):
+def test_S3_6_a_sliding_window_over_the_cap_moves_further(drive, strategy):
     session = drive(strategy=strategy)
     for number in range(12):
         session.say(f"Question {number}. " + PAGE * 140).run()
@@ -99,7 +87,7 @@ def test_S3_6_a_sliding_window_that_passes_the_cap_slides_on(drive, strategy):
     assert set(reasons(session)) == {"end_turn"}
 
 
-def test_the_estimate_knows_what_another_strategy_would_say(drive):
+def test_the_estimate_for_another_strategy_counts_what_it_would_send(drive):
     session = drive(strategy="sliding_window_4")
     for number in range(12):
         session.say(f"Question {number}. " + PAGE * 40).run()
@@ -109,43 +97,44 @@ def test_the_estimate_knows_what_another_strategy_would_say(drive):
 
 
 @pytest.mark.parametrize("params", [{}, {"thinking": {"type": "enabled", "budget_tokens": 1024}}])
-def test_S3_6_results_that_pass_the_cap_end_a_turn_and_not_the_session(drive, params):
-    """No short form may come, and with a fixed thinking budget nothing moves while they answer."""
+def test_S3_6_results_over_the_cap_end_the_turn_but_not_the_session(drive, params):
+    """There are no short forms, and a fixed thinking budget allows no change during the turn."""
     limits = replace(CAP, short_tokens=10**6, result_tokens=10**6)
     session = drive(limits=limits, params=params)
     session.say("read all").run()
     session.ms += CAP.candidate_wait_ms
     session.run()
     assert reasons(session) == ["budget_exceeded"]
-    for words in ("And now?", "And now at last?", "Still there?"):
-        session.say(words).run()
+    for message in ("And now?", "And now at last?", "Still there?"):
+        session.say(message).run()
         session.ms += CAP.candidate_wait_ms
         session.run()
     assert reasons(session)[-1] == "end_turn"
     session.check()
 
 
-def test_an_estimate_is_never_below_what_the_prefix_alone_weighs(drive):
+def test_an_estimate_is_never_below_the_tokens_of_the_prefix(drive):
     session = drive()
     session.say("Hello.").run()
     view = session.views.context
     prefix = ev.ContextSet(
         system=ev.Body(inline=b"[]"), tools=ev.Body(inline=b"[]"), sha256="another", tokens=40
     )
-    heavy = replaced(view, prefixes=view.prefixes.append(replaced(view.prefixes[-1], new=10**6)))
+    large = replaced(view, prefixes=view.prefixes.append(replaced(view.prefixes[-1], new=10**6)))
     entry = Entry("s", 0, 10**6, 0, "sessions", prefix)
-    views = replaced(session.views, context=heavy)
+    views = replaced(session.views, context=large)
     after, ruling = fold(views, entry)
     assert ruling.accepted and estimated_tokens(after.context) >= 40
 
 
-def test_a_message_that_claims_less_than_nothing_weighs_what_it_is(drive):
+def test_a_message_with_a_negative_token_count_is_counted_again(drive):
     session = drive()
-    said = json.dumps([{"type": "text", "text": PAGE * 600}]).encode()
+    content = json.dumps([{"type": "text", "text": PAGE * 600}]).encode()
     session.write(
         "producer",
         ev.MessageReceived(
-            message_id="m1", role="user", content=ev.Body(inline=said), tokens=-(10**9),
+            message_id="m1", role="user", content=ev.Body(inline=content),
+            tokens=-(10**9),
             channel="test", when_busy="queue", by_user="u",
         ),
     )
@@ -153,8 +142,8 @@ def test_a_message_that_claims_less_than_nothing_weighs_what_it_is(drive):
     assert reasons(session) == ["budget_exceeded"]
 
 
-def test_what_is_adopted_saves_a_fair_part_of_the_request(drive):
-    """Over the soft budget with what must be kept: the prefix is not moved at every turn."""
+def test_a_summary_is_adopted_only_if_it_saves_enough_of_the_request(drive):
+    """The messages to keep already exceed the soft budget; the prefix must not change each turn."""
     limits = Limits(soft_tokens=3_000, hard_tokens=60_000, resume_tokens=10**6)
     session = drive(limits=limits)
     for number in range(40):

@@ -1,10 +1,10 @@
-"""What lands between a decision and its record: the request must stay the one that was claimed."""
+"""Events between a decision and its record: the request must remain the one that was claimed."""
 
 import json
 
 import pytest
 
-from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, tool_use
+from foldlog.local.messages_api import Reply, Rule, text, tool_use
 from foldlog.processors.agent import Agent
 from foldlog.processors.fold.session import fold
 from foldlog.processors.limits import Limits
@@ -21,7 +21,7 @@ PAGE = "All work and no play makes a dull log. "
 
 @tool(effect="pure")
 def read(ctx, pages: int = 1) -> str:
-    """Reads so many pages."""
+    """Reads that many pages."""
     return PAGE * 80 * pages
 
 
@@ -31,15 +31,12 @@ AGENT = Agent(
 
 
 @pytest.fixture
-def session(tmp_path):
+def session(start_session):
     both = Reply([tool_use("read", {"pages": 1}), tool_use("read", {"pages": 2})])
-    with ScriptedServer([Rule(reply=both, tool_results=0), Reply([text("done")])]) as server:
-        driven = Driven(AGENT, server, tmp_path)
-        yield driven
-        driven.close()
+    return start_session(AGENT, Rule(reply=both, tool_results=0), Reply([text("done")]))
 
 
-def test_law_8_a_short_form_that_lands_before_the_decision_in_the_air_makes_it_stale(session):
+def test_law_8_a_short_form_written_before_a_decision_in_flight_makes_it_stale(session):
     session.hold = {"result"}
     session.say("read both")
     while len([b for b in session.begins if b[0] == "run_tool"]) < 2:
@@ -85,8 +82,8 @@ def step(session: Driven) -> None:
         session.worker.tick()
 
 
-def perform(session: Driven, begun) -> None:
-    session.do(*begun)
+def perform(session: Driven, effect) -> None:
+    session.do(*effect)
 
 
 def last(session: Driven) -> Entry:

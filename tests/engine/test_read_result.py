@@ -1,8 +1,8 @@
-"""S2.5, S3.8: a model pages through what was cut for it, and through nothing of anybody else."""
+"""S2.5, S3.8: a model pages through truncated results of its own session and no other."""
 
 import pytest
 
-from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, tool_use
+from foldlog.local.messages_api import Reply, Rule, text, tool_use
 from foldlog.processors.agent import Agent
 from foldlog.processors.tools.builtin import read_result
 from foldlog.processors.tools.tool import tool
@@ -17,13 +17,13 @@ WHOLE = "".join(f"row {n} of the report\n" for n in range(9_000))
 
 @tool(effect="pure")
 def report(ctx) -> str:
-    """Gives the report."""
+    """Returns the report."""
     return WHOLE
 
 
 @pytest.fixture
-def driven(tmp_path):
-    """A session whose model asks for the report, or reads on as it is told to."""
+def driven(start_session):
+    """A session whose model requests the report, or reads the result that the message names."""
 
     def answer(request):
         if request.turn_results:
@@ -32,12 +32,8 @@ def driven(tmp_path):
         call = tool_use("read_result", {"ref": ref}) if ref else tool_use("report", {})
         return Reply([call])
 
-    server = ScriptedServer([Rule(reply=answer)]).start()
     agent = Agent(name="helper", model="claude-opus-5-5", tools=(report, read_result))
-    session = Driven(agent, server, tmp_path)
-    yield session
-    session.close()
-    server.stop()
+    return start_session(agent, Rule(reply=answer))
 
 
 def outcomes(driven: Driven) -> list[tuple[str, str]]:
@@ -45,18 +41,18 @@ def outcomes(driven: Driven) -> list[tuple[str, str]]:
     return [(result.outcome, result.content.inline.decode()) for result in results]
 
 
-def test_S2_5_a_model_reads_on_in_what_was_cut_also_after_a_restart(driven):
+def test_S2_5_a_model_reads_the_rest_of_a_truncated_result_even_after_a_restart(driven):
     driven.say("the report").run()
-    (cut,) = driven.events(ev.ToolResult)
+    (truncated,) = driven.events(ev.ToolResult)
     driven.restart()
-    driven.say(f"read on in {cut.content.ref.sha256}").run()
+    driven.say(f"read on in {truncated.content.ref.sha256}").run()
     outcome, page = outcomes(driven)[-1]
     assert outcome == "ok" and page.startswith("row 0 of the report")
 
 
-def test_a_ref_of_another_session_opens_nothing(driven):
-    """Whoever had the ref read what another user's tool had given."""
-    foreign = driven.blobs.put(b"what another user was told").sha256
+def test_a_ref_of_another_session_is_refused(driven):
+    """Anyone who had the ref could read the result of another user's tool."""
+    foreign = driven.blobs.put(b"a result of another user").sha256
     driven.say("the report").run()
     driven.say(f"read on in {foreign}").run()
     outcome, why = outcomes(driven)[-1]
@@ -64,7 +60,7 @@ def test_a_ref_of_another_session_opens_nothing(driven):
     assert "another user" not in why
 
 
-def test_a_result_that_came_late_may_be_read_by_the_ref_in_its_reminder():
+def test_a_late_result_can_be_read_by_the_ref_in_its_reminder():
     session = opened()
     session.say("post it")
     session.answer(Use("post", '{"text":"dear"}', "a"))

@@ -1,4 +1,4 @@
-"""Resume: a lost answer is continued, by prefill or by a user message, and shown as one."""
+"""Resume: a lost answer is continued, by prefill or by a user message, and shown as one answer."""
 
 import json
 
@@ -11,7 +11,6 @@ from foldlog.consumers.transcript_stream import INITIAL, Dropped, Settled, Token
 from foldlog.local.messages_api import (
     Reply,
     Rule,
-    ScriptedServer,
     server_tool_use,
     text,
     thinking,
@@ -32,7 +31,7 @@ OLD, NEW = "claude-haiku-4-5", "claude-opus-5-5"
 
 
 class Resuming(Driven):
-    """A worker that dies in the middle of an answer, and one that finds what it had said."""
+    """A worker that dies during an answer, and a new one that finds the chunks in the log."""
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -66,7 +65,7 @@ class Resuming(Driven):
         )
 
     def lose(self, *attempts):
-        """Attempts that die after these chunks."""
+        """Loses one attempt after each of these lists of chunks, then runs to the end."""
         self.lost = [list(chunks) for chunks in attempts]
         for _ in attempts:
             self.run()
@@ -77,24 +76,17 @@ class Resuming(Driven):
 
 
 @pytest.fixture
-def driven(tmp_path):
-    made = []
-
-    def make(model=NEW, recovery="resume", reply=None, **more):
-        server = ScriptedServer([Rule(reply=reply or Reply([text("a time there was")]))])
-        server.__enter__()
+def driven(start_session):
+    def start(model=NEW, recovery="resume", reply=None, **more):
+        rule = Rule(reply=reply or Reply([text("a time there was")]))
         agent = Agent(name="helper", model=model, recovery=recovery, **more)
-        made.append((Resuming(agent, server, tmp_path / str(len(made))), server))
-        return made[-1][0]
+        return start_session(agent, rule, kind=Resuming)
 
-    yield make
-    for session, server in made:
-        session.close()
-        server.__exit__(None, None, None)
+    return start
 
 
-def said(*words):
-    return [("text", word) for word in words]
+def text_chunks(*texts):
+    return [("text", text) for text in texts]
 
 
 def shown_of(session):
@@ -109,7 +101,7 @@ def shown_of(session):
 @pytest.mark.parametrize("model", [OLD, NEW])
 def test_S2_9_a_lost_answer_is_continued_and_each_token_is_shown_once(driven, model):
     session = driven(model).say("tell")
-    session.lose(said("once ", "upon "))
+    session.lose(text_chunks("once ", "upon "))
     (resumed,) = session.events(ev.GenResumed)
     assert (resumed.strategy, resumed.prior_seq) == ("resume", 1)
     (complete,) = session.events(ev.GenComplete)
@@ -128,12 +120,12 @@ def test_S2_9_a_lost_answer_is_continued_and_each_token_is_shown_once(driven, mo
 @pytest.mark.parametrize(("model", "roles"), [
     (OLD, ["user", "assistant"]), (NEW, ["user", "assistant", "user"])
 ])
-def test_the_request_is_the_steps_and_what_was_kept_behind_it(driven, model, roles):
+def test_a_resumed_request_is_that_of_the_step_followed_by_the_kept_text(driven, model, roles):
     session = driven(model).say("tell")
     begun = []
     generate = session.generate
     session.generate = lambda name, begin: (begun.append(begin), generate(name, begin))
-    session.lose(said("once ", "upon "))
+    session.lose(text_chunks("once ", "upon "))
     first, again = (begin.request for begin in begun)
     assert again.startswith(first[:-2])
     messages = json.loads(again)["messages"]
@@ -144,7 +136,7 @@ def test_the_request_is_the_steps_and_what_was_kept_behind_it(driven, model, rol
     assert session.events(ev.GenResumed)[0].request_sha256 == request_sha256(again)
 
 
-def test_what_was_no_text_is_started_over_and_said_so(driven):
+def test_an_answer_with_more_than_text_is_started_over(driven):
     session = driven().say("tell")
     session.lose([("thinking", "hm"), ("text", "once")])
     assert session.events(ev.GenResumed)[0].strategy == "replace"
@@ -152,58 +144,58 @@ def test_what_was_no_text_is_started_over_and_said_so(driven):
     assert json.loads(complete.content.inline)[0]["text"] == "a time there was"
 
 
-def test_an_agent_that_replaces_starts_over(driven):
+def test_with_recovery_replace_an_answer_is_started_over(driven):
     session = driven(recovery="replace").say("tell")
-    session.lose(said("once ", "upon "))
+    session.lose(text_chunks("once ", "upon "))
     assert session.events(ev.GenResumed)[0].strategy == "replace"
     assert any(isinstance(thing, Dropped) for thing in shown_of(session))
 
 
-def test_lost_twice_it_goes_on_from_both(driven):
+def test_an_answer_lost_twice_continues_after_both_parts(driven):
     session = driven().say("tell")
-    session.lose(said("once "), said("upon "))
+    session.lose(text_chunks("once "), text_chunks("upon "))
     assert [event.prior_seq for event in session.events(ev.GenResumed)] == [0, 1]
     (complete,) = session.events(ev.GenComplete)
     assert json.loads(complete.content.inline)[0]["text"] == "once upon a time there was"
 
 
 def audience_of(session):
-    """The session's log, to be played to viewers of a gateway."""
+    """Returns an audience that plays the session's log to viewers of a gateway."""
     with SessionFold(session.log, "s", chunks=True) as folded:
         history = list(folded.upto(folded.end()))
     return Audience("s", history, lambda ref: session.blobs.get(ref.sha256))
 
 
-def seen_by_who_left_at(session, at):
-    """(screen, tokens and drops) of who leaves after so many events, and comes back with a cursor
-    when the answer is resumed and has gone on."""
+def view_with_gap(session, at):
+    """Returns the screen and the shown things of a viewer that leaves after `at` events, and
+    reconnects with its cursor once the resumed answer streams."""
     audience, screen, things = audience_of(session), Screen(), []
 
-    def look(frames):
+    def draw(frames):
         screen.draw(frames)
         things.extend(frame.shown for frame in frames)
         return frames[-1].cursor if frames else cursor
 
     subscription, cursor = audience.subscribe(), None
     for number, _ in enumerate(audience.events()):
-        cursor = cursor if subscription is None else look(subscription.drain())
+        cursor = cursor if subscription is None else draw(subscription.drain())
         if number == at:
             audience.session.subscriptions.discard(subscription)
             subscription = None
         viewer = audience.session.viewer
         if subscription is None and number > at and viewer.resumed_by and len(viewer.tokens) > 2:
             subscription, at = audience.subscribe(cursor), len(audience.history)
-    look(subscription.drain())
+    draw(subscription.drain())
     return screen, things
 
 
-def test_S2_9_who_left_in_the_lost_attempt_goes_on_in_the_resumed_one(driven):
+def test_S2_9_a_viewer_that_left_during_the_lost_attempt_continues_in_the_resumed_one(driven):
     session = driven().say("tell")
-    session.lose(said("once ", "upon "))
+    session.lose(text_chunks("once ", "upon "))
     chunks = [n for n, seen in enumerate(audience_of(session).history)
               if isinstance(seen.entry.event, ev.GenChunk)]
     for at in chunks[:2]:
-        screen, things = seen_by_who_left_at(session, at)
+        screen, things = view_with_gap(session, at)
         assert not [thing for thing in things if isinstance(thing, Dropped)]
         tokens = [thing for thing in things if isinstance(thing, Token)]
         assert "".join(token.text for token in tokens) == "once upon a time there was"
@@ -211,12 +203,12 @@ def test_S2_9_who_left_in_the_lost_attempt_goes_on_in_the_resumed_one(driven):
         assert not screen.open
 
 
-def test_what_was_said_after_the_lost_answer_was_read_is_taken_back(driven):
-    """Its owner stood still and spoke on just before the other's claim landed."""
+def test_chunks_written_after_the_lost_answer_was_read_are_dropped(driven):
+    """The old owner was paused, and wrote a chunk just before the claim of the new one."""
     session = driven().say("tell")
     read = session.chunks_since
     session.chunks_since = lambda *place: read(*place)[:2]
-    session.lose(said("once ", "upon ", "another "))
+    session.lose(text_chunks("once ", "upon ", "another "))
     (resumed,) = session.events(ev.GenResumed)
     assert (resumed.strategy, resumed.prior_seq) == ("resume", 1)
     (complete,) = session.events(ev.GenComplete)
@@ -225,22 +217,22 @@ def test_what_was_said_after_the_lost_answer_was_read_is_taken_back(driven):
     chunks = [n for n, seen in enumerate(audience_of(session).history)
               if isinstance(seen.entry.event, ev.GenChunk)]
     for at in chunks[:3]:
-        screen, things = seen_by_who_left_at(session, at)
+        screen, things = view_with_gap(session, at)
         dropped = [thing.why for thing in things if isinstance(thing, Dropped)]
         assert dropped == ["the end of its output was lost"] * (at == chunks[2])
-        assert [words[0] for _, words in screen.items if isinstance(words, tuple)] == [text]
+        assert [texts[0] for _, texts in screen.items if isinstance(texts, tuple)] == [text]
 
 
-def test_a_stop_before_a_resumed_answer_begins_keeps_what_was_said(driven):
+def test_a_cancel_before_a_resumed_answer_begins_keeps_the_text_so_far(driven):
     session = driven().say("tell")
-    session.lost = [said("once ", "upon ")]
+    session.lost = [text_chunks("once ", "upon ")]
     session.run()
     session.restart()
     recovered = []
     session.recover_chunks = lambda *args: recovered.append(args[-1])
     while not session.events(ev.GenResumed):
         session.worker.consume(session.reader.poll(0, 1000))
-    # The claim is produced, and a cancel comes before it is read back.
+    # The claim is written, and a cancel arrives before it is read back.
     assert session.events(ev.GenResumed)
     session.write(
         "producer", ev.CancelRequested(cancel_id="c", mode="now", reason="", by_user="u")
@@ -256,14 +248,14 @@ def test_a_stop_before_a_resumed_answer_begins_keeps_what_was_said(driven):
     ("once ", "upon", "upon"), ("once ", " upon", "upon"), ("once", " upon", " upon"),
     ("once\n", "\n\nupon", "\nupon"), ("once ", "", ""), ("once\n", " upon", "upon"),
 ])
-def test_whitespace_is_not_said_twice(before, text, shown):
+def test_joining_does_not_repeat_whitespace(before, text, shown):
     assert joined(before, text) == shown
 
 
 @pytest.mark.parametrize("model", [OLD, NEW])
 def test_a_resumed_request_is_rebuilt_and_compared_with_its_claim(driven, model):
     session = driven(model).say("tell")
-    session.lose(said("once "), said("upon "))
+    session.lose(text_chunks("once "), text_chunks("upon "))
     read = lambda ref: session.blobs.get(ref.sha256)  # noqa: E731
 
     def agrees():
@@ -284,27 +276,27 @@ def test_a_resumed_request_is_rebuilt_and_compared_with_its_claim(driven, model)
     assert not agrees()
 
 
-def test_a_word_that_is_no_recovery_is_refused_at_once():
+def test_an_unknown_recovery_is_refused():
     with pytest.raises(ValueError, match="recovery is replace or resume"):
-        Agent(name="a", model=NEW, recovery="pray")
+        Agent(name="a", model=NEW, recovery="unknown")
 
 
 @tool(effect="pure")
 def look(ctx) -> str:
-    """Looks."""
+    """Returns what it sees."""
     return "there it is"
 
 
 def test_S1_C_with_a_fixed_thinking_budget_an_answer_is_started_over(driven):
-    """What it thought before it spoke is bound to a request that nobody sends again; the results
-    of its calls would be refused without."""
+    """The lost thinking is bound to the first request and cannot be sent, and without it the API
+    rejects the results of later calls."""
     def reply(request):
         called = request.turn_results
         return Reply([text("done")] if called else [thinking("hm"), tool_use("look", {})])
 
     fixed = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
     session = driven(reply=reply, params=fixed, tools=(look,)).say("look")
-    session.lose(said("once "))
+    session.lose(text_chunks("once "))
     (resumed,) = session.events(ev.GenResumed)
     assert resumed.strategy == "replace"
     assert [turn.reason for turn in session.events(ev.TurnEnded)] == ["end_turn"]
@@ -312,7 +304,7 @@ def test_S1_C_with_a_fixed_thinking_budget_an_answer_is_started_over(driven):
 
 @pytest.mark.parametrize("model", [OLD, NEW])
 def test_S2_9_after_a_pause_an_answer_is_started_over(driven, model):
-    """It would be a second message of the assistant's, behind a call that has no result yet."""
+    """A resumed answer would be a second assistant message after a call without a result."""
     def reply(request):
         paused = request.body["messages"][-1]["role"] == "assistant"
         if paused:
@@ -326,7 +318,7 @@ def test_S2_9_after_a_pause_an_answer_is_started_over(driven, model):
     def second_is_lost(name, begin):
         count.append(begin)
         if len(count) == 2:
-            session.lost = [said("once ")]
+            session.lost = [text_chunks("once ")]
         generate(name, begin)
 
     session.generate = second_is_lost

@@ -1,4 +1,4 @@
-"""A provider that takes no signature from before any more, as after a change of the account."""
+"""A provider that rejects all earlier thinking signatures, as after a change of the account."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from foldlog.consumers.context_view import changes
 from foldlog.consumers.session_fold import SessionFold
-from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, thinking, tool_use
+from foldlog.local.messages_api import Reply, Rule, text, thinking, tool_use
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
@@ -15,7 +15,7 @@ from foldlog.tests.engine.driven import Driven
 from foldlog.tests.laws.manual_worker import SESSION
 
 MODEL, CHEAP = "claude-opus-4-6", "claude-haiku-4-5"
-WORDS = (  # as users of the API report them
+ERRORS = (  # as users of the API report them
     "messages.1.content.0: Invalid signature in thinking block. The block is bound to a different "
     "conversation.",
     "messages.1.content.0: Invalid `signature` in `thinking` block",
@@ -27,7 +27,7 @@ FIXED = {"thinking": {"type": "enabled", "budget_tokens": 2_000}}
 
 @tool(effect="pure")
 def look(ctx) -> str:
-    """Looks."""
+    """Returns the weather."""
     return "sun and no cloud, " * 300
 
 
@@ -37,45 +37,38 @@ def thoughts(body: dict) -> list[str]:
 
 
 class Provider:
-    """Answers, and takes none of the thoughts that came before `moved`."""
+    """Replies with thinking, and rejects all thinking from before `invalidate`."""
 
-    def __init__(self, words: str) -> None:
-        self.words, self.given, self.gone = words, 0, set()
-        self.moves_after = 0  # that many thoughts
+    def __init__(self, error: str) -> None:
+        self.error, self.thoughts, self.invalid = error, 0, set()
+        self.invalidates_after = 0  # this many thoughts
 
-    def moved(self) -> None:
-        """Its signatures of now are worth nothing from here on."""
-        self.gone = {f"thought {number}" for number in range(1, self.given + 1)}
+    def invalidate(self) -> None:
+        """Rejects all present signatures from now on."""
+        self.invalid = {f"thought {number}" for number in range(1, self.thoughts + 1)}
 
     def reply(self, request) -> Reply:
-        if self.gone & set(thoughts(request.body)):
-            return Reply([], fault={"name": "bad_request", "message": self.words})
-        self.given += 1
-        thought = thinking(f"thought {self.given}")
-        if self.given == self.moves_after:
-            self.moved()
+        if self.invalid & set(thoughts(request.body)):
+            return Reply([], fault={"name": "bad_request", "message": self.error})
+        self.thoughts += 1
+        thought = thinking(f"thought {self.thoughts}")
+        if self.thoughts == self.invalidates_after:
+            self.invalidate()
         if "look" in request.last_user_text and not request.turn_results:
             return Reply([thought, tool_use("look", {})])
         return Reply([thought, text("Here.")])
 
 
 @pytest.fixture
-def start(tmp_path):
-    made = []
-
-    def drive(words: str = WORDS[0], **more) -> tuple[Driven, Provider]:
-        provider = Provider(words)
-        in_short = Rule(reply=Reply([text("Short.")]), when=lambda r: r.model == CHEAP)
-        server = ScriptedServer([in_short, Rule(reply=provider.reply)]).start()
+def start(start_session):
+    def drive(error: str = ERRORS[0], **more) -> tuple[Driven, Provider]:
+        provider = Provider(error)
+        cheap = Rule(reply=Reply([text("Short.")]), when=lambda r: r.model == CHEAP)
         fields = {"model": MODEL, "params": {"thinking": {"type": "adaptive"}}, **more}
         agent = Agent(name="helper", tools=(look,), compaction=Compaction(model=CHEAP), **fields)
-        made.append(Driven(agent, server, tmp_path))
-        return made[-1], provider
+        return start_session(agent, cheap, Rule(reply=provider.reply)), provider
 
-    yield drive
-    for driven in made:
-        driven.close()
-        driven.server.stop()
+    return drive
 
 
 def ended(driven: Driven) -> list[str]:
@@ -86,52 +79,52 @@ def newest(driven: Driven) -> dict:
     return json.loads(driven.server.body(driven.server.calls()))
 
 
-@pytest.mark.parametrize("words", WORDS)
-def test_S1_A_a_turn_goes_on_without_what_was_thought(start, words):
-    driven, provider = start(words)
+@pytest.mark.parametrize("error", ERRORS)
+def test_S1_A_a_turn_continues_without_earlier_thinking(start, error):
+    driven, provider = start(error)
     driven.say("hi").run().say("look").run()
     assert thoughts(newest(driven)) == ["thought 1", "thought 2"]
-    provider.moved()
+    provider.invalidate()
     driven.say("and now?").run()
     driven.check()
     assert ended(driven) == ["end_turn"] * 3
     (failed,) = driven.events(ev.GenFailed)
     assert (failed.error, failed.permanent) == ("thinking_refused", True)
     assert not thoughts(newest(driven))
-    assert "Here." in json.dumps(newest(driven)), "what was said is said again"
+    assert "Here." in json.dumps(newest(driven)), "the text is still sent"
     driven.say("once more").run()
     driven.check()
-    assert thoughts(newest(driven)) == ["thought 4"], "what it thinks since then is"
+    assert thoughts(newest(driven)) == ["thought 4"], "newer thinking is sent"
 
 
-def test_S1_A_amid_a_tool_loop_too(start):
+def test_S1_A_a_turn_continues_without_earlier_thinking_within_a_tool_loop(start):
     driven, provider = start()
-    provider.moves_after = 1
+    provider.invalidates_after = 1
     driven.say("look").run()
     driven.check()
     assert ended(driven) == ["end_turn"]
     assert len(driven.events(ev.GenFailed)) == 1 and not thoughts(newest(driven))
 
 
-def test_a_provider_that_takes_nothing_ends_the_turn_and_not_the_session(start):
+def test_a_provider_that_rejects_the_retry_too_ends_the_turn_but_not_the_session(start):
     driven, _ = start()
     driven.say("hi").run()
-    no = Reply([], fault={"name": "bad_request", "message": WORDS[0]})
+    no = Reply([], fault={"name": "bad_request", "message": ERRORS[0]})
     driven.server.add(Rule(reply=no, times=2))
     driven.say("and now?").run()
     assert ended(driven) == ["end_turn", "failed"]
-    assert len(driven.events(ev.GenFailed)) == 2, "one more try, no more"
+    assert len(driven.events(ev.GenFailed)) == 2, "one retry only"
     driven.say("and now?").run()
     assert ended(driven)[-1] == "end_turn"
 
 
-def test_with_a_fixed_budget_a_summary_stands_for_a_call_and_its_thinking(start):
-    """The API takes no result of a call without the thinking before it."""
+def test_with_a_fixed_budget_a_summary_replaces_a_call_and_its_thinking(start):
+    """The API rejects the result of a call without the thinking before the call."""
     driven, provider = start(model="claude-sonnet-4-5", params=FIXED)
-    provider.moves_after = 2
+    provider.invalidates_after = 2
     driven.say("hi").run().say("look").run()
     driven.check()
-    assert ended(driven) == ["end_turn", "failed"], "no summary can leave out what is said last"
+    assert ended(driven) == ["end_turn", "failed"], "a summary cannot cover the newest result"
     driven.say("and now?").run()
     driven.check()
     assert ended(driven)[-1] == "end_turn"

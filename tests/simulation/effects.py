@@ -18,7 +18,7 @@ from foldlog.processors.worker.actions import BeginGeneration, BeginTool, BeginW
 from foldlog.processors.worker.effects_host import content_of
 from foldlog.processors.worker.lost_effects import Running
 from foldlog.processors.worker.ports import BeginDelivery, EffectId
-from foldlog.processors.worker.reports import AGAIN_S, ROLE_OF
+from foldlog.processors.worker.reports import RETRY_S, ROLE_OF
 from foldlog.processors.worker.resumption import ChunksLoader
 from foldlog.processors.worker.unbegun import failed, no_tool
 from foldlog.schemas import events as ev
@@ -137,7 +137,7 @@ class SimEffects:
             if isinstance(answer, Delivered):
                 self.process.disk.done(token)
                 return
-            yield int(AGAIN_S * 1000)
+            yield int(RETRY_S * 1000)
 
     def produce(self, session_id: str, event: Any, on_delivery) -> None:
         """Hand an outcome to the producer."""
