@@ -30,7 +30,7 @@ PROPOSED, ASKS, ALLOWED, STARTED, DOUBT, CONTRADICTED, DONE = CallStatus
 UNDECIDED = (PROPOSED, ASKS)
 NOT_BEGUN = (PROPOSED, ASKS, ALLOWED)
 BEGUN = (STARTED, DOUBT)
-"""An attempt began, and its outcome is not known."""
+"""Calls that were started and have no known outcome."""
 OPEN = (*NOT_BEGUN, *BEGUN)
 """The turn must wait for these; it does not wait for a contradicted call."""
 IN_DOUBT = (DOUBT, CONTRADICTED)
@@ -45,7 +45,7 @@ class Row(NamedTuple):
     """One row: for an event, `when` maps facts to the values that match.
 
     `becomes`: the call's next status; None leaves it unchanged. `ruling`: on the event. A refusal
-    has its code here and its sentence in rulings/producers.py.
+    has its code here and its text in rulings/producers.py.
     """
 
     event: type
@@ -98,14 +98,14 @@ CALLS: tuple[Row, ...] = (
     _accept(ev.ApprovalDecided, {**GRANTS, "decision": ("allow",)}, ALLOWED, "approved"),
     _accept(ev.ApprovalDecided, {**GRANTS, "decision": ("deny",)}, DONE, "denied"),
     _drop(ev.ApprovalDecided, {"status": _except(ASKS), "repeats": YES}, DUPLICATE,
-          "the same decision again"),
+          "a repeated decision"),
     _refuse(ev.ApprovalDecided, {"status": _except(ASKS), "repeats": NO}, "not_asking",
-            "the call waits for no approval"),
+            "the call is not waiting for approval"),
 
-    _accept(ev.ApprovalExpired, {"status": (ASKS,)}, DONE, "nobody approved in time"),
-    _drop(ev.ApprovalExpired, {"status": _except(ASKS)}, DUPLICATE, "it was decided first"),
+    _accept(ev.ApprovalExpired, {"status": (ASKS,)}, DONE, "not approved in time"),
+    _drop(ev.ApprovalExpired, {"status": _except(ASKS)}, DUPLICATE, "decided before it expired"),
 
-    _drop(ev.ToolStarted, {"turn": ("closing", "ended")}, VOID, "nothing begins in this turn"),
+    _drop(ev.ToolStarted, {"turn": ("closing", "ended")}, VOID, "the turn is not running"),
     _drop(ev.ToolStarted, {"turn": ("runs",), "attempt": ("other",)}, DUPLICATE,
           "another claim came first"),
     _accept(ev.ToolStarted, {**STARTS, "status": (ALLOWED,)}, STARTED, "claimed"),
@@ -116,22 +116,22 @@ CALLS: tuple[Row, ...] = (
     _drop(ev.ToolStarted, {**STARTS, "status": _except(ALLOWED, STARTED)}, SUPERSEDED,
           "the call may not run"),
 
-    _drop(ev.ToolResult, {"attempt": ("unknown",)}, UNKNOWN_CALL, "that attempt never began"),
+    _drop(ev.ToolResult, {"attempt": ("unknown",)}, UNKNOWN_CALL, "no such attempt was claimed"),
     _drop(ev.ToolResult, {"status": BEGUN, "attempt": ("older",), "outcome": ("not_run",)},
-          SUPERSEDED, "an older attempt did not run; the newest may be running"),
+          SUPERSEDED, "an older attempt did not run, but the newest may"),
     _accept(ev.ToolResult, {"status": BEGUN, "attempt": ("older",), "outcome": ("other", "error")},
             DONE, "the first outcome of any attempt counts"),
     _accept(ev.ToolResult, {"status": BEGUN, "attempt": ("newest",)}, DONE,
             "the first outcome of any attempt counts"),
     _accept(ev.ToolResult, {"status": (ALLOWED,), "attempt": ("newest",),
-            "outcome": ("error", "not_run")}, DONE, "it could not begin"),
+            "outcome": ("error", "not_run")}, DONE, "it ended before it started"),
     _drop(ev.ToolResult, {"status": (ALLOWED,), "attempt": ("newest",), "outcome": ("other",)},
-          DUPLICATE, "nothing was begun"),
+          DUPLICATE, "no attempt was claimed"),
     _drop(ev.ToolResult, {"status": (ALLOWED,), "attempt": ("older",)}, DUPLICATE,
-          "nothing was begun"),
+          "no attempt was claimed"),
     _accept(ev.ToolResult, {**LATE_WORD, "contradicts": YES}, CONTRADICTED,
             "the tool's late outcome contradicts a person or a reconciler"),
-    _drop(ev.ToolResult, {**LATE_WORD, "contradicts": NO}, DUPLICATE, "it has its outcome"),
+    _drop(ev.ToolResult, {**LATE_WORD, "contradicts": NO}, DUPLICATE, "the call has its outcome"),
     _drop(ev.ToolResult, {**RETURNS, "status": (*UNDECIDED, CONTRADICTED)}, DUPLICATE,
           "no outcome is expected"),
 
@@ -139,15 +139,15 @@ CALLS: tuple[Row, ...] = (
             "it may have had its effect"),
     _drop(ev.ToolFailedUncertain, {"status": (STARTED,), "attempt": ("other",)}, SUPERSEDED,
           "another attempt counts"),
-    _drop(ev.ToolFailedUncertain, {"status": _except(STARTED)}, DUPLICATE, "no attempt is begun"),
+    _drop(ev.ToolFailedUncertain, {"status": _except(STARTED)}, DUPLICATE, "no attempt is running"),
 
-    _accept(ev.HumanNeeded, {"status": IN_DOUBT, "reported": NO}, None, "a person is asked, once"),
-    _drop(ev.HumanNeeded, {"status": IN_DOUBT, "reported": YES}, DUPLICATE, "asked before"),
+    _accept(ev.HumanNeeded, {"status": IN_DOUBT, "reported": NO}, None, "notify a person once"),
+    _drop(ev.HumanNeeded, {"status": IN_DOUBT, "reported": YES}, DUPLICATE, "notified before"),
     _drop(ev.HumanNeeded, {"status": _except(*IN_DOUBT)}, DUPLICATE, "nothing is in doubt"),
 
-    _accept(ev.HumanResolved, {"status": IN_DOUBT}, DONE, "a person says what happened"),
+    _accept(ev.HumanResolved, {"status": IN_DOUBT}, DONE, "a person reported what happened"),
     _drop(ev.HumanResolved, {"status": _except(*IN_DOUBT), "repeats": YES}, DUPLICATE,
-          "the same answer again"),
+          "a repeated resolution"),
     _refuse(ev.HumanResolved, {"status": _except(*IN_DOUBT), "repeats": NO}, "not_in_doubt",
             "the call is not in doubt"),
 
@@ -156,8 +156,8 @@ CALLS: tuple[Row, ...] = (
             "abandoned: it may be repeated"),
     _accept(ev.TurnEnded, {"status": (STARTED,), "effect": ("once",)}, DOUBT,
             "it began and may have had its effect"),
-    _accept(ev.TurnEnded, {"status": (DOUBT,)}, DOUBT, "a doubt outlives its turn"),
-    _accept(ev.TurnEnded, {"status": (CONTRADICTED, DONE)}, None, "it has its outcome"),
+    _accept(ev.TurnEnded, {"status": (DOUBT,)}, DOUBT, "a doubt remains after its turn"),
+    _accept(ev.TurnEnded, {"status": (CONTRADICTED, DONE)}, None, "the call has its outcome"),
 )
 
 _ANY = tuple(CallStatus)

@@ -76,7 +76,7 @@ class Rows(Generic[R]):
         return version
 
     def extends(self, other: "Rows[R]") -> bool:
-        """Whether these rows are known in constant time to begin with the other ones."""
+        """Whether these rows begin with the others, as far as that is known in constant time."""
         return self._list is other._list and self.length >= other.length
 
     def __eq__(self, other: object) -> bool:

@@ -1,6 +1,6 @@
 """The fold's ruling on an event, reached before any view changes (design law 2).
 
-Reasons are codes; a refusal also has a sentence for people.
+Reasons are codes; a refusal also has a message for people.
 """
 
 from enum import StrEnum

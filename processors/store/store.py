@@ -28,7 +28,7 @@ from . import views_codec
 from .rocks import RocksBackend
 
 LAYOUT = 15  # increment it when the keys, or the views that the folds store, change
-FOLDS = "8dbb22e43f477143"
+FOLDS = "35c6b7b6fcda9aff"
 
 
 @cache

@@ -1,1 +1,1 @@
-"""What happens next: the facts of a session, one table of what they owe, and the decisions."""
+"""The next actions of a session: its facts, the table of what they owe, and the decisions."""

@@ -72,7 +72,7 @@ class Task(NamedTuple):
 
 
 def is_made(views: SessionViews, work: Work) -> bool:
-    """Whether the log has the product already: the worker was killed before it could report."""
+    """Whether the log already has the result, because its worker died before reporting the end."""
     match work.kind:
         case WorkKind.RESULT:
             large = _large(views, work)

@@ -1,6 +1,6 @@
 """ledger: the tokens of every model attempt, each counted once (failed and stopped too).
 
-An attempt that lost to another was still paid for, so this fold also counts superseded and late
+An attempt that lost to another is still billed, so this fold also counts superseded and late
 outcomes. Background work (compaction, memory) is counted per request. Usage is as the models role
 normalized it, and empty if the provider's numbers are impossible; the event has the raw usage.
 Prices are not facts of the log: processors/advice/prices.py has a table.

@@ -51,7 +51,7 @@ def standing(prefixes: Rows[Prefix]) -> Prefix | None:
 
 
 def heavier(one: Prefix | None, other: Prefix, counts: str) -> int:
-    """How many tokens the other prefix has more than the first, both counted the same way."""
+    """The tokens that the other prefix has in excess of the first, counted the same way."""
     if one is None:
         return other.tokens(counts)
     if one.is_weighed and other.is_weighed:

@@ -1,6 +1,6 @@
 """session_state: the facts about a session that clients may rely on (mission rows S0.1 to S0.4).
 
-Seven fields and the id of the last message. Nothing is guessed from text. WRITERS lists the events
+Seven fields and the id of the last message. No field is derived from text. WRITERS lists the events
 that may change each field.
 """
 
@@ -71,7 +71,7 @@ def as_json(state: SessionState) -> bytes:
 def triggered(
     state: SessionState, before: TurnView, event: ev.ToolResult
 ) -> tuple[SessionState, tuple[Ruling, ...]]:
-    """The state after a tool's triggers, and the refusals of those that are illegal, in order.
+    """The state after a tool's triggers, and the refusals of the invalid ones, in order.
 
     `before`: the turn view before the result, which knows the call.
     """

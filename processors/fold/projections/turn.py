@@ -1,7 +1,7 @@
-"""turn: the fold of the work in flight. turn_view.py has its values, the rulings what is legal.
+"""turn: the fold of the work in flight. Its values are in turn_view.py.
 
-One function per event type, each short enough to be read aloud. It gets accepted events only, so
-nothing is checked twice; what cannot happen is asserted.
+One short function per event type. It gets only events that the rulings accepted, so it validates
+nothing again and asserts what cannot happen.
 """
 
 from collections.abc import Callable, Iterable
@@ -295,7 +295,7 @@ def _resolved(view: TurnView, entry: Entry, event: ev.HumanResolved) -> TurnView
 
 
 def resolution_text(event: ev.HumanResolved) -> str:
-    """The text for the model about a person's answer."""
+    """The text that reports a person's resolution to the model."""
     text = (event.content.inline or b"").decode("utf-8", "replace")
     if event.outcome == HAPPENED:
         return f"A person reports that it happened. {text}".rstrip()

@@ -20,7 +20,7 @@ GRANTS_MAX = 64
 QUEUE_MAX = 256  # messages that may wait behind a turn; more are refused
 RESOLVED_MAX = 16  # resolved doubts kept, to detect a late result that contradicts them
 REMINDERS_MAX = 64
-CONTRADICTS_RECONCILER = 2  # since these rules a late success contradicts a reconciler's "no"
+CONTRADICTS_RECONCILER = 2  # since these rules a late success contradicts "did not happen"
 HOLDS_TOOLS = 2  # since these rules only the project tool may lock, and refused tools get answers
 # Errors in GEN_FAILED: too long in tokens or bytes; or a part was refused: a signature, a file.
 TOO_LONG = ("context_too_long", "request_too_large")
@@ -231,7 +231,7 @@ def is_open(call: Call) -> bool:
 
 
 def too_long(view: TurnView) -> bool:
-    """Whether the model found the newest request too long, for the first time in this turn."""
+    """Whether the model refused the newest request as too long, for the first time in this turn."""
     return _error_to_mend(view) in TOO_LONG
 
 
@@ -293,7 +293,7 @@ OUTCOME_UNKNOWN = (
 def contradicts(call: Call, outcome: str) -> bool:
     """Whether a late outcome contradicts what a person or a reconciler reported about the call.
 
-    A reconciler that found the effect has seen it: only its "did not happen" can be disproved.
+    A reconciler that found the effect has seen it: only its "did not happen" can be contradicted.
     """
     if call.human:
         return (call.human == HAPPENED) != (outcome == OK)

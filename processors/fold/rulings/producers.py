@@ -211,7 +211,7 @@ def human_resolved(views: SessionViews, event: ev.HumanResolved) -> Ruling:
 
 
 def _about_call(views: SessionViews, event: ev.ApprovalDecided | ev.HumanResolved) -> Ruling:
-    """The ruling of CALLS; a refusal gets its sentence."""
+    """The ruling of CALLS, with the message of a refusal."""
     call = _named_call(views, event.call)
     if isinstance(call, Ruling):
         return call
