@@ -29,6 +29,7 @@ from .claims import (
     tool_claim,
     work_claim,
 )
+from .not_begun import generation_stopped, outcome_of_late_claim, tool_not_begun
 from .ports import (
     Append,
     BeginGeneration,
@@ -43,7 +44,6 @@ from .ports import (
 from .resumption import PartialAnswers
 from .slot_queue import Place, SlotQueue
 from .start_window import ClaimTimes
-from .unbegun import not_begun, unbegun, unbegun_generation
 
 AWAITED_MS = 15_000  # design section 11: after that a produced record counts as lost
 SLOT_WAIT_MS = 50  # between two polls for a free slot: nothing announces one
@@ -219,35 +219,38 @@ class Actions:
         self,
         owned: PartitionCache,
         views: SessionViews,
-        owed: Obligation,
+        obligation: Obligation,
         agent: Agent | None,
         now: int,
     ) -> DischargeResult:
         """Discharge an obligation, unless its records are in flight."""
-        key = ObligationKey(owned.number, views.session_id, owed.lane, owed.subject, owed.owed)
+        key = ObligationKey(
+            owned.number, views.session_id, obligation.lane, obligation.subject, obligation.owed
+        )
         awaited = self._awaited.get(key)
         if awaited is not None:
             if self._clock.monotonic_ms() < awaited.until_ms:
                 return DischargeResult(now + AWAITED_MS)
             self._forget(views.session_id, key)
-        match owed.owed:
+        match obligation.owed:
             case "begin" | "abort":
-                return DischargeResult(self._on_claim(owned, views, owed, agent))
+                return DischargeResult(self._on_claim(owned, views, obligation, agent))
             case "GEN_STOPPED" | "TOOL_RESULT" | "TOOL_FAILED_UNCERTAIN":
-                return DischargeResult(self._recover(owned, views, owed, agent, now))
+                return DischargeResult(self._recover(owned, views, obligation, agent, now))
             case name if name in CLAIMED:
-                if not self._has_slot(owed.role, now):
-                    place = (owned.number, views.session_id)
-                    self.slot_queue.enqueue(owed.role, place, self._slot_at(owed.role, now))
+                role, number = obligation.role, owned.number
+                if not self._has_slot(role, now):
+                    place = (number, views.session_id)
+                    self.slot_queue.enqueue(role, place, self._slot_at(role, now))
                     return DischargeResult(None)
-                number = owned.number
-                if self._partial_answers.is_reading(views, owed, agent, number, self._effects):
+                partial = self._partial_answers
+                if partial.is_reading(views, obligation, agent, number, self._effects):
                     return DischargeResult(now + SLOT_WAIT_MS)
-                events = [self._claim(views, owed, agent, owned, now)]
+                events = [self._claim(views, obligation, agent, owned, now)]
             case _:
-                events = decide(owed, views, agent, self._desk)
+                events = decide(obligation, views, agent, self._desk)
         values = frozenset(
-            self.write(owned.number, views.session_id, event, owed.role) for event in events
+            self.write(owned.number, views.session_id, event, obligation.role) for event in events
         )
         until = self._clock.monotonic_ms() + AWAITED_MS
         self._awaited[key] = InFlight(values, until, views.turn)
@@ -281,65 +284,69 @@ class Actions:
     def _claim(
         self,
         views: SessionViews,
-        owed: Obligation,
+        obligation: Obligation,
         agent: Agent | None,
         owned: PartitionCache,
         now: int,
     ) -> Any:
         assert agent is not None
-        holder = owned.partition.holder(owed.role)
+        holder = owned.partition.holder(obligation.role)
         assert holder is not None and holder.owner == self.owner
         claim: Any
-        match owed.owed:
+        match obligation.owed:
             case "BACKGROUND_STARTED":
-                claim = work_claim(views, owed, agent, holder, now)
+                claim = work_claim(views, obligation, agent, holder, now)
             case "DELIVERY_STARTED":
-                claim = delivery_claim(views, owed, agent, holder, now)
+                claim = delivery_claim(views, obligation, agent, holder, now)
             case "TOOL_STARTED":
-                claim = tool_claim(views, owed, agent, holder, now)
+                claim = tool_claim(views, obligation, agent, holder, now)
             case _:
-                sha256, kept = self._partial_answers.claim(views, owed, self._request(views))
-                claim = generation_claim(views, owed, agent, holder, now, sha256, kept)
-        self._claim_times.produced(views.session_id, owed, claim, self._clock.monotonic_ms())
+                sha256, kept = self._partial_answers.claim(views, obligation, self._request(views))
+                claim = generation_claim(views, obligation, agent, holder, now, sha256, kept)
+        self._claim_times.produced(views.session_id, obligation, claim, self._clock.monotonic_ms())
         return claim
 
     # -- claims read back ------------------------------------------------------------------------
 
     def _on_claim(
-        self, owned: PartitionCache, views: SessionViews, owed: Obligation, agent: Agent | None
+        self,
+        owned: PartitionCache,
+        views: SessionViews,
+        obligation: Obligation,
+        agent: Agent | None,
     ) -> int | None:
         """Begin the effect of our claim, once; or stop it, or report that it never began."""
-        claim = claim_of(views, owed)
+        claim = claim_of(views, obligation)
         begun = self._begun.setdefault(views.session_id, set())
         self._claims_back -= {
             key
             for key in self._claims_back
-            if (key.session_id, key.subject) == (views.session_id, owed.subject)
+            if (key.session_id, key.subject) == (views.session_id, obligation.subject)
         }
         effect = EffectId(views.session_id, claim.offset)
         if effect in begun:
-            if owed.owed == "abort":
+            if obligation.owed == "abort":
                 self._effects.stop(effect, "the turn is ending")
             return None
         begun.add(effect)
         assert agent is not None
         now_ms = self._clock.monotonic_ms()
-        late = self._claim_times.too_late(views.session_id, owed, claim, agent, now_ms)
-        if owed.owed == "begin" and late is not None:
-            self._effects.report(views.session_id, not_begun(views, owed, late))
-        elif owed.role == "background":
-            self._begin_work(views, owed, agent)
-        elif owed.role == "delivery":
-            delivery = begin_delivery(views, owed.delivery.number, agent, self.read_blob)
+        late = self._claim_times.too_late(views.session_id, obligation, claim, agent, now_ms)
+        if obligation.owed == "begin" and late is not None:
+            self._effects.report(views.session_id, outcome_of_late_claim(views, obligation, late))
+        elif obligation.role == "background":
+            self._begin_work(views, obligation, agent)
+        elif obligation.role == "delivery":
+            delivery = begin_delivery(views, obligation.delivery.number, agent, self.read_blob)
             self._effects.deliver(views.session_id, delivery)
-        elif owed.role == "tools":
-            self._begin_tool(views, owed, agent)
+        elif obligation.role == "tools":
+            self._begin_tool(views, obligation, agent)
         else:
             begin = self._generation(views, agent)
-            if owed.owed == "abort" and begin.chain:  # the text it would resume is in the log
+            if obligation.owed == "abort" and begin.chain:  # the text it would resume is in the log
                 self._effects.recover_chunks(views.session_id, owned.number, begin)
-            elif owed.owed == "abort" or (begin.chain and begin.kept is None):  # kept text is lost
-                self._effects.report(views.session_id, unbegun_generation(views.turn))
+            elif obligation.owed == "abort" or (begin.chain and begin.kept is None):  # text lost
+                self._effects.report(views.session_id, generation_stopped(views.turn))
             else:
                 self._effects.generate(views.session_id, begin)
         return None
@@ -363,17 +370,17 @@ class Actions:
         """Render the part that the next request will repeat, now that the turn is over."""
         self._renderings.render_ahead(views, self.read_blob)
 
-    def _begin_tool(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
-        call = find_call(views.turn, *owed.call)
+    def _begin_tool(self, views: SessionViews, obligation: Obligation, agent: Agent) -> None:
+        call = find_call(views.turn, *obligation.call)
         assert call is not None and call.claim is not None
-        if owed.owed == "abort":
-            self._effects.report(views.session_id, unbegun(call, "the turn ended first"))
+        if obligation.owed == "abort":
+            self._effects.report(views.session_id, tool_not_begun(call, "the turn ended first"))
             return
         begin = begin_tool(views, call, self._args(call), call.claim, agent)
         self._effects.run_tool(views.session_id, begin)
 
-    def _begin_work(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
-        begin = begin_work(views, owed, agent, self.read_blob)
+    def _begin_work(self, views: SessionViews, obligation: Obligation, agent: Agent) -> None:
+        begin = begin_work(views, obligation, agent, self.read_blob)
         if isinstance(begin, BeginWork):
             self._effects.work(views.session_id, begin)
         else:
@@ -389,33 +396,34 @@ class Actions:
         self,
         owned: PartitionCache,
         views: SessionViews,
-        owed: Obligation,
+        obligation: Obligation,
         agent: Agent | None,
         now: int,
     ) -> int | None:
         """Lane A2 and rows T6: report on the effect of a dead owner, once per claim."""
         assert agent is not None
         begun = self._begun.setdefault(views.session_id, set())
-        if owed.owed == "GEN_STOPPED":
+        if obligation.owed == "GEN_STOPPED":
             begin = self._generation(views, agent)
             effect = EffectId(views.session_id, begin.claim.offset, recovers=True)
             if effect not in begun:
                 begun.add(effect)
                 self._effects.recover_chunks(views.session_id, owned.number, begin)
             return None
-        call = find_call(views.turn, *owed.call)
+        call = find_call(views.turn, *obligation.call)
         assert call is not None and call.claim is not None
         effect = EffectId(views.session_id, call.claim.offset, recovers=True)
         if effect in begun:
             return None
         tool = agent.tool(call.name)
-        reconciles = owed.row == "T6" and tool is not None and tool.reconciler is not None
+        reconciles = obligation.row == "T6" and tool is not None and tool.reconciler is not None
         ended_at = call.claim.deadline + agent.limits.margin_ms
         if reconciles and now < ended_at:
             return ended_at  # until then the effect may still happen after a DidNotHappen
         begun.add(effect)
-        if owed.owed == "TOOL_RESULT":
-            event = unbegun(call, "its attempts are used up", may_have_run=owed.row == "T6r")
+        if obligation.owed == "TOOL_RESULT":
+            why, may_have_run = "its attempts are used up", obligation.row == "T6r"
+            event = tool_not_begun(call, why, may_have_run=may_have_run)
             self._effects.report(views.session_id, event)
         else:
             tool_begin = begin_tool(views, call, self._args(call), call.claim, agent)
@@ -432,4 +440,4 @@ class Actions:
         self._rejections.pop(session_id, None)
 
 
-__all__ = ["Actions", "BeginGeneration", "BeginTool", "Effects", "unbegun"]
+__all__ = ["Actions", "BeginGeneration", "BeginTool", "Effects", "tool_not_begun"]

@@ -19,7 +19,7 @@ from ..wake.facts import Obligation
 
 def generation_claim(
     views: SessionViews,
-    owed: Obligation,
+    obligation: Obligation,
     agent: Agent,
     holder: Holder,
     now: int,
@@ -40,7 +40,7 @@ def generation_claim(
         "request_sha256": request_sha256,
         "builder": BUILDER,
     }
-    if owed.owed == "GEN_START":
+    if obligation.owed == "GEN_START":
         return ev.GenStart(**fields)
     if kept is not None:
         return ev.GenResumed(**fields, strategy=Recovery.RESUME, prior_seq=kept.prior_seq)
@@ -50,10 +50,10 @@ def generation_claim(
 
 
 def tool_claim(
-    views: SessionViews, owed: Obligation, agent: Agent, holder: Holder, now: int
+    views: SessionViews, obligation: Obligation, agent: Agent, holder: Holder, now: int
 ) -> ev.ToolStarted:
     """The claim of the next attempt of a tool call."""
-    call = find_call(views.turn, *owed.call)
+    call = find_call(views.turn, *obligation.call)
     assert call is not None
     limits = agent.limits
     timeout = timeout_ms(agent.tool(call.name), limits)
@@ -72,10 +72,10 @@ def tool_claim(
 
 
 def delivery_claim(
-    views: SessionViews, owed: Obligation, agent: Agent, holder: Holder, now: int
+    views: SessionViews, obligation: Obligation, agent: Agent, holder: Holder, now: int
 ) -> ev.DeliveryStarted:
     """The claim of the next attempt of a delivery."""
-    wanted = delivery_of(views.delivery, owed.delivery.number)
+    wanted = delivery_of(views.delivery, obligation.delivery.number)
     return ev.DeliveryStarted(
         turn=wanted.turn,
         step=wanted.step,
@@ -87,37 +87,37 @@ def delivery_claim(
     )
 
 
-def claim_of(views: SessionViews, owed: Obligation) -> Claim:
+def claim_of(views: SessionViews, obligation: Obligation) -> Claim:
     """The claim that was read back, whose effect an obligation would begin or stop."""
     claim: Claim | None
-    match owed.role:
+    match obligation.role:
         case "background":
-            claim = claimed_work(views, owed).claim
+            claim = claimed_work(views, obligation).claim
         case "delivery":
-            claim = delivery_of(views.delivery, owed.delivery.number).claim
+            claim = delivery_of(views.delivery, obligation.delivery.number).claim
         case "tools":
-            call = find_call(views.turn, *owed.call)
+            call = find_call(views.turn, *obligation.call)
             assert call is not None
             claim = call.claim
         case _:
             assert views.turn.generation is not None
             claim = views.turn.generation.claim
-    assert claim is not None, f"{owed} without a claim"
+    assert claim is not None, f"{obligation} without a claim"
     return claim
 
 
-def claimed_work(views: SessionViews, owed: Obligation) -> Work:
+def claimed_work(views: SessionViews, obligation: Obligation) -> Work:
     """The claimed background work that an obligation is about."""
-    work = find_work(views.background, *owed.work)
+    work = find_work(views.background, *obligation.work)
     assert work is not None
     return work
 
 
 def work_claim(
-    views: SessionViews, owed: Obligation, agent: Agent, holder: Holder, now: int
+    views: SessionViews, obligation: Obligation, agent: Agent, holder: Holder, now: int
 ) -> ev.BackgroundStarted:
     """The claim of the next attempt of background work."""
-    kind, upto = owed.work
+    kind, upto = obligation.work
     work = find_work(views.background, kind, upto)
     return ev.BackgroundStarted(
         kind=kind,
@@ -129,8 +129,8 @@ def work_claim(
     )
 
 
-def unbegun_work(views: SessionViews, work: Work, lost: str = "") -> ev.BackgroundDone:
-    """The outcome of claimed work that need not or cannot begin. lost: what is missing."""
+def work_ended(views: SessionViews, work: Work, lost: str = "") -> ev.BackgroundDone:
+    """The outcome of claimed work that need not or cannot begin. lost: why it cannot."""
     # A session without any message has nothing to remember, and nothing to retry.
     made = not lost and (is_made(views, work) or (work.kind == "memory" and not work.stop))
     why = ABORTED if work.stop else lost or NOTHING_LEFT

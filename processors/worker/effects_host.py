@@ -27,11 +27,11 @@ from ..tools.output_sink import Stop
 from ..tools.result_cache import ResultCache
 from ..tools.side_log import SideLogStore
 from .lost_effects import Running
+from .not_begun import delivery_not_begun, failed, generation_not_begun, no_tool, work_not_begun
 from .ports import BeginDelivery, BeginGeneration, BeginTool, BeginWork, EffectId
 from .reports import Reports
 from .resumption import ChunksLoader
 from .start_window import StartWindow
-from .unbegun import delivery_not_begun, failed, generation_not_begun, no_tool, work_not_begun
 
 CANDIDATES = (ev.ResultCompacted, ev.ContextCompacted)
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class EffectsHost:
                 if start_window is not None and tracked is not None and is_late:
                     work.close()
                     why = f"the worker could not begin it within {start_window.window_ms} ms"
-                    await tracked.outcome(session_id, start_window.unbegun(why))
+                    await tracked.outcome(session_id, start_window.outcome(why))
                     return
                 await work
             except asyncio.CancelledError:

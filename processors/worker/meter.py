@@ -209,10 +209,10 @@ class MeteredActions(Actions):
                 self._say(line)
         super().read_back(owned, entry, record, before, ruling)
 
-    def discharge(self, owned, views, owed, agent, now) -> DischargeResult:
-        done = super().discharge(owned, views, owed, agent, now)
+    def discharge(self, owned, views, obligation, agent, now) -> DischargeResult:
+        done = super().discharge(owned, views, obligation, agent, now)
         if done.written:
-            self.meter.add("foldlog_wake_rows", owed.row)
+            self.meter.add("foldlog_wake_rows", obligation.row)
         return done
 
     def dead_letter(self, record: Record, why: str) -> None:

@@ -20,7 +20,7 @@ from ..request.continuation import Kept
 from ..tools.run import READER
 from ..wake.background_tasks import Task, is_made, task_of
 from ..wake.facts import Obligation
-from .claims import claimed_work, unbegun_work
+from .claims import claimed_work, work_ended
 
 LOST_CHARS_MAX = 500  # of the text that names the lost content
 _REF = re.compile(rf'{READER}, ref "([0-9a-f]{{64}})"')  # as a notice in a result names it
@@ -123,18 +123,18 @@ class BeginWork(NamedTuple):
 
 
 def begin_work(
-    views: SessionViews, owed: Obligation, agent: Agent, read_blob: ReadBlob
+    views: SessionViews, obligation: Obligation, agent: Agent, read_blob: ReadBlob
 ) -> BeginWork | ev.BackgroundDone:
     """The start of claimed work, or its outcome if there is nothing to begin."""
-    work = claimed_work(views, owed)
-    if owed.owed == "abort" or is_made(views, work):
-        return unbegun_work(views, work)
+    work = claimed_work(views, obligation)
+    if obligation.owed == "abort" or is_made(views, work):
+        return work_ended(views, work)
     try:
         task = task_of(views, work, agent, read_blob)
     except (BlobMissing, BlobCorrupt) as lost:  # the conversation continues without this work
-        return unbegun_work(views, work, f"what it is made of is lost: {lost}"[:LOST_CHARS_MAX])
+        return work_ended(views, work, f"what it is made of is lost: {lost}"[:LOST_CHARS_MAX])
     if task is None:
-        return unbegun_work(views, work)
+        return work_ended(views, work)
     return BeginWork(work.kind, work.upto, work.attempt, work.claim, task, agent)
 
 

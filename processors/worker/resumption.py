@@ -42,7 +42,7 @@ class PartialAnswers:
     def is_reading(
         self,
         views: SessionViews,
-        owed: Obligation,
+        obligation: Obligation,
         agent: Agent | None,
         partition: int,
         effects: Effects,
@@ -50,7 +50,7 @@ class PartialAnswers:
         """Whether the lost attempt's chunks are still being read, for the attempt that resumes it.
         """
         generation, session_id = views.turn.generation, views.session_id
-        if owed.owed != "GEN_RESUMED" or agent is None or agent.recovery != Recovery.RESUME:
+        if obligation.owed != "GEN_RESUMED" or agent is None or agent.recovery != Recovery.RESUME:
             return False
         if not may_resume(views):
             return False
@@ -67,11 +67,13 @@ class PartialAnswers:
         self._found[session_id] = _Resumed(attempt, kept)
         return False
 
-    def claim(self, views: SessionViews, owed: Obligation, built: Built) -> tuple[str, Kept | None]:
+    def claim(
+        self, views: SessionViews, obligation: Obligation, built: Built
+    ) -> tuple[str, Kept | None]:
         """The sha256 of the claimed attempt's request, and the partial answer that it resumes."""
         generation, kept = views.turn.generation, None
         assert generation is not None
-        if owed.owed == "GEN_RESUMED":
+        if obligation.owed == "GEN_RESUMED":
             kept = self._for_attempt(views.session_id, generation, generation.attempt + 1)
         return with_kept(views, built, kept).sha256, kept
 

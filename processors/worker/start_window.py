@@ -16,12 +16,12 @@ class StartWindow(NamedTuple):
     """How soon an effect must begin, and the function that makes its outcome if it did not."""
 
     window_ms: int
-    unbegun: Callable[[str], Any]
+    outcome: Callable[[str], Any]
 
     @classmethod
-    def of(cls, agent: Agent, unbegun: Callable[[str], Any]) -> "StartWindow":
+    def of(cls, agent: Agent, outcome: Callable[[str], Any]) -> "StartWindow":
         """The start window of an agent's effects."""
-        return cls(agent.limits.start_window_ms, unbegun)
+        return cls(agent.limits.start_window_ms, outcome)
 
 
 class ClaimTimes:
@@ -30,15 +30,15 @@ class ClaimTimes:
     def __init__(self) -> None:
         self._produced_at: dict[str, dict[tuple, int]] = {}
 
-    def produced(self, session_id: str, owed: Obligation, claim: Any, at_ms: int) -> None:
+    def produced(self, session_id: str, obligation: Obligation, claim: Any, at_ms: int) -> None:
         """Record when a claim was produced."""
-        self._produced_at.setdefault(session_id, {})[_place(owed, claim)] = at_ms
+        self._produced_at.setdefault(session_id, {})[_place(obligation, claim)] = at_ms
 
     def too_late(
-        self, session_id: str, owed: Obligation, claim: Any, agent: Agent, now_ms: int
+        self, session_id: str, obligation: Obligation, claim: Any, agent: Agent, now_ms: int
     ) -> str | None:
         """Why a claim was read back too late to begin, or None."""
-        at_ms = self._produced_at.get(session_id, {}).get(_place(owed, claim))
+        at_ms = self._produced_at.get(session_id, {}).get(_place(obligation, claim))
         window = agent.limits.start_window_ms
         if at_ms is not None and now_ms - at_ms <= window:
             return None
@@ -49,7 +49,7 @@ class ClaimTimes:
         self._produced_at.pop(session_id, None)
 
 
-def _place(owed: Obligation, claim: Any) -> tuple:
+def _place(obligation: Obligation, claim: Any) -> tuple:
     """Identifies a claim when it is read back. The deadline is part of it: a claim that is read
     back late differs from the one produced in its place since."""
-    return owed.role, owed.subject, claim.epoch, claim.deadline
+    return obligation.role, obligation.subject, claim.epoch, claim.deadline

@@ -344,10 +344,10 @@ class Worker:
             if not self._may_owe(views):
                 self.actions.forget_session(session_id)
                 return
-            for owed in wake(views, owned.partition, now, rules):
+            for obligation in wake(views, owned.partition, now, rules):
                 # An obligation that waits for another role may become ours later (S2w, then S4g).
-                if owed.role in held or owed.owed == "wait":
-                    self._discharge(owned, views, owed, now)
+                if obligation.role in held or obligation.owed == "wait":
+                    self._discharge(owned, views, obligation, now)
         except (LogFatal, Corrupt, OSError):
             raise
         except Exception as bug:  # such as a lost blob: other sessions continue, as in a fold
@@ -363,17 +363,17 @@ class Worker:
         self._say(f"session {session_id} is left alone until the next start: {why}")
 
     def _discharge(
-        self, owned: PartitionCache, views: SessionViews, owed: Obligation, now: int
+        self, owned: PartitionCache, views: SessionViews, obligation: Obligation, now: int
     ) -> None:
-        if owed.owed == "wait":
-            if owed.due is not None:
-                owned.schedule_wake(views.session_id, owed.due)
+        if obligation.owed == "wait":
+            if obligation.due is not None:
+                owned.schedule_wake(views.session_id, obligation.due)
             return
         agent = self.agents.get(views.turn.agent)
-        done = self.actions.discharge(owned, views, owed, agent, now)
+        done = self.actions.discharge(owned, views, obligation, agent, now)
         if done.check_at is not None:
             owned.schedule_wake(views.session_id, done.check_at)
-        if done.written and owed.owed in ("LLM_CALLED", "TOOL_INVOKED"):
+        if done.written and obligation.owed in ("LLM_CALLED", "TOOL_INVOKED"):
             self._claim_ahead(owned, views, done.written, now)
 
     def _claim_ahead(
@@ -387,6 +387,6 @@ class Worker:
             entry = Entry(views.session_id, owned.number, offset, now, "sessions", event)
             views = fold_event(views, entry).views
         held, agent = self.held(owned), self.agents.get(views.turn.agent)
-        for owed in wake(views, owned.partition, now, self.rules.get(views.turn.agent)):
-            if owed.owed in ("GEN_START", "TOOL_STARTED") and owed.role in held:
-                self.actions.discharge(owned, views, owed, agent, now)
+        for obligation in wake(views, owned.partition, now, self.rules.get(views.turn.agent)):
+            if obligation.owed in ("GEN_START", "TOOL_STARTED") and obligation.role in held:
+                self.actions.discharge(owned, views, obligation, agent, now)

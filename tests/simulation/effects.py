@@ -17,10 +17,10 @@ from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.worker.actions import BeginGeneration, BeginTool, BeginWork
 from foldlog.processors.worker.effects_host import content_of
 from foldlog.processors.worker.lost_effects import Running
+from foldlog.processors.worker.not_begun import failed, no_tool
 from foldlog.processors.worker.ports import BeginDelivery, EffectId
 from foldlog.processors.worker.reports import RETRY_S, ROLE_OF
 from foldlog.processors.worker.resumption import ChunksLoader
-from foldlog.processors.worker.unbegun import failed, no_tool
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS

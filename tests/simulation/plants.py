@@ -277,7 +277,7 @@ PLANTS = (
         "NotRunMeansNotRun",
         "again",
         actions,
-        "unbegun",
+        "tool_not_begun",
         wrong.never_gone_repeats,
     ),
     Plant(

@@ -17,7 +17,7 @@ from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.tool import tool
 from foldlog.processors.wake import background_tasks as tasks
 from foldlog.processors.wake.background_tasks import Task, task_of
-from foldlog.processors.worker.claims import unbegun_work
+from foldlog.processors.worker.claims import work_ended
 from foldlog.schemas import events as ev
 from foldlog.schemas.tokens import CHARS_PER_TOKEN, NEW
 from foldlog.tests.laws import answers
@@ -95,7 +95,7 @@ def test_S1_H_the_extraction_of_the_next_turn_covers_a_failed_one():
 
 def test_S1_H_an_extraction_without_new_content_is_not_tried_again():
     s = extracting()
-    ending = unbegun_work(s.views, memory_work(s))
+    ending = work_ended(s.views, memory_work(s))
     assert ending.ok and s.append(ending, "background").accepted
     assert (s.views.background.memory_missed, s.rows()) == (0, [])
 

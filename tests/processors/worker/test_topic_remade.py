@@ -59,7 +59,7 @@ def test_a_recreated_topic_that_is_longer_is_read_from_its_beginning(broker, tmp
             views = parts.worker.owned[0].views(session_id) if parts.worker.owned else None
             return views is not None and views.turn.known
 
-        watch = TopicWatch(parts.log, parts.loop.topic_is, look_s=0.05)
+        watch = TopicWatch(parts.log, parts.loop.topic_is, check_s=0.05)
         try:
             sessions.open("old", agent="a")
             round_until(lambda: has("old"))

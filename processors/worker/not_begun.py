@@ -14,7 +14,7 @@ from .ports import BeginGeneration, BeginTool
 NOT_BEGUN = "not_begun"  # error class of a claim that was read back too late
 
 
-def unbegun_generation(turn: TurnView) -> ev.GenStopped:
+def generation_stopped(turn: TurnView) -> ev.GenStopped:
     """The outcome of a claim whose turn ended before the call began."""
     assert turn.generation is not None
     return ev.GenStopped(
@@ -26,19 +26,19 @@ def unbegun_generation(turn: TurnView) -> ev.GenStopped:
     )
 
 
-def not_begun(views: SessionViews, owed: Obligation, why: str) -> Any:
+def outcome_of_late_claim(views: SessionViews, obligation: Obligation, why: str) -> Any:
     """The outcome of a claim that was read back too late to begin. It ends a tool call; for any
     other effect the next attempt is due at once."""
-    match owed.role:
+    match obligation.role:
         case "background":
-            work = claimed_work(views, owed)
+            work = claimed_work(views, obligation)
             return work_not_begun(work.kind, work.upto, work.attempt, why)
         case "delivery":
-            return delivery_not_begun(delivery_of(views.delivery, owed.delivery.number), why)
+            return delivery_not_begun(delivery_of(views.delivery, obligation.delivery.number), why)
         case "tools":
-            call = find_call(views.turn, *owed.call)
+            call = find_call(views.turn, *obligation.call)
             assert call is not None
-            return unbegun(call, why)
+            return tool_not_begun(call, why)
     turn = views.turn
     assert turn.generation is not None
     return generation_not_begun(turn.number, turn.step, turn.generation.attempt, why)
@@ -46,15 +46,8 @@ def not_begun(views: SessionViews, owed: Obligation, why: str) -> Any:
 
 def generation_not_begun(turn: int, step: int, attempt: int, why: str) -> ev.GenFailed:
     """The outcome of a model call that was claimed but never sent."""
-    return ev.GenFailed(
-        turn=turn,
-        step=step,
-        attempt=attempt,
-        content=ev.Body(inline=b"[]"),
-        error=NOT_BEGUN,
-        detail=f"{why}; nothing was sent and nothing billed",
-        permanent=False,
-    )
+    detail = f"{why}; nothing was sent and nothing billed"
+    return _gen_failed(turn, step, attempt, NOT_BEGUN, detail, permanent=False)
 
 
 def work_not_begun(kind: str, upto: int, attempt: int, why: str) -> ev.BackgroundDone:
@@ -77,33 +70,29 @@ def delivery_not_begun(owed: Owed, why: str) -> ev.DeliveryFailed:
     )
 
 
-def unbegun(call: Call, why: str, *, may_have_run: bool = False) -> ev.ToolResult:
+def tool_not_begun(call: Call, why: str, *, may_have_run: bool = False) -> ev.ToolResult:
     """The outcome of a claim that did not begin: not run, unless this or an earlier attempt may
     have run."""
     may_have_run |= call.attempt > 1 and call.effect != "once"
     text = f"An earlier attempt may have run: {why}." if may_have_run else f"Not run: {why}."
-    return ev.ToolResult(
-        turn=call.turn,
-        step=call.step,
-        index=call.index,
-        attempt=call.attempt,
-        outcome="error" if may_have_run else "not_run",
-        via="tool",
-        content=ev.Body(inline=text.encode()),
-        bytes=len(text),
-        tokens=estimate(text),
-        left_out=0,
-    )
+    return _tool_result(call, "error" if may_have_run else "not_run", text)
 
 
 def failed(
     begin: BeginGeneration, error: str, detail: str, *, permanent: bool = True
 ) -> ev.GenFailed:
     """The outcome of a model call that failed before anything was sent."""
+    place = (begin.turn, begin.step, begin.attempt)
+    return _gen_failed(*place, error, detail, permanent=permanent)
+
+
+def _gen_failed(
+    turn: int, step: int, attempt: int, error: str, detail: str, *, permanent: bool
+) -> ev.GenFailed:
     return ev.GenFailed(
-        turn=begin.turn,
-        step=begin.step,
-        attempt=begin.attempt,
+        turn=turn,
+        step=step,
+        attempt=attempt,
         content=ev.Body(inline=b"[]"),
         error=error,
         detail=detail[:2_000],
@@ -114,12 +103,16 @@ def failed(
 def no_tool(begin: BeginTool) -> ev.ToolResult:
     """The outcome of a call whose tool the agent no longer has."""
     text = f"The agent {begin.agent.name} has no tool {begin.call.name} any more: it was not run."
+    return _tool_result(begin.call, "error", text)
+
+
+def _tool_result(call: Call, outcome: str, text: str) -> ev.ToolResult:
     return ev.ToolResult(
-        turn=begin.call.turn,
-        step=begin.call.step,
-        index=begin.call.index,
-        attempt=begin.call.attempt,
-        outcome="error",
+        turn=call.turn,
+        step=call.step,
+        index=call.index,
+        attempt=call.attempt,
+        outcome=outcome,
         via="tool",
         content=ev.Body(inline=text.encode()),
         bytes=len(text),
