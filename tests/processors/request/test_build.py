@@ -140,27 +140,24 @@ def test_S1_C_thinking_after_a_renamed_call_is_omitted():
     assert s.messages()[3] == ("assistant", ["thinking", "use look", "use post"])
 
 
-def test_S2_9_a_partial_answer_is_sent_without_its_incomplete_blocks():
+@pytest.mark.parametrize(
+    ("blocks", "sent"),
+    [
+        ([thinking("signed"), "half a sent", LOOK, SERVER_USE], ["thinking", "half a sent"]),
+        (
+            [SERVER_USE, SERVER_RESULT, "half a sent", SERVER_USE.replace("srv1", "srv2")],
+            ["server_tool_use", "web_search_tool_result", "half a sent"],
+        ),
+    ],
+)
+def test_S2_9_a_partial_answer_is_sent_without_its_incomplete_blocks(blocks, sent):
     s = opened()
     s.say("go")
     s.work()
     s.cancel()
-    s.stopped(thinking("signed"), "half a sent", LOOK, SERVER_USE)
+    s.stopped(*blocks)
     s.work().say("on")
     s.work()
-    assert s.messages()[1] == ("assistant", ["thinking", "half a sent"])
-    assert not findings(s.request_bytes())
-
-
-def test_S2_9_a_partial_answer_is_sent_with_complete_results_of_server_tools():
-    s = opened()
-    s.say("go")
-    s.work()
-    s.cancel()
-    s.stopped(SERVER_USE, SERVER_RESULT, "half a sent", SERVER_USE.replace("srv1", "srv2"))
-    s.work().say("on")
-    s.work()
-    sent = ["server_tool_use", "web_search_tool_result", "half a sent"]
     assert s.messages()[1] == ("assistant", sent)
     assert not findings(s.request_bytes())
 
