@@ -157,7 +157,8 @@ class Branching:
             raise CanNotFork(
                 "other_record",
                 f"session {session_id} is frozen at offset {views.frozen.offset}, not at {offset} "
-                f"({views.frozen.why}). Nothing was written. Skip that offset.",
+                f"({views.frozen.why}). Nothing was written. Skip offset "
+                f"{views.frozen.offset} instead.",
             )
         skipped = (*views.skipped, views.frozen.offset)
         remaining = without_skipped(records, skipped)

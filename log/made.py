@@ -147,9 +147,9 @@ def note_made(log: Log) -> None:
 
 
 def demand_topics(log: Log, partitions: int, *, notes: bool = False) -> None:
-    """Check that the topics are what an installation with this many partitions needs.
+    """Check that the topics have the properties and the partition count that are required.
 
-    notes: also record the number, for a log that an earlier version created.
+    notes: also record the count in a log of an earlier version, which did not record it.
     Raises LogGrown, LogMoved, TopicMissing, TopicMismatch.
     """
     made = demand_as_made(log)

@@ -292,7 +292,7 @@ def _checked(name: str, value: Any, source: str) -> Any:
     if name in (*_PATHS, "client_properties") and isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str):
-        raise SettingsError(f"{source}: {name} must be a text, not {type(value).__name__}")
+        raise SettingsError(f"{source}: {name} must be a string, not {type(value).__name__}")
     if name == "topic_prefix" and not _TOPIC.fullmatch(value):
         raise SettingsError(f"{source}: topic_prefix may contain only A-Z a-z 0-9 . _ -: {value!r}")
     if name == "user" and not _USER.fullmatch(value):

@@ -95,7 +95,7 @@ class Agent:
         self._check_prompt()
         try:
             if not isinstance(self.strategy, str):
-                raise ValueError(f"strategy must be a text, not {_cut(self.strategy)}")
+                raise ValueError(f"strategy must be a string, not {_cut(self.strategy)}")
             window_size(self.strategy)
         except ValueError as error:
             raise ValueError(f"agent {self.name}: {error}") from None

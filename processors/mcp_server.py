@@ -56,7 +56,7 @@ class McpServer:
         for what in ("command", "allow", "rare"):
             object.__setattr__(self, what, self._texts(what))
         if bool(self.command) == bool(self.url):
-            raise ValueError(f"MCP server {self.name} needs a command or a url, one of both")
+            raise ValueError(f"MCP server {self.name} needs either a command or a url, not both")
         if self.url and urlsplit(self.url).scheme not in ("http", "https"):
             raise ValueError(f"the url of MCP server {self.name} must begin with http(s)://")
         if (self.url and self.env) or (self.command and self.headers):

@@ -112,7 +112,7 @@ def content_json(content: str | Blocks) -> bytes:
     """
     blocks = blocks_of(content)
     if not isinstance(blocks, list | tuple):
-        raise Invalid("invalid_content", "the content must be a text or a list of content blocks")
+        raise Invalid("invalid_content", "the content must be a string or a list of content blocks")
     for block in blocks:
         if not isinstance(block, Mapping) or not isinstance(block.get("type"), str):
             raise Invalid("invalid_content", "each content block must be a mapping with a `type`")

@@ -103,7 +103,7 @@ class ManualWorker(RecordedEffects):
             self.read()
 
     def settle_takes(self) -> None:
-        """Poll the records up to its takes, but not those that it writes then."""
+        """Poll the present records, which include its PARTITION_TAKEN, and none written after."""
         self.read(self.log.end_offsets(SESSION_EVENTS)[0])
 
     def entries(self, kind: type) -> list[Any]:

@@ -21,8 +21,8 @@ from foldlog.tests.laws.history import History, opened
 LOOK = Use("look", "{}", "a")
 
 
-def test_S1_H_a_turn_that_ended_before_its_first_step_may_be_remembered():
-    """Without a request there is no prefix: making the task raised, and the session was stuck."""
+def test_S1_H_memory_is_extracted_from_a_turn_that_ended_before_its_first_step():
+    """Such a turn has no request and thus no prefix; building the task raised an exception."""
     s = opened(agent=replace(AGENT, memory=True))
     s.say("I like tea")
     s.cancel()
@@ -32,7 +32,7 @@ def test_S1_H_a_turn_that_ended_before_its_first_step_may_be_remembered():
 
 
 def began_with_thinking(s: History) -> bool:
-    """Whether the newest request's last answer does, as the API demands with a fixed budget."""
+    """Whether the last answer in the newest request does: the API requires it with a fixed budget."""
     answers = [m for m in s.request()["messages"] if m["role"] == "assistant"]
     return answers[-1]["content"][0]["type"] == "thinking"
 
@@ -135,9 +135,9 @@ def test_S3_4_the_cheap_model_summarizes_a_single_block():
     assert summary.task.kept_from == 1 and b'"summarize"' not in summary.task.request
 
 
-def test_S1_E_no_provider_summary_is_requested_where_thinking_is_missing():
-    """With a fixed budget it refuses results whose answer does not begin with thinking. The cheap
-    model makes that summary, or the conversation would never become shorter."""
+def test_S1_E_the_provider_is_not_asked_for_a_summary_of_answers_without_thinking():
+    """With a fixed budget the API rejects results after an answer that does not begin with
+    thinking. The cheap model writes that summary; otherwise the conversation could not shrink."""
     s = opened(agent=variant(thinking="fixed", provider=True))
     s.say("one")
     s.answer(LOOK).result("1.1.0")

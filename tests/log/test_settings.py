@@ -126,7 +126,7 @@ def test_a_missing_file_equals_an_empty_one(tmp_path):
         ("partitions = 'many'", "partitions must be a whole number"),
         ("linger_ms = 6", "linger_ms must be a whole number 0 to 5"),
         ("inline_limit_bytes = 99999999", "inline_limit_bytes must be"),
-        ("user = 7", "user must be a text, not int"),
+        ("user = 7", "user must be a string, not int"),
         ("user = 'a b'", "user must be 1-128 of"),
         ("topic_prefix = 'a/b'", "topic_prefix may contain"),
         ("bootstrap_servers = ' '", "bootstrap_servers is empty"),

@@ -98,7 +98,7 @@ def test_a_relative_workdir_becomes_absolute():
         ({"compaction": "haiku"}, TypeError, "compaction must be Compaction.*, not 'haiku'"),
         ({"compaction": Compaction(model=" ")}, ValueError, "compaction needs the name of a model"),
         ({"compaction": Compaction(provider="no")}, TypeError, "provider must be True or False"),
-        ({"strategy": None}, ValueError, "agent shop: strategy must be a text, not None"),
+        ({"strategy": None}, ValueError, "agent shop: strategy must be a string, not None"),
         ({"strategy": "window"}, ValueError, "no context strategy 'window'"),
         ({"instructions": "FOLDLOG.md"}, TypeError, "instructions must be True or False"),
         ({"permissions": "deny"}, TypeError, "permissions must be a list"),

@@ -95,7 +95,7 @@ class NothingIsForgotten(Invariant):
 class SlotsAreKept(Invariant):
     """Section 6: no more effects at a time than an API key or a process has slots.
 
-    Except where records come so late that a claim was taken for lost: it may still win.
+    Not checked in scenarios with delays: a claim that is considered lost may still be accepted.
     """
 
     def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:

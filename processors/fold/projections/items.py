@@ -24,7 +24,7 @@ class Place(Value):
 
 
 class Batch(Value):
-    """A batch of items. `below`: the top before it was added."""
+    """A batch of items. `below`: the last live item before the batch was added."""
 
     item_id: str
     content: ev.Body

@@ -1,4 +1,4 @@
-"""Embedders: the default one, one by setting, and what each must keep."""
+"""Embedders: the default one, one that a setting names, and the rules for both."""
 
 import subprocess
 import sys
