@@ -32,7 +32,7 @@ def test_S1_H_memory_is_extracted_from_a_turn_that_ended_before_its_first_step()
 
 
 def began_with_thinking(s: History) -> bool:
-    """Whether the last answer in the newest request does: the API requires it with a fixed budget."""
+    """Whether the last answer of the newest request does; the API requires it (fixed budget)."""
     answers = [m for m in s.request()["messages"] if m["role"] == "assistant"]
     return answers[-1]["content"][0]["type"] == "thinking"
 
