@@ -83,7 +83,7 @@ def refusals(request: bytes) -> list[str]:
         except ApiError as refusal:
             found.append(str(refusal))
     try:
-        dropped = check_binding(body, BETAS).transformations
+        dropped = check_binding(body, BETAS)
         found += [str(each) for each in dropped if each["reason"] != OTHER_MODEL]
     except ApiError as refusal:
         found.append(str(refusal))
