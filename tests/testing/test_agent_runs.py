@@ -52,7 +52,7 @@ async def test_the_example_of_the_documentation(foldlog_agent):
     assert refunds == ["test/1.1.0"]
 
 
-async def test_a_whole_run_is_visible(foldlog_agent):
+async def test_every_part_of_a_run_can_be_inspected(foldlog_agent):
     asks = thinks("hm") + says("Let me see.") + calls("look_up", order=3)
     run = foldlog_agent(shop, script=[asks, "Two books."])
     events = [event async for event in run.send("what is in 3?")]
@@ -89,7 +89,7 @@ async def test_S2_a_crash_after_the_claim_of_a_once_tool_is_in_doubt(foldlog_age
     assert (await reply).text == "I see." and refunds == []
 
 
-async def test_a_run_that_waits_for_a_person_says_so(foldlog_agent):
+async def test_a_run_that_waits_for_a_person_reports_it(foldlog_agent):
     run = foldlog_agent(shop, script=[calls("refund", order=17)])
     with pytest.raises(RunWaits, match="waits for an approval.*run.approve"):
         await run.send("refund 17")
@@ -132,13 +132,13 @@ async def test_a_recorded_session_is_a_script(foldlog_agent, tmp_path):
     assert again.requests() == run.requests()
 
 
-async def test_until_an_event_that_never_comes(foldlog_agent):
+async def test_until_an_event_that_never_comes_raises(foldlog_agent):
     run = foldlog_agent(shop, script=["four"])
     with pytest.raises(ReplyEnded, match="without ApprovalAsked: end_turn"):
         await run.send("2+2?").until(ApprovalAsked)
 
 
-async def test_two_runs_in_one_test_do_not_meet(foldlog_agent):
+async def test_two_runs_in_one_test_are_independent(foldlog_agent):
     one = foldlog_agent(shop, script=["one"])
     two = foldlog_agent(shop, script=["two"], user="eve")
     assert ((await one.send("hi")).text, (await two.send("hi")).text) == ("one", "two")
@@ -146,12 +146,12 @@ async def test_two_runs_in_one_test_do_not_meet(foldlog_agent):
 
 
 @pytest.mark.parametrize("wrong", [(), (refund,), ("shop",)])
-async def test_bad_input_what_is_no_agent_is_refused(foldlog_agent, wrong):
+async def test_bad_input_a_value_that_is_not_an_agent_is_refused(foldlog_agent, wrong):
     with pytest.raises(Refused, match="agent"):
         foldlog_agent(*wrong)
 
 
-async def test_bad_input_crash_after_no_event(foldlog_agent):
+async def test_bad_input_an_unknown_crash_event_and_a_missing_message_are_refused(foldlog_agent):
     run = foldlog_agent(shop)
     with pytest.raises(Refused, match="TOOL_STARTED"):
         run.crash_after("TOOL_BEGUN")

@@ -19,8 +19,8 @@ from foldlog.processors.search.word_vectors import WordVectors, installed
 extra = pytest.mark.skipif(not installed(), reason="the extra `embeddings` is not installed")
 
 
-class Mine:
-    name, dimensions = "mine-1", 2
+class Custom:
+    name, dimensions = "custom-1", 2
 
     def embed(self, texts):
         return np.array([[3, 4]] * len(texts))
@@ -30,7 +30,7 @@ class NoEmbedder:
     name = "none"
 
 
-class Far(Mine):
+class Far(Custom):
     distance_max = 3
 
 
@@ -39,7 +39,7 @@ def near(one, other):
     return cosines(first, [second])[0]
 
 
-def test_spelling_makes_texts_near_and_meaning_does_not():
+def test_texts_of_similar_spelling_are_near_and_of_similar_meaning_are_not():
     assert near("running the migrations", "run a migration") > 0.2
     assert near("certificate", "cetificate") > 0.3
     assert near("東京都の天気", "京都の天気") > 0.5
@@ -48,7 +48,7 @@ def test_spelling_makes_texts_near_and_meaning_does_not():
     assert near("walrus", "") == 0
 
 
-def test_vectors_are_of_length_one_and_the_same_in_every_process():
+def test_vectors_have_length_one_and_are_equal_in_every_process():
     texts = ["the walrus swims", "המחסן בחיפה", "京都", "", "?!"]
     vectors = HashedEmbedder().embed(texts)
     assert vectors.dtype == np.float32 and vectors.shape == (5, HashedEmbedder.dimensions)
@@ -57,22 +57,22 @@ def test_vectors_are_of_length_one_and_the_same_in_every_process():
         "from foldlog.processors.search.embed import HashedEmbedder as H, blobs_of;"
         f"print(blobs_of(H(), {texts!r})[1].hex())"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == blobs_of(HashedEmbedder(), texts)[1].hex()
+    assert result.stdout.strip() == blobs_of(HashedEmbedder(), texts)[1].hex()
 
 
 def test_numpy_is_imported_with_the_first_vector():
     program = "import sys, foldlog.processors.search.index; print('numpy' in sys.modules)"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "False"
+    assert result.stdout.strip() == "False"
 
 
 @extra
-def test_S3_3_with_the_extra_related_words_are_near_and_it_is_the_default():
+def test_S3_3_word_vectors_are_the_default_with_the_extra_and_put_related_words_near():
     embedder = load_embedder(None)
     assert isinstance(embedder, WordVectors) and distance_max_of(embedder) == 0.8
     texts = ["car", "my automobile is red", "the invoice is due", "", "\u6771\u4eac"]
@@ -94,19 +94,19 @@ def test_nothing_of_the_extra_is_imported_before_the_first_text():
         "load_embedder(None);"
         "print({'numpy', 'tokenizers', 'safetensors', 'wordllama'} & set(sys.modules))"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "set()"
+    assert result.stdout.strip() == "set()"
 
 
-def test_another_embedder_by_setting_is_normalised():
-    embedder = load_embedder(f"{__name__}:Mine")
+def test_vectors_of_a_configured_embedder_are_normalized():
+    embedder = load_embedder(f"{__name__}:Custom")
     assert np.frombuffer(blobs_of(embedder, ["x"])[0], np.float32) == pytest.approx([0.6, 0.8])
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "message"),
     [
         ("no_such_module:x", "cannot be loaded (ModuleNotFoundError"),
         ("json", "write it as MODULE:ATTR"),
@@ -115,7 +115,7 @@ def test_another_embedder_by_setting_is_normalised():
         (f"{__name__}:Far", "distance_max is 3, it must be 0 to 2"),
     ],
 )
-def test_a_wrong_setting_is_named(name, why):
+def test_the_error_for_an_invalid_setting_names_it(name, message):
     with pytest.raises(SettingsError) as refused:
         load_embedder(name)
-    assert name in str(refused.value) and why in str(refused.value)
+    assert name in str(refused.value) and message in str(refused.value)

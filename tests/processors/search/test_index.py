@@ -1,4 +1,4 @@
-"""SearchIndex: the formula on hand-made cases, candidates, scopes, transactions, versions."""
+"""SearchIndex: the formula checked by hand, candidates, scopes, transactions, versions."""
 
 import math
 import sqlite3
@@ -15,7 +15,7 @@ from foldlog.processors.search.trigrams import padded, similarity, trigrams
 
 
 class Given:
-    """An embedder that says for each text the vector it is given, else one without a direction."""
+    """An embedder with a fixed vector for each given text, and the zero vector for any other."""
 
     dimensions = 3
 
@@ -45,7 +45,7 @@ def ids(hits):
 # ---- the formula ----------------------------------------------------------------------------
 
 
-def test_S3_3_the_weights_and_thresholds_are_the_missions():
+def test_S3_3_the_weights_and_thresholds_are_those_of_the_specification():
     assert Parts(full_text=0.5, trigram=0.3, vector=0.2) == formula.WEIGHTS
     assert formula.TRIGRAM_SIMILARITY_MIN == 0.3
     assert formula.VECTOR_DISTANCE_MAX == 0.4
@@ -55,7 +55,7 @@ def test_S3_3_the_weights_and_thresholds_are_the_missions():
 
 
 @pytest.mark.parametrize(
-    ("parts", "distance", "said"),
+    ("parts", "distance", "expected"),
     [
         (Parts(0.01, 0, 0), 1.0, True),
         (Parts(0, 0.3, 0), 1.0, True),
@@ -65,11 +65,11 @@ def test_S3_3_the_weights_and_thresholds_are_the_missions():
         (Parts(0, 0.29, 0.5), 0.5, False),
     ],
 )
-def test_S3_3_any_one_rule_makes_a_candidate(parts, distance, said):
-    assert is_candidate(parts, distance) is said
+def test_S3_3_a_document_is_a_candidate_by_any_one_rule(parts, distance, expected):
+    assert is_candidate(parts, distance) is expected
 
 
-def test_S3_3_an_embedder_may_say_how_near_is_near(connection):
+def test_S3_3_an_embedder_may_set_the_distance_of_candidates(connection):
     given = Given({"car": (1, 0, 0), "bus": (0.3, 0.954, 0)})
     index = SearchIndex(connection, given)
     put(index, "bus")
@@ -78,7 +78,7 @@ def test_S3_3_an_embedder_may_say_how_near_is_near(connection):
     assert ids(SearchIndex(connection, given).search("car", ["user:ana"])) == ["d0"]
 
 
-def test_S3_3_a_score_by_hand(connection):
+def test_S3_3_a_score_equals_the_one_computed_by_hand(connection):
     texts = ["alpha beta", "alpha gamma delta epsilon"]
     vectors = {"alpha beta": (1, 0, 0), "alpha": (0.6, 0.8, 0)}
     index = SearchIndex(connection, Given(vectors))
@@ -94,7 +94,7 @@ def test_S3_3_a_score_by_hand(connection):
     assert other.parts == pytest.approx((full_text, 6 / len(trigrams(texts[1])), 0), abs=1e-6)
 
 
-def test_a_rank_weighs_rare_words_more_and_has_parts_of_the_query(connection):
+def test_rare_words_weigh_more_and_documents_may_match_a_part_of_the_query(connection):
     index = SearchIndex(connection, Given({}))
     put(index, "red one", "red two", "red three", "blue four")
     found = {hit.id: hit.parts.full_text for hit in index.search("red blue", ["user:ana"])}
@@ -104,7 +104,7 @@ def test_a_rank_weighs_rare_words_more_and_has_parts_of_the_query(connection):
     assert found["d3"] == pytest.approx(blue / (red + blue) * frequency)
 
 
-def test_trigrams_are_those_of_pg_trgm():
+def test_trigrams_and_similarity_equal_those_of_pg_trgm():
     # From the documentation of pg_trgm: the sets of `cat` and of `foo|bar`.
     assert trigrams("cat") == {"  c", " ca", "cat", "at "}
     assert trigrams("foo|bar") == {"  f", " fo", "foo", "oo ", "  b", " ba", "bar", "ar "}
@@ -114,7 +114,7 @@ def test_trigrams_are_those_of_pg_trgm():
     assert trigrams("... !") == frozenset() and similarity(0, 0, 0) == 0
 
 
-def test_the_trigram_table_finds_what_the_sets_share(connection):
+def test_the_trigram_table_finds_every_text_by_itself(connection):
     index = SearchIndex(connection, Given({}))
     texts = ["a b", "cat hat", "Über straße", "x", "שלום עולם", "東京都", "ab_cd"]
     put(index, *texts)
@@ -128,7 +128,7 @@ def test_the_trigram_table_finds_what_the_sets_share(connection):
 # ---- each rule alone ------------------------------------------------------------------------
 
 
-def test_S3_3_words_alone_bring_a_document_in(connection):
+def test_S3_3_a_document_is_found_by_its_words_alone(connection):
     index = SearchIndex(connection, Given({}))
     put(index, "tests " + "of something else entirely, with many other words " * 5)
     connection.execute("DELETE FROM search_trigrams")
@@ -136,7 +136,7 @@ def test_S3_3_words_alone_bring_a_document_in(connection):
     assert hit.parts.full_text > 0 and hit.parts.trigram == 0 and hit.parts.vector == 0
 
 
-def test_S3_3_trigrams_alone_bring_a_document_in(connection):
+def test_S3_3_a_document_is_found_by_its_trigrams_alone(connection):
     index = SearchIndex(connection, Given({}))
     put(index, "migrations")
     connection.execute("DELETE FROM search_words")
@@ -145,7 +145,7 @@ def test_S3_3_trigrams_alone_bring_a_document_in(connection):
     assert index.search("imagination", ["user:ana"]) == []
 
 
-def test_S3_3_vectors_alone_bring_a_document_in(connection):
+def test_S3_3_a_document_is_found_by_its_vector_alone(connection):
     vectors = {"car": (1, 0, 0), "automobile": (0.61, 0.79, 0), "bicycle": (0.59, 0.81, 0)}
     index = SearchIndex(connection, Given(vectors))
     put(index, "automobile", "bicycle")
@@ -154,7 +154,7 @@ def test_S3_3_vectors_alone_bring_a_document_in(connection):
     assert hit.score == pytest.approx(0.2 * 0.61, abs=1e-3)
 
 
-def test_an_opposite_vector_counts_nothing(connection):
+def test_an_opposite_vector_counts_as_zero(connection):
     index = SearchIndex(connection, Given({"word": (-1, 0, 0), "word up": (1, 0, 0)}))
     put(index, "word up")
     (hit,) = index.search("word", ["user:ana"])
@@ -164,7 +164,7 @@ def test_an_opposite_vector_counts_nothing(connection):
 # ---- what is found --------------------------------------------------------------------------
 
 
-def test_scopes_kinds_best_and_now(connection):
+def test_a_search_filters_by_scope_kind_and_time_and_returns_the_newest_of_equals(connection):
     index = SearchIndex(connection)
     for number in range(8):
         index.upsert(f"n{number}", "user:ana", "note", "", "the plan", number)
@@ -185,7 +185,7 @@ def test_title_and_text_are_searched(connection):
     assert (hit.title, hit.snippet) == ("Holidays", "Closed on Monday.")
 
 
-def test_upsert_puts_in_the_place_of_the_same_id_and_delete_forgets(connection):
+def test_upsert_replaces_a_document_and_delete_removes_it(connection):
     index = SearchIndex(connection)
     index.upsert("a", "user:ana", "note", "", "walrus", 1)
     index.upsert("a", "user:bob", "note", "", "penguin", 2)
@@ -197,7 +197,7 @@ def test_upsert_puts_in_the_place_of_the_same_id_and_delete_forgets(connection):
         assert connection.execute(f"SELECT count(*) FROM search_{table}").fetchone() == (0,)
 
 
-def test_a_document_that_is_too_large_changes_nothing(connection):
+def test_a_document_that_is_too_large_is_refused_and_changes_nothing(connection):
     index = SearchIndex(connection)
     index.upsert("a", "user:ana", "note", "", "walrus", 1)
     with pytest.raises(ValueError, match="Split it"):
@@ -230,7 +230,7 @@ def test_a_rolled_back_transaction_leaves_nothing(tmp_path):
     assert ids(SearchIndex(other).search("walrus", ["user:ana"])) == ["a"]
 
 
-def test_nothing_is_committed_by_the_index(tmp_path):
+def test_the_index_never_commits(tmp_path):
     connection = sqlite3.connect(tmp_path / "index.db", isolation_level=None)
     connection.execute("BEGIN")
     SearchIndex(connection).upsert("a", "user:ana", "note", "", "walrus", 1)
@@ -248,32 +248,32 @@ def test_another_thread_may_search():
             assert ids(pool.submit(index.search, query, ["user:ana"]).result()) == ["a"]
 
 
-def test_another_embedder_embeds_anew_and_says_so(connection):
-    said = []
-    put(SearchIndex(connection, Given({"car": (1, 0, 0)}), said.append), "car", "bus")
-    SearchIndex(connection, Given({"car": (1, 0, 0)}), said.append)
-    assert said == []
+def test_after_a_change_of_the_embedder_vectors_are_recomputed_and_that_is_reported(connection):
+    reports = []
+    put(SearchIndex(connection, Given({"car": (1, 0, 0)}), reports.append), "car", "bus")
+    SearchIndex(connection, Given({"car": (1, 0, 0)}), reports.append)
+    assert reports == []
     newer = Given({"bus": (0, 1, 0), "tram": (0, 1, 0.1)}, "given-2")
-    index = SearchIndex(connection, newer, said.append)
-    (line,) = said
+    index = SearchIndex(connection, newer, reports.append)
+    (line,) = reports
     assert "given-2/3" in line and "given-1/3" in line and "2 documents" in line
     assert ids(index.search("tram", ["user:ana"])) == ["d1"]
 
 
-def test_another_layout_indexes_anew_and_says_so(connection):
-    said = []
-    put(SearchIndex(connection, say=said.append), "walrus")
+def test_after_a_change_of_the_layout_documents_are_indexed_again_and_that_is_reported(connection):
+    reports = []
+    put(SearchIndex(connection, say=reports.append), "walrus")
     connection.execute("DELETE FROM search_words")
     connection.execute("DELETE FROM search_trigrams")
     connection.execute("UPDATE search_meta SET value = '0' WHERE name = 'layout'")
-    index = SearchIndex(connection, say=said.append)
-    assert "1 documents are indexed again" in said[0]
+    index = SearchIndex(connection, say=reports.append)
+    assert "1 documents are indexed again" in reports[0]
     (hit,) = index.search("walrus", ["user:ana"])
     assert hit.parts.full_text > 0 and hit.parts.trigram == 1
 
 
 @pytest.mark.parametrize("array", [np.zeros((1, 2)), np.full((1, 3), np.nan)])
-def test_an_embedder_that_breaks_its_protocol_is_named(connection, array):
+def test_the_error_for_an_embedder_that_breaks_its_protocol_names_it(connection, array):
     broken = Given({})
     broken.embed = lambda _texts: array
     with pytest.raises(EmbedderFailed, match="the embedder given-1"):

@@ -1,4 +1,4 @@
-"""The labelled set of the bench is sound, and search does on it what the docs say."""
+"""The labelled set of the benchmark is valid, and search reaches the documented recall on it."""
 
 import sqlite3
 from collections import Counter
@@ -12,25 +12,25 @@ from foldlog.processors.search.word_vectors import WordVectors, installed
 @pytest.fixture(scope="module")
 def found():
     with sqlite3.connect(":memory:") as connection:
-        asked = bench.queries()
+        queries = bench.queries()
         compared = bench.ways(connection)
-        kinds = {row.kind for row in asked}
+        kinds = {row.kind for row in queries}
         by_kind = {
-            kind: bench.found_by(compared["hybrid"], [row for row in asked if row.kind == kind])
+            kind: bench.found_by(compared["hybrid"], [row for row in queries if row.kind == kind])
             for kind in kinds
         }
-        whole = {name: bench.found_by(search, asked) for name, search in compared.items()}
+        whole = {name: bench.found_by(search, queries) for name, search in compared.items()}
         return whole, by_kind
 
 
-def test_the_set_is_what_the_bench_says_of_it():
+def test_the_set_has_the_documented_documents_and_queries():
     ids = [id for id, _, _ in bench.documents()]
-    asked = bench.queries()
-    assert len(ids) == len(set(ids)) == 294 and len(asked) == 104
-    assert all(row.wanted <= set(ids) for row in asked)
-    assert not any(id.startswith("filler") for row in asked for id in row.wanted)
-    assert len(Counter(row.kind for row in asked)) == 9
-    assert len({row.query for row in asked}) == len(asked)
+    queries = bench.queries()
+    assert len(ids) == len(set(ids)) == 294 and len(queries) == 104
+    assert all(row.wanted <= set(ids) for row in queries)
+    assert not any(id.startswith("filler") for row in queries for id in row.wanted)
+    assert len(Counter(row.kind for row in queries)) == 9
+    assert len({row.query for row in queries}) == len(queries)
 
 
 def test_S3_3_hybrid_finds_more_than_any_part_and_than_plain_full_text(found):
@@ -45,7 +45,7 @@ def test_S3_3_all_kinds_but_paraphrases_are_found(found):
     _, by_kind = found
     paraphrased = by_kind.pop("paraphrased")
     assert {kind: each.recall for kind, each in by_kind.items() if each.recall < 0.9} == {}
-    # Hashing does not understand meaning: docs/search.md says so.
+    # Hashing does not understand meaning, as docs/search.md explains.
     assert paraphrased.recall < 0.9
 
 
@@ -63,8 +63,8 @@ def test_S3_3_word_vectors_find_paraphrases_that_full_text_does_not(name, least)
 
 
 @pytest.mark.skipif(not installed(), reason="the extra `embeddings` is not installed")
-def test_S3_3_what_is_far_from_all_of_memory_is_still_not_found():
-    """The threshold is no open door: a query about something else brings in nothing by vector."""
+def test_S3_3_an_unrelated_query_finds_nothing():
+    """The distance threshold must not select documents for a query about another subject."""
     with sqlite3.connect(":memory:") as connection:
         index = bench.built(connection, WordVectors())
         for query in ("quantum chromodynamics", "recipe for lentil soup", "guitar chords"):

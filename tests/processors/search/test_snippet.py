@@ -34,13 +34,13 @@ def test_S3_3_a_long_text_is_cut_around_the_match():
     assert 0.7 < len(before) / len(after) < 1.4
 
 
-def test_a_short_text_comes_whole():
+def test_a_short_text_is_returned_whole():
     text = "  The walrus\nswims,\tslowly.  "
     snippet = cut(text, "walrus")
     assert snippet.text == text.strip() and marked(snippet) == ["walrus"]
 
 
-def test_the_part_with_most_of_the_query_is_chosen():
+def test_a_snippet_is_taken_where_most_words_of_the_query_occur():
     filler = "and so on " * 300
     text = f"walrus walrus walrus {filler} a walrus met a penguin {filler} penguin"
     assert marked(cut(text, "walrus penguin")) == ["walrus", "penguin"]
@@ -62,7 +62,7 @@ def test_matches_that_overlap_or_touch_are_one_mark():
     assert marked(cut("東京のtower", "東京の tower")) == ["東京のtower"]
 
 
-def test_where_no_word_matches_what_resembles_leads_else_the_beginning():
+def test_without_a_matching_word_a_snippet_shows_a_similar_word_or_the_beginning():
     text = LONG.replace("word1500 ", "certificate ")
     assert marked(cut(text, "cetificat")) == ["certificate"]
     snippet = cut(LONG, "nothing")
@@ -75,14 +75,14 @@ def test_unspaced_text_is_cut_between_characters():
     assert marked(snippet) == ["銀行"] and estimate(snippet.text) <= SNIPPET_TOKENS
 
 
-def test_data_without_an_end_is_cut():
+def test_text_without_word_boundaries_is_cut():
     text = "A" * 50_000
     assert estimate(cut(text, "walrus").text) <= SNIPPET_TOKENS
     assert marked(cut(text + " walrus", "walrus")) == ["walrus"]
     assert estimate(cut("🦭" * 5000, "walrus").text) <= SNIPPET_TOKENS
 
 
-def test_nothing_but_blanks():
+def test_the_snippet_of_blanks_is_empty():
     assert cut(" \n ", "walrus").text == ""
 
 
@@ -90,7 +90,7 @@ def test_nothing_but_blanks():
     st.text(st.sampled_from("ab walrus東京ב \n_/.\x00\u0301🦭A"), max_size=900),
     st.integers(170, 300),
 )
-def test_a_snippet_is_a_part_of_its_text_within_its_size(text, tokens):
+def test_a_snippet_is_a_part_of_its_text_within_the_token_limit(text, tokens):
     snippet = cut(text, "walrus ב 東京", tokens=tokens)
     body = snippet.text.removeprefix(CUT + " ").removesuffix(" " + CUT)
     assert body in text

@@ -1,4 +1,4 @@
-"""Words of every script, queries as people type them, and nothing of them that SQLite obeys."""
+"""Words of every script, and queries as users type them, without any query syntax."""
 
 import sqlite3
 
@@ -43,7 +43,7 @@ def found(index, query):
         ("... \x00 ?!", ""),
     ],
 )
-def test_words_are_spelled_out(text, words):
+def test_a_text_is_split_into_normalized_words(text, words):
     assert spelled(text) == words
 
 
@@ -58,11 +58,11 @@ def test_words_are_spelled_out(text, words):
         ("בבית", [("בבית",), ("בית",)]),
     ],
 )
-def test_a_query_is_its_terms(text, terms):
+def test_a_query_is_split_into_terms(text, terms):
     assert list(query_of(text).terms) == terms
 
 
-def test_a_pasted_page_is_a_bounded_query(index):
+def test_the_terms_of_a_query_are_bounded(index):
     put(index, "word7")
     page = " ".join(f"word{n}" for n in range(5000))
     assert len(query_of(page).terms) == TERMS_MAX
@@ -79,15 +79,15 @@ def test_a_pasted_page_is_a_bounded_query(index):
         "walrus + penguin", "\ud800walrus", "walrus" + "\u0301" * 50, "🦭", "walrus 🦭", "", "  \n",
     ],
 )
-def test_nothing_typed_is_syntax(index, query):
+def test_no_character_of_a_query_is_syntax(index, query):
     put(index, "walrus", "penguin")
-    wanted = {"d0"} if "walrus" in query else set()
-    assert wanted <= set(found(index, query))
+    expected = {"d0"} if "walrus" in query else set()
+    assert expected <= set(found(index, query))
     assert found(index, "walrus") == ["d0"]
 
 
 @pytest.mark.parametrize("operator", ["and", "or", "not", "near", "AND", "NOT"])
-def test_words_that_are_operators_elsewhere_are_words(index, operator):
+def test_operators_of_other_query_languages_are_words(index, operator):
     put(index, f"{operator} gate", "flip flop")
     assert found(index, operator) == ["d0"]
 
@@ -109,27 +109,27 @@ def test_words_that_are_operators_elsewhere_are_words(index, operator):
         ("Der Fußgänger überquert", ["fußganger", "uberquert"]),
     ],
 )
-def test_S3_3_every_script_is_found(index, text, queries):
+def test_S3_3_texts_in_every_script_are_found(index, text, queries):
     put(index, text, "something else", "完全不同", "לגמרי אחר")
     for query in queries:
         assert found(index, query)[:1] == ["d0"], query
 
 
-def test_one_character_is_found_where_it_stands_and_nowhere_else(index):
+def test_one_character_finds_exactly_the_texts_that_contain_it(index):
     put(index, "東京", "大阪", "京都")
     assert set(found(index, "京")) == {"d0", "d2"}
     assert found(index, "阪") == ["d1"]
 
 
-def test_stop_words_bring_nothing_in_beside_other_words(index):
+def test_stop_words_are_ignored_if_the_query_has_other_words(index):
     put(index, "the and of", "walrus")
     assert found(index, "the walrus") == ["d1"]
     assert found(index, "the") == ["d0"]
     assert all(word == word.lower() for word in STOP_WORDS)
 
 
-def test_a_word_that_no_document_has_is_taken_for_those_it_resembles(index):
-    put(index, "the database migration of last week took an hour, and nobody noticed it at all")
+def test_an_unknown_word_is_replaced_by_similar_words(index):
+    put(index, "the database migration of last week took an hour, and no user was affected by it")
     (hit,) = index.search("migratoin", [SCOPE])
     assert 0 < hit.parts.full_text < 0.5
     assert hit.snippet.startswith("the database migration")
@@ -138,7 +138,7 @@ def test_a_word_that_no_document_has_is_taken_for_those_it_resembles(index):
     assert index.search("mitigate", [SCOPE]) == []
 
 
-def test_what_other_scopes_hold_changes_no_rank():
+def test_documents_of_other_scopes_do_not_change_a_rank():
     def rank(more: bool):
         with sqlite3.connect(":memory:") as connection:
             index = SearchIndex(connection)
@@ -151,7 +151,7 @@ def test_what_other_scopes_hold_changes_no_rank():
     assert rank(False) == rank(True)
 
 
-def test_stand_ins_are_few_and_the_nearest():
+def test_an_unknown_word_is_replaced_by_the_few_most_similar_words():
     with sqlite3.connect(":memory:") as connection:
         table = FullText(connection, "words")
         table.put(enumerate(["walrus1x", "walrus2", "walrus3", "walrus1", "wombat"], 1))
