@@ -7,6 +7,7 @@ is over. Ctrl-C cancels the turn, not the program; at an idle prompt a second Ct
 
 import sys
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ from ..consumers.client import DEFAULT_AGENT
 from ..consumers.outcomes import Patience, decision_of
 from ..consumers.sent import note_sent
 from ..consumers.session_fold import SessionFold
+from ..consumers.show import fold_everything
 from ..consumers.transcript_stream import INITIAL, see, snapshot
 from ..consumers.unanswered import demand_agent
 from ..consumers.waiting import asking, doubtful
@@ -28,7 +30,9 @@ from .decide import arguments
 from .edge import Edge, example, pass_edge, user_option
 from .inspect_commands import transcript_rows
 from .printing import line
+from .progress import Bar
 from .screen import Screen
+from .session_list import STATUSES, Wanted, listed, print_list
 from .terminal import Interrupts, Lines
 from .turn_meter import TurnMeter
 
@@ -41,6 +45,10 @@ POLL_S = 0.1
 
 OLD_LINES = 12
 """Lines of an earlier conversation shown on return: enough to recall where it stopped."""
+RECENT = 12
+"""Sessions that --resume lists: as many as fit on a small screen with the question."""
+
+CONTINUABLE = tuple(status for status in STATUSES if status not in ("frozen", "terminated"))
 ALLOW = "allow? [y]es, [n]o, [a]lways with exactly these arguments: "
 
 HELP = (
@@ -338,25 +346,68 @@ class Chat:
         return False
 
 
+def choose(edge: Edge, client: "Client", agent: str | None, lines: Lines) -> str | None:
+    """The id of the session that the person chooses from the recent ones; None if they leave.
+
+    Raises Refused if there is none.
+    """
+    with Bar("sessions", "records") as bar:
+        everything = fold_everything(edge.log, client.read_blob, bar)
+    wanted = Wanted(client.user, (agent,) if agent else (), CONTINUABLE)
+    rows = list(islice(listed(everything, wanted, edge.prices, client.read_blob), RECENT))
+    if not rows:
+        of_agent = f" with agent {agent}" if agent else ""
+        raise Refused(
+            f"user {client.user} has no session{of_agent} to continue. Nothing was sent: `foldlog "
+            "chat` opens one, and `foldlog sessions` lists those of all users"
+        )
+    print_list(rows, edge.prices, numbered=True)
+    while True:
+        text = lines.message(f"continue which? 1 to {len(rows)}, q to leave [1]: ")
+        word = "q" if text is None else text.strip() or "1"
+        if word in ("q", "/quit"):
+            return None
+        if word.isdecimal() and 1 <= int(word) <= len(rows):
+            return str(rows[int(word) - 1].line["session_id"])
+
+
 @click.command("chat", epilog=example(
-    "foldlog chat", "foldlog chat my-session", "echo hello | foldlog chat"
+    "foldlog chat", "foldlog chat my-session", "foldlog chat --resume", "echo hello | foldlog chat"
 ))
 @click.argument("session", required=False)
 @click.option("--agent", metavar="NAME",
-              help="The agent of a session that is opened here (default: default).")
+              help="The agent of a session that is opened here (default: default); with --resume: "
+              "list only its sessions.")
+@click.option("--resume", is_flag=True, help="Choose one of your recent sessions and continue it.")
 @user_option
 @pass_edge
-def chat_command(edge: Edge, session: str | None, agent: str | None, user: str | None) -> int:
+def chat_command(
+    edge: Edge, session: str | None, agent: str | None, resume: bool, user: str | None
+) -> int:
     """Talk to a session: answers stream, tools ask for approval.
 
     Without SESSION a new one is opened. Ctrl-C cancels the running turn; at an idle prompt a second
-    one leaves, as Ctrl-D and /quit do. Leaving does not end the session: come back with its name.
+    one leaves, as Ctrl-D and /quit do. Leaving does not end the session: come back with its name,
+    or with --resume. On a terminal Markdown is drawn, running tools have a clock, and a turn ends
+    with its time, tokens and cost.
     /attach FILE sends an image or a PDF with the next message, /help lists the rest. From a pipe
     each line is a message (or the answer to a question), and stdout has only the answers; exit
     code 1 if a message was refused, or the input ended before the answer.
     """
+    if resume and session is not None:
+        raise click.UsageError("--resume lists sessions to choose from: omit it, or SESSION.")
+    if resume and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError(
+            "--resume asks which session to continue, and needs a terminal. Nothing was sent: name "
+            "the session, as in `foldlog chat SESSION`; `foldlog sessions` lists them."
+        )
     client = edge.client(user)
     client.channel = "chat"
+    if resume:
+        with Interrupts() as interrupts:
+            session = choose(edge, client, agent, Lines(interrupts))
+        if session is None:
+            return 0
     session_id = session or new_session_id()
     with Interrupts() as interrupts, client.fold(session_id, chunks=True) as folded:
         chat = Chat(client, folded, agent, interrupts, edge.prices)

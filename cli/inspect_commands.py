@@ -20,17 +20,9 @@ from ..consumers.show import (
     owed_json,
     request_of,
     status_of,
-    summaries,
     view_json,
 )
-from ..consumers.spending import (
-    caching_json,
-    cost_json,
-    ledger_json,
-    ledger_lines,
-    saving_of,
-    session_cost,
-)
+from ..consumers.spending import ledger_json, ledger_lines, saving_of, session_cost
 from ..consumers.waiting import asking, doubtful, what_it_waits_for
 from ..log.blobs import BlobError
 from ..log.partition import partition_for
@@ -42,13 +34,14 @@ from ..schemas.topics import SESSION_EVENTS
 from .context import note_if_not_written, print_context
 from .edge import Edge, at_option, example, json_option, pass_edge
 from .printing import brief, clean, emit, event_line, line, note, pretty, table, when
+from .progress import Bar
 from .replay_bundle import bundle_option
 from .run import agent_option, load_agents, run_wake
+from .session_list import STATUSES, Moment, Wanted, listed, print_list
 
 if TYPE_CHECKING:
     from ..consumers.session_fold import SessionFold
     from ..processors.advice.prices import PriceTable
-    from ..processors.fold.projections.ledger import LedgerView
     from ..processors.fold.views import SessionViews
 
 
@@ -58,35 +51,55 @@ TEXT_CHARS_MAX = 4_000
 LEDGER_COLUMNS = "step attempt outcome model input read write_5m write_1h output cost".split()
 
 
-@click.command("sessions", epilog=example("foldlog sessions --user ana"))
+@click.command("sessions", epilog=example(
+    "foldlog sessions", "foldlog sessions --status asks --status failed",
+    "foldlog sessions --agent shop --since 2h",
+))
 @click.option("--user", metavar="USER", help="Only the sessions of this user (default: all).")
+@click.option("--status", "statuses", multiple=True, type=click.Choice(list(STATUSES)),
+              help="Only sessions with this status; repeatable.")
+@click.option("--agent", "agents", multiple=True, metavar="NAME",
+              help="Only sessions of this agent; repeatable.")
+@click.option("--since", "since_ms", type=Moment(), metavar="TIME",
+              help="Only sessions that changed since then: 30m, 2h, 3d, today, or a date.")
 @json_option
 @pass_edge
-def sessions_command(edge: Edge, user: str | None, as_json: bool) -> None:
+def sessions_command(
+    edge: Edge,
+    user: str | None,
+    statuses: tuple[str, ...],
+    agents: tuple[str, ...],
+    since_ms: int | None,
+    as_json: bool,
+) -> None:
     """List the sessions.
 
-    The most recently changed come first. Status: idle, busy, asks (waits for an approval), doubt (a
-    person must record the outcome of a call), unserved (no worker loads its agent), frozen,
-    terminated. cached: the share of the input cost that prompt caching saved.
+    The most recently changed come first. Status: idle, working (busy), waits for approval (asks),
+    call in doubt (doubt: a person must record the outcome), no worker (unserved: none loads its
+    agent), failed (its last turn), frozen, ended (terminated); --status takes the word in brackets.
+    time: what its turns took, without waits for people. cached: the share of the input cost that
+    prompt caching saved.
     """
     prices = edge.prices
-    everything = fold_everything(edge.log, edge.client().read_blob)
-    rows = list(summaries(everything, lambda v: user in (None, v.state.user_id)))
-    ledgers = [everything.sessions[row["session_id"]].ledger for row in rows]
-    costs = [session_cost(ledger, prices) for ledger in ledgers]
+    client = edge.client()
+    with Bar("sessions", "records") as bar:
+        everything = fold_everything(edge.log, client.read_blob, bar)
+    wanted = Wanted(user, agents, statuses, since_ms or 0)
+    rows = list(listed(everything, wanted, prices, client.read_blob))
     if as_json:
-        for row, cost, ledger in zip(rows, costs, ledgers, strict=True):
-            emit({**row, **cost_json(cost), "caching": caching_json(ledger, prices)})
+        for row in rows:
+            emit(row.json(prices))
         return
-    shown = [{**row, "cost": str(cost), "cached": _saved(ledger, prices),
-              "updated": when(row["updated_at"])}
-             for row, cost, ledger in zip(rows, costs, ledgers, strict=True)]
-    names = "session_id user_id agent status phase project_id turn cost cached updated"
-    table(shown, names.split())
-    if not rows and everything.sessions and user is not None:
-        note(f"no sessions of user {user}; without --user all are listed")
-    elif not rows:
+    print_list(rows, prices)
+    if rows:
+        return
+    total = sum(views.turn.known for views in everything.sessions.values())
+    if not total:
         note("no sessions yet: `foldlog chat` opens one")
+    elif user is not None and not (statuses or agents or since_ms):
+        note(f"no sessions of user {user}; without --user all are listed")
+    else:
+        note(f"none of the {total} sessions matches; `foldlog sessions` lists all")
 
 
 @click.command("show", epilog=example(
@@ -140,11 +153,6 @@ def show_command(
             click.echo(pretty(view_json(folded, view, read)))
         else:
             _overview(folded, client.read_blob, edge.prices)
-
-
-def _saved(ledger: "LedgerView", prices: "PriceTable") -> str | None:
-    saved = saving_of(ledger, prices).saved
-    return None if saved is None else f"{saved:.0%}"
 
 
 def _ledger(views: "SessionViews", prices: "PriceTable") -> None:

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
@@ -88,8 +88,18 @@ def write(text: str, to: TextIO | None = None) -> None:
     stream.flush()
 
 
-def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Rows as aligned columns under their names; prints nothing for no rows."""
+RESET = "\x1b[0m"
+
+
+def table(
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[str],
+    styles: Callable[[int, str], str] = lambda _row, _column: "",
+) -> None:
+    """Rows as aligned columns under their names; prints nothing for no rows.
+
+    styles: the escape sequence for a cell, by the row's number from 0 and the column.
+    """
     bounds = [60] * (len(columns) - 1) + [LINE_CHARS_MAX]
     cells = [
         [brief(_cell(row.get(name)), most) for name, most in zip(columns, bounds, strict=True)]
@@ -99,8 +109,13 @@ def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
         return
     heads = [name.replace("_", " ") for name in columns]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-    for row in (heads, *cells):
-        click.echo("  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip())
+    for number, row in enumerate((heads, *cells), -1):
+        padded = [text.ljust(w) for text, w in zip(row, widths, strict=True)]
+        padded[-1] = padded[-1].rstrip()
+        codes = [styles(number, name) if number >= 0 else "" for name in columns]
+        shown = [f"{code}{text}{RESET}" if code else text
+                 for code, text in zip(codes, padded, strict=True)]
+        click.echo("  ".join(shown).rstrip())
 
 
 def _cell(value: Any) -> str:

@@ -83,13 +83,20 @@ class Follow(Closing):
         ends = self._log.end_offsets(SESSION_EVENTS)
         return {p: ends[p] for p in self.cursor}
 
-    def to(self, ends: Mapping[int, int]) -> Iterator[list[Entry]]:
+    def to(
+        self,
+        ends: Mapping[int, int],
+        progress: Callable[[int, int], None] = lambda _read, _total: None,
+    ) -> Iterator[list[Entry]]:
         """Entries up to these offsets, in batches. Raises LogUnreachable on a stall.
 
         A batch may go beyond the end: everything that was read is returned.
+        progress(read, total): called before each batch, with numbers of records.
         """
-        progressed = time.monotonic()
+        progressed, begun = time.monotonic(), self.cursor
+        total = sum(max(0, end - begun[p]) for p, end in ends.items())
         while any(self.cursor[p] < end for p, end in ends.items()):
+            progress(sum(at - begun[p] for p, at in self.cursor.items()), total)
             before = self.cursor
             batch = self.poll()
             if self.cursor != before:

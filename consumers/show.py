@@ -149,11 +149,18 @@ class Everything(NamedTuple):
     newest_ms: int
 
 
-def fold_everything(log: Log, read: ReadBlob | None = None) -> Everything:
-    """Fold every session to the present end of the log. `read`: as in Follow."""
+def fold_everything(
+    log: Log,
+    read: ReadBlob | None = None,
+    progress: Callable[[int, int], None] = lambda _read, _total: None,
+) -> Everything:
+    """Fold every session to the present end of the log. `read`: as in Follow.
+
+    progress(read, total): called after each batch, with numbers of records.
+    """
     folded: FoldedSessions[FoldedSession] = FoldedSessions()
     with Follow(log, chunks=False, folded=True, read=read) as follow:
-        for batch in follow.to(follow.ends()):
+        for batch in follow.to(follow.ends(), progress):
             for entry in batch:
                 folded.feed(entry)
     sessions = folded.sessions.items()

@@ -22,7 +22,7 @@ from foldlog.cli.edge import Edge
 from foldlog.cli.terminal import Interrupts, Lines
 from foldlog.consumers import outcomes
 from foldlog.log import Settings
-from foldlog.tests.cli.harness import WAIT_S, model_calls, playing, turn_opens
+from foldlog.tests.cli.harness import WAIT_S, make_shell, model_calls, playing, turn_opens
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
 
 SYSCALL = Path(f"/proc/self/task/{os.getpid()}/syscall")
@@ -98,7 +98,9 @@ def at_terminal(tmp_path, monkeypatch):
                 terminal.ctrl_c()
             raise
 
-    def run(person: Callable[[Terminal, Played], None]) -> tuple[int, str]:
+    def run(
+        person: Callable[[Terminal, Played], None], command: str = "chat s1"
+    ) -> tuple[int, str]:
         client = Edge(settings, log).client()
         if not client.everything().sessions:
             client.open("s1")
@@ -113,7 +115,7 @@ def at_terminal(tmp_path, monkeypatch):
             with playing(lambda: act(person, played)):
                 left.clear()
                 try:
-                    code = main(["chat", "s1"], Edge(settings, log))
+                    code = main(command.split(), Edge(settings, log))
                 finally:
                     left.set()
         return code, terminal.screen
@@ -421,3 +423,48 @@ def test_what_was_typed_before_a_question_does_not_answer_it(lines):
     with reader.unseen():
         assert reader.answer("allow? ", still_waits) is None
     assert shown == [True] * 3, "the answer itself is shown"
+
+
+def test_resume_lists_recent_sessions_and_continues_the_chosen_one(at_terminal):
+    def before(terminal, played):
+        client = Edge(terminal.settings, played.log).client()
+        client.say("other", "Book a table for two.", agent="clerk")
+        terminal.send("Refund order 17 today.", played)
+        played.answer("Done.")
+        terminal.quit()
+
+    assert at_terminal(before)[0] == 0
+
+    def after(terminal, played):
+        terminal.see("Book a table for two")
+        terminal.see("Refund order 17 today")
+        terminal.see("continue which? 1 to 2, q to leave [1]: ")
+        terminal.type("9\n")
+        terminal.see("continue which?")
+        terminal.type("2\n")
+        terminal.see("[session s1; come back with")
+        terminal.see("> Refund order 17 today.\nDone.\n")
+        terminal.quit()
+
+    assert at_terminal(after, "chat --resume")[0] == 0
+
+    def leaves(terminal, played):
+        terminal.see("Book a table for two")
+        terminal.see("continue which? 1 to 1")
+        terminal.type("q\n")
+
+    code, screen = at_terminal(leaves, "chat --resume --agent clerk")
+    assert code == 0 and screen.rsplit("continue which?", 1)[1].count("session") == 0
+
+
+def test_bad_input_resume_without_a_session_or_a_terminal(at_terminal, tmp_path, capsys):
+    def nobody(terminal, played):
+        terminal.see("")
+
+    code, _ = at_terminal(nobody, "chat --resume --agent unknown")
+    assert code == 1
+    assert "has no session with agent unknown to continue" in capsys.readouterr().err
+    shell = make_shell(tmp_path, capsys)
+    assert shell("chat s1 --resume").code == 2
+    piped = shell("chat --resume", stdin="1\n")
+    assert piped.code == 2 and "needs a terminal. Nothing was sent" in piped.err

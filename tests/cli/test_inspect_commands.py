@@ -2,11 +2,15 @@
 
 import hashlib
 import json
+import re
+import time
 from dataclasses import replace
 
 import pytest
 
+from foldlog.cli.session_list import Moment
 from foldlog.log.made import note
+from foldlog.tests.cli.harness import model_calls
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.consumers.test_replay import stored
 
@@ -28,15 +32,70 @@ def talk(shell):
     return played
 
 
-def test_sessions_is_a_table(shell, talk):
+def test_sessions_is_a_table_with_titles_and_words(shell, talk):
     head, row = shell("sessions").out.splitlines()
-    assert head.split()[:3] == ["session", "id", "user"] and row.split()[:4] == [
-        "s1",
-        "ana",
-        "shop",
-        "idle",
-    ]
+    assert head.split() == "session title status agent user turn cost cached time changed".split()
+    assert re.match(r"s1 +look \\x1b\[2J +idle +shop +ana +1 +unknown +- ", row), row
+    (found,) = shell("sessions --json").json
+    assert found["title"] == "look \x1b[2J" and found["failed"] is False
+    assert found["status"] == "idle" and found["turns_ms"] >= 0
     assert shell("sessions --user bob --json").json == []
+
+
+@pytest.fixture
+def many(shell, talk):
+    """Sessions in several states: s1 is idle."""
+    shell("send asks", "Please pay.", "--agent", "bank")
+    asking = Played(shell.log, "asks")
+    model_calls(asking, ("charge", {}))
+    asking.invoke(approval="ask")
+    shell("send failed", "Fail, please, in this long first sentence. And more.")
+    failing = Played(shell.log, "failed")
+    failing.call()
+    failing.start()
+    failing.fail(permanent=True)
+    failing.end("failed")
+    shell("open over")
+    shell("terminate over")
+    return shell
+
+
+def ids(ran) -> set[str]:
+    return {row["session_id"] for row in ran.json}
+
+
+def test_sessions_are_filtered_by_status_agent_and_time(many):
+    assert ids(many("sessions --json")) == {"s1", "asks", "failed", "over"}
+    assert ids(many("sessions --status asks --json")) == {"asks"}
+    assert ids(many("sessions --status failed --json")) == {"failed"}
+    assert ids(many("sessions --status asks --status terminated --json")) == {"asks", "over"}
+    assert ids(many("sessions --agent bank --agent shop --json")) == {"s1", "asks"}
+    assert ids(many("sessions --since 2001-02-03 --json")) == {"s1", "asks", "failed", "over"}
+    assert ids(many("sessions --since 2999-01-01 --json")) == set()
+    shown = many("sessions").out
+    for words in ("waits for approval", "failed", "ended", "Fail, please, in this long first sent"):
+        assert words in shown
+    none = many("sessions --status doubt")
+    assert none.out == "" and "none of the 4 sessions matches" in none.err
+
+
+@pytest.mark.parametrize(
+    "option", ["--since soon", "--since 5", "--since 2026-13-01", "--status ok", "--since 9999999w"]
+)
+def test_bad_input_of_a_filter_is_a_usage_error(shell, option):
+    ran = shell(f"sessions {option}")
+    assert ran.code == 2 and ran.out == "" and len(ran.err.strip().splitlines()[-1]) < 200
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("30m", 1_800), ("2h", 7_200), ("3d", 259_200), ("1w", 604_800)],
+)
+def test_since_takes_a_time_ago(text, seconds):
+    ms = time.time_ns() // 1_000_000 - Moment().convert(text, None, None)
+    assert 0 <= ms - 1_000 * seconds < 60_000
+    noon = Moment().convert("2026-11-23T12:00:00+00:00", None, None)
+    assert noon == 1_795_435_200_000
 
 
 def test_without_sessions_the_output_shows_how_to_open_one(shell):
