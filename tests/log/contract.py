@@ -308,9 +308,9 @@ class TopicsContract(Backend):
         assert [name[-3:] for name in report.created] == ["one", "two"]
         assert [name.endswith(EVENTS) for name in report.same] == [True]
         assert report.missing == report.differs == ()
-        again = log.apply_topics([SPEC, *more])
-        assert again.created == () and len(again.same) == 3
-        again.demand()
+        second = log.apply_topics([SPEC, *more])
+        assert second.created == () and len(second.same) == 3
+        second.demand()
 
     def test_differences_are_reported_and_left_unchanged(self, log):
         config = {"message.timestamp.type": "CreateTime", "max.message.bytes": "2000000"}

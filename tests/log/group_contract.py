@@ -62,17 +62,17 @@ class GroupContract(Backend):
         owned, calls = set(first.owned), list(second.calls)
         first.reader.close()
         assert set(first.calls[-1][1]) != owned or first.calls[-1][0] != "revoked", "close revokes"
-        again = Member(log, "w1")
-        together(again, second, condition=lambda: again.owned == owned)
-        together(again, second, condition=lambda: True)
+        restarted = Member(log, "w1")
+        together(restarted, second, condition=lambda: restarted.owned == owned)
+        together(restarted, second, condition=lambda: True)
         assert second.calls == calls
 
     def test_S2_7_a_restarted_member_fences_its_earlier_process(self, log):
         write(log, b"0")
         zombie = Member(log, "w1")
         together(zombie, condition=lambda: zombie.records)
-        again = Member(log, "w1")
-        together(again, condition=lambda: again.owned == ALL and again.records)
+        restarted = Member(log, "w1")
+        together(restarted, condition=lambda: restarted.owned == ALL and restarted.records)
         with pytest.raises(Fenced, match="share a state directory"):
             until(lambda: False, zombie.step)
 
@@ -126,9 +126,9 @@ class GroupContract(Backend):
         member.reader.commit({0: 3})
         until(lambda: self.committed(log, "workers").get(0) == 3, member.step)
         member.reader.close()
-        again = Member(log, "w1", {0: 1})
-        together(again, condition=lambda: len(again.records) == 2)
-        assert [r.offset for r in again.records] == [1, 2]
+        restarted = Member(log, "w1", {0: 1})
+        together(restarted, condition=lambda: len(restarted.records) == 2)
+        assert [r.offset for r in restarted.records] == [1, 2]
 
     def test_poll_raises_an_error_of_a_callback(self, log):
         def broken(partitions):

@@ -68,7 +68,7 @@ def home(serving, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def lasting(tmp_path_factory):
+def shared_registry(tmp_path_factory):
     mock = MockRegistry()
     with mock.serving():
         yield Registry(mock.url, tmp_path_factory.mktemp("registry")), mock
@@ -78,8 +78,8 @@ def lasting(tmp_path_factory):
 
 
 @given(event=any_event())
-def test_reframing_there_and_back_returns_the_same_bytes(lasting, event):
-    registry, mock = lasting
+def test_reframing_there_and_back_returns_the_same_bytes(shared_registry, event):
+    registry, mock = shared_registry
     value = encode(event)
     framed = to_confluent(value, SESSION_EVENTS, registry)
     assert framed[:1] == b"\0" and framed[5:] == value[10:]
@@ -130,8 +130,8 @@ def test_both_framings_of_a_log_are_read_whichever_is_written(home):
 
 
 @pytest.mark.parametrize("shape", shapes(), ids=lambda shape: f"{shape.type}.v{shape.version}")
-def test_a_retired_shape_is_read_by_its_own_schema(lasting, shape):
-    registry, mock = lasting
+def test_a_retired_shape_is_read_by_its_own_schema(shared_registry, shape):
+    registry, mock = shared_registry
     framed = b"\0" + mock.add(shape.schema).to_bytes(4, "big") + shape.value[10:]
     value = from_confluent(framed, registry)
     assert value == shape.value

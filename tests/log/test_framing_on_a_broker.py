@@ -18,19 +18,19 @@ START = {0: 0, 1: 0}
 
 @pytest.fixture
 def opened(broker, tmp_path):
-    made = []
+    logs = []
 
     def open_with(home: str, **more: str):
         env = {"HOME": str(tmp_path / home), "USER": "ada"}
         env["KAFKA_BOOTSTRAP_SERVERS"] = broker.bootstrap_servers
         env["FOLDLOG_TOPIC_PREFIX"] = prefix
         env |= {f"FOLDLOG_{name.upper()}": text for name, text in more.items()}
-        made.append(open_log(Settings.load(env)))
-        return made[-1]
+        logs.append(open_log(Settings.load(env)))
+        return logs[-1]
 
     prefix = unique_name() + "."
     yield open_with
-    for log in made:
+    for log in logs:
         log.close()
 
 
@@ -53,8 +53,8 @@ def test_events_are_read_back_and_readers_wait_for_an_unavailable_registry(opene
     raw = read(plain.reader(SESSION_EVENTS, START), count)
     assert [r.value[0] for r in raw] == [0] * len(EXAMPLES) + [0xC3] * len(EXAMPLES)
     # This home has every type in its cache and needs no registry.
-    again = opened("writer", framing="confluent", **url)
-    assert _events(read(again.reader(SESSION_EVENTS, START), count)) == EXAMPLES * 2
+    cached = opened("writer", framing="confluent", **url)
+    assert _events(read(cached.reader(SESSION_EVENTS, START), count)) == EXAMPLES * 2
     # The readers of other homes wait at the first record.
     reader = opened("other", **url).reader(SESSION_EVENTS, START)
     member = opened("third", **url).group_reader(

@@ -38,14 +38,14 @@ def test_the_login_is_sent_to_the_registry_and_printed_nowhere(mock, tmp_path, c
     mock.users["ana-the-user"] = "changed"
     with pytest.raises(RegistryAway, match="FOLDLOG_REGISTRY_USER.*HTTP 401") as raised:
         registry.id_of("t", HEADS[0])
-    shown = [str(raised.value), repr(configured), str(list(framing(configured)))]
+    printed = [str(raised.value), repr(configured), str(list(framing(configured)))]
     mock.users["ana-the-user"] = "hunter2"
     registry = registry_of(configured)
     assert registry.head_of(registry.id_of("t", HEADS[0])) == HEADS[0]
-    shown += [file.read_text() for file in registry.cache_dir.rglob("*") if file.is_file()]
-    shown += [str(path) for path in tmp_path.rglob("*")] + [caplog.text]
-    assert len(shown) > 5
-    assert not [secret for secret in SECRETS for text in shown if secret in text]
+    printed += [file.read_text() for file in registry.cache_dir.rglob("*") if file.is_file()]
+    printed += [str(path) for path in tmp_path.rglob("*")] + [caplog.text]
+    assert len(printed) > 5
+    assert not [secret for secret in SECRETS for text in printed if secret in text]
 
 
 
@@ -75,8 +75,8 @@ def test_an_unexpected_response_means_that_the_registry_is_unavailable(mock, tmp
         registry.id_of("t", HEADS[0])
     assert not list(registry.cache_dir.rglob("*.json"))
     mock.answer = None
-    again = Registry(mock.url, tmp_path)
-    assert again.head_of(7) is None and again.id_of("t", HEADS[0])
+    reopened = Registry(mock.url, tmp_path)
+    assert reopened.head_of(7) is None and reopened.id_of("t", HEADS[0])
 
 
 def test_an_incompatible_schema_does_not_block_others(mock, tmp_path):
@@ -93,8 +93,8 @@ def test_the_cache_may_be_damaged_or_unwritable(mock, tmp_path):
     found = first.id_of("t", HEADS[0])
     for file in first.cache_dir.rglob("*.json"):
         file.write_text('{"fingerprint": "xyz", "id": -1', "utf-8")
-    again = Registry(mock.url, tmp_path)
-    assert (again.id_of("t", HEADS[0]), again.head_of(found)) == (found, HEADS[0])
+    reopened = Registry(mock.url, tmp_path)
+    assert (reopened.id_of("t", HEADS[0]), reopened.head_of(found)) == (found, HEADS[0])
     blocked = tmp_path / "file"
     blocked.write_text("")
     assert Registry(mock.url, blocked).id_of("t", HEADS[0]) == found

@@ -22,9 +22,9 @@ from foldlog.schemas.topics import LOG_FACTS, SESSION_EVENTS, topics
 
 @pytest.fixture
 def log():
-    made = MemoryLog(cluster_id="with/slash")  # a topic's id may contain one
-    apply_topics(made, 2)
-    return made
+    log = MemoryLog(cluster_id="with/slash")  # a topic's id may contain one
+    apply_topics(log, 2)
+    return log
 
 
 def grow(log, partitions: int) -> None:

@@ -151,14 +151,14 @@ def test_an_invalid_variable_or_flag_is_named():
 
 def test_a_file_where_a_directory_is_wanted_is_named(tmp_path):
     """The error was `[Errno 20] Not a directory: '.../kafka/broker.json'`."""
-    taken = tmp_path / "taken"
-    taken.write_text("mine")
-    for flags in ({"home": str(taken)}, {"home": str(taken / "below")}):
+    file = tmp_path / "taken"
+    file.write_text("mine")
+    for flags in ({"home": str(file)}, {"home": str(file / "below")}):
         with pytest.raises(SettingsError, match="home must be a directory, but .*taken is a file"):
             Settings.load(ENV, None, flags)
     with pytest.raises(SettingsError, match="state_dir must be a directory"):
-        Settings.load({**ENV, "FOLDLOG_STATE_DIR": str(taken)}, None, {})
-    assert taken.read_text() == "mine"
+        Settings.load({**ENV, "FOLDLOG_STATE_DIR": str(file)}, None, {})
+    assert file.read_text() == "mine"
 
 
 def test_client_properties_are_passed_through(tmp_path):
@@ -195,10 +195,10 @@ def test_secrets_are_not_printed(tmp_path):
         "ANTHROPIC_BASE_URL": "https://me:hunter4@proxy:8080/v1",
         "FOLDLOG_CLIENT_PROPERTIES": str(file),
     }
-    shown = repr(Settings.load(env)) + str(Settings.load(env)) + f"{Settings.load(env)}"
+    printed = repr(Settings.load(env)) + str(Settings.load(env)) + f"{Settings.load(env)}"
     for secret in ("hunter", "sk-secret", "me:"):
-        assert secret not in shown
-    assert "sasl.password" in shown and "https://proxy:8080/v1" in shown
+        assert secret not in printed
+    assert "sasl.password" in printed and "https://proxy:8080/v1" in printed
 
 
 @pytest.mark.parametrize("name", ["acks", "enable.idempotence", "partitioner", "auto.offset.reset"])

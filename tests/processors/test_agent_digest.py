@@ -41,8 +41,8 @@ def look_closer(place: str) -> str:
 
 
 def agent(**changed) -> Agent:
-    given = {"name": "shop", "model": "m", "system": "You sell.", "tools": [look]}
-    return Agent(**{**given, **changed})
+    fields = {"name": "shop", "model": "m", "system": "You sell.", "tools": [look]}
+    return Agent(**{**fields, **changed})
 
 
 PINNED = "a29906f944993e21f6ffeed1eb023e4c"

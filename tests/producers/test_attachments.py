@@ -43,8 +43,8 @@ def test_a_message_with_files_reaches_the_model_as_base64(shell, files):
     assert base64.b64decode(content[0]["source"]["data"]) == pdf()
     assert content[0]["title"] == "bill.pdf"
     assert content[1]["source"]["media_type"] == "image/png"
-    shown = shell("show s1 --view transcript").out
-    assert "[bill.pdf, application/pdf," in shown and "What is the total?" in shown
+    transcript = shell("show s1 --view transcript").out
+    assert "[bill.pdf, application/pdf," in transcript and "What is the total?" in transcript
 
 
 def test_a_repeated_message_with_a_file_counts_once(shell, files):
@@ -106,8 +106,8 @@ def test_a_truncated_file_stored_by_an_older_version_is_expanded_to_the_same_byt
         found = inspect(data)
         ref = BlobRef(sha256="a" * 64, bytes=len(data), media_type=found.media_type)
         text = json.dumps(reference(ref, found.tokens))
-        shown = json.loads(expand(text, lambda ref, data=data: data))
-        assert base64.b64decode(shown["source"]["data"]) == data
+        expanded = json.loads(expand(text, lambda ref, data=data: data))
+        assert base64.b64decode(expanded["source"]["data"]) == data
 
 
 def test_the_producer_refuses_a_reference_to_no_blob(shell):

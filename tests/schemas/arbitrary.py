@@ -89,10 +89,10 @@ def example_of(cls: type) -> Any:
 
 def _example(schema: dict, cls: type, label: str) -> Any:
     assert [f.name for f in fields(cls)] == [f["name"] for f in schema["fields"]]
-    made = {}
+    values_by_name = {}
     for number, field in enumerate(schema["fields"], 1):
-        made[field["name"]] = _one(field["type"], f"{label}.{field['name']}", number)
-    return cls(**made)
+        values_by_name[field["name"]] = _one(field["type"], f"{label}.{field['name']}", number)
+    return cls(**values_by_name)
 
 
 def _one(schema: Any, label: str, number: int) -> Any:

@@ -9,16 +9,11 @@ from foldlog.processors.fold.projections.turn_view import OUTCOME_UNKNOWN
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.agents import LIMITS
 from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, opened, with_calls
+from foldlog.tests.laws.history import History, with_calls
+from foldlog.tests.processors.fold.histories import streaming
 
 LOOK, PUT = Use("look", "{}", "a"), Use("put", "{}", "p")
 POST, CHARGE = Use("post", "{}", "b"), Use("charge", '{"cents":3}', "c")
-
-
-def streaming() -> History:
-    s = opened()
-    s.say("go", "m1")
-    return s.work()
 
 
 # -- open calls and the end of a turn --------------------------------------------------------------

@@ -4,23 +4,9 @@ from foldlog.processors.fold.projections.context import estimated_tokens
 from foldlog.processors.wake.budget import Rules, plan
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.api_rules import findings
-from foldlog.tests.laws.history import History, opened, with_calls
+from foldlog.tests.laws.history import opened, with_calls
 
-LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
-SERVER_USE = '{"type":"server_tool_use","id":"srv1","name":"web_search","input":{}}'
-SERVER_RESULT = '{"type":"web_search_tool_result","tool_use_id":"srv1","content":[]}'
-
-
-def answered(*blocks: "str | Use", stop: str = "end_turn") -> History:
-    """A turn with this answer, and the request of the next turn."""
-    s = opened()
-    s.say("go", "m1")
-    s.answer(*blocks, stop=stop)
-    s.say("next", "m2")
-    s.work()
-    assert not findings(s.request_bytes())
-    return s
+LOOK = Use("look", "{}", "a")
 
 
 # -- reminders (constraint 6) ----------------------------------------------------------------------
@@ -77,7 +63,10 @@ def test_the_estimate_is_the_usage_of_the_last_response_and_the_estimate_of_the_
 
 
 def test_constraint_1_a_request_covers_existing_fragments_and_prefixes_only():
-    s = answered("ok")
+    s = opened()
+    s.say("go")
+    s.answer("ok").say("next")
+    s.work()
     request = s.views.context.request
     assert request.fragments <= len(s.views.context.fragments)
     assert request.prefixes <= len(s.views.context.prefixes)

@@ -94,8 +94,8 @@ FAILED = (
 def test_S1_H_each_request_of_background_work_with_usage_is_a_row(last):
     view = ledger.apply(ledger.initial(), end(earlier=FAILED, used=last))
     rows = [(row.request, row.model, row.outcome, row.input_tokens) for row in view.spent]
-    known = [(1, "first", "failed", 500), (3, "third", "failed", 700)]
-    assert rows == known + [(4, "last", "complete", 900)] * (last is not None)
+    with_usage = [(1, "first", "failed", 500), (3, "third", "failed", 700)]
+    assert rows == with_usage + [(4, "last", "complete", 900)] * (last is not None)
     assert view.input_tokens == sum(row[-1] for row in rows)
     assert {(row.work, row.upto, row.attempt) for row in view.spent} == {("context", 7, 1)}
 

@@ -9,16 +9,11 @@ from foldlog.schemas import events as ev
 from foldlog.tests.laws.agents import LIMITS
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, opened, with_calls
+from foldlog.tests.processors.fold.histories import streaming
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
 COMPLETE = Use("complete", "{}", "d")
 RESTARTED = "w1/2"
-
-
-def streaming() -> History:
-    s = opened()
-    s.say("go", "m1")
-    return s.work()
 
 
 def offset_of(s: History, kind: type) -> int:

@@ -6,10 +6,10 @@ from foldlog.processors.fold.rows import Rows
 def test_appending_the_same_rows_again_reuses_their_list():
     old = Rows("ab", key=str)
     ahead = old.append("c", "d")
-    again = old.append("c")
-    assert list(again) == ["a", "b", "c"] and again._list is old._list, "nothing is copied"
-    assert again.last("d") is None and ahead.last("d") == "d" and again.last("c") == "c"
-    assert list(again.append("d")) == list(ahead) == ["a", "b", "c", "d"]
+    repeated = old.append("c")
+    assert list(repeated) == ["a", "b", "c"] and repeated._list is old._list, "nothing is copied"
+    assert repeated.last("d") is None and ahead.last("d") == "d" and repeated.last("c") == "c"
+    assert list(repeated.append("d")) == list(ahead) == ["a", "b", "c", "d"]
 
 
 def test_appending_other_rows_copies_the_list():

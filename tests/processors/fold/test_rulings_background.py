@@ -10,14 +10,10 @@ from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import variant
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, opened
+from foldlog.tests.processors.fold.histories import code
 
 LOOK = Use("look", "{}", "a")
 RESTARTED = "w1/2"  # a newer incarnation of the partition's holder
-
-
-def code(ruling) -> str:
-    """The code of a ruling, or `accepted`."""
-    return ruling.code or ruling.verdict
 
 
 def long_session() -> History:
@@ -39,10 +35,10 @@ def claim_of(s: History, kind: str) -> ev.BackgroundStarted:
 
 def summary_of(s: History, **more) -> ev.ContextCompacted:
     body = ev.Body(inline=b'[{"type":"text","text":"so far"}]')
-    made = ev.ContextCompacted(
+    summary = ev.ContextCompacted(
         upto=claim_of(s, "context").upto, kept_from=8, summary=body, tokens=5, model="cheap"
     )
-    return replace(made, **more)
+    return replace(summary, **more)
 
 
 def short_of(s: History, call: str = "9.1.0") -> ev.ResultCompacted:
@@ -93,11 +89,11 @@ def test_a_second_summary_is_not_claimed_before_the_first_ends():
 def test_constraint_3_no_claim_or_takeover_is_accepted_after_an_abort(kind):
     s = long_session()
     s.cancel()
-    again = replace(claim_of(s, kind), attempt=2, epoch=1_000_000)
-    assert code(s.append(again, "background")) == "void"
+    takeover = replace(claim_of(s, kind), attempt=2, epoch=1_000_000)
+    assert code(s.append(takeover, "background")) == "void"
     s.later(5_000).work(before=("B3a",))
     assert not s.turn.open
-    assert code(s.append(again, "background")) == "superseded"
+    assert code(s.append(takeover, "background")) == "superseded"
 
 
 def test_an_interrupt_does_not_stop_background_work():
@@ -200,8 +196,8 @@ def test_a_failed_summary_is_tried_again_only_after_more_content():
     s = long_session()
     s.append(end_of(s, "context", ok=False, why="no words"), "background")
     assert "context: no words" in s.views.background.said
-    again = claim_of(s, "context")
-    assert code(s.append(again, "background")) == "late"
+    repeated = claim_of(s, "context")
+    assert code(s.append(repeated, "background")) == "late"
     s.answer("well", read=7_050)
     assert not any(w.kind in ("context", "resume") for w in s.views.background.works)
     s.say("tell me more. " * 200)

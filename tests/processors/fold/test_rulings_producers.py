@@ -8,13 +8,9 @@ from foldlog.schemas.ids import PARTITION_KEY, call_key, parse_call_key
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.forged_events import ODD_IDS
 from foldlog.tests.laws.history import History, opened, with_calls
+from foldlog.tests.processors.fold.histories import code
 
 CHARGE = Use("charge", '{"cents":3}', "c")
-
-
-def code(ruling) -> str:
-    """The code of a ruling, or `accepted`."""
-    return ruling.code or ruling.verdict
 
 
 # -- opening ---------------------------------------------------------------------------------------

@@ -11,14 +11,10 @@ from foldlog.schemas.value import replace
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.answers import Use, complete, thinking
 from foldlog.tests.laws.history import History, opened, with_calls
+from foldlog.tests.processors.fold.histories import code
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
 MINUTE = 60_000
-
-
-def code(ruling) -> str:
-    """The code of a ruling, or `accepted`."""
-    return ruling.code or ruling.verdict
 
 
 def newest(s: History, kind: type):
@@ -142,9 +138,9 @@ def test_law_13_a_frozen_session_stays_frozen_at_its_first_offset():
 def test_law_8_a_decision_on_an_older_basis_is_stale_and_decided_again():
     s = opened()
     s.say("one")
-    late = [(e, r) for e, r in written(s, "N3")]
+    decided = [(e, r) for e, r in written(s, "N3")]
     s.say("two")
-    assert [code(s.append(event, role)) for event, role in late] == ["accepted", "stale"]
+    assert [code(s.append(event, role)) for event, role in decided] == ["accepted", "stale"]
     assert s.rows() == ["N3"]
     s.work()
     assert s.messages() == [("user", ["one", "two"])]
@@ -164,9 +160,9 @@ def test_law_8_a_tool_decision_on_an_older_basis_is_stale():
     s.say("go")
     s.work()
     s.complete(LOOK)
-    late = written(s, "T1")
+    decided = written(s, "T1")
     s.say("more")
-    assert [code(s.append(event, role)) for event, role in late] == ["stale"]
+    assert [code(s.append(event, role)) for event, role in decided] == ["stale"]
     assert s.rows() == ["T1"]
 
 
@@ -216,8 +212,8 @@ def test_only_the_newest_attempt_of_a_model_call_counts_but_all_usage_does():
     first = s.place
     s.take("w2/1").later(3 * MINUTE).work()
     assert s.place == (1, 1, 2)
-    late = complete(first, [answers.text("from the dead worker")], "end_turn", s.blobs)
-    assert code(s.append(late, "models")) == "superseded"
+    late_answer = complete(first, [answers.text("from the dead worker")], "end_turn", s.blobs)
+    assert code(s.append(late_answer, "models")) == "superseded"
     assert [row.key for row in s.views.ledger.spent] == [(1, 1, 1)]
     assert s.complete("from the new one").accepted
     assert len(s.views.ledger.spent) == 2 and len(s.lines("answer")) == 1

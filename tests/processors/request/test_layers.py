@@ -75,8 +75,8 @@ def test_AGENTS_md_is_read_only_without_FOLDLOG_md(home, agent):
 
 def test_every_agent_gets_the_managed_layer_and_only_the_user_the_users(home, agent):
     write_all(home)
-    plain = replace(agent, instructions=False)
-    assert set(found(read(home, plain))) == {"managed"}
+    without_files = replace(agent, instructions=False)
+    assert set(found(read(home, without_files))) == {"managed"}
     other = read_layers(agent, places=places(home), user_id="ben")
     assert "user" not in found(other) and "managed" in found(other)
     anonymous = read_layers(agent, places=places(home)._replace(owner=""), user_id="")

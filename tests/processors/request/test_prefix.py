@@ -42,9 +42,9 @@ def test_S3_1_static_texts_precede_dynamic_ones_and_the_directive_is_last():
 
 
 def test_S1_A_the_same_inputs_give_the_same_bytes():
-    made = {assemble(agent(system="x", directive="y"), all_layers()) for _ in range(3)}
-    assert len(made) == 1
-    json.loads(made.pop().system)
+    prefixes = {assemble(agent(system="x", directive="y"), all_layers()) for _ in range(3)}
+    assert len(prefixes) == 1
+    json.loads(prefixes.pop().system)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -96,10 +96,10 @@ def test_a_prefix_of_an_older_version_has_empty_layers():
 
 
 def test_unframed_reads_a_frame_only_if_it_is_the_whole_text():
-    made = framed("summary", "</summary> <b>bold</b>\n", upto="7")
-    assert made == '<summary upto="7">\n&lt;/summary> <b>bold</b>\n</summary>'
-    assert unframed(made) == ("summary", {"upto": "7"}, "&lt;/summary> <b>bold</b>")
-    assert unframed(f"{made}\n") is None and unframed(f"a {made}") is None
+    frame = framed("summary", "</summary> <b>bold</b>\n", upto="7")
+    assert frame == '<summary upto="7">\n&lt;/summary> <b>bold</b>\n</summary>'
+    assert unframed(frame) == ("summary", {"upto": "7"}, "&lt;/summary> <b>bold</b>")
+    assert unframed(f"{frame}\n") is None and unframed(f"a {frame}") is None
 
 
 def test_bad_input_a_text_of_blanks_is_framed_in_linear_time():

@@ -107,8 +107,8 @@ class GrowingViews:
             fields["checkpoint"] = None
             if fields["start"] and body is not None:
                 fields["checkpoint"] = self.turn
-                made = Summary(self.turn, 0, fields["start"], body, 1, "m")
-                more = self.compaction.summaries.append(made)
+                summary = Summary(self.turn, 0, fields["start"], body, 1, "m")
+                more = self.compaction.summaries.append(summary)
                 self.compaction = replace(self.compaction, summaries=more)
         elif roll < 0.2:
             fields["compacted_upto"] = self.turn
@@ -205,9 +205,9 @@ def test_an_answer_is_rendered_once_and_ahead_of_the_next_request(rendered):
 
 def test_a_missing_blob_leaves_no_partial_rendering():
     growing = GrowingViews(2)
-    lost = Body(ref=BlobRef(sha256="a" * 64, bytes=9, media_type="application/json"))
+    missing = Body(ref=BlobRef(sha256="a" * 64, bytes=9, media_type="application/json"))
     growing.add(growing.text("user", 1, [{"type": "text", "text": "hi"}]))
-    growing.add(Fragment("assistant", 1, 1, -1, 0, lost, stop_reason="end_turn"))
+    growing.add(Fragment("assistant", 1, 1, -1, 0, missing, stop_reason="end_turn"))
     growing.add(growing.text("user", 1, [{"type": "text", "text": "and now?"}]))
     growing.move()
     content = b'[{"type":"text","text":"from the blob"}]'

@@ -1,0 +1,16 @@
+"""What several tests of the fold share: a history in its first model call, and codes of rulings."""
+
+from foldlog.processors.fold.ruling import Ruling
+from foldlog.tests.laws.history import History, opened
+
+
+def code(ruling: Ruling) -> str:
+    """The code of a ruling, or `accepted`."""
+    return ruling.code or ruling.verdict
+
+
+def streaming() -> History:
+    """A session whose first model call is claimed."""
+    s = opened()
+    s.say("go", "m1")
+    return s.work()
