@@ -1,7 +1,7 @@
 """An operator's settings for an MCP server: its address, its tools, and the rules for them.
 
 Data, validated when it is created; it connects to nothing. The server's own hints count only if the
-operator trusts them: by default a third-party tool is `once` and asks.
+operator trusts them: by default a third-party tool is `once` and needs approval.
 """
 
 import re
@@ -108,7 +108,7 @@ class McpServer:
             raise TypeError(f"{what} of MCP server {self.name} must be a list, not {given!r}")
         texts = tuple(given)
         if not all(isinstance(text, str) and text and "\0" not in text for text in texts):
-            raise TypeError(f"{what} of MCP server {self.name} must be a list of texts")
+            raise TypeError(f"{what} of MCP server {self.name} must be a list of strings")
         return texts
 
     def _check_texts(self, what: str) -> None:

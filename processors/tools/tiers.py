@@ -135,8 +135,8 @@ def _opened(raw: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def may_hide(input_schema: Mapping[str, Any]) -> bool:
-    """A tool whose own arguments could be the envelope is never hidden: if it became visible during
-    a call, that call would get another meaning."""
+    """Whether a tool may be hidden: not if its own arguments could be mistaken for the envelope of
+    `use_tool`, because a call would change its meaning when the tool becomes visible."""
     return not set(input_schema.get("properties", ())) >= _ENVELOPE
 
 

@@ -287,7 +287,7 @@ class Parts:
 
     @contextmanager
     def _opening(self) -> Iterator[None]:
-        """Query the log once for the whole block, not once per partition."""
+        """While the block runs, open partitions with facts that were read from the log once."""
         self._facts = self._query_log()
         try:
             yield

@@ -1,8 +1,9 @@
 """Which requests may read the pages of `pages.py`, and the form of an answer.
 
-Who may read them: this machine, under a loopback name (a web page whose own name resolves to
-loopback sends that name instead), and from elsewhere any client that sends the token. `/healthz`
-and `/readyz` need no token, because an orchestrator's probes have none and both return one word.
+Who may read them: clients on this machine whose Host header is a loopback name (a web page whose
+domain resolves to loopback sends its domain instead), and clients elsewhere that send the token.
+`/healthz` and `/readyz` need no token, because an orchestrator's probes have none and both return
+one word.
 """
 
 import contextlib

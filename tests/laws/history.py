@@ -267,7 +267,8 @@ class History:
         return self.do(self._first(row))
 
     def in_flight(self, row: str) -> list[tuple[Any, str]]:
-        """(event, role) of the events that the holder writes for a row, not in the log yet."""
+        """The events that the partition's holder would write for a row, with their roles; the log
+        does not have them yet."""
         owed = self._first(row)
         holder = self.holders.holder(owed.role)
         assert holder is not None

@@ -146,7 +146,7 @@ class Outcomes(History):
             self.append(chunk, "models")
 
     def stream_more(self) -> None:
-        """The running attempt streams more chunks; mostly such as can be continued."""
+        """Streams further chunks of the running attempt, mostly text, which can be continued."""
         choose, streamed = self.choose, chunks_until(self, self.views)
         chunks = chunks_in(self.records)
         own = [c.seq for c in chunks if (c.turn, c.step, c.attempt) == self.place]

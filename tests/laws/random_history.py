@@ -121,7 +121,7 @@ class RandomHistory(Outcomes):
         return "\n".join([f"RandomHistory(seed={self.seed}, forged={self.forged})", *lines])
 
     def grow(self, events: int) -> "RandomHistory":
-        """Run so many acts, each of which appends no, one or a few events."""
+        """Run that many acts. An act appends a few events, one or none."""
         if self.choose.chance(97):
             self.take()
         if self.choose.chance(97):

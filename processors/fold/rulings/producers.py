@@ -138,7 +138,7 @@ def phase_triggered(views: SessionViews, event: ev.PhaseTriggered) -> Ruling:
 
 
 def project_locked(views: SessionViews, event: ev.ProjectLocked) -> Ruling:
-    """Once in the life of a session."""
+    """Rules on a lock: a session can be locked to a project once."""
     if not is_id(event.command_id):
         return _invalid_id("command_id", event.command_id)
     if event.command_id in views.turn.command_ids:

@@ -98,7 +98,7 @@ def test_a_stepped_broker_clock_is_adopted_with_its_next_record():
 
 
 def test_time_continues_after_a_broker_was_ahead_temporarily():
-    """One such record stopped the partition's time until the brokers' time had caught up."""
+    """One record stamped ahead stopped the time until the brokers' clocks had caught up."""
     rig = with_call("pay")
     ahead = DAY_MS
     rig.log.clock_ms = lambda: rig.ms + ahead
