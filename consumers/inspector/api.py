@@ -24,6 +24,7 @@ from ..spending import cost_json, ledger_json, session_cost
 from ..waiting import asking, doubtful, what_it_waits_for
 from .compare import differences
 from .lines import line_json, open_json
+from .runs import runs_json
 from .summary import summary
 from .timeline import Moment, Timeline
 
@@ -60,6 +61,12 @@ def _event_row(moment: Moment) -> list[Any]:
     place = (entry.offset, entry.at, type_of(entry), entry.writer)
     lines = len(moment.views.transcript.lines)
     return [*place, ruling.verdict, ruling.code, lines, summary(entry)]
+
+
+def runs_of(timeline: Timeline, since: int = 0) -> dict[str, Any]:
+    """The runs of the timeline from a place on, and the event up to which they were computed."""
+    upto = timeline.moments[-1].entry.offset if timeline.moments else -1
+    return {"upto": upto, **runs_json(timeline.runs, since)}
 
 
 def lines_json(

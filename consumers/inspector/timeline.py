@@ -25,6 +25,7 @@ from ...schemas.topics import SESSION_EVENTS
 from ..follow import Follow
 from ..show import UnknownSession
 from ..transcript_stream import INITIAL, Viewer, see
+from .runs import Runs
 
 SESSIONS_MAX = 6
 """Most recently used timelines in memory: a person reads one session, and compares another."""
@@ -73,6 +74,7 @@ class Timeline:
         self.moments: list[Moment] = []
         self.steps: list[int] = []
         """Places of the accepted LLM_CALLED events."""
+        self.runs = Runs()
         self._folded: FoldedSessions[FoldedSession] = FoldedSessions()
         self._log, self._read = log, read
         self._offsets: list[int] = []
@@ -107,6 +109,7 @@ class Timeline:
         newest = self._folded.newest_ms
         moment = Moment(place, entry, ruling, views, self.holders, viewer, newest)
         self.moments.append(moment)
+        self.runs.feed(entry, ruling, views, self._read)
         # After it, and in this order: other threads must find every moment that these lists name.
         if ruling.accepted and isinstance(entry.event, ev.LlmCalled):
             self.steps.append(place)

@@ -135,6 +135,10 @@ def _api(routes: APIRouter, gateway: Gateway) -> None:
     ) -> Any:
         return api.events_json(timeline_of(request, session_id), since, limit)
 
+    @routes.get(f"{session_path}/runs")
+    def runs(request: Request, session_id: str, since: AtLeast0 = 0) -> Any:
+        return api.runs_of(timeline_of(request, session_id), since)
+
     @routes.get(f"{session_path}/lines")
     def lines(request: Request, session_id: str, since: AtLeast0 = 0) -> Any:
         return api.lines_json(timeline_of(request, session_id), gateway.shown_blob, since)

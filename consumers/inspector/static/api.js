@@ -56,8 +56,10 @@ export const post = (path, body) =>
 export const sessionPath = (id) => `/v1/sessions/${encodeURIComponent(id)}`;
 export const lookPath = (id) => `/inspector/api/sessions/${encodeURIComponent(id)}`;
 
-/** Follow a stream of server-sent events until `signal`; resumes after the last id received. */
-export async function follow(path, { signal, onEvent, onState }) {
+/** Follow a stream of server-sent events until `signal`; resumes after the last id received. `onState`
+    gets live, waiting with the time of the next try, or refused with the error; `nap` is told how to end
+    the wait early. */
+export async function follow(path, { signal, onEvent, onState, nap = () => {} }) {
   let cursor = null;
   for (let tries = 0; !signal.aborted; tries += 1) {
     try {
@@ -78,9 +80,12 @@ export async function follow(path, { signal, onEvent, onState }) {
       }
     }
     if (signal.aborted) return;
-    onState("waiting");
     const pause = PAUSE_MS[Math.min(tries, PAUSE_MS.length - 1)];
-    await new Promise((done) => setTimeout(done, pause));
+    onState("waiting", null, Date.now() + pause);
+    await new Promise((done) => {
+      setTimeout(done, pause);
+      nap(done);
+    });
   }
 }
 

@@ -36,16 +36,6 @@ export function Composer({ session, moment }) {
     setSending(false);
     session.refresh();
   };
-  const stop = async () => {
-    setError("");
-    try {
-      const body = { turn: moment.turn.number, seen_phase: moment.state.phase, reason: "the page" };
-      await post(`${sessionPath(session.id)}/cancel`, body);
-    } catch (problem) {
-      setError(problem.message);
-    }
-    session.refresh();
-  };
   const press = (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
   };
@@ -68,7 +58,6 @@ export function Composer({ session, moment }) {
             ${WHEN_BUSY.map(([value, label]) => html`<option value=${value}>${label}</option>`)}
           </select>
         </label>
-        <button type="button" class="danger" disabled=${!busy} onClick=${stop}>Stop</button>
         <button class="primary" disabled=${hasEnded || sending || !text.trim()}>Send</button>
       </div>
     </form>

@@ -1,6 +1,6 @@
 // Formats values for people. Everything here returns plain text, which is never used as HTML.
 
-const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" });
 const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const NUMBER = new Intl.NumberFormat("en");
 
@@ -57,4 +57,36 @@ function partOf(block) {
     default:
       return { kind: "json", text: JSON.stringify(block, null, 2) };
   }
+}
+
+/** A length of time for people: 84 ms, 2.6 s, 5 min 43 s, 2 h 5 min, 3 d. */
+export function length(ms) {
+  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
+  const seconds = ms / 1000;
+  if (seconds < 59.95) return `${seconds < 9.95 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return both(minutes, "min", Math.round(seconds % 60), "s");
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return both(hours, "h", minutes % 60, "min");
+  return `${Math.floor(hours / 24)} d`;
+}
+
+const both = (many, name, few, fewName) => `${many} ${name}${few ? ` ${few} ${fewName}` : ""}`;
+
+const DAY = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short" });
+
+/** A clock time; one of another day carries the day. */
+export function when(ms, now = Date.now()) {
+  if (!ms) return "";
+  const isToday = new Date(ms).toDateString() === new Date(now).toDateString();
+  return isToday ? clock(ms) : `${DAY.format(ms)}, ${clock(ms)}`;
+}
+
+/** The milliseconds of a time, for a clock that shows them smaller: ".712". */
+export const fraction = (ms) => `.${String(ms % 1000).padStart(3, "0")}`;
+
+/** One line of at most so many characters. */
+export function brief(text, chars = 80) {
+  const line = text.slice(0, 4 * chars).replace(/\s+/g, " ").trim();
+  return line.length <= chars ? line : `${line.slice(0, chars - 1)}…`;
 }

@@ -2,12 +2,18 @@
 
 export const KEYS = [
   ["← →", "previous or next event"],
-  ["Shift ← →", "previous or next event that is not a chunk"],
-  ["[ ]", "previous or next turn"],
+  ["Shift ← →", "the same, past pieces of text"],
+  ["[ ]", "previous or next end of a turn"],
+  ["J K", "next or previous bar of the timeline"],
   ["Home End", "first or last event"],
   ["Space", "play or pause"],
-  ["L", "go live"],
-  ["1 … 7", "events, state, wake, budget, request, compare, cost"],
+  ["L", "back to now"],
+  ["+ − 0", "zoom, whole session"],
+  ["1 … 7", "the parts of the pane"],
+  ["F", "fork here"],
+  ["C", "copy the link of this instant"],
+  ["M", "write a message"],
+  ["H", "home"],
   ["?", "these keys"],
 ];
 
@@ -34,27 +40,46 @@ export function moved(session, at, step, wanted = () => true) {
 const isNotChunk = (event) => event.type !== "GEN_CHUNK";
 const endsTurn = (event) => event.type === "TURN_ENDED" && event.verdict === "accepted";
 
-export function onKeys({ session, at, go, setTab }) {
+/** Whether a key pressed here belongs to the element that has the focus. */
+function isOwn(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return true;
+  if (!(event.target instanceof Element) || document.querySelector("dialog[open]")) return true;
+  const own = event.target.closest(OWN);
+  if (!own) return event.key === " " && event.target.closest("button, a, summary") !== null;
+  const isSlider = own.type === "range" && !/^(Arrow|Home|End|Page)/.test(event.key);
+  return !(isSlider || (own.type === "checkbox" && event.key !== " "));
+}
+
+export function onKeys({ session, at, go, setTab, commands }) {
   const to = (offset) => offset !== null && go(session.id, offset);
   const press = (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-    if (event.target instanceof Element && event.target.closest(OWN)) return;
+    if (isOwn(event)) return;
     const { events } = session;
+    const now = commands.current;
     const tab = TABS[Number(event.key) - 1];
     const action = {
-      ArrowLeft: () => to(moved(session, at, -1, event.shiftKey ? isNotChunk : undefined)),
-      ArrowRight: () => to(moved(session, at, 1, event.shiftKey ? isNotChunk : undefined)),
+      arrowleft: () => to(moved(session, at, -1, event.shiftKey ? isNotChunk : undefined)),
+      arrowright: () => to(moved(session, at, 1, event.shiftKey ? isNotChunk : undefined)),
       "[": () => to(moved(session, at, -1, endsTurn)),
       "]": () => to(moved(session, at, 1, endsTurn)),
-      Home: () => events.length && to(events[0].offset),
-      End: () => events.length && to(events.at(-1).offset),
+      home: () => events.length && to(events[0].offset),
+      end: () => events.length && to(events.at(-1).offset),
+      j: () => now.bar(1),
+      k: () => now.bar(-1),
       l: () => go(session.id),
-      L: () => go(session.id),
-      " ": () => !event.target.closest("button, a, summary") && press_("play"),
+      " ": now.play,
+      "+": now.zoomIn,
+      "=": now.zoomIn,
+      "-": now.zoomOut,
+      0: now.whole,
+      f: now.fork,
+      c: now.copy,
+      m: () => document.getElementById("message")?.focus(),
+      h: () => go(null),
       "?": () => dispatchEvent(new Event("keyswanted")),
-    }[event.key];
+    }[event.key.toLowerCase()];
     const act = tab ? () => setTab(tab) : action;
-    if (!act || (event.key === " " && event.target.closest("button, a, summary"))) return;
+    if (!act) return;
     event.preventDefault();
     act();
   };
@@ -62,14 +87,9 @@ export function onKeys({ session, at, go, setTab }) {
   return () => removeEventListener("keydown", press);
 }
 
-function press_(id) {
-  document.getElementById(id)?.click();
-}
-
 export function onHomeKeys() {
   const press = (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-    if (event.target instanceof Element && event.target.closest(OWN)) return;
+    if (isOwn(event)) return;
     if (event.key === "/") document.getElementById("find")?.focus();
     else if (event.key === "?") dispatchEvent(new Event("keyswanted"));
     else return;

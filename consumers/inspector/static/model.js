@@ -22,10 +22,17 @@ export class Session extends Model {
     super();
     this.id = id;
     this.events = [];
+    this.runs = []; // ended ones, in the order of their ends
+    this.lasting = []; // those that last
+    this.upto = -1; // the event up to which the runs are computed
+    this.count = 0; // of all events
     this.lines = []; // of the transcript so far; an earlier moment has a prefix
     this.loaded = false;
     this.open = null; // the streaming attempt: {turn, step, attempt, parts}
     this.state = "waiting";
+    this.since = null; // when the gateway was lost, null while it answers and before it first did
+    this.retryAt = 0; // when the next try is due
+    this.retry = () => {};
     this.newest = null; // the moment at the end of the log
     this.error = null;
     this.lost = null; // {offset, error} of a moment that failed; retried after another one
@@ -38,12 +45,20 @@ export class Session extends Model {
     follow(`${sessionPath(this.id)}/stream?since=now`, {
       signal,
       onEvent: (name, frame) => this.#frame(name, frame),
-      onState: (state, error) => {
+      onState: (state, error, retryAt) => {
+        // A failed first try is a loss, too: the page says so in place of being empty.
+        if (state === "waiting" && this.since === null) this.since = Date.now();
+        if (state === "live") this.since = null;
         this.state = state;
+        this.retryAt = retryAt ?? 0;
         if (error) this.error = error;
-        if (state === "live") this.#catchUp();
+        if (state === "live") {
+          this.#catchUp();
+          this.refresh();
+        }
         this.changed();
       },
+      nap: (wake) => { this.retry = wake; },
     });
     this.refresh();
     return () => {
@@ -124,6 +139,7 @@ export class Session extends Model {
       do {
         this.#again = false;
         await this.#events();
+        await this.#runs();
         this.newest = await get(`${lookPath(this.id)}/moment`, this.#stop.signal);
         this.error = null;
         this.changed();
@@ -140,9 +156,17 @@ export class Session extends Model {
       const path = `${lookPath(this.id)}/events?since=${this.events.length}`;
       const page = await get(path, this.#stop.signal);
       for (const row of page.events) this.events.push(rowObject(page.fields, row));
+      this.count = page.count;
       if (page.events.length) this.changed();
       if (page.next >= page.count || !page.events.length) return;
     }
+  }
+
+  async #runs() {
+    const page = await get(`${lookPath(this.id)}/runs?since=${this.runs.length}`, this.#stop.signal);
+    for (const row of page.runs) this.runs.push(rowObject(page.fields, row));
+    this.lasting = page.open.map((row) => rowObject(page.fields, row));
+    this.upto = page.upto;
   }
 
   #failed(error) {

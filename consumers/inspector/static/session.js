@@ -3,11 +3,11 @@
 import { Conversation } from "./conversation.js";
 import { Inspect } from "./inspect.js";
 import { KEYS, onKeys } from "./keys.js";
-import { html, useEffect, useMemo, useModel, useState } from "./lib.js";
+import { html, useEffect, useMemo, useModel, useRef, useState } from "./lib.js";
 import { Session } from "./model.js";
-import { Scrubber } from "./scrubber.js";
 import { Keys, Rail } from "./shell.js";
-import { Banner, Header } from "./top.js";
+import { Timeline } from "./timeline.js";
+import { Header, Notices, titleOf } from "./top.js";
 
 export function SessionPage({ id, at, list, go, about }) {
   const session = useMemo(() => new Session(id), [id]);
@@ -16,30 +16,32 @@ export function SessionPage({ id, at, list, go, about }) {
   const [pane, setPane] = useState("talk");
   useModel(session);
   useEffect(() => session.start(), [session]);
-  useEffect(() => {
-    document.title = `${id} · foldlog`;
-    return () => { document.title = "foldlog inspector"; };
-  }, [id]);
   const moment = at === null ? session.newest : session.moment(at);
   const [last, setLast] = useState(null);
   useEffect(() => {
     if (moment !== null) setLast(moment);
   }, [moment]);
   const shown = moment ?? last; // keep the previous moment while one loads, so nothing jumps
-  useEffect(() => onKeys({ session, at, go, setTab }), [session, at, go]);
-  const props = { session, at, go, moment: shown, fresh: moment !== null, about };
+  const commands = useRef({}); // what keys and buttons do: each part adds its own
+  useEffect(() => onKeys({ session, at, go, setTab, commands }), [session, at, go]);
+  const title = titleOf(session, list.rows.get(id)?.title);
+  useEffect(() => {
+    document.title = `${title} · foldlog`;
+    return () => { document.title = "foldlog inspector"; };
+  }, [title]);
+  const props = { session, at, go, moment: shown, fresh: moment !== null, about, title, commands };
   const waiting = list.sorted().filter((row) => row.status === "asks" || row.status === "doubt").length;
   return html`
-    <div class="page opened" data-pane=${pane}>
+    <div class=${at === null ? "page" : "page past"} data-pane=${pane}>
       <a class="skip" href="#talk" onClick=${skip}>Skip to the conversation</a>
       <${Rail} waiting=${waiting} />
-      <main class="talk" id="talk" tabindex="-1" aria-label=${`Session ${id}`}>
-        <${Header} ...${props} />
-        <${Banner} ...${props} />
+      <${Header} ...${props} />
+      <main class="talk" id="talk" tabindex="-1" aria-label=${`Session ${title}`}>
+        <${Notices} ...${props} />
         <${Conversation} ...${props} />
       </main>
       <${Inspect} ...${props} tab=${tab} setTab=${setTab} mark=${mark} setMark=${setMark} />
-      <${Scrubber} ...${props} mark=${mark} />
+      <${Timeline} ...${props} mark=${mark} />
       <nav class="panes" aria-label="Parts of the page">
         ${PANES.map(([name, label]) => html`
           <button key=${name} aria-pressed=${String(pane === name)} onClick=${() => setPane(name)}>${label}</button>

@@ -1,79 +1,111 @@
-// The header of a session: its facts, what it waits for, and the offset shown.
+// The head of a session: its title, its state, and the instant that the page shows. And notices:
+// what keeps the page from showing the present, or the session from going on.
 
 import { post, sessionPath } from "./api.js";
-import { usd } from "./format.js";
-import { Status } from "./icons.js";
+import { ago, brief, clock, partsOf, usd, when } from "./format.js";
+import { Icon, Status } from "./icons.js";
 import { html, useEffect, useState } from "./lib.js";
 
-/** What a session waits for, worded for a user of this page. */
-function waitsFor(moment) {
-  if (!moment) return " ";
-  if (moment.asks.length) return "Waiting for you: a call below needs approval.";
-  if (moment.doubts.length) return "Waiting for you: report below what happened to the call in doubt.";
-  return moment.waits || "Idle: waiting for a message.";
+/** The first sentence that a person said; else the session's id. */
+export function titleOf(session, given = "") {
+  if (given) return given;
+  const first = session.lines.find((line) => line.kind === "message");
+  const text = first ? partsOf(first).map((part) => part.text).join(" ") : "";
+  const [sentence] = /^.*?[.!?](?=\s|$)|^.+/s.exec(text.trim()) ?? [session.id];
+  return brief(sentence, 90) || session.id;
 }
 
-export function Header({ session, at, go, moment }) {
-  const cost = moment ? usd(moment.cost.usd, moment.cost.unpriced) : "";
+function useNow(ms) {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), ms);
+    return () => clearInterval(timer);
+  }, [ms]);
+  return now;
+}
+
+export function Header({ session, at, go, moment, fresh, about, title, commands }) {
+  const [notice, setNotice] = useState("");
+  const now = useNow(10_000);
+  useEffect(() => setNotice(""), [at, session]);
+  const past = at !== null;
+  const say = (work) => async () => setNotice(await work().catch((problem) => problem.message) ?? "");
+  const copy = say(async () => {
+    // A link is an instant: at the present, the one of the newest event.
+    const offset = past ? at : session.events.at(-1)?.offset;
+    const link = new URL(location.href);
+    link.hash = `#/s/${encodeURIComponent(session.id)}${offset === undefined ? "" : `@${offset}`}`;
+    await navigator.clipboard.writeText(link.href).catch(() => {
+      throw new Error("Copying failed: copy the link from the address bar.");
+    });
+    return "Link copied.";
+  });
+  const fork = say(async () => {
+    const offset = past ? at : session.events.at(-1).offset;
+    go((await post(`${sessionPath(session.id)}/fork`, { at: offset })).session_id);
+  });
+  const stop = say(async () => {
+    const body = { turn: moment.turn.number, seen_phase: moment.state.phase, reason: "the page" };
+    await post(`${sessionPath(session.id)}/cancel`, body);
+    await session.refresh();
+  });
+  Object.assign(commands.current, { copy, fork: about.can.fork ? fork : undefined });
+  const opened = session.events[0]?.at;
   return html`
-    <header class="top">
-      ${session && html`
-        <h1 title=${session.id}><bdi>${session.id}</bdi></h1>
-        <span class="facts">
+    <header class=${past ? "top then" : "top"}>
+      ${past && moment && html`<div class="when num"><b>${clock(moment.at)}</b>${ago(moment.at, now)} ago</div>`}
+      <div class="grow">
+        <div class="row">
+          <h1 class="cut" title=${session.id}><bdi>${title}</bdi></h1>
           ${moment && html`<${Status} word=${moment.status} pill />`}
-          ${moment && html`<span>${moment.turn.agent}</span>`}
-          ${moment && html`<span>turn ${moment.turn.number}</span>`}
-          ${moment && html`<span class="num">cost ${cost}</span>`}
-          ${at === null && html`<${Connection} session=${session} />`}
-        </span>
-      `}
+        </div>
+        <p class="meta cut">
+          ${past ? html`As it was${moment ? ` on ${when(moment.at)}` : ""}. Nothing here can change.`
+            : moment && html`${moment.turn.agent} · <bdi>${moment.state.user_id}</bdi> · ${
+              moment.turn.number === 1 ? "1 turn" : `${moment.turn.number} turns`} · ${
+              usd(moment.cost.usd, moment.cost.unpriced)}${opened ? ` · opened ${ago(opened, now)} ago` : ""}`}
+          <span class="sr">, session ${session.id}</span>
+        </p>
+      </div>
+      <span class="notice dim" role="status">${notice}</span>
+      <span class="sr" role="status">${past && fresh && moment
+        ? `Right after offset ${at}, ${moment.event.type}` : ""}</span>
+      <button class="btn" onClick=${copy}><${Icon} name="link" small /><span>Copy link</span></button>
+      ${about.can.fork && html`<button class="btn" disabled=${!session.events.length} onClick=${fork}>
+        <${Icon} name="fork" small /><span>Fork here</span></button>`}
+      ${past
+        ? html`<button class="btn primary" onClick=${() => go(session.id)}>Back to now <kbd>L</kbd></button>`
+        : moment?.turn.open && html`<button class="btn" onClick=${stop}>
+            <${Icon} name="stop" small /><span>Stop turn</span></button>`}
     </header>
   `;
 }
 
-function Connection({ session }) {
-  const labels = { live: "live", waiting: "connecting", refused: "not allowed" };
-  return html`<span class=${`wire ${session.state}`} role="status">${labels[session.state]}</span>`;
-}
-
-/** One line that is always present, so that nothing moves when it changes. */
-export function Banner({ session, at, go, moment, fresh, about }) {
-  const [notice, setNotice] = useState("");
-  useEffect(() => setNotice(""), [at, session]);
-  const error = session.error ?? (session.lost?.offset === at ? session.lost.error : null);
-  if (error) {
-    return html`<div class="banner bad">
-      <span class="words" role="alert">${error.message}</span>
-      ${at !== null && html`<button onClick=${() => go(session.id)}>Live</button>`}
-    </div>`;
-  }
-  if (at === null) {
-    return html`<div class="banner"><span class="words">${waitsFor(moment)}</span></div>`;
-  }
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(location.href);
-      setNotice("link copied");
-    } catch {
-      setNotice("copying failed: copy the link from the address bar");
-    }
-  };
-  const fork = async () => {
-    try {
-      const fork = await post(`${sessionPath(session.id)}/fork`, { at });
-      go(fork.session_id);
-    } catch (problem) {
-      setNotice(problem.message);
-    }
-  };
+/** What is wrong, what is kept, and what to do. It stays as long as it is so. */
+export function Notices({ session, at, go, moment }) {
+  const now = useNow(1000);
+  const lost = session.lost?.offset === at ? session.lost.error : null;
+  const error = lost ?? (session.error?.code === "unreachable" ? null : session.error);
+  const isGone = session.state === "waiting" && session.since !== null;
   return html`
-    <div class="banner past">
-      <span class="words" role="status">
-        Right after offset ${at}${fresh ? `, ${moment.event.type}` : ""}. ${notice}
-      </span>
-      ${about.can.fork && html`<button onClick=${fork}>Fork here</button>`}
-      <button onClick=${copy}>Copy link</button>
-      <button class="primary" onClick=${() => go(session.id)}>Live</button>
-    </div>
+    ${isGone && html`<div class="gone" role="alert">
+      <${Icon} name="wire" />
+      <p class="grow"><b>No answer from the gateway since ${clock(session.since)}.</b>${" "}
+        You see the session as it was then. ${session.retryAt > now
+          ? `Trying again in ${Math.ceil((session.retryAt - now) / 1000)} s.` : "Trying now."}</p>
+      <button class="btn" onClick=${() => session.retry()}>Try now</button>
+    </div>`}
+    ${error && html`<div class="gone fail">
+      <${Icon} name="fail" />
+      <p class="grow" role="alert">${error.message}</p>
+      ${at !== null && html`<button class="btn" onClick=${() => go(session.id)}>Back to now</button>`}
+    </div>`}
+    ${moment?.status === "unserved" && html`<div class="gone fail" role="status">
+      <${Icon} name="fail" />
+      <p class="grow">
+        <b>No worker ${at === null ? "serves" : "served"} the agent <bdi>${moment.turn.agent}</bdi>.</b>${" "}
+        The message is kept, and answered as soon as one starts:${" "}
+        <code>foldlog worker --agent MODULE:ATTR</code></p>
+    </div>`}
   `;
 }

@@ -3,10 +3,13 @@
 import json
 from typing import NamedTuple
 
+from foldlog.consumers.inspector.runs import Run
+from foldlog.consumers.inspector.timeline import Timeline
 from foldlog.log import MemoryLog, Settings
 from foldlog.processors.fold.views import SessionViews
 from foldlog.producers import Sessions
-from foldlog.tests.consumers.played import Played, opened
+from foldlog.schemas.topics import topics
+from foldlog.tests.consumers.played import PARTITIONS, Played, opened, settings_in
 
 HOSTILE = (
     "<script>window.pwned = 1</script>",
@@ -36,6 +39,36 @@ class Place(NamedTuple):
             sessions.say(session_id, f"question {number}", message_id=f"m{number}")
             turn(played, number, chunks)
         return played
+
+
+class Timed:
+    """A session on a log whose clock the test moves."""
+
+    def __init__(self, directory) -> None:
+        self.ms = 1_800_000_000_000
+        self.log = MemoryLog(topics(PARTITIONS), clock_ms=lambda: self.ms, threaded=True)
+        self.settings = settings_in(directory)
+        self.sessions = Sessions(self.log, self.settings)
+        self.sessions.open("s1", agent="shop")
+        self.played = Played(self.log, "s1")
+        self.played.now_ms = lambda: self.ms
+        self.sessions.say("s1", "Refund order 17", message_id="m1")
+
+    def after(self, ms: int) -> Played:
+        self.ms += ms
+        return self.played
+
+    @property
+    def runs(self) -> list[Run]:
+        found = Timeline(self.log, "s1").extend().runs
+        return sorted([*found.closed, *found.open], key=lambda run: (run.at, run.offset))
+
+    def of(self, lane: str) -> list[tuple]:
+        """(kind, ms, outcome) of the lane's runs; None ms while one lasts."""
+        return [
+            (run.kind, None if run.end_at is None else run.end_at - run.at, run.outcome)
+            for run in self.runs if run.lane == lane
+        ]
 
 
 def propose(played: Played, content: str, *calls: tuple[str, dict]) -> None:

@@ -40,7 +40,7 @@ def test_tokens_appear_as_they_arrive_and_nothing_shifts(place, url, page_at, se
     played = place.talk("stream", 1)
     page = page_at(f"{url}/#/s/stream")
     conversation(page).get_by_text("turn 1 ended").wait_for()
-    page.get_by_text("live", exact=True).wait_for()
+    page.get_by_text("Live", exact=True).wait_for()
     sessions.say("stream", "tell me more", message_id="more")
     played.call()
     played.start()
@@ -104,7 +104,7 @@ def test_past_and_new_lines_are_shown_once(place, url, page_at, sessions):
 def test_a_message_is_sent_and_a_turn_is_stopped(place, url, page_at):
     _, played = place.open("talk")
     page = page_at(f"{url}/#/s/talk")
-    page.get_by_text("live", exact=True).wait_for()
+    page.get_by_text("Live", exact=True).wait_for()
     page.get_by_label("Message", exact=True).fill("are you there?")
     page.keyboard.press("Enter")
     conversation(page).get_by_text("are you there?").wait_for()
@@ -112,7 +112,7 @@ def test_a_message_is_sent_and_a_turn_is_stopped(place, url, page_at):
     played.wait(lambda views: views.turn.open)
     played.call()
     played.start()
-    page.get_by_role("button", name="Stop", exact=True).click()
+    page.get_by_role("button", name="Stop turn").click()
     played.wait(lambda views: views.turn.closing is not None)
     assert played.views.turn.closing.reason == "cancelled"
     played.stopped("I was ab")
@@ -199,7 +199,7 @@ def test_no_text_becomes_markup(place, url, page_at, past):
     found = page.evaluate("""() => ({
       pwned: window.pwned ?? null,
       made: document.querySelectorAll(
-        "#app script, #app img, #app svg:not(.i), #app iframe").length,
+        "#app script, #app img, #app svg:not(.i, .tl svg), #app iframe").length,
       links: [...document.querySelectorAll("#app a")].map((a) => a.getAttribute("href")),
       handlers: [...document.querySelectorAll("#app *")]
         .flatMap((e) => e.getAttributeNames()).filter((name) => name.startsWith("on")),
@@ -229,12 +229,12 @@ def test_the_page_reconnects_to_a_restarted_gateway(place, page_at, sessions):
     with served(place.log, place.settings, directory) as first:
         page = page_at(f"{first.url}/#/s/back")
         conversation(page).get_by_text("turn 1 ended").wait_for()
-        page.get_by_text("live", exact=True).wait_for()
-    page.get_by_text("connecting", exact=True).wait_for()
+        page.get_by_text("Live", exact=True).wait_for()
+    page.get_by_text("No answer from the gateway since").wait_for()
     sessions.say("back", "meanwhile", message_id="m9")
     played.answer("answered meanwhile")
     with served(place.log, place.settings, directory, port=first.port):
-        page.get_by_text("live", exact=True).wait_for()
+        page.get_by_text("Live", exact=True).wait_for()
         sessions.say("back", "and on", message_id="m10")
         played.answer("the end")
         conversation(page).get_by_text("turn 3 ended").wait_for()

@@ -1,0 +1,389 @@
+// The timeline: one axis of real time for the map, the scrubber and the lanes.
+
+import { after, axis, fitted, silences, ticks } from "./axis.js";
+import { brief, clock, fraction, length, number } from "./format.js";
+import { Icon } from "./icons.js";
+import { moved } from "./keys.js";
+import { BarList, Card, LANE, Lanes, Small, rowsOf } from "./lanes.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
+
+const TOP = 42; // px of the axis above the lanes
+const MAP = 28;
+const FIRST_MS = 120_000; // shown at first, of a long session: so much unfolded time at its end
+const SPEEDS = [4, 20, 100];
+
+/** Everything that the timeline draws, computed once for a state of the session. */
+function useRuns(session, at) {
+  const [now, setNow] = useState(Date.now());
+  const lasts = session.lasting.length > 0;
+  useEffect(() => {
+    if (!lasts) return undefined;
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, [lasts]);
+  const last = session.events.at(-1)?.at ?? 0;
+  const end = lasts ? Math.max(last, now) : last;
+  const times = useMemo(() => {
+    let newest = 0;
+    return session.events.map((event) => (newest = Math.max(newest, event.at)));
+  }, [session, session.events.length]);
+  const drawn = useMemo(() => {
+    const runs = [...session.runs, ...session.lasting]
+      .sort((one, other) => one.at - other.at || one.offset - other.offset);
+    return { runs, ...rowsOf(runs), turns: turnsOf(runs) };
+  }, [session, session.runs.length, session.upto]);
+  const folds = useMemo(
+    () => (times.length ? silences(drawn.runs, session.events, end) : []), [drawn, end, times.length]);
+  return { ...drawn, times, folds, end, start: times[0] ?? 0 };
+}
+
+/** The turns, each with the first words that a person said in it. */
+function turnsOf(runs) {
+  const found = new Map();
+  for (const run of runs) {
+    const turn = found.get(run.turn) ?? { turn: run.turn, at: run.at, title: "" };
+    if (run.kind === "point" && !turn.title) turn.title = run.title;
+    if (run.turn > 0) found.set(run.turn, turn);
+  }
+  return [...found.values()].sort((one, other) => one.turn - other.turn);
+}
+
+function useWidth(box) {
+  const [width, setWidth] = useState(0);
+  useLayoutEffect(() => {
+    const measure = () => setWidth(box.current.clientWidth);
+    measure();
+    const watch = new ResizeObserver(measure);
+    watch.observe(box.current);
+    return () => watch.disconnect();
+  }, []);
+  return width;
+}
+
+/** [view, setView]: the stretch shown. It follows the end while it shows the end, and the instant always. */
+function useView({ start, end, folds, instant }) {
+  const [own, setOwn] = useState(null);
+  const whole = [start, end];
+  let view = own ?? [Math.max(start, backFrom(end, folds, FIRST_MS)), Infinity];
+  if (view[1] === Infinity) view = [view[0], end];
+  if (instant < view[0] || instant > view[1]) {
+    const open = axis(folds, view[0], view[1], 1000);
+    const span = 1 / (open.scale || 1) * 1000;
+    view = [backFrom(instant, folds, span / 2), forthFrom(instant, folds, span / 2)];
+  }
+  view = fitted(view, whole);
+  useEffect(() => {
+    if (own && (instant < own[0] || instant > own[1])) setOwn(view[1] >= end ? [view[0], Infinity] : view);
+  }, [instant]);
+  const set = ([from, to]) => {
+    const [left, right] = fitted([from, to], whole);
+    setOwn(right >= end ? [left, Infinity] : [left, right]);
+  };
+  return [view, set];
+}
+
+/** The time so much unfolded time before another. */
+function backFrom(time, folds, ms) {
+  let left = ms;
+  for (let n = folds.length - 1; n >= 0; n -= 1) {
+    const [from, to] = folds[n];
+    if (from >= time) continue;
+    const open = Math.max(0, time - to);
+    if (open >= left) break;
+    left -= open;
+    time = from;
+  }
+  return time - left;
+}
+
+function forthFrom(time, folds, ms) {
+  let left = ms;
+  for (const [from, to] of folds) {
+    if (to <= time) continue;
+    const open = Math.max(0, from - time);
+    if (open >= left) break;
+    left -= open;
+    time = to;
+  }
+  return time + left;
+}
+
+export function Timeline({ session, at, go, fresh, mark, commands }) {
+  const { events } = session;
+  const box = useRef(null);
+  const width = useWidth(box);
+  const drawn = useRuns(session, at);
+  const { runs, rows, lanes, turns, times, folds, start, end } = drawn;
+  const last = Math.max(0, events.length - 1);
+  const place = at === null ? last : session.placeAt(at);
+  const instant = at === null ? end : times[place] ?? 0;
+  const [view, setView] = useView({ start, end, folds, instant });
+  const [from, to] = view;
+  const shown = useMemo(() => axis(folds, from, to, width), [folds, from, to, width]);
+  const whole = useMemo(() => axis(folds, start, end, width), [folds, start, end, width]);
+  const [hover, setHover] = useState(null);
+  const toPlace = (wanted) => events[wanted] && go(session.id, events[wanted].offset);
+  const toTime = (time) => toPlace(Math.max(0, after(times, time) - 1));
+  const latest = useRef(go);
+  latest.current = go;
+  const choose = useMemo(() => (run) => latest.current(session.id, run.offset), [session]);
+  const zoom = (by, around = Math.min(Math.max(instant, from), to)) => {
+    const x = shown.x(around);
+    const left = backFrom(around, folds, ((x / (shown.scale || 1)) || 0) / by);
+    const right = forthFrom(around, folds, (((width - x) / (shown.scale || 1)) || 0) / by);
+    setView([left, right]);
+  };
+  const player = usePlaying({ session, at, place, last, toPlace, ready: fresh });
+  Object.assign(commands.current, {
+    zoomIn: () => zoom(2), zoomOut: () => zoom(0.5), whole: () => setView([start, end]), play: player.play,
+    bar: (step) => nextBar(runs, at === null ? Infinity : at, step, choose),
+  });
+  useWheel(box, { shown, zoom, setView });
+  const x = shown.x(instant);
+  const height = TOP + lanes.length * LANE;
+  const event = events[place];
+  const facts = { session, at, event, place, last, instant, player };
+  return html`
+    <section class="tl" aria-label="Time">
+      <${Controls} ...${facts} go=${go} toPlace=${toPlace} commands=${commands} />
+      <div class="tl-grid">
+        <span class="tl-name faint">Whole session</span>
+        <${MapBox} whole=${whole} shown=${shown} setView=${setView} folds=${folds} runs=${runs} end=${end}
+          instant=${instant} past=${at !== null} />
+        <div class="tl-labels" aria-hidden="true" style=${{ paddingTop: `${TOP}px` }}>
+          ${lanes.map(([lane, label], n) => html`<span key=${n}>${
+            label && html`<i class=${`glyph ${lane}`}></i>`}${label}</span>`)}
+        </div>
+        <div class="tl-plot" ref=${box} ...${scrubbing({ shown, toTime, setHover, runs })}>
+          <input class="tl-slider" type="range" min="0" max=${last} step="1" value=${place} disabled=${!events.length}
+            aria-label="Event" aria-valuetext=${saying(event, place, last)}
+            onInput=${({ target }) => toPlace(Number(target.value))} />
+          ${width > 0 && events.length > 0 && html`
+            <svg class="tl-svg" width=${width} height=${height} aria-hidden="true">
+              <${Axis} shown=${shown} turns=${turns} height=${height} />
+              <${Lanes} shown=${shown} runs=${runs} rows=${rows} lanes=${lanes} end=${end} top=${TOP}
+                choose=${choose} />
+            </svg>
+            <svg class="tl-svg over" width=${width} height=${height} aria-hidden="true">
+              ${at !== null && html`<rect class="veil" x=${x} y="0" width=${Math.max(0, width - x)}
+                height=${height} />`}
+              ${mark !== null && html`<line class="marked" x1=${shown.x(times[session.placeAt(mark)])}
+                x2=${shown.x(times[session.placeAt(mark)])} y1=${TOP - 18} y2=${height} />`}
+              <${Head} x=${x} width=${width} height=${height} words=${at === null ? "Now" : clock(instant)} />
+            </svg>
+            <${Card} hover=${hover} end=${end} width=${width} />
+          `}
+        </div>
+      </div>
+      <${BarList} shown=${shown} runs=${runs} end=${end} choose=${choose} />
+    </section>
+  `;
+}
+
+/** A press or a drag on the plot goes to the event at that time; a bar under the pointer shows its facts. */
+function scrubbing({ shown, toTime, setHover, runs }) {
+  const timeAt = (event) => {
+    const { left } = event.currentTarget.getBoundingClientRect();
+    return shown.time(event.clientX - left);
+  };
+  return {
+    onPointerDown: (event) => {
+      if (event.button !== 0 || event.target.closest(".hit")) return;
+      event.currentTarget.setPointerCapture(event.pointerId);
+      toTime(timeAt(event));
+    },
+    onPointerMove: (event) => {
+      if (event.currentTarget.hasPointerCapture(event.pointerId)) return void toTime(timeAt(event));
+      const name = event.target.closest?.("[data-run]")?.dataset.run;
+      if (!name) return void setHover(null);
+      const run = runs.find((one) => `${one.offset}.${one.lane}.${one.kind}` === name);
+      const { left, bottom } = event.currentTarget.getBoundingClientRect();
+      setHover(run ? { run, x: event.clientX - left, y: bottom - event.clientY + 14 } : null);
+    },
+    onPointerLeave: () => setHover(null),
+  };
+}
+
+/** The wheel zooms around the pointer; sideways, or with Shift, it moves the view. */
+function useWheel(box, { shown, zoom, setView }) {
+  const now = useRef(null);
+  now.current = { shown, zoom, setView };
+  useEffect(() => {
+    const turn = (event) => {
+      event.preventDefault();
+      const { shown: here, zoom: by, setView: set } = now.current;
+      const { left } = box.current.getBoundingClientRect();
+      const sideways = event.shiftKey ? event.deltaY : event.deltaX;
+      if (Math.abs(sideways) > Math.abs(event.shiftKey ? 0 : event.deltaY)) {
+        const ms = sideways / (here.scale || 1);
+        set([here.from + ms, here.to + ms]);
+      } else by(Math.exp(-event.deltaY / 300), here.time(event.clientX - left));
+    };
+    box.current.addEventListener("wheel", turn, { passive: false });
+    return () => box.current?.removeEventListener("wheel", turn);
+  }, []);
+}
+
+function nextBar(runs, at, step, choose) {
+  const found = step > 0 ? runs.find((run) => run.offset > at) : runs.findLast((run) => run.offset < at);
+  if (found) choose(found);
+}
+
+const saying = (event, place, last) =>
+  (event ? `${clock(event.at)}, right after event ${place + 1} of ${last + 1}: ${event.type}` : "no events");
+
+function Controls({ session, at, event, place, last, instant, player, go, toPlace, commands }) {
+  const step = (by) => go(session.id, moved(session, at, by));
+  const Press = (name, icon, act, off = false, pressed = undefined) => html`
+    <button class="btn icon" aria-label=${name} title=${name} disabled=${off} aria-pressed=${pressed}
+      onClick=${act}><${Icon} name=${icon} /></button>`;
+  return html`
+    <div class="tl-controls">
+      ${Press("First event", "first", () => toPlace(0), place === 0)}
+      ${Press("Previous event", "left", () => step(-1), place === 0)}
+      ${Press(player.playing ? "Stop playing" : "Play", player.playing ? "pause" : "play", player.play, !event,
+        String(player.playing))}
+      ${Press("Next event", "right", () => step(1), place === last)}
+      ${Press("Last event", "last", () => toPlace(last), at !== null && place === last)}
+      <button class="btn quiet num rate" aria-label=${`Speed: ${player.rate} events per second. Change`}
+        onClick=${player.faster}>${player.rate}/s</button>
+      <span class="tl-clock num">${clock(instant)}${
+        at !== null && html`<i class="faint">${fraction(instant)}</i>`}</span>
+      <span class="tl-where dim num">${at === null
+        ? html`<span class=${`live ${session.state}`}><i aria-hidden="true"></i>${
+          session.state === "live" ? "Live" : "Not connected"}</span> event ${number(place + 1)} of ${number(last + 1)}`
+        : `right after event ${number(place + 1)} of ${number(last + 1)}`}</span>
+      <${Legend} />
+      <span class="row">
+        ${Press("Zoom out", "minus", () => commands.current.zoomOut())}
+        ${Press("Zoom in", "plus", () => commands.current.zoomIn())}
+        ${Press("Show the whole session", "whole", () => commands.current.whole())}
+      </span>
+    </div>
+  `;
+}
+
+const Legend = () => html`
+  <span class="tl-legend faint" aria-hidden="true">
+    <span><i class="glyph doubt"></i>in doubt</span>
+    <span><i class="glyph asks"></i>waits for a person</span>
+    <span><i class="glyph waits"></i>waits for a worker</span>
+    <span><i class="glyph fail"></i>lost or failed</span>
+    <span><i class="glyph pleat"></i>silence, folded</span>
+  </span>
+`;
+
+/** Advances at so many events per second, but never past what the page has drawn. */
+function usePlaying({ session, at, place, last, toPlace, ready }) {
+  const [speed, setSpeed] = useState(null);
+  const [rate, setRate] = useState(SPEEDS[1]);
+  useEffect(() => {
+    if (speed === null) return undefined;
+    if (at !== null && place >= last) {
+      setSpeed(null);
+      return undefined;
+    }
+    if (!ready) return undefined;
+    const step = Math.max(1, Math.round(speed / 20)); // at most twenty redraws per second
+    const timer = setTimeout(() => toPlace(Math.min(last, place + step)), (1000 * step) / speed);
+    return () => clearTimeout(timer);
+  }, [session, speed, at, place, last, ready]);
+  const play = () => {
+    if (speed !== null) return setSpeed(null);
+    if (at === null || place === last) toPlace(0);
+    return setSpeed(rate);
+  };
+  const faster = () => {
+    const next = SPEEDS[(SPEEDS.indexOf(rate) + 1) % SPEEDS.length];
+    setRate(next);
+    if (speed !== null) setSpeed(next);
+  };
+  return { playing: speed !== null, rate, play, faster };
+}
+
+function Axis({ shown, turns, height }) {
+  const marks = ticks(shown);
+  return html`
+    <g>
+      ${marks.map(({ time, x, step }) => html`<g key=${time}>
+        <line class="tick" x1=${x} x2=${x} y1=${TOP} y2=${height} />
+        <text x=${Math.max(24, Math.min(shown.width - 24, x))} y=${TOP - 8} text-anchor="middle">${
+          tickText(time, step)}</text>
+      </g>`)}
+      <line class="base" x1="0" x2=${shown.width} y1=${TOP - 24} y2=${TOP - 24} />
+      ${shown.pleats.filter(({ x, to }) => to - x > 20).map(({ x, to, ms, start }) => html`
+        <text key=${start} class="plate" x=${(x + to) / 2} y=${TOP - 28} text-anchor="middle">${length(ms)}</text>`)}
+      ${turnLabels(shown, turns).map(({ turn, x, title }) => html`
+        <text key=${turn} class="turn" x=${x} y=${TOP - 28}>
+          <tspan class="strong">Turn ${turn}</tspan> ${title}</text>`)}
+    </g>
+  `;
+}
+
+/** The labels of the turns in view, as far as they fit before the next one or a pleat. */
+function turnLabels(shown, turns) {
+  const found = [];
+  const inView = turns.filter(({ at }, n) => at <= shown.to && (turns[n + 1]?.at ?? Infinity) > shown.from);
+  let free = 0;
+  for (const [n, turn] of inView.entries()) {
+    const x = Math.max(shown.x(turn.at), free);
+    const pleat = shown.pleats.find((one) => one.x >= x)?.x ?? Infinity;
+    const next = inView[n + 1] ? shown.x(inView[n + 1].at) : shown.width;
+    const room = Math.floor((Math.min(next, pleat - 12, shown.width) - x - 56) / 6.2);
+    if (Math.min(next, shown.width) - x < 46) continue;
+    found.push({ ...turn, x, title: room > 6 ? brief(turn.title, room) : "" });
+    free = x + 52;
+  }
+  return found;
+}
+
+const tickText = (time, step) => (step < 1000 ? `${clock(time)}${fraction(time)}` : clock(time));
+
+function Head({ x, width, height, words }) {
+  const half = Math.max(20, words.length * 3.4 + 8);
+  const middle = Math.min(Math.max(half, x), width - half);
+  return html`<g class="head">
+    <line x1=${Math.min(x, width - 1)} x2=${Math.min(x, width - 1)} y1=${TOP - 22} y2=${height} />
+    <rect x=${middle - half} y=${TOP - 22} width=${2 * half} height="20" rx="10" />
+    <text x=${middle} y=${TOP - 8} text-anchor="middle">${words}</text>
+  </g>`;
+}
+
+/** The map: drag the frame to move, its edges to zoom; a press elsewhere puts the frame there. */
+function MapBox({ whole, shown, setView, folds, runs, end, instant, past }) {
+  const drag = useRef(null);
+  const left = whole.x(shown.from);
+  const right = Math.max(whole.x(shown.to), left + 4);
+  const place = (event) => event.clientX - event.currentTarget.getBoundingClientRect().left;
+  const down = (event) => {
+    const x = place(event);
+    const grip = Math.abs(x - left) < 8 ? "left" : Math.abs(x - right) < 8 ? "right" : "move";
+    const isOutside = x < left - 8 || x > right + 8;
+    drag.current = { grip, from: isOutside ? (right - left) / 2 : x - left, size: right - left };
+    event.currentTarget.setPointerCapture(event.pointerId);
+    if (isOutside) move(event);
+  };
+  const move = (event) => {
+    if (!drag.current || (event.type === "pointermove" && !event.buttons)) return;
+    const x = place(event);
+    const { grip, from, size } = drag.current;
+    if (grip === "left") setView([whole.time(Math.min(x, right - 4)), shown.to]);
+    else if (grip === "right") setView([shown.from, whole.time(Math.max(x, left + 4))]);
+    else {
+      const start = Math.min(Math.max(0, x - from), Math.max(0, whole.width - size));
+      setView([whole.time(start), whole.time(start + size)]);
+    }
+  };
+  const x = whole.x(instant);
+  return html`
+    <div class="tl-map" onPointerDown=${down} onPointerMove=${move} onPointerUp=${() => { drag.current = null; }}>
+      ${whole.width > 0 && html`<svg width=${whole.width} height=${MAP} aria-hidden="true">
+        <${Small} shown=${whole} runs=${runs} end=${end} height=${MAP} />
+        ${past && html`<rect class="veil" x=${x} y="0" width=${Math.max(0, whole.width - x)} height=${MAP} />`}
+        <line class="here" x1=${x} x2=${x} y1="0" y2=${MAP} />
+        <rect class="frame" x=${left + 0.75} y="0.75" width=${Math.max(3, right - left - 1.5)} height=${MAP - 1.5}
+          rx="4" />
+      </svg>`}
+    </div>
+  `;
+}

@@ -1,0 +1,157 @@
+"""The timeline in a browser: real time, folded silences, zoom, the map, bars that are instants."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from foldlog.consumers.inspector.timeline import Timeline
+from foldlog.schemas import events as ev
+from foldlog.tests.consumers.gateway.served import served
+from foldlog.tests.consumers.inspector.sessions import Timed, propose
+
+WIDTH = "document.querySelector('.tl-map .frame').getBoundingClientRect().width"
+
+
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory):
+    """A turn with a lost attempt, an hour of silence, then a doubt, a report and an approval."""
+    timed = Timed(tmp_path_factory.mktemp("timed"))
+    timed.after(10).call()
+    timed.after(10).start()
+    timed.after(2000).chunk("The lamp")
+    timed.after(12_000).resume()
+    timed.after(3000).complete("The lamp broke.")
+    timed.played.end()
+    timed.ms += 3_600_000
+    timed.sessions.say("s1", "Book the courier", message_id="m2")
+    propose(timed.after(10), "Booking.", ("book", {"day": "Tuesday"}))
+    timed.after(5).invoke()
+    timed.played.tool_start()
+    timed.after(10_000).uncertain()
+    timed.ms += 60_000
+    timed.sessions.resolve("s1", "2.1.0", "happened", report="it is booked")
+    timed.ms += 1000
+    propose(timed.played, "Refunding.", ("refund", {"amount": 129}))
+    timed.played.invoke(approval="ask")
+    return timed
+
+
+@pytest.fixture(scope="module")
+def url(timed):
+    with served(timed.log, timed.settings, timed.settings.home / "gateway") as running:
+        yield f"{running.url}/#/s/s1"
+
+
+@pytest.fixture(scope="module")
+def moments(timed):
+    return Timeline(timed.log, "s1").extend().moments
+
+
+def at(page, offset):
+    """Wait until the page shows this moment."""
+    page.get_by_role("status").get_by_text(re.compile(f"Right after offset {offset}, ")).wait_for()
+
+
+def until(page, condition):
+    """Wait in the page, frame by frame; the policy forbids playwright's own way."""
+    page.evaluate(f"""() => new Promise((done) => {{
+      const look = () => ({condition} ? done() : requestAnimationFrame(look));
+      look();
+    }})""")
+
+
+def offset_of(moments, kind, number=0):
+    found = [moment for moment in moments if isinstance(moment.entry.event, kind)]
+    return found[number].entry.offset
+
+
+def drawn(page):
+    """The texts of the timeline."""
+    return page.locator(".tl svg text").all_text_contents()
+
+
+def box(page, name):
+    return page.locator(".tl .hit").filter(has_text=name).first.bounding_box()
+
+
+def whole(page, url):
+    opened = page(url)
+    opened.locator(".tl .hit").first.wait_for()
+    opened.get_by_role("button", name="Show the whole session").click()
+    opened.locator(".tl text.turn").filter(has_text="Turn 1").wait_for()
+    return opened
+
+
+def test_a_long_silence_is_folded_and_named_and_a_short_wait_keeps_its_length(url, page_at):
+    page = whole(page_at, url)
+    texts = drawn(page)
+    assert any(re.fullmatch(r"59 min 59 s|1 h|60 min", text) for text in texts), texts
+    assert any("w1 was lost, 12 s" in text for text in texts), texts
+    again, booked = box(page, "1.1 again"), box(page, "book")
+    lost = page.locator(".tl .hit .pale").first.bounding_box()
+    wait = again["x"] - lost["x"] - lost["width"]
+    assert wait / lost["width"] == pytest.approx(6, rel=0.05), "12 s to 2 s"
+    assert booked["x"] - again["x"] - again["width"] < 80, "an hour is narrower than twelve seconds"
+
+
+def test_every_kind_of_run_has_its_shape(url, page_at):
+    page = whole(page_at, url)
+    for shape in ("circle.f-person", "rect.f-model", "rect.f-tool", "rect.bar.doubt",
+                  "rect.bar.asks", "path.s-wait", "path.s-fail"):
+        expect(page.locator(f".tl-svg {shape}").first).to_be_attached()
+    said = page.get_by_role("list", name="What happened in this stretch")
+    for words in ("model call 1.1 was lost after 2.0 s",
+                  "worker w1 was lost, waited 12 s for a worker",
+                  "book got no answer after 10 s", "book was in doubt for 1 min: it happened",
+                  "refund waits for a person"):
+        expect(said.get_by_text(words)).to_have_count(1)
+
+
+def test_a_bar_goes_to_the_instant_of_its_start_and_what_follows_is_veiled(url, page_at, moments):
+    page = whole(page_at, url)
+    expect(page.locator(".tl .veil")).to_have_count(0)
+    page.locator(".tl .hit").filter(has_text="1.1 again").click()
+    at(page, offset_of(moments, ev.GenResumed))
+    assert page.url.endswith(f"@{offset_of(moments, ev.GenResumed)}")
+    expect(page.locator(".tl-svg .veil")).to_have_count(1)
+    page.keyboard.press("j")
+    at(page, offset_of(moments, ev.MessageReceived, 1))
+    page.keyboard.press("k")
+    at(page, offset_of(moments, ev.GenResumed))
+
+
+def test_a_press_on_the_axis_goes_to_the_event_at_that_time(url, page_at, moments):
+    page = whole(page_at, url)
+    again, plot = box(page, "1.1 again"), page.locator(".tl-plot").bounding_box()
+    page.mouse.click(again["x"] + again["width"] / 2, plot["y"] + 12)
+    at(page, offset_of(moments, ev.GenResumed))  # the newest event before that time
+
+
+def test_zoom_and_map_change_the_stretch_and_never_the_instant(url, page_at, moments):
+    page = whole(page_at, url)
+    offset = offset_of(moments, ev.ToolStarted)
+    page.goto(f"{url}@{offset}")
+    at(page, offset)
+    before = page.evaluate(WIDTH)
+    page.keyboard.press("+")
+    until(page, f"{WIDTH} < 0.7 * {before}")
+    page.keyboard.press("0")
+    until(page, f"{WIDTH} === {before}")
+    place = page.locator(".tl-map").bounding_box()
+    page.mouse.move(place["x"] + place["width"] - 2, place["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(place["x"] + place["width"] * 0.6, place["y"] + 10, steps=4)
+    page.mouse.up()
+    frame = page.locator(".tl-map .frame").bounding_box()
+    assert frame["width"] < 0.8 * place["width"]
+    assert page.url.endswith(f"@{offset}")
+
+
+def test_a_bar_under_the_pointer_shows_its_facts(url, page_at):
+    page = whole(page_at, url)
+    page.locator(".tl .hit").filter(has_text="book").first.hover()
+    card = page.locator(".tl-card")
+    card.get_by_text("book got no answer after 10 s (worker w2 · the worker died)").wait_for()
+    page.mouse.move(5, 5)
+    expect(card).to_have_count(0)
