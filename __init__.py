@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
         AsyncStream as AsyncStream,
         aconnect as aconnect,
     )
+    from .api.asgi import AsgiApp as AsgiApp, asgi as asgi
     from .api.connection import Connection as Connection, connect as connect
     from .api.events import (
         Answered as Answered,
@@ -71,6 +72,11 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
         Stream as Stream,
         StreamOverrun as StreamOverrun,
     )
+    from .api.worker import (
+        Worker as Worker,
+        WorkerFailed as WorkerFailed,
+        run_worker as run_worker,
+    )
     from .consumers.client import Client as Client
     from .consumers.outcomes import (
         Answer as Answer,
@@ -107,6 +113,8 @@ _EXPORTS: dict[str, str] = {
     "Answered": ".api.events",
     "ApprovalAsked": ".api.events",
     "ApprovalDecided": ".api.events",
+    "asgi": ".api.asgi",
+    "AsgiApp": ".api.asgi",
     "AsyncConnection": ".api.aio",
     "AsyncReply": ".api.aio",
     "AsyncSession": ".api.aio",
@@ -140,6 +148,7 @@ _EXPORTS: dict[str, str] = {
     "Reply": ".api.session",
     "ReplyEnded": ".api.session",
     "Rule": ".processors.agent",
+    "run_worker": ".api.worker",
     "Session": ".api.session",
     "SessionEvent": ".api.events",
     "SessionState": ".api.inside",
@@ -160,6 +169,8 @@ _EXPORTS: dict[str, str] = {
     "TurnEnded": ".api.events",
     "Waiting": ".api.events",
     "wake_session": ".processors.worker.wake_once",
+    "Worker": ".api.worker",
+    "WorkerFailed": ".api.worker",
 }
 
 __all__ = sorted(_EXPORTS)

@@ -5,7 +5,8 @@ otherwise the local one that `foldlog up` started.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from ..local.kafka import Broker
 
 SETTINGS_FILE = "foldlog.toml"
+SCRIPTED_KEY = "scripted"
+"""The API key sent to the scripted model's server, which accepts any."""
 
 
 def find_settings(
@@ -61,3 +64,22 @@ def bootstrap_servers(settings: Settings) -> str:
 def connected(settings: Settings) -> Settings:
     """The settings with the broker filled in. Raises LogUnreachable."""
     return replace(settings, bootstrap_servers=bootstrap_servers(settings))
+
+
+@contextmanager
+def model_of(
+    settings: Settings, roles: Sequence[str], report: Callable[[str], None]
+) -> Iterator[Settings]:
+    """The settings with a model that answers, for the block: a scripted one, which `report` is
+    told, if neither an API key nor a base URL is set and the `roles` call models."""
+    if "models" not in roles or settings.api_key or settings.base_url:
+        yield settings
+        return
+    from ..local.messages_api import spawn
+
+    with spawn("demo", env=environment.for_children()) as server:
+        report(
+            "no ANTHROPIC_API_KEY and no ANTHROPIC_BASE_URL: a scripted model answers at "
+            f"{server.base_url}"
+        )
+        yield replace(settings, api_key=SCRIPTED_KEY, base_url=server.base_url)

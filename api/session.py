@@ -76,16 +76,25 @@ class ReplyEnded(Refused):
 
 
 class Feed:
-    """One fold of a session and the streams that show it. May be used from several threads."""
+    """One fold of a session and the streams that show it. May be used from several threads.
+
+    It is closed by `close`, or when no session and no stream uses it.
+    """
 
     def __init__(self, client: Client, session_id: str) -> None:
         self.session_id, self.client = session_id, client
         self.lock = threading.RLock()
         self.streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._viewer = INITIAL
+        take = weakref.WeakMethod(self._take)  # so that the fold does not keep this feed
         self.fold = SessionFold(
-            client.log, session_id, chunks=True, read=client.read_blob, listen=self._take
+            client.log,
+            session_id,
+            chunks=True,
+            read=client.read_blob,
+            listen=lambda seen: _call(take, seen),
         )
+        self._close_fold = weakref.finalize(self, self.fold.close)
 
     def _take(self, seen: FoldedEvent) -> None:
         read, offset = self.client.read_blob, seen.entry.offset
@@ -107,15 +116,21 @@ class Feed:
             return self.fold.views
 
     def pump(self, timeout_s: float = POLL_S) -> None:
-        """Fold what is new, waiting at most `timeout_s` seconds for it."""
+        """Fold what is new, waiting at most `timeout_s` seconds for it. Raises Refused if it is
+        closed."""
         with self.lock:
+            if not self._close_fold.alive:
+                raise Refused(
+                    f"session {self.session_id} was closed here, so nothing more is read from it. "
+                    "It continues in its worker: open it again to follow it."
+                )
             for _ in self.fold.poll(timeout_s):
                 pass
 
     def close(self) -> None:
         """Close the reader."""
         with self.lock:
-            self.fold.close()
+            self._close_fold()
 
 
 class Stream:
@@ -130,7 +145,7 @@ class Stream:
         self._ended = False
         self._cursor = f"{feed.fold.cursor}.0"
         feed.streams.add(self)
-        self._close_feed = weakref.finalize(self, feed.close) if owns_feed else None
+        self._owns_feed = owns_feed
 
     # -- called by the feed ------------------------------------------------------------------------
 
@@ -215,8 +230,8 @@ class Stream:
         self._events.clear()
         with self._feed.lock:
             self._feed.streams.discard(self)
-        if self._close_feed is not None:
-            self._close_feed()
+        if self._owns_feed:
+            self._feed.close()
 
     def __enter__(self) -> "Stream":
         return self
@@ -320,7 +335,6 @@ class Session:
         self._client, self._agent = client, agent
         self._feed = Feed(client, session_id)
         self._commands = client.commands_on(self._feed.fold)
-        self._finalizer = weakref.finalize(self, self._feed.close)
 
     @property
     def agent(self) -> str:
@@ -529,8 +543,9 @@ class Session:
     # -- closing -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop following the session; it continues. A session that is dropped closes itself."""
-        self._finalizer()
+        """Stop following the session, and end its streams; the session continues. A session that
+        is dropped closes itself once its streams are."""
+        self._feed.close()
 
     def __enter__(self) -> "Session":
         return self
@@ -539,10 +554,10 @@ class Session:
         self.close()
 
 
-def _call(method: "weakref.WeakMethod[Any]", reason: str) -> None:
+def _call(method: "weakref.WeakMethod[Any]", *args: object) -> None:
     found = method()
     if found is not None:
-        found(reason)
+        found(*args)
 
 
 def _parsed(session_id: str, cursor: str) -> tuple[int, int]:

@@ -12,12 +12,12 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..api.installation import model_of
 from ..log import Settings, environment
 from ..log.made import apply_topics, demand_topics
 from ..schemas.topics import USER_SESSIONS
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from ..processors.agent import Agent
 
 ROLES = ("sessions", "models", "tools", "background", "delivery")
-SCRIPTED_KEY = "scripted"
-"""The API key sent to the scripted server, which accepts any."""
-
 agent_option = click.option(
     "--agent",
     "agents",
@@ -142,20 +139,6 @@ def parse_address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-@contextmanager
-def model_of(settings: Settings, roles: Sequence[str]) -> Iterator[Settings]:
-    """The settings with a working model: the scripted one if no other is configured."""
-    if "models" not in roles or settings.api_key or settings.base_url:
-        yield settings
-        return
-    from ..local.messages_api import spawn
-
-    with spawn("demo", env=environment.for_children()) as server:
-        note(f"no ANTHROPIC_API_KEY and no ANTHROPIC_BASE_URL: a scripted model answers at "
-             f"{server.base_url}")
-        yield replace(settings, api_key=SCRIPTED_KEY, base_url=server.base_url)
-
-
 def forget_secrets(settings: Settings) -> None:
     """Remove foldlog's secrets from the environment, so processes started by tools get none."""
     environment.forget(settings.secret_variables, kept=settings.tool_env)
@@ -167,7 +150,7 @@ def run_wake(edge: Edge, session: str, names: Sequence[str]) -> None:
 
     loaded = load_agents(names)
     forget_secrets(edge.settings)
-    with start_lock(edge), model_of(edge.connected(), ROLES) as settings:
+    with start_lock(edge), model_of(edge.connected(), ROLES, note) as settings:
         wake_session(settings, loaded, session)
 
 
@@ -228,7 +211,7 @@ def worker_command(
         forget_secrets(edge.settings)
         # With a control_fd the supervisor has the lock.
         lock = start_lock(edge, worker_id) if control_fd is None else nullcontext()
-        with lock, model_of(edge.connected(), wanted) as settings:
+        with lock, model_of(edge.connected(), wanted, note) as settings:
             return host.run(
                 settings,
                 loaded,
@@ -277,7 +260,7 @@ def run_supervised(
     command += ["--worker-id", worker_id] if worker_id else []
     command += [*(["--watch"] if watch else []), *more]
     lock = start_lock(edge, worker_id, supervises=True)
-    with lock, model_of(edge.settings, roles) as settings:
+    with lock, model_of(edge.settings, roles, note) as settings:
         if settings.base_url != edge.settings.base_url:
             # Workers read these from the environment, as if a person had set them.
             os.environ["ANTHROPIC_BASE_URL"] = settings.base_url or ""

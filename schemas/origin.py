@@ -21,9 +21,11 @@ class Recorder(StrEnum):
 
 
 class Proof(StrEnum):
-    """How the person was authenticated. none: not at all (a gateway in development mode)."""
+    """How the person was authenticated. app: by the application that the gateway is part of. none:
+    not at all (a gateway in development mode)."""
 
     TOKEN = "token"
+    APP = "app"
     OS_USER = "os_user"
     NONE = "none"
 

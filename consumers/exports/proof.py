@@ -27,6 +27,15 @@ def proof_of(entry: Entry) -> Proven:
             return Proven(True, f"recorded by the {origin.recorder}: a token of {claimed}")
         case Proof.TOKEN:
             return Proven(False, f"unproven: the {origin.recorder} saw a token of {origin.subject}")
+        case Proof.APP if origin.subject == claimed:
+            return Proven(
+                True, f"recorded by the {origin.recorder}: its application authenticated {claimed}"
+            )
+        case Proof.APP:
+            return Proven(
+                False,
+                f"unproven: the {origin.recorder}'s application authenticated {origin.subject}",
+            )
         case Proof.OS_USER:
             return Proven(True, f"recorded by a {origin.recorder} of OS user {origin.subject}")
         case Proof.NONE:

@@ -8,15 +8,17 @@ settings, and shows that user every session. Only this file imports jwt.
 
 import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 import jwt
+from starlette.requests import Request
 
 from ...log.errors import Refused
 from ...log.settings import SECRET_BYTES_MIN
 from ...processors.worker.page_access import host_name, is_loopback
-from ...schemas.ids import is_id
+from ...schemas.ids import is_id, why_not_an_id
+from ...schemas.origin import Proof
 
 AUDIENCE = "foldlog"
 ALGORITHM = "HS256"
@@ -42,17 +44,50 @@ class Caller(NamedTuple):
     until: float = math.inf
 
 
-class Access:
-    """Checks tokens and origins. `secret` None: development mode, for `user`."""
+Authenticate = Callable[[Request], str | None]
+"""Returns the id of the user who sends a request, or None for nobody. Of an application that has
+the gateway as a part and authenticates its users itself."""
 
-    def __init__(self, user: str, secret: str | None, origins: Collection[str] = ()) -> None:
+
+class Access:
+    """Checks tokens and origins. `secret` None: development mode, for `user`. authenticate: asked
+    for the user in place of a token."""
+
+    def __init__(
+        self,
+        user: str,
+        secret: str | None,
+        origins: Collection[str] = (),
+        authenticate: Authenticate | None = None,
+    ) -> None:
         assert secret is None or len(secret.encode()) >= SECRET_BYTES_MIN
         self._user, self._secret, self.origins = user, secret, frozenset(origins)
+        self._authenticate = authenticate
 
     @property
     def development(self) -> bool:
-        """Whether requests need no token."""
-        return self._secret is None
+        """Whether requests are not authenticated."""
+        return self._secret is None and self._authenticate is None
+
+    @property
+    def proof(self) -> Proof:
+        """How callers are authenticated."""
+        if self._authenticate is not None:
+            return Proof.APP
+        return Proof.NONE if self._secret is None else Proof.TOKEN
+
+    def caller_of(self, request: Request) -> Caller:
+        """The user of a request. Raises Unauthenticated; ValueError if the application names a user
+        whose id is not valid."""
+        if self._authenticate is None:
+            return self.caller(request.headers, request.cookies)
+        user = self._authenticate(request)
+        if user is None:
+            raise Unauthenticated("this application knows no user for this request, so nothing was "
+                                  "done: sign in")
+        if not isinstance(user, str) or not is_id(user):
+            raise ValueError(f"authenticate: {why_not_an_id('the user', str(user))}")
+        return Caller(user)
 
     def caller(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> Caller:
         """The user of a request with these headers (lower case) and cookies. Raises

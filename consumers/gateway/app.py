@@ -4,10 +4,10 @@ A request is admitted by origin, user and size and given to a route. Each protoc
 routes; what routes may use is in parts.py.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,7 +33,9 @@ from .routes import (
 BODY_BYTES_MAX = 8 * 1024 * 1024 + 64 * 1024
 """Size limit of a request body: the largest message plus the JSON around it."""
 
-ROUTERS = (
+Router = Callable[[Gateway], APIRouter]
+
+ROUTERS: tuple[Router, ...] = (
     plain.router,
     tabs.router,
     branching.router,
@@ -79,8 +81,8 @@ has a content security policy of its own."""
 ATTACHMENT = (b"content-disposition", b"attachment")
 
 
-def make_app(gateway: Gateway) -> ASGIApp:
-    """The app of a gateway."""
+def make_app(gateway: Gateway, routers: Sequence[Router] = ROUTERS) -> ASGIApp:
+    """The app of a gateway, with the routes of `routers`."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -97,7 +99,7 @@ def make_app(gateway: Gateway) -> ASGIApp:
         max_body_size=BODY_BYTES_MAX,  # also without Content-Length
     )
     errors.install(app, gateway.print_line)
-    for router in ROUTERS:
+    for router in routers:
         app.include_router(router(gateway))
     return Counted(Admission(app, gateway.access), gateway.answers)
 
@@ -122,7 +124,7 @@ class Admission:
         try:
             self._access.admit(request.headers)
             sends = request.method not in WITHOUT_BODY
-            caller = self._access.caller(request.headers, request.cookies) if sends else None
+            caller = self._access.caller_of(request) if sends else None
         except (Foreign, Unauthenticated) as error:
             await errors.response_to(error)(scope, receive, out)
             return

@@ -26,7 +26,7 @@ from ...producers.sessions import Receipt
 from ...schemas.attachments import reference
 from ...schemas.events.parts import BlobRef
 from ...schemas.ids import ID_CHARS_MAX, is_id
-from ...schemas.origin import Origin, Proof, Recorder
+from ...schemas.origin import Origin, Recorder
 from ..client import Client
 from ..inspector.overview import Overview
 from ..outcomes import Decision, demand
@@ -66,9 +66,9 @@ class Gateway:
 
     def caller(self, request: Request) -> Caller:
         """The user of a request, with its rights. Raises Unauthenticated."""
-        caller = self.access.caller(request.headers, request.cookies)
-        proof = Proof.NONE if self.access.development else Proof.TOKEN
-        ORIGIN.set(Origin(Recorder.GATEWAY, proof, caller.user))  # of the records it writes
+        caller = self.access.caller_of(request)
+        # Of the records that this request writes.
+        ORIGIN.set(Origin(Recorder.GATEWAY, self.access.proof, caller.user))
         return caller
 
     def user(self, request: Request) -> str:

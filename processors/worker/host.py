@@ -23,10 +23,10 @@ from .pages import Pages
 from .same_agents import AgentsDiffer
 from .status import status_of
 from .supervise import LOG_UNREACHABLE, MISUSE
+from .worker_thread import WorkerThread
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LINGER_S = 5.0  # how long to wait for a thread that outlives the worker
-JOIN_S = 10.0  # how long the worker thread may take to finish its round
 END_S = 13.0  # limit of a clean end: a supervisor kills after 15 s
 
 
@@ -154,9 +154,8 @@ class _Host:
     """
 
     def __init__(self, settings: Settings, web: tuple[str, int], ending: EndSignal) -> None:
-        self.parts: Parts | None = None
-        self._failed: BaseException | None = None
-        self._end_signal, self._by_signal = ending, False
+        self._thread: WorkerThread | None = None
+        self._end_signal = ending
         self._pages = Pages(web, settings.web_token, self._answer)
 
     def run(self, assemble: Callable[[], Parts]) -> int:
@@ -164,50 +163,30 @@ class _Host:
 
         Raises what `assemble` raises.
         """
-        thread = threading.Thread(target=self._work, args=(assemble,), name="poll", daemon=True)
+        thread = self._thread = WorkerThread(assemble, self._begin, self._end_signal.request)
         thread.start()
-        self._by_signal = self._end_signal.wait()
-        parts = self.parts
-        if self._failed is not None:
+        by_signal = thread.is_stopping = self._end_signal.wait()
+        parts = thread.parts
+        if thread.failed is not None:
             self._pages.close()
-            raise self._failed
+            raise thread.failed
         if parts is None:
             say("asked to end before it took any partition: nothing was started")
             _exit(0)
         _limit_end()
-        parts.loop.stop()
-        parts.log.interrupt()
-        thread.join(JOIN_S)
+        thread.stop()
         parts.close()
         self._pages.close()
-        return 0 if self._by_signal else exit_code(parts.fatal)
+        return 0 if by_signal else exit_code(parts.fatal)
 
-    def _work(self, assemble: Callable[[], Parts]) -> None:
-        try:
-            parts = assemble()
-        except BaseException as error:
-            self._failed = error
-            self._end_signal.request()
-            return
-        self.parts = parts
-        try:
-            parts.state.note({"pid": os.getpid(), "web": self._pages.url})
-            roles, port = ", ".join(parts.worker.roles), self._pages.server_address[1]
-            say(f"worker {parts.identity.owner} runs {roles} on port {port}")
-            # Not earlier: importing the model SDK would compete with the pending obligations.
-            models = "models" in parts.worker.roles
-            parts.topic_watch.start()
-            parts.loop.run(parts.effects.warm if models else lambda: None)
-        except BaseException as error:
-            parts.fatal.append(error)
-            if not self._by_signal:
-                say(f"the worker is ending: {type(error).__name__}: {error}")
-        finally:
-            self._end_signal.request()
+    def _begin(self, parts: Parts) -> None:
+        parts.state.note({"pid": os.getpid(), "web": self._pages.url})
+        roles, port = ", ".join(parts.worker.roles), self._pages.server_address[1]
+        say(f"worker {parts.identity.owner} runs {roles} on port {port}")
 
     def _answer(self, path: str) -> Answer | None:
         """The page of a path: for monitoring, with numbers and ids but no content."""
-        parts = self.parts
+        parts = None if self._thread is None else self._thread.parts
         match path:
             case "/healthz":
                 ends = parts is not None and bool(parts.fatal)

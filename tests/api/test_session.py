@@ -1,6 +1,7 @@
 """The Python API: a reply streams once, ends with its turn, and shares one fold with decisions."""
 
 import asyncio
+import gc
 import threading
 
 import pytest
@@ -335,3 +336,23 @@ def test_a_cancelled_wait_loses_no_event(log, tmp_path):
             return [event async for event in reply]
 
     assert texts(asyncio.run(main())) == "four"
+
+
+def test_a_reply_is_whole_though_nobody_keeps_its_session(foldlog, log):
+    reply = foldlog.open("s1", agent="shop").send("hi")
+    gc.collect()
+    Played(log, "s1").answer("It is four.")
+    assert reply.answer().text == "It is four."
+
+
+def test_a_session_that_nobody_keeps_closes_its_reader(foldlog):
+    closing = foldlog.open("s2")._feed._close_fold
+    gc.collect()
+    assert not closing.alive
+
+
+def test_a_stream_of_a_closed_session_says_that_it_was_closed(session):
+    reply = session.send("hi")
+    session.close()
+    with pytest.raises(Refused, match="was closed here, so nothing more is read from it"):
+        reply.answer(timeout_s=1)

@@ -1,0 +1,210 @@
+"""A worker in a Python process: `run_worker` for a process of its own, `Worker` inside another.
+
+Both find the settings and the broker that the command line would, and answer with the scripted
+model if no other is configured, which they log as a warning. Both remove the secrets in foldlog's
+settings from `os.environ`, as the command line does, so that no tool can read them.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+
+from ..log import FoldlogError, Settings, environment
+from ..processors.agent import Agent
+from ..processors.worker import host
+from ..processors.worker.assemble import ROLES, Parts
+from ..processors.worker.metrics import why_not_ready
+from ..processors.worker.start_lock import exclusive_start
+from ..processors.worker.worker_thread import WorkerThread
+from .installation import connected, find_settings, model_of
+
+READY_S = 60.0
+"""How long `with Worker(...)` waits until the worker is ready, in seconds."""
+POLL_S = 0.05
+_log = logging.getLogger("foldlog.worker")
+
+
+class WorkerFailed(FoldlogError):
+    """A worker that ended by itself, or did not become ready or end in time."""
+
+
+def run_worker(
+    agents: Sequence[Agent],
+    *,
+    settings: Settings | None = None,
+    roles: Sequence[str] = ROLES,
+    worker_id: str | None = None,
+    rolling_update: bool = False,
+    web: tuple[str, int] = ("127.0.0.1", 0),
+) -> int:
+    """Run a worker in this process until SIGTERM or Ctrl-C, as `foldlog worker` does.
+
+    Call it in the main thread, which handles the signals. Returns the exit code, for
+    `sys.exit(run_worker(...))`: 0 after a clean end, 1 after a failure that a restart may mend, 2
+    if a restart would fail in the same way, 3 if the log cannot be used now.
+
+    rolling_update: start even if live workers serve other agents. web: the address of /status,
+    /metrics, /healthz and /readyz; port 0 takes a free one.
+    Raises SettingsError, AgentsDiffer, StateDirTaken, TopicMissing, LogUnreachable before it
+    starts; RuntimeError outside of the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(
+            "run_worker handles signals, so it must be called in the main thread. Nothing was "
+            "started: use `with foldlog.Worker(agents):` in other threads"
+        )
+    with ExitStack() as stack:
+        ready = _prepared(stack, settings, roles, worker_id)
+        return host.run(
+            ready, list(agents), tuple(roles), worker_id, rolling=rolling_update, web=web
+        )
+
+
+def _prepared(
+    stack: ExitStack, settings: Settings | None, roles: Sequence[str], worker_id: str | None
+) -> Settings:
+    """The settings of a worker that may start now. Locks are released when `stack` closes."""
+    settings = connected(settings or find_settings())
+    environment.seal()
+    environment.forget(settings.secret_variables, kept=settings.tool_env)
+    stack.enter_context(
+        exclusive_start(settings.state_dir, worker_id, _log.warning, supervises=False)
+    )
+    return stack.enter_context(model_of(settings, roles, _log.warning))
+
+
+class Worker:
+    """A worker in a thread of this process: `with Worker(agents):` or `async with`.
+
+    The block begins when the worker is ready, which means that it has its partitions and a broker
+    answers. At its end the worker finishes its round, stops its effects and leaves the group; what
+    was interrupted is continued by the next worker. An application that serves many requests should
+    rather run workers as processes of their own: they share no interpreter lock with its requests.
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[Agent],
+        *,
+        settings: Settings | None = None,
+        roles: Sequence[str] = ROLES,
+        worker_id: str | None = None,
+        rolling_update: bool = False,
+        ready_s: float = READY_S,
+    ) -> None:
+        """ready_s: how long the start may take, in seconds."""
+        self._agents, self._settings = list(agents), settings
+        self._roles, self._worker_id = tuple(roles), worker_id
+        self._rolling, self._ready_s = rolling_update, ready_s
+        self._stack = ExitStack()
+        self._ended = threading.Event()
+        self._thread: WorkerThread | None = None
+
+    def start(self) -> None:
+        """Start the worker; returns when it is ready.
+
+        Raises WorkerFailed if it is not ready in time or ends, and whatever prevented its start:
+        SettingsError, AgentsDiffer, StateDirTaken, TopicMissing, LogUnreachable. Then it is
+        stopped.
+        """
+        if self._thread is not None:
+            raise RuntimeError("this worker was started before: make another one")
+        try:
+            settings = _prepared(self._stack, self._settings, self._roles, self._worker_id)
+            self._thread = WorkerThread(lambda: self._parts(settings), _begin, self._ended.set)
+            self._thread.start()
+            self._await_ready(self._thread)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _parts(self, settings: Settings) -> Parts:
+        return Parts(settings, self._agents, self._roles, self._worker_id, rolling=self._rolling)
+
+    def _await_ready(self, thread: WorkerThread) -> None:
+        end = time.monotonic() + self._ready_s
+        while why := self.why_not_ready():
+            if self._ended.wait(POLL_S):
+                raise thread.failed or WorkerFailed(self._why_ended())
+            if time.monotonic() > end:
+                raise WorkerFailed(
+                    f"the worker is {why}, {self._ready_s:g} s after its start. It is stopped; "
+                    "sessions continue when a worker runs. `foldlog doctor` reports what is wrong"
+                )
+
+    def why_not_ready(self) -> str:
+        """Why it cannot work now, in words; '' if it is ready. Queries the broker."""
+        parts = None if self._thread is None else self._thread.parts
+        if self._ended.is_set():
+            return "not ready: ended"
+        return "not ready: starting" if parts is None else why_not_ready(parts)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the worker ends; False if it still runs after `timeout_s` seconds.
+
+        Raises WorkerFailed if it ended because of an error.
+        """
+        if not self._ended.wait(timeout_s):
+            return False
+        if self._thread is not None and self._thread.parts and self._thread.parts.fatal:
+            raise WorkerFailed(self._why_ended()) from self._thread.parts.fatal[0]
+        return True
+
+    def _why_ended(self) -> str:
+        parts = None if self._thread is None else self._thread.parts
+        why = [f"{type(error).__name__}: {error}" for error in (parts.fatal if parts else ())]
+        return (
+            f"the worker ended: {'; '.join(why) or 'it was stopped'}. Nothing is lost: sessions "
+            "continue when a worker runs"
+        )
+
+    def stop(self) -> None:
+        """Stop the worker; returns when it has ended. A second call has no effect.
+
+        Raises WorkerFailed if it does not end in time; then only the end of the process ends it.
+        """
+        thread, self._thread = self._thread, None
+        try:
+            if thread is None:
+                return
+            if not thread.stop():
+                raise WorkerFailed(
+                    "the worker did not end in time, because a call in it does not return. "
+                    "Nothing is lost: end this process, and the next worker continues"
+                )
+            if thread.parts is not None:
+                thread.parts.close()
+        finally:
+            self._stack.close()
+
+    def __enter__(self) -> "Worker":
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> "Worker":
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.stop)
+
+
+def _begin(parts: Parts) -> None:
+    _log.info("worker %s runs %s", parts.identity.owner, ", ".join(parts.worker.roles))
