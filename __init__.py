@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
         AsyncStream as AsyncStream,
         aconnect as aconnect,
     )
-    from .api.asgi import AsgiApp as AsgiApp, asgi as asgi
+    from .api.asgi import asgi as asgi
     from .api.connection import Connection as Connection, connect as connect
     from .api.events import (
         Answered as Answered,
@@ -78,6 +78,7 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
         run_worker as run_worker,
     )
     from .consumers.client import Client as Client
+    from .consumers.gateway.mounted import AsgiApp as AsgiApp
     from .consumers.outcomes import (
         Answer as Answer,
         CommandRefused as CommandRefused,
@@ -114,7 +115,7 @@ _EXPORTS: dict[str, str] = {
     "ApprovalAsked": ".api.events",
     "ApprovalDecided": ".api.events",
     "asgi": ".api.asgi",
-    "AsgiApp": ".api.asgi",
+    "AsgiApp": ".consumers.gateway.mounted",
     "AsyncConnection": ".api.aio",
     "AsyncReply": ".api.aio",
     "AsyncSession": ".api.aio",

@@ -14,123 +14,13 @@ It has every route of `foldlog gateway` except the inspector's pages. A mounted 
 events, so the application's own lifespan must enter it; a server that runs it alone starts it.
 """
 
-import asyncio
-import logging
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
-from pathlib import Path
-from types import TracebackType
 
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
-
-from ..consumers.client import Client
-from ..consumers.gateway.access import Access, Authenticate
-from ..consumers.gateway.app import ROUTERS, make_app
-from ..consumers.gateway.parts import Gateway
-from ..consumers.gateway.routes import inspector
-from ..consumers.gateway.serve import limits_here
-from ..log import FoldlogError, Settings
+from ..consumers.gateway.access import Authenticate
+from ..consumers.gateway.mounted import AsgiApp
+from ..log import Settings, SettingsError
 from ..log.door import Log
-from ..log.errors import SettingsError
-from ..processors.store.state_dir import StateDir, StateDirTaken
 from .installation import connected, find_settings
-
-CHANNEL = "gateway"
-PROCESSES_MAX = 64
-ROUTES = tuple(router for router in ROUTERS if router is not inspector.router)
-_log = logging.getLogger("foldlog.gateway")
-
-NOT_STARTED = {
-    "code": "not_started",
-    "detail": "this part of the application was not started: nothing was done. Its developer has "
-    "to enter it in the application's lifespan: `async with chat:`",
-}
-
-
-class AsgiApp:
-    """The app, and the context manager that starts and stops it. See `asgi`."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        origins: Sequence[str],
-        authenticate: Authenticate | None,
-        log: Log | None,
-    ) -> None:
-        self._settings, self._log = settings, log
-        self._access = Access(settings.user, settings.gateway_secret, origins, authenticate)
-        self._app: ASGIApp | None = None
-        self._stack = AsyncExitStack()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection, or the lifespan of a server that runs this app alone."""
-        if scope["type"] == "lifespan":
-            await self._serve_lifespan(receive, send)
-        elif self._app is None:
-            await JSONResponse(NOT_STARTED, 503)(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
-
-    async def _serve_lifespan(self, receive: Receive, send: Send) -> None:
-        assert (await receive())["type"] == "lifespan.startup"
-        try:
-            await self.__aenter__()
-        except FoldlogError as error:  # the server prints it
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
-            return
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await self.__aexit__(None, None, None)
-        await send({"type": "lifespan.shutdown.complete"})
-
-    async def __aenter__(self) -> "AsgiApp":
-        """Connect to the log and follow it. Raises LogUnreachable, TopicMissing, SettingsError."""
-        if self._app is not None:
-            raise RuntimeError("this app is started already: enter it once")
-        try:
-            gateway = await asyncio.to_thread(self._gateway)
-            gateway.hub.limit_viewers(limits_here().connections)
-            await self._stack.enter_async_context(gateway.running())
-            gateway.tail.on_end = self._report_end
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        self._app = make_app(gateway, ROUTES)
-        return self
-
-    def _gateway(self) -> Gateway:
-        settings = self._settings if self._log is not None else connected(self._settings)
-        directory = _free_directory(settings.home)
-        self._stack.callback(directory.close)
-        client = Client(settings, self._log, channel=CHANNEL)
-        self._stack.callback(client.close)
-        return Gateway(client, self._access, directory.path, _log.warning)
-
-    def _report_end(self) -> None:
-        _log.error("the log cannot be followed any more: restart this process")
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        """End the streams, whose clients reconnect, and close the log."""
-        self._app = None
-        await self._stack.aclose()
-
-
-def _free_directory(home: Path) -> StateDir:
-    """A cache directory that no other process uses: a server may run several processes of an app.
-    Raises SettingsError."""
-    for number in range(1, PROCESSES_MAX + 1):
-        with suppress(StateDirTaken):
-            return StateDir(home / f"asgi-{number}")
-    raise SettingsError(
-        f"{PROCESSES_MAX} processes on this machine use the caches in {home}. Nothing was "
-        "started: end some of them, or set FOLDLOG_HOME to another directory for these"
-    )
 
 
 def asgi(
@@ -155,4 +45,4 @@ def asgi(
             "user id of a request, or set FOLDLOG_GATEWAY_SECRET, with which tokens are signed. "
             "While only you can reach the application: authenticate=lambda request: \"me\""
         )
-    return AsgiApp(settings, origins, authenticate, log)
+    return AsgiApp(settings, connected, origins, authenticate, log)

@@ -10,7 +10,8 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from foldlog.api.asgi import AsgiApp, asgi
+from foldlog.api.asgi import asgi
+from foldlog.consumers.gateway.mounted import AsgiApp
 from foldlog.consumers.gateway.serve import listen
 from foldlog.log.errors import SettingsError
 from foldlog.log.memory import MemoryLog
