@@ -3,6 +3,7 @@
 They only read, except `wake --run`.
 """
 
+import shutil
 import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -33,7 +34,8 @@ from ..schemas.events import GenChunk
 from ..schemas.topics import SESSION_EVENTS
 from .context import note_if_not_written, print_context
 from .edge import Edge, at_option, example, json_option, pass_edge
-from .printing import brief, clean, emit, event_line, line, note, pretty, table, when
+from .event_lines import event_line
+from .printing import brief, clean, emit, has_styles, line, note, pretty, table, when
 from .progress import Bar
 from .replay_bundle import bundle_option
 from .run import agent_option, load_agents, run_wake
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from ..consumers.session_fold import SessionFold
     from ..processors.advice.prices import PriceTable
     from ..processors.fold.views import SessionViews
+    from ..schemas.events.parts import ReadBlob
 
 
 TEXT_CHARS_MAX = 4_000
@@ -257,6 +260,8 @@ def tail_command(
 ) -> None:
     """Print the events of a session, or of all.
 
+    One line an event: PARTITION:OFFSET, the local time, the session (without SESSION), the type,
+    and what it says; in colours on a terminal, unless NO_COLOR is set. --json prints every field.
     Every record of the log is printed, including those that the fold refused or ignored:
     `foldlog replay --from` prints the ruling on each.
     """
@@ -267,11 +272,13 @@ def tail_command(
         existing = (entry for batch in events.to(events.ends()) for entry in batch)
         matching = (entry for entry in existing if chunks or not _is_chunk(entry))
         shown = matching if last is None else deque(matching, last)
-        if not _print_events(shown, as_json, read) and not follow:
+        printed = _print_events(shown, as_json, read, session is None)
+        if not printed and not follow:
             note("no events" if session is None else f"no events of session {session}")
         while follow:
             new = events.poll()
-            _print_events((e for e in new if chunks or not _is_chunk(e)), as_json, read)
+            matching = (entry for entry in new if chunks or not _is_chunk(entry))
+            _print_events(matching, as_json, read, session is None)
 
 
 def _begin(edge: Edge, session: str | None, start: int | None) -> dict[int, int]:
@@ -287,16 +294,21 @@ def _is_chunk(entry: Entry) -> bool:
     return isinstance(entry.event, GenChunk | ChunkSeen)
 
 
-def _print_events(entries: Iterable[Entry], as_json: bool, read: Any) -> int:
-    """Print the events and return their number."""
+def _print_events(
+    entries: Iterable[Entry], as_json: bool, read: "ReadBlob | None", is_of_all: bool
+) -> int:
+    """Print the events and return their number. is_of_all: name the session of each."""
+    colours = has_styles(sys.stdout)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     count = 0
     for entry in entries:
         count += 1
-        event = event_json(entry, read)
         if as_json:
-            emit(event)
+            emit(event_json(entry, read))
         else:
-            click.echo(event_line(event))
+            click.echo(
+                event_line(entry, read, session=is_of_all, colours=colours, width=width)
+            )
     return count
 
 

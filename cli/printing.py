@@ -125,20 +125,3 @@ def _cell(value: Any) -> str:
 def when(at_ms: int) -> str:
     """Unix ms as local date and time."""
     return datetime.fromtimestamp(at_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def event_line(event: Mapping[str, Any]) -> str:
-    """An event, as returned by `consumers.contents.event_json`, on one line for people."""
-    place = ("partition", "offset", "at", "type", "writer", "session_id")
-    fields = {name: _flat(value) for name, value in event.items() if name not in place}
-    rest = " ".join(f"{name}={json_line(value)}" for name, value in fields.items() if value != "")
-    head = f"{event['partition']}:{event['offset']} {when(event['at'])} {event['session_id']}"
-    return brief(f"{head} {event['type']} {rest}", 3 * LINE_CHARS_MAX)
-
-
-def _flat(value: Any) -> Any:
-    """A body, preview or short form as its text, which is what a reader wants in the line."""
-    if isinstance(value, Mapping) and "inline" in value:
-        text, ref = value["inline"], value.get("ref")
-        return text if text or ref is None else f"[{ref['bytes']} bytes in a blob]"
-    return "" if value in (None, [], ()) else value

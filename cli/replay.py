@@ -21,7 +21,8 @@ from ..processors.fold.sessions import FoldedEvent
 from ..schemas.codec import ChunkSeen
 from ..schemas.topics import SESSION_EVENTS
 from .edge import Edge, example, json_option, pass_edge
-from .printing import emit, event_line, line, note
+from .event_lines import event_line
+from .printing import emit, line, note
 from .progress import Bar
 from .replay_bundle import replay_bundle, use_bundle
 
@@ -140,13 +141,13 @@ def _replay_all(
 def _print_step(step: FoldedEvent, as_json: bool) -> None:
     if isinstance(step.entry.event, ChunkSeen):
         return  # chunks are not decoded here: `foldlog tail --chunks` prints them
-    event = event_json(step.entry)
     if as_json:
+        event = event_json(step.entry)
         emit({**event, "verdict": step.ruling.verdict, "code": step.ruling.code})
-    elif step.ruling.accepted:
-        click.echo(event_line(event))
-    else:
-        click.echo(f"{event_line(event)}  <- {step.ruling.verdict} ({step.ruling.code})")
+        return
+    ruling = "" if step.ruling.accepted else f"  <- {step.ruling.verdict} ({step.ruling.code})"
+    shown = event_line(step.entry, None, session=True, colours=False, width=None)
+    click.echo(shown + ruling)
 
 
 def _print_folded(folded: Folded | Hashed, as_json: bool) -> None:

@@ -108,7 +108,7 @@ def main() -> None:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         env = stack.enter_context(running(directory)).env
-        chat = Terminal("terminal 1: a chat", 15, directory, env)
+        chat = Terminal("terminal 1: a chat", 17, directory, env)
         stack.callback(chat.close)
         shell = Terminal("terminal 2: the machine that the worker runs on", 8, directory, env)
         stack.callback(shell.close)
@@ -143,8 +143,9 @@ def _play(both: Terminals, chat: Terminal, shell: Terminal) -> None:
     killed = time.monotonic()
     both.until(lambda: "attempt 2" in _flat(chat), "the takeover")
     print(f"the next worker took over {time.monotonic() - killed:.1f} s after the kill")
-    both.until(lambda: _flat(chat).endswith(f"{' '.join(ANSWER.split())} >"), "the whole answer")
-    both.type(shell, "foldlog tail returns | grep -o 'GEN_.* attempt=[0-9]*'\r")
+    both.until(lambda: f"{' '.join(ANSWER.split())} [turn 1:" in _flat(chat), "the whole answer")
+    both.until(lambda: _last_line(chat) == ">", "the prompt of the chat")
+    both.type(shell, "foldlog tail returns | grep -o 'GEN_.* attempt [0-9]*'\r")
     both.until(lambda: "GEN_COMPLETE" in shell.screen.text(), "the attempts in the log")
     both.until(lambda: _last_line(shell) == "$", "the prompt of the shell")
 

@@ -200,6 +200,8 @@ def test_tail_for_people_prints_one_line_per_event_without_escape_sequences(shel
     shown = shell("tail")
     assert "\x1b" not in shown.out and "PARTITION_TAKEN" in shown.out
     assert len(shown.out.splitlines()) == len(shell("tail --json").json)
+    assert ' s1 MESSAGE_RECEIVED  "look \\x1b[2J" from ana (m1)\n' in shown.out
+    assert ' s1 ' not in shell("tail s1").out, "a session that was named is not repeated"
 
 
 def test_a_tail_without_events_reports_that(shell, talk):

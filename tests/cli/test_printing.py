@@ -45,23 +45,3 @@ def test_a_table_is_aligned(capsys):
     rows = [{"a": 1, "long_name": "x"}, {"a": 22, "long_name": None}]
     printing.table(rows, ("a", "long_name"))
     assert capsys.readouterr().out == "a   long name\n1   x\n22  -\n"
-
-
-def test_an_event_with_any_content_is_one_line():
-    event = {
-        "partition": 1,
-        "offset": 2,
-        "at": 0,
-        "type": "TOOL_RESULT",
-        "writer": "tools",
-        "session_id": "s1",
-        "content": {"inline": "a\n\x1b[31m" + "x" * 9999},
-        "big": {"inline": None, "ref": {"bytes": 7}},
-        "empty": None,
-    }
-    short = {"inline": "in short", "ref": {"bytes": 9}}  # of a result
-    assert 'short="in short"' in printing.event_line({**event, "content": "", "short": short})
-    assert 'big="[7 bytes in a blob]"' in printing.event_line({**event, "content": ""})
-    line = printing.event_line(event)
-    assert "\n" not in line and "\x1b" not in line and len(line) < 500
-    assert "empty" not in line and line.startswith("1:2 ")
