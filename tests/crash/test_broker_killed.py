@@ -34,6 +34,7 @@ def test_S0_2_a_broker_killed_in_the_middle_of_streams_loses_nothing(mortal, sta
     handle = stage.handle()
     handle.start()
     play = Play(stage, handle, cast=(*CAST, "middle"))
+    play.supervised = True
     play.await_taken("")
     pid = handle.pid
     play.begin()
@@ -45,7 +46,8 @@ def test_S0_2_a_broker_killed_in_the_middle_of_streams_loses_nothing(mortal, sta
     stage.server.wait_count("answered", canary=gate)  # while the log is down
     mortal.up()
     play.until("everybody has an answer and nothing is pending", play.all_at_rest)
-    assert handle.pid == pid, "the worker continued without a restart"
+    # On a busy machine the broker may start later than the group's session timeout of 6 s.
+    assert handle.pid == pid or handle.has_logged("the group evicted this member"), "no restart"
     assert witnesses.violations(stage, play.people) == []
     assert replay_differs(stage) == []
     (attempt,) = {(e.turn, e.step, e.attempt) for e in streams(ev.GenComplete)}
