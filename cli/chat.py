@@ -16,7 +16,6 @@ from ..consumers.client import DEFAULT_AGENT
 from ..consumers.outcomes import Patience, decision_of
 from ..consumers.sent import note_sent
 from ..consumers.session_fold import SessionFold
-from ..consumers.show import fold_everything
 from ..consumers.transcript_stream import INITIAL, see, snapshot
 from ..consumers.unanswered import demand_agent
 from ..consumers.waiting import asking, doubtful
@@ -30,7 +29,6 @@ from .decide import arguments
 from .edge import Edge, example, pass_edge, user_option
 from .inspect_commands import transcript_rows
 from .printing import line
-from .progress import Bar
 from .screen import Screen
 from .session_list import STATUSES, Wanted, listed, print_list
 from .terminal import Interrupts, Lines
@@ -351,8 +349,7 @@ def choose(edge: Edge, client: "Client", agent: str | None, lines: Lines) -> str
 
     Raises Refused if there is none.
     """
-    with Bar("sessions", "records") as bar:
-        everything = fold_everything(edge.log, client.read_blob, bar)
+    everything = client.everything()
     wanted = Wanted(client.user, (agent,) if agent else (), CONTINUABLE)
     rows = list(islice(listed(everything, wanted, edge.prices, client.read_blob), RECENT))
     if not rows:

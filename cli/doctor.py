@@ -17,7 +17,6 @@ from ..consumers.doctor import (
     usage as check_usage,
 )
 from ..consumers.doctor.checks import Finding
-from ..consumers.show import fold_everything
 from ..log.errors import TopicMissing
 from ..log.made import facts_of, partitions_of
 from ..processors.store.clocks import Reading, in_words
@@ -66,7 +65,7 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
         yield from checks.topics_as_wanted(log, settings)
         if facts_of(log).moved_to is not None:
             return  # reported above; nothing may serve or write to a moved log
-        everything = fold_everything(log, edge.client().read_blob)
+        everything = edge.client().everything()
     except TopicMissing:
         return  # reported above; the other checks need the topic
     worker = worker_info(settings.state_dir)

@@ -16,6 +16,7 @@ from ..api import installation
 from ..log import LogUnreachable, Settings, open_log
 from ..log.door import Log
 from ..schemas.origin import Origin, Proof, Recorder
+from .progress import Bar
 
 if TYPE_CHECKING:
     from ..consumers.client import Client
@@ -94,6 +95,7 @@ class Edge:
         client = Client(
             self.settings, self.log, user=user, channel="cli", brief=True, origin=_origin()
         )
+        client.progress = Bar("read", "records")
         self._opened.insert(0, client)
         return client
 

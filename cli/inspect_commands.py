@@ -6,7 +6,7 @@ They only read, except `wake --run`.
 import shutil
 import sys
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +15,6 @@ from ..consumers.contents import event_json, text_of_body
 from ..consumers.follow import Follow
 from ..consumers.show import (
     VIEWS,
-    fold_everything,
     known,
     now_ms,
     owed_json,
@@ -85,8 +84,7 @@ def sessions_command(
     """
     prices = edge.prices
     client = edge.client()
-    with Bar("sessions", "records") as bar:
-        everything = fold_everything(edge.log, client.read_blob, bar)
+    everything = client.everything()
     wanted = Wanted(user, agents, statuses, since_ms or 0)
     rows = list(listed(everything, wanted, prices, client.read_blob))
     if as_json:
@@ -269,10 +267,12 @@ def tail_command(
     read = client.read_blob if resolve else None
     session_ids = None if session is None else (session,)
     with Follow(edge.log, session_ids, _begin(edge, session, start)) as events:
-        existing = (entry for batch in events.to(events.ends()) for entry in batch)
+        bar = Bar("tail", "records")
+        batches = events.to(events.ends(), bar)
+        existing = (entry for batch in batches for entry in batch)
         matching = (entry for entry in existing if chunks or not _is_chunk(entry))
         shown = matching if last is None else deque(matching, last)
-        printed = _print_events(shown, as_json, read, session is None)
+        printed = _print_events(shown, as_json, read, session is None, bar.erase)
         if not printed and not follow:
             note("no events" if session is None else f"no events of session {session}")
         while follow:
@@ -295,14 +295,20 @@ def _is_chunk(entry: Entry) -> bool:
 
 
 def _print_events(
-    entries: Iterable[Entry], as_json: bool, read: "ReadBlob | None", is_of_all: bool
+    entries: Iterable[Entry],
+    as_json: bool,
+    read: "ReadBlob | None",
+    is_of_all: bool,
+    before: Callable[[], None] = lambda: None,
 ) -> int:
-    """Print the events and return their number. is_of_all: name the session of each."""
+    """Print the events and return their number. is_of_all: name the session of each. before:
+    called before each line."""
     colours = has_styles(sys.stdout)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     count = 0
     for entry in entries:
         count += 1
+        before()
         if as_json:
             emit(event_json(entry, read))
         else:

@@ -7,7 +7,8 @@ from ..log.door import Log
 from ..log.errors import FoldlogError
 from ..log.made import facts_of, partitions_of
 from .edge import Edge, example, json_option, pass_edge
-from .printing import emit, line, note
+from .printing import emit, line
+from .progress import Clock
 
 
 class MoveInterrupted(FoldlogError):
@@ -38,9 +39,11 @@ def move_command(
 
     completed: list[str] = []
 
+    clock = Clock("moving")
+
     def report(text: str) -> None:
         completed.append(text)
-        note(text)
+        clock.note(text)
 
     if to_prefix == edge.settings.topic_prefix:
         raise click.UsageError(f"--to-prefix {to_prefix!r} is this log's own prefix: give another.")
@@ -50,7 +53,8 @@ def move_command(
     new = open_log(settings)
     try:
         read = edge.client().read_blob
-        moved = move(edge.log, new, settings, read, close_turns=close_turns, report=report)
+        with clock:
+            moved = move(edge.log, new, settings, read, close_turns=close_turns, report=report)
     except KeyboardInterrupt as pressed:
         raise MoveInterrupted(_progress_of(edge.log, to_prefix, completed)) from pressed
     finally:

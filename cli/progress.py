@@ -1,28 +1,45 @@
-"""A progress bar on stderr: redrawn in place on a terminal, a line every LINE_S elsewhere."""
+"""Progress on stderr: a bar for what can be counted, a clock for what is waited for.
 
+On a terminal they are redrawn in place and disappear at the end; elsewhere a line is printed now
+and then. Nothing is shown for work that takes less than a moment.
+"""
+
+import shutil
 import sys
+import threading
 import time
 
-from .printing import note
+from .printing import brief, note
 
 WIDTH = 30
+SHOW_AFTER_S = 0.5
 DRAW_S = 0.1
 LINE_S = 5.0  # where stderr is a file or a pipe
+TICK_S, CLOCK_LINE_S = 1.0, 15.0
 
 
 class Bar:
-    """`bar(read, total)` draws the progress; the end of the block erases the bar."""
+    """`bar(read, total)` draws the progress; the last one, or the end of the block, erases it."""
 
     def __init__(self, what: str, unit: str = "events") -> None:
         self._what, self._unit, self._drawn = what, unit, 0
-        self._began = self._printed_at = time.monotonic()
         self._terminal = sys.stderr.isatty()
+        self._restart()
+
+    def _restart(self) -> None:
+        self._began = time.monotonic()
+        first = SHOW_AFTER_S if self._terminal else LINE_S
+        self._next = self._began + first
 
     def __call__(self, read: int, total: int) -> None:
         now = time.monotonic()
-        if total <= 0 or now - self._printed_at < (DRAW_S if self._terminal else LINE_S):
+        if read >= total:
+            self.erase()
+        if read == 0 or read >= total:
+            self._restart()
+        if read >= total or now < self._next:
             return
-        self._printed_at = now
+        self._next = now + (DRAW_S if self._terminal else LINE_S)
         rate = read / max(now - self._began, 0.001)
         text = f"{self._what}: {read:,} of {total:,} {self._unit}, {rate:,.0f}/s"
         if not self._terminal:
@@ -30,14 +47,65 @@ class Bar:
             return
         filled = min(WIDTH, WIDTH * read // total)
         bar = f"[{'#' * filled}{'.' * (WIDTH - filled)}] {100 * read // total:3d}% {text}"
+        bar = bar[: max(1, shutil.get_terminal_size().columns - 1)]
         sys.stderr.write("\r" + bar.ljust(self._drawn))
         sys.stderr.flush()
         self._drawn = len(bar)
+
+    def erase(self) -> None:
+        """Remove the bar, if it is drawn: other text may follow."""
+        if self._drawn:
+            sys.stderr.write("\r" + " " * self._drawn + "\r")
+            sys.stderr.flush()
+        self._drawn = 0
 
     def __enter__(self) -> "Bar":
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.erase()
+
+
+class Clock:
+    """`with Clock("waiting") as clock:` shows how long the block has taken; print with its `note`.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what, self._terminal = what, sys.stderr.isatty()
+        self._lock, self._stop, self._drawn = threading.Lock(), threading.Event(), 0
+        self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
+
+    def note(self, text: str) -> None:
+        """Print a line above the clock."""
+        with self._lock:
+            self._erase()
+            note(text)
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        pause = TICK_S if self._terminal else CLOCK_LINE_S
+        while not self._stop.wait(pause):
+            text = f"{self._what}, {time.monotonic() - began:.0f} s"
+            with self._lock:
+                self._draw(text) if self._terminal else note(text)
+
+    def _draw(self, text: str) -> None:
+        text = brief(f"… {text}", max(4, shutil.get_terminal_size().columns - 1))
+        sys.stderr.write("\r" + text.ljust(self._drawn))
+        sys.stderr.flush()
+        self._drawn = len(text)
+
+    def _erase(self) -> None:
         if self._drawn:
             sys.stderr.write("\r" + " " * self._drawn + "\r")
             sys.stderr.flush()
+        self._drawn = 0
+
+    def __enter__(self) -> "Clock":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._erase()

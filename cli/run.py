@@ -26,6 +26,7 @@ from .edge import Edge, example, pass_edge
 from .kafka_commands import start_broker
 from .log_lines import to_stderr
 from .printing import line, note
+from .progress import Clock
 from .terminal import ending_with_0
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def run_wake(edge: Edge, session: str, names: Sequence[str]) -> None:
 
     loaded = load_agents(names)
     forget_secrets(edge.settings)
-    with start_lock(edge), model_of(edge.connected(), ROLES, note) as settings:
+    with start_lock(edge), model_of(edge.connected(), ROLES, note) as settings, Clock("working"):
         wake_session(settings, loaded, session)
 
 

@@ -22,6 +22,7 @@ from ..processors.fold.transitions import TRANSITIONS
 from ..schemas.enums import CancelMode, WhenBusy
 from .edge import Edge, example, json_option, pass_edge, user_option
 from .printing import emit, line, note
+from .progress import Clock
 from .worker_info import unserved
 
 
@@ -124,9 +125,10 @@ def send_command(
                          "start a worker with `foldlog worker` or `foldlog dev`")
                 return None
         assert message_id is not None
-        answer = answer_of(
-            folded, message_id, read=client.read_blob, timeout_s=timeout_s, report=note
-        )
+        with Clock("waiting for the answer") as clock:
+            answer = answer_of(
+                folded, message_id, read=client.read_blob, timeout_s=timeout_s, report=clock.note
+            )
         _print_answer(answer, as_json)
         sys.stdout.flush()
         note_sent(client.sessions.producer, folded.views, answer.turn, client.channel)

@@ -31,7 +31,7 @@ from .transcript_stream import INITIAL, Shown, see, snapshot
 
 class Client(Closing):
     """Sessions of one installation. `user` acts in every command, by default the settings'.
-    `brief`, `origin`: see `Sessions`.
+    `brief`, `origin`: see `Sessions`. `progress(read, total)` is called while the log is read.
 
     Raises from the log (LogUnreachable, TopicMissing), from the producers (Invalid, Unacknowledged,
     BlobError), CommandRefused when the fold refuses, UnknownSession, NobodyAnswers. Close it, or
@@ -52,6 +52,7 @@ class Client(Closing):
         self.log = log if log is not None else open_log(settings)
         self.user = user or settings.user
         self.channel = channel
+        self.progress: Callable[[int, int], None] = lambda _read, _total: None
         self._owns_log = log is None
         self._blobs: BlobStore | None = None
         self.sessions = Sessions(self.log, settings, brief=brief, origin=origin)
@@ -210,7 +211,9 @@ class Client(Closing):
 
     def fold(self, session_id: str, *, chunks: bool = False) -> SessionFold:
         """A fold of the session, positioned at its first offset."""
-        return SessionFold(self.log, session_id, chunks=chunks, read=self.read_blob)
+        return SessionFold(
+            self.log, session_id, chunks=chunks, read=self.read_blob, progress=self.progress
+        )
 
     def views(self, session_id: str, at: int | None = None) -> SessionViews:
         """The views at the end of the log, or right after offset `at`. Raises UnknownSession."""
@@ -219,7 +222,7 @@ class Client(Closing):
 
     def everything(self) -> Everything:
         """Every session of the installation, folded."""
-        return fold_everything(self.log, self.read_blob)
+        return fold_everything(self.log, self.read_blob, self.progress)
 
     def follow(self, session_id: str | None = None, cursor: dict[int, int] | None = None) -> Follow:
         """Entries of one session or of all, from a cursor or from the first offset."""

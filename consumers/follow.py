@@ -91,7 +91,7 @@ class Follow(Closing):
         """Entries up to these offsets, in batches. Raises LogUnreachable on a stall.
 
         A batch may go beyond the end: everything that was read is returned.
-        progress(read, total): called before each batch, with numbers of records.
+        progress(read, total): called before each batch and at the end, with numbers of records.
         """
         progressed, begun = time.monotonic(), self.cursor
         total = sum(max(0, end - begun[p]) for p, end in ends.items())
@@ -108,6 +108,8 @@ class Follow(Closing):
                     "changed. Check the broker (`foldlog status`), then try again."
                 )
             yield batch
+        if total:
+            progress(total, total)
 
     def close(self) -> None:
         """Close the reader."""

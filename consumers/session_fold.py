@@ -22,7 +22,7 @@ class SessionFold(Closing):
 
     `views` and `holders` (of the partition, for wake) are those after the last event returned;
     `newest_ms` is its broker time. `read`: as in Follow. `listen` gets each event as it is folded,
-    whichever call folds it. Raises LogUnreachable, TopicMissing;
+    whichever call folds it. `progress`: as in Follow.to. Raises LogUnreachable, TopicMissing;
     polls may raise OffsetGone.
     """
 
@@ -34,8 +34,9 @@ class SessionFold(Closing):
         chunks: bool = False,
         read: ReadBlob | None = None,
         listen: Callable[[FoldedEvent], None] = lambda _folded: None,
+        progress: Callable[[int, int], None] = lambda _read, _total: None,
     ) -> None:
-        self._listen = listen
+        self._listen, self._progress = listen, progress
         self.session_id = session_id
         self._folded: FoldedSessions[FoldedSession] = FoldedSessions()
         self._follow = Follow(log, (session_id,), chunks=chunks, holders=True, read=read)
@@ -74,7 +75,7 @@ class SessionFold(Closing):
     def upto(self, end: int) -> Iterator[FoldedEvent]:
         """Fold every event before `end`, and no other. Raises LogUnreachable on a stall."""
         yield from self._take_before(end)
-        for batch in self._follow.to({self.partition: end}):
+        for batch in self._follow.to({self.partition: end}, self._progress):
             self._unread.extend(batch)
             yield from self._take_before(end)
 

@@ -156,7 +156,7 @@ def fold_everything(
 ) -> Everything:
     """Fold every session to the present end of the log. `read`: as in Follow.
 
-    progress(read, total): called after each batch, with numbers of records.
+    progress: as in Follow.to.
     """
     folded: FoldedSessions[FoldedSession] = FoldedSessions()
     with Follow(log, chunks=False, folded=True, read=read) as follow:
