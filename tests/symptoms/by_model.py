@@ -8,9 +8,12 @@ import asyncio
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects.models.call import GenClaim, generate, make_client
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import SessionViews, initial
 from foldlog.processors.limits import DEFAULT_LIMITS
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.tool import tool
+from foldlog.schemas.codec import entry_of
 from foldlog.tests.laws import history as histories
 from foldlog.tests.laws.history import History
 from foldlog.tests.processors.effects.models.attempts import Collected
@@ -54,6 +57,15 @@ def call_model(history: History, server: ScriptedServer, alter=lambda request: r
     assert history.append(outcome, "models").accepted
     history.work()
     return outcome
+
+
+def views_after(history: History, count: int) -> SessionViews:
+    """Folds the first `count` records from the log: the views that a restart or a refresh finds."""
+    views = initial(history.session_id)
+    for entry in map(entry_of, history.records[:count]):
+        if entry.session_id == history.session_id:
+            views, _ = fold(views, entry)
+    return views
 
 
 def opened() -> History:

@@ -4,26 +4,16 @@ The cause: the cache was written under one key and read under another. foldlog w
 under TURN.STEP.INDEX, which is unique whatever ids a provider assigns.
 """
 
-import pytest
-
-from foldlog.local.messages_api import ScriptedServer
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.api_rules import findings
 from foldlog.tests.symptoms.by_background import (
     SHORT,
-    cheap_model,
     claimed_kinds,
     long_result,
     opened,
     run_work,
     use,
 )
-
-
-@pytest.fixture(scope="module")
-def server():
-    with ScriptedServer(cheap_model) as server:
-        yield server
 
 
 def results(history) -> dict[str, str]:

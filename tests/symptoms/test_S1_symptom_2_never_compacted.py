@@ -4,28 +4,18 @@ The cause: the size of the last step was not updated after each step. In foldlog
 updates it, and WAKE decides by it, so a growing session is summarized in time.
 """
 
-import pytest
-
-from foldlog.local.messages_api import ScriptedServer
 from foldlog.processors.fold.projections.context import all_input
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.api_rules import findings
 from foldlog.tests.symptoms.by_background import (
     LIMITS,
     SUMMARY,
-    cheap_model,
     claimed_kinds,
     opened,
     run_work,
     talk,
     use,
 )
-
-
-@pytest.fixture(scope="module")
-def server():
-    with ScriptedServer(cheap_model) as server:
-        yield server
 
 
 def test_S1_symptom_2_constraint_5_last_step_tokens_are_those_of_the_last_step():

@@ -6,12 +6,11 @@ foldlog TURN_ENDED follows the answer in the log, so a reader of the end has rea
 
 import pytest
 
-from foldlog.processors.fold.session import fold
-from foldlog.processors.fold.views import initial
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, with_calls
+from foldlog.tests.symptoms.by_model import views_after
 
 
 def two_turns() -> History:
@@ -22,15 +21,6 @@ def two_turns() -> History:
     history.say("and now?")
     history.answer("Still there.")
     return history
-
-
-def folded(history: History, count: int):
-    """Returns the views that a refresh finds after `count` records."""
-    views = initial(history.session_id)
-    for entry in map(entry_of, history.records[:count]):
-        if entry.session_id == history.session_id:
-            views, _ = fold(views, entry)
-    return views
 
 
 def bodies(views, kind: str) -> list[bytes]:
@@ -44,7 +34,7 @@ def test_S1_symptom_4_constraint_8_an_ended_turn_has_its_answer_and_usage():
         if not isinstance(entry_of(record).event, ev.TurnEnded):
             continue
         ended += 1
-        views = folded(history, count)
+        views = views_after(history, count)
         assert not views.turn.open and len(bodies(views, "answer")) == ended + 1
         assert b"there." in bodies(views, "answer")[-1]
         assert views.context.fragments[-1].kind == "assistant"
@@ -56,7 +46,7 @@ def test_S1_symptom_4_constraint_8_an_ended_turn_has_its_answer_and_usage():
 def test_S1_symptom_4_constraint_4_answer_usage_and_checkpoint_change_together(from_end):
     """A refresh at any offset finds an answer with its usage and size, or none of them."""
     history = two_turns()
-    views = folded(history, len(history.records) - from_end)
+    views = views_after(history, len(history.records) - from_end)
     answers = sum(fragment.kind == "assistant" for fragment in views.context.fragments)
     assert len(views.ledger.spent) == answers == len(bodies(views, "answer"))
     assert (views.context.last_step_tokens > 0) == (answers > 0)
@@ -64,7 +54,7 @@ def test_S1_symptom_4_constraint_4_answer_usage_and_checkpoint_change_together(f
 
 def test_S1_symptom_4_the_request_after_a_refresh_has_the_last_turn():
     history = two_turns()
-    history.views = folded(history, len(history.records))
+    history.views = views_after(history, len(history.records))
     history.say("once more")
     history.work()
     texts = [text for _, blocks in history.messages() for text in blocks]

@@ -8,10 +8,7 @@ import pytest
 
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.processors.fold.cut_points import is_cut
-from foldlog.processors.fold.session import fold
-from foldlog.processors.fold.views import initial
 from foldlog.processors.request.build import request_bytes
-from foldlog.schemas.codec import entry_of
 from foldlog.tests.laws.api_rules import findings
 from foldlog.tests.symptoms.by_background import (
     LIMITS,
@@ -24,6 +21,7 @@ from foldlog.tests.symptoms.by_background import (
     talk,
     use,
 )
+from foldlog.tests.symptoms.by_model import views_after
 
 
 @pytest.fixture(scope="module")
@@ -49,15 +47,6 @@ def played(tmp_path_factory):
         talk(history, 2)
     assert history.views.compaction.checkpoint is not None
     return history
-
-
-def views_after(history, count: int):
-    """Returns the views that a resume finds after `count` records."""
-    views = initial(history.session_id)
-    for entry in map(entry_of, history.records[:count]):
-        if entry.session_id == history.session_id:
-            views, _ = fold(views, entry)
-    return views
 
 
 def test_S1_symptom_5_constraint_4_checkpoint_and_messages_agree_at_every_offset(played):

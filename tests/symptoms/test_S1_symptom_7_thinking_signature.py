@@ -14,12 +14,9 @@ from foldlog.local.messages_api import (
     thinking,
     tool_use,
 )
-from foldlog.processors.fold.session import fold
-from foldlog.processors.fold.views import initial
 from foldlog.processors.request.blocks import raw_blocks
 from foldlog.schemas import events as ev
-from foldlog.schemas.codec import entry_of
-from foldlog.tests.symptoms.by_model import call_model, opened
+from foldlog.tests.symptoms.by_model import call_model, opened, views_after
 
 WORDS = 'hm é 日本 😀 \\ " \u2028 1.50 1e3 {"b":1,"a":2}'
 
@@ -49,15 +46,6 @@ def turn(history, server) -> None:
         history.result(f"{history.turn.number}.{history.turn.step}.0", "seen")
 
 
-def restart(history) -> None:
-    """Drops the views in memory and folds them again from the log."""
-    views = initial(history.session_id)
-    for entry in map(entry_of, history.records):
-        if entry.session_id == history.session_id:
-            views, _ = fold(views, entry)
-    history.views = views
-
-
 def blocks_in(event) -> list[str]:
     """Returns the blocks of an answer as the received text."""
     if not isinstance(event, ev.GenComplete):
@@ -68,7 +56,7 @@ def blocks_in(event) -> list[str]:
 def test_S1_symptom_7_thinking_is_sent_back_byte_for_byte_across_turns_and_restarts(server):
     history = opened()
     turn(history, server)
-    restart(history)
+    history.views = views_after(history, len(history.records))  # a restart
     turn(history, server)
     blocks = [b for m in history.request()["messages"] for b in m["content"]]
     signed = [block for block in blocks if block["type"] == "thinking"]

@@ -4,14 +4,10 @@ The cause: the summary was written when the user came back. foldlog writes it wh
 idle (S1.H), and the first request after the pause adopts it without an earlier model call.
 """
 
-import pytest
-
-from foldlog.local.messages_api import ScriptedServer
 from foldlog.schemas import events as ev
 from foldlog.tests.symptoms.by_background import (
     LIMITS,
     SUMMARY,
-    cheap_model,
     claimed_kinds,
     opened,
     run_work,
@@ -19,12 +15,6 @@ from foldlog.tests.symptoms.by_background import (
 )
 
 PAUSE_MS = 3_600_000  # an hour: no provider caches a prefix that long
-
-
-@pytest.fixture(scope="module")
-def server():
-    with ScriptedServer(cheap_model) as server:
-        yield server
 
 
 def idle(turns: int = 10):

@@ -1,6 +1,6 @@
 """Logs for the tests of exports: recorded and random sessions in one partition."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from foldlog.log import Clock, MemoryLog
 from foldlog.log.blobs import BlobMissing
@@ -43,3 +43,11 @@ def golden_log(name: str) -> Recorded:
 def random_log(seed: int, *, forged: bool = False) -> Recorded:
     world = history_of(seed, forged)
     return Recorded(world.records, world.blobs.held, world.session_id)
+
+
+def all_logs() -> Iterator[Recorded]:
+    """Every golden log, and two random ones for each seed."""
+    yield from (golden_log(name) for name in golden.names())
+    for seed in WORLDS:
+        yield random_log(seed)
+        yield random_log(seed, forged=True)

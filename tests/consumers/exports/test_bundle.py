@@ -16,8 +16,7 @@ from foldlog.consumers.show import UnknownSession, request_of
 from foldlog.log.blobs import BlobMissing
 from foldlog.processors.store.views_codec import view_hashes
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.consumers.exports.logs import WORLDS, Recorded, golden_log, random_log
-from foldlog.tests.golden import golden
+from foldlog.tests.consumers.exports.logs import Recorded, all_logs, golden_log
 
 
 def exported(source: Recorded, path) -> Bundle:
@@ -36,16 +35,9 @@ def reader_of(bundle: Bundle):
     return read
 
 
-def all_sources():
-    yield from (golden_log(name) for name in golden.names())
-    for seed in WORLDS:
-        yield random_log(seed)
-        yield random_log(seed, forged=True)
-
-
 def test_S2_11_a_bundle_replays_elsewhere_to_the_same_bytes(tmp_path):
     replays = requests = 0
-    for source in all_sources():
+    for source in all_logs():
         try:
             bundle = exported(source, tmp_path / "x")
         except UnknownSession:

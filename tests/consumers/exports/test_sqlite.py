@@ -10,7 +10,7 @@ from foldlog.consumers.exports.blocks import Contents, blocks
 from foldlog.consumers.exports.reading import read_log
 from foldlog.consumers.exports.sqlite_file import write_sqlite
 from foldlog.processors.advice.prices import list_prices
-from foldlog.tests.consumers.exports.logs import WORLDS, Recorded, golden_log, random_log
+from foldlog.tests.consumers.exports.logs import Recorded, all_logs, golden_log
 from foldlog.tests.golden import golden
 
 IN_ORDER = """
@@ -35,13 +35,6 @@ def make(source: Recorded, path, which: str) -> sqlite3.Connection:
     return database
 
 
-def everything():
-    yield from (golden_log(name) for name in golden.names())
-    for seed in WORLDS:
-        yield random_log(seed)
-        yield random_log(seed, forged=True)
-
-
 def lines_with_blocks(source: Recorded) -> list:
     """(line, blocks) of the messages and answers, from the fold."""
     facts = read_log(source.log, None, Contents(source.read)).sessions.get(source.session_id)
@@ -53,7 +46,7 @@ def lines_with_blocks(source: Recorded) -> list:
 
 @pytest.mark.parametrize("which", ["rubyllm", "vercel"])
 def test_S4_2_S4_3_S4_4_constraints_hold_and_every_text_and_record_is_present(which, tmp_path):
-    for number, source in enumerate(everything()):
+    for number, source in enumerate(all_logs()):
         database = make(source, tmp_path / f"{number}.sqlite", which)
         assert database.execute("PRAGMA foreign_key_check").fetchall() == []
         assert database.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
@@ -88,7 +81,7 @@ def test_S4_2_S4_3_S4_4_constraints_hold_and_every_text_and_record_is_present(wh
 
 
 def test_S4_2_in_every_chat_each_call_is_followed_by_its_result(tmp_path):
-    for number, source in enumerate(everything()):
+    for number, source in enumerate(all_logs()):
         database = make(source, tmp_path / f"{number}.sqlite", "rubyllm")
         waiting: set[int] = set()
         status = dict(database.execute("SELECT id, foldlog_status FROM tool_calls").fetchall())

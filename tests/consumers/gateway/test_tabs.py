@@ -33,18 +33,6 @@ def gateway(log, settings):
     thread.join()
 
 
-@pytest.fixture
-def ana(gateway):
-    with gateway.http("ana") as http:
-        yield http
-
-
-@pytest.fixture
-def bob(gateway):
-    with gateway.http("bob") as http:
-        yield http
-
-
 def session_of(http, tab: str):
     response = http.post("/api/tabs", json={"tab": tab, "agent": "helper"})
     assert response.status_code in (200, 201), response.text

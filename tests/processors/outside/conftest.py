@@ -22,6 +22,11 @@ from foldlog.tests.processors.tools.tool_bench import RecordingSink, claim_of, m
 HERE = Path(__file__).parent
 
 
+def text(event):
+    """Returns the text of a tool result."""
+    return event.content.inline.decode()
+
+
 class World:
     """A working directory for a server, agents that use the server, and their tool calls.
 

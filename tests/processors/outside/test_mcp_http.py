@@ -13,11 +13,7 @@ from foldlog.processors.mcp_server import McpServer
 from foldlog.processors.outside.connection import Connection
 from foldlog.processors.outside.tools import OutsideTools
 from foldlog.schemas.events import ToolFailedUncertain
-from foldlog.tests.processors.outside.conftest import Handler
-
-
-def text(event):
-    return event.content.inline.decode()
+from foldlog.tests.processors.outside.conftest import Handler, text
 
 
 def test_a_call_while_the_server_is_down_is_not_run_and_works_after_a_restart(world, web):

@@ -19,10 +19,7 @@ from foldlog.processors.outside.tools import OutsideTools
 from foldlog.processors.tools.arguments import why_wrong
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.schemas.events import ToolFailedUncertain
-
-
-def text(event):
-    return event.content.inline.decode()
+from foldlog.tests.processors.outside.conftest import text
 
 
 def test_an_agent_gets_the_tools_of_its_server_under_the_rules_of_the_operator(world):
