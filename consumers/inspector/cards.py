@@ -41,7 +41,7 @@ ARGS_BYTES_MAX = 2_000
 LINES_READ_MAX = 200
 """Lines looked back for the time of background work."""
 
-_SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)", re.DOTALL)
+_SENTENCE = re.compile(r"(.+?\w{3}[.!?])(?:\s|$)")  # an initial ("T. Okafor") ends none
 
 
 class Run(IntEnum):

@@ -17,11 +17,6 @@ export const KEYS = [
   ["?", "these keys"],
 ];
 
-export const HOME_KEYS = [
-  ["/", "find a session"],
-  ["?", "these keys"],
-];
-
 export const TABS = ["events", "state", "wake", "budget", "request", "compare", "cost"];
 
 const OWN = "input, textarea, select, [contenteditable], [role=listbox], [role=tablist]";
@@ -82,18 +77,6 @@ export function onKeys({ session, at, go, setTab, commands }) {
     if (!act) return;
     event.preventDefault();
     act();
-  };
-  addEventListener("keydown", press);
-  return () => removeEventListener("keydown", press);
-}
-
-export function onHomeKeys() {
-  const press = (event) => {
-    if (isOwn(event)) return;
-    if (event.key === "/") document.getElementById("find")?.focus();
-    else if (event.key === "?") dispatchEvent(new Event("keyswanted"));
-    else return;
-    event.preventDefault();
   };
   addEventListener("keydown", press);
   return () => removeEventListener("keydown", press);

@@ -1,69 +1,220 @@
-// The live list of sessions, most recently changed first.
+// The table of sessions: only the rows in view are in the document, however many there are.
 
-import { ago } from "./format.js";
-import { Status } from "./icons.js";
-import { html, still, useEffect, useState } from "./lib.js";
+import { DAYS, STATUSES, isFiltered } from "./home_filters.js";
+import { Spark } from "./home_spark.js";
+import { count, full, lasted, money, since, statusOf, titleOf } from "./home_words.js";
+import { Icon } from "./icons.js";
+import { html, still, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 
+const CLEAR = { status: "", agent: "", days: "", find: "", sort: "" };
+const PHONE = matchMedia("(max-width: 760px)");
+const OVERSCAN = 8;
+const CHUNK = 4; // the window moves in steps of so many rows
 
-const SHOWN_MAX = 200;
+const COLUMNS = [
+  ["title", "Session", "title"],
+  ["status", "Status", ""],
+  ["agent", "Agent", ""],
+  ["turns", "Turns", "turns"],
+  ["cost", "Cost", "cost"],
+  ["took", "Duration", "duration"],
+  ["did", "What it did", ""],
+  ["when", "Changed", "changed"],
+];
 
-export function Sessions({ list, current, go }) {
-  const [query, setQuery] = useState("");
-  const [now, setNow] = useState(Date.now());
+const rowHeight = () => (PHONE.matches ? 64 : 44);
+
+/** The places [first, last) of the rows in view of the page's scroller. */
+function useWindow(body, total) {
+  const [range, setRange] = useState([0, 40]);
+  const height = rowHeight();
+  useLayoutEffect(() => {
+    const scroller = document.getElementById("talk");
+    if (scroller === null || body.current === null) return undefined;
+    const look = () => {
+      if (body.current === null) return;
+      const top = body.current.getBoundingClientRect().top - scroller.getBoundingClientRect().top;
+      const first = Math.max(0, Math.floor(-top / rowHeight() / CHUNK) * CHUNK - OVERSCAN);
+      const shown = Math.ceil(scroller.clientHeight / rowHeight() / CHUNK) * CHUNK + CHUNK + 2 * OVERSCAN;
+      setRange((before) => (before[0] === first && before[1] === first + shown ? before : [first, first + shown]));
+    };
+    look();
+    scroller.addEventListener("scroll", look, { passive: true });
+    const watch = new ResizeObserver(look);
+    watch.observe(scroller);
+    for (const child of scroller.children) watch.observe(child);
+    return () => {
+      scroller.removeEventListener("scroll", look);
+      watch.disconnect();
+    };
+  }, [total, height]);
+  return [range, height];
+}
+
+export function Table({ rows, model, now, view, change, picked, pick, ids }) {
+  const body = useRef(null);
+  const [[first, last], height] = useWindow(body, rows.length);
+  const [{ place: cursor }, setCursor] = useState({ place: 0 });
+  const wanted = useRef(false); // whether the cursor's row should get the focus
+  const here = Math.min(cursor, rows.length - 1);
+  const move = (place) => {
+    const next = Math.max(0, Math.min(rows.length - 1, place));
+    wanted.current = true;
+    setCursor({ place: next });
+    reveal(body.current, next, height);
+    focus(next);
+  };
+  const focus = (place) => {
+    const link = body.current?.querySelector(`[data-place="${place}"] a`);
+    if (!link) return; // as soon as it is drawn
+    wanted.current = false;
+    link.focus({ preventScroll: true });
+  };
   useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), 10_000);
-    return () => clearInterval(timer);
-  }, []);
-  const wanted = query.trim().toLowerCase();
-  const found = list.sorted().filter((row) => !wanted || text(row).includes(wanted));
-  const shown = found.slice(0, SHOWN_MAX);
-  const busy = found.filter((row) => row.status === "busy").length;
-  const unserved = found.filter((row) => row.status === "unserved").length;
-  const waiting = found.filter((row) => row.status === "asks" || row.status === "doubt").length;
+    if (wanted.current) focus(here);
+  });
+  useEffect(() => {
+    const step = (event) => move(event.detail === 0 ? here : here + event.detail);
+    addEventListener("rowstep", step);
+    return () => removeEventListener("rowstep", step);
+  });
+  const press = (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const page = Math.max(1, Math.floor((last - first) / 2));
+    const to = {
+      ArrowDown: here + 1, ArrowUp: here - 1, Home: 0, End: rows.length - 1, PageDown: here + page, PageUp: here - page,
+    }[event.key];
+    if (to !== undefined) {
+      event.preventDefault();
+      move(to);
+    } else if (event.key.toLowerCase() === "x") {
+      event.preventDefault();
+      pick([rows[here].id]);
+    }
+  };
+  const anchor = useRef(0);
+  const choose = (place, range) => {
+    const [low, high] = [Math.min(place, anchor.current), Math.max(place, anchor.current)];
+    pick(range ? rows.slice(low, high + 1).map((row) => row.id) : [rows[place].id], range);
+    anchor.current = place;
+    setCursor({ place });
+  };
+  const all = rows.length > 0 && rows.every((row) => picked.has(row.id));
+  const shown = rows.slice(first, last);
+  const offset = Math.min(first, rows.length) * height;
   return html`
-    <nav class="sessions" aria-label="Sessions">
-      <div class="find">
-        <label class="sr" for="find">Find a session</label>
-        <input
-          id="find"
-          class="field"
-          type="search"
-          placeholder="Find a session"
-          value=${query}
-          onInput=${(event) => setQuery(event.target.value)}
-        />
-        <p class="count" role="status">
-          ${found.length} sessions · ${busy} busy · ${waiting} waiting for you${
-            unserved ? ` · ${unserved} unserved` : ""}
-        </p>
+    <div class=${picked.size ? "card sheet picking" : "card sheet"} role="table" aria-label="Sessions"
+      aria-rowcount=${rows.length + 1}>
+      <div role="rowgroup" class="heads"><div role="row" aria-rowindex="1" class="tr">
+        <span role="columnheader" class="pickcell"><input type="checkbox"
+          aria-label=${`Select all ${count(rows.length)}`} checked=${all}
+          onChange=${() => pick(rows.map((row) => row.id), !all, all)} /></span>
+        ${COLUMNS.map(([name, label, sort]) => html`<${ColumnHead} key=${name} name=${name} label=${label} sort=${sort}
+          view=${view} change=${change} />`)}
+      </div></div>
+      <div role="rowgroup" class="rows" ref=${body} onKeyDown=${press}
+        style=${{ height: `${rows.length * height}px`, paddingTop: `${offset}px` }}>
+        ${shown.map((row, index) => html`<${Row} key=${row.id} row=${row} place=${first + index} now=${now}
+          picked=${picked.has(row.id)} here=${first + index === here} choose=${choose} ids=${ids} />`)}
       </div>
-      ${list.error && html`<p class="bad" role="alert">${list.error.message}</p>`}
-      <ul>
-        ${shown.map((row) => html`
-          <${Row} key=${row.session_id} row=${row} now=${now} current=${row.session_id === current} />
-        `)}
-      </ul>
-      ${!found.length && list.loaded && html`<p class="none">${
-        wanted ? "No matching sessions." : "No sessions yet. Start one with: foldlog chat"}</p>`}
-      ${found.length > SHOWN_MAX && html`<p class="none">
-        and ${found.length - SHOWN_MAX} more; use the search field</p>`}
-    </nav>
+    </div>
+    ${model.total > model.rows.size && html`<p class="none">The ${count(model.rows.size)} most recent of${" "}
+      ${count(model.total)} sessions.${" "}
+      <button class="link" onClick=${() => model.more()}>Read more</button></p>`}
   `;
 }
 
-const text = (row) =>
-  `${row.session_id} ${row.user_id} ${row.agent} ${row.status} ${row.project_id ?? ""}`.toLowerCase();
+function reveal(body, place, height) {
+  const scroller = document.getElementById("talk");
+  const room = scroller.getBoundingClientRect();
+  const top = body.getBoundingClientRect().top + place * height - room.top;
+  if (top < height) scroller.scrollTop += top - height;
+  else if (top + 2 * height > room.height) scroller.scrollTop += top + 2 * height - room.height;
+}
 
-const Row = still(({ row, now, current }) => html`
-  <li>
-    <a
-      href=${`#/s/${encodeURIComponent(row.session_id)}`}
-      aria-current=${current ? "page" : undefined}
-    >
-      <span class="name"><bdi>${row.session_id}</bdi></span>
-      <span class="when num">${ago(row.updated_at, Math.max(now, row.updated_at))}</span>
-      <span class="of">${row.agent} · <bdi>${row.user_id}</bdi> · turn ${row.turn}</span>
-      <${Status} word=${row.status} />
-    </a>
-  </li>
-`);
+function ColumnHead({ name, label, sort, view, change }) {
+  if (!sort) return html`<span role="columnheader" class=${`c-${name}`}>${label}</span>`;
+  const value = sort === "changed" ? "" : sort;
+  const on = view.sort === value;
+  const order = on ? (sort === "title" ? "ascending" : "descending") : "none";
+  return html`<span role="columnheader" class=${`c-${name}`} aria-sort=${order}>
+    <button onClick=${() => change({ sort: on ? "" : value })}>${label}${
+      on && html`<${Icon} name="down" small />`}</button>
+  </span>`;
+}
+
+function took(row, now) {
+  const open = row.turn_at === null ? 0 : Math.max(0, now - row.turn_at);
+  return row.in_turns_ms + open;
+}
+
+const Row = still(({ row, place, now, picked, here, choose, ids }) => {
+  const [word, look, icon] = statusOf(row);
+  const tab = here ? 0 : -1;
+  const title = titleOf(row);
+  const unused = !row.turns;
+  return html`
+    <div role="row" class=${picked ? "tr picked" : "tr"} aria-rowindex=${place + 2} data-place=${place}
+      aria-selected=${String(picked)}>
+      <span role="cell" class="pickcell"><input type="checkbox" aria-label=${`Select ${title}`} checked=${picked}
+        tabindex=${tab} onClick=${(event) => choose(place, event.shiftKey)} /></span>
+      <span role="cell" class="c-title cut"><a href=${`#/s/${encodeURIComponent(row.id)}`} tabindex=${tab}
+        class=${row.title ? "" : "faint"}><bdi>${title}</bdi></a>${
+        ids && html`<span class="id mono faint"><bdi>${row.id}</bdi></span>`}</span>
+      <span role="cell" class="c-status"><span class=${`st ${look}`}><${Icon} name=${icon} />${word}</span></span>
+      <span role="cell" class="c-agent dim cut"><bdi>${row.agent}</bdi></span>
+      <span role="cell" class="c-turns num dim">${row.turns}</span>
+      <span role="cell" class="c-cost num">${unused ? "" : money(row.usd, row.unpriced)}</span>
+      <span role="cell" class="c-took num dim">${unused ? "" : lasted(took(row, now))}</span>
+      <span role="cell" class="c-did"><${Spark} row=${row} at=${row.now === null ? 0 : now} /></span>
+      <span role="cell" class="c-when num faint" title=${full(row.updated_at)}>${since(row.updated_at, now)}</span>
+    </div>
+  `;
+});
+
+/** The filters above the table; `children` is what can be done with a selection. */
+export function Filters({ view, change, counts, agents, saved, link, children }) {
+  const [naming, setNaming] = useState(false);
+  const field = useRef(null);
+  useLayoutEffect(() => field.current?.focus(), [naming]);
+  const save = (event) => {
+    event.preventDefault();
+    const name = new FormData(event.target).get("name").trim();
+    if (name) saved.save(name, link);
+    setNaming(false);
+  };
+  const mine = saved.all.find((one) => one.view === link);
+  return html`
+    <div class="filters">
+      <h2>Sessions</h2>
+      <div class="chips" role="group" aria-label="Status">
+        ${STATUSES.map(([value, label]) => (value === "" || value === view.status || counts[value] > 0) && html`
+          <button key=${value} class="chip" aria-pressed=${String(view.status === value)}
+            onClick=${() => change({ status: value })}>
+            ${label} <span class="num">${count(counts[value])}</span></button>`)}
+      </div>
+      <span class="grow"></span>
+      <select class="field chip-like" aria-label="Agent" value=${view.agent}
+        onChange=${(event) => change({ agent: event.target.value })}>
+        <option value="">Any agent</option>
+        ${agents.map(({ name }) => html`<option key=${name} value=${name}>${name}</option>`)}
+      </select>
+      <select class="field chip-like" aria-label="Changed" value=${view.days}
+        onChange=${(event) => change({ days: event.target.value })}>
+        ${DAYS.map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}
+      </select>
+      <input class="field title-find" type="search" aria-label="Find by title" placeholder="Find by title"
+        value=${view.find} onInput=${(event) => change({ find: event.target.value }, true)} />
+    </div>
+    ${(isFiltered(view) || view.sort) && html`<div class="filtered">
+      <button class="link" onClick=${() => change(CLEAR)}>Clear filters</button>
+      ${mine ? html`<span class="faint">Saved as “<bdi>${mine.name}</bdi>”</span>`
+        : naming ? html`<form onSubmit=${save}><label class="sr" for="filter-name">Name of this filter</label>
+            <input id="filter-name" name="name" class="field" maxlength="40" required placeholder="Name of this filter"
+              ref=${field} />
+            <button class="btn">Save filter</button></form>`
+        : html`<button class="link" id="save-filter" onClick=${() => setNaming(true)}>Save this filter</button>`}
+    </div>`}
+    ${children}
+  `;
+}

@@ -46,7 +46,7 @@ def sessions(place):
     played.start()
     played.fail(permanent=True)
     played.end("failed")
-    _, played = place.open("titled", "Find the lilac parcel. It is late.\nThanks")
+    _, played = place.open("titled", "Find the lilac parcel of T. Okafor. It is late.\nThanks")
     played.answer("here")
     as_user(place, "bob", "bobs", "my lilac secret")
 
@@ -90,7 +90,7 @@ def test_an_invalid_query_is_refused(ana, query):
 
 def test_a_title_is_the_first_sentence_of_the_first_message(ana):
     found = rows(ana)
-    assert found["titled"]["title"] == "Find the lilac parcel"
+    assert found["titled"]["title"] == "Find the lilac parcel of T. Okafor"
     assert found["talk"]["title"] == "question 1"
     assert found["hostile"]["title"] == HOSTILE[0]
 

@@ -1,6 +1,5 @@
 """The page in a real browser, live: streams, decisions of people, the list of sessions."""
 
-import re
 
 import pytest
 from playwright.sync_api import expect
@@ -164,24 +163,6 @@ def test_a_doubt_is_resolved_with_a_report(place, url, page_at):
     page.get_by_role("button", name="It happened").click()
     played.wait(lambda views: views.turn.calls[0].human == "happened")
     conversation(page).get_by_text("the bank has it").wait_for()
-
-
-def test_the_list_follows_the_changes_of_fifty_sessions(place, url, page_at, sessions):
-    for number in range(50):
-        place.open(f"team-{number:02}")
-    page = page_at(f"{url}/")
-    rows = page.get_by_role("navigation", name="Sessions").get_by_role("link")
-    expect(rows.filter(has_text="team-")).to_have_count(50)
-    busy = rows.filter(has_text=re.compile("team-.*Working", re.DOTALL))
-    expect(busy).to_have_count(0)
-    for number in range(50):
-        sessions.say(f"team-{number:02}", "go", message_id="m1")
-    expect(busy).to_have_count(50)
-    page.get_by_label("Find a session").fill("team-4")
-    expect(rows).to_have_count(10)
-    rows.filter(has_text="team-42").click()
-    page.wait_for_url("**/#/s/team-42")
-    conversation(page).get_by_text("go", exact=True).wait_for()
 
 
 @pytest.mark.parametrize("past", [False, True])

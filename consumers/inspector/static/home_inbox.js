@@ -1,0 +1,187 @@
+// What waits for a person: approvals, calls in doubt, failed turns, each with the answers as buttons.
+// Allow appears only where every argument is in view; what was shown is what the answer is bound to.
+
+import { post, sessionPath } from "./api.js";
+import { waits } from "./home_model.js";
+import { clock, errorText, failureOf, since, titleOf, until } from "./home_words.js";
+import { Icon } from "./icons.js";
+import { html, useLayoutEffect, useRef, useState } from "./lib.js";
+
+/** [row, call or null] of everything that waits: approvals, then doubts, then failures; oldest first. */
+export function inbox(list, aside) {
+  const found = [];
+  for (const row of list) {
+    if (!waits(row) || aside.has(row)) continue;
+    for (const call of row.waits) found.push({ row, call, order: call.asks ? 0 : 1 });
+    if (!row.waits.length) found.push({ row, call: null, order: 2 });
+  }
+  return found.sort((a, b) => a.order - b.order || a.row.waits_since - b.row.waits_since);
+}
+
+export function Inbox({ items, now, model, aside }) {
+  return html`<section class="inbox" aria-label="Waiting for you">
+    ${items.map(({ row, call }) => html`
+      <${Item} key=${`${row.id} ${call?.call ?? ""}`} ...${{ row, call, now, model, aside }} />
+    `)}
+  </section>`;
+}
+
+function Item({ row, call, now, model, aside }) {
+  const [state, setState] = useState({ busy: false, error: "", done: "" });
+  /** Send a command; `done` is shown until the gateway's list has it. */
+  const send = async (path, body, done) => {
+    setState({ busy: true, error: "", done: "" });
+    try {
+      await post(`${sessionPath(row.id)}/${path}`, body);
+      setState({ busy: true, error: "", done });
+    } catch (error) {
+      setState({ busy: false, error: error.message, done: "" });
+    }
+    model.nudge();
+  };
+  const props = { row, call, now, send, busy: state.busy, aside };
+  const Kind = call === null ? Failure : call.asks ? Approval : Doubt;
+  return html`<article class="card wants" tabindex="0" aria-label=${`${nameOf(call, row)} in ${titleOf(row)}`}
+    onKeyDown=${press}>
+    <${Kind} ...${props} />
+    ${state.done && html`<p class="reported" role="status"><${Icon} name="done" small />${state.done}</p>`}
+    ${state.error && html`<p class="bad" role="alert">${state.error}</p>`}
+  </article>`;
+}
+
+const nameOf = (call, row) =>
+  (call === null ? failureOf(row.failure) : call.asks ? `Allow ${call.name}?` : `Did ${call.name} happen?`);
+
+/** A and D press the buttons of the card that has the focus. */
+function press(event) {
+  const own = event.target instanceof Element && event.target.closest("input, textarea");
+  if (own || event.ctrlKey || event.metaKey || event.altKey) return;
+  const key = event.key.toLowerCase();
+  const button = event.currentTarget.querySelector(`[data-key="${CSS.escape(key)}"]`);
+  if (!button || button.disabled) return;
+  event.preventDefault();
+  event.stopPropagation();
+  button.click();
+}
+
+function Head({ row, look, icon, label, now, question }) {
+  return html`
+    <div class="head">
+      <span class=${`st ${look}`}><${Icon} name=${icon} />${label}</span>
+      <time class="faint num">${since(row.waits_since, now)}</time>
+    </div>
+    <div class="words">
+      <h3>${question}</h3>
+      <a class="why cut" href=${`#/s/${encodeURIComponent(row.id)}`}><bdi>${titleOf(row)}</bdi></a>
+    </div>
+  `;
+}
+
+const Open = ({ row }) => html`<a class="btn quiet" href=${`#/s/${encodeURIComponent(row.id)}`}
+  aria-label=${`Open ${titleOf(row)}`}>Open</a>`;
+
+const LONG_NUMBER = /\d{16}/; // JavaScript would round it
+
+/** The arguments as a table, all of them and whole; as they are, if a table could differ from them. */
+function Args({ text }) {
+  let args = null;
+  try {
+    args = LONG_NUMBER.test(text) ? null : JSON.parse(text);
+  } catch {
+    // shown as they are
+  }
+  const plain = args !== null && typeof args === "object" && !Array.isArray(args);
+  if (plain && !Object.keys(args).length) return html`<div class="well faint">No arguments</div>`;
+  return html`<div class="well">${plain
+    ? html`<table class="args"><tbody>${Object.entries(args).map(([name, value]) => html`<tr>
+        <th scope="row"><bdi>${name}</bdi></th>
+        <td><bdi>${typeof value === "string" ? value : JSON.stringify(value)}</bdi></td>
+      </tr>`)}</tbody></table>`
+    : html`<pre><bdi>${text}</bdi></pre>`}</div>`;
+}
+
+function Approval({ row, call, now, send, busy }) {
+  const decide = (decision, done) =>
+    send(`calls/${call.call}/decide`, { decision, args_sha256: call.args_sha256 }, done);
+  return html`
+    <${Head} row=${row} look="asks" icon="clock" label="Approval" now=${now}
+      question=${html`Allow <code><bdi>${call.name}</bdi></code>?`} />
+    ${call.args === null
+      ? html`<div class="well faint">The arguments are too long for this page. Open the session to read them and
+          to decide.</div>`
+      : html`<${Args} text=${call.args} />`}
+    <div class="acts">
+      ${call.args !== null && html`
+        <button class="btn primary" data-key="a" disabled=${busy}
+          onClick=${() => decide("allow", "Allowed. It continues.")}>Allow <bdi>${call.name}</bdi></button>
+        <button class="btn" data-key="d" disabled=${busy}
+          onClick=${() => decide("deny", "Denied. The model is told.")}>Deny</button>`}
+      <span class="faint until">${call.expires_at > now ? `until ${until(call.expires_at, now)}` : ""}</span>
+      <span class="grow"></span>
+      <${Open} row=${row} />
+    </div>
+  `;
+}
+
+const OUTCOMES = {
+  happened: ["It happened", "What happened? The model gets this as the result.", "Report that it happened"],
+  did_not_happen: ["It did not", "What should the model know? (optional)", "Report that it did not happen"],
+};
+
+function Doubt({ row, call, now, send, busy }) {
+  const [outcome, setOutcome] = useState(null);
+  const [report, setReport] = useState("");
+  const field = useRef(null);
+  useLayoutEffect(() => field.current?.focus(), [outcome]);
+  const answer = (event) => {
+    event.preventDefault();
+    send(`calls/${call.call}/resolve`, { outcome, report }, "Reported. The call is never run again by this.");
+  };
+  const [, asks, button] = OUTCOMES[outcome] ?? [];
+  return html`
+    <${Head} row=${row} look="doubt" icon="doubt" label="In doubt" now=${now}
+      question=${html`Did <code><bdi>${call.name}</bdi></code> happen?`} />
+    ${call.args === null
+      ? html`<div class="well faint">The arguments are too long for this page: open the session to read them.</div>`
+      : html`<${Args} text=${call.args} />`}
+    <div class="acts">
+      ${Object.entries(OUTCOMES).map(([value, [label]]) => html`
+        <button class="btn" key=${value} disabled=${busy} aria-pressed=${String(outcome === value)}
+          onClick=${() => setOutcome(outcome === value ? null : value)}>${label}</button>`)}
+      <span class="grow"></span>
+      <${Open} row=${row} />
+    </div>
+    ${outcome !== null && html`<form class="report" onSubmit=${answer}>
+      <label class="dim">${asks}
+        <input class="field" value=${report} required=${outcome === "happened"} maxlength="4000"
+          ref=${field} onInput=${(event) => setReport(event.target.value)} /></label>
+      <div class="acts"><button class="btn" disabled=${busy}>${button}</button>
+        <span class="faint">Nothing is run again.</span></div>
+    </form>`}
+  `;
+}
+
+const AGAIN = "Please try again.";
+
+function Failure({ row, now, send, busy, aside }) {
+  const { failure } = row;
+  const facts = [
+    ["Turn", `${failure.turn}, step ${failure.step}`],
+    ["Error", errorText(failure.error) || failure.limit || failure.reason],
+    failure.tries > 0 ? ["Tries", `${failure.tries}, the last at ${clock(failure.at)}`] : ["At", clock(failure.at)],
+    ["Kept", "The question, and all results so far"],
+  ];
+  return html`
+    <${Head} row=${row} look="fail" icon="fail" label="Failed" now=${now} question=${failureOf(failure)} />
+    <div class="well"><table class="args plain"><tbody>${facts.map(([name, value]) => html`<tr>
+      <th scope="row">${name}</th><td><bdi>${value}</bdi></td></tr>`)}</tbody></table></div>
+    <div class="acts">
+      <button class="btn" data-key="a" disabled=${busy} title=${`Sends “${AGAIN}” as a new message`}
+        onClick=${() => send("messages", { text: AGAIN }, "Asked. A new turn begins.")}>Ask to try again</button>
+      <button class="btn quiet" data-key="d" disabled=${busy} title="Out of this list, in this browser"
+        onClick=${() => aside.add(row)}>Set aside</button>
+      <span class="grow"></span>
+      <${Open} row=${row} />
+    </div>
+  `;
+}

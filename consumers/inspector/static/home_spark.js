@@ -1,0 +1,76 @@
+// The strip of what a session did: model above, tools below, on real time, with silences folded.
+
+import { html, still } from "./lib.js";
+
+const WIDTH = 132;
+const MIN = 2; // a shorter run is drawn this wide
+const PLEAT = 7;
+const SILENCE_MS = 15_000; // a longer stretch in which nothing ran is folded
+const LOOKS = [
+  { name: "model", y: 4, look: "f-model" },
+  { name: "tool", y: 11, look: "f-tool" },
+  { name: "waited for a person", y: 11, look: "f-ask" },
+  { name: "in doubt", y: 11, look: "f-doubt" },
+  { name: "failed", y: 4, look: "f-fail" },
+];
+
+/** The bars of a strip: [{x, width, kind}], and the places of its pleats. Runs are kind, start, length. */
+export function drawn(runs, now, at) {
+  const all = [];
+  for (let place = 0; place < runs.length; place += 3) {
+    all.push({ kind: runs[place], start: runs[place + 1], end: runs[place + 1] + runs[place + 2] });
+  }
+  if (now !== null) all.push({ kind: now[0], start: now[1], end: Math.max(now[1], at) });
+  all.sort((a, b) => a.start - b.start);
+  // Waits for people are as long as people take: they are drawn as long as a silence at most.
+  const pieces = [];
+  for (const run of all) {
+    const people = run.kind === 2 || run.kind === 3;
+    const end = people ? Math.min(run.end, run.start + SILENCE_MS) : run.end;
+    const last = pieces.at(-1);
+    if (last && run.start - last.end <= SILENCE_MS) last.end = Math.max(last.end, end);
+    else pieces.push({ start: run.start, end });
+  }
+  const busy = pieces.reduce((sum, piece) => sum + piece.end - piece.start, 0);
+  const fold = Math.min(PLEAT, WIDTH / 3 / Math.max(1, pieces.length));
+  const room = WIDTH - MIN - fold * Math.max(0, pieces.length - 1);
+  const scale = busy > 0 ? Math.min(room / busy, WIDTH / 4 / 1000) : 0; // a quarter of a second is a bar, too
+  let x = 0;
+  const pleats = [];
+  pieces.forEach((piece, place) => {
+    if (place) {
+      pleats.push(x + fold / 2);
+      x += fold;
+    }
+    piece.x = x;
+    x += Math.max(MIN, (piece.end - piece.start) * scale);
+  });
+  const bars = all.map((run) => {
+    const piece = pieces.findLast((one) => one.start <= run.start);
+    const left = piece.x + (run.start - piece.start) * scale;
+    const shown = Math.min(run.end, piece.end) - run.start;
+    return { kind: run.kind, x: left, width: Math.min(Math.max(MIN, shown * scale - 1), WIDTH - left) };
+  });
+  return { bars, pleats };
+}
+
+/** In words, for screen readers: "3 model, 2 tool". */
+function spoken(runs) {
+  const counts = new Map();
+  for (let place = 0; place < runs.length; place += 3) {
+    const { name } = LOOKS[runs[place]];
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  return [...counts].map(([name, number]) => `${number} ${name}`).join(", ") || "nothing yet";
+}
+
+export const Spark = still(({ row, at }) => {
+  const { bars, pleats } = drawn(row.runs, row.now, at);
+  return html`<svg class="spark" width=${WIDTH} height="20" viewBox="0 0 132 20" role="img"
+    aria-label=${`What it did: ${spoken(row.runs)}`}>
+    <path d="M0 10h132" class="axis" />
+    ${pleats.map((x) => html`<path d=${`M${(x - 1.5).toFixed(1)} 4v12m3-12v12`} class="pleat" />`)}
+    ${bars.map(({ kind, x, width }) => html`<rect x=${x.toFixed(1)} y=${LOOKS[kind].y} width=${width.toFixed(1)}
+      height="5" rx="1.5" class=${LOOKS[kind].look} />`)}
+  </svg>`;
+});
