@@ -21,7 +21,7 @@ from foldlog.bench.measure import Installation, Ratio, hop_ms
 from foldlog.bench.peers import peer
 from foldlog.bench.played import Played, RoundTimes, canned
 from foldlog.processors.store.store import RocksBackend
-from foldlog.processors.worker.loop import rest_gc
+from foldlog.processors.worker.loop import tune_gc
 
 MESSAGES = 1_000
 SIZES = (100, 1_000, 4_000)
@@ -73,7 +73,7 @@ def items_of(turn: Turn) -> tuple[dict, dict]:
 
 def append_context(here: Installation, runs: int, messages: int = MESSAGES) -> Ratio:
     """Append a message at 1,000 messages: alternating blocks of their samples and ours."""
-    rest_gc()  # like a worker's process
+    tune_gc()  # like a worker's process
     blocks = max(runs, BLOCKS)
     ours: list[RoundTimes] = []
     theirs: list[float] = []
@@ -105,7 +105,7 @@ def append_context(here: Installation, runs: int, messages: int = MESSAGES) -> R
 
 def context_flatness(runs: int, sizes: tuple[int, ...] = SIZES) -> Ratio:
     """The largest over the smallest median time among the sizes, timed in alternating blocks."""
-    rest_gc()
+    tune_gc()
     blocks = max(runs, BLOCKS)
     with ExitStack() as stack:
         chats = {size: stack.enter_context(chat()) for size in sizes}

@@ -22,7 +22,7 @@ from foldlog.processors.fold.session import fold
 from foldlog.processors.store.store import Belongs, DictBackend, RocksBackend, Store
 from foldlog.processors.worker.actions import Actions
 from foldlog.processors.worker.assemble import SystemClock
-from foldlog.processors.worker.loop import rest_gc
+from foldlog.processors.worker.loop import tune_gc
 from foldlog.processors.worker.worker import Identity, Worker
 from foldlog.schemas.codec import Entry, encode, entry_of, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -115,7 +115,7 @@ def _decode(here: Installation, records: int) -> float:
 def fold_ratio(here: Installation, runs: int) -> Ratio:
     """The fold bench on this installation."""
     records = write_log(here)
-    rest_gc()  # like a worker's process, for both sides
+    tune_gc()  # like a worker's process, for both sides
 
     def ours() -> float:
         directory = here.home / "stores"
@@ -139,7 +139,7 @@ def fold_ratio(here: Installation, runs: int) -> Ratio:
 def replay(here: Installation, runs: int) -> Ratio:
     """Events per second of refolding a whole log into every view of every session."""
     records = write_log(here)
-    rest_gc()
+    tune_gc()
 
     def ours() -> float:
         began = time.perf_counter()

@@ -327,7 +327,7 @@ class Tail:
 
     def _fold(self, owned: PartitionCache, record: Record, batch: Batch) -> None:
         watched = record.key in self._watched
-        owned.folded(record)
+        owned.advance(record)
         if not is_foldable(record.key):
             return
         entry = foldable_entry(record, self._read, chunks=watched)

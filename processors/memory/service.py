@@ -3,7 +3,7 @@
 `begin()` opens the store and starts the thread, `close()` ends both. The start of a worker does not
 wait for it. The first prompt with memory waits until the store has folded the log as it was at the
 start; later prompts read memory as of some offset, and the memory in a prompt is logged anyway. A
-writer that must see its own write waits with `folded`. While no broker answers, nothing is read.
+writer that must see its own write calls `await_folded`. While no broker answers, nothing is read.
 """
 
 import sqlite3
@@ -87,18 +87,18 @@ class MemoryService:
         The model saw the memory in its session's prompt, which is older than the store. If two
         sessions find the same fact at the same time it is written twice: neither waits.
         """
-        self.caught_up()  # otherwise recent entries would be written again
+        self.await_caught_up()  # otherwise recent entries would be written again
         news = new_entries(events, self.reader.view(scope), at)
         writer = self.writer(scope.partition(":")[2], "background")
         for event in news:
             writer.write(scope, event, event.entry_id)
         return len(events) - len(news)
 
-    def folded(self, written: Written, timeout_s: float = FOLDED_S) -> bool:
+    def await_folded(self, written: Written, timeout_s: float = FOLDED_S) -> bool:
         """Wait until the store has folded an event. Returns whether it has."""
         return self._wait({written.partition: written.offset + 1}, timeout_s)
 
-    def caught_up(self, timeout_s: float = FOLDED_S) -> bool:
+    def await_caught_up(self, timeout_s: float = FOLDED_S) -> bool:
         """Wait until the store has folded the whole log. Returns whether it has."""
         return self._wait(self._log_ends(), timeout_s)
 

@@ -52,7 +52,7 @@ def _writer(ctx: ToolContext) -> MemoryWriter:
 def _view(ctx: ToolContext, written: Written) -> MemoryView:
     """The scope's view, including the event just written."""
     memory = _memory(ctx)
-    if not memory.folded(written):
+    if not memory.await_folded(written):
         raise RuntimeError(
             "it is written, but this worker has not read it back yet; calling again is harmless"
         )
@@ -77,7 +77,7 @@ def load_memory(
         )
     reader, scopes = _memory(ctx).reader, _scopes(ctx)
     found = reader.load(scopes, path)
-    if found is None and _memory(ctx).caught_up():
+    if found is None and _memory(ctx).await_caught_up():
         found = reader.load(scopes, path)
     if found is None:
         known = "; ".join(f"{scope} has {loadable_paths(reader.view(scope))}" for scope in scopes)
@@ -223,9 +223,10 @@ def todo_complete(
     """Mark a todo as done. When none is left open in the project, building is over."""
     scope, writer = _scope(ctx, PROJECT), _writer(ctx)
     assert ctx.project_id is not None
-    before = _memory(ctx).reader.view(scope)
-    if todo_of(before, todo_id) is None and _memory(ctx).caught_up():  # added by another worker
-        before = _memory(ctx).reader.view(scope)
+    memory = _memory(ctx)
+    before = memory.reader.view(scope)
+    if todo_of(before, todo_id) is None and memory.await_caught_up():  # added by another worker
+        before = memory.reader.view(scope)
     if todo_of(before, todo_id) is None:
         known = ", ".join(todo.todo_id for todo in open_todos(before)) or "none"
         raise ToolFailed(f"there is no todo {todo_id[:128]!r}; open are: {known}")

@@ -3,7 +3,7 @@
 An operator's settings for a server are in `mcp_server.py`, next to `agent.py`. Read
 `definitions.py` (a server's tool definitions, made safe and bounded), then `arguments.py` and
 `results.py` (input and output of a call), `fitting.py` (schemas adapted to the Messages API),
-`protocol.py` (the only file that imports the `mcp` package), `connection.py` and `nothing_ran.py`
+`protocol.py` (the only file that imports the `mcp` package), `connection.py` and `call_failures.py`
 (one server, and the failures that prove the tool never ran), `tools.py` (a worker's servers, from
 start to end) and `fetch.py`. Everything from a server is third-party data: descriptions, schemas,
 hints and results alike.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...log.errors import FoldlogError, Parked
 from ..mcp_server import McpServer
+from .call_failures import Rejected, Unreachable
 from .definitions import ListedTool, definition_hash, definitions_of, printable
-from .nothing_ran import Rejected, Unreachable
 
 if TYPE_CHECKING:
     from .protocol import Wire

@@ -25,8 +25,8 @@ from mcp.shared.message import SessionMessage
 from ...log.environment import for_children
 from ..mcp_server import McpServer
 from ..tools.children import handed_env, reaper_command
+from .call_failures import Rejected, Unreachable
 from .definitions import HINTS, ListedTool, printable
-from .nothing_ran import Rejected, Unreachable
 
 ANSWER_BYTES_MAX = 32 * 1024 * 1024  # as much as is ever kept of a result
 PAGES_MAX = 50  # of a list of tools, which might otherwise never end

@@ -21,9 +21,9 @@ from ..agent import Agent
 from ..mcp_server import McpServer
 from ..tools.tool import ALWAYS, RARE, Tool, ToolContext, ToolFailed
 from .arguments import OutsideArguments
+from .call_failures import Rejected, Unreachable
 from .connection import CLOSE_S, Connection, MissingExtra
 from .definitions import Definition, Definitions, ListedTool, definitions_of
-from .nothing_ran import Rejected, Unreachable
 from .results import text_of, value_of
 
 START_S = 8.0  # for all servers together: a dead one must not delay a worker's restart

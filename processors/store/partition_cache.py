@@ -111,7 +111,7 @@ class PartitionCache:
         """The views of a cached session, or None."""
         return self._hot.get(session_id)
 
-    def taking(self) -> Callable[[], None]:
+    def take_produced(self) -> Callable[[], None]:
         """Record that a take was produced. Returns the function to call if it is lost."""
         taken_at = self.taken_at
         self._takes_at.append(taken_at)
@@ -122,7 +122,7 @@ class PartitionCache:
 
         return lost
 
-    def took(self, broker_at: int, monotonic: int) -> None:
+    def take_read_back(self, broker_at: int, monotonic: int) -> None:
         """Record that our take was read back; takes arrive in the order of their production."""
         if self._takes_at:
             self.anchor = Anchor(self._takes_at.pop(0), monotonic, broker_at)
@@ -148,7 +148,7 @@ class PartitionCache:
         """Whether a record is not folded yet: reading begins one record before the cursor."""
         return record.offset >= self.next_offset
 
-    def folded(self, record: Record) -> None:
+    def advance(self, record: Record) -> None:
         """Advance past a folded record."""
         self.next_offset = record.offset + 1
         self.last = record
@@ -161,18 +161,18 @@ class PartitionCache:
             return None
         event = fold_event(self.views(entry.session_id), entry)
         if event.views is not event.before:
-            self.changed(entry.session_id, event.before, event.views)
+            self.record_change(entry.session_id, event.before, event.views)
         self.touched.add(entry.session_id)
         return event
 
-    def streamed_on(self, session_id: str, chunks: int, last: Record) -> None:
+    def fold_chunks(self, session_id: str, chunks: int, last: Record) -> None:
         """Fold chunks that follow an accepted one of the same attempt, the bulk of a log."""
         before = self.views(session_id)
         assert before is not None
-        self.folded(last)
-        self.changed(session_id, before, streamed_on(before, chunks, last.timestamp_ms))
+        self.advance(last)
+        self.record_change(session_id, before, streamed_on(before, chunks, last.timestamp_ms))
 
-    def changed(self, session_id: str, before: SessionViews, views: SessionViews) -> None:
+    def record_change(self, session_id: str, before: SessionViews, views: SessionViews) -> None:
         """Record new views. A chunk changes only the stream position; then only that is written.
 
         A fork of a streaming session begins with a stream position and all other views.

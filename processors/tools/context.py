@@ -52,8 +52,7 @@ class Abort:
         return self._stop.wait().__await__()
 
     def wait_blocking(self, timeout_s: float | None = None) -> bool:
-        """Wait for it in a tool's own thread, at most timeout_s seconds. Returns whether it came.
-        """
+        """Wait in a tool's own thread, at most timeout_s seconds. Returns whether it came."""
         self.watched = True
         waiting = asyncio.run_coroutine_threadsafe(self._stop.wait(), self._loop)
         try:
@@ -69,9 +68,9 @@ class ToolContext:
 
     result_tokens: a longer result is cut, so a tool that can choose should return less. user_id,
     project_id: of the session. claim_offset: the offset of this run's claim in the session's
-    partition. memory: what outlives sessions, None if the worker keeps none. refs: the stored
-    results of this session, for the tool that reads them. approved: whether a person allowed this
-    very call.
+    partition. memory: what the agent remembers across sessions, None if the worker keeps none.
+    refs: the stored results of this session, for the tool that reads them. approved: whether a
+    person allowed this very call.
     """
 
     session_id: str

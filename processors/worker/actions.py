@@ -303,7 +303,7 @@ class Actions:
             case _:
                 sha256, kept = self._partial_answers.claim(views, obligation, self._request(views))
                 claim = generation_claim(views, obligation, agent, holder, now, sha256, kept)
-        self._claim_times.produced(views.session_id, obligation, claim, self._clock.monotonic_ms())
+        self._claim_times.record(views.session_id, obligation, claim, self._clock.monotonic_ms())
         return claim
 
     # -- claims read back ------------------------------------------------------------------------

@@ -105,7 +105,7 @@ class TokenAdvisor:
         )
         self._failed: set[tuple[str, str]] = set()
 
-    def opened(self, partition: int, store: Store) -> None:
+    def store_opened(self, partition: int, store: Store) -> None:
         """A partition was assigned to this worker, or its store was rebuilt."""
         self._since[partition] = store.log_end if store.is_new else store.cursor.offset
 
@@ -309,7 +309,7 @@ class Parts:
             store = new_store(directory, belongs, end, first_offset=first)
         else:
             store = open_store(directory, belongs, end, say, first)
-        self.token_advisor.opened(partition, store)
+        self.token_advisor.store_opened(partition, store)
         return store
 
     def _has_running_effect(self) -> bool:

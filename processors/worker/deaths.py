@@ -36,7 +36,7 @@ class Deaths:
         self._before: dict[int, set[str]] = {}
         self._checked_at = -CHECK_MS
 
-    def took(self, owned: PartitionCache, before: PartitionView) -> None:
+    def watch(self, owned: PartitionCache, before: PartitionView) -> None:
         """Watch the owners that held a partition before this worker; `before`: its view then. This
         worker's own older incarnations need no record: holding the lock proves that they are dead.
         """

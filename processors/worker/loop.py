@@ -30,7 +30,7 @@ COMMIT_ROUNDS = 500  # rounds between two commits of the cursor, which only serv
 GC_ALLOCATIONS = 10_000
 
 
-def rest_gc() -> None:
+def tune_gc() -> None:
     """Make garbage collection rare, and exclude every object that exists now from it."""
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS, *gc.get_threshold()[1:])
@@ -124,7 +124,7 @@ class Loop:
 
         started: called once, when the partitions are held and their obligations were decided.
         """
-        rest_gc()
+        tune_gc()
         reader = self.reader()
         try:
             while not self._halt.is_set() and not self._holds_all():

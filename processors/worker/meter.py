@@ -116,7 +116,7 @@ class Meter:
             labels = ("other",) * len(labels)
         counted[labels] += by
 
-    def folded(self, entry: Entry, before: SessionViews, ruling: Ruling) -> None:
+    def count(self, entry: Entry, before: SessionViews, ruling: Ruling) -> None:
         """Count an event. Of a run of equal chunks only the first is passed here."""
         event = entry.event
         kind = type(event)
@@ -204,7 +204,7 @@ class MeteredActions(Actions):
         ruling: Ruling,
     ) -> None:
         if not owned.store.is_new or record.offset >= owned.store.log_end:
-            self.meter.folded(entry, before, ruling)
+            self.meter.count(entry, before, ruling)
             for line in refusal_lines(entry, before, ruling):
                 self._say(line)
         super().read_back(owned, entry, record, before, ruling)

@@ -185,7 +185,7 @@ class Reading:
         self._left = dict(ends)
         self.ready = threading.Event()
 
-    def grouped(self, partition: int, offset: int) -> None:
+    def mark_grouped(self, partition: int, offset: int) -> None:
         """Record that the table contains this record."""
         if offset + 1 >= self._left.get(partition, offset + 2):
             del self._left[partition]
@@ -227,7 +227,7 @@ def attach(app: Any, settings: Settings, reading: Reading) -> Any:
             if session_id:
                 grouped = with_tab(tabs.get(user.encode()) or {}, session_id, event.value)
                 tabs[user.encode()] = grouped
-            reading.grouped(event.message.partition, event.message.offset)
+            reading.mark_grouped(event.message.partition, event.message.offset)
 
     @app.task
     async def follow() -> None:

@@ -30,7 +30,7 @@ class ClaimTimes:
     def __init__(self) -> None:
         self._produced_at: dict[str, dict[tuple, int]] = {}
 
-    def produced(self, session_id: str, obligation: Obligation, claim: Any, at_ms: int) -> None:
+    def record(self, session_id: str, obligation: Obligation, claim: Any, at_ms: int) -> None:
         """Record when a claim was produced."""
         self._produced_at.setdefault(session_id, {})[_place(obligation, claim)] = at_ms
 

@@ -44,16 +44,16 @@ def wake_session(
             for number, offset in (seeks | worker.tick()).items():
                 reader.seek(number, offset)
             if worker.holds(partition) and not parts.in_flight():
-                owed = _owed(worker, partition, session_id)
-                if all(obligation.owed == "wait" for obligation in owed):
-                    return owed
-        return _owed(worker, partition, session_id)
+                pending = _pending(worker, partition, session_id)
+                if all(obligation.owed == "wait" for obligation in pending):
+                    return pending
+        return _pending(worker, partition, session_id)
     finally:
         worker.close()
         parts.close()
 
 
-def _owed(worker: Worker, partition: int, session_id: str) -> tuple[Obligation, ...]:
+def _pending(worker: Worker, partition: int, session_id: str) -> tuple[Obligation, ...]:
     owned = worker.owned[partition]
     views = owned.views(session_id)
     if views is None:

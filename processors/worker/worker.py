@@ -92,7 +92,7 @@ class Worker:
         owned.taken_at = self.clock.monotonic_ms()
         for role in self.roles:
             event = PartitionTaken(role=role, owner=self.identity.owner, agents=self.announced)
-            self.actions.write(owned.number, PARTITION_KEY, event, role, owned.taking())
+            self.actions.write(owned.number, PARTITION_KEY, event, role, owned.take_produced())
             crash_points.reach("partition.taking")
 
     def revoked(self, partitions: Iterable[int]) -> None:
@@ -149,7 +149,7 @@ class Worker:
             while record and record.headers == first.headers and record.key == first.key:
                 last, chunks, record = record, chunks + 1, next(ahead, None)
             if chunks:
-                owned.streamed_on(streaming, chunks, last)
+                owned.fold_chunks(streaming, chunks, last)
 
     def _refold(self, owned: PartitionCache, why: str) -> None:
         self._say(
@@ -192,7 +192,7 @@ class Worker:
         """
         entry = foldable_entry(record, self.actions.read_blob)
         session_id = entry.session_id
-        owned.folded(record)
+        owned.advance(record)
         if session_id == PARTITION_KEY:
             if type(entry.event) is Unreadable:
                 self._dead_letter(owned, record, entry)
@@ -214,13 +214,13 @@ class Worker:
     def _fold_partition(self, owned: PartitionCache, entry: Entry) -> None:
         held, before = self.held(owned), owned.partition
         if self._is_own(entry) and entry.offset >= owned.takes_from:
-            owned.took(entry.at, self.clock.monotonic_ms())
+            owned.take_read_back(entry.at, self.clock.monotonic_ms())
         owned.feed(entry)
         now_held = self.held(owned)
         if now_held and owned.partition is not before:
             owned.wake_all = True  # also for another role: its claims may be lost now (S4g, A2)
         if now_held - held:
-            self.deaths.took(owned, before)
+            self.deaths.watch(owned, before)
             crash_points.reach("partition.held")
         for role in held - now_held:
             owned.taken_at = self.clock.monotonic_ms()  # law 6: one session timeout from now

@@ -152,6 +152,6 @@ class RecordedActions(RecordedEffects):
         self._owned.partition = holders
         if owed.owed == "begin" and owed.role != "tools":  # it has read its claim back at once
             claim = claim_of(views, owed)
-            self.actions._claim_times.produced(views.session_id, owed, claim, self._now())
+            self.actions._claim_times.record(views.session_id, owed, claim, self._now())
         self.actions.discharge(self._owned, views, owed, agent, now)
         return Discharge(self._written, self.begins, self.reported, self.stopped)

@@ -62,7 +62,7 @@ def test_I6_a_prefix_without_another_change_is_stored():
         before = owned.views(SESSION) or initial(SESSION)
         views, ruling = fold(before, Entry(SESSION, 0, offset, 1_000, writer, event))
         assert ruling.accepted
-        owned.changed(SESSION, before, views)
+        owned.record_change(SESSION, before, views)
         store.write(owned.dirty, owned.streamed, may_owe, partition_fold.INITIAL, Cursor())
         owned.dirty, owned.streamed = {}, {}
         assert dict(view_parts(store.load(SESSION))) == dict(view_parts(views))

@@ -9,7 +9,7 @@ from foldlog.schemas.value import replace
 
 def dirty_and_streamed(before, views):
     owned = SimpleNamespace(_hot={}, dirty={}, streamed={}, since={}, next_offset=1)
-    PartitionCache.changed(owned, "s1", before, views)
+    PartitionCache.record_change(owned, "s1", before, views)
     return set(owned.dirty), set(owned.streamed)
 
 

@@ -21,7 +21,7 @@ from foldlog.tests.laws.history import History, with_calls
 def counted(s: History) -> dict[str, dict[tuple[str, ...], float]]:
     meter = Meter(list_prices())
     for step in s.steps:
-        meter.folded(step.entry, step.before, step.ruling)
+        meter.count(step.entry, step.before, step.ruling)
     return {family.name: values for family, values in meter.counts().items()}
 
 
@@ -94,7 +94,7 @@ def test_prometheus_parses_the_exposition():
     meter = Meter(list_prices())
     s = PLAYS["conversation"]()
     for step in s.steps:
-        meter.folded(step.entry, step.before, step.ruling)
+        meter.count(step.entry, step.before, step.ruling)
     text = exposition(meter.counts() | lag(MemoryLog(topics(2)), {0: 0, 1: 0})).decode()
     read = {family.name: family for family in text_string_to_metric_families(text)}
     assert set(COUNTERS) <= set(read) and {LAG.name, REACHABLE.name} <= set(read)

@@ -324,7 +324,7 @@ def test_S3_9_a_restarted_worker_reports_only_new_mistakes():
     def start_advisor(disk: dict, log_end: int, **more) -> tuple[TokenAdvisor, list[str]]:
         logged: list[str] = []
         advisor = TokenAdvisor(logged.append, lambda _id: 0)
-        advisor.opened(0, Store(DictBackend(disk), log_end=log_end, **more))
+        advisor.store_opened(0, Store(DictBackend(disk), log_end=log_end, **more))
         return advisor, logged
 
     s, disk = after_result(LOG), {}

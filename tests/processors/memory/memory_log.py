@@ -72,7 +72,7 @@ def serving(
     service = MemoryService(log, log.producer(), directory, say, embedder)
     service.begin()
     try:
-        assert not caught_up or service.caught_up(10)
+        assert not caught_up or service.await_caught_up(10)
         yield service
     finally:
         service.close()

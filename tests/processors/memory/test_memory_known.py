@@ -62,7 +62,7 @@ def extract_turn(memory, monkeypatch, tmp_path):
 
 
 def core(memory):
-    assert memory.caught_up(10)
+    assert memory.await_caught_up(10)
     return text_of(memory.reader.view(ANA), "core.md")
 
 

@@ -173,7 +173,7 @@ def test_S1_H_a_service_follows_the_log_and_resumes_at_its_cursor(tmp_path):
     writer.remember(ANA, "core.md", "likes tea")
     with serving(log, tmp_path, output) as memory:
         written = writer.remember(ANA, "core.md", "likes short answers")
-        assert memory.folded(written)
+        assert memory.await_folded(written)
         assert "likes short answers" in memory.reader.core([ANA, SHOP])
     writer.add_todo("shop", "paint it")
     with serving(log, tmp_path, output) as memory:

@@ -74,7 +74,7 @@ def test_S3_2_a_remembered_entry_is_in_the_core_and_can_be_loaded_and_found(call
 def test_S3_2_the_archive_can_be_searched_but_not_loaded(caller):
     writer = writer_of(caller.memory._log)
     page = "\n".join(["We moved the warehouse to Bergen.", *["filler words"] * 2_000])[:8_000]
-    assert caller.memory.folded(writer.remember(ANA, "archive/2024/move.md", page))
+    assert caller.memory.await_folded(writer.remember(ANA, "archive/2024/move.md", page))
     for path in ("archive/2024/move.md", "archive/none.md"):
         text = caller.failed("load_memory", path=path)
         assert "search_memory" in text and "Bergen" not in text
@@ -104,7 +104,7 @@ def test_an_entry_is_replaced_in_place_and_a_repeated_call_changes_nothing(calle
 
 def test_a_persons_entry_is_replaced_only_by_an_approved_call(caller):
     written = writer_of(caller.memory._log).remember(ANA, "core.md", "likes tea")
-    assert caller.memory.folded(written)
+    assert caller.memory.await_folded(written)
     change = {"text": "likes coffee", "kind": "core", "replaces": written.id}
     text = caller.failed("remember", **change)
     assert f"entry {written.id} was written by a person" in text and "without `replaces`" in text
@@ -152,7 +152,7 @@ def test_S0_8_the_last_todo_of_the_project_triggers_the_end_of_building(caller):
 def test_S0_8_a_retried_completion_still_triggers_the_end_of_building(caller):
     todo_id = caller.ok("todo_add", todos=["paint"]).split()[1].strip(",;")
     writer_of(caller.memory._log).done_todo("shop", todo_id)
-    assert caller.memory.caught_up()
+    assert caller.memory.await_caught_up()
     again = caller.call("todo_complete", attempt=2, todo_id=todo_id)
     assert again.triggers == (Trigger(trigger="todo_done_build"),)
 

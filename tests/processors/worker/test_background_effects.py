@@ -59,7 +59,7 @@ def test_S1_H_a_worker_does_not_write_a_fact_of_its_memory_again(tmp_path):
             is_known = "1 of 1 entries were already known" in outcome.why
             assert outcome.ok and is_known == (number == 2)
         host.close()
-        assert memory.caught_up()
+        assert memory.await_caught_up()
         assert text_of(memory.reader.view(ANA), "core.md") == "likes tea\n"
 
 

@@ -82,7 +82,7 @@ def test_a_lock_is_checked_once_for_all_partitions_and_never_the_own_one():
     before = PartitionView((Holder("models", "other/1", 1), Holder("sessions", "w/1", 0)))
     owned = {number: PartitionCache(number, Store(DictBackend())) for number in (0, 1, 2)}
     for one in owned.values():
-        deaths.took(one, before)
+        deaths.watch(one, before)
     deaths.check(owned, rig.ms)
     assert checked == ["other/1"]
 
