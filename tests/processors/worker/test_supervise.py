@@ -122,18 +122,15 @@ while True: signal.pause()
 """
     pids = []
 
-    def say(text: str) -> None:
-        pids.append(text)
-        reload.set()
+    def reload_twice() -> None:
+        for count in (1, 2):  # each worker begins before it is replaced
+            while path.read_text().count("began") < count:
+                threading.Event().wait(0.01)
+            reload.set()
 
-    def first_reload() -> None:
-        while "began" not in path.read_text():
-            threading.Event().wait(0.01)
-        reload.set()
-
-    thread = threading.Thread(target=first_reload)
+    thread = threading.Thread(target=reload_twice)
     thread.start()
-    code, workers, _ = supervised(code_to_run, say, reload)
+    code, workers, _ = supervised(code_to_run, pids.append, reload)
     thread.join()
     assert (code, workers) == (0, 3)
     assert path.read_text().split() == ["began", "ended"] * 3, "one after the other"
