@@ -1,41 +1,85 @@
-// The conversation: lines in order, the streaming output, pending approvals; all of it plain text.
+// The conversation: what was said and done, in order; what a person must decide stands where it happened.
 
-import { clock, partsOf, pretty } from "./format.js";
+import { gist, Text, valueOf, Values } from "./args.js";
 import { Composer } from "./composer.js";
+import { Decision } from "./decide.js";
+import { clock, length, partsOf, when } from "./format.js";
+import { Failure, Folded } from "./failure.js";
+import { Icon } from "./icons.js";
 import { html, still, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
-import { Asks } from "./people.js";
+import { Markdown } from "./markdown.js";
+import { callState, endText, initials, nameOf } from "./words.js";
 
 const SHOWN = 150; // items drawn at first; earlier ones on request
-const CHARS = 12_000; // of one text, until the user asks for all of it
+const MARKDOWN_CHARS = 40_000; // a longer text is shown as it is
 
 const OF_CALLS = new Set(["call", "asks", "approval", "result", "doubt", "resolved"]);
 
-/** Groups lines into the items that are drawn: all lines of one call are one item. */
+/** Groups lines into the items that are drawn: turns, messages, and groups of steps between them. A call's lines
+    are one step, and so are the failed and lost attempts of a model call. */
 export function itemsOf(lines) {
   const items = [];
   const calls = new Map();
+  let turn = 0;
+  const steps = () => {
+    if (items.at(-1)?.kind !== "steps") items.push({ key: `steps ${items.length}`, kind: "steps", steps: [] });
+    return items.at(-1).steps;
+  };
   for (const [place, line] of lines.entries()) {
-    if (!OF_CALLS.has(line.kind) || !line.call) {
+    if (line.turn > turn) {
+      turn = line.turn;
+      items.push({ key: `turn ${turn}`, kind: "turn", line });
+    }
+    if (line.call && OF_CALLS.has(line.kind)) {
+      const known = calls.get(line.call);
+      const call = known ?? { key: line.call, kind: "call", lines: [] };
+      call.lines.push(line);
+      if (!known) {
+        calls.set(line.call, call);
+        steps().push(call);
+      }
+    } else if (line.kind === "attempt") {
+      const last = items.at(-1)?.kind === "steps" ? items.at(-1).steps.at(-1) : null;
+      if (last?.kind === "attempts" && last.lines[0].step === line.step) last.lines.push(line);
+      else steps().push({ key: `attempts ${place}`, kind: "attempts", lines: [line] });
+    } else {
+      if (line.kind === "ended" && line.name === "failed") dropAttempts(items); // its card has them
       items.push({ key: `line ${place}`, kind: line.kind, line });
-      continue;
     }
-    let item = calls.get(line.call);
-    if (!item) {
-      item = { key: `call ${line.call}`, kind: "tool", line, lines: [] };
-      calls.set(line.call, item);
-      items.push(item);
-    }
-    item.lines.push(line);
   }
   return items;
 }
 
-export function Conversation({ session, at, moment }) {
+function dropAttempts(items) {
+  const last = items.at(-1);
+  if (last?.kind !== "steps" || last.steps.at(-1).kind !== "attempts") return;
+  last.steps.pop();
+  if (!last.steps.length) items.pop();
+}
+
+/** The runs of a call or a model call by its key, as they were right after an offset. */
+function useTimes(session, upto) {
+  const runs = useMemo(() => {
+    const found = new Map();
+    for (const run of [...session.runs, ...session.lasting]) {
+      if (run.kind === "point" || !run.key) continue;
+      if (!found.has(run.key)) found.set(run.key, []);
+      found.get(run.key).push(run);
+    }
+    return found;
+  }, [session, session.runs.length, session.upto]);
+  const asOf = (run) => (run.end_offset > upto ? { ...run, end_at: null, end_offset: null, outcome: "" } : run);
+  return (key) => (runs.get(key) ?? []).filter((run) => run.offset <= upto).map(asOf);
+}
+
+export function Conversation(props) {
+  const { session, at, go, moment } = props;
   const past = at !== null;
   const { lines } = session;
   const count = past ? Math.min(moment?.lines ?? 0, lines.length) : lines.length;
   const open = past ? moment?.open : session.open;
   const items = useMemo(() => itemsOf(lines.slice(0, count)), [lines, count]);
+  const timesOf = useTimes(session, past ? moment?.offset ?? -1 : Infinity);
   const [more, setMore] = useState(0);
   const shown = items.slice(-(SHOWN + more));
   const hidden = items.length - shown.length;
@@ -48,52 +92,83 @@ export function Conversation({ session, at, moment }) {
   const scrolled = ({ target }) => {
     follows.current = target.scrollHeight - target.scrollTop - target.clientHeight < 40;
   };
+  const waits = moment ? [...moment.asks, ...moment.doubts] : [];
+  const ask = (key) => waits.find((call) => call.call === key);
+  const calls = moment?.turn.calls ?? [];
+  const stands = new Map(calls.map((call) => [`${call.turn}.${call.step}.${call.index}`, call.status]));
+  const drawn = new Set(shown.flatMap((item) => (item.steps ?? []).map((step) => step.key)));
+  const agent = moment?.turn.agent ?? "agent";
+  const user = moment?.state.user_id ?? "";
   return html`
     <div class="lines" ref=${scroller} onScroll=${scrolled} tabindex="0" role="log"
-      aria-label="Conversation" aria-live="off">
+      aria-label="Conversation" aria-live="off"><div class="read">
       ${hidden > 0 && html`
-        <button class="earlier" onClick=${() => setMore(more + SHOWN)}>
-          Show earlier: ${hidden} more
-        </button>
+        <button class="btn quiet earlier" onClick=${() => setMore(more + SHOWN)}>Show earlier: ${hidden} more</button>
       `}
       ${!items.length && !open && html`<p class="none">${session.loaded ? "No messages yet." : " "}</p>`}
-      ${shown.map((item) => html`<${Item} key=${item.key} item=${item} count=${item.lines?.length} />`)}
-      ${open && html`<${Streaming} open=${open} past=${past} />`}
-    </div>
-    <${Asks} session=${session} moment=${moment} past=${past} />
-    ${!past && html`<${Composer} session=${session} moment=${moment} />`}
+      ${shown.map((item, n) => {
+        if (item.kind !== "steps") {
+          const isLast = n === shown.length - 1;
+          return html`<${Item} key=${item.key} item=${item} agent=${agent} user=${user} props=${
+            item.line?.name === "failed" ? { ...props, isLast, lines } : null} times=${
+            item.kind === "answer" ? timeOf(timesOf(`${item.line.turn}.${item.line.step}`)) : ""} />`;
+        }
+        return html`<${Steps} key=${item.key} item=${item} timesOf=${timesOf} ask=${ask} stands=${stands}
+          session=${session} past=${past} go=${go} />`;
+      })}
+      ${waits.filter((call) => !drawn.has(call.call)).map((call) => html`
+        <${Decision} key=${call.call} session=${session} call=${call} past=${past} go=${go} />`)}
+      ${open && html`<${Streaming} open=${open} past=${past} agent=${agent} />`}
+    </div></div>
+    <${Composer} ...${props} />
   `;
 }
 
-const Item = still(({ item }) => {
+/** How long the answered attempt took. */
+function timeOf(runs) {
+  const run = runs.findLast((one) => one.kind === "run" && one.outcome === "ok");
+  return run ? length(run.end_at - run.at) : "";
+}
+
+const Item = still(({ item, agent, user, times, props }) => {
+  const { line } = item;
   switch (item.kind) {
+    case "turn":
+      return html`<div class="turn num"><span>Turn ${line.turn} · ${when(line.at)}</span></div>`;
     case "message":
-      return html`<${Message} who="user" line=${item.line} label=${item.line.name} />`;
+      return html`<${Message} who="user" name=${nameOf(user)} mark=${initials(user)} line=${line} />`;
     case "answer":
     case "partial":
-      return html`<${Message}
-        who="assistant"
-        line=${item.line}
-        label=${item.kind === "partial" ? `stopped: ${item.line.name}` : ""}
-      />`;
-    case "tool":
-      return html`<${Tool} item=${item} />`;
+      return html`<${Message} who="assistant" name=${agent} line=${line} took=${times}
+        note=${item.kind === "partial" ? `stopped: ${line.name}` : ""} />`;
+    case "ended":
+      return line.name === "failed" ? html`<${Failure} line=${line} ...${props} />` : html`<${End} line=${line} />`;
     default:
-      return html`<${Note} line=${item.line} />`;
+      return html`<${Note} line=${line} />`;
   }
 });
 
-function Message({ who, line, label }) {
+/** The ordinary end of a turn is quiet: only screen readers are told. */
+function End({ line }) {
+  const isQuiet = line.name === "end_turn";
+  const text = isQuiet ? `Turn ${line.turn} ended.` : endText(line);
+  return html`<p class=${isQuiet ? "note ended sr" : "note ended"}><bdi>${text}</bdi></p>`;
+}
+
+function Message({ who, name, mark, line, took, note }) {
   const parts = partsOf(line);
   if (!parts.length) return null;
   return html`
-    <article class=${`message ${who}`} aria-label=${`${who}, offset ${line.offset}`}>
-      ${parts.map((part, n) => html`<${Part} key=${n} part=${part} />`)}
-      <footer>
-        ${label && html`<bdi>${label}</bdi>`}
-        <span class="num">${line.turn}.${line.step}</span>
-        <time class="num">${clock(line.at)}</time>
-      </footer>
+    <article class=${`msg ${who}`} aria-label=${`${name}, ${clock(line.at)}`}>
+      ${mark ? html`<div class="av" aria-hidden="true">${mark}</div>`
+        : html`<div class="av m"><${Icon} name="model" small /></div>`}
+      <div class="body">
+        <div class="who"><b><bdi>${name}</bdi></b>
+          <time class="at num" title=${`event at offset ${line.offset}`}>${clock(line.at)}</time>
+          ${took && html`<span class="at num">${took}</span>`}
+          ${note && html`<span class="at"><bdi>${note}</bdi></span>`}</div>
+        ${parts.map((part, n) => html`<${Part} key=${n} part=${part} />`)}
+      </div>
     </article>
   `;
 }
@@ -101,106 +176,107 @@ function Message({ who, line, label }) {
 function Part({ part }) {
   switch (part.kind) {
     case "thinking":
-      return html`<details class="thinking">
-        <summary>Thinking</summary><${Text} text=${part.text} />
-      </details>`;
+      return html`<${Thinking} text=${part.text} />`;
     case "json":
-      return html`<pre><${Text} text=${part.text} bare /></pre>`;
+      return html`<pre class="code" tabindex="0"><${Text} text=${part.text} /></pre>`;
     case "attachment":
-      return html`<p class="attached">${part.text}</p>`;
+      return html`<p class="dim">${part.text}</p>`;
     default:
-      return html`<${Text} text=${part.text} />`;
+      return part.text.length > MARKDOWN_CHARS
+        ? html`<p class="text plain" dir="auto"><${Text} text=${part.text} /></p>`
+        : html`<${Markdown} text=${part.text} />`;
   }
 }
 
-/** A plain text; a long one is cut until the user asks for all of it. */
-export function Text({ text, bare }) {
-  const [all, setAll] = useState(false);
-  const long = text.length > CHARS && !all;
-  const shown = long ? text.slice(0, CHARS) : text;
-  return html`
-    ${bare ? shown : html`<p class="text" dir="auto">${shown}</p>`}
-    ${long && html`<button class="quiet" onClick=${() => setAll(true)}>
-      Show all ${text.length} characters
-    </button>`}
-  `;
-}
+const Thinking = ({ text }) => html`
+  <details class="thinking"><summary><${Icon} name="right" small />Thought, ${text.length} characters</summary>
+    <p class="text plain" dir="auto"><${Text} text=${text} /></p></details>`;
 
-function Tool({ item }) {
-  const [first] = item.lines;
-  const request = item.lines.find((line) => line.kind === "call" || line.kind === "asks");
-  const result = item.lines.findLast((line) => line.kind === "result" || line.kind === "resolved");
-  const state = stateOf(item.lines);
-  const others = item.lines.filter((line) => line !== request && line !== result)
-    .map(labelOf).filter((label, n, all) => label !== all[n - 1]); // a doubt has two lines
-  const args = request ? partsOf(request).map((part) => pretty(part.text)).join("\n") : "";
-  const output = result ? partsOf(result).map((part) => part.text).join("\n") : "";
-  return html`
-    <article class=${`tool ${state.mood}`} aria-label=${`Tool ${first.name}, ${state.word}`}>
-      <header>
-        <b><bdi>${first.name}</bdi></b>
-        <span class="num">${item.lines[0].call}</span>
-        <span class=${`mood ${state.mood}`}>${state.word}</span>
-      </header>
-      ${args && html`<pre class="args" aria-label="Arguments"><${Text} text=${args} bare /></pre>`}
-      ${others.map((label) => html`<p class="step">${label}</p>`)}
-      ${output && html`<pre class="result" aria-label="Result"><${Text} text=${output} bare /></pre>`}
-    </article>
-  `;
-}
-
-function stateOf(lines) {
-  const last = lines.at(-1);
-  const outcome = last.text.split(";")[0];
-  switch (last.kind) {
-    case "asks":
-      return { word: "waits for approval", mood: "waits" };
-    case "call":
-      return { word: "called", mood: "runs" };
-    case "approval":
-      return { word: last.text, mood: last.text === "allow" ? "runs" : "bad" };
-    case "doubt":
-      return { word: "outcome unknown", mood: "waits" };
-    case "resolved":
-      return { word: `reported by a person: ${last.text.replaceAll("_", " ")}`, mood: "done" };
-    default:
-      return { word: outcome.replaceAll("_", " "), mood: outcome === "ok" ? "done" : "bad" };
+/** Calls and attempts between two answers. One that waits for a person is a card of its own. */
+function Steps({ item, timesOf, ask, stands, session, past, go }) {
+  const groups = [];
+  for (const step of item.steps) {
+    const call = ask(step.key);
+    if (call) groups.push({ call, step });
+    else if (groups.at(-1)?.steps) groups.at(-1).steps.push(step);
+    else groups.push({ steps: [step] });
   }
+  return groups.map((group) => (group.call
+    ? html`<${Decision} key=${group.step.key} session=${session} call=${group.call} past=${past} go=${go} />`
+    : html`<div class="steps" key=${group.steps[0].key}>
+        ${group.steps.map((step) => (step.kind === "attempts"
+          ? html`<${Folded} key=${step.key} lines=${step.lines} runs=${
+            timesOf(`${step.lines[0].turn}.${step.lines[0].step}`)} />`
+          : html`<${Tool} key=${step.key} lines=${step.lines} past=${past} runs=${timesOf(step.key)}
+              status=${stands.get(step.key)} />`))}
+      </div>`));
 }
 
-const labelOf = (line) => [line.kind, line.text.replaceAll("_", " ")].filter(Boolean).join(": ");
+function Tool({ lines, past, runs, status }) {
+  const [open, setOpen] = useState(false);
+  const [first] = lines;
+  const request = lines.find((line) => line.kind === "call" || line.kind === "asks");
+  const results = lines.filter((line) => line.kind === "result" || line.kind === "resolved");
+  const [word, look] = callState(lines, past, status);
+  const args = request ? valueOf(request.content) : undefined;
+  const tries = runs.filter((run) => run.kind === "run" && run.end_at !== null);
+  const took = tries.reduce((sum, run) => sum + run.end_at - run.at, 0);
+  return html`
+    <details class=${`tool ${look}`} onToggle=${({ target }) => setOpen(target.open)}>
+      <summary aria-label=${`Tool ${first.name}${word ? `, ${word}` : ""}`}>
+        <${Icon} name="tool" small /><span class="nm"><bdi>${first.name}</bdi></span>
+        <span class="dim cut grow"><bdi>${gist(args)}</bdi></span>
+        ${word && html`<span class=${`st ${look}`}>${
+          ICONS[look] && html`<${Icon} name=${ICONS[look]} />`}${word}</span>`}
+        ${tries.length > 1 && html`<span class="faint num">${tries.length} attempts</span>`}
+        ${tries.length > 0 && html`<span class="faint num">${length(took)}</span>`}
+        <span class="chev"><${Icon} name="right" small /></span>
+      </summary>
+      ${open && html`<div class="in">
+        <${Values} value=${args} label="Arguments" />
+        ${lines.filter((line) => line.kind === "doubt").slice(0, 1).map((line) => html`
+          <p class="foot">In doubt since ${clock(line.at)}: ${line.text}</p>`)}
+        ${results.map((line) => html`<div key=${line.offset}>
+          <${Values} value=${valueOf(line.content)} label="Result" />
+          ${line.kind === "resolved" && html`<p class="foot">Reported by a person at ${clock(line.at)}.
+            The call was never run again.</p>`}
+          ${line.text.includes(";") && html`<p class="foot">${line.text.split(";").slice(1).join(";").trim()}</p>`}
+        </div>`)}
+        <p class="foot mono">call ${first.call}, offset ${first.offset}</p>
+      </div>`}
+    </details>
+  `;
+}
+
+const ICONS = { asks: "clock", doubt: "doubt", fail: "fail", busy: "busy" };
 
 function Note({ line }) {
   const text = {
-    ended: `turn ${line.turn} ended: ${line.name.replaceAll("_", " ")}${line.text && ` (${line.text})`}`,
-    attempt: `${line.name}: ${line.text}`,
-    phase: `phase: ${line.name}`,
-    project: `project: ${line.name}`,
-    terminated: `terminated ${line.text}`,
+    phase: `The phase is now ${line.name}.`,
+    project: `The session is about the project ${line.name}.`,
+    terminated: `The session was ended. ${line.text}`,
+    resolved: `Reported by a person: ${line.text.replaceAll("_", " ")}`,
   }[line.kind] ?? `${line.kind} ${line.name} ${line.text}`;
   return html`<p class=${`note ${line.kind}`}><bdi>${text}</bdi></p>`;
 }
 
 /** The open attempt's output so far. Its box appears with the first token and only grows. */
-function Streaming({ open, past }) {
+function Streaming({ open, past, agent }) {
   return html`
-    <article class="message assistant streaming" aria-label="The model's output" aria-busy=${!past}>
-      ${open.parts.map((part, n) => {
-        const key = `${part.block}.${part.kind}.${n}`;
-        if (part.kind === "thinking") {
-          return html`<details class="thinking" key=${key}>
-            <summary>Thinking: ${part.text.length} characters</summary>
-            <p class="text" dir="auto">${part.text}</p>
-          </details>`;
-        }
-        if (part.kind === "tool_name") return html`<p class="step" key=${key}>calls <b>${part.text}</b></p>`;
-        if (part.kind === "tool_input") return html`<pre key=${key}>${part.text}</pre>`;
-        return html`<p class="text" dir="auto" key=${key}>${part.text}</p>`;
-      })}
-      <footer>
-        <span class="num">${open.turn}.${open.step}, attempt ${open.attempt}</span>
-        <span class="caret">${past ? "until here" : "streaming"}</span>
-      </footer>
+    <article class="msg assistant streaming" aria-label="The model's output" aria-busy=${!past}>
+      <div class="av m"><${Icon} name="model" small /></div>
+      <div class="body">
+        <div class="who"><b><bdi>${agent}</bdi></b>
+          <span class="at caret">${past ? "until here" : "is answering"}</span>
+          ${open.attempt > 1 && html`<span class="at">attempt ${open.attempt}</span>`}</div>
+        ${open.parts.map((part, n) => {
+          const key = `${part.block}.${part.kind}.${n}`;
+          if (part.kind === "thinking") return html`<${Thinking} key=${key} text=${part.text} />`;
+          if (part.kind === "tool_name") return html`<p class="dim" key=${key}>calls <code>${part.text}</code></p>`;
+          if (part.kind === "tool_input") return html`<pre class="code" key=${key}>${part.text}</pre>`;
+          return html`<${Part} key=${key} part=${part} />`;
+        })}
+      </div>
     </article>
   `;
 }

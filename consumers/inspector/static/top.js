@@ -12,7 +12,14 @@ export function titleOf(session, given = "") {
   const first = session.lines.find((line) => line.kind === "message");
   const text = first ? partsOf(first).map((part) => part.text).join(" ") : "";
   const [sentence] = /^.*?[.!?](?=\s|$)|^.+/s.exec(text.trim()) ?? [session.id];
-  return brief(sentence, 90) || session.id;
+  return brief(sentence, 90).replace(/[.:,]$/, "") || session.id;
+}
+
+/** The status of the moment; a session whose newest turn failed says so. */
+function statusAt(session, moment) {
+  if (moment.status !== "idle") return moment.status;
+  const ended = session.lines.slice(0, moment.lines).findLast((line) => line.kind === "ended");
+  return ended?.name === "failed" ? "failed" : "idle";
 }
 
 function useNow(ms) {
@@ -57,7 +64,7 @@ export function Header({ session, at, go, moment, fresh, about, title, commands 
       <div class="grow">
         <div class="row">
           <h1 class="cut" title=${session.id}><bdi>${title}</bdi></h1>
-          ${moment && html`<${Status} word=${moment.status} pill />`}
+          ${moment && html`<${Status} word=${statusAt(session, moment)} pill />`}
         </div>
         <p class="meta cut">
           ${past ? html`As it was${moment ? ` on ${when(moment.at)}` : ""}. Nothing here can change.`

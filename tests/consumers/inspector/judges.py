@@ -26,7 +26,7 @@ CONTRASTS = """
     return (Math.max(...both) + .05) / (Math.min(...both) + .05);
   };
   return [...document.querySelectorAll("#app *")]
-    .filter((e) => e.offsetParent !== null && !e.closest(":disabled, .caret, .idle")
+    .filter((e) => e.offsetParent !== null && !e.closest(":disabled, .caret, .idle, .sr")
       && [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim()))
     .map((e) => [ratio(e), e.className || e.tagName, e.textContent.trim().slice(0, 30)])
     .filter(([found]) => found < 4.5);
@@ -36,7 +36,7 @@ CONTRASTS = """
 
 SMALL = """
 () => [...document.querySelectorAll("button, .sessions a")]
-  .filter((e) => e.offsetParent && e.getBoundingClientRect().height < 32)
+  .filter((e) => e.offsetParent && !e.closest(".sr, .md") && e.getBoundingClientRect().height < 32)
   .map((e) => e.textContent)
 """
 """Controls too small for a finger."""

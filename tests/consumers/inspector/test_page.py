@@ -81,9 +81,9 @@ def test_the_keyboard_steps_through_the_views_event_by_event(url, page_at, momen
         page.keyboard.press("ArrowRight")
         at(page, moments[place].entry.offset)
         shown = len(moments[place].views.transcript.lines)
-        results = conversation(page).get_by_label("Result").count()
+        running = conversation(page).get_by_label(re.compile("^Tool .*, is running")).count()
         kinds = [line.kind for line in moments[place].views.transcript.lines.since(0)[:shown]]
-        assert results == kinds.count("result")
+        assert running == kinds.count("call") - kinds.count("result")
     page.keyboard.press("ArrowLeft")
     at(page, moments[start + 3].entry.offset)
     page.keyboard.press("Home")
@@ -123,7 +123,7 @@ def test_play_runs_to_the_end_and_stops(url, page_at, moments):
     page.keyboard.press("Space")
     at(page, moments[-1].entry.offset)
     page.get_by_role("button", name="Play", exact=True).wait_for()
-    conversation(page).get_by_text("turn 3 ended").wait_for()
+    conversation(page).get_by_text("Turn 3 ended").wait_for()
 
 
 def test_the_request_of_a_moment_equals_that_of_the_command_line(
@@ -194,7 +194,7 @@ def test_a_fork_begins_with_the_history_and_continues_separately(url, page_at, m
     ended = of_type(moments, ev.TurnEnded)[0].entry.offset
     page = page_at(f"{url}/#/s/talk@{ended}")
     at(page, ended)
-    page.get_by_role("button", name="Fork here").click()
+    page.get_by_role("button", name="Fork here").first.click()
     page.wait_for_url(re.compile(r"#/s/(?!talk)[^@]+$"))
     conversation(page).get_by_text("question 1", exact=True).wait_for()
     page.get_by_text("Live", exact=True).wait_for()
@@ -203,7 +203,7 @@ def test_a_fork_begins_with_the_history_and_continues_separately(url, page_at, m
     page.get_by_role("button", name="Send").click()
     conversation(page).get_by_text("another way", exact=True).wait_for()
     page.goto(f"{url}/#/s/talk")
-    conversation(page).get_by_text("turn 3 ended").wait_for()
+    conversation(page).get_by_text("Turn 3 ended").wait_for()
     expect(conversation(page).get_by_text("another way")).to_have_count(0)
 
 
@@ -286,7 +286,7 @@ def test_a_phone_shows_one_part_at_a_time_without_overflow(url, page_at):
 
 def test_a_desktop_shows_the_page_without_overflow(url, page_at):
     page = page_at(f"{url}/#/s/talk")
-    conversation(page).get_by_text("turn 3 ended").wait_for()
+    conversation(page).get_by_text("Turn 3 ended").wait_for()
     for width in (761, 1024, 1180, 1440):
         page.set_viewport_size({**DESK, "width": width})
         assert page.evaluate("document.scrollingElement.scrollWidth") <= width
@@ -295,8 +295,8 @@ def test_a_desktop_shows_the_page_without_overflow(url, page_at):
 
 def test_the_page_shows_every_message_of_the_timeline(place, url, page_at, moments):
     page = page_at(f"{url}/#/s/talk")
-    conversation(page).get_by_text("turn 3 ended").wait_for()
+    conversation(page).get_by_text("Turn 3 ended").wait_for()
     timeline = Timelines(place.log).of("talk")
     lines = api.lines_json(timeline, lambda ref: b"")["lines"]
     messages = [line for line in lines if line["kind"] == "message"]
-    expect(conversation(page).locator(".message.user")).to_have_count(len(messages))
+    expect(conversation(page).locator(".msg.user")).to_have_count(len(messages))

@@ -1,6 +1,8 @@
 """The page in a real browser, live: streams, decisions of people, the list of sessions."""
 
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -38,7 +40,7 @@ def conversation(page):
 def test_tokens_appear_as_they_arrive_and_nothing_shifts(place, url, page_at, sessions):
     played = place.talk("stream", 1)
     page = page_at(f"{url}/#/s/stream")
-    conversation(page).get_by_text("turn 1 ended").wait_for()
+    conversation(page).get_by_text("Turn 1 ended").wait_for()
     page.get_by_text("Live", exact=True).wait_for()
     sessions.say("stream", "tell me more", message_id="more")
     played.call()
@@ -53,7 +55,7 @@ def test_tokens_appear_as_they_arrive_and_nothing_shifts(place, url, page_at, se
     assert streaming.locator(".text").inner_text().split() == [f"piece{n}" for n in range(40)]
     played.complete("".join(f"piece{number} " for number in range(40)))
     played.end()
-    conversation(page).get_by_text("turn 2 ended").wait_for()
+    conversation(page).get_by_text("Turn 2 ended").wait_for()
     expect(streaming).to_have_count(0)
     expect(conversation(page).get_by_text("piece39")).to_have_count(1)
     assert sum(page.evaluate("window.shifts")) < 0.02
@@ -70,7 +72,7 @@ def test_the_text_of_a_lost_attempt_is_removed(place, url, page_at, sessions):
     played.chunk("never mind")
     conversation(page).get_by_text("never mind").wait_for()
     played.resume()
-    conversation(page).get_by_text("the one before was lost").wait_for()
+    conversation(page).get_by_text("Worker w1 was lost. Worker w2 took over").wait_for()
     expect(conversation(page).get_by_text("never mind")).to_have_count(0)
     played.chunk("again")
     page.get_by_label("The model's output").get_by_text("again").wait_for()
@@ -89,15 +91,15 @@ def test_past_and_new_lines_are_shown_once(place, url, page_at, sessions):
 
     page.route("**/lines?*", add_a_turn)
     page.goto(f"{url}/#/s/once")
-    conversation(page).get_by_text("turn 4 ended").wait_for()
+    conversation(page).get_by_text("Turn 4 ended").wait_for()
     for number in range(5, 7):
         sessions.say("once", f"question {number}", message_id=f"n{number}")
         played.answer(f"answer {number}")
-    conversation(page).get_by_text("turn 6 ended").wait_for()
+    conversation(page).get_by_text("Turn 6 ended").wait_for()
     for number in range(1, 7):
         expect(conversation(page).get_by_text(f"question {number}", exact=True)).to_have_count(1)
     kinds = conversation(page).locator(".note.ended").all_inner_texts()
-    assert kinds == [f"turn {n} ended: end turn" for n in range(1, 7)]
+    assert kinds == [f"Turn {n} ended." for n in range(1, 7)]
 
 
 def test_a_message_is_sent_and_a_turn_is_stopped(place, url, page_at):
@@ -116,19 +118,19 @@ def test_a_message_is_sent_and_a_turn_is_stopped(place, url, page_at):
     assert played.views.turn.closing.reason == "cancelled"
     played.stopped("I was ab")
     played.end("cancelled")
-    conversation(page).get_by_text("turn 1 ended: cancelled").wait_for()
+    conversation(page).get_by_text("Turn 1 was stopped by a person.").wait_for()
     conversation(page).get_by_text("stopped: cancelled").wait_for()
 
 
 def test_an_approval_is_sent_with_the_arguments_that_were_shown(place, url, page_at):
     played = asking(place, "asks")
     page = page_at(f"{url}/#/s/asks")
-    ask = page.get_by_role("article", name="charge waits for approval")
+    ask = page.get_by_role("region", name="charge waits for approval")
     ask.get_by_text("900").wait_for()
     page.get_by_role("button", name="Allow").click()
     played.wait(lambda views: views.turn.calls[0].status == "allowed")
     ask.wait_for(state="detached")
-    conversation(page).get_by_label("Tool charge, allow").wait_for()
+    conversation(page).get_by_label("Tool charge, allowed").wait_for()
 
 
 def test_a_call_is_denied(place, url, page_at):
@@ -136,7 +138,7 @@ def test_a_call_is_denied(place, url, page_at):
     page = page_at(f"{url}/#/s/denied")
     page.get_by_role("button", name="Deny").click()
     played.wait(lambda views: views.turn.calls[0].decision == "deny")
-    conversation(page).get_by_label("Tool charge, deny").wait_for()
+    conversation(page).get_by_label("Tool charge, denied").wait_for()
 
 
 def test_a_late_approval_is_refused_with_the_reason(place, url, page_at):
@@ -159,9 +161,11 @@ def test_a_late_approval_is_refused_with_the_reason(place, url, page_at):
 def test_a_doubt_is_resolved_with_a_report(place, url, page_at):
     played = doubting(place, "doubts")
     page = page_at(f"{url}/#/s/doubts")
-    page.get_by_label("What happened, for the model").fill("the bank has it")
     page.get_by_role("button", name="It happened").click()
+    page.get_by_label("What the model should know").fill("the bank has it")
+    page.get_by_role("button", name="Tell the model").click()
     played.wait(lambda views: views.turn.calls[0].human == "happened")
+    conversation(page).get_by_label(re.compile("^Tool charge, in doubt, settled")).click()
     conversation(page).get_by_text("the bank has it").wait_for()
 
 
@@ -196,7 +200,7 @@ def test_a_needed_token_is_requested_and_kept_in_the_tab(place, page_at):
         page = page_at(f"{running.url}/#/s/mine", viewport=PHONE, touch=True)
         page.get_by_label("Token").fill(token_for("ana", SECRET))
         page.get_by_role("button", name="Sign in").click()
-        conversation(page).get_by_text("turn 1 ended").wait_for()
+        conversation(page).get_by_text("Turn 1 ended").wait_for()
         assert page.evaluate("localStorage.length") == 0
         assert "token" not in page.url
         page.goto("about:blank")
@@ -209,7 +213,7 @@ def test_the_page_reconnects_to_a_restarted_gateway(place, page_at, sessions):
     directory = place.settings.home / "first"
     with served(place.log, place.settings, directory) as first:
         page = page_at(f"{first.url}/#/s/back")
-        conversation(page).get_by_text("turn 1 ended").wait_for()
+        conversation(page).get_by_text("Turn 1 ended").wait_for()
         page.get_by_text("Live", exact=True).wait_for()
     page.get_by_text("No answer from the gateway since").wait_for()
     sessions.say("back", "meanwhile", message_id="m9")
@@ -218,7 +222,7 @@ def test_the_page_reconnects_to_a_restarted_gateway(place, page_at, sessions):
         page.get_by_text("Live", exact=True).wait_for()
         sessions.say("back", "and on", message_id="m10")
         played.answer("the end")
-        conversation(page).get_by_text("turn 3 ended").wait_for()
+        conversation(page).get_by_text("Turn 3 ended").wait_for()
         for text in ("meanwhile", "answered meanwhile", "and on", "the end"):
             expect(conversation(page).get_by_text(text, exact=True)).to_have_count(1)
         page.goto("about:blank")

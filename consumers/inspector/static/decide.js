@@ -1,0 +1,121 @@
+// What a person decides, where it stands in the conversation: approvals, and calls in doubt.
+
+import { post, sessionPath } from "./api.js";
+import { Values, valueOf } from "./args.js";
+import { length, when } from "./format.js";
+import { Icon } from "./icons.js";
+import { html, useEffect, useRef, useState } from "./lib.js";
+
+function useCommand(session, call) {
+  const [state, setState] = useState({ busy: false, error: "" });
+  const send = async (command, body) => {
+    setState({ busy: true, error: "" });
+    try {
+      await post(`${sessionPath(session.id)}/calls/${call.call}/${command}`, body);
+      await session.refresh();
+      setState({ busy: false, error: "" });
+    } catch (error) {
+      setState({ busy: false, error: error.message });
+    }
+  };
+  return [state, send];
+}
+
+/** The letters of a card act while it, or something in it that is no field, has the focus. */
+const pressed = (keys) => (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea")) return;
+  const act = keys[event.key.toLowerCase()];
+  if (!act) return;
+  event.preventDefault();
+  event.stopPropagation();
+  act();
+};
+
+export function Decision({ session, call, past, go }) {
+  return call.status === "asks"
+    ? html`<${Approval} session=${session} call=${call} past=${past} go=${go} />`
+    : html`<${Doubt} session=${session} call=${call} past=${past} go=${go} />`;
+}
+
+/** What a person did later, at a past instant. */
+function Later({ session, call, go, kind }) {
+  const run = session.runs.find((one) => one.key === call.call && one.kind === kind && one.end_at !== null);
+  if (!run) return html`<p class="foot">It is still so now.</p>`;
+  const words = {
+    allow: "it was allowed", deny: "it was denied", expired: "it expired", happened: "a person said that it happened",
+    did_not_happen: "a person said that it did not happen",
+  }[run.outcome] ?? "the turn ended";
+  return html`<p class="foot row"><${Icon} name="clock" small /> ${length(run.end_at - run.at)} later, ${words}.
+    <button class="link" onClick=${() => go(session.id, run.end_offset)}>Go to that instant</button></p>`;
+}
+
+function Approval({ session, call, past, go }) {
+  const [{ busy, error }, send] = useCommand(session, call);
+  const [remember, setRemember] = useState(false);
+  const decide = (decision) => !busy && send("decide", { decision, remember, args_sha256: call.args_sha256 });
+  const keys = past ? {} : { a: () => decide("allow"), d: () => decide("deny") };
+  return html`
+    <section class="big asks" tabindex="0" aria-label=${`${call.name} waits for approval`} onKeyDown=${pressed(keys)}>
+      <header><${Icon} name="clock" /><h3>Allow <code>${call.name}</code>?</h3><span class="grow"></span>
+        <span class="num">${call.expires_at ? `expires ${when(call.expires_at)}` : ""}</span></header>
+      <div class="body">
+        <div class="well"><${Values} value=${valueOf(call.args)} label="Arguments" /></div>
+        ${past ? html`<${Later} session=${session} call=${call} go=${go} kind="waits_person" />` : html`
+          <div class="row wrap">
+            <button class="btn primary" disabled=${busy} onClick=${() => decide("allow")}>
+              Allow <bdi>${call.name}</bdi> <kbd>A</kbd></button>
+            <button class="btn" disabled=${busy} onClick=${() => decide("deny")}>Deny <kbd>D</kbd></button>
+            <span class="grow"></span>
+            <label class="tick"><input type="checkbox" checked=${remember}
+              onChange=${(event) => setRemember(event.target.checked)} />
+              also later calls with exactly these arguments</label>
+          </div>
+          <p class="foot">It runs once, with exactly these arguments. If the agent changes them, you are asked
+            again.</p>`}
+        ${error && html`<p class="bad" role="alert">${error}</p>`}
+      </div>
+    </section>
+  `;
+}
+
+/** Both answers look the same, and each first asks what the model should know. */
+function Doubt({ session, call, past, go }) {
+  const [{ busy, error }, send] = useCommand(session, call);
+  const [outcome, setOutcome] = useState(null);
+  const [report, setReport] = useState("");
+  const field = useRef(null);
+  useEffect(() => { if (outcome !== null) field.current?.focus(); }, [outcome]);
+  const tell = (event) => {
+    event.preventDefault();
+    send("resolve", { outcome, report });
+  };
+  const id = `report-${call.call}`;
+  const waits = session.lasting.find((run) => run.key === call.call && run.kind === "doubt");
+  return html`
+    <section class="big doubt" tabindex="0" aria-label=${`It is unknown whether ${call.name} happened`}
+      onKeyDown=${pressed(past ? {} : { y: () => setOutcome("happened"), n: () => setOutcome("did_not_happen") })}>
+      <header><${Icon} name="doubt" /><h3>Did <code>${call.name}</code> happen?</h3><span class="grow"></span>
+        <span class="num">${!past && waits ? `in doubt since ${when(waits.at)}` : ""}</span></header>
+      <div class="body">
+        <p>The call was sent, and no answer came back. It may have happened. It is never run again by itself.</p>
+        <div class="well"><${Values} value=${valueOf(call.args)} label="Arguments" /></div>
+        ${past ? html`<${Later} session=${session} call=${call} go=${go} kind="doubt" />` : html`
+          <div class="row wrap">
+            <button class="btn" aria-pressed=${String(outcome === "happened")} disabled=${busy}
+              onClick=${() => setOutcome("happened")}>It happened</button>
+            <button class="btn" aria-pressed=${String(outcome === "did_not_happen")} disabled=${busy}
+              onClick=${() => setOutcome("did_not_happen")}>It did not happen</button>
+            <span class="faint">Your answer never runs the call again.</span>
+          </div>
+          ${outcome !== null && html`<form class="row" onSubmit=${tell}>
+            <label class="sr" for=${id}>What the model should know</label>
+            <input class="field grow" id=${id} ref=${field}
+              placeholder="What should the model know? You may leave it empty."
+              value=${report} onInput=${(event) => setReport(event.target.value)} />
+            <button class="btn" disabled=${busy}>Tell the model</button>
+          </form>`}`}
+        ${error && html`<p class="bad" role="alert">${error}</p>`}
+      </div>
+    </section>
+  `;
+}

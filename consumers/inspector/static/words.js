@@ -1,0 +1,99 @@
+// Sentences about calls and attempts, for people.
+
+import { length } from "./format.js";
+
+/** The name of a person, from their id: what stands before an @. */
+export const nameOf = (user) => (user || "A person").split("@")[0];
+
+export const initials = (user) => {
+  const parts = nameOf(user).split(/[^\p{L}\p{N}]+/u).filter(Boolean);
+  return (parts.length > 1 ? parts[0][0] + parts.at(-1)[0] : (parts[0] ?? "?").slice(0, 2)).toUpperCase();
+};
+
+const ERRORS = {
+  overloaded_error: "The model was overloaded",
+  rate_limit_error: "The model's rate limit was reached",
+  authentication_error: "The provider refused the key",
+  context_too_long: "The request was too long for the model",
+  request_too_large: "The request was too large",
+  timeout: "The model did not answer in time",
+  owner_gone: "The worker was lost",
+};
+
+/** What an error of a model call means: the known ones in words, others as they are. */
+export const errorText = (error) => ERRORS[error] ?? `The model call failed: ${error}`;
+
+const TIMES = ["", "once", "twice", "three times", "four times", "five times", "six times"];
+export const times = (count) => TIMES[count] ?? `${count} times`;
+
+/** The attempts of a step that did not succeed, in one line. `runs`: of that step's model call. */
+export function attemptsText(lines, runs) {
+  const lost = lines.filter((line) => line.name !== "failed");
+  const failed = lines.filter((line) => line.name === "failed");
+  const words = [];
+  const often = failed.length > 1 ? `, ${times(failed.length)}` : "";
+  if (failed.length) words.push(`${errorText(errorOf(failed.at(-1)))}${often}.`);
+  for (const line of lost) words.push(lostText(line, runs));
+  return words.join(" ");
+}
+
+/** The error in an attempt's line, "attempt 1: overloaded_error: detail". */
+export const errorOf = (line) => /^attempt \d+: ([^:]*)/.exec(line.text)?.[1] ?? "error";
+
+function lostText(line, runs) {
+  const taken = runs.find((run) => run.offset === line.offset && run.kind === "run");
+  const wait = runs.find((run) => run.end_offset === line.offset && run.kind === "waits_worker");
+  const before = runs.findLast((run) => run.outcome === "lost" && run.offset < line.offset);
+  const lost = before?.note.split(" · ")[0] ?? "a worker";
+  const Lost = lost[0].toUpperCase() + lost.slice(1);
+  const who = taken?.note.split(" · ")[0] ?? "another worker";
+  const same = who === lost ? "It" : who[0].toUpperCase() + who.slice(1);
+  const how = line.name === "continued" ? "continued its text" : "took over";
+  return `${Lost} was lost. ${same} ${how}${wait ? ` ${length(wait.end_at - wait.at)} later` : ""}.`;
+}
+
+const ENDS = {
+  cancelled: "was stopped by a person",
+  interrupted: "was interrupted by a new message",
+  terminated: "ended with the session",
+  failed: "failed",
+  max_steps: "reached its limit of steps",
+  budget_exceeded: "reached its limit of tokens",
+  should_stop: "ended as a tool asked for it",
+  stop_tool: "ended with the call of a tool that ends turns",
+};
+
+/** How a turn ended, when it is not the ordinary end. */
+export function endText(line) {
+  const how = ENDS[line.name] ?? `ended: ${line.name.replaceAll("_", " ")}`;
+  return `Turn ${line.turn} ${how}${line.text ? ` (${line.text})` : ""}.`;
+}
+
+const STANDS = {
+  proposed: ["waits for a worker", "busy"],
+  allowed: ["allowed, waits for a worker", "busy"],
+  started: ["is running", "busy"],
+};
+
+/** The state of a call: [word, look]; an ordinary one has no word. `status`: in the turn that is open. */
+export function callState(lines, past, status) {
+  if (STANDS[status]) return STANDS[status];
+  const last = lines.at(-1);
+  const wasInDoubt = lines.some((line) => line.kind === "doubt");
+  const outcome = last.text.split(";")[0];
+  switch (last.kind) {
+    case "asks":
+      return [past ? "waited for approval" : "waits for approval", "asks"];
+    case "call":
+      return ["called", "busy"];
+    case "approval":
+      return { allow: ["allowed", "busy"], deny: ["denied", "idle"] }[last.text] ?? ["nobody decided", "idle"];
+    case "doubt":
+      return ["in doubt", "doubt"];
+    case "resolved":
+      return [`in doubt, settled: ${last.text === "happened" ? "it happened" : "it did not happen"}`, "doubt"];
+  }
+  if (outcome === "ok") return wasInDoubt ? ["was in doubt", "doubt"] : ["", ""];
+  return [{ error: "returned an error", not_run: "was not run", denied: "denied" }[outcome]
+    ?? outcome.replaceAll("_", " "), "fail"];
+}

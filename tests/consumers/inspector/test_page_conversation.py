@@ -1,0 +1,147 @@
+"""The conversation in a browser: markdown as elements, calls as tables, attempts and failures in
+one line, drafts that survive."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from foldlog.tests.consumers.gateway.served import served
+from foldlog.tests.consumers.inspector.sessions import Timed, propose
+
+ANSWER = """One item, **two days** ago, see `order_id`:
+
+| Item | Price |
+|---|---|
+| Lamp, *brass* | 129 |
+
+1. check
+2. refund
+   - to the card
+
+> as it says
+
+```python
+print("<b>1 & 2</b>")
+```
+A [link](https://example.com/x) and ![picture](x.png), snake_case_name, 2*3*4 and
+<i>tags</i> stay text."""
+
+
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory):
+    timed = Timed(tmp_path_factory.mktemp("timed"))
+    timed.played.call()
+    timed.played.start()
+    for _ in range(2):
+        timed.after(100).fail()
+        timed.after(8000).start()
+    timed.after(50).chunk("The lamp")
+    timed.after(12_000).resume()
+    timed.played.complete(ANSWER, [("get_order", {"order_id": 17, "with": ["items", "price"]})])
+    timed.played.invoke()
+    timed.played.tool_start()
+    timed.after(84).tool_result('{"order": 17, "price": "129.00"}')
+    timed.played.answer("Done.")
+    timed.sessions.say("s1", "And now?", message_id="m2")
+    timed.played.call()
+    timed.played.start()
+    timed.after(10).fail()
+    timed.after(10).start()
+    timed.after(10).fail(permanent=True)
+    timed.played.end("failed")
+    return timed
+
+
+@pytest.fixture(scope="module")
+def url(timed):
+    with served(timed.log, timed.settings, timed.settings.home / "gateway") as running:
+        yield f"{running.url}/#/s/s1"
+
+
+@pytest.fixture
+def page(url, page_at):
+    page = page_at(url)
+    page.get_by_text("Live", exact=True).wait_for()
+    page.get_by_role("region", name="Turn 2 failed").wait_for()
+    return page
+
+
+def conversation(page):
+    return page.get_by_role("log", name="Conversation")
+
+
+def test_markdown_becomes_elements_of_a_fixed_list_and_nothing_else(page):
+    answer = conversation(page).locator(".md").filter(has_text="One item")
+    expect(answer.locator("b")).to_have_text("two days")
+    expect(answer.locator("th")).to_have_text(["Item", "Price"])
+    expect(answer.locator("td em")).to_have_text("brass")
+    expect(answer.locator("ol > li")).to_have_count(2)
+    expect(answer.locator("ol ul > li")).to_have_text("to the card")
+    expect(answer.locator("blockquote")).to_have_text("as it says")
+    expect(answer.locator("pre")).to_have_text('print("<b>1 & 2</b>")')
+    for text in ("[link](https://example.com/x)", "![picture](x.png)", "snake_case_name", "2*3*4",
+                 "<i>tags</i>"):
+        assert text in answer.inner_text()
+    expect(answer.locator("a, img, i")).to_have_count(0)
+
+
+def test_a_call_is_one_line_with_its_duration_and_a_table_on_demand(page):
+    call = conversation(page).locator("details.tool").filter(has_text="get_order")
+    expect(call.locator("summary")).to_contain_text("84 ms")
+    expect(call.locator("table")).to_have_count(0)
+    expect(call).not_to_contain_text("1.1.0")
+    call.locator("summary").click()
+    expect(call.get_by_label("Arguments").locator("th")).to_have_text(["order_id", "with"])
+    expect(call.get_by_label("Arguments").locator("td")).to_have_text(["17", '["items","price"]'])
+    expect(call.get_by_label("Result").locator("td")).to_have_text(["17", "129.00"])
+    expect(call).to_contain_text("call 1.1.0")
+
+
+def test_the_attempts_of_a_step_are_one_line(page):
+    folded = conversation(page).locator("details.lost")
+    expect(folded).to_have_count(1)
+    expect(folded.locator("summary")).to_contain_text(
+        "The model was overloaded, twice. Worker w1 was lost. Worker w2 took over 12 s later."
+    )
+    folded.locator("summary").click()
+    expect(folded.locator("tr")).to_have_count(3)
+
+
+def test_a_failed_turn_is_one_sentence_and_can_be_tried_again(page, timed):
+    failed = page.get_by_role("region", name="Turn 2 failed")
+    expect(failed.locator("h3")).to_have_text("The model was overloaded, twice")
+    expect(page.locator("header .status")).to_have_text("Failed")
+    expect(failed.locator("tr").first).not_to_be_visible()
+    failed.get_by_text("The 2 attempts").click()
+    expect(failed.locator("tr").first).to_be_visible()
+    failed.get_by_role("button", name="Try again").click()
+    timed.played.wait(lambda views: views.turn.number == 3)
+    expect(conversation(page).get_by_text("And now?", exact=True)).to_have_count(2)
+    expect(failed.get_by_role("button", name="Try again")).to_have_count(0)
+    timed.played.answer("Now it works.")
+    expect(page.locator("header .status")).to_have_text("Done")
+
+
+def test_a_draft_survives_a_reload_and_nothing_can_be_said_in_the_past(page, timed):
+    page.get_by_label("Message", exact=True).fill("and tell her")
+    page.reload()
+    expect(page.get_by_label("Message", exact=True)).to_have_value("and tell her")
+    page.locator("h1").click()
+    page.keyboard.press("Home")
+    page.get_by_text("This is the past, so nothing can be said here.").wait_for()
+    expect(page.get_by_label("Message", exact=True)).to_have_count(0)
+    expect(page.get_by_role("button", name=re.compile("^Try again"))).to_have_count(0)
+
+
+def test_the_keys_a_and_d_decide_the_call_that_has_the_focus(page, timed):
+    timed.sessions.say("s1", "charge it", message_id="m9")
+    propose(timed.played, "I would charge.", ("charge", {"amount": 9}))
+    timed.played.invoke(approval="ask")
+    ask = page.get_by_role("region", name="charge waits for approval")
+    ask.wait_for()
+    page.locator("h1").click()
+    page.keyboard.press("a")
+    ask.focus()
+    page.keyboard.press("d")
+    timed.played.wait(lambda views: views.turn.calls[0].decision == "deny")
