@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
         ApprovalDecided as ApprovalDecided,
         AttemptFailed as AttemptFailed,
         AttemptReplaced as AttemptReplaced,
+        CallEvent as CallEvent,
         Discarded as Discarded,
         DoubtResolved as DoubtResolved,
         InDoubt as InDoubt,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
         MessageTaken as MessageTaken,
         PhaseChanged as PhaseChanged,
         ProjectLocked as ProjectLocked,
+        RecordedEvent as RecordedEvent,
         SessionEvent as SessionEvent,
         SessionTerminated as SessionTerminated,
         Thinking as Thinking,
@@ -77,23 +79,29 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
         WorkerFailed as WorkerFailed,
         run_worker as run_worker,
     )
+    from .consumers.branching import CanNotFork as CanNotFork
+    from .consumers.calls import UnknownCall as UnknownCall
     from .consumers.client import Client as Client
     from .consumers.gateway.mounted import AsgiApp as AsgiApp
     from .consumers.outcomes import (
         Answer as Answer,
         CommandRefused as CommandRefused,
         NoAnswerYet as NoAnswerYet,
+        UnknownMessage as UnknownMessage,
     )
+    from .consumers.show import UnknownSession as UnknownSession, UnknownStep as UnknownStep
     from .log.errors import (
         FoldlogError as FoldlogError,
         LogUnreachable as LogUnreachable,
         Refused as Refused,
         SettingsError as SettingsError,
+        TopicMissing as TopicMissing,
     )
     from .log.settings import Settings as Settings
     from .processors.agent import Agent as Agent, Compaction as Compaction, Rule as Rule
     from .processors.limits import Limits as Limits
     from .processors.mcp_server import McpServer as McpServer
+    from .processors.store.state_dir import StateDirTaken as StateDirTaken
     from .processors.tools.builtin import read_result as read_result
     from .processors.tools.context import ToolContext as ToolContext
     from .processors.tools.project import build_and_deploy as build_and_deploy
@@ -103,13 +111,16 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
         ToolFailed as ToolFailed,
         tool as tool,
     )
+    from .processors.worker.same_agents import AgentsDiffer as AgentsDiffer
     from .processors.worker.wake_once import wake_session as wake_session
+    from .producers.checks import Invalid as Invalid
 
 # Public name -> module that defines it. Loaded by `__getattr__`, so `import foldlog` costs
 # nothing: the anthropic, confluent_kafka and faust packages take seconds to import.
 _EXPORTS: dict[str, str] = {
     "aconnect": ".api.aio",
     "Agent": ".processors.agent",
+    "AgentsDiffer": ".processors.worker.same_agents",
     "Answer": ".consumers.outcomes",
     "Answered": ".api.events",
     "ApprovalAsked": ".api.events",
@@ -124,6 +135,8 @@ _EXPORTS: dict[str, str] = {
     "AttemptReplaced": ".api.events",
     "BadCursor": ".api.session",
     "build_and_deploy": ".processors.tools.project",
+    "CallEvent": ".api.events",
+    "CanNotFork": ".consumers.branching",
     "Client": ".consumers.client",
     "CommandRefused": ".consumers.outcomes",
     "Compaction": ".processors.agent",
@@ -135,6 +148,7 @@ _EXPORTS: dict[str, str] = {
     "FoldlogError": ".log.errors",
     "Happened": ".processors.tools.tool",
     "InDoubt": ".api.events",
+    "Invalid": ".producers.checks",
     "Limits": ".processors.limits",
     "LogUnreachable": ".log.errors",
     "McpServer": ".processors.mcp_server",
@@ -145,6 +159,7 @@ _EXPORTS: dict[str, str] = {
     "PhaseChanged": ".api.events",
     "ProjectLocked": ".api.events",
     "read_result": ".processors.tools.builtin",
+    "RecordedEvent": ".api.events",
     "Refused": ".log.errors",
     "Reply": ".api.session",
     "ReplyEnded": ".api.session",
@@ -156,6 +171,7 @@ _EXPORTS: dict[str, str] = {
     "SessionTerminated": ".api.events",
     "Settings": ".log.settings",
     "SettingsError": ".log.errors",
+    "StateDirTaken": ".processors.store.state_dir",
     "Status": ".api.inside",
     "Stream": ".api.session",
     "StreamOverrun": ".api.session",
@@ -167,7 +183,12 @@ _EXPORTS: dict[str, str] = {
     "ToolDrafted": ".api.events",
     "ToolFailed": ".processors.tools.tool",
     "ToolFinished": ".api.events",
+    "TopicMissing": ".log.errors",
     "TurnEnded": ".api.events",
+    "UnknownCall": ".consumers.calls",
+    "UnknownMessage": ".consumers.outcomes",
+    "UnknownSession": ".consumers.show",
+    "UnknownStep": ".consumers.show",
     "Waiting": ".api.events",
     "wake_session": ".processors.worker.wake_once",
     "Worker": ".api.worker",

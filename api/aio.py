@@ -17,12 +17,13 @@ from uuid import uuid4
 from ..consumers.commands import DEFAULT_AGENT
 from ..consumers.outcomes import ANSWER_S, Answer
 from ..log.door import Log
+from ..log.errors import Refused
 from ..log.settings import Settings
 from ..processors.fold.views import SessionViews
 from ..producers.checks import Blocks
 from ..schemas.enums import CancelMode, WhenBusy
 from .connection import Connection, connect
-from .events import ApprovalAsked, InDoubt, SessionEvent
+from .events import ApprovalAsked, InDoubt, SessionEvent, demand_event_class
 from .inside import ModelRequest, SessionState, Status
 from .session import Reply, ReplyEnded, Session, Stream
 
@@ -38,13 +39,20 @@ class _Threads:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="foldlog")
+        self._is_closed = False
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a blocking call in a thread."""
+        """Run a blocking call in a thread. Raises Refused after close()."""
+        if self._is_closed:
+            raise Refused(
+                "this connection was closed, so nothing was read or written. Sessions continue in "
+                "their workers: connect again to use them."
+            )
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, partial(call, *args, **kwargs))
 
     def close(self) -> None:
+        self._is_closed = True
         self._pool.shutdown(wait=False)
 
 
@@ -79,6 +87,7 @@ class AsyncStream:
     async def until(self, kind: type[E]) -> E:
         """The next event of a class; those before it are skipped. Raises ReplyEnded if there is
         none. To limit the wait, use `asyncio.timeout`."""
+        demand_event_class(kind)
         async for event in self:
             if isinstance(event, kind):
                 return event

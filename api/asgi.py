@@ -38,6 +38,8 @@ def asgi(
     settings, log: in place of those that the command line would use; the log is not closed.
     Raises SettingsError.
     """
+    if isinstance(origins, str):
+        raise SettingsError(f"foldlog.asgi needs a list of origins: origins=[{origins!r}]")
     settings = settings or find_settings()
     if authenticate is None and settings.gateway_secret is None:
         raise SettingsError(

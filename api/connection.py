@@ -5,9 +5,11 @@ from types import TracebackType
 
 from ..consumers.client import Client
 from ..consumers.commands import DEFAULT_AGENT
+from ..consumers.outcomes import CommandRefused
 from ..consumers.show import fold_everything
 from ..log import open_log
 from ..log.door import Log
+from ..log.errors import Refused, SettingsError
 from ..log.settings import Settings
 from ..processors.fold.projections.partition import INITIAL
 from ..producers.sessions import new_session_id
@@ -27,12 +29,17 @@ class Connection:
     ) -> None:
         self.settings, self.log = settings, log
         self.user = user or settings.user
-        self._owns_log = owns_log
+        self._owns_log, self._is_closed = owns_log, False
         self._clients: dict[str, Client] = {}
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
     def _client(self, user: str | None) -> Client:
-        """One client a user; all of them share the log."""
+        """One client a user; all of them share the log. Raises Refused after close()."""
+        if self._is_closed:
+            raise Refused(
+                "this connection was closed, so nothing was read or written. Sessions continue in "
+                "their workers: connect again to use them."
+            )
         user = user or self.user
         if user not in self._clients:
             self._clients[user] = Client(self.settings, self.log, user=user, channel=CHANNEL)
@@ -49,9 +56,12 @@ class Connection:
 
         Raises CommandRefused if the session belongs to another user or agent.
         """
-        session = self._followed(Session(self._client(user), session_id or new_session_id(), agent))
+        session = self._session(user, new_session_id() if session_id is None else session_id, agent)
         try:
             session.open(agent)
+        except CommandRefused as error:
+            session.close()
+            raise _why_not_opened(error, session, agent) from None
         except BaseException:
             session.close()
             raise
@@ -60,7 +70,7 @@ class Connection:
     def session(self, session_id: str, *, user: str | None = None) -> Session:
         """A session that exists, of any user: to look inside, to approve, to follow. Raises
         UnknownSession."""
-        session = self._followed(Session(self._client(user), session_id))
+        session = self._session(user, session_id, None)
         try:
             session.state()
         except BaseException:
@@ -68,7 +78,10 @@ class Connection:
             raise
         return session
 
-    def _followed(self, session: Session) -> Session:
+    def _session(self, user: str | None, session_id: str, agent: str | None) -> Session:
+        if not isinstance(session_id, str):
+            raise Refused(f"the id of a session is a string, not {session_id!r}: nothing was done")
+        session = Session(self._client(user), session_id, agent)
         self._sessions.add(session)
         return session
 
@@ -80,6 +93,8 @@ class Connection:
         status: Status | str | None = None,
     ) -> list[SessionState]:
         """All sessions, or those of a user, an agent or a status; the last changed come first."""
+        if status not in (None, *Status):
+            raise Refused(f"the status of a session is {', '.join(Status)}, not {status!r}")
         wanted = None if status is None else Status(status)
         client = self._client(None)
         everything = fold_everything(self.log, client.read_blob)
@@ -97,6 +112,7 @@ class Connection:
     def close(self) -> None:
         """Close every session of this connection and the log. Sessions continue in their workers.
         """
+        self._is_closed = True
         for session in tuple(self._sessions):
             session.close()
         for client in self._clients.values():
@@ -117,6 +133,23 @@ class Connection:
         self.close()
 
 
+def _why_not_opened(error: CommandRefused, session: Session, agent: str) -> CommandRefused:
+    """The refusal, with the reason that the ruling leaves out."""
+    decision = error.decision
+    views = decision.views
+    if views.state.user_id != session.user:
+        why = "for another user"
+    elif views.turn.agent != agent:
+        why = f"with agent {views.turn.agent}, not {agent}"
+    else:
+        return error
+    detail = (
+        f"session {session.id} is already open, {why}. Nothing was changed: use another id, or "
+        "none for a new one"
+    )
+    return CommandRefused(decision._replace(detail=detail))
+
+
 def connect(
     settings: Settings | None = None, *, user: str | None = None, log: Log | None = None
 ) -> Connection:
@@ -125,6 +158,11 @@ def connect(
     settings: by default from the environment and `foldlog.toml`. user: who acts, by default the
     settings' user. log: an open log, such as one in memory. Raises SettingsError, LogUnreachable.
     """
+    if not isinstance(settings, Settings | None):
+        raise SettingsError(
+            f"connect needs foldlog.Settings, not {settings!r}. The broker's address is set with "
+            "KAFKA_BOOTSTRAP_SERVERS, or in foldlog.toml"
+        )
     settings = settings or find_settings()
     if log is not None:
         return Connection(settings, log, user=user, owns_log=False)

@@ -24,6 +24,7 @@ from ..consumers.transcript_stream import (
     Shown,
     Token as Piece,
 )
+from ..log.errors import Refused
 from ..processors.fold.projections.transcript import CONTINUED, Line
 from ..schemas.enums import ChunkKind
 from ..schemas.events.parts import ReadBlob
@@ -56,7 +57,7 @@ class SessionEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded(SessionEvent):
+class RecordedEvent(SessionEvent):
     """An event with the broker's time of its record."""
 
     at: datetime
@@ -112,7 +113,7 @@ class Discarded(SessionEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered(Recorded):
+class Answered(RecordedEvent):
     """The model's answer of one step is complete; `text` is what its tokens add up to.
 
     `stop_reason`: as the model reported it (`tool_use`: calls follow), or why it was stopped.
@@ -128,7 +129,7 @@ class Answered(Recorded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageReceived(Recorded):
+class MessageReceived(RecordedEvent):
     """A message is in the session."""
 
     message_id: str
@@ -139,7 +140,7 @@ class MessageReceived(Recorded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageTaken(Recorded):
+class MessageTaken(RecordedEvent):
     """A message that had waited for the turn before it is now sent to the model."""
 
     message_id: str
@@ -149,7 +150,7 @@ class MessageTaken(Recorded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallEvent(Recorded):
+class CallEvent(RecordedEvent):
     """What every event about a tool call has. `call`: TURN.STEP.INDEX. `tool`: its name."""
 
     call: str
@@ -228,7 +229,7 @@ class DoubtResolved(CallEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFailed(Recorded):
+class AttemptFailed(RecordedEvent):
     """A model call failed; another attempt follows, or the turn fails."""
 
     reason: str
@@ -238,7 +239,7 @@ class AttemptFailed(Recorded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptReplaced(Recorded):
+class AttemptReplaced(RecordedEvent):
     """The process that streamed an answer died, and another attempt replaces the lost one.
 
     `continued`: the new attempt continues the text that was kept.
@@ -252,7 +253,7 @@ class AttemptReplaced(Recorded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnEnded(Recorded):
+class TurnEnded(RecordedEvent):
     """A turn is over. `reason`: end_turn if the model finished; otherwise cancelled, failed,
     max_steps, budget_exceeded ... `detail`: which limit ended it, and how much was used."""
 
@@ -265,7 +266,7 @@ class TurnEnded(Recorded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseChanged(Recorded):
+class PhaseChanged(RecordedEvent):
     """A phase transition. `trigger`: its name."""
 
     trigger: str
@@ -275,7 +276,7 @@ class PhaseChanged(Recorded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectLocked(Recorded):
+class ProjectLocked(RecordedEvent):
     """The session was locked to a project."""
 
     project_id: str
@@ -285,7 +286,7 @@ class ProjectLocked(Recorded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionTerminated(Recorded):
+class SessionTerminated(RecordedEvent):
     """The session was ended permanently."""
 
     reason: str
@@ -305,6 +306,16 @@ class Waiting(SessionEvent):
 
     def _shown(self) -> Iterator[str]:
         yield self.reason
+
+
+def demand_event_class(kind: object) -> None:
+    """Raise Refused if events cannot be matched with it."""
+    try:
+        isinstance(None, kind)  # type: ignore[arg-type]
+    except TypeError:
+        raise Refused(
+            f"until() needs an event class, such as foldlog.ApprovalAsked, not {kind!r}"
+        ) from None
 
 
 def public(

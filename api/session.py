@@ -10,6 +10,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -32,7 +33,7 @@ from ..consumers.session_fold import SessionFold
 from ..consumers.show import known, request_of
 from ..consumers.transcript_stream import INITIAL, see
 from ..consumers.waiting import what_it_waits_for
-from ..log.errors import Refused
+from ..log.errors import LogUnreachable, Refused
 from ..processors.fold.sessions import FoldedEvent
 from ..processors.fold.views import SessionViews
 from ..producers.checks import Blocks
@@ -43,6 +44,7 @@ from .events import (
     MessageReceived,
     SessionEvent,
     Waiting,
+    demand_event_class,
     of_line,
     public,
 )
@@ -52,6 +54,7 @@ E = TypeVar("E", bound=SessionEvent)
 POLL_S = 0.05
 """How long one poll waits for records, and so how long another thread's command may wait."""
 
+CURSOR_CHARS_MAX = 40
 BACKLOG_MAX = 10_000
 """Events kept for a stream that is not read, while another one of the same session is."""
 
@@ -95,6 +98,23 @@ class Feed:
             listen=lambda seen: _call(take, seen),
         )
         self._close_fold = weakref.finalize(self, self.fold.close)
+        self._unreachable = ""
+        self._query_at = time.monotonic() + PATIENCE_S
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lock for a block. Raises Refused if the feed is closed."""
+        with self.lock:
+            self.demand_open()
+            yield
+
+    def demand_open(self) -> None:
+        """Raise Refused if the feed is closed."""
+        if not self._close_fold.alive:
+            raise Refused(
+                f"session {self.session_id} was closed here, so nothing more is read from it or "
+                "written to it. It continues in its worker: open it again to follow it."
+            )
 
     def _take(self, seen: FoldedEvent) -> None:
         read, offset = self.client.read_blob, seen.entry.offset
@@ -110,7 +130,7 @@ class Feed:
 
     def catch_up(self, end: int | None = None) -> SessionViews:
         """Fold to `end`, by default the present end of the log. Raises LogUnreachable."""
-        with self.lock:
+        with self.held():
             for _ in self.fold.upto(self.fold.end() if end is None else end):
                 pass
             return self.fold.views
@@ -118,14 +138,21 @@ class Feed:
     def pump(self, timeout_s: float = POLL_S) -> None:
         """Fold what is new, waiting at most `timeout_s` seconds for it. Raises Refused if it is
         closed."""
-        with self.lock:
-            if not self._close_fold.alive:
-                raise Refused(
-                    f"session {self.session_id} was closed here, so nothing more is read from it. "
-                    "It continues in its worker: open it again to follow it."
-                )
+        with self.held():
             for _ in self.fold.poll(timeout_s):
-                pass
+                self._unreachable, self._query_at = "", time.monotonic() + PATIENCE_S
+
+    def why_unreachable(self) -> str:
+        """Why no broker answers; '' if one does. Queries it after each pause without an event."""
+        with self.held():
+            if time.monotonic() >= self._query_at:
+                try:
+                    self.fold.end()
+                    self._unreachable = ""
+                except LogUnreachable as error:
+                    self._unreachable = str(error)
+                self._query_at = time.monotonic() + PATIENCE_S
+            return self._unreachable
 
     def close(self) -> None:
         """Close the reader."""
@@ -143,6 +170,7 @@ class Stream:
         self._skip: tuple[int, int] = (-1, 0)
         self._overrun: str | None = None
         self._ended = False
+        self._is_unreachable = False
         self._cursor = f"{feed.fold.cursor}.0"
         feed.streams.add(self)
         self._owns_feed = owns_feed
@@ -166,9 +194,31 @@ class Stream:
     # -- called by the reader ----------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Read the log once, for at most 50 ms, if no event is there yet."""
-        if not self._events and not self._ended and self._overrun is None:
-            self._feed.pump()
+        """Read the log once, for at most 50 ms, if no event is there yet.
+
+        If the broker does not answer after a pause, that becomes a Waiting event.
+        """
+        if not self.is_idle or self._overrun is not None:
+            return
+        self._feed.pump()
+        if self.is_idle:
+            why = self._feed.why_unreachable()
+            if why and not self._is_unreachable:
+                self._wait_for(f"{why} This stream continues by itself when a broker answers.")
+            self._is_unreachable = bool(why)
+
+    def _wait_for(self, reason: str) -> None:
+        """Add a Waiting event."""
+        turn, offset = self._feed.fold.views.turn, self._feed.fold.cursor
+        waiting = Waiting(
+            session_id=self.session_id,
+            turn=turn.number,
+            step=turn.step,
+            offset=offset,
+            cursor=self._cursor,
+            reason=reason,
+        )
+        self._add([waiting])
 
     def take(self) -> SessionEvent | None:
         """The next event that is there already. Raises StreamOverrun once they are used up."""
@@ -207,6 +257,7 @@ class Stream:
     def until(self, kind: type[E], *, timeout_s: float | None = None) -> E:
         """The next event of a class; those before it are skipped. Raises ReplyEnded if there is
         none, NoAnswerYet after `timeout_s` seconds."""
+        demand_event_class(kind)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self.ended:
             event = self.take()
@@ -274,23 +325,13 @@ class Reply(Stream):
         return event.turn == turn and not mine
 
     def _waits(self, reason: str) -> None:
-        views = self._feed.fold.views
-        if not what_it_waits_for(views, self._feed.fold.holders).person:
-            offset = self._feed.fold.cursor
-            waiting = Waiting(
-                session_id=self.session_id,
-                turn=views.turn.number,
-                step=views.turn.step,
-                offset=offset,
-                cursor=f"{offset}.0",
-                reason=reason,
-            )
-            self._add([waiting])
+        if not what_it_waits_for(self._feed.fold.views, self._feed.fold.holders).person:
+            self._wait_for(reason)
 
     def pump(self) -> None:
         """Read the log once; if the turn does not continue, its reason becomes a Waiting event."""
         super().pump()
-        if not self._events and not self._ended:
+        if self.is_idle and not self._is_unreachable:
             with self._feed.lock:
                 self._patience.look(self._feed.fold.views, self._feed.fold.holders)
 
@@ -313,7 +354,9 @@ class Reply(Stream):
 
     def no_answer_yet(self, timeout_s: float) -> NoAnswerYet:
         """The error of a wait that was too short."""
-        waits = what_it_waits_for(self._feed.fold.views, self._feed.fold.holders).text
+        unreachable = self._feed.why_unreachable().rstrip(".")
+        fold = self._feed.fold
+        waits = unreachable or what_it_waits_for(fold.views, fold.holders).text
         return NoAnswerYet(
             f"message {self.message_id} of session {self.session_id} is not answered after "
             f"{timeout_s:g} s{waits and f': {waits}'}. It is kept, and its turn continues: "
@@ -349,7 +392,7 @@ class Session:
 
     def open(self, agent: str | None = None) -> None:
         """Open the session; repeating it is harmless. Raises CommandRefused."""
-        with self._feed.lock:
+        with self._feed.held():
             self._commands.open(agent=agent or self.agent)
 
     def send(
@@ -368,7 +411,7 @@ class Session:
         """
         message_id = message_id or uuid4().hex
         feed = self._feed
-        with feed.lock:
+        with feed.held():
             views = feed.catch_up()
             if views.messages.received.last(message_id) is not None:
                 return self._reply_again(views, message_id)
@@ -405,7 +448,7 @@ class Session:
         """Everything that happens from now on, or from right after the event that had this cursor.
         Nothing is missed and nothing comes twice. Raises BadCursor."""
         if cursor is None:
-            with self._feed.lock:
+            with self._feed.held():
                 self._feed.catch_up()
                 return Stream(self._feed)
         offset, skip = _parsed(self.id, cursor)
@@ -444,7 +487,7 @@ class Session:
         like: Mapping[str, str] | None = None,
     ) -> None:
         asked = call if isinstance(call, ApprovalAsked) else None
-        with self._feed.lock:
+        with self._feed.held():
             self._commands.decide(
                 asked.call if asked else str(call),
                 decision,
@@ -464,27 +507,27 @@ class Session:
             raise Refused("happened= is empty: write what you know, the model reads it")
         outcome = Resolution.DID_NOT_HAPPEN if happened is None else Resolution.HAPPENED
         name = call.call if isinstance(call, InDoubt) else call
-        with self._feed.lock:
+        with self._feed.held():
             self._commands.resolve(name, outcome, report=happened or "")
 
     def cancel(self, *, mode: CancelMode | str = CancelMode.NOW, reason: str = "") -> None:
         """Cancel the running turn, now or after its step."""
-        with self._feed.lock:
+        with self._feed.held():
             self._commands.cancel(mode=mode, reason=reason)
 
     def trigger(self, trigger: str) -> None:
         """Request a phase transition."""
-        with self._feed.lock:
+        with self._feed.held():
             self._commands.trigger(trigger)
 
     def lock(self, project_id: str) -> None:
         """Lock the session to a project, which can be done once."""
-        with self._feed.lock:
+        with self._feed.held():
             self._commands.lock(project_id)
 
     def terminate(self, *, reason: str = "") -> None:
         """End the session permanently."""
-        with self._feed.lock:
+        with self._feed.held():
             self._commands.terminate(reason=reason)
 
     def fork(
@@ -493,6 +536,8 @@ class Session:
         """A new session that begins as this one was right after an event or offset, or as it is
         now. Nothing that ran here runs again there."""
         offset = at.offset if isinstance(at, SessionEvent) else at
+        if not isinstance(offset, int | None):
+            raise Refused(f"a fork is made at an event or its `offset`, a number, not at {at!r}")
         forked = self._branching().fork(self.id, offset, session_id)
         return Session(self._client, forked.session_id)
 
@@ -504,6 +549,7 @@ class Session:
         return session, session.reply(forked.message_id)
 
     def _branching(self) -> Branching:
+        self._feed.demand_open()
         return self._client.branching()
 
     # -- looking inside ----------------------------------------------------------------------------
@@ -522,10 +568,10 @@ class Session:
     def request(self, step: str) -> ModelRequest:
         """The request of a step, `"TURN.STEP"`, rebuilt from the log to the byte. Raises
         UnknownStep."""
-        turn, _, number = step.partition(".")
-        if not (turn.isdecimal() and number.isdecimal()):
-            raise Refused(f"a step is TURN.STEP, such as 1.2, not {step!r}")
-        with self._client.fold(self.id, chunks=True) as folded:
+        turn, _, number = str(step).partition(".")
+        if not (isinstance(step, str) and turn.isdecimal() and number.isdecimal()):
+            raise Refused(f'a step is "TURN.STEP", such as "1.2", not {step!r}')
+        with self._feed.held(), self._client.fold(self.id, chunks=True) as folded:
             found = request_of(folded, int(turn), int(number), self._client.read_blob)
         return ModelRequest.of(step, found)
 
@@ -533,11 +579,16 @@ class Session:
         """The raw views, now or right after an offset: what a worker decides by."""
         if at is None:
             return self._known()
-        with self._client.fold(self.id) as folded:
+        with self._feed.held(), self._client.fold(self.id) as folded:
+            if at >= (end := folded.end()):
+                raise Refused(
+                    f"offset {at} is beyond the end of the log: the newest offset of session "
+                    f"{self.id}'s partition is {end - 1}"
+                )
             return known(folded, at)
 
     def _known(self) -> SessionViews:
-        with self._feed.lock:
+        with self._feed.held():
             return known(self._feed.fold)
 
     # -- closing -----------------------------------------------------------------------------------
@@ -561,8 +612,9 @@ def _call(method: "weakref.WeakMethod[Any]", *args: object) -> None:
 
 
 def _parsed(session_id: str, cursor: str) -> tuple[int, int]:
-    offset, dot, number = cursor.partition(".")
-    if not (dot and offset.isdecimal() and number.isdecimal() and len(cursor) < 40):
+    offset, dot, number = str(cursor).partition(".")
+    is_cursor = isinstance(cursor, str) and len(cursor) < CURSOR_CHARS_MAX
+    if not (is_cursor and dot and offset.isdecimal() and number.isdecimal() and cursor.isascii()):
         raise BadCursor(
             f"{cursor!r} is no cursor of session {session_id}: take it from an event's `cursor`."
         )

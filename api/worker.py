@@ -9,12 +9,13 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 
-from ..log import FoldlogError, Settings, environment
+from ..log import FoldlogError, Refused, Settings, environment
 from ..processors.agent import Agent
+from ..processors.tools.tool import Tool
 from ..processors.worker import host
 from ..processors.worker.assemble import ROLES, Parts
 from ..processors.worker.metrics import why_not_ready
@@ -49,9 +50,10 @@ def run_worker(
 
     rolling_update: start even if live workers serve other agents. web: the address of /status,
     /metrics, /healthz and /readyz; port 0 takes a free one.
-    Raises SettingsError, AgentsDiffer, StateDirTaken, TopicMissing, LogUnreachable before it
-    starts; RuntimeError outside of the main thread.
+    Raises Refused, SettingsError, AgentsDiffer, StateDirTaken, TopicMissing, LogUnreachable before
+    it starts; RuntimeError outside of the main thread.
     """
+    agents = demand_agents(agents, "run_worker")
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError(
             "run_worker handles signals, so it must be called in the main thread. Nothing was "
@@ -60,8 +62,28 @@ def run_worker(
     with ExitStack() as stack:
         ready = _prepared(stack, settings, roles, worker_id)
         return host.run(
-            ready, list(agents), tuple(roles), worker_id, rolling=rolling_update, web=web
+            ready, agents, tuple(roles), worker_id, rolling=rolling_update, web=web
         )
+
+
+def demand_agents(agents: Iterable[Agent], caller: str) -> list[Agent]:
+    """The agents of a call. Raises Refused if they are none, or something else."""
+    example = f"{caller}([agent])"
+    if isinstance(agents, Agent | str) or not isinstance(agents, Iterable):
+        raise Refused(f"{caller} needs a list of agents, not {_shown(agents)}: write {example}")
+    found = list(agents)
+    if not found:
+        raise Refused(f"{caller} needs at least one agent: {example}")
+    for each in found:
+        if not isinstance(each, Agent):
+            raise Refused(f"{caller} needs foldlog.Agent objects, not {_shown(each)}")
+    return found
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Agent | Tool):
+        return f"the {type(value).__name__.lower()} {value.name}"
+    return repr(value)
 
 
 def _prepared(
@@ -97,7 +119,7 @@ class Worker:
         ready_s: float = READY_S,
     ) -> None:
         """ready_s: how long the start may take, in seconds."""
-        self._agents, self._settings = list(agents), settings
+        self._agents, self._settings = demand_agents(agents, "Worker"), settings
         self._roles, self._worker_id = tuple(roles), worker_id
         self._rolling, self._ready_s = rolling_update, ready_s
         self._stack = ExitStack()

@@ -132,7 +132,7 @@ def _tree(found: object) -> ast.stmt:
 def _class(name: str, found: type) -> str:
     tree = _tree(found)
     bases = [ast.unparse(base) for base in tree.bases]
-    methods = [each for each in tree.body if isinstance(each, ast.FunctionDef)]
+    methods = [x for x in tree.body if isinstance(x, ast.FunctionDef | ast.AsyncFunctionDef)]
     init = next((each for each in methods if each.name == "__init__"), None)
     fields = list(_documented_fields(tree)) if init is None else []
     if init is not None:

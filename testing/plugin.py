@@ -45,6 +45,8 @@ def foldlog_agent(tmp_path: Path) -> Iterator[MakeRun]:
     yield make
     for run in make.runs:
         run.close()
+    for run in make.runs:
+        run.demand_crashed()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,6 +4,7 @@ Everything is the product's own code except time, the broker and the model. Noth
 two awaits: a run continues only while a test awaits its reply.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
@@ -11,9 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..api.connection import Connection
-from ..api.events import ApprovalAsked, InDoubt, SessionEvent
+from ..api.events import ApprovalAsked, InDoubt, SessionEvent, demand_event_class
 from ..api.inside import ModelRequest, SessionState
 from ..api.session import Reply, ReplyEnded, Session
+from ..api.worker import demand_agents
 from ..consumers.exports.blocks import Contents
 from ..consumers.exports.bundle import export_bundle
 from ..consumers.outcomes import Answer
@@ -21,7 +23,6 @@ from ..local.messages_api import ScriptedServer
 from ..log.errors import Refused
 from ..log.settings import Settings
 from ..processors.agent import Agent
-from ..processors.tools.tool import Tool
 from ..producers.checks import Blocks
 from ..schemas import events as ev
 from ..schemas.codec import entry_of
@@ -51,7 +52,7 @@ class AgentRun:
     def __init__(
         self, agents: Iterable[Agent], script: Iterable[Scripted | str], directory: Path, user: str
     ) -> None:
-        loaded = list(agents)
+        loaded = demand_agents(agents, "foldlog_agent")
         _demand_runnable(loaded)
         self.user = user
         self._answers = Answers(script)
@@ -68,6 +69,7 @@ class AgentRun:
         self._connection = Connection(settings, self._engine.log, owns_log=False)
         self.session: Session = self._connection.open("test", agent=loaded[0].name)
         self._last: RunReply | None = None
+        self._stepping = asyncio.Lock()
 
     # -- a person ----------------------------------------------------------------------------------
 
@@ -122,11 +124,24 @@ class AgentRun:
     def crash_after(self, event: str, *, nth: int = 1) -> None:
         """Kill the worker right after it has written its nth event of a type, such as TOOL_STARTED
         (the tool was claimed and not begun), TOOL_RESULT or GEN_CHUNK (in mid-answer)."""
-        if event not in ev.BY_NAME:
-            raise Refused(f"{event!r} is no event type; the types are {', '.join(ev.BY_NAME)}")
+        _demand_event_type(event)
         if nth < 1:
             raise Refused(f"nth counts from 1, not {nth}")
         self._engine.crashes[event] = nth
+
+    @property
+    def crashes(self) -> int:
+        """How often the worker was killed."""
+        return self._engine.restarts
+
+    def demand_crashed(self) -> None:
+        """Raise Refused if a crash that was asked for did not happen."""
+        missed = [event for event, left in self._engine.crashes.items() if left]
+        if missed:
+            raise Refused(
+                f"run.crash_after({missed[0]!r}) crashed nothing: the worker has not written that "
+                f"many events of this type. It wrote {', '.join(dict.fromkeys(self.event_types()))}"
+            )
 
     async def advance(self, time: timedelta | float) -> None:
         """Move the clock, in seconds or as a timedelta: approvals expire, retries come due."""
@@ -139,7 +154,7 @@ class AgentRun:
     async def settle(self) -> None:
         """Let the worker do everything that it can do at this time."""
         for _ in range(STEPS_MAX):
-            if not await self._engine.step():
+            if not await self._step():
                 self._answers.demand_enough()
                 return
         raise self._never_ends()
@@ -148,6 +163,8 @@ class AgentRun:
 
     def events(self, event: str = "") -> list[Any]:
         """The events in the log, all or those of a type, as their dataclasses."""
+        if event:
+            _demand_event_type(event)
         entries = (entry_of(record, chunks=True) for record in self._engine.records())
         return [x.event for x in entries if not event or ev.BY_CLASS[type(x.event)].name == event]
 
@@ -190,7 +207,7 @@ class AgentRun:
 
     async def continue_for(self, reply: Reply) -> None:
         """Do one step for a reply that has nothing to take. Raises RunWaits."""
-        did_something = await self._engine.step()
+        did_something = await self._step()
         self._answers.demand_enough()
         self.session.views()  # folds what is new, for the reply as well
         if did_something or not reply.is_idle:
@@ -199,6 +216,11 @@ class AgentRun:
         if due is None:
             raise RunWaits(self._why_it_waits())
         self._engine.ms = max(due, self._engine.ms + 1)
+
+    async def _step(self) -> bool:
+        """One step of the worker. Two coroutines that await replies take turns."""
+        async with self._stepping:
+            return await self._engine.step()
 
     def _why_it_waits(self) -> str:
         state = self.state()
@@ -245,6 +267,7 @@ class RunReply:
 
     async def until(self, kind: type[E]) -> E:
         """The next event of a class. Raises ReplyEnded, RunWaits."""
+        demand_event_class(kind)
         async for event in self:
             if isinstance(event, kind):
                 return event
@@ -262,13 +285,13 @@ class RunReply:
         return self.answer().__await__()
 
 
-def _demand_runnable(agents: list[Any]) -> None:
-    if not agents:
-        raise Refused("give at least one agent: foldlog_agent(agent, script=[...])")
+def _demand_event_type(event: str) -> None:
+    if event not in ev.BY_NAME:
+        raise Refused(f"{event!r} is no event type; the types are {', '.join(ev.BY_NAME)}")
+
+
+def _demand_runnable(agents: list[Agent]) -> None:
     for agent in agents:
-        if not isinstance(agent, Agent):
-            what = f"tool {agent.name}" if isinstance(agent, Tool) else repr(agent)
-            raise Refused(f"foldlog_agent needs a foldlog.Agent, not {what}")
         if agent.mcp:
             raise Refused(
                 f"agent {agent.name} has MCP servers, which are not started in a test. Test it "

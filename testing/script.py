@@ -14,7 +14,7 @@ from typing import Any
 
 from ..consumers.contents import blocks_of, whole
 from ..consumers.exports.bundle_file import read_bundle
-from ..local.messages_api import Reply, Request, text, thinking, tool_use
+from ..local.messages_api import FAULTS, Reply, Request, text, thinking, tool_use
 from ..log.errors import Refused
 from ..schemas import events as ev
 from ..schemas.codec import entry_of
@@ -53,6 +53,8 @@ def calls(tool: str, /, **arguments: Any) -> Scripted:
 def fails(error: str = "overloaded") -> Scripted:
     """The model call fails once, and its next attempt takes the next answer. error: a name of
     `foldlog.local.messages_api.FAULTS`, such as overloaded or rate_limit."""
+    if error not in FAULTS:
+        raise Refused(f"{error!r} is no failure of a model; those are {', '.join(FAULTS)}")
     return Scripted(failure=error)
 
 
@@ -82,11 +84,25 @@ class ScriptExhausted(Refused):
     """The model was asked more often than the script has answers."""
 
 
+def _checked(script: Iterable[Scripted | str]) -> list[Scripted]:
+    """The answers of a script. Raises Refused."""
+    if isinstance(script, Scripted | str) or not isinstance(script, Iterable):
+        raise Refused(f"script= is a list of answers, not {script!r}: write script=[...]")
+    answers = [says(item) if isinstance(item, str) else item for item in script]
+    for number, answer in enumerate(answers, 1):
+        if not isinstance(answer, Scripted):
+            raise Refused(
+                f"answer {number} of script= is {answer!r}. An answer is a text, or what says(), "
+                "calls(), thinks() or fails() of foldlog.testing make"
+            )
+    return answers
+
+
 class Answers:
     """Gives the scripted answers to requests, in the server's thread."""
 
     def __init__(self, script: Iterable[Scripted | str]) -> None:
-        self.script = [says(item) if isinstance(item, str) else item for item in script]
+        self.script = _checked(script)
         self.exhausted = ""
         self._used = 0
         self._given: dict[str, tuple[int | None, Scripted]] = {}

@@ -39,6 +39,8 @@ async def check_tool(
     run: only its arguments are checked. Raises AssertionError with both results if they differ,
     Refused if the arguments do not fit the tool's schema.
     """
+    if not isinstance(tool, Tool):
+        raise Refused(f"check_tool needs a function with @tool, not {tool!r}")
     raw = json.dumps(arguments or {}).encode()
     wrong = check_args(tool, raw)
     if wrong is not None:

@@ -141,6 +141,11 @@ def test_two_processes_of_one_application_have_caches_of_their_own(log, tmp_path
     assert {path.name for path in tmp_path.glob("asgi-*")} == {"asgi-1", "asgi-2"}
 
 
+def test_bad_input_one_origin_in_place_of_a_list_is_refused(tmp_path):
+    with pytest.raises(SettingsError, match="list of origins: origins=.'https://app.example'."):
+        asgi(authenticate=lambda _: "me", origins="https://app.example")
+
+
 def test_without_users_or_a_secret_nothing_is_served(tmp_path):
     with pytest.raises(SettingsError, match="no way to tell users apart: pass authenticate"):
         asgi(settings=settings_in(tmp_path))

@@ -23,7 +23,7 @@ from foldlog.api.events import (
 from foldlog.api.session import BACKLOG_MAX, BadCursor, ReplyEnded, StreamOverrun
 from foldlog.consumers.outcomes import CommandRefused, NoAnswerYet, UnknownMessage
 from foldlog.consumers.show import UnknownSession
-from foldlog.log.errors import Refused
+from foldlog.log.errors import LogUnreachable, Refused, SettingsError
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
 
 
@@ -272,6 +272,100 @@ def test_every_event_prints_as_one_line(session, log):
         assert "\n" not in str(event) and str(event).startswith(type(event).__name__)
 
 
+# ---- a user's mistakes, and a log that goes away -------------------------------------------------
+
+
+@pytest.mark.parametrize("cursor", ["banana", "1", "-1.0", "².0", 17, "history"])
+def test_bad_input_a_wrong_cursor_says_where_cursors_come_from(session, log, cursor):
+    session.send("hi")
+    wrong = session.history()[0] if cursor == "history" else cursor
+    with pytest.raises(BadCursor, match=r"is no cursor of session s1: take it from .*`cursor`"):
+        session.events(wrong)
+    with pytest.raises(BadCursor, match="beyond the end of session s1's partition"):
+        session.events("99999.0")
+
+
+@pytest.mark.parametrize("mistake", [
+    lambda s: s.request(1.1), lambda s: s.request("x"), lambda s: s.fork("1.0"),
+    lambda s: s.views(at=99_999), lambda s: s.send("hi").until("Token"),
+    lambda s: s.send("hi", when_busy="never"), lambda s: s.approve(17), lambda s: s.reply("m9"),
+])
+def test_bad_input_a_wrong_argument_of_a_session_is_refused_in_a_sentence(session, mistake):
+    with pytest.raises(Refused, match=r"\w+ \w+ \w+"):
+        mistake(session)
+
+
+@pytest.mark.parametrize("mistake", [
+    lambda c: c.open(17), lambda c: c.open("a b"), lambda c: c.session(17),
+    lambda c: c.sessions(status="asleep"),
+])
+def test_bad_input_a_wrong_argument_of_a_connection_is_refused_in_a_sentence(foldlog, mistake):
+    with pytest.raises(Refused, match=r"\w+ \w+ \w+"):
+        mistake(foldlog)
+
+
+def test_bad_input_an_address_in_place_of_settings_names_the_setting():
+    with pytest.raises(SettingsError, match="KAFKA_BOOTSTRAP_SERVERS"):
+        connect("localhost:9092")
+
+
+def test_a_session_of_another_user_or_agent_says_which_it_is(foldlog, session):
+    with pytest.raises(CommandRefused, match="s1 is already open, for another user"):
+        foldlog.open("s1", agent="shop", user="eve")
+    with pytest.raises(CommandRefused, match="s1 is already open, with agent shop, not bakery"):
+        foldlog.open("s1", agent="bakery")
+
+
+def test_a_closed_connection_says_that_it_is_closed(log, tmp_path):
+    connection = connect(settings_in(tmp_path), log=log)
+    session = connection.open("s1", agent="shop")
+    connection.close()
+    for use in (connection.open, connection.sessions, lambda: connection.session("s1"),
+                session.state, session.history, session.fork, session.cancel, session.terminate,
+                lambda: session.send("hi"), lambda: session.request("1.1"), session.events):
+        with pytest.raises(Refused, match="was closed"):
+            use()
+
+
+def test_a_log_that_goes_away_in_the_middle_of_a_stream_is_an_event(log, tmp_path, monkeypatch):
+    monkeypatch.setattr("foldlog.api.session.PATIENCE_S", 0.0)
+    log = LogThatGoes(log)
+    with connect(settings_in(tmp_path), log=log) as foldlog:
+        session = foldlog.open("s1", agent="shop")
+        reply, stream = session.send("hi"), session.events()
+        played = Played(log.log, "s1")
+        played.call()
+        played.start()
+        played.chunk("It is ")
+        assert reply.until(Token).text == "It is "
+        log.is_away = True
+        for each in (reply, stream):
+            waiting = each.until(Waiting)
+            assert "the broker is away" in waiting.reason
+            assert "continues by itself" in waiting.reason
+        with pytest.raises(NoAnswerYet, match="the broker is away"):
+            reply.answer(timeout_s=0)
+        log.is_away = False
+        played.complete("It is four.")
+        played.end()
+        assert reply.answer(timeout_s=60).text == "It is four."
+
+
+class LogThatGoes:
+    """A log whose broker goes away: reads return nothing, and queries raise."""
+
+    def __init__(self, log) -> None:
+        self.log, self.is_away = log, False
+
+    def __getattr__(self, name: str):
+        return getattr(self.log, name)
+
+    def end_offsets(self, topic: str):
+        if self.is_away:
+            raise LogUnreachable("the broker is away")
+        return self.log.end_offsets(topic)
+
+
 # ---- asyncio -------------------------------------------------------------------------------------
 
 
@@ -356,3 +450,28 @@ def test_a_stream_of_a_closed_session_says_that_it_was_closed(session):
     session.close()
     with pytest.raises(Refused, match="was closed here, so nothing more is read from it"):
         reply.answer(timeout_s=1)
+
+
+def test_a_closed_async_connection_says_that_it_is_closed(log, tmp_path):
+    async def main() -> None:
+        async with aconnect(settings_in(tmp_path), log=log) as connection:
+            session = await connection.open("s1", agent="shop")
+        for use in (connection.open, connection.sessions, session.state, session.history):
+            with pytest.raises(Refused, match="was closed"):
+                await use()
+
+    asyncio.run(main())
+
+
+def test_bad_input_a_wrong_cursor_and_a_wrong_class_are_refused_under_asyncio(log, tmp_path):
+    async def main() -> None:
+        async with aconnect(settings_in(tmp_path), log=log) as connection:
+            session = await connection.open("s1", agent="shop")
+            with pytest.raises(BadCursor):
+                await session.events("banana").until(Token)
+            with pytest.raises(Refused, match="event class"):
+                await session.send("hi").until("Token")
+            with pytest.raises(UnknownSession, match="there is no session none"):
+                await connection.session("none")
+
+    asyncio.run(main())

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from foldlog.api.worker import Worker, run_worker
 from foldlog.local.messages_api import ScriptedServer
+from foldlog.log.errors import Refused
 from foldlog.tests.broker_fixture import unique_name
 
 pytestmark = pytest.mark.broker
@@ -86,6 +88,13 @@ for message in ("SAY one", "SAY two"):
 print([t.name for t in threading.enumerate() if t.name in ("poll", "effects")])
 """)
     assert out.splitlines() == ["one", "two", "[]"], err
+
+
+@pytest.mark.parametrize("agents", [(), "shop", [17], None])
+def test_bad_input_a_value_that_is_no_list_of_agents_is_refused(agents):
+    for make in (Worker, run_worker):
+        with pytest.raises(Refused, match="agent"):
+            make(agents)
 
 
 def test_without_a_key_a_scripted_model_answers_and_a_warning_names_it(machine):

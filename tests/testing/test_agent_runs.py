@@ -1,6 +1,9 @@
 """The test kit that is shipped: an agent's run in memory, with crashes, a clock and a script."""
 
 import asyncio
+import subprocess
+import sys
+from textwrap import dedent
 
 import pytest
 
@@ -73,7 +76,7 @@ async def test_S2_1_a_crash_after_any_record_changes_nothing_for_the_user(foldlo
     run = foldlog_agent(shop, script=[calls("look_up", order=3), says("Two books.")])
     run.crash_after(event)
     assert (await run.send("what is in 3?")).text == "Two books."
-    assert not run._engine.crashes[event] and run._engine.restarts == 1
+    assert run.crashes == 1
 
 
 async def test_S2_a_crash_after_the_claim_of_a_once_tool_is_in_doubt(foldlog_agent):
@@ -122,6 +125,42 @@ async def test_bad_input_a_script_that_runs_out_names_the_step(foldlog_agent):
         await run.send("what is in 3?")
 
 
+@pytest.mark.parametrize("script", ["done", says("done"), [3], [None], 5])
+async def test_bad_input_a_script_that_is_no_list_of_answers_is_refused(foldlog_agent, script):
+    with pytest.raises(Refused, match=r"script=.*(write script=\[|An answer is a text)"):
+        foldlog_agent(shop, script=script)
+
+
+def test_bad_input_an_unknown_failure_is_refused():
+    with pytest.raises(Refused, match="'overload' is no failure of a model.*overloaded"):
+        fails("overload")
+
+
+async def test_two_replies_may_be_awaited_at_once(foldlog_agent):
+    run = foldlog_agent(shop, script=[says("Let me see.") + calls("look_up", order=3), "1", "2"])
+    first = run.send("one")
+    await first.until(Token)
+    answers = await asyncio.gather(first.answer(), run.send("two").answer())
+    assert [answer.text for answer in answers] == ["1", "2"]
+
+
+def test_a_crash_that_never_happens_fails_the_test(tmp_path):
+    (tmp_path / "test_it.py").write_text(dedent("""
+        from foldlog import Agent
+        agent = Agent(name="a", model="claude-opus-5-5")
+
+        async def test_never_crashes(foldlog_agent):
+            run = foldlog_agent(agent, script=["hello"])
+            run.crash_after("TOOL_STARTED")
+            await run.send("hi")
+            assert run.crashes == 0
+    """))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert "1 passed, 1 error" in ran.stdout, ran.stdout + ran.stderr
+    assert "crash_after('TOOL_STARTED') crashed nothing" in ran.stdout
+
+
 async def test_a_recorded_session_is_a_script(foldlog_agent, tmp_path):
     asks = thinks("hm") + says("Let me see.") + calls("look_up", order=3)
     run = foldlog_agent(shop, script=[asks, "Two books."])
@@ -155,8 +194,12 @@ async def test_bad_input_an_unknown_crash_event_and_a_missing_message_are_refuse
     run = foldlog_agent(shop)
     with pytest.raises(Refused, match="TOOL_STARTED"):
         run.crash_after("TOOL_BEGUN")
+    with pytest.raises(Refused, match="TOOL_STARTED"):
+        run.events("TOOL_BEGUN")
     with pytest.raises(Refused, match="nothing was sent"):
         await run.result()
+    with pytest.raises(Refused, match="event class"):
+        await run.send("hi").until("Token")
 
 
 def test_check_tool_runs_an_idempotent_tool_twice_and_a_once_tool_never():
@@ -173,5 +216,7 @@ def test_check_tool_runs_an_idempotent_tool_twice_and_a_once_tool_never():
     assert asyncio.run(check_tool(refund, {"order": 3})).runs == 0 and refunds == []
     with pytest.raises(AssertionError, match="'2' after ok: '1'"):
         asyncio.run(check_tool(counts, {"step": 1}))
+    with pytest.raises(Refused, match="@tool"):
+        asyncio.run(check_tool("look_up", {"order": 3}))
     with pytest.raises(Refused, match="do not fit"):
         asyncio.run(check_tool(look_up, {"order": "x"}))
