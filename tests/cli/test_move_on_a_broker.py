@@ -5,7 +5,7 @@ import signal
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from foldlog.cli import move
+from foldlog.cli import progress
 from foldlog.cli.__main__ import main
 from foldlog.cli.edge import Edge
 from foldlog.cli.printing import note
@@ -172,7 +172,7 @@ def test_ctrl_c_reports_the_progress_and_the_command_continues(installation, mon
             signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(move, "note", pressed)
+        patch.setattr(progress, "note", pressed)
         stopped = foldlog(*arguments)
     assert stopped.code == 130
     (refusal,) = stopped.json
