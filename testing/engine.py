@@ -5,10 +5,10 @@ a scripted server) and tools. What is missing of a worker are threads, the broke
 step either folds records, runs one effect to its end, or finds nothing to do.
 """
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,28 @@ from ..processors.store.store import DictBackend, Store
 from ..processors.tools import call as tools
 from ..processors.tools.output_sink import Stop
 from ..processors.tools.side_log import SideLogStore
+from ..processors.tools.tool import Tool
 from ..processors.wake.facts import Obligation, wake
 from ..processors.worker.actions import Actions
-from ..processors.worker.effects_host import content_of, tool_claim_of
+from ..processors.worker.effects_host import (
+    generation_claim_of,
+    recovered,
+    tool_claim_of,
+    work_claim_of,
+)
 from ..processors.worker.loop import Mailbox, appender
-from ..processors.worker.ports import BeginGeneration, BeginTool, BeginWork, EffectId
+from ..processors.worker.ports import (
+    BeginDelivery,
+    BeginGeneration,
+    BeginTool,
+    BeginWork,
+    EffectId,
+)
 from ..processors.worker.reports import ROLE_OF
 from ..processors.worker.worker import Worker
 from ..schemas import events as ev
 from ..schemas.codec import encode, entry_of, headers_for
+from ..schemas.events.parts import BlobRef
 from ..schemas.ids import PARTITION_KEY
 from ..schemas.record import Record
 from ..schemas.topics import SESSION_EVENTS, topics
@@ -40,6 +53,11 @@ from ..schemas.topics import SESSION_EVENTS, topics
 ROLES = ("sessions", "models", "tools", "background")
 START_MS = 1_700_000_000_000
 SLOTS = 9
+STEPS_MAX = 20_000
+"""Steps after which an agent counts as one that never comes to rest."""
+API_KEY = "the-key-of-a-scripted-model"
+"""Any key is accepted. Where a key occurs in an error's text it is replaced by ***, so it must not
+be a word that texts contain."""
 FOR_A_PERSON = ("T2w",)
 """WAKE's rows that wait for a person; time is never advanced to the end of such a wait."""
 
@@ -49,10 +67,12 @@ class Crash(BaseException):
 
 
 class Engine:
-    """One worker on one partition. `await step()` until it returns False.
+    """One worker on one partition.
 
-    `model_url`: the address of a Messages API. `crashes`: how many more records of an event type
-    are written until the worker crashes right after one.
+    `model_url`: the address of a Messages API. `agents`: those of the next worker, after a restart.
+    `crashes`: how many more records of an event type are written until the worker crashes right
+    after one. `effects`: those of the running worker. `queue`: what has
+    begun and runs in a later step. `log_lines`: what the workers logged.
     """
 
     def __init__(self, agents: list[Agent], model_url: str, directory: Path) -> None:
@@ -64,23 +84,26 @@ class Engine:
         self.restarts = 0
         self.log_lines: list[str] = []
         self._side_log = SideLogStore(directory / "side")
-        self._begun: list[Callable[[], Any]] = []
+        self.queue: list[Callable[[], Awaitable[object]]] = []
         self._client: Any = None
         self._start()
 
     # -- the worker --------------------------------------------------------------------------------
 
+    def new_effects(self) -> "Effects":
+        """The effects of a new worker."""
+        return Effects(self)
+
     def _start(self) -> None:
         """A new worker without memory, which folds the log from its beginning."""
-        self._incarnation = Effects(self)
+        self.effects = self.new_effects()
         identity = Identity("w", str(self.restarts + 1))
-        append = appender(self.log.producer(), Mailbox())
         actions = Actions(
             identity.owner,
-            partial(self._append, self._incarnation, append),
-            self._incarnation,
+            self.effects.append,
+            self.effects,
             self.blobs.body,
-            lambda ref: self.blobs.get(ref.sha256),
+            self.read_blob,
             Slots(SLOTS),
             Slots(SLOTS),
             self,
@@ -99,24 +122,18 @@ class Engine:
 
     def restart(self) -> None:
         """Kill the worker and start another; only the log and the blobs remain."""
-        self._incarnation.is_dead = True
-        self._begun.clear()
+        self.effects.is_dead = True
+        self.queue.clear()
         self.reader.close()
         self.restarts += 1
         self.ms += 1
         self._start()
 
-    def _append(self, effects: "Effects", append: Any, *args: Any) -> None:
-        effects.demand_alive()
-        self.ms += 1
-        append(*args)
-        self._crash_if_due(args[4][0][1].decode())
-
-    def _crash_if_due(self, kind: str) -> None:
-        """Crash if the record of this type is the chosen one."""
-        if self.crashes[kind]:
-            self.crashes[kind] -= 1
-            if not self.crashes[kind]:
+    def crash_if_due(self, event: str) -> None:
+        """Crash if the record just written, of this type, is the chosen one."""
+        if self.crashes[event]:
+            self.crashes[event] -= 1
+            if not self.crashes[event]:
                 raise Crash
 
     # -- the clocks --------------------------------------------------------------------------------
@@ -131,6 +148,13 @@ class Engine:
 
     # -- stepping ----------------------------------------------------------------------------------
 
+    async def settle(self) -> bool:
+        """Do everything that can be done at this time; False if that never ends."""
+        for _ in range(STEPS_MAX):
+            if not await self.step():
+                return True
+        return False
+
     async def step(self) -> bool:
         """Do one thing; False if nothing is left to do at this time."""
         try:
@@ -138,11 +162,11 @@ class Engine:
             if records:
                 self.worker.consume(records)
                 return True
-            if self._begun:
-                await self._begun.pop(0)()
+            if self.queue:
+                await self.queue.pop(0)()
                 return True
             self.worker.tick()
-            return bool(self._begun) or self._is_behind()
+            return bool(self.queue) or self._is_behind()
         except Crash:
             self.restart()
             return True
@@ -182,12 +206,16 @@ class Engine:
         self.ms += 1
         headers = tuple(headers_for(event, writer))
         self.log.store(SESSION_EVENTS, 0, session_id.encode(), encode(event), headers)
-        self._crash_if_due(ev.BY_CLASS[type(event)].name)
+        self.crash_if_due(ev.BY_CLASS[type(event)].name)
+
+    def read_blob(self, ref: BlobRef) -> bytes:
+        """A body that the log only refers to."""
+        return self.blobs.get(ref.sha256)
 
     def client(self) -> Any:
         """The real client of the Messages API."""
         if self._client is None:
-            self._client = models.make_client("test", self._model_url)
+            self._client = models.make_client(API_KEY, self._model_url)
         return self._client
 
     async def aclose(self) -> None:
@@ -197,93 +225,111 @@ class Engine:
             with suppress(RuntimeError):  # the loop of an earlier test is closed
                 await client.close()
 
-    def begin(self, effect: Callable[[], Any]) -> None:
-        """Queue an effect; a later step runs it."""
-        self._begun.append(effect)
-
 
 class Effects:
-    """The effects and the sink of one incarnation of the worker: dead, it writes nothing more."""
+    """The effects of one incarnation of the worker, their sink, and its producer. Dead, it writes
+    nothing more."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._produce = appender(engine.log.producer(), Mailbox())
+        self._late: set[asyncio.Task[None]] = set()
         self.is_dead = False
 
-    def demand_alive(self) -> None:
+    def _demand_alive(self) -> None:
         """Raise Crash in what is left of a dead worker."""
         if self.is_dead:
             raise Crash
 
-    # -- the sink ----------------------------------------------------------------------------------
+    # -- the producer and the sink -----------------------------------------------------------------
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        key: str,
+        value: bytes,
+        headers: list[tuple[str, bytes]],
+        failed: Callable[[str], None],
+    ) -> None:
+        """Produce a decision or a claim of the worker."""
+        self._demand_alive()
+        self._engine.ms += 1
+        self._produce(topic, partition, key, value, headers, failed)
+        self._engine.crash_if_due(dict(headers)["t"].decode())
 
     def chunk(self, session_id: str, event: ev.GenChunk) -> None:
         """Write a chunk."""
-        self.report(session_id, event)
+        self._write(session_id, "models", event)
 
     async def outcome(self, session_id: str, event: Any) -> None:
         """Write an outcome."""
         self.report(session_id, event)
 
     def report(self, session_id: str, event: Any) -> None:
-        """Write an event of an effect."""
-        self.demand_alive()
-        role = "models" if isinstance(event, ev.GenChunk) else ROLE_OF[type(event)]
+        """Write an outcome that no effect produced."""
+        self._write(session_id, ROLE_OF[type(event)], event)
+
+    def _write(self, session_id: str, role: str, event: Any) -> None:
+        self._demand_alive()
         self._engine.write(session_id, role, event)
 
     # -- the effects -------------------------------------------------------------------------------
 
     def generate(self, session_id: str, begin: BeginGeneration) -> None:
         """Begin a model call."""
-        claim = models.GenClaim(
-            session_id=session_id,
-            turn=begin.turn,
-            step=begin.step,
-            attempt=begin.attempt,
-            claimed_at=begin.claim.at,
-        )
-        self._engine.begin(
+        engine = self._engine
+        engine.queue.append(
             lambda: models.generate(
-                claim,
+                generation_claim_of(session_id, begin),
                 begin.request,
                 self,
                 Stop(),
-                self._engine.client(),
+                engine.client(),
                 limits=begin.agent.limits,
-                store_body=self._engine.blobs.body,
+                store_body=engine.blobs.body,
                 kept=begin.kept,
             )
         )
 
     def run_tool(self, session_id: str, begin: BeginTool) -> None:
         """Begin a tool call."""
-        tool, claim = begin.agent.tool(begin.call.name), tool_claim_of(session_id, begin)
-        assert tool is not None, "the agent that proposed it has it"
-        host = self._tool_host(begin.agent)
-        self._engine.begin(lambda: tools.run(claim, tool, begin.args, self, Stop(), host))
+
+        async def run() -> None:
+            claim, tool = tool_claim_of(session_id, begin), _tool_of(begin)
+            late = await tools.run(claim, tool, begin.args, self, Stop(), self._tool_host(begin))
+            if late is not None:  # it still runs after its deadline, and may report a late result
+                self._late.add(late)
+
+        self._engine.queue.append(run)
 
     def reconcile(self, session_id: str, begin: BeginTool) -> None:
         """Ask a tool's reconciler."""
-        tool, claim = begin.agent.tool(begin.call.name), tool_claim_of(session_id, begin)
-        assert tool is not None, "the agent that proposed it has it"
-        host = self._tool_host(begin.agent)
-        self._engine.begin(lambda: tools.reconcile(claim, tool, begin.args, self, Stop(), host))
+        claim, tool = tool_claim_of(session_id, begin), _tool_of(begin)
+        host = self._tool_host(begin)
+        self._engine.queue.append(
+            lambda: tools.reconcile(claim, tool, begin.args, self, Stop(), host)
+        )
 
-    def _tool_host(self, agent: Agent) -> tools.ToolHost:
-        return tools.ToolHost.of(agent, self._engine.blobs, self._engine._side_log)
+    def _tool_host(self, begin: BeginTool) -> tools.ToolHost:
+        return tools.ToolHost.of(begin.agent, self._engine.blobs, self._engine._side_log)
 
     def work(self, session_id: str, begin: BeginWork) -> None:
         """Begin background work."""
-        claim = background.WorkClaim(
-            session_id, begin.kind, begin.upto, begin.attempt, begin.claim.at
-        )
         engine = self._engine
 
         async def client() -> Any:
             return engine.client()
 
-        engine.begin(
+        engine.queue.append(
             lambda: background.work(
-                claim, begin.task, begin.agent, self, Stop(), client, blobs=engine.blobs
+                work_claim_of(session_id, begin),
+                begin.task,
+                begin.agent,
+                self,
+                Stop(),
+                client,
+                blobs=engine.blobs,
             )
         )
 
@@ -300,19 +346,12 @@ class Effects:
 
         async def recover() -> None:
             chunks = self.chunks_since(session_id, partition, begin.since, begin.attempt)
-            content = content_of(begin, chunks)
-            event = ev.GenStopped(
-                turn=begin.turn,
-                step=begin.step,
-                attempt=begin.attempt,
-                why="its worker is gone and the turn is ending",
-                content=self._engine.blobs.body(content, "application/json"),
-            )
+            event = recovered(begin, chunks, self._engine.blobs.body)
             await self.outcome(session_id, event)
 
-        self._engine.begin(recover)
+        self._engine.queue.append(recover)
 
-    def deliver(self, session_id: str, begin: Any) -> None:
+    def deliver(self, session_id: str, begin: BeginDelivery) -> None:
         """Nothing is delivered: the engine has no such role."""
         raise AssertionError(f"no deliveries here: {session_id} {begin}")
 
@@ -323,3 +362,9 @@ class Effects:
     def running(self, role: str) -> int:
         """How many effects run between two steps: none."""
         return 0
+
+
+def _tool_of(begin: BeginTool) -> Tool:
+    tool = begin.agent.tool(begin.call.name)
+    assert tool is not None, "WAKE begins only calls of tools that the agent has"
+    return tool

@@ -27,12 +27,10 @@ from ..producers.checks import Blocks
 from ..schemas import events as ev
 from ..schemas.codec import entry_of
 from ..schemas.enums import WhenBusy
-from .engine import Engine
+from .engine import STEPS_MAX, Engine
 from .script import Answers, Scripted
 
 E = TypeVar("E", bound=SessionEvent)
-STEPS_MAX = 20_000
-"""Steps without an end: an agent that never comes to rest."""
 
 
 class RunWaits(Refused):
@@ -153,25 +151,25 @@ class AgentRun:
 
     async def settle(self) -> None:
         """Let the worker do everything that it can do at this time."""
-        for _ in range(STEPS_MAX):
-            if not await self._step():
-                self._answers.demand_enough()
-                return
-        raise self._never_ends()
+        async with self._stepping:
+            is_at_rest = await self._engine.settle()
+        if not is_at_rest:
+            raise self._never_ends()
+        self._answers.demand_enough()
 
     # -- what a test asserts on --------------------------------------------------------------------
 
     def events(self, event: str = "") -> list[Any]:
-        """The events in the log, all or those of a type, as their dataclasses."""
+        """The events of the session, all or those of a type, as their dataclasses."""
         if event:
             _demand_event_type(event)
         entries = (entry_of(record, chunks=True) for record in self._engine.records())
-        return [x.event for x in entries if not event or ev.BY_CLASS[type(x.event)].name == event]
+        mine = (entry.event for entry in entries if entry.session_id == self.session.id)
+        return [one for one in mine if not event or ev.BY_CLASS[type(one)].name == event]
 
     def event_types(self) -> list[str]:
-        """The types of the events in the log, in order, without those of the worker itself."""
-        found = (ev.BY_CLASS[type(event)].name for event in self.events())
-        return [name for name in found if name not in ("PARTITION_TAKEN", "OWNER_GONE")]
+        """The types of the session's events, in order."""
+        return [ev.BY_CLASS[type(event)].name for event in self.events()]
 
     def history(self) -> list[SessionEvent]:
         """What a person saw: messages, answers, calls, approvals, ends."""
@@ -198,9 +196,8 @@ class AgentRun:
     def export(self, path: Path | str) -> Path:
         """Write the session to a bundle, which `foldlog replay --bundle` opens and from_session
         makes a script of."""
-        blobs = self._engine.blobs
-        read = Contents(lambda ref: blobs.get(ref.sha256))
-        export_bundle(Path(path), self._engine.log, self.session.id, read)
+        engine = self._engine
+        export_bundle(Path(path), engine.log, self.session.id, Contents(engine.read_blob))
         return Path(path)
 
     # -- driving -----------------------------------------------------------------------------------

@@ -187,13 +187,6 @@ class EffectsHost:
     async def _generate(
         self, session_id: str, begin: BeginGeneration, stop: Stop, sink: TrackedSink
     ) -> None:
-        claim = models.GenClaim(
-            session_id=session_id,
-            turn=begin.turn,
-            step=begin.step,
-            attempt=begin.attempt,
-            claimed_at=begin.claim.at,
-        )
         try:
             client = await self._get_client()
         except Exception as error:
@@ -202,7 +195,7 @@ class EffectsHost:
             return
         crash_points.reach("models.send")
         await models.generate(
-            claim,
+            generation_claim_of(session_id, begin),
             begin.request,
             sink,
             stop,
@@ -288,25 +281,15 @@ class EffectsHost:
         self, session_id: str, partition: int, begin: BeginGeneration
     ) -> None:
         chunks = await asyncio.to_thread(self._read_chunks, session_id, partition, begin.since)
-        content = content_of(begin, chunks)
-        event = ev.GenStopped(
-            turn=begin.turn,
-            step=begin.step,
-            attempt=begin.attempt,
-            why="its worker is gone and the turn is ending",
-            content=await asyncio.to_thread(self._blobs.body, content, "application/json"),
-        )
+        event = await asyncio.to_thread(recovered, begin, chunks, self._blobs.body)
         await self._reports.outcome(session_id, event)
 
     def work(self, session_id: str, begin: BeginWork) -> None:
         """Begin background work."""
         crash_points.reach("background.begin")
         stop, tracked = Stop(), TrackedSink(self._reports)
-        claim = background.WorkClaim(
-            session_id, begin.kind, begin.upto, begin.attempt, begin.claim.at
-        )
         work = background.work(
-            claim,
+            work_claim_of(session_id, begin),
             begin.task,
             begin.agent,
             tracked,
@@ -377,6 +360,22 @@ class EffectsHost:
         self._thread.join(SHUTDOWN_S)
 
 
+def generation_claim_of(session_id: str, begin: BeginGeneration) -> models.GenClaim:
+    """The claim of a model call in the form that the call takes."""
+    return models.GenClaim(
+        session_id=session_id,
+        turn=begin.turn,
+        step=begin.step,
+        attempt=begin.attempt,
+        claimed_at=begin.claim.at,
+    )
+
+
+def work_claim_of(session_id: str, begin: BeginWork) -> background.WorkClaim:
+    """The claim of background work in the form that the work takes."""
+    return background.WorkClaim(session_id, begin.kind, begin.upto, begin.attempt, begin.claim.at)
+
+
 def tool_claim_of(session_id: str, begin: BeginTool) -> tools.ToolClaim:
     """The claim of a tool call in the form that its run takes."""
     call, agent = begin.call, begin.agent
@@ -409,3 +408,15 @@ def content_of(begin: BeginGeneration, chunks: list[ev.GenChunk]) -> bytes:
     own = [chunk for chunk in chunks if place_of(chunk) == place]
     return said_so_far(chunks_of(chunks, place, begin.chain) if begin.chain else own)
 
+
+def recovered(
+    begin: BeginGeneration, chunks: list[ev.GenChunk], store_body: models.StoreBody
+) -> ev.GenStopped:
+    """The outcome of a lost attempt whose turn is ending, with the content of its chunks."""
+    return ev.GenStopped(
+        turn=begin.turn,
+        step=begin.step,
+        attempt=begin.attempt,
+        why="its worker is gone and the turn is ending",
+        content=store_body(content_of(begin, chunks), "application/json"),
+    )

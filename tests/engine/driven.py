@@ -1,8 +1,7 @@
-"""A session driven for real: the worker's core on a log in memory, effects against an HTTP server.
+"""The engine of `foldlog.testing`, driven by synchronous tests of what an agent's run never shows.
 
-Model calls, background work and tools run as in a worker, one after the other; the scripted server
-is strict about every request. A test states the messages and the model's replies, and inspects the
-log, the views and the server's journal. It also decides when background work ends: see `hold`.
+A test states the messages and the model's rules, and inspects the log, the views and the server's
+journal. It also decides when tools and background work run: see `hold`.
 """
 
 import asyncio
@@ -11,177 +10,86 @@ from pathlib import Path
 from typing import Any
 
 from foldlog.local.messages_api import ScriptedServer
-from foldlog.log.blobs import BlobStore
 from foldlog.processors.agent import Agent
-from foldlog.processors.effects import background
-from foldlog.processors.effects.models import call as models
 from foldlog.processors.fold.views import SessionViews
-from foldlog.processors.tools import call as tools
-from foldlog.processors.tools.output_sink import Stop
-from foldlog.processors.tools.side_log import SideLogStore
-from foldlog.processors.worker.actions import BeginTool, BeginWork
-from foldlog.processors.worker.assemble import ROLES
-from foldlog.processors.worker.reports import ROLE_OF
-from foldlog.processors.worker.status import status_of
-from foldlog.schemas import events as ev
-from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.laws.manual_worker import SESSION, ManualWorker, message, opened
+from foldlog.processors.worker.ports import BeginGeneration, BeginTool, BeginWork, EffectId
+from foldlog.schemas.codec import entry_of
+from foldlog.testing.engine import Effects, Engine
+from foldlog.tests.laws.manual_worker import SESSION, message, opened
 from foldlog.tests.laws.request_rules import violations
 
-ROUNDS_MAX = 500
+Held = BeginTool | BeginWork
 
 
-class Driven(ManualWorker):
-    """See the module. `hold`: the kinds of background work that are claimed but not run."""
+class Driven(Engine):
+    """One session. `hold`: the kinds of background work, or "tool", that are claimed but not run;
+    `held`: those; `generations`: the model calls; `stopped`: the claims of effects to end."""
 
     def __init__(self, agent: Agent, server: ScriptedServer, directory: Path) -> None:
         self.server = server
-        self.blobs = BlobStore(directory / "blobs")
-        self.side_log = SideLogStore(directory / "side")
         self.hold: set[str] = set()
-        self.held: list[BeginWork] = []
+        self.held: list[Held] = []
+        self.generations: list[BeginGeneration] = []
+        self.stopped: list[int] = []
         self._messages = 0
         self._runner = asyncio.Runner()
-        self._client: Any = None
-        super().__init__(
-            agent,
-            roles=ROLES,
-            store_body=self.blobs.body,
-            read_blob=lambda ref: self.blobs.get(ref.sha256),
-        )
-        self.assign()
-        self.write("producer", opened(agent.name))
+        super().__init__([agent], server.base_url, directory)
+        self.put("producer", opened(agent.name))
 
-    def restart(self) -> None:
-        """Kills the worker with its memory and store; a new one folds the log from its start."""
-        self.begins, self.held, self.disk = [], [], {}
-        self._start(str(int(self.worker.identity.incarnation) + 1))
-        self.assign()
+    def new_effects(self) -> "DrivenEffects":
+        return DrivenEffects(self)
 
-    # -- the effects -----------------------------------------------------------------------------
+    def restart(self, agent: Agent | None = None) -> None:
+        """Kills the worker and starts another, with another version of the agent."""
+        self.agents = [agent or self.agent]
+        self.held.clear()
+        super().restart()
 
-    def work(self, session_id: str, begin: BeginWork) -> None:
-        if begin.kind in self.hold:
-            self.held.append(begin)
-        else:
-            super().work(session_id, begin)
-
-    def report(self, session_id: str, event: Any) -> None:
-        self.write(ROLE_OF[type(event)], event)
-
-    # -- the sink --------------------------------------------------------------------------------
-
-    def chunk(self, session_id: str, event: ev.GenChunk) -> None:
-        self.write("models", event)
-
-    async def outcome(self, session_id: str, event: Any) -> None:
-        self.write(ROLE_OF[type(event)], event)
+    @property
+    def agent(self) -> Agent:
+        """The session's agent."""
+        return self.agents[0]
 
     # -- the actions of a test -------------------------------------------------------------------
 
-    def write(self, writer: str, event: Any, key: str = SESSION) -> int:
-        """Appends an event one ms later and returns its offset."""
-        self.ms += 1
-        return super().write(writer, event, key)
+    def put(self, writer: str, event: Any) -> None:
+        """Appends an event of any writer."""
+        self.write(SESSION, writer, event)
 
     def say(self, text: str, when_busy: str = "queue") -> "Driven":
         """Sends a message of the user."""
         self._messages += 1
         event = message(f"m{self._messages}", when_busy, text, channel="test")
         body = self.blobs.body(event.content.inline, "application/json")
-        self.write("producer", replace(event, content=body))
+        self.put("producer", replace(event, content=body))
         return self
 
-    def run(self, rounds: int = ROUNDS_MAX) -> "Driven":
+    def read(self) -> None:
+        """Lets the worker read and decide once, and runs no effect."""
+        self.worker.consume(self.reader.poll(0, 1000))
+
+    def run(self) -> "Driven":
         """Runs the worker and its effects until no work is left."""
-        for _ in range(rounds):
-            records = self.reader.poll(0, 1000)
-            if records:
-                self.worker.consume(records)
-            elif self.begins:
-                self.do(*self.begins.pop(0))
-            else:
-                self.worker.tick()
-                if not self.reader_behind():
-                    return self
-        raise AssertionError("the worker never becomes idle")
-
-    def reader_behind(self) -> bool:
-        """Reports whether the worker has unread records or effects to run."""
-        end = self.log.end_offsets(SESSION_EVENTS)[0]
-        return self.worker.owned[0].next_offset < end or bool(self.begins)
-
-    def release(self) -> "Driven":
-        """Queues the background work that was held back."""
-        self.begins += [("work", begin) for begin in self.held]
-        self.held = []
+        assert self._runner.run(self.settle()), "the worker never becomes idle"
         return self
 
-    def do(self, what: str, begin: Any) -> None:
-        """Runs one effect to its end."""
-        effects = {"generate": self._generate, "run_tool": self._tool, "work": self._work}
-        self._runner.run(effects[what](begin))
+    def release(self, *begins: Held) -> "Driven":
+        """Queues effects that were held back, or all of them."""
+        for begin in begins or tuple(self.held):
+            self.held.remove(begin)
+            start = Effects.work if isinstance(begin, BeginWork) else Effects.run_tool
+            start(self.effects, SESSION, begin)
+        return self
 
-    async def _get_client(self) -> Any:
-        if self._client is None:
-            self._client = models.make_client("key", self.server.base_url)
-        return self._client
+    def run_effects(self) -> None:
+        """Runs the queued effects; the worker reads nothing."""
+        while self.queue:
+            self._runner.run(self.queue.pop(0)())
 
     def close(self) -> None:
         """Closes the connections to the server."""
-        if self._client is not None:
-            self._runner.run(self._client.close())
+        self._runner.run(self.aclose())
         self._runner.close()
-
-    async def _generate(self, begin: Any) -> None:
-        claim = models.GenClaim(
-            session_id=SESSION,
-            turn=begin.turn,
-            step=begin.step,
-            attempt=begin.attempt,
-            claimed_at=begin.claim.at,
-        )
-        await models.generate(
-            claim,
-            begin.request,
-            self,
-            Stop(),
-            await self._get_client(),
-            limits=begin.agent.limits,
-            store_body=self.blobs.body,
-        )
-
-    async def _tool(self, begin: BeginTool) -> None:
-        call, tool = begin.call, begin.agent.tool(begin.call.name)
-        claim = tools.ToolClaim(
-            session_id=SESSION,
-            turn=call.turn,
-            step=call.step,
-            index=call.index,
-            attempt=call.attempt,
-            name=call.name,
-            effect=call.effect,
-            approval="none",
-            args_sha256=call.args_sha256,
-            timeout_ms=begin.agent.limits.tool_timeout_ms,
-            refs=begin.refs,
-        )
-        host = tools.ToolHost.of(begin.agent, self.blobs, self.side_log)
-        await tools.run(claim, tool, begin.args, self, Stop(), host)
-
-    async def _work(self, begin: BeginWork) -> None:
-        claim = background.WorkClaim(
-            SESSION, begin.kind, begin.upto, begin.attempt, begin.claim.at
-        )
-        await background.work(
-            claim,
-            begin.task,
-            begin.agent,
-            self,
-            Stop(),
-            self._get_client,
-            blobs=self.blobs,
-        )
 
     # -- what a test inspects --------------------------------------------------------------------
 
@@ -192,10 +100,37 @@ class Driven(ManualWorker):
         assert views is not None and views.frozen is None, views and views.frozen
         return views
 
-    def owed(self) -> dict[str, Any]:
-        """The status that the worker reports."""
-        return status_of(self.worker)
+    def events(self, kind: type) -> list[Any]:
+        """Every event of a type in the log."""
+        events = (entry_of(record).event for record in self.records())
+        return [event for event in events if isinstance(event, kind)]
 
     def check(self) -> None:
         """Asserts that the newest request obeys every rule of the builder."""
-        assert violations(self.views, lambda ref: self.blobs.get(ref.sha256)) == []
+        assert violations(self.views, self.read_blob) == []
+
+
+class DrivenEffects(Effects):
+    """Effects that a test observes and holds back."""
+
+    _engine: Driven
+
+    def generate(self, session_id: str, begin: BeginGeneration) -> None:
+        self._engine.generations.append(begin)
+        super().generate(session_id, begin)
+
+    def run_tool(self, session_id: str, begin: BeginTool) -> None:
+        if "tool" in self._engine.hold:
+            self._engine.held.append(begin)
+        else:
+            super().run_tool(session_id, begin)
+
+    def work(self, session_id: str, begin: BeginWork) -> None:
+        if begin.kind in self._engine.hold:
+            self._engine.held.append(begin)
+        else:
+            super().work(session_id, begin)
+
+    def stop(self, effect: EffectId, why: str) -> bool:
+        self._engine.stopped.append(effect.claim_offset)
+        return super().stop(effect, why)

@@ -107,8 +107,7 @@ def session_with_signed_summary(drive) -> Driven:
 
 def test_S3_4_another_model_builds_on_a_summary_that_the_provider_signed(drive):
     session = session_with_signed_summary(drive)
-    session.agent = agent()
-    session.restart()
+    session.restart(agent())
     session.server.add(cheap(text("In short.")))
     summaries = len(session.events(ev.ContextCompacted))
     while len(session.events(ev.ContextCompacted)) == summaries:
@@ -123,13 +122,13 @@ def test_S1_H_an_extraction_that_was_aborted_is_repeated_after_the_next_turn(dri
     session.say("I like tea.").run()
     (first,) = session.held
     session.say("Go on.")
-    session.worker.consume(session.reader.poll(0, 1000))
+    session.read()
     stop = ev.CancelRequested(cancel_id="c1", mode="now", reason="enough", by_user="u")
-    session.write("producer", stop)
+    session.put("producer", stop)
     session.run()
     session.held = []
     place = {"kind": "memory", "upto": first.upto, "attempt": 1}
-    session.write("background", ev.BackgroundDone(**place, ok=False, why="it was stopped"))
+    session.put("background", ev.BackgroundDone(**place, ok=False, why="it was stopped"))
     session.run()
     (second,) = session.held
     assert "I like tea." in second.task.request.decode()
@@ -143,7 +142,7 @@ def test_S1_H_a_failed_extraction_is_retried_when_it_is_due(drive):
     for wait_ms in (MEMORY_WAIT_MS, 10 * MEMORY_WAIT_MS):
         (begin,) = session.held
         place = {"kind": "memory", "upto": begin.upto, "attempt": 1}
-        session.write("background", ev.BackgroundDone(**place, ok=False, why="overloaded"))
+        session.put("background", ev.BackgroundDone(**place, ok=False, why="overloaded"))
         session.held = []
         session.run()
         assert session.held == [], "it is not retried at once"
@@ -173,7 +172,7 @@ def test_the_ledger_counts_an_attempt_that_ended_after_another_had_finished(driv
         kind="result", upto=begin.upto, attempt=1, ok=True, usage=usage, model=CHEAP, why=""
     )
     for _ in range(2):
-        session.write("background", late)
+        session.put("background", late)
     session.run()
     rows = [row for row in session.views.ledger.spent if row.work == "result"]
     assert sorted(row.attempt for row in rows) == [1, 2]
@@ -197,7 +196,7 @@ def test_S1_H_each_billed_request_of_background_work_is_a_row_of_the_ledger(driv
     assert listed == [(1, "failed", 101), (3, "complete", 103)]
     assert {row.model for row in rows} == {CHEAP} and {row.attempt for row in rows} == {1}
     answers = [row.input_tokens for row in session.views.ledger.spent if not row.work]
-    session.write("background", done)  # an outbox may repeat it
+    session.put("background", done)  # an outbox may repeat it
     session.run()
     assert session.views.ledger.input_tokens == sum(answers) + 101 + 103
     assert [body["model"] for body in bodies(session)].count(CHEAP) == 3
@@ -210,11 +209,8 @@ def test_a_request_for_a_provider_summary_contains_everything_it_summarizes(driv
         Rule(reply=Reply([compaction("Signed.")]), when=lambda r: r.body.get("compaction"))
     )
     talk(session, 24)
-    session.agent = agent(
-        limits=Limits(soft_tokens=4_000, hard_tokens=12_000, resume_tokens=2_000),
-        compaction=Compaction(model=CHEAP, provider=True),
-    )
-    session.restart()
+    limits = Limits(soft_tokens=4_000, hard_tokens=12_000, resume_tokens=2_000)
+    session.restart(agent(limits=limits, compaction=Compaction(model=CHEAP, provider=True)))
     session.run()
     talk(session, 1)
     (made,) = [body for body in bodies(session) if body["model"] == CHEAP or "compaction" in body]
@@ -230,8 +226,7 @@ def test_a_request_to_the_cheap_model_never_exceeds_its_window(drive):
     session = drive(strategy="sliding_window_4")
     for number in range(45):
         session.say(f"Question {number}. " + PAGE * 200).run()
-    session.agent = agent(limits=Limits(resume_tokens=2_000))
-    session.restart()
+    session.restart(agent(limits=Limits(resume_tokens=2_000)))
     session.run()
     (made,) = [body for body in bodies(session) if body["model"] == CHEAP]
     assert len(json.dumps(made)) < 330_000

@@ -9,7 +9,7 @@ from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.limits import Limits
 from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
-from foldlog.tests.engine.driven import Driven
+from foldlog.tests.engine.driven import Driven, DrivenEffects
 
 CHEAP = "claude-cheapest"
 PAGE = "All work and no play makes a dull log. " * 12
@@ -36,8 +36,13 @@ class Killed(Driven):
 
     kills = True
 
+    def new_effects(self):
+        return KilledEffects(self)
+
+
+class KilledEffects(DrivenEffects):
     async def outcome(self, session_id, event):
-        if not self.kills or not isinstance(event, ev.BackgroundDone):
+        if not self._engine.kills or not isinstance(event, ev.BackgroundDone):
             await super().outcome(session_id, event)
 
 
@@ -106,8 +111,8 @@ def test_B3_work_released_by_a_worker_that_ends_is_taken_over_at_once(session):
     (begin,) = session.held
     place = {"kind": begin.kind, "upto": begin.upto, "attempt": 1}
     left = ev.BackgroundDone(**place, ok=False, why="it was stopped", released=True)
-    session.write("background", left)
-    session.write("background", left)
+    session.put("background", left)
+    session.put("background", left)
     session.run()
     assert [begin.attempt for begin in session.held] == [1, 2]
     session.held, session.kills = session.held[1:], False
@@ -118,9 +123,9 @@ def test_B3_work_released_by_a_worker_that_ends_is_taken_over_at_once(session):
 def test_law_6_a_worker_that_regains_a_partition_starts_what_it_had_claimed(session):
     """No other worker may start it before its deadline, so a short outage delayed it by 70 s."""
     session.say("hello")
-    session.worker.consume(session.reader.poll(0, 1000))
+    session.read()
     while not session.events(ev.GenStart):
-        session.worker.consume(session.reader.poll(0, 1000))
+        session.read()
     session.worker.revoked([0])
     session.reader.seek(0, session.worker.assigned([0])[0])
     session.run()

@@ -81,7 +81,7 @@ def talk(session: Driven, times: int, more: str = PAGE * 12) -> Driven:
 
 
 def request(session: Driven) -> dict:
-    return json.loads(request_bytes(session.views, lambda ref: session.blobs.get(ref.sha256)))
+    return json.loads(request_bytes(session.views, session.read_blob))
 
 
 def reasons(session: Driven) -> list[str]:
@@ -121,9 +121,9 @@ def test_constraint_3_an_abort_stops_a_running_summary(drive):
     talk(session, 20)
     (begin,) = session.held
     session.say("one more")
-    session.worker.consume(session.reader.poll(0, 1000))
+    session.read()
     stop = ev.CancelRequested(cancel_id="c1", mode="now", reason="enough", by_user="u")
-    session.write("producer", stop)
+    session.put("producer", stop)
     session.run()
     assert reasons(session)[-1] == "cancelled" and begin.claim.offset in session.stopped
     session.release().run()
@@ -136,7 +136,7 @@ def test_constraint_3_terminating_a_session_stops_its_resume_summary(drive):
     while not session.held:
         talk(session, 1)
     (begin,) = session.held
-    session.write("producer", ev.SessionTerminated(reason="done", by_user="u"))
+    session.put("producer", ev.SessionTerminated(reason="done", by_user="u"))
     session.run()
     assert begin.claim.offset in session.stopped
 
@@ -164,15 +164,17 @@ def test_S1_E_a_tool_with_a_compactor_needs_no_model(drive):
 
 def diff(session: Driven) -> list[Change]:
     with SessionFold(session.log, SESSION) as folded:
-        return list(changes(folded, folded.end(), lambda ref: session.blobs.get(ref.sha256)))
+        return list(changes(folded, folded.end(), session.read_blob))
 
 
 def test_S1_E_a_short_form_that_was_ready_in_time_is_listed_as_left_out(drive):
     """The prefix did not change: the first request with the result already had its short form."""
     both = Reply([tool_use("leaf", {}), tool_use("read", {})])
     session = drive(Rule(reply=both, contains="both", times=1))
-    session.work = lambda _id, begin: session.begins.insert(0, ("work", begin))
+    session.hold = {"tool"}
     session.say("both").run()
+    leaf_call, _ = session.held
+    session.release(leaf_call).run().release().run()
     (short, late), (_, called) = session.views.compaction.shorts, session.events(ev.LlmCalled)
     assert short.early and not late.early
     assert json.dumps(request(session)).count(PAGE * 60) == 1

@@ -47,7 +47,7 @@ def say_with(driven: Driven, directory, data: bytes, name: str) -> None:
     path = directory / name
     path.write_bytes(data)
     blocks = [{"type": "text", "text": "look"}, *attach([path], driven.blobs)]
-    driven.write(
+    driven.put(
         "producer",
         ev.MessageReceived(
             message_id=name,

@@ -8,9 +8,8 @@ from foldlog.log.framing import FramedLog
 from foldlog.log.registry import Registry
 from foldlog.processors.agent import Agent
 from foldlog.processors.tools.tool import tool
-from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.engine import driven
-from foldlog.tests.laws import manual_worker
+from foldlog.testing import engine
+from foldlog.tests.engine.driven import Driven
 from foldlog.tests.log.mock_registry import MockRegistry
 
 
@@ -27,7 +26,7 @@ def play_session(directory):
     """Plays a session with a tool call. Returns its stored records and its views."""
     call = Reply([tool_use("read", {"pages": 2})])
     with ScriptedServer([Rule(reply=call, tool_results=0), Reply([text("done")])]) as server:
-        session = driven.Driven(AGENT, server, directory)
+        session = Driven(AGENT, server, directory)
         try:
             session.say("read").run()
             views = session.views
@@ -35,7 +34,7 @@ def play_session(directory):
             assert session.run().views == views
         finally:
             session.close()
-        return session.log.records(SESSION_EVENTS, 0), views
+        return session.records(), views
 
 
 @pytest.fixture
@@ -47,14 +46,14 @@ def framed(tmp_path, monkeypatch):
             return FramedLog(MemoryLog(*args, **more), registry, confluent=True, prefix="")
 
         with monkeypatch.context() as patched:
-            patched.setattr(manual_worker, "MemoryLog", framed_log)
+            patched.setattr(engine, "MemoryLog", framed_log)
             yield play_session(tmp_path / "framed")
 
 
 def test_a_worker_does_the_same_in_either_framing(framed, tmp_path):
     records, views = framed
     heads = [record.value[0] for record in records]
-    assert heads.count(0) > 5 and heads.count(0xC3) > 1  # written by the test itself, unframed
+    assert heads.count(0) > 5 and heads.count(0xC3) > 1  # not written by the worker: unframed
     plain, plain_views = play_session(tmp_path / "plain")
     assert [r.headers for r in records] == [r.headers for r in plain]
     assert views.state == plain_views.state and views.turn == plain_views.turn

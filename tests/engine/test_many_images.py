@@ -93,4 +93,4 @@ def say_with_images(driven: Driven, directory, count: int) -> None:
         when_busy="queue",
         by_user=USER,
     )
-    driven.write("producer", message)
+    driven.put("producer", message)

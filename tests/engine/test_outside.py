@@ -37,7 +37,7 @@ def drive(start_session):
 
 
 def decide(driven, call, *, remember):
-    driven.write(
+    driven.put(
         "producer",
         ev.ApprovalDecided(
             call=call.key,
@@ -64,7 +64,7 @@ def test_S3_8_a_tool_found_by_search_is_approved_by_its_own_name_and_runs_once(w
     assert not driven.views.turn.open
     driven.say("pay 700").run()
     assert world.calls() == ["charge", "charge"] and not driven.views.turn.open
-    body = json.loads(request_bytes(driven.views, lambda ref: driven.blobs.get(ref.sha256)))
+    body = json.loads(request_bytes(driven.views, driven.read_blob))
     names = [tool["name"] for tool in body["tools"]]
     assert names == ["find_tools", "use_tool"], "other schemas are not sent"
     assert len(driven.events(ev.ContextSet)) == 1, "the prefix never changed"

@@ -130,7 +130,7 @@ def test_an_estimate_is_never_below_the_tokens_of_the_prefix(drive):
 def test_a_message_with_a_negative_token_count_is_counted_again(drive):
     session = drive()
     content = json.dumps([{"type": "text", "text": PAGE * 600}]).encode()
-    session.write(
+    session.put(
         "producer",
         ev.MessageReceived(
             message_id="m1", role="user", content=ev.Body(inline=content),

@@ -13,7 +13,6 @@ from foldlog.processors.wake.decide import Desk, decide, no_layers, rules_of
 from foldlog.processors.wake.facts import wake
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry, entry_of
-from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.engine.driven import Driven
 
 PAGE = "All work and no play makes a dull log. "
@@ -37,16 +36,11 @@ def session(start_session):
 
 
 def test_law_8_a_short_form_written_before_a_decision_in_flight_makes_it_stale(session):
-    session.hold = {"result"}
-    session.say("read both")
-    while len([b for b in session.begins if b[0] == "run_tool"]) < 2:
-        step(session)
-    first, second = session.begins
-    session.begins = []
-    perform(session, first)
-    while not session.held:
-        step(session)
-    perform(session, second)
+    session.hold = {"tool", "result"}
+    session.say("read both").run()
+    first, second = session.held
+    session.release(first).run()
+    session.release(second).run_effects()
     views, _ = fold(session.views, last(session))
 
     blobs = session.blobs
@@ -62,7 +56,7 @@ def test_law_8_a_short_form_written_before_a_decision_in_flight_makes_it_stale(s
     _, ruling = fold(views, Entry(views.session_id, 0, offset + 1, 0, "sessions", decision))
     assert ruling.code == "stale", "its claim was made for the request without the short form"
 
-    session.write("background", short)
+    session.put("background", short)
     session.hold = set()
     session.run()
     claims = {c.request_sha256 for c in session.events(ev.GenStart)}
@@ -72,20 +66,5 @@ def test_law_8_a_short_form_written_before_a_decision_in_flight_makes_it_stale(s
     assert results[0] == "short" and results[1].startswith(PAGE)
 
 
-def step(session: Driven) -> None:
-    records = session.reader.poll(0, 1000)
-    if records:
-        session.worker.consume(records)
-    elif session.begins and session.begins[0][0] == "generate":
-        perform(session, session.begins.pop(0))
-    else:
-        session.worker.tick()
-
-
-def perform(session: Driven, effect) -> None:
-    session.do(*effect)
-
-
 def last(session: Driven) -> Entry:
-    return entry_of(list(session.log.records(SESSION_EVENTS, 0))[-1])
-
+    return entry_of(session.records()[-1])

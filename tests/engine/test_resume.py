@@ -20,59 +20,52 @@ from foldlog.processors.agent import Agent
 from foldlog.processors.request.build import BUILDER
 from foldlog.processors.request.continuation import CONTINUE, joined
 from foldlog.processors.tools.tool import tool
-from foldlog.processors.worker.effects_host import content_of
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.consumers.gateway.test_viewers import Audience, Screen
-from foldlog.tests.engine.driven import Driven
+from foldlog.tests.engine.driven import Driven, DrivenEffects
 
 OLD, NEW = "claude-haiku-4-5", "claude-opus-5-5"
 
 
 class Resuming(Driven):
-    """A worker that dies during an answer, and a new one that finds the chunks in the log."""
+    """A worker that dies during an answer. `lost`: the chunks of an answer that is lost, by the
+    number of its model call; `chunks_read`: how many of them the next worker finds."""
 
     def __init__(self, *args):
+        self.lost: dict[int, list[tuple[str, str]]] = {}
+        self.chunks_read: int | None = None
         super().__init__(*args)
-        self.lost: list[tuple[str, str]] = []
 
-    def generate(self, session_id, begin):
-        if self.lost:
-            place = {"turn": begin.turn, "step": begin.step, "attempt": begin.attempt}
-            first = begin.kept.prior_seq + 1 if begin.kept else 0
-            for seq, (kind, delta) in enumerate(self.lost.pop(0), first):
-                self.write("models", ev.GenChunk(**place, seq=seq, block=0, kind=kind, delta=delta))
-            return
-        super().generate(session_id, begin)
-
-    def chunks_since(self, session_id, partition, offset, attempt):
-        events = (entry_of(r, chunks=True).event for r in self.log.records(SESSION_EVENTS, 0))
-        return [event for event in events if isinstance(event, ev.GenChunk)]
-
-    async def _generate(self, begin):
-        from foldlog.processors.effects.models import call as models
-        from foldlog.processors.tools.output_sink import Stop
-
-        claim = models.GenClaim(
-            session_id="s", turn=begin.turn, step=begin.step, attempt=begin.attempt,
-            claimed_at=begin.claim.at,
-        )
-        client = await self._get_client()
-        await models.generate(
-            claim, begin.request, self, Stop(), client, limits=begin.agent.limits,
-            store_body=self.blobs.body, kept=begin.kept,
-        )
+    def new_effects(self):
+        return ResumingEffects(self)
 
     def lose(self, *attempts):
         """Loses one attempt after each of these lists of chunks, then runs to the end."""
-        self.lost = [list(chunks) for chunks in attempts]
+        self.lost = dict(enumerate(attempts, 1))
         for _ in attempts:
             self.run()
             self.restart()
             self.run()
             self.ms += 80_000
         return self.run()
+
+
+class ResumingEffects(DrivenEffects):
+    def generate(self, session_id, begin):
+        super().generate(session_id, begin)
+        lost = self._engine.lost.get(len(self._engine.generations))
+        if lost is not None:
+            self._engine.queue.pop()
+            place = {"turn": begin.turn, "step": begin.step, "attempt": begin.attempt}
+            first = begin.kept.prior_seq + 1 if begin.kept else 0
+            for seq, (kind, delta) in enumerate(lost, first):
+                chunk = ev.GenChunk(**place, seq=seq, block=0, kind=kind, delta=delta)
+                self.chunk(session_id, chunk)
+
+    def chunks_since(self, *place):
+        return super().chunks_since(*place)[: self._engine.chunks_read]
 
 
 @pytest.fixture
@@ -122,11 +115,8 @@ def test_S2_9_a_lost_answer_is_continued_and_each_token_is_shown_once(driven, mo
 ])
 def test_a_resumed_request_is_that_of_the_step_followed_by_the_kept_text(driven, model, roles):
     session = driven(model).say("tell")
-    begun = []
-    generate = session.generate
-    session.generate = lambda name, begin: (begun.append(begin), generate(name, begin))
     session.lose(text_chunks("once ", "upon "))
-    first, again = (begin.request for begin in begun)
+    first, again = (begin.request for begin in session.generations)
     assert again.startswith(first[:-2])
     messages = json.loads(again)["messages"]
     assert [message["role"] for message in messages] == roles
@@ -163,7 +153,7 @@ def audience_of(session):
     """Returns an audience that plays the session's log to viewers of a gateway."""
     with SessionFold(session.log, "s", chunks=True) as folded:
         history = list(folded.upto(folded.end()))
-    return Audience("s", history, lambda ref: session.blobs.get(ref.sha256))
+    return Audience("s", history, session.read_blob)
 
 
 def view_with_gap(session, at):
@@ -206,8 +196,7 @@ def test_S2_9_a_viewer_that_left_during_the_lost_attempt_continues_in_the_resume
 def test_chunks_written_after_the_lost_answer_was_read_are_dropped(driven):
     """The old owner was paused, and wrote a chunk just before the claim of the new one."""
     session = driven().say("tell")
-    read = session.chunks_since
-    session.chunks_since = lambda *place: read(*place)[:2]
+    session.chunks_read = 2
     session.lose(text_chunks("once ", "upon ", "another "))
     (resumed,) = session.events(ev.GenResumed)
     assert (resumed.strategy, resumed.prior_seq) == ("resume", 1)
@@ -225,23 +214,17 @@ def test_chunks_written_after_the_lost_answer_was_read_are_dropped(driven):
 
 def test_a_cancel_before_a_resumed_answer_begins_keeps_the_text_so_far(driven):
     session = driven().say("tell")
-    session.lost = [text_chunks("once ", "upon ")]
+    session.lost = {1: text_chunks("once ", "upon ")}
     session.run()
     session.restart()
-    recovered = []
-    session.recover_chunks = lambda *args: recovered.append(args[-1])
     while not session.events(ev.GenResumed):
-        session.worker.consume(session.reader.poll(0, 1000))
+        session.read()
     # The claim is written, and a cancel arrives before it is read back.
-    assert session.events(ev.GenResumed)
-    session.write(
-        "producer", ev.CancelRequested(cancel_id="c", mode="now", reason="", by_user="u")
-    )
+    session.put("producer", ev.CancelRequested(cancel_id="c", mode="now", reason="", by_user="u"))
     session.run()
-    (begin,) = recovered
-    assert begin.attempt == 2 and begin.chain == ((1, 1),)
-    chunks = session.chunks_since("s", 0, 0, 2)
-    assert json.loads(content_of(begin, chunks))[0]["text"] == "once upon "
+    (stopped,) = session.events(ev.GenStopped)
+    assert stopped.attempt == 2 and len(session.generations) == 1
+    assert json.loads(stopped.content.inline)[0]["text"] == "once upon "
 
 
 @pytest.mark.parametrize(("before", "text", "shown"), [
@@ -256,7 +239,7 @@ def test_joining_does_not_repeat_whitespace(before, text, shown):
 def test_a_resumed_request_is_rebuilt_and_compared_with_its_claim(driven, model):
     session = driven(model).say("tell")
     session.lose(text_chunks("once "), text_chunks("upon "))
-    read = lambda ref: session.blobs.get(ref.sha256)  # noqa: E731
+    read = session.read_blob
 
     def agrees():
         with SessionFold(session.log, "s", chunks=True) as folded:
@@ -313,19 +296,11 @@ def test_S2_9_after_a_pause_an_answer_is_started_over(driven, model):
         return Reply([text("searching"), use], stop_reason="pause_turn")
 
     session = driven(model, reply=reply).say("search")
-    generate, count = session.generate, []
-
-    def second_is_lost(name, begin):
-        count.append(begin)
-        if len(count) == 2:
-            session.lost = [text_chunks("once ")]
-        generate(name, begin)
-
-    session.generate = second_is_lost
+    session.lost = {2: text_chunks("once ")}
     session.run()
     session.restart()
     session.run()
     (resumed,) = session.events(ev.GenResumed)
     assert resumed.strategy == "replace"
-    assert count[2].request == count[1].request
+    assert session.generations[2].request == session.generations[1].request
     assert [turn.reason for turn in session.events(ev.TurnEnded)] == ["end_turn"]

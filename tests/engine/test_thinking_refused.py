@@ -10,7 +10,6 @@ from foldlog.local.messages_api import Reply, Rule, text, thinking, tool_use
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
-from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.engine.driven import Driven
 from foldlog.tests.laws.manual_worker import SESSION
 
@@ -131,7 +130,6 @@ def test_with_a_fixed_budget_a_summary_replaces_a_call_and_its_thinking(start):
     assert driven.events(ev.LlmCalled)[-1].checkpoint is not None
     assert "and no cloud" not in json.dumps(newest(driven))
     with SessionFold(driven.log, SESSION) as folded:
-        end = driven.log.end_offsets(SESSION_EVENTS)[0]
-        (change,) = changes(folded, end, lambda ref: driven.blobs.get(ref.sha256))
+        (change,) = changes(folded, folded.end(), driven.read_blob)
     assert change.kind == "summary"
     assert change.why == "the provider no longer accepted the thinking blocks"

@@ -18,7 +18,7 @@ def session(start_session):
 
 
 def reminders(session: Driven) -> list[str]:
-    body = json.loads(request_bytes(session.views, lambda ref: session.blobs.get(ref.sha256)))
+    body = json.loads(request_bytes(session.views, session.read_blob))
     blocks = [block for message in body["messages"] for block in message["content"]]
     return [block["text"] for block in blocks if block.get("text", "").startswith("Reminder: ")]
 

@@ -21,7 +21,6 @@ from foldlog.processors.wake.facts import Obligation
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.tokens import NEW, OLD, estimate
-from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.schemas.value import replace as replaced
 from foldlog.tests.engine.driven import Driven
 from foldlog.tests.laws.history import opened
@@ -51,8 +50,7 @@ def reasons(session: Driven) -> list[str]:
 
 def change_agent(session: Driven, **fields) -> None:
     """Restarts the worker with changed fields of its agent."""
-    session.agent = replace(session.agent, **fields)
-    session.restart()
+    session.restart(replace(session.agent, **fields))
 
 
 @pytest.mark.parametrize("strategy", ["compacted", "full", "sliding_window_4"])
@@ -115,7 +113,7 @@ def test_S3_6_tokens_are_counted_as_the_model_counts_them(drive, model, family):
     session = drive(model=model, system=LONG[:10_000])
     content = json.dumps([{"type": "text", "text": FACTS[:20_000]}]).encode()
     assert estimate(content, OLD) < estimate(content, NEW)
-    session.write(
+    session.put(
         "producer",
         ev.MessageReceived(
             message_id="m1", role="user", content=ev.Body(inline=content),
@@ -139,7 +137,7 @@ def test_S3_6_a_count_of_an_older_model_is_raised_for_a_newer_one(drive):
     change_agent(session, model=NEWER)
     session.say("Go on.")
     for _ in range(5):  # until the request is decided but not answered
-        session.worker.consume(session.reader.poll(0, 1000))
+        session.read()
     called = session.events(ev.LlmCalled)[-1]
     assert estimated_tokens(session.views.context) == called.prompt_tokens
     session.run()
@@ -171,7 +169,7 @@ def test_S3_6_a_message_larger_than_the_whole_conversation_does_not_block_later_
     session.say("And now?").run()
     assert reasons(session) == ["end_turn", "budget_exceeded", "end_turn"]
     with SessionFold(session.log, SESSION) as folded:
-        (change,) = changes(folded, folded.end(), lambda ref: session.blobs.get(ref.sha256))
+        (change,) = changes(folded, folded.end(), session.read_blob)
     received, (_, ended, _) = session.events(ev.MessageReceived)[1], session.events(ev.TurnEnded)
     assert (change.kind, change.step, change.before) == ("message", "2.1", ended.used)
     assert change.why == "no request has room for it under the hard cap of 20000 tokens"
@@ -203,7 +201,7 @@ def test_law_11_a_log_without_the_size_of_its_prefix_folds_as_before(drive):
 
     def fragments(tokens: bool) -> list[str]:
         views = initial(SESSION)
-        for record in session.log.records(SESSION_EVENTS, 0):
+        for record in session.records():
             entry = entry_of(record)
             if isinstance(entry.event, ev.ContextSet) and not tokens:
                 bare = replace(entry.event, tokens=0, tokens_old=0)

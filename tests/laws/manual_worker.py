@@ -11,7 +11,6 @@ from foldlog.processors.agent import Agent
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.fold.rulings.producers import RULES
 from foldlog.processors.store.store import DictBackend, Store
-from foldlog.processors.wake.decide import StoreBody
 from foldlog.processors.worker.actions import Actions
 from foldlog.processors.worker.loop import Mailbox, appender
 from foldlog.processors.worker.worker import Identity, Worker
@@ -40,7 +39,6 @@ class ManualWorker(RecordedEffects):
         read_blob: ReadBlob = lambda ref: b"",
         roles: tuple[str, ...] = ROLES,
         slots: int = 9,
-        store_body: StoreBody = INLINE.body,
     ) -> None:
         super().__init__()
         self.ms = 1_700_000_000_000
@@ -49,7 +47,7 @@ class ManualWorker(RecordedEffects):
         self.disk: dict[bytes, bytes] = {}
         self.lines: list[str] = []
         self._actions_of = lambda owner: Actions(
-            owner, appender(self.log.producer(), Mailbox()), self, store_body, read_blob,
+            owner, appender(self.log.producer(), Mailbox()), self, INLINE.body, read_blob,
             Slots(slots), Slots(slots), self, self.lines.append,
         )
         self._roles = roles
