@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 from uuid import uuid4
 
 from ..consumers.commands import DEFAULT_AGENT
@@ -70,6 +70,12 @@ class AsyncStream:
                 self._stream = await self._threads.run(self._begin)
             return self._stream
 
+    async def begin(self) -> Self:
+        """Begin now, and not at the first read. Raises what a message or a cursor is refused for.
+        """
+        await self._begun()
+        return self
+
     @property
     def cursor(self) -> str | None:
         """Where to continue: after the last event that was taken; None before the first read."""
@@ -108,7 +114,7 @@ class AsyncStream:
 class AsyncReply(AsyncStream):
     """What answers one message: iterate over its events, or `await` it for the answer.
 
-    The message is sent when the reply is first awaited or iterated.
+    The message is sent when the reply is first awaited or iterated, or by `begin()`.
     """
 
     def __init__(

@@ -6,9 +6,11 @@ Each function returns Markdown. A page contains it between `<!-- generated: NAME
 
 import re
 from dataclasses import fields
-from inspect import getsource
+from inspect import getdoc, getsource
 from pathlib import Path
 
+import foldlog
+from foldlog.api.events import CallEvent, RecordedEvent
 from foldlog.docs import reference_shown, requests_shown
 from foldlog.log import access
 from foldlog.processors.advice.mistakes import KINDS
@@ -28,8 +30,8 @@ from foldlog.schemas.topics import TOPICS
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
-    "docs/architecture.md", "docs/budgets.md", "docs/memory.md", "docs/requests.md",
-    "docs/security.md", "docs/reference/calls.md", "docs/reference/cli.md",
+    "docs/architecture.md", "docs/budgets.md", "docs/memory.md", "docs/python.md",
+    "docs/requests.md", "docs/security.md", "docs/reference/calls.md", "docs/reference/cli.md",
     "docs/reference/events.md", "docs/reference/python.md", "docs/reference/session-state.md",
     "docs/reference/settings.md", "docs/reference/wake.md",
 )
@@ -67,6 +69,22 @@ def _events(types: tuple[EventType, ...]) -> str:
             (f"`{row.name}`", marks, ", ".join(row.writers), schema["doc"], _fields(schema))
         )
     return _table(("event", "", "written by", "meaning", "fields"), rows)
+
+
+def session_events() -> str:
+    """The events that a session yields in Python: each with the fields of its own."""
+    rows = []
+    shared = {field.name for field in fields(CallEvent)}
+    for name in foldlog.__all__:
+        found = getattr(foldlog, name)
+        is_event = isinstance(found, type) and issubclass(found, foldlog.SessionEvent)
+        if not is_event or found in (foldlog.SessionEvent, RecordedEvent, CallEvent):
+            continue
+        own = [f"`{field.name}`" for field in fields(found) if field.name not in shared]
+        call = ["`call`", "`tool`"] if issubclass(found, CallEvent) else []
+        meaning = " ".join((getdoc(found) or "").split())
+        rows.append((f"`{name}`", ", ".join(call + own), meaning))
+    return _table(("event", "fields", "meaning"), rows)
 
 
 def state() -> str:
@@ -242,7 +260,7 @@ def settings() -> str:
 _PARTS = (
     limits, events, memory_events, state, transitions, phases, wake, calls, call_life, seed_rows,
     topics, rights, picture, layers, requests_shown.request, mistakes, points, matrix, settings,
-    reference_shown.commands, reference_shown.python,
+    reference_shown.commands, reference_shown.python, session_events,
 )
 GENERATORS = {generate.__name__: generate for generate in _PARTS}
 

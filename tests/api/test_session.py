@@ -418,6 +418,22 @@ def test_awaiting_a_reply_gives_its_answer_and_the_loop_keeps_running(log, tmp_p
     asyncio.run(main())
 
 
+def test_begin_sends_the_message_and_raises_what_it_is_refused_for(log, tmp_path):
+    async def main() -> None:
+        async with aconnect(settings_in(tmp_path), log=log) as connection:
+            session = await connection.open("s1", agent="shop")
+            reply = await session.send("hi", message_id="m1").begin()
+            assert (await session.views()).messages.received.last("m1") is not None
+            await asyncio.to_thread(lambda: Played(log, "s1").answer("four"))
+            assert texts([event async for event in reply]) == "four"
+            with pytest.raises(Refused, match="empty message"):
+                await session.send("").begin()
+            with pytest.raises(BadCursor):
+                await session.events("banana").begin()
+
+    asyncio.run(main())
+
+
 def test_a_cancelled_wait_loses_no_event(log, tmp_path):
     async def main() -> list[SessionEvent]:
         async with aconnect(settings_in(tmp_path), log=log) as connection:

@@ -1,6 +1,8 @@
 """Types the commands of the pages, and compares the code on them with examples/."""
 
 import inspect
+import json
+import re
 import shutil
 import sys
 from dataclasses import fields
@@ -8,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import foldlog
+from foldlog.api.events import SessionEvent
+from foldlog.docs.tables import session_events
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.effects.models.call import _streaming
 from foldlog.processors.limits import Limits
@@ -58,6 +63,48 @@ def test_the_test_of_an_agent_that_a_page_shows_passes(tmp_path, broker):
     page = blocks("test-your-agent.md")
     *_, script = (block.text for block in page if block.language == "python")
     exec(compile(script, "test-your-agent.md", "exec"), {})
+
+
+@pytest.mark.broker
+def test_the_python_page_works_as_written(tmp_path, broker):
+    place = tmp_path / "shop"
+    place.mkdir()
+    with Reader(place, installation(tmp_path, broker)) as reader:
+        reader.read("python.md")
+        scripts = [block.text for block in blocks("python.md") if block.language == "python"]
+        users, *cells = (text for text in scripts if not text.startswith("# "))
+        (place / "users.py").write_text(users)
+        reader.type("python users.py", "True")
+        (place / "notebook.py").write_text(NOTEBOOK)
+        (place / "cells.json").write_text(json.dumps(["import foldlog", *cells]))
+        reader.type("python notebook.py", "ApprovalAsked charge\nToolFinished charge\nTurnEnded")
+
+
+NOTEBOOK = """
+import ast, asyncio, inspect, json, pathlib
+
+async def run(cells):
+    names = {}
+    for cell in cells:  # as IPython does
+        code = compile(cell, "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        done = eval(code, names)
+        if inspect.isawaitable(done):
+            await done
+
+asyncio.run(run(json.loads(pathlib.Path("cells.json").read_text())))
+"""
+
+
+def test_the_python_page_names_every_event_class():
+    listed = set(re.findall(r"^\| `(\w+)` \|", session_events(), re.MULTILINE))
+    made = {SessionEvent}
+    while more := {sub for cls in made for sub in cls.__subclasses__()} - made:
+        made |= more
+    bases = {"SessionEvent", "RecordedEvent", "CallEvent"}
+    assert {cls.__name__ for cls in made if cls.__module__ == SessionEvent.__module__} - bases == (
+        listed
+    )
+    assert listed <= set(foldlog.__all__)
 
 
 def use_chat_page(browser, port: str) -> None:
