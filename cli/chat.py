@@ -25,6 +25,7 @@ from ..processors.fold.sessions import FoldedEvent
 from ..processors.fold.views import SessionViews
 from ..producers.sessions import Receipt, new_session_id
 from ..schemas.enums import Decision as Decided, Resolution
+from ..schemas.ids import is_id, why_not_an_id
 from .decide import arguments
 from .edge import Edge, example, pass_edge, user_option
 from .inspect_commands import transcript_rows
@@ -397,6 +398,11 @@ def chat_command(
         raise click.UsageError(
             "--resume asks which session to continue, and needs a terminal. Nothing was sent: name "
             "the session, as in `foldlog chat SESSION`; `foldlog sessions` lists them."
+        )
+    if session is not None and not is_id(session):
+        raise click.UsageError(
+            f"SESSION: {why_not_an_id('the name of a session', session)}. Nothing was sent: a "
+            "message is typed in the chat, or sent with `foldlog send SESSION TEXT`."
         )
     client = edge.client(user)
     client.channel = "chat"

@@ -72,8 +72,8 @@ def write_project(directory: Path, name: str) -> list[Path]:
         taken = [entry for entry in IN_THE_WAY if (directory / entry).exists()]
         if taken:
             raise Refused(
-                f"{directory} already has {', '.join(taken)}. Nothing was written: give another "
-                "directory, as in `foldlog init my-agent`, or move what is in the way."
+                f"{directory.resolve()} already has {', '.join(taken)}. Nothing was written: give "
+                "another directory, as in `foldlog init my-agent`, or move what is in the way."
             )
         directory.mkdir(parents=True, exist_ok=True)
         for file, template in TEMPLATES.items():

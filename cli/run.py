@@ -4,6 +4,7 @@ This file turns a worker's command line into its settings and agents. The worker
 `processors/worker`; the local broker and the scripted model are in `local`.
 """
 
+import difflib
 import importlib
 import logging
 import os
@@ -82,13 +83,33 @@ def _load(name: str) -> object:
             module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {error}{_place(error)}"
+        if isinstance(error, ModuleNotFoundError) and error.name == module_name:
+            why += f". {_where_modules_are(module_name)}"
         raise click.UsageError(f"--agent {name}: {module_name} can't be imported: {why}") from error
     try:
         return getattr(module, attribute)
     except AttributeError:
+        there = ", ".join(_agents_in(module)) or "no Agent at its top level"
         raise click.UsageError(
-            f"--agent {name}: {module_name} has no {attribute}: give the name of an Agent in it."
+            f"--agent {name}: {module_name} has no {attribute}: give the name of an Agent in it. "
+            f"It has {there}."
         ) from None
+
+
+def _where_modules_are(module_name: str) -> str:
+    """The hint for a module that is not there: where it is looked for, and what is there."""
+    here = sorted(path.stem for path in Path.cwd().glob("*.py"))
+    close = difflib.get_close_matches(module_name, here, 1)
+    if close:
+        return f"Did you mean {close[0]}?"
+    return f"It is looked for in {Path.cwd()}: go to its directory first"
+
+
+def _agents_in(module: object) -> list[str]:
+    """The names of the agents at the top level of a module."""
+    from ..processors.agent import Agent
+
+    return sorted(name for name, value in vars(module).items() if isinstance(value, Agent))
 
 
 @contextmanager

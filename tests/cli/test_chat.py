@@ -154,3 +154,9 @@ def test_postponing_a_question_from_a_pipe_ends_the_chat(talk):
 
     chat, _ = talk(work, "pay\nl\n")
     assert chat.code == 1 and "the turn continues" in chat.err
+
+
+def test_bad_input_a_message_in_place_of_the_session_is_refused_before_the_prompt(shell):
+    """It asked for messages, and refused each of them."""
+    ran = shell("chat", "hello there", stdin="hi\n")
+    assert ran.code == 2 and "foldlog send SESSION TEXT" in ran.err and ran.out == ""

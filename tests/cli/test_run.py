@@ -60,9 +60,10 @@ def test_agents_are_loaded_by_name(app):
     ("name", "why"),
     [
         ("my_app_for_run", "give MODULE:ATTR"),
-        ("my_app_for_run:other", "has no other"),
+        ("my_app_for_run:other", "has no other.* It has one"),
         ("my_app_for_run:text", "it is a str, not an Agent"),
-        ("not_there_at_all:agent", "No module named 'not_there_at_all'"),
+        ("not_there_at_all:agent", "No module named 'not_there_at_all'.* looked for in /"),
+        ("my_app_for_ran:one", "Did you mean my_app_for_run?"),
         ("my_app_for_run.py:one", "not a file: my_app_for_run:one"),
         ("./sub/my_app.py:one", "not a file: sub.my_app:one"),
         ("/srv/app/mine.py:one", "not a file: in /srv/app, --agent mine:one"),
@@ -108,14 +109,14 @@ def test_the_output_names_the_host_of_the_model(tmp_path, capsys, monkeypatch, u
 
 def test_a_configured_model_is_used(tmp_path):
     settings = settings_in(tmp_path, base_url="http://127.0.0.1:1")
-    with run.model_of(settings, run.ROLES) as found:
+    with run.model_of(settings, run.ROLES, run.note) as found:
         assert found is settings
-    with run.model_of(settings_in(tmp_path), ("sessions", "tools")) as found:
+    with run.model_of(settings_in(tmp_path), ("sessions", "tools"), run.note) as found:
         assert found.base_url is None, "no models role, no model"
 
 
 def test_without_an_api_key_a_scripted_model_answers_with_a_note(tmp_path, capsys):
-    with run.model_of(settings_in(tmp_path), run.ROLES) as found:
+    with run.model_of(settings_in(tmp_path), run.ROLES, run.note) as found:
         assert found.base_url.startswith("http://127.0.0.1:") and found.api_key
         assert "a scripted model answers" in capsys.readouterr().err
 
