@@ -1,4 +1,5 @@
-"""The commands on one session: each is written, folded up to, and returned with its decision.
+"""The commands on one session. Each writes an event, folds the session up to it, and returns the
+fold's decision.
 
 `Client` opens a fold for each command; a long-lived session of the Python API keeps one.
 """

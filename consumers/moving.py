@@ -201,7 +201,7 @@ def _seed(views: SessionViews, records: list[Record]) -> BlobRef | None:
         event = entry_of(record).event
         if isinstance(event, SessionOpened) and record.offset == views.origin.opened:
             return event.seed_ref
-    raise AssertionError("a fork has the event that opened it")
+    raise AssertionError("the SESSION_OPENED of this fork is not among its records")
 
 
 def _verify(new: Log, wanted: set[str], read: ReadBlob) -> None:

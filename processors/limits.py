@@ -1,6 +1,6 @@
-"""The numbers of design section 11, in one frozen object. Times are milliseconds.
+"""The limits of an agent (timeouts, sizes, retries), in one frozen object.
 
-An agent may change them; the interpreter reads them from the agent, never from a constant.
+An agent may change them, so all code reads them from the agent, never from a constant.
 """
 
 from dataclasses import dataclass
@@ -12,23 +12,23 @@ class Limits:
 
     model_attempts: int = 5  # crashes and failures alike, as a request may kill its worker
     tool_attempts: int = 3  # pure and idempotent tools only; a `once` tool has one
-    steps: int = 50  # model calls of one turn (S1.F)
+    steps: int = 50  # model calls of one turn
     stall_timeout_ms: int = 60_000  # no chunk for this long: the attempt is dead
     tool_timeout_ms: int = 120_000  # for a tool without its own timeout
     approval_expiry_ms: int = 24 * 3600 * 1000  # an ask without an answer
-    grace_ms: int = 5_000  # constraint 3: after an abort everything ends within seconds
+    grace_ms: int = 5_000  # after an abort everything ends within seconds
     margin_ms: int = 10_000  # clocks of two machines may differ by this much
     start_window_ms: int = 5_000  # from producing a claim to beginning its effect; monotonic clock
-    candidate_wait_ms: int = 60_000  # N2: how long to wait for a pending compaction
+    candidate_wait_ms: int = 60_000  # how long to wait for a pending compaction
     background_attempts: int = 3  # crashes of the workers that run the work
     background_timeout_ms: int = 120_000  # a summary of a long session takes tens of seconds
     delivery_attempts: int = 10  # with their pauses: enough for a channel down for three hours
     delivery_timeout_ms: int = 15_000  # for a channel that does not answer
-    soft_tokens: int = 50_000  # S3.6: compaction is due above this
+    soft_tokens: int = 50_000  # compaction is due above this
     resume_tokens: int = 20_000  # an idle session above this gets its summary before it is needed
-    short_tokens: int = 2_000  # S1.E: a result above this gets a short form at once
-    hard_tokens: int = 180_000  # S3.6: no request may exceed this
-    result_tokens: int = 8_000  # S3.5: a tool result is cut above this
+    short_tokens: int = 2_000  # a result above this gets a short form at once
+    hard_tokens: int = 180_000  # no request may exceed this
+    result_tokens: int = 8_000  # a tool result is cut above this
 
 
 DEFAULT_LIMITS = Limits()

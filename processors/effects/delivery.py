@@ -1,10 +1,11 @@
 """One attempt to deliver an answer to a push channel: a signed HTTP POST, with one outcome.
 
 GEN_SENT if the channel accepted it (2xx), else DELIVERY_FAILED with the time of the next attempt.
-All attempts of a delivery carry the same body and the same Idempotency-Key, because a receiver may
-have handled one whose answer was lost. Redirects are not followed, and no proxy is used: the
-connection goes to the address that was checked. Only the head of the receiver's answer is read, and
-nothing of it, nor of the URL or the secret, gets into an event, a log or an error.
+All attempts of a delivery carry the same body and the same Idempotency-Key, because the receiver
+may have handled an attempt whose HTTP response was lost. Redirects are not followed, and no proxy
+is used: the connection goes to the address that was checked. Only the status and the headers of the
+response are read, and only the status gets into an event or an error: never a header, the URL or
+the secret.
 """
 
 import asyncio

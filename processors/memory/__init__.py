@@ -3,8 +3,8 @@
 Read in this order: fold.py (the view of one scope), framing.py (memory as shown to a model: quoted,
 with its source), store.py (views, search index and cursors in one SQLite file), reader.py (queries
 of prompts and tools), service.py (keeps the store current in a worker), tools.py (an agent's memory
-tools), extraction.py (the request that extracts memory from a turn), files.py (memory as files that
-people edit).
+tools), extraction.py (the request that extracts memory from a turn), files.py (the text of the
+files that people edit; `consumers/memory_files.py` writes them and turns edits into events).
 """
 
 __all__: list[str] = []

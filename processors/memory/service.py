@@ -2,8 +2,9 @@
 
 `begin()` opens the store and starts the thread, `close()` ends both. The start of a worker does not
 wait for it. The first prompt with memory waits until the store has folded the log as it was at the
-start; later prompts read memory as of some offset, and the memory in a prompt is logged anyway. A
-writer that must see its own write calls `await_folded`. While no broker answers, nothing is read.
+start. Later prompts do not wait: they may read slightly older memory, which is harmless because the
+log keeps what each prompt contained. A writer that must see its own write calls `await_folded`.
+While no broker answers, nothing is read.
 """
 
 import sqlite3

@@ -1,10 +1,10 @@
-"""Tool tiers (S3.8): schemas that most turns need are in every request, a search finds the rest.
+"""Tool tiers: schemas that most turns need are in every request, a search finds the rest.
 
 Tools that are marked rare, or exceed the agent's budget for schemas, are hidden behind two tools:
 `find_tools` returns names, descriptions and schemas as data, `use_tool` calls one. A call through
 it is decided, claimed and reported under the real tool's name, so permissions, effects, doubt and
-grants are independent of tiers; only its raw arguments are in an envelope, which the tool's own
-check opens. Pure: the same tools and budget give the same arrangement.
+grants are independent of tiers. The one difference: the raw arguments stay wrapped as use_tool
+received them; the hidden tool unwraps them when it checks them. Pure: the same tools and budget give the same arrangement.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Invariants of resumed answers: the kept part of a lost one, and the text that a viewer sees.
+"""Invariants of resumed answers: what is kept of a lost attempt, and the text that a viewer sees.
 
-The kept part is put together a second time here, from the chunks that the fold accepted.
+This file puts the kept part together a second time, from the chunks that the fold accepted.
 """
 
 import json

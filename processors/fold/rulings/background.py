@@ -1,6 +1,6 @@
 """Rulings on background work, and on the compactions that a request may adopt.
 
-As for everything workers write, an event that does not fit the views is ignored, and WAKE decides
+As with all events that workers write, one that does not fit the views is ignored, and WAKE decides
 again. The first outcome of any attempt wins: a summary is equally good from any worker.
 """
 

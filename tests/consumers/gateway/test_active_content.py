@@ -1,7 +1,8 @@
 """Content that users wrote is never a page: opened in a browser, it runs nothing.
 
 The stream below is an attack: a page that approves, sends and cancels as the user who opens it. It
-is opened as it is served, and with all protections removed but one.
+is opened as served, and once without Content-Disposition, so that the content security policy alone
+must stop it.
 """
 
 import pytest
