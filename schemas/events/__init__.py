@@ -1,7 +1,8 @@
 """The events of the log: their classes, and the table that lists them.
 
 The classes are in requests.py, decisions.py and effects.py, their shared parts in parts.py, the
-table in table.py. The classes are independent of Avro; codec.py encodes them.
+table in table.py. The classes are independent of Avro; codec.py encodes them. docs/contributing.md
+lists what a new event needs.
 """
 
 from .decisions import (

@@ -1,7 +1,6 @@
 """The fold of items against a plain list, for any run of batches, retractions and repetitions."""
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
@@ -135,9 +134,3 @@ def test_items_change_neither_the_context_nor_the_transcript():
     s.append(added("b1", [1]), "producer")
     after = dict(view_parts(s.views))
     assert {name for name in before if before[name] != after[name]} == {"items", "turn"}
-
-
-def test_every_excluded_test_of_the_sdk_has_a_reason():
-    excluded = json.loads((Path(__file__).parent / "sdk_excluded.json").read_text("utf-8"))
-    for tests in excluded.values():
-        assert all(reason.strip() for reason in tests.values()) and len(tests) == 18
