@@ -207,7 +207,7 @@ def answer_of(
     report: Callable[[str], None] = lambda _line: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Answer:
-    """Wait until the turn that owns a message has ended (mission row S0.10).
+    """Wait until the turn that owns a message has ended.
 
     `report` gets what is waited for: a person at once, anything else after a pause of `patience_s`
     seconds. `stop` is called between polls. Raises NoAnswerYet after `timeout_s` seconds or when

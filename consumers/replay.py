@@ -1,6 +1,6 @@
 """Replays the log: folds it again from its first offset, and compares with a worker's store.
 
-Anyone with the topic gets the same views, byte for byte (mission row S2.11): a replay prints the
+Anyone with the topic gets the same views, byte for byte: a replay prints the
 SHA-256 of every view. `verify` refolds up to the cursor of a worker's store and compares view by
 view. A fold always begins at the first offset; `--from` only limits what is listed.
 """

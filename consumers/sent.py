@@ -1,4 +1,4 @@
-"""GEN_SENT: records that a streaming viewer received an answer (mission row S2.4).
+"""GEN_SENT: records that a streaming viewer received an answer.
 
 GEN_COMPLETE means that the model finished; GEN_SENT that a viewer has the answer. It is written
 after the last part was flushed, without a claim and without waiting, because no other work depends

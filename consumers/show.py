@@ -109,7 +109,7 @@ class Request(NamedTuple):
 
 
 def request_of(folded: SessionFold, turn: int, step: int, read: ReadBlob) -> Request:
-    """Rebuild the request of a step (design law 11), including the kept part of a lost answer for
+    """Rebuild the request of a step, including the kept part of a lost answer for
     attempts that resumed it; those need a fold that decodes chunks. Raises UnknownSession,
     UnknownStep."""
     body: bytes | None = None

@@ -3,7 +3,7 @@
 A pure fold next to the session's own: `see(viewer, seen) -> (viewer, things shown)`. Stored views
 have no chunks, so a viewer folds those of the open attempt here. The output is a function of the
 log up to an offset, so a viewer that reconnects at a cursor folds silently up to it and continues
-as if it had never been away (beyond-the-seeds 1).
+as if it had never been away.
 
     Token     a piece of the model's output, never repeated
     Dropped   discard what was shown of an attempt: another one replaces it, or none does

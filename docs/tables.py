@@ -238,14 +238,11 @@ def matrix() -> str:
     return _table(("state", "lives for a", *letters, "also"), rows)
 
 
-_ROW_IDS = re.compile(r"\b(?:S\d\.\w+|N2|constraint \d): | \(S\d\.\w+\)")  # for readers of the code
-
-
 def limits() -> str:
     """The limits of an agent: name, default and the comment after it in the code."""
     reasons = dict(re.findall(r"^    (\w+): int = .*?  # (.*)$", getsource(Limits), re.MULTILINE))
     rows = [
-        (f"`{f.name}`", f"{getattr(DEFAULT_LIMITS, f.name):,}", _ROW_IDS.sub("", reasons[f.name]))
+        (f"`{f.name}`", f"{getattr(DEFAULT_LIMITS, f.name):,}", reasons[f.name])
         for f in fields(Limits)
     ]
     return _table(("limit", "default", "what it is for"), rows)

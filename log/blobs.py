@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ..schemas.events.parts import BlobRef, Body
 from .errors import FoldlogError
 
-INLINE_BYTES_MAX = 64 * 1024  # design section 3: larger content goes here, events stay small
+INLINE_BYTES_MAX = 64 * 1024  # larger content goes here, so that events stay small
 _NAME = re.compile(r"[0-9a-f]{64}")
 _LEFTOVER_AGE_S = 3600  # a temporary file this old belongs to a process that died
 _log = logging.getLogger("foldlog.blobs")

@@ -149,7 +149,8 @@ class Log(Protocol):
         """A new producer. `on_fatal` is called once, on any thread, when it cannot continue.
 
         brief: for a process that writes a few records and ends, such as a command. Its first
-        acknowledgement comes 0.5 s earlier; a record may be stored twice, harmless by law 3.
+        acknowledgement comes 0.5 s earlier; a record may be stored twice, which is harmless: folds
+        ignore duplicates.
         """
 
     def reader(self, topic: str, start: Mapping[int, int]) -> Reader:

@@ -62,7 +62,8 @@ class RegistryAway(LogUnreachable, LogBusy):
 
 
 class AppendError(Retry):
-    """One record was not acknowledged: it may be in the log or not (law 3: write it again).
+    """One record was not acknowledged: it may be in the log or not. Write it again: the fold
+    ignores a duplicate.
 
     `partition` is None if none had been chosen yet. `denied`: the cluster rejected the record
     because a right is missing, so it is not in the log. Passed to `on_delivery`, never raised.

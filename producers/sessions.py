@@ -41,7 +41,7 @@ CONTENT_TYPE = "application/json"
 
 
 def new_session_id() -> str:
-    """A random id for a new session, for example of a tab or a terminal (mission row S0.5)."""
+    """A random id for a new session, for example of a tab or a terminal."""
     return f"s-{uuid4().hex[:12]}"
 
 

@@ -41,7 +41,7 @@ _MEMORY = frozenset(row.cls for row in MEMORY_TYPES)
 
 
 class Undecodable(ValueError):
-    """A record that is not a known event: it is dead-lettered, or freezes its session (law 13)."""
+    """A record that is not a known event: it is dead-lettered, or freezes its session."""
 
 
 class ChunkSeen(Value):

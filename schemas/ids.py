@@ -2,7 +2,7 @@
 
 import re
 
-ID_CHARS_MAX = 128  # design section 11: one limit for every id, so that keys and rows stay small
+ID_CHARS_MAX = 128  # one limit for every id, so that keys and rows stay small
 _ID = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
 PARTITION_KEY = "#partition"  # key of PARTITION_TAKEN: no legal session id begins with '#'
 

@@ -2,7 +2,7 @@
 
 `json.loads` gives up when the interpreter's stack is full, so the same bytes can be valid in a
 worker and invalid in a gateway that calls from deeper down. Every reader of the log must reach the
-same ruling (law 2), so the limit here is a number.
+same ruling, so the limit here is a number.
 """
 
 import json

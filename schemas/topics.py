@@ -1,4 +1,4 @@
-"""The topics of an installation, as data (design section 3).
+"""The topics of an installation, as data.
 
 Names, keys, cleanup policies and configuration; `log/admin.py` applies them to the cluster. Names
 are without prefix: the log adds the prefix of the installation on writing and removes it on

@@ -1,6 +1,7 @@
 """The default fixtures `log`, `settings` and `client`: a log in memory.
 
-For sessions that `tests/consumers/played.py` plays. A test file that needs another log defines its own.
+For sessions that `tests/consumers/played.py` plays. A test file that needs another log defines its
+own.
 """
 
 import pytest

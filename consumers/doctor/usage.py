@@ -19,7 +19,7 @@ TOOLS_SHOWN_MAX = 5
 
 
 def usage(everything: Everything, read: ReadBlob, *, whole: bool) -> Iterator[Finding]:
-    """How often each agent's tools and blocks are used, and which belong in another tier (S3.8).
+    """How often each agent's tools and blocks are used, and which belong in another tier.
 
     whole: also one finding for each block, not only one for each agent.
     """

@@ -1,9 +1,9 @@
-"""A session bundle (mission row S2.11): a complete session in one file that replays anywhere.
+"""A session bundle: a complete session in one file that replays anywhere.
 
-Made from the raw records: they are copied, then folded through the same interface that a reader of
-the bundle uses, and the results (the SHA-256 of every view and of every request) are stored with
-them. `verify` does the same on another machine and compares. A bundle contains no setting, no name
-of a host or a cluster and no secret; messages of people and models are included unchanged.
+The export copies the raw records, folds them through the interface that a reader of the bundle
+uses, and stores the results (the SHA-256 of every view and of every request) with them. `verify`
+folds the records again on another machine and compares. A bundle contains no setting, no name of a
+host or a cluster and no secret; messages of people and models are included unchanged.
 """
 
 import tempfile

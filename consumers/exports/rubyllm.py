@@ -1,4 +1,4 @@
-"""RubyLLM's `acts_as_chat` rows (mission row S4.2): chats, messages, tool_calls, models.
+"""RubyLLM's `acts_as_chat` rows: chats, messages, tool_calls, models.
 
 The order is that of the model's context: a message is where it was first sent to the model, so a
 loaded chat is a valid request (each call is followed by its result). Tokens, thinking and

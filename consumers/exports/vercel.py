@@ -1,4 +1,4 @@
-"""The Vercel AI SDK's chats, messages and parts (mission row S4.3), in typed columns with checks.
+"""The Vercel AI SDK's chats, messages and parts, in typed columns with checks.
 
 The order is the one a person saw: messages are where they were sent. An assistant message is a
 turn's output between two messages of people; its parts are steps, reasoning, texts and tools in

@@ -127,7 +127,7 @@ class Gateway:
         return reference(blob, attachment.tokens)
 
     async def note_shown(self, subscription: Subscription, turn: int, channel: str) -> None:
-        """Record that a viewer was shown the end of a turn (S2.4); its stream continues either way.
+        """Record that a viewer was shown the end of a turn; its stream continues either way.
         """
         views = subscription.views
         try:

@@ -1,4 +1,4 @@
-"""Full-text search over the transcripts of all sessions (mission row S0.8: messages, own store).
+"""Full-text search over the transcripts of all sessions.
 
 The index is a fold of the log like any other: every event goes through the sessions' own fold, and
 each line that it adds to a transcript becomes a document. So a refused, repeated or superseded

@@ -1,4 +1,4 @@
-"""Measures how often each tool and prompt block is used (S3.8), and gives advice.
+"""Measures how often each tool and prompt block is used, and gives advice.
 
 A tool called in nine turns of ten belongs in the fixed prompt; one called in fewer than one of
 twenty belongs behind the tool search, where it costs nothing until it is searched for. Turns that
@@ -18,8 +18,8 @@ from ..fold.projections.prefixes import Prefix as PrefixRow
 from ..fold.views import SessionViews
 from ..tools.tiers import FIND, USE, may_hide, search_tokens
 
-FIXED_SHARE = 0.9  # S3.8: what 90 % of turns use is in the fixed prompt
-RARE_SHARE = 0.05  # S3.8: what 5 % use is behind a tool
+FIXED_SHARE = 0.9  # what 90 % of turns use is in the fixed prompt
+RARE_SHARE = 0.05  # what 5 % use is behind a tool
 TURNS_MIN = 60
 """Minimum sample: zero uses in 60 turns mean under 5 % with a confidence of 95 %, because
 (1 - 0.05) ** 60 = 0.05. With fewer turns nothing is recommended."""

@@ -1,4 +1,4 @@
-"""Detects the five mistakes that exceed a token budget (S3.9), each with its culprit and tokens.
+"""Detects the five mistakes that exceed a token budget, each with its culprit and tokens.
 
 Pure functions over views: they run in the worker during development (`Watch`) and in `doctor`.
 Findings are advice; nothing is decided by them. This file neither prints nor reads files.
@@ -27,7 +27,7 @@ from .tool_echo import ECHO_LINES_BACK, ECHO_SHARE, EarlierTexts, echo, leaves
 
 RESULT_TOKENS_MIN = 500  # smaller results are not worth a finding
 OWN_LINES = 5  # lines that a served log may have in addition: a head, a notice, an exit code
-TOOL_TOKENS_MAX = 1_000  # S3.9: 40 tools of this size are 40,000 tokens in every request
+TOOL_TOKENS_MAX = 1_000  # 40 tools of this size are 40,000 tokens in every request
 TOOLS_TOKENS_MAX = SCHEMA_TOKENS  # an agent's default limit
 SEARCH_TOKENS_MAX = 4_000  # half of a result's cap: 100 rows of 40 tokens
 HIT_TOKENS_MAX = 800  # one hit: 200 tokens on each side of a match, times two

@@ -1,4 +1,4 @@
-"""Detects system prompts that grow from session to session (S3.9), and the part that grows.
+"""Detects system prompts that grow from session to session, and the part that grows.
 
 The parts of each session's newest prefix are measured and compared with those of earlier sessions.
 The agent's own parts (its prompt, its directive, the managed instructions) are compared over all of

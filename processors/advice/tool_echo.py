@@ -1,4 +1,4 @@
-"""Detects tool results that repeat their arguments or a recent text (S3.9).
+"""Detects tool results that repeat their arguments or a recent text.
 
 Pure functions on text.
 """

@@ -201,7 +201,7 @@ async def _ask_model(
             attempt=attempt,
             claimed_at=now(),  # each try has its own: its retry time counts from there
         )
-        # Without the pace of the key: answers must not wait because a cheap model is busy (S1.H).
+        # Without the pace of the key: answers must not wait because a cheap model is busy.
         await models.generate(call, task.request, kept, stop, client, limits=limits)
         outcome = kept.outcomes[0]
         model = getattr(outcome, "model", task.model)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from ...schemas.nesting import parsed
 from .projections.context_view import Fragment, Request
 
-KEPT_MESSAGES = 12  # S3.4: compaction keeps this many of the newest verbatim
+KEPT_MESSAGES = 12  # compaction keeps this many of the newest verbatim
 SPOKEN = ("assistant", "partial")
 SLIDING = "sliding_window_"
 STRATEGIES = ("full", "compacted", f"{SLIDING}N")

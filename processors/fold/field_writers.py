@@ -1,4 +1,4 @@
-"""Who may change each field of session_state (mission row S0.2), as data.
+"""Who may change each field of session_state, as data.
 
 `demand_writer` enforces it: a fold that changes a field for an event of another type raises, which
 freezes the session at that offset instead of producing a wrong state.

@@ -1,4 +1,4 @@
-"""Forks: the initial views of a session that was forked from another (design section 5).
+"""Forks: the initial views of a session that was forked from another.
 
 They are the parent's views at an offset, with the open turn ended as by TURN_ENDED `forked`.
 Obligations to the outside stay with the parent: doubts, deliveries, refusals, background work,

@@ -1,4 +1,4 @@
-"""The fold's ruling on an event, reached before any view changes (design law 2).
+"""The fold's ruling on an event, reached before any view changes.
 
 Reasons are codes; a refusal also has a message for people.
 """

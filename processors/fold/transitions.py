@@ -1,4 +1,4 @@
-"""The phases of a session and all transitions between them (mission row S0.4).
+"""The phases of a session and all transitions between them.
 
 A trigger that is not in the table is refused and changes nothing. Triggers come from
 PHASE_TRIGGERED, an accepted CANCEL_REQUESTED (`cancel`), and the triggers of a TOOL_RESULT.

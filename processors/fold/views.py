@@ -27,7 +27,7 @@ from .projections.turn_view import Stream, TurnView
 
 
 class Frozen(Value):
-    """The offset at which a session froze, and why; an upgrade refolds it (law 13)."""
+    """The offset at which a session froze, and why; an upgrade refolds it."""
 
     offset: int
     why: str

@@ -13,10 +13,10 @@ from ...schemas.memory_paths import CORE, DECISIONS, PREFERENCE_CHARS_MAX, Tier,
 from .fold import MemoryEntry, MemoryView, entries_of, paths_of
 
 CORE_LINES_MAX = 100
-"""Mission row S3.2: every turn pays for the content of every prompt."""
+"""Every turn pays for these lines, because they are in every prompt."""
 
 INDEX_LINES_MAX = 200
-"""Mission row S1.A."""
+"""The memory index lists at most this many files, because it is in every prompt too."""
 
 TEXT_BYTES_MAX = 15 * 1024
 """Limit of each text in bytes: the prompt's own limit for a part of memory is 16 KiB."""

@@ -12,7 +12,7 @@ from . import framing
 from .fold import MemoryView, entries_of, open_todos
 from .store import MemoryStore
 
-BEST = 5  # mission row S3.3
+BEST = 5  # results of a search
 
 
 class MemoryReader:

@@ -18,7 +18,7 @@ from .framing import SEARCH, lines_of, loadable_paths
 from .service import MemoryService
 
 ALL_DONE = "todo_done_build"
-"""The trigger of mission row S0.4 that leaves `building`; the fold decides whether it is legal."""
+"""The trigger that leaves the phase `building`; the fold decides whether it is legal."""
 
 TODOS_AT_ONCE_MAX = 20
 PLACES = {"core": CORE, "decision": DECISIONS, "note": TODAY}

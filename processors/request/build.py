@@ -1,4 +1,4 @@
-"""The request of a step, as bytes: a pure function of the context and compaction views (law 11).
+"""The request of a step, as bytes: a pure function of the context and compaction views.
 
 A claim, a rebuild after a crash and a query a year later give the same bytes; GEN_START has their
 sha256 and BUILDER. Static parts come before those that change: tools, system, a summary of the

@@ -1,4 +1,4 @@
-"""The layers of a prompt: the texts of instruction files and memory, as values (S1.A).
+"""The layers of a prompt: the texts of instruction files and memory, as values.
 
 worker/instruction_files.py reads them; prefix.py lays them out.
 """

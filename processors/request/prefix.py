@@ -1,4 +1,4 @@
-"""The static prefix of a request, before the conversation (S3.1).
+"""The static prefix of a request, before the conversation.
 
     the agent's system prompt            the policy, and what the agent is
     instruction files                    managed, user, project, local

@@ -1,4 +1,4 @@
-"""`build_context(views, strategy)`: the next request under any strategy (S2.5).
+"""`build_context(views, strategy)`: the next request under any strategy.
 
 A context is a query over views: nothing is stored for it. It runs the fold on a step decided now,
 so it cannot differ from a real request.

@@ -1,4 +1,4 @@
-"""The score of a search (mission row S3.3), as data: three parts, each between 0 and 1.
+"""The score of a search, as data: three parts, each between 0 and 1.
 
 full_text   How well the words match. BM25 of the whole query over the highest BM25 that any
             document could have for it: sum(idf(t) * tf(t, d)) / sum(idf(t)) over the terms t of the

@@ -1,4 +1,4 @@
-"""SearchIndex: documents in SQLite, found by words, by trigrams and by vectors (mission row S3.3).
+"""SearchIndex: documents in SQLite, found by words, by trigrams and by vectors.
 
 Two FTS5 tables (words, trigrams) and a table of vectors are joined by rowid to a table of
 documents. Everything happens inside the caller's transaction, and only the caller commits, so that

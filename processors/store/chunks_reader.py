@@ -1,4 +1,4 @@
-"""Reads the chunks of a lost attempt again, from its claim's offset (row A2)."""
+"""Reads the chunks of a lost attempt again, from its claim's offset (WAKE row A2)."""
 
 from collections.abc import Callable
 

@@ -125,7 +125,7 @@ def _is_idempotent(one: Run) -> bool:
 
 
 def _recorded(one: Run) -> ToolResult | None:
-    """The result that an earlier attempt of an idempotent call left in the side log (S2.8)."""
+    """The result that an earlier attempt of an idempotent call left in the side log."""
     log = one.ctx.side_log
     if not log.has_result:
         return None
@@ -146,7 +146,7 @@ def _record(one: Run, value: Any) -> None:
 
 
 def _cached(one: Run, key: bytes) -> ToolResult | None:
-    """The result of the same call a short while ago, if its content is still there (S0.8)."""
+    """The result of the same call a short while ago, if its content is still there."""
     assert one.host.cache is not None and one.tool.cache_ttl_ms is not None
     kept = one.host.cache.find(key, one.tool.cache_ttl_ms)
     if kept is None:

@@ -1,4 +1,4 @@
-"""Recognizes logs, and cuts them to their end: of a log the last lines are shown (S3.9).
+"""Recognizes logs, and cuts them to their end: of a log the last lines are shown.
 
 A log grows at its end and reports errors there, so its last lines are worth more than its first
 thousands. Pure functions on text.
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-LOG_LINES_MAX = 200  # S3.9: the last 200 lines are shown
+LOG_LINES_MAX = 200  # the last 200 lines are shown
 SAMPLE_LINES = 400  # lines examined at the end of a text: enough to decide, and cheap
 LOG_SHARE = 0.5  # share of lines that begin an entry; stack traces and wrapped lines are indented
 

@@ -14,7 +14,7 @@ class Sink(Protocol):
     """Receives an effect's events."""
 
     def chunk(self, session_id: str, event: GenChunk) -> None:
-        """Produce a chunk without waiting; it keeps its order before the outcome (law 10)."""
+        """Produce a chunk without waiting; it keeps its order before the outcome."""
 
     async def outcome(self, session_id: str, event: Any) -> None:
         """Make the outcome durable here, produce it, and return when the log has it."""

@@ -1,4 +1,4 @@
-"""build_and_deploy: the one tool that may lock a session to a project (mission row S0.2).
+"""build_and_deploy: the one tool that may lock a session to a project.
 
 A project is locked once: by this tool with confirm_new_project, which only a person should allow,
 or by PROJECT_LOCKED when somebody opens an existing one. The fold refuses a lock requested by any

@@ -1,4 +1,4 @@
-"""Caches results of pure tools: a repeated call does not run again within its TTL (S0.8).
+"""Caches results of pure tools: a repeated call does not run again within its TTL.
 
 A SQLite file in the worker's state directory, bounded in entries and bytes. If this cache is lost
 or damaged, tools simply run. No session's state depends on it: the TOOL_RESULT of a call answered

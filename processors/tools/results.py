@@ -16,8 +16,8 @@ from ..advice.token_count import count
 from .log_text import LOG_LINES_MAX, last_lines, looks_like_log
 from .tool import Shortened
 
-PREVIEW_CHARS = 1_000  # S1.D: the shown part of a result that is off-loaded to a blob
-ROWS_MAX = 100  # S3.5: lists give 100 rows and "N more"
+PREVIEW_CHARS = 1_000  # the shown part of a result that is off-loaded to a blob
+ROWS_MAX = 100  # lists give 100 rows and "N more"
 LISTS_DEEP = 3  # depth to which nested objects are searched for lists; rows stay as they are
 NAME_CHARS_MAX = 60  # of a list's path, whose names come from the tool
 NOTICES_MAX = 10  # notices of shortened lists; an object may have a thousand of them

@@ -1,4 +1,4 @@
-"""The side log: a record of a tool call's effect, kept outside the log across crashes (S2.8).
+"""The side log: a record of a tool call's effect, kept outside the log across crashes.
 
 One file per call, named by session and call key, shared by the attempts of the call. An idempotent
 tool that ran before returns the earlier result; a `once` tool may record what it did, so that a

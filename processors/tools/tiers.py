@@ -4,7 +4,8 @@ Tools that are marked rare, or exceed the agent's budget for schemas, are hidden
 `find_tools` returns names, descriptions and schemas as data, `use_tool` calls one. A call through
 it is decided, claimed and reported under the real tool's name, so permissions, effects, doubt and
 grants are independent of tiers. The one difference: the raw arguments stay wrapped as use_tool
-received them; the hidden tool unwraps them when it checks them. Pure: the same tools and budget give the same arrangement.
+received them; the hidden tool unwraps them when it checks them. Pure: the same tools and budget
+give the same arrangement.
 """
 
 import re

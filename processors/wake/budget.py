@@ -209,7 +209,7 @@ def needs_room(views: SessionViews, rules: Rules) -> bool:
 def best_cut(views: SessionViews, rules: Rules) -> int | None:
     """Where the next summary would end, or None: it keeps the newest messages verbatim.
 
-    It keeps fewer than S3.4 requires if those alone leave no room, since the session could never
+    It keeps fewer than KEPT_MESSAGES if those alone leave no room, since the session could never
     continue: at least the messages after the last results. A request that the model found too long
     by its own count (bytes, images) keeps at most half of its tokens.
     """

@@ -1,7 +1,7 @@
 """The events that discharge obligations: pure, from the views and the agent.
 
 Each function builds the events of one Action of WAKE. A test folds them at the views they were made
-for, and checks that they are accepted and that the row no longer matches (law 9).
+for, and checks that they are accepted and that the row no longer matches.
 """
 
 from collections.abc import Callable
@@ -81,7 +81,7 @@ def no_todos(agent: Agent, views: SessionViews) -> str:
 
 class Desk(NamedTuple):
     """What a decision may read outside the log: blobs, files and memory for a new prefix, and the
-    todos of a project. Text from here is written to the log before a model gets it (law 11)."""
+    todos of a project. Text from here is written to the log before a model gets it."""
 
     store_body: StoreBody
     read_blob: ReadBlob

@@ -218,7 +218,7 @@ def step_due(views: SessionViews, rules: Rules) -> StepDue:
 
 
 def stop_reason(views: SessionViews, rules: Rules) -> EndReason | None:
-    """The stop condition that holds before another step, or None (S1.F)."""
+    """The stop condition that holds before another step, or None."""
     turn = views.turn
     if turn.step == 0:
         return None

@@ -1,4 +1,4 @@
-"""Which point of a turn reads and writes which state, as data (S1).
+"""Which point of a turn reads and writes which state, as data.
 
 Eight points of a turn, four buckets by lifetime, and for every item the points that read and write
 it. A test plays real histories, records what the code touches at each point, and compares; the docs

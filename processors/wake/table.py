@@ -1,4 +1,4 @@
-"""WAKE, as data: what is pending in a session, given the facts of its views (design section 6).
+"""WAKE, as data: what is pending in a session, given the facts of its views.
 
 Normal running, retry, restart, rebalance and a manual wake all read this table, so recovery is
 not a second program. facts.py computes the facts; a row matches when each fact that it names has

@@ -1,6 +1,6 @@
 """Discharges obligations: writes a decision or a claim, begins or stops an effect.
 
-It remembers only what is in flight (law 4): a produced record is awaited until it is read back, for
+It remembers only what is in flight: a produced record is awaited until it is read back, for
 at most 15 seconds, and an effect begins once per claim. Losing this memory is harmless.
 """
 
@@ -45,7 +45,7 @@ from .resumption import PartialAnswers
 from .slot_queue import Place, SlotQueue
 from .start_window import ClaimTimes
 
-AWAITED_MS = 15_000  # design section 11: after that a produced record counts as lost
+AWAITED_MS = 15_000  # after that a produced record counts as lost
 SLOT_WAIT_MS = 50  # between two polls for a free slot: nothing announces one
 BACKGROUND_SLOTS = 4  # concurrent summaries and short forms, per process: they may wait
 DELIVERY_SLOTS = 16  # concurrent deliveries, per process: a down channel blocks one for long
@@ -58,7 +58,7 @@ CLAIMS = {
 CLAIMED = frozenset(name for names in CLAIMS.values() for name in names)
 EXPECTED = ("", "duplicate", "frozen")  # rulings on our own records that do not mean a bug in wake
 Lost = Callable[[], None]  # called if the log did not accept a record
-REJECTIONS_MAX = 2  # law 9: the second rejection at the same view is a bug, not a race
+REJECTIONS_MAX = 2  # the second rejection at the same view is a bug, not a race
 
 
 class ObligationKey(NamedTuple):
@@ -170,7 +170,7 @@ class Actions:
         before: SessionViews,
         ruling: Ruling,
     ) -> None:
-        """Stop awaiting a record of ours; detect a fold that rejects what wake demanded (law 9)."""
+        """Stop awaiting a record of ours; detect a fold that rejects what wake demanded."""
         keys = self._keys_by_session.get(entry.session_id)
         if not keys:
             return
@@ -208,7 +208,7 @@ class Actions:
             self._keys_by_session.pop(session_id, None)
 
     def drop_partition(self, number: int) -> None:
-        """Law 7: drop unsent decisions; begun effects continue."""
+        """Drop decisions that are not sent yet; begun effects continue."""
         for key in [key for key in self._awaited if key.partition == number]:
             self._forget(key.session_id, key)
         self.slot_queue.remove_partition(number)

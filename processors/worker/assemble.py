@@ -82,7 +82,7 @@ def say(text: str) -> None:
 
 
 class TokenAdvisor:
-    """Reports mistakes that exceed a session's token budget, each finding once (S3.9).
+    """Reports mistakes that exceed a session's token budget, each finding once.
 
     An earlier worker reported on the records that the store had when it was opened, and on those
     that the log had when the store was rebuilt. This is advice: if it fails, the failure is logged

@@ -1,4 +1,4 @@
-"""Finds owners proven dead, so that none of their claims blocks until its deadline (law 6).
+"""Finds owners proven dead, so that none of their claims blocks until its deadline.
 
 Two facts prove a death: a clean leave, which the leaving worker writes, and, on one machine, a free
 lock of the state directory, which is released when its process dies. Either becomes an OWNER_GONE

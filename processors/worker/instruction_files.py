@@ -1,4 +1,4 @@
-"""Reads instruction files and memory for the prefix of a session's requests (S1.A).
+"""Reads instruction files and memory for the prefix of a session's requests.
 
 A bad file never stops a turn: the file is left out or cut, and a notice reports it to the operator.
 """
@@ -19,7 +19,7 @@ FILE_BYTES_MAX = 16 * 1024
 """Limit of one instruction file. Four of them, at 2.6 bytes a token, are half of the soft budget of
 50,000 tokens, more than any request should carry before the conversation starts."""
 
-MEMORY_LINES_MAX = {"core": 100, "index": 200}  # S3.2, S1.A
+MEMORY_LINES_MAX = {"core": 100, "index": 200}
 MEMORY_BYTES_MAX = 16 * 1024  # a line may be long; as for a file
 
 

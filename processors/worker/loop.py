@@ -1,6 +1,6 @@
 """The poll loop of a worker: one consumer, one fold, one store per partition, in one thread.
 
-The order of a round is the argument for its correctness (design section 7):
+The order of a round is the argument for its correctness:
 1 poll, 2 decode, 3 fold in memory, 4 write one batch with the cursor, 5 wake and produce, 6 every
 COMMIT_ROUNDS commit the cursor to the group as a hint. Steps 2 to 5 are Worker.consume.
 """

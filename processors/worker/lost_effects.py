@@ -1,9 +1,9 @@
 """Stops effects that still run here after their partition moved to another worker.
 
-An owner that lost a partition decides nothing there and lets begun effects end (law 7), but a
-cancel must reach them (constraint 3). So it keeps reading the partition, outside of the group,
-from the offset where it stopped. It folds only the sessions whose effects run here, in memory, and
-stops an effect once its outcome is no longer needed.
+A worker that lost a partition decides nothing there and lets begun effects end, but a cancel must
+still reach them. So the worker keeps reading the partition, outside of the group, from the offset
+where it stopped. It folds only the sessions whose effects run here, in memory, and stops an effect
+once its outcome is no longer needed.
 """
 
 import threading

@@ -178,7 +178,7 @@ def refused_triggers(before: SessionViews, event: ev.ToolResult) -> tuple[Ruling
 
 
 def refusal_lines(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterator[str]:
-    """A log line for each refusal of LOGGED_REFUSALS (S0.4)."""
+    """A log line for each refusal of LOGGED_REFUSALS."""
     event, whose = entry.event, "somebody"
     asked: tuple[Ruling, ...] = (ruling,)
     if isinstance(event, ev.ToolResult):

@@ -2,7 +2,7 @@
 
 The outcome of an effect must survive an unreachable broker and a crash of the worker. `put` is
 durable when it returns; `done` records that the log has the event; every outcome that is not done
-is in `pending` at the next start and is produced again (law 3: a duplicate is harmless). One worker
+is in `pending` at the next start and is produced again (a duplicate is harmless). One worker
 owns the file; any of its threads may use it.
 
 The file is a sequence of frames: magic, length and crc32 of the payload, payload. A frame that a
@@ -99,7 +99,7 @@ class Outbox:
             self._rewrite()
 
     def pending(self) -> list[Pending]:
-        """The outcomes not done, oldest first. Those that fail to decode stay kept (law 13)."""
+        """The outcomes not done, oldest first. Those that fail to decode stay kept."""
         with self._write_lock:
             kept = list(self._kept.items())
         found = []

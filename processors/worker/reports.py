@@ -1,7 +1,7 @@
 """The sink of a worker's effects: chunks straight to the producer, outcomes through the outbox.
 
 An outcome is synced to disk before it is produced, and is never dropped: it is produced again until
-the log has it, after a restart before the worker takes its partitions (design section 7).
+the log has it, after a restart before the worker takes its partitions.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Reports:
         self._say = say
 
     def chunk(self, session_id: str, event: ev.GenChunk) -> None:
-        """Produce a chunk without waiting; losing one only costs a viewer some text (law 10)."""
+        """Produce a chunk without waiting; losing one only costs a viewer some text."""
         try:
             self._producer.append(
                 SESSION_EVENTS, session_id, encode(event), headers_for(event, "models")

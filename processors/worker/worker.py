@@ -1,6 +1,6 @@
 """The worker's core: records in, obligations out, without a thread, socket or clock of its own.
 
-One round (design section 7): fold new records, write views and cursor in one batch, then evaluate
+One round: fold new records, write views and cursor in one batch, then evaluate
 WAKE and discharge the obligations. The producer, the stores, the effects and the clock are passed
 in, so the simulator runs this same code.
 """
@@ -35,7 +35,7 @@ from .deaths import Deaths
 from .lost_effects import NO_LOST_EFFECTS, LostEffects, NoLostEffects
 
 ASK_TIME_MS = 300_000  # between two takes that only serve to learn the brokers' time
-SESSION_TIMEOUT_MS = 6_000  # of the group; law 6: the shortest time between two takes
+SESSION_TIMEOUT_MS = 6_000  # of the group; the shortest time between two takes
 
 
 class Worker:
@@ -96,7 +96,7 @@ class Worker:
             crash_points.reach("partition.taking")
 
     def revoked(self, partitions: Iterable[int]) -> None:
-        """Begin no more effects there (law 7); begun effects end and report by themselves."""
+        """Begin no more effects there; begun effects end and report by themselves."""
         for number in partitions:
             owned = self.owned.pop(number, None)
             if owned is not None:
@@ -223,7 +223,7 @@ class Worker:
             self.deaths.watch(owned, before)
             crash_points.reach("partition.held")
         for role in held - now_held:
-            owned.taken_at = self.clock.monotonic_ms()  # law 6: one session timeout from now
+            owned.taken_at = self.clock.monotonic_ms()  # one session timeout from now
             self._say(f"partition {owned.number}: another worker took it for {role}")
 
     def _is_own(self, entry: Entry) -> bool:
@@ -233,7 +233,7 @@ class Worker:
         """The roles for which this very process holds the partition, as far as it has read.
 
         Takes of an earlier assignment do not count: only records after the new take show who holds
-        the partition now (law 6).
+        the partition now.
         """
         return frozenset(
             holder.role
@@ -379,7 +379,7 @@ class Worker:
     def _claim_ahead(
         self, owned: PartitionCache, views: SessionViews, decided: tuple[Any, ...], now: int
     ) -> None:
-        """Produce the claims that follow from a decision along with it: both take one hop (law 5).
+        """Produce the claims that follow from a decision along with it: both take one hop.
 
         If another event comes between, the fold ignores both, and WAKE demands them again.
         """

@@ -9,7 +9,7 @@ class EventType(NamedTuple):
     """One row of the event table.
 
     `is_input`: decisions depend on it, so it moves the basis. `must_understand`: one that cannot be
-    read freezes its session (law 13). `writers`: the roles that may write it.
+    read freezes its session. `writers`: the roles that may write it.
     """
 
     name: str

@@ -362,7 +362,7 @@ async def _changes(gateway: Gateway, caller: Caller) -> AsyncIterator[bytes | No
 
 
 async def _frames(gateway: Gateway, subscription: Subscription) -> AsyncIterator[bytes | None]:
-    """The frames of a subscription as events; records that the end of a turn was written (S2.4)."""
+    """The frames of a subscription as events; records that the end of a turn was written."""
     async for frame in subscription:
         if frame is None:
             yield None

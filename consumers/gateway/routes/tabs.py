@@ -1,4 +1,4 @@
-"""Tabs: each tab of a page has its own session, and a user's tabs know of each other (S0.5-S0.7).
+"""Tabs: each tab of a page has its own session, and a user's tabs know of each other.
 
 Browsers have no cookies per tab, so the session id is in a cookie whose name contains the tab's id.
 The page makes that id once and keeps it in sessionStorage, which is per tab and survives a reload.
@@ -76,7 +76,7 @@ def router(gateway: Gateway) -> APIRouter:
     async def cancel(
         request: Request, session_id: str = Query(), seen_phase: str | None = None
     ) -> Any:
-        """Stop the running turn of a session, also of another tab of the same user (S0.6)."""
+        """Stop the running turn of a session, also of another tab of the same user."""
         return decision_json(await cancel_turn(gateway, request, session_id, seen_phase=seen_phase))
 
     return routes

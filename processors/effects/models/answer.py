@@ -15,7 +15,7 @@ from . import json_bytes as js
 from .blocks import Block
 from .errors import AttemptFailed, Trouble
 
-CALL_ID_CHARS_MAX = 128  # design section 11: longer labels are cut
+CALL_ID_CHARS_MAX = 128  # longer labels are cut
 COUNTS = tuple(field.name for field in fields(Usage))[:-1]
 REPORT_CHARS_MAX = 300
 _log = logging.getLogger("foldlog.models")

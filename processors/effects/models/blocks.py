@@ -1,7 +1,7 @@
 """One content block, rebuilt from its deltas as compact JSON.
 
 Text, thinking, signature and tool input are taken from the stream. Every other field, and every
-block of an unknown type, stays the raw value that was received (law 12). A tool input is never
+block of an unknown type, stays the raw value that was received. A tool input is never
 parsed and written again: its raw text is spliced in.
 """
 

@@ -32,7 +32,7 @@ __all__ = ["GenClaim", "StoreBody", "generate", "inline_body", "make_client"]
 LINGER_S = 0.2
 # How long an outcome waits for a socket to close.
 CLOSE_S = 2.0
-# Design section 3: bodies up to this size never go to the blob store, so no disk is waited for.
+# Bodies up to this size never go to the blob store, so no disk is waited for.
 INLINE_BYTES = 64 * 1024
 JSON_MEDIA_TYPE = "application/json"
 

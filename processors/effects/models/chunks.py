@@ -1,7 +1,7 @@
 """Joins streamed deltas into chunks: few records that still reach a viewer at once.
 
 A provider sends up to a few hundred deltas a second; one record each would write more headers than
-text (law 10). The first token is sent at once, because people wait for it; after that, chunks are
+text. The first token is sent at once, because people wait for it; after that, chunks are
 sent by time or size.
 """
 

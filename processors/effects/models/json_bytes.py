@@ -1,4 +1,4 @@
-"""Lossless JSON: values that need not be understood stay the bytes that were received (law 12).
+"""Lossless JSON: values that need not be understood stay the bytes that were received.
 
 A parsed and re-serialized number, escape or unknown field may come back different, and a thinking
 signature is bound to the bytes that were sent. So an object is split into raw values here, and only

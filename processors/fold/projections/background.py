@@ -27,7 +27,7 @@ KINDS = tuple(WorkKind)
 SUMMARIES = (WorkKind.CONTEXT, WorkKind.RESUME)  # of these, one at a time
 RESULT_TOKENS_MIN = 500  # a smaller result is never worth a model call
 RESULTS_MAX = 32  # waiting at a time; a summary covers the dropped ones
-STOPPING = (CANCELLED, TERMINATED)  # an abort ends background work too (constraint 3)
+STOPPING = (CANCELLED, TERMINATED)  # an abort ends background work too
 # Errors of BACKGROUND_DONE that are not failures, and those of a provider without the feature.
 ABORTED, STOPPED = "the turn was aborted", "it was stopped"
 NOTHING_LEFT = "nothing is left to be done"

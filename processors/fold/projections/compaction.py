@@ -1,6 +1,6 @@
 """compaction: short forms by call, the newest candidate summary, and the adopted checkpoint.
 
-A candidate comes into force when an LLM_CALLED names it (design section 4). A short form is in
+A candidate comes into force when an LLM_CALLED names it. A short form is in
 force if it came before its result was first sent to the model, or if an LLM_CALLED adopted it
 since through compacted_upto.
 """

@@ -57,7 +57,8 @@ class ContextView(Value):
     `anchor_tokens`: all input and output of the last response; `tail_tokens`: the estimate of
     everything after it. Both are counted for the family `counts`: that of the newest request's
     model, or the newest family in an old log that lacks the tokens of its prefix.
-    `last_step_tokens`: see constraint 5. `answered_at`: broker time of the last response, Unix ms.
+    `last_step_tokens`: input and output of the last response, also of a refused one.
+    `answered_at`: broker time of the last response, Unix ms.
     """
 
     fragments: Rows[Fragment]

@@ -1,4 +1,4 @@
-"""The fingerprint of a message: two with the same one are duplicates (mission row S0.10)."""
+"""The fingerprint of a message: two with the same one are duplicates."""
 
 from hashlib import sha256
 

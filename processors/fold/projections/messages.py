@@ -1,4 +1,4 @@
-"""messages: every message by its id, its turn, and its outcome (mission row S0.10).
+"""messages: every message by its id, its turn, and its outcome.
 
 Append-only: a message is received once; further rows record the progress of its turn.
 """

@@ -1,4 +1,4 @@
-"""partition: the holder of a partition for each role (design law 6). Not part of any session.
+"""partition: the holder of a partition for each role. Not part of any session.
 
 The offset of a PARTITION_TAKEN is the epoch. A claim of an older epoch may be taken over once its
 owner is certainly dead: `claim_status` decides that for WAKE.

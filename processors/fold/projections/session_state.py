@@ -1,4 +1,4 @@
-"""session_state: the facts about a session that clients may rely on (mission rows S0.1 to S0.4).
+"""session_state: the facts about a session that clients may rely on.
 
 Seven fields and the id of the last message. No field is derived from text. WRITERS lists the events
 that may change each field.

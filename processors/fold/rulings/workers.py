@@ -1,7 +1,7 @@
 """Rulings on the events of workers: decisions, claims, chunks and outcomes.
 
 A worker is never refused, because nothing waits for an answer: an event that does not fit the views
-is ignored, and WAKE decides again. A decision that lost a race has a stale basis (law 8).
+is ignored, and WAKE decides again. A decision that lost a race has a stale basis.
 """
 
 from collections.abc import Callable
@@ -173,7 +173,7 @@ def human_needed(views: SessionViews, event: ev.HumanNeeded) -> Ruling:
 
 
 def reminder_added(views: SessionViews, event: ev.ReminderAdded) -> Ruling:
-    """One reminder per id, whether it is pending or sent (constraint 6)."""
+    """One reminder per id, whether it is pending or sent."""
     return DUPLICATE if event.reminder_id in views.turn.reminder_ids else ACCEPTED
 
 
