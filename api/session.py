@@ -1,7 +1,7 @@
 """A session for Python users: send, follow, decide, look inside. Blocking; `aio.py` wraps it.
 
-A `Feed` folds the session once and hands what is shown to its streams, so a reply that is being
-read, an approval in between and a second reader share one position in the log. A stream that starts
+A `Feed` folds the session once and passes the shown events to its streams, so a reply that is being
+read, an approval during it and a second reader share one position in the log. A stream that starts
 in the past has a feed of its own, because a fold only moves forward.
 """
 

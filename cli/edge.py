@@ -1,4 +1,4 @@
-"""What every command gets: the settings, the log, a client; and the options that commands share.
+"""The objects that every command gets (settings, log, client), and the options that commands share.
 """
 
 import os

@@ -1,6 +1,6 @@
 """tail: each event on one readable line: where, when, its type, and what it says in a few words.
 
-What only machines need (hashes, basis, epochs, deadlines) is in `--json`.
+`--json` also has the fields that only machines need: hashes, basis, epochs, deadlines.
 """
 
 import time

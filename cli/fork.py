@@ -1,6 +1,6 @@
 """fork, regenerate, skip: fork a session, or continue a frozen one without a record.
 
-What a fork inherits is decided in `consumers/branching.py` and in the fold.
+`consumers/branching.py` and the fold decide what a fork inherits.
 """
 
 import click

@@ -2,7 +2,8 @@
 
 A chat cannot wait for the end of an answer, so this is not a full parser: it knows headings,
 emphasis, code, lists, quotes, rules, links and tables, line by line, and prints everything else as
-it is. A link shows its address: what is opened is what is read. All text passes through `clean`.
+it is. A link shows its address, so that people see what they would open. All text passes through
+`clean`.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Progress on stderr: a bar for what can be counted, a clock for what is waited for.
+"""Progress on stderr: a bar for work that can be counted, a clock for a wait.
 
-On a terminal they are redrawn in place and disappear at the end; elsewhere a line is printed now
-and then. Nothing is shown for work that takes less than a moment.
+On a terminal the bar and the clock are redrawn in place and disappear at the end; elsewhere a line
+is printed now and then. Nothing is shown for work that takes less than a moment.
 """
 
 import shutil

@@ -5,8 +5,8 @@ changed version is first imported by a process of its own. If that fails, the tr
 and the worker that runs continues with the version that it loaded. Otherwise the supervisor
 replaces the worker: the old one ends cleanly, and the new one continues from the log.
 
-As a program (`python -m foldlog.cli.reload FD MODULE:ATTR...`) it is that process: it writes what
-it found to the descriptor FD, as JSON.
+Run as a program (`python -m foldlog.cli.reload FD MODULE:ATTR...`), this file is that process: it
+writes its findings to the descriptor FD, as JSON.
 """
 
 import json

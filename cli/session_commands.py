@@ -1,6 +1,6 @@
 """send, open, cancel, terminate, phase, lock: produce a command, print what the fold decided.
 
-Each waits until the event it produced has been folded; the rules are the fold's.
+Each command waits until the fold has decided on the event that it produced.
 """
 
 import sys

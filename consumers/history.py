@@ -1,8 +1,8 @@
 """The history for a viewer that joins late or reconnects: from the views, without reading the log.
 
 Shows the transcript's lines, and after them the open attempt's output so far. A viewer that was
-away gets what it missed and nothing twice: a `Place` has how far it had seen, so the server keeps
-no state for it.
+away gets what it missed and nothing twice: its `Place` records how far it had read, so the server
+keeps no state for it.
 """
 
 from bisect import bisect_left

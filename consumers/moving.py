@@ -3,8 +3,8 @@
 Events refer to offsets, so records are not copied: like a fork, a session begins in the new log
 with its old records as its seed, and keeps its name, user and agent. Transcript, context, phase,
 project and messages move. What a fork leaves with its parent stays in the old log: open turns
-(closed in the new one), doubts, costs; and so do terminated sessions. Memory is copied. At the end
-the old log is marked as moved; it can still be read.
+(closed in the new one), doubts and costs. Terminated sessions stay there too. Memory is copied. At
+the end the old log is marked as moved; it can still be read.
 """
 
 from collections.abc import Callable

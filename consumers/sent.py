@@ -1,8 +1,8 @@
 """GEN_SENT: records that a streaming viewer received an answer.
 
-GEN_COMPLETE means that the model finished; GEN_SENT that a viewer has the answer. It is written
-after the last part was flushed, without a claim and without waiting, because no other work depends
-on it. A repetition changes nothing.
+GEN_COMPLETE means that the model finished, GEN_SENT that a viewer has the answer. GEN_SENT is
+written after the last part was flushed, without a claim and without waiting, because no other work
+depends on it. A repetition changes nothing.
 """
 
 from ..log.door import Producer

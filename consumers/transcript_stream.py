@@ -2,8 +2,8 @@
 
 A pure fold next to the session's own: `see(viewer, seen) -> (viewer, things shown)`. Stored views
 have no chunks, so a viewer folds those of the open attempt here. The output is a function of the
-log up to an offset, so a viewer that reconnects at a cursor folds silently up to it and continues
-as if it had never been away.
+log up to an offset, so a viewer that reconnects at a cursor folds up to the cursor without output,
+and continues as if it had never been away.
 
     Token     a piece of the model's output, never repeated
     Dropped   discard what was shown of an attempt: another one replaces it, or none does

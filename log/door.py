@@ -1,7 +1,8 @@
 """The interface to the log: the protocols that `kafka.py` (a broker) and `memory.py` implement.
 
 One contract test runs against both. Topic and group names are passed without prefix: the log adds
-the prefix of the installation. Offsets are per partition; a start offset is the next one to read.
+the prefix of the installation. Offsets are per partition; a start offset is that of the first
+record to read.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -2,10 +2,11 @@
 
 Linux shows the initial environment of a process to every process of the same user, in
 /proc/PID/environ, whatever the process does to its variables later. Tools run commands written by a
-model, so no foldlog process above a tool may expose a secret there: `seal` blanks the block,
-`start_process` passes variables to foldlog's own children over a socket, and every other child gets
-the variables in PASSED and those an operator adds. Only the environment is protected: root, and a
-debugger of the same user with the right to trace, can still read the memory of a process.
+model, so no foldlog process that is a parent of a tool's process may expose a secret there: `seal`
+blanks the block, `start_process` passes variables to foldlog's own children over a socket, and
+every other child gets the variables in PASSED and those an operator adds. Only the environment is
+protected: root, and a debugger of the same user with the right to trace, can still read the memory
+of a process.
 """
 
 import contextlib

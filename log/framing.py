@@ -1,11 +1,11 @@
-"""Confluent framing: translated here, so that all other code sees Avro single-object encoding.
+"""Translates Confluent framing, so that all other code sees Avro single-object encoding.
 
     Avro       C3 01 and the fingerprint of the schema (10 bytes), then the body
     Confluent  00 and the schema's id in a registry (5 bytes), then the same body
 
-FramedLog replaces the head of a record and nothing else: writes change the first to the second if
-so configured; reads always change the second to the first. Stores, replay, checksums and bundles
-are therefore independent of a log's framing. Bodies are not decoded here.
+FramedLog replaces the head of a record and nothing else. A write changes it to Confluent framing if
+the settings ask for that; a read always changes Confluent framing to Avro. Stores, replay,
+checksums and bundles are therefore independent of a log's framing. Bodies are not decoded here.
 
 A value that is not a foldlog record in either framing passes unchanged; the codec rejects it.
 """

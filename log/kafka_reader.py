@@ -1,7 +1,7 @@
 """Readers of a Kafka cluster: of given partitions, or of those that a consumer group assigns.
 
-Errors that the client delivers instead of records are mapped to foldlog's here. Offsets are stored
-only in a reader's positions.
+The client delivers errors in place of records; this file maps them to foldlog's errors. A reader
+keeps its offsets in its positions and nowhere else.
 """
 
 import time

@@ -2,8 +2,8 @@
 
 `memory_state.py` stores topics and records, `memory_reader.py` and `memory_group.py` read them; the
 producers and the methods of `door.Log` are here. The clock is injected (`clock_ms`). `Faults`
-decides the fate of every append, so that a simulator controls it. No compaction and no retention
-(`trim` removes records explicitly).
+decides the fate of every append, so that a simulator controls it. It neither compacts nor expires
+records; `trim` removes them explicitly.
 """
 
 from collections import deque

@@ -1,8 +1,8 @@
 """A client of a schema registry: the id of a schema, and the schema of an id, cached on disk.
 
 It sends three kinds of requests to a Confluent-compatible registry. An id names one schema forever,
-so each is requested once per home. User and password appear in no message; redirects are not
-followed.
+so the client requests each id once per home directory. No message contains the user or the
+password, and redirects are not followed.
 
 Cached in `<home>/registry/<host>-<hash of the URL>/`, one file per answer; it may be deleted:
     ids/<id>.json                       the schema's fingerprint, and the schema

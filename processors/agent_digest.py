@@ -3,7 +3,7 @@
 A digest covers the settings that affect the log: the model and its parameters, the prompt, the
 tools, the limits. It excludes those that differ between machines (directories, the code of
 functions) and secrets (addresses, headers and variables of MCP servers). It is computed from
-canonical JSON, so every process and every version of Python computes the same one.
+canonical JSON, so every process and every version of Python computes the same digest.
 """
 
 import json

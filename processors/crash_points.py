@@ -1,8 +1,8 @@
 """Named crash points: the instants at which a test may have this process killed.
 
-A point marks a boundary between two steps whose order is essential for correctness. Until a point
-is armed, which only a hidden option of the worker does, `reach` does nothing and costs a check of
-one global.
+A point marks a boundary between two steps whose order is essential for correctness. Only a hidden
+option of the worker arms a point. Until then `reach` does nothing and costs a check of one global
+variable.
 """
 
 import os

@@ -1,7 +1,8 @@
 """An operator's settings for an MCP server: its address, its tools, and the rules for them.
 
-Data, validated when it is created; it connects to nothing. The server's own hints count only if the
-operator trusts them: by default a third-party tool is `once` and needs approval.
+It is only data: validated when it is created, without connecting to the server. The server's own
+hints count only if the operator trusts them: by default a third-party tool is `once` and needs
+approval.
 """
 
 import re

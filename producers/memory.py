@@ -1,8 +1,8 @@
 """The write side of memory: each method writes one event to memory-events and returns its position.
 
-A returned position means that the log has the event, not that it was accepted: the scope's view
-shows that (a scope may be full, an entry retired). Every call may be repeated and takes effect
-once. Invalid input is refused here, before anything is produced.
+A returned position means that the log has the event, not that the fold accepted it: the scope may
+be full, or the entry retired. Only the scope's view shows the outcome. Every call may be repeated
+and takes effect once. Invalid input is refused here, before anything is produced.
 """
 
 from hashlib import sha256

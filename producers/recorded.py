@@ -1,6 +1,6 @@
 """The header `by`: the origin of the current call.
 
-The gateway sets ORIGIN after authentication, and the events that the request writes have it as a
+The gateway sets ORIGIN after authentication; every event that the request writes gets it as a
 header.
 """
 

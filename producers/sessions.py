@@ -1,9 +1,9 @@
 """Sessions: each method writes one event and returns its position in the log.
 
-A receipt means that the log has the event, not that it was accepted: the fold decides, and
-consumers/ reports the decision. Every call may be repeated with the same id (message_id,
-command_id, cancel_id) and takes effect once. Ids that the caller omits are generated here, the only
-place that uses randomness.
+A receipt means that the log has the event, not that the fold accepted it; consumers/ reports the
+fold's decision. Every call may be repeated with the same id (message_id, command_id, cancel_id) and
+takes effect once. Ids that the caller omits are generated here, the only place that uses
+randomness.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """Writes the caller's trace context to the log: W3C `traceparent`, as a record header.
 
-Set TRACEPARENT around a call (the gateway does, from its requests) and the events that it writes
-have the header. No fold reads it; exported traces link to that span.
+Set TRACEPARENT around a call, and every event that the call writes has the header; the gateway sets
+it from the header of its HTTP requests. No fold reads it; exported traces link to that span.
 """
 
 import re

@@ -1,1 +1,5 @@
-"""The contract: one .avsc per event, dataclasses, codec, topics. Imports no other package."""
+"""The contract of the log: one .avsc per event, the dataclasses, the codec and the topics.
+
+All other packages import this one; it imports none of them. Read events/ first, then codec.py,
+topics.py and memory.py (the events of memory).
+"""

@@ -1,8 +1,8 @@
 """The largest numbers that an event may hold, as types: the codec rejects larger ones.
 
 Folds add these numbers up and stores keep the sums in 64 bits. Within these bounds no history that
-fits on a disk reaches 2**63, so views can always be encoded. Usage is reported by a provider: it is
-accepted as it is and checked where it is used (parts.py).
+fits on a disk reaches 2**63, so views can always be encoded. Token counts come from a provider: the
+codec accepts any number, and `Usage.counts` drops impossible ones (parts.py).
 """
 
 from typing import Annotated

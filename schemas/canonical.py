@@ -1,7 +1,7 @@
 """Compact JSON as it is stored, hashed and sent: one value gives the same bytes everywhere.
 
-No space, no line break, keys in the order given unless the name says otherwise. Bytes that a sha256
-covers are among these: a change here would change what old logs are compared with.
+The output has no spaces and no line breaks, and keeps the order of the keys unless the function's
+name says otherwise. It must never change: hashes in old logs were computed from it.
 """
 
 import json

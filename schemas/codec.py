@@ -1,7 +1,8 @@
 """Encodes and decodes events: Avro single-object encoding, one schema per event type.
 
 A value is `C3 01`, the 8-byte fingerprint of the writer's schema, and the Avro body (Avro 1.11
-specification, single-object encoding). Headers hold the type, so a chunk need not be decoded.
+specification, single-object encoding). A record header has the type too, so a reader can skip
+chunks without decoding them.
 """
 
 import io

@@ -1,8 +1,8 @@
 """Detects truncated images and PDFs. Pure: standard library only.
 
 Only the end of the file is checked, and unclear cases pass: readers accept many malformed files,
-and real files have padding and other files after their end. Used only when a file is attached;
-attachments that are already in a log are sent again unchanged.
+and real files have padding and other files after their end. The check runs only when a file is
+attached; requests contain the attachments of a log unchanged.
 """
 
 import re

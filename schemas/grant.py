@@ -1,7 +1,8 @@
 """The field `grant` of APPROVAL_DECIDED: which later calls run without approval.
 
-Empty, as in old records: every call of the tool. `same`: calls with the same arguments. A JSON
-object of globs by argument: calls whose arguments match, with no other arguments.
+An empty grant, as in old records, allows every call of the tool. `same` allows calls with the same
+arguments. A JSON object of globs by argument allows calls whose arguments match and which have no
+other arguments.
 """
 
 import json

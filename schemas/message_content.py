@@ -1,8 +1,8 @@
 """Validates the content of a user message: a JSON array of text blocks and attachments.
 
 The bytes are sent unchanged in every later request, so content that the Messages API rejects, or a
-reader cannot parse, would break the session permanently. An attachment is a reference that is
-expanded in requests (attachments.py).
+reader cannot parse, would break the session permanently. An attachment is a reference; a request
+has the file itself in its place (attachments.py).
 """
 
 from typing import Annotated, Literal

@@ -1,8 +1,8 @@
-"""Parses JSON in folds, up to a nesting depth that does not depend on the caller.
+"""Parses JSON in folds, up to a fixed nesting depth.
 
 `json.loads` gives up when the interpreter's stack is full, so the same bytes can be valid in a
 worker and invalid in a gateway that calls from deeper down. Every reader of the log must reach the
-same ruling, so the limit here is a number.
+same ruling, so this file counts the depth itself.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The record header `by`: who recorded a person's request, and how the person was authenticated.
 
-`by_user` of an event is claimed by its writer. The gateway and the command line add who was
-authenticated, and how. The header is not signed: anyone who may write to the topic can forge it, so
-it is only as trustworthy as the ACLs on the topic. No fold reads it.
+The writer of an event sets `by_user`, and nothing proves it. The gateway and the command line add
+this header: who was authenticated, and how. The header is not signed: anyone who may write to the
+topic can forge it, so it is only as trustworthy as the ACLs of the topic. No fold reads it.
 """
 
 from enum import StrEnum

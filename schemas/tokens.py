@@ -1,8 +1,8 @@
 """Estimated tokens of a text: byte classes and runs, weighed by ratios measured per model family.
 
-One estimate for all packages. It is here, in the package that all others import, because producers
-record it in a message, folds add it up and effects truncate by it, and different estimates of one
-text would be different budgets. Pure: standard library only. The exact counter is
+Producers record the estimate in a message, folds add estimates up, and effects truncate by them.
+Different estimates of one text would mean different budgets, so there is one function, in the
+package that all others import. Pure: standard library only. The exact counter is
 processors/advice/token_count.py.
 
 How it counts: each letter, digit and mark has a weight, and the start of a run of them has an extra
@@ -10,7 +10,7 @@ weight, because a tokenizer starts a token there. Weights are thousandths of a t
 ctok 1.3.0 over 923 pieces of 1,600 characters in 21 languages, code, JSON, logs, tables and noise:
 the mean is 1 % (old) and 3 % (new) too high, 90 % of the pieces are between -14 % and +17 %, the
 worst are 22 % too low (base64, Italian) and 32 % too high (legal English). Too high is the safer
-error: a window that overflows costs a turn, one that is not quite full costs nothing.
+error: an overflowing window costs a turn, a window with some room left costs nothing.
 """
 
 import re

@@ -1,8 +1,8 @@
 """The base class of views and entries: immutable, compared and hashed by their fields.
 
-A fold creates new values from old ones for every event: the inner loop of all reading. They are
-msgspec structs because replacing a field of a wide named tuple takes eight times as long, and
-creating one four times as long. A store writes them as arrays, in field order.
+A fold creates new values from old ones for every event, so this is the inner loop of all reading.
+Values are msgspec structs: replacing a field of a wide named tuple takes eight times as long, and
+creating a named tuple four times as long. A store writes them as arrays, in field order.
 """
 
 from dataclasses import fields, is_dataclass

@@ -1,7 +1,7 @@
 """A worker's core on an in-memory log with a virtual clock; effects run one after the other.
 
 Folding, WAKE, decisions and claims are the worker's own code, and so are model calls (real HTTP to
-a scripted server) and tools. What is missing of a worker are threads, the broker and real time: a
+a scripted server) and tools. The threads, the broker and the real time of a worker are missing: a
 step either folds records, runs one effect to its end, or finds nothing to do.
 """
 

@@ -1,4 +1,4 @@
-"""What the model answers in a test: a list of answers, one for each of its requests.
+"""The script of a test: a list of the model's answers, one for each request.
 
     script=[says("Let me check.") + calls("look_up", order=17), says("It is on its way.")]
 

@@ -1,8 +1,8 @@
-"""Another framework's history in the log: a list per session; items are added and removed at its
-end.
+"""Another framework's history in the log: a list per session that grows and shrinks at its end.
 
-Blocking, and safe for many threads and processes at once: when a method returns, the fold has its
-effect, so the next reader sees it. Shared by all adapters for conversation stores.
+Blocking, and safe for many threads and processes at once: when a method returns, the fold has
+applied its event, so the next reader sees the change. Shared by all adapters for conversation
+stores.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The `Session` of the OpenAI Agents SDK on the log: `Runner.run(agent, "hi", session=session)`.
 
-The SDK is not imported: its Session is a protocol of four methods. They may be called from any
-thread and any event loop. If the caller of a changing method is cancelled, the change completes
+The SDK is not imported: its Session is a protocol of four methods. The methods may be called from
+any thread and any event loop. If the caller of a changing method is cancelled, the change completes
 before the cancellation continues.
 """
 

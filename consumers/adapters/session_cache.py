@@ -1,8 +1,8 @@
 """A cache of the sessions that a process uses, kept up to date by one thread.
 
 A session is folded from its first offset when it is first used, and then as its events arrive: the
-thread follows the partitions of the cached sessions. A writer registers for the decision before it
-writes, and gets it when the fold has it; a reader gets the views as of the log's end.
+thread follows the partitions of the cached sessions. A writer registers before it writes, and gets
+the decision once the event is folded; a reader gets the views as of the log's end.
 """
 
 import threading

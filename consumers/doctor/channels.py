@@ -1,5 +1,4 @@
-"""Checks of push channels: undelivered answers, channels without an address or secret here,
-failing deliveries and deliveries given up.
+"""Checks of push channels: deliveries that fail or wait, and channels without address or secret.
 
 A worker reads its channels from its own settings; this check uses the settings of the process
 that runs doctor.

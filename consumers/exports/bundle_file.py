@@ -1,9 +1,9 @@
 """The bundle file: its format, how it is written, and every check when one is read.
 
 A bundle is a zip whose members are stored, not compressed, in one order and with one date, so the
-same session gives the same bytes anywhere. A bundle to be read is untrusted: its members must have
-exactly the names below, nothing is unpacked by name, no more is read than the file has bytes, and
-any mismatch with the manifest ends the reading.
+same session gives the same bytes anywhere. A bundle to be read is untrusted. Its members must have
+exactly the names below, and nothing is unpacked by name. The reader reads no more than the file has
+bytes, and stops at any mismatch with the manifest.
 
     records.jsonl   the session's records as in the log, and those about its partition's holders
     blobs/SHA256    the blobs that these refer to

@@ -1,8 +1,8 @@
 """The facts of one session, collected while it is folded: the source of every export.
 
-The fold's views have what a person saw and what was spent. What they drop when it is over (claims,
-calls, who decided) is recorded here, event by event, with the fold's ruling. Pure: reads nothing
-and decides nothing again.
+The fold's views have what a person saw and what was spent. This file records what the views drop at
+the end of a turn (claims, calls, who decided), event by event, with the fold's ruling. Pure: reads
+nothing and decides nothing again.
 """
 
 from collections.abc import Iterator

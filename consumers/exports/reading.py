@@ -1,7 +1,7 @@
 """Reads the log once for an export: every event with its ruling, and the facts of sessions.
 
-An export has the log up to its ends when reading began, so it is a consistent snapshot even while
-others write.
+Reading stops at the ends that the log had when reading began, so an export is a consistent snapshot
+even while others write.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -1,7 +1,7 @@
-"""SQLite files of sessions in a framework's tables, plus a table of every record of the log.
+"""SQLite files of sessions: a framework's tables, and a table of every record of the log.
 
-So nothing is lost, even if the framework's tables have no place for it. The framework's schema is
-the caller's; this file writes it.
+The table of records keeps what the framework's tables have no place for. The caller supplies the
+framework's schema and rows; this file writes them.
 """
 
 import sqlite3

@@ -1,5 +1,4 @@
-"""The tables as files of JSON lines, one row per line: an export, and the source of SQL and
-Parquet.
+"""The tables as files of JSON lines: an export, and the source of SQL and Parquet.
 
 The bytes depend on the log alone: events in order of partition and offset, then sessions in order
 of their ids, each row with its columns in order.

@@ -1,9 +1,10 @@
 """Authentication: short-lived signed tokens, or development mode on this machine alone.
 
 A session belongs to the user who opened it, which is a fact of the log. Every read and every write
-checks it again, and another user's session is answered as one that does not exist. Without a secret
-the gateway is in development mode: it binds to loopback only, treats everybody as the user of the
-settings, and shows that user every session. Only this file imports jwt.
+checks the owner again; a request for another user's session gets the answer for a session that does
+not exist. Without a secret the gateway is in development mode: it binds to loopback only, treats
+everybody as the user of the settings, and shows that user every session. Only this file imports
+jwt.
 """
 
 import math

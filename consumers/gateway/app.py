@@ -1,7 +1,7 @@
 """The gateway as an ASGI app: joins its parts, and applies the rules for every request.
 
-A request is admitted by origin, user and size and given to a route. Each protocol has one file of
-routes; what routes may use is in parts.py.
+The app checks the origin, the user and the size of a request and passes it to a route. Each
+protocol has one file of routes; parts.py has what routes may use.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence

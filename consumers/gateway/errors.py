@@ -1,7 +1,7 @@
 """Maps errors to responses: a status, a code for machines, a sentence for people. As data.
 
-Every response that is not a success has the body {"code", "detail"}. It has nothing of a session
-that the user may not see, and nothing about the brokers.
+Every response that is not a success has the body {"code", "detail"}. The body reveals nothing of a
+session that the user may not see, and nothing about the brokers.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,6 @@
-"""The headers that keep browsers from treating a response as an active page. Routes and refused
-connections both send them.
+"""The headers that keep browsers from treating a response as an active page.
+
+Routes send them, and so do connections that are refused.
 """
 
 INERT = {

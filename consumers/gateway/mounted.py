@@ -1,6 +1,6 @@
 """The gateway as a part of another ASGI application, which starts and stops it.
 
-The application authenticates its users. There is every route of a gateway except the inspector's
+The application authenticates its users. It has every route of a gateway except the inspector's
 pages.
 """
 

@@ -3,8 +3,8 @@
 A thread polls every partition from its store's cursor on, folds as a worker folds, and passes each
 batch to a listener. Chunks are decoded for watched sessions only. It claims nothing and does no
 work of workers: its stores are a cache of the log. So after any error (a full disk, a missing
-topic) it starts over from its stores until that works. Only another log in place of the known one,
-or a bug, ends it, and the process with it.
+topic) the thread starts over from its stores until that works. Only a bug, or another log in place
+of the known one, ends the thread, and with it the process.
 """
 
 import threading

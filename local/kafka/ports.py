@@ -1,4 +1,4 @@
-"""The pair of ports of a node (clients, then the controller): free, or taken by what."""
+"""The ports of a node (clients, then the controller): whether they are free, and who has them."""
 
 import random
 import socket

@@ -3,10 +3,10 @@
 Defines what a prefix is (system, tools, every earlier block by value, except cache marks) and
 checks sealed blocks that a request sends back.
 
-A thinking block is bound to the hash chain of all earlier blocks that are not thinking, and to
-the thinking block before it. So thinking may be removed from the front, but not from the middle,
-and nothing else may change. A compaction block contains the chain of what it covers, so that later
-turns still match.
+A thinking block is bound to the hash chain of all earlier blocks that are not thinking, and to the
+thinking block before it. So thinking may be removed from the front, but not from the middle, and
+nothing else may change. A compaction block contains the hash chain of the blocks that it replaces,
+so that later turns still match.
 """
 
 from __future__ import annotations

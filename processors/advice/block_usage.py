@@ -1,10 +1,10 @@
 """Measures how often each tool and prompt block is used, and gives advice.
 
 A tool called in nine turns of ten belongs in the fixed prompt; one called in fewer than one of
-twenty belongs behind the tool search, where it costs nothing until it is searched for. Turns that
-are over and had an answer are counted; a turn counts for a tool only while the tool was available
-to it. No log can show whether a model used an instruction that it read: of such blocks only the
-size is known. Pure; the findings are advice and decide nothing.
+twenty belongs behind the tool search, where it costs nothing until it is searched for. The counts
+cover finished turns that had an answer; a turn counts for a tool only if the tool was available in
+it. No log can show whether a model used an instruction that it read, so of prompt blocks only the
+size is known. Pure: the findings are advice, and no decision depends on them.
 """
 
 import json

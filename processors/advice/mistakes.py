@@ -1,7 +1,7 @@
 """Detects the five mistakes that exceed a token budget, each with its culprit and tokens.
 
 Pure functions over views: they run in the worker during development (`Watch`) and in `doctor`.
-Findings are advice; nothing is decided by them. This file neither prints nor reads files.
+Findings are advice; no decision depends on them. This file neither prints nor reads files.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Counts the tokens of a text as exactly as this installation can, and names the method.
 
-`ctok` counts like the provider and is an optional package (extra `tokens`); without it the
-calibrated estimate is used, and the result is marked so. No fold may import this file: two machines
-would fold the same log differently.
+`ctok` counts like the provider and is an optional package (extra `tokens`); without it this file
+uses the calibrated estimate, and the result names that method. No fold may import this file: two
+machines would fold the same log differently.
 """
 
 from functools import cache

@@ -1,8 +1,8 @@
 """One run of claimed background work, from its task to its outcome.
 
-The model is called as for an answer, with the same outcomes, but no viewer follows: chunks are
-dropped, and a failure is recorded in BACKGROUND_DONE and costs the session nothing. The output of a
-cheap model is validated before it is used.
+The model is called as for an answer, with the same outcomes. No viewer follows, so chunks are
+dropped. BACKGROUND_DONE records a failure, and the session continues without the result. The output
+of a cheap model is validated before it is used.
 """
 
 import asyncio

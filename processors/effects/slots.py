@@ -1,7 +1,7 @@
 """Slots of one API key: how many attempts may run at once, and until when the whole key waits.
 
 One object per API key, shared by every session of the process: a 429 or 529 of one session slows
-all of them down, so that a restart does not send 500 sessions into more 429s. Safe to use from any
+down all sessions, so that a restart does not send 500 sessions into more 429s. Safe to use from any
 thread. Times are Unix ms on the caller's clock.
 """
 

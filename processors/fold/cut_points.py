@@ -1,8 +1,8 @@
 """Where a conversation may be cut: between two messages, never between a call and its result.
 
-A cut is the ordinal of the first fragment that is kept. The results of parallel calls are one run
-of fragments, so a group of calls stays whole: there are no results after a cut inside a run. Pure,
-and independent of tokens and summaries.
+A cut is the ordinal of the first fragment that is kept. The results of parallel calls are
+consecutive fragments. No cut is followed by a result without its call, so a group of parallel calls
+stays whole. Pure, and independent of tokens and summaries.
 """
 
 from functools import lru_cache

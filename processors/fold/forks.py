@@ -1,7 +1,7 @@
 """Forks: the initial views of a session that was forked from another.
 
-They are the parent's views at an offset, with the open turn ended as by TURN_ENDED `forked`.
-Obligations to the outside stay with the parent: doubts, deliveries, refusals, background work,
+They are the parent's views at an offset, with the open turn ended as by TURN_ENDED `forked`. What
+concerns the outside world stays with the parent: doubts, deliveries, refusals, background work,
 money spent. inherited.py lists what each view takes over. Pure.
 """
 

@@ -2,7 +2,7 @@
 
 An immutable sequence whose newest version can be extended in constant time: versions share one
 list, each knows its own length, and extending an older version copies. A store writes only the new
-rows and never rewrites one, so storage grows with new content.
+rows and never rewrites an old one, so storage grows only with new content.
 """
 
 from collections.abc import Callable, Iterable, Iterator

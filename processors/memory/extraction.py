@@ -2,7 +2,7 @@
 
 The conversation is passed as data: quoted lines in one user message, no tools. The answer must be a
 JSON list of {"kind", "text"}; anything else yields no events but a reason. The ids of the events
-follow from their place in the log, so the same answer twice is harmless.
+follow from their place in the log, so writing the events of an answer twice is harmless.
 """
 
 import json

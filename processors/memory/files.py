@@ -3,8 +3,9 @@
 A file consists of the entries of its path in order, each line ended (`text_of`). An edit is
 compared with the file as it was last written: entries whose lines are all present stay, changed
 ones are retired, and the lines between become new entries, one per paragraph, in the same place.
-Ids follow from the base of the edit and its text, so that applying it twice is harmless. Nothing is
-lost: entries changed elsewhere since then are kept next to the edit, and a conflict is reported.
+Ids follow from the edited version of the file and the new text, so that applying an edit twice is
+harmless. Nothing is lost: entries changed elsewhere since then are kept next to the edit, and a
+conflict is reported.
 """
 
 from collections.abc import Sequence

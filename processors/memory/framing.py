@@ -1,9 +1,9 @@
 """Frames memory for a model: quoted lines, with their owner and their source.
 
 Each line of an entry follows a quote mark, even if it claims to be a system instruction, so that an
-entry can neither close the frame around it nor pass for the prompt. The frame of
-the static prefix, which states that memory is data, is in processors/request/. Pure: equal memory
-gives equal bytes, without a clock, a session's id or a counter of requests.
+entry can neither close the frame around it nor pass for the prompt. The frame of the static prefix,
+which states that memory is data, is in processors/request/. Pure: equal memory gives equal bytes,
+without a clock, a session's id or a counter of requests.
 """
 
 import unicodedata

@@ -1,7 +1,7 @@
 """Decides which addresses a fetch may reach: public ones, and those an operator adds. Pure.
 
 A host is judged by its addresses, not by its name, and the connection must go to the very address
-that was checked: a moment later the name may have another one.
+that was checked: a moment later the name may resolve to another address.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,9 +1,9 @@
 """fetch_url: a web page as text. Off unless an operator gives it to an agent.
 
-`fetch_url(hosts=...)` makes the tool. It reads with GET, only from public addresses (it connects to
-the address that was checked, also after a redirect), within limits of size and time; its result is
-framed as third-party material. No proxy is used: behind a proxy it would be unknown where a request
-goes.
+`fetch_url(hosts=...)` makes the tool. The tool reads with GET, only from public addresses (it
+connects to the address that was checked, also after a redirect), within limits of size and time;
+its result is framed as third-party material. No proxy is used: behind a proxy it would be unknown
+where a request goes.
 """
 
 import http.client

@@ -1,10 +1,10 @@
-"""Adapts third-party schemas to the Messages API, which rejects every request of an agent for one
-schema that does not fit.
+"""Adapts third-party schemas to the Messages API.
 
-It allows no alternatives at the top of a schema, and only certain parameter names. So the
-alternatives' properties are merged, each of them optional, and invalid parameter names are replaced
-by ours; the server, which validates its arguments itself, gets its own names. Pure and shallow: the
-schema of a single parameter is not examined.
+One schema that does not fit makes the API reject every request of the agent. The API allows no
+alternatives at the top of a schema, and only certain parameter names. So this file merges the
+properties of the alternatives, each of them optional, and replaces invalid parameter names; the
+server gets its own names and validates its arguments itself. Pure and shallow: the schema of a
+single parameter is not examined.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Converts HTML to plain text: the text for a reader, links with their address. Pure, bounded.
 
-The author of a page may have made it slow to parse, and a tool's thread cannot be stopped. So it is
-parsed in one pass without backtracking: an unclosed element extends to the end, as in the HTML
+The author of a page may have made it slow to parse, and a tool's thread cannot be stopped. So this
+parser makes one pass without backtracking: an unclosed element extends to the end, as in the HTML
 standard. (The parser of the standard library takes hours for two megabytes of `<a `.)
 """
 

@@ -2,8 +2,9 @@
 
 `begin` connects the servers of all agents at once and reads each list of tools once; the agents it
 returns have those tools, and keep them for the life of the process. A server that does not answer
-blocks nothing: the list that it gave to an earlier process is used, so that the prefix of the
-requests stays the same, and its calls fail with a clear message until it is back.
+blocks nothing: the worker uses the list that the server gave to an earlier process, so that the
+prefix of the requests stays the same, and calls of its tools fail with a clear message until the
+server is back.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Content blocks as JSON texts: the parts of an answer, result or message that go into a request.
 
-Blocks are copied as text, byte for byte as received. These rules apply to one fragment; build.py
-and cache_marks.py have those for windows and cache marks.
+Blocks are copied as text, byte for byte as received. The rules here apply to one fragment; build.py
+has the rules for windows, cache_marks.py those for cache marks.
 """
 
 import json

@@ -1,8 +1,9 @@
 """Cache marks: the positions up to which the provider may cache a request. They are added last.
 
 At most four: the end of the tools, of the system prompt, of the newest user message, and of the
-user message before it, which had a mark in the last request: the provider searches back 20 blocks
-at most, and one step with many parallel calls is longer. Comparisons of requests ignore marks.
+user message before it. The last one had a mark in the previous request; without it the provider
+would not find that mark, because it searches back 20 blocks at most, and one step with many
+parallel calls is longer. Comparisons of requests ignore marks.
 """
 
 from collections.abc import Iterable, Sequence

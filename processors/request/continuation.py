@@ -1,6 +1,6 @@
 """Resuming an answer: the text of a lost attempt, and the request to continue it. Pure.
 
-An attempt that resumes continues after the chunks of the one before: it numbers its chunks from
+An attempt that resumes continues after the chunks of the lost attempt: it numbers its chunks from
 there, and its content is the kept text and the new text. Only text can be continued. An answer with
 unsigned thinking or an unfinished call is started over (replace); so is one that must begin with
 thinking, and one that continues after a pause: see `may_resume`.

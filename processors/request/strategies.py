@@ -1,7 +1,7 @@
 """`build_context(views, strategy)`: the next request under any strategy.
 
-A context is a query over views: nothing is stored for it. It runs the fold on a step decided now,
-so it cannot differ from a real request.
+A context is a query over views: nothing is stored for it. `build_context` runs the fold on a step
+decided now, so its result cannot differ from a real request.
 """
 
 from ...schemas import events as ev

@@ -1,8 +1,8 @@
 """The summary in place of the part of a conversation that a request leaves out.
 
-A model that read tool output wrote it, so it is data from an untrusted source: it stands in a frame
-that no text can close, with a note about what it is. The provider's own signed summary (a
-`compaction` block) is sent back as received.
+The model that wrote the summary had read tool output, so the summary is untrusted data: it stands
+in a frame that no text can close, with a note about what it is. The provider's own signed summary
+(a `compaction` block) is sent back as received.
 """
 
 from ...schemas.canonical import compact, compact_ascii

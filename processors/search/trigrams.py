@@ -1,7 +1,7 @@
 """Trigrams like pg_trgm's: of each word, with two blanks before it and one after it.
 
 SQLite's trigram tokenizer takes any three characters of a text. `padded` rewrites a text so that
-these are the trigrams of its words, plus a few across two words, which no query has.
+this tokenizer yields the trigrams of its words, plus a few that span two words, which no query has.
 """
 
 import re

@@ -2,7 +2,8 @@
 
 SQLite's tokenizer splits at every character that is not a letter, so it cannot see words in
 Chinese, nor `user` in `getUserName`. Therefore text is rewritten before it is indexed, and a query
-in the same way: only letters and digits of a query reach SQLite, so its syntax cannot be injected.
+in the same way: only letters and digits of a query reach SQLite, so a query cannot inject SQLite's
+syntax.
 """
 
 import re

@@ -1,8 +1,9 @@
 """Resolves seeds: the one place where a reader of the log gets the initial content of a fork.
 
 A fold does no I/O, so a reader that decodes a fork's SESSION_OPENED passes the seed's bytes to it
-with the entry. The worker, every viewer, replays, the gateway and the simulator use this. An
-unavailable seed is passed as a reason: the fold then freezes the fork, and other sessions continue.
+with the entry. The worker, every viewer, replays, the gateway and the simulator use this. If a seed
+is unavailable, the entry gets the reason in its place: the fold then freezes the fork, and other
+sessions continue.
 """
 
 

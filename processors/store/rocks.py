@@ -1,4 +1,4 @@
-"""RocksDB as the backend of a store, and a test which of its errors mean damaged files.
+"""RocksDB as the backend of a store; decides which of its errors mean damaged files.
 
 Only this file imports rocksdict.
 """

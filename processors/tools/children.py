@@ -1,5 +1,4 @@
-"""Processes started by a tool: they end with the command, the run or the worker, whichever is
-first.
+"""Processes that a tool starts: they end with the command, the run or the worker.
 
 Each command runs under a reaper (reaper.py), a process of its own that outlives a killed worker
 just long enough to kill what the worker had started. A parent-death signal alone is not enough: it

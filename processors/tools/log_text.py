@@ -1,4 +1,4 @@
-"""Recognizes logs, and cuts them to their end: of a log the last lines are shown.
+"""Recognizes logs, and cuts them to their last lines.
 
 A log grows at its end and reports errors there, so its last lines are worth more than its first
 thousands. Pure functions on text.

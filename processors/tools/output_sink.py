@@ -1,4 +1,4 @@
-"""An effect's interfaces: chunks that never wait, one outcome that does, and the signal to stop.
+"""The interfaces of an effect: Sink takes its chunks and its one outcome, Stop tells it to stop.
 
 Effects are independent of the log, the outbox and the worker: they get a Sink and a Stop.
 """

@@ -9,9 +9,9 @@ gets the result of another user's call), the agent, the tool with its schema, th
 canonical JSON, the working directory and how results are cut. The code of the tool is not part of
 the key: a changed tool may return old results for one TTL.
 
-Time is the wall clock, because an age must survive a restart of the process and of the machine,
-unlike that of a monotonic clock. After a clock was set back, an entry has a negative age, which
-counts as expired; after it was set forward, it expires early. In both cases the tool runs.
+Time is the wall clock, because the age of an entry must survive a restart of the process and of the
+machine, which a monotonic clock does not. After a clock was set back, an entry has a negative age,
+which counts as expired; after it was set forward, it expires early. In both cases the tool runs.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Tasks of background work: the request to a cheap model, and the content that its answer replaces.
 
-Pure, built when a claim begins. The model gets the conversation as data: one JSON line per fragment
-in one user message, without tools, so nothing that it reads can act.
+A task is built when its claim begins, purely from the views. The model gets the conversation as
+data: one JSON line per fragment in one user message, without tools, so nothing that it reads can
+act.
 """
 
 import json

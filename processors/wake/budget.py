@@ -1,7 +1,8 @@
 """The budget of the next request: its tokens, the compactions it adopts, and the work that is due.
 
-Pure, from the views and the agent's rules. Adopting moves the prefix, which loses the cache and the
-signed thinking, so it happens over the soft budget or when the cache is cold, and in batches.
+Pure, from the views and the agent's rules. Adopting a compaction changes the beginning of later
+requests, which loses the cache and the signed thinking. So it happens only over the soft budget or
+when the cache is cold, and in batches.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,8 @@
 """Discharges obligations: writes a decision or a claim, begins or stops an effect.
 
-It remembers only what is in flight: a produced record is awaited until it is read back, for
-at most 15 seconds, and an effect begins once per claim. Losing this memory is harmless.
+It remembers only what is in flight: which produced records it has not read back (for at most 15
+seconds), and which claims have begun their effect. Losing this memory is harmless, because WAKE
+asks again.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,11 +1,11 @@
 """Announces the open sessions of each user on `user-sessions`, so that a user's tabs can find them.
 
 One record per session, keyed USER/SESSION and partitioned by the user: {phase, project_id,
-opened_at} while it is open, a tombstone once it has ended. The role `sessions` writes them after
-the fold, at least once: a session whose newest state is not confirmed by a broker is marked in the
-store, in the batch that folded it, so a worker that dies announces it after the restart. A second
-announcement is harmless. An announcement may be slightly older than the log; the log decides, this
-topic is only an index.
+opened_at} while it is open, a tombstone once it has ended. The role `sessions` writes the record
+after the fold, at least once. Until a broker has confirmed the newest state of a session, the
+session is marked in the store, in the batch that folded it; so a worker that dies announces it
+after its restart. A second announcement is harmless. An announcement may be slightly older than the
+log; the log decides, this topic is only an index.
 """
 
 from collections import OrderedDict

@@ -1,6 +1,6 @@
 """Filters the log output of Faust and its Kafka client down to what helps an operator.
 
-They read a few records a day in a process of their own (rendezvous.py).
+Faust reads a few records a day, in a process of its own (rendezvous.py).
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """Which requests may read the pages of `pages.py`, and the form of an answer.
 
-Who may read them: clients on this machine whose Host header is a loopback name (a web page whose
-domain resolves to loopback sends its domain instead), and clients elsewhere that send the token.
-`/healthz` and `/readyz` need no token, because an orchestrator's probes have none and both return
-one word.
+Two kinds of clients may read them: those on this machine whose Host header is a loopback name, and
+those elsewhere that send the token. The Host header keeps out web pages whose domain resolves to
+loopback: their requests have that domain. `/healthz` and `/readyz` need no token, because an
+orchestrator's probes have none and both return one word.
 """
 
 import contextlib

@@ -3,8 +3,9 @@
 It runs in its own process (`foldlog users`), because no worker needs it: no decision depends on it,
 and the gateway reads the topic itself. Each such process reads every partition from its beginning,
 so any of them can answer for any user, once it has read the records that existed at its start:
-http://WEB/users/USER. The table's changelog is a topic of ours; all processes write the same there,
-and none restores its table from it. Only this file and `faust_credentials.py` import faust.
+http://WEB/users/USER. The table's changelog is one of foldlog's topics: all processes write the
+same records to it, and none restores its table from it. Only this file and `faust_credentials.py`
+import faust.
 """
 
 import asyncio

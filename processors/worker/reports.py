@@ -1,7 +1,7 @@
 """The sink of a worker's effects: chunks straight to the producer, outcomes through the outbox.
 
 An outcome is synced to disk before it is produced, and is never dropped: it is produced again until
-the log has it, after a restart before the worker takes its partitions.
+the log has it. After a restart this happens before the worker takes its partitions.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Queues of sessions waiting for a slot: first in, first out, with one timer per queue.
+"""Queues of sessions that wait for a slot: first in, first out, with one timer per queue.
 
 A timer per session would wake every waiting session at each check: with a thousand of them that
 took half a core. The queues are independent of what the slots are used for and when one is free.

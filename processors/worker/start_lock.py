@@ -3,7 +3,7 @@
 A second worker there is a mistake and is refused at once, with one exception. A killed supervisor
 leaves a worker that has noticed it and needs seconds to end; a restart then waits for that end
 instead of being refused. The supervisor's own lock distinguishes the cases: its file contains a
-process id while one supervises, and still does if that one was killed.
+process id while a supervisor runs, and still does after the supervisor was killed.
 """
 
 import contextlib

@@ -1,8 +1,9 @@
-"""The start window: a claim that is read back too late does not begin its effect (T4, S2, B2, D2).
+"""The start window: a claim that is read back too late does not begin its effect.
 
-A claim's deadline counts from when it was produced. A worker that reads its own claim late, for
-example after a pause, would begin when another may already have taken the claim over: a tool would
-run late, and a model call would be paid for twice. Time is that of the monotonic clock.
+The deadline of a claim counts from the moment when it was produced. If a worker reads its own claim
+late, for example after a pause, another worker may already have taken the claim over: a tool would
+run late, and a model call would be paid for twice. WAKE rows T4, S2, B2 and D2 begin effects. Time
+is that of the monotonic clock.
 """
 
 from collections.abc import Callable

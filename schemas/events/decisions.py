@@ -1,7 +1,7 @@
 """Events: the decisions of the sessions role, and the owners of partitions.
 
-The fields are documented in avro/*.avsc; a test compares the classes with them. An event repeats
-nothing of its record: not the session id (the key), the position or the timestamp.
+The fields are documented in avro/*.avsc; a test compares the classes with them. An event does not
+repeat what its record has: the session id (the key), the position and the timestamp.
 """
 
 from ..bounds import Count, TimeMs, Tokens

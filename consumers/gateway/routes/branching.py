@@ -1,6 +1,7 @@
 """Routes for branching: fork a session at an offset, or regenerate an answer in a fork.
 
-Both create a new session and leave the old one unchanged. branching.py decides what may be forked.
+Both create a new session and leave the old one unchanged. `consumers/branching.py` decides what may
+be forked.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
 """Classifies failed attempts: one table from class to policy, and the delay of the next attempt.
 
 The SDK's retries are off: every retry is a new attempt of its own, demanded by the WAKE table. A
-failure is classified by the API's error code first, then its type, then the status: a mid-stream
-error comes under status 200, and a spend limit may be a 400.
+failure is classified by the API's error code first, then its type, then the status, because a
+mid-stream error has status 200, and a spend limit may be a 400.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""Lossless JSON: values that need not be understood stay the bytes that were received.
+"""Lossless JSON: values that foldlog does not have to understand stay the bytes that it received.
 
-A parsed and re-serialized number, escape or unknown field may come back different, and a thinking
-signature is bound to the bytes that were sent. So an object is split into raw values here, and only
-strings that are streamed in pieces are decoded.
+A number, an escape or an unknown field may change when it is parsed and written again, and a
+thinking signature is bound to the bytes that the provider sent. So this file splits an object into
+raw values, and decodes only strings that are streamed in pieces.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The answer of an attempt that resumes a lost one: the kept text, then the new text.
+"""The answer of an attempt that resumes a lost attempt: the kept text, then the new text.
 
 The first new text continues the last kept block; later blocks follow it. Thinking of a resumed
 attempt is neither shown nor kept: it was signed for a request that no later request begins with.

@@ -1,6 +1,7 @@
 """background: work outside the conversation (lane B): due, claimed and tried.
 
-Work is identified by its kind and the offset it covers up to. Bounded: older results are dropped.
+The kind of the work and the offset that it covers up to identify it. The view is bounded: if too
+many results wait for a short form, it drops the oldest.
 """
 
 from enum import StrEnum

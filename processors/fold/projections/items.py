@@ -2,8 +2,8 @@
 
 Items are added in batches and retracted from the end, or all at once. The live items are therefore
 a stack: each batch names the one below it, and the view names the top. A retraction moves the top
-and keeps every row, so any past moment can be read; the newest N are found by walking down, in time
-independent of the rest.
+and keeps every row, so any past moment can be read; a reader finds the newest N by walking down, in
+a time that does not depend on how many others there are.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The fingerprint of a message: two with the same one are duplicates."""
+"""The fingerprint of a message: two messages with the same fingerprint are duplicates."""
 
 from hashlib import sha256
 

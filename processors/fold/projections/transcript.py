@@ -1,7 +1,7 @@
 """transcript: what a person sees of a session, in append-only rows.
 
-Superseded attempts never appear: only accepted outcomes do. Chunks are not stored in any view; a
-viewer folds those of the open attempt itself (consumers/).
+Superseded attempts never appear: only accepted outcomes do. No view stores chunks: a viewer folds
+the chunks of the open attempt itself (consumers/transcript_stream.py).
 """
 
 from operator import attrgetter

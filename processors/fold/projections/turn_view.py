@@ -1,7 +1,7 @@
 """The work in flight of a session: computed by the turn fold, read by WAKE.
 
-Bounded: the content of messages is in the messages view, that of answers in the context; of calls
-only the arguments are here.
+Bounded: it has no content of messages (the messages view has that) or of answers (the context
+view has that), and of a call only the arguments.
 """
 
 from enum import StrEnum

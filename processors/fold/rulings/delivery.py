@@ -1,6 +1,6 @@
 """Rulings on deliveries to push channels, and on GEN_SENT.
 
-As for everything workers write, an event that does not fit the views is ignored, and WAKE decides
+As with all events that workers write, one that does not fit the views is ignored, and WAKE decides
 again. The first GEN_SENT of an answer and channel counts, from any worker.
 """
 
