@@ -242,11 +242,14 @@ function Lost({ model }) {
   return html`<div class="card no-answer" role="alert">
     <${Icon} name="wire" />
     <p><b>No answer from the gateway since ${clock(lost.since)}</b>
-      <span class="dim">${model.loaded ? "You see the sessions as they were then. " : ""}${lost.message}</span></p>
+      <span class="dim">${model.loaded ? "You see the sessions as they were then. " : ""}${
+        capital(lost.message)}</span></p>
     <span class="faint num" aria-hidden="true">${left ? `Trying again in ${left} s` : "Trying…"}</span>
     <button class="btn" onClick=${() => model.nudge()}>Try now</button>
   </div>`;
 }
+
+const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
 
 const Loading = ({ model }) =>
   (model.lost ? null : html`<p class="none" role="status">Reading the list of sessions…</p>`);

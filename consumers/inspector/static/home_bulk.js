@@ -64,7 +64,8 @@ export function Bulk({ rows, clear, model }) {
 function Dialog({ label, close, children }) {
   const dialog = useRef(null);
   useEffect(() => dialog.current.showModal(), []);
-  return html`<dialog ref=${dialog} aria-label=${label} onClose=${close}><h2>${label}</h2>${children}</dialog>`;
+  return html`<dialog ref=${dialog} class="first-asked" aria-label=${label} onClose=${close}>
+    <h2>${label}</h2>${children}</dialog>`;
 }
 
 const Names = ({ rows }) => html`<ul class="names">

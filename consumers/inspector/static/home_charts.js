@@ -146,7 +146,7 @@ function Plot({ measure, found, series, at }) {
         <path class="line p95" d=${path(lines[1], slot, y)} />
         <path class="line p50" d=${path(lines[0], slot, y)} />`}
     </svg>
-    ${highest > 0 && html`<span class="top num" aria-hidden="true">${measure.top(highest)}</span>`}`;
+    ${highest > 0 && html`<span class="peak num" aria-hidden="true">${measure.top(highest)}</span>`}`;
 }
 
 /** A line through the known values; a single one is a short dash. */

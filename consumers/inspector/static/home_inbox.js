@@ -64,11 +64,12 @@ function press(event) {
   button.click();
 }
 
-function Head({ row, look, icon, label, now, question }) {
+function Head({ row, look, icon, label, now, question, expires = 0 }) {
   return html`
     <div class="head">
       <span class=${`st ${look}`}><${Icon} name=${icon} />${label}</span>
-      <time class="faint num">${since(row.waits_since, now)}</time>
+      <span class="faint num">${since(row.waits_since, now)}${
+        expires > now ? `, until ${until(expires, now)}` : ""}</span>
     </div>
     <div class="words">
       <h3>${question}</h3>
@@ -104,7 +105,7 @@ function Approval({ row, call, now, send, busy }) {
   const decide = (decision, done) =>
     send(`calls/${call.call}/decide`, { decision, args_sha256: call.args_sha256 }, done);
   return html`
-    <${Head} row=${row} look="asks" icon="clock" label="Approval" now=${now}
+    <${Head} row=${row} look="asks" icon="clock" label="Approval" now=${now} expires=${call.expires_at}
       question=${html`Allow <code><bdi>${call.name}</bdi></code>?`} />
     ${call.args === null
       ? html`<div class="well faint">The arguments are too long for this page. Open the session to read them and
@@ -116,7 +117,6 @@ function Approval({ row, call, now, send, busy }) {
           onClick=${() => decide("allow", "Allowed. It continues.")}>Allow <bdi>${call.name}</bdi></button>
         <button class="btn" data-key="d" disabled=${busy}
           onClick=${() => decide("deny", "Denied. The model is told.")}>Deny</button>`}
-      <span class="faint until">${call.expires_at > now ? `until ${until(call.expires_at, now)}` : ""}</span>
       <span class="grow"></span>
       <${Open} row=${row} />
     </div>
@@ -177,7 +177,7 @@ function Failure({ row, now, send, busy, aside }) {
       <th scope="row">${name}</th><td><bdi>${value}</bdi></td></tr>`)}</tbody></table></div>
     <div class="acts">
       <button class="btn" data-key="a" disabled=${busy} title=${`Sends “${AGAIN}” as a new message`}
-        onClick=${() => send("messages", { text: AGAIN }, "Asked. A new turn begins.")}>Ask to try again</button>
+        onClick=${() => send("messages", { text: AGAIN }, "Asked. A new turn begins.")}>Try again</button>
       <button class="btn quiet" data-key="d" disabled=${busy} title="Out of this list, in this browser"
         onClick=${() => aside.add(row)}>Set aside</button>
       <span class="grow"></span>

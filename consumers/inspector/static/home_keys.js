@@ -7,7 +7,7 @@ export const HOME_KEYS = [
   ["Enter", "open it"],
   ["X", "select it; Shift and a click selects a range"],
   ["W", "the first thing that waits for you"],
-  ["A D", "in its card: allow or deny; ask to try again or set aside"],
+  ["A D", "in its card: allow or deny; try again or set aside"],
   ["S", "save the filters"],
   ["I", "show ids"],
   ["1 … 4", "home, waiting for you, sessions, cost"],

@@ -8,7 +8,8 @@ import { html, still, useEffect, useLayoutEffect, useRef, useState } from "./lib
 
 const CLEAR = { status: "", agent: "", days: "", find: "", sort: "" };
 const PHONE = matchMedia("(max-width: 760px)");
-const OVERSCAN = 8;
+const OVERSCAN = 6;
+const STUCK = 90; // the head of the table and the selection stay in view, above the rows
 const CHUNK = 4; // the window moves in steps of so many rows
 
 const COLUMNS = [
@@ -31,16 +32,21 @@ function useWindow(body, total) {
   useLayoutEffect(() => {
     const scroller = document.getElementById("talk");
     if (scroller === null || body.current === null) return undefined;
+    let [top, room] = [0, 0]; // of the rows in the scroller's content, and its height
     const look = () => {
-      if (body.current === null) return;
-      const top = body.current.getBoundingClientRect().top - scroller.getBoundingClientRect().top;
-      const first = Math.max(0, Math.floor(-top / rowHeight() / CHUNK) * CHUNK - OVERSCAN);
-      const shown = Math.ceil(scroller.clientHeight / rowHeight() / CHUNK) * CHUNK + CHUNK + 2 * OVERSCAN;
+      const first = Math.max(0, Math.floor((scroller.scrollTop - top) / height / CHUNK) * CHUNK - OVERSCAN);
+      const shown = Math.ceil(room / height / CHUNK) * CHUNK + CHUNK + 2 * OVERSCAN;
       setRange((before) => (before[0] === first && before[1] === first + shown ? before : [first, first + shown]));
     };
-    look();
+    const measure = () => {
+      if (body.current === null) return;
+      const above = body.current.getBoundingClientRect().top - scroller.getBoundingClientRect().top;
+      [top, room] = [above + scroller.scrollTop, scroller.clientHeight];
+      look();
+    };
+    measure();
     scroller.addEventListener("scroll", look, { passive: true });
-    const watch = new ResizeObserver(look);
+    const watch = new ResizeObserver(measure);
     watch.observe(scroller);
     for (const child of scroller.children) watch.observe(child);
     return () => {
@@ -101,7 +107,6 @@ export function Table({ rows, model, now, view, change, picked, pick, ids }) {
   };
   const all = rows.length > 0 && rows.every((row) => picked.has(row.id));
   const shown = rows.slice(first, last);
-  const offset = Math.min(first, rows.length) * height;
   return html`
     <div class=${picked.size ? "card sheet picking" : "card sheet"} role="table" aria-label="Sessions"
       aria-rowcount=${rows.length + 1}>
@@ -113,9 +118,9 @@ export function Table({ rows, model, now, view, change, picked, pick, ids }) {
           view=${view} change=${change} />`)}
       </div></div>
       <div role="rowgroup" class="rows" ref=${body} onKeyDown=${press}
-        style=${{ height: `${rows.length * height}px`, paddingTop: `${offset}px` }}>
-        ${shown.map((row, index) => html`<${Row} key=${row.id} row=${row} place=${first + index} now=${now}
-          picked=${picked.has(row.id)} here=${first + index === here} choose=${choose} ids=${ids} />`)}
+        style=${{ height: `${rows.length * height}px` }}>
+        ${shown.map((row, index) => html`<${Row} key=${row.id} row=${row} place=${first + index}
+          top=${(first + index) * height} now=${now} picked=${picked.has(row.id)} here=${first + index === here} choose=${choose} ids=${ids} />`)}
       </div>
     </div>
     ${model.total > model.rows.size && html`<p class="none">The ${count(model.rows.size)} most recent of${" "}
@@ -128,7 +133,7 @@ function reveal(body, place, height) {
   const scroller = document.getElementById("talk");
   const room = scroller.getBoundingClientRect();
   const top = body.getBoundingClientRect().top + place * height - room.top;
-  if (top < height) scroller.scrollTop += top - height;
+  if (top < STUCK) scroller.scrollTop += top - STUCK;
   else if (top + 2 * height > room.height) scroller.scrollTop += top + 2 * height - room.height;
 }
 
@@ -148,14 +153,14 @@ function took(row, now) {
   return row.in_turns_ms + open;
 }
 
-const Row = still(({ row, place, now, picked, here, choose, ids }) => {
+const Row = still(({ row, place, top, now, picked, here, choose, ids }) => {
   const [word, look, icon] = statusOf(row);
   const tab = here ? 0 : -1;
   const title = titleOf(row);
   const unused = !row.turns;
   return html`
     <div role="row" class=${picked ? "tr picked" : "tr"} aria-rowindex=${place + 2} data-place=${place}
-      aria-selected=${String(picked)}>
+      style=${{ top: `${top}px` }} aria-selected=${String(picked)}>
       <span role="cell" class="pickcell"><input type="checkbox" aria-label=${`Select ${title}`} checked=${picked}
         tabindex=${tab} onClick=${(event) => choose(place, event.shiftKey)} /></span>
       <span role="cell" class="c-title cut"><a href=${`#/s/${encodeURIComponent(row.id)}`} tabindex=${tab}

@@ -98,7 +98,7 @@ def test_a_doubt_is_answered_with_what_the_model_should_know(place, url, page_at
 def test_a_failed_turn_is_tried_again_or_set_aside(place, url, page_at):
     played, other = failing(place), failing(place, "fails-2", "Count the lamps.")
     page = page_at(f"{url}/#/waiting")
-    card(page, "The model was overloaded in Report").get_by_role("button", name="Ask to").click()
+    card(page, "The model was overloaded in Report").get_by_role("button", name="Try again").click()
     expect(card(page, "The model was overloaded in Report")).to_have_count(0)
     assert played.views.turn.number == 2 and played.views.turn.open
     aside = card(page, "The model was overloaded in Count the lamps")
