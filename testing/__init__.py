@@ -53,6 +53,11 @@ __all__ = sorted(_EXPORTS)
 
 
 def __getattr__(name: str) -> object:
+    if name == "foldlog_agent":  # an AttributeError would lose its text in `from ... import`
+        raise ImportError(
+            "foldlog_agent is a fixture of pytest, so it is not imported: "
+            "name it as a parameter of the test"
+        )
     if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_EXPORTS[name], __name__), name)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..api.connection import Connection
-from ..api.events import ApprovalAsked, InDoubt, SessionEvent, demand_event_class
+from ..api.events import ApprovalAsked, InDoubt, SessionEvent, ToolFinished, demand_event_class
 from ..api.inside import ModelRequest, SessionState
 from ..api.session import Reply, ReplyEnded, Session
 from ..api.worker import demand_agents
@@ -26,7 +26,8 @@ from ..processors.agent import Agent
 from ..producers.checks import Blocks
 from ..schemas import events as ev
 from ..schemas.codec import entry_of
-from ..schemas.enums import WhenBusy
+from ..schemas.enums import Outcome, WhenBusy
+from ..schemas.ids import call_key
 from .engine import STEPS_MAX, Engine
 from .script import Answers, Scripted
 
@@ -53,7 +54,7 @@ class AgentRun:
         loaded = demand_agents(agents, "foldlog_agent")
         _demand_runnable(loaded)
         self.user = user
-        self._answers = Answers(script)
+        self._answers = Answers(script, [tool.name for agent in loaded for tool in agent.tools])
         self._server = ScriptedServer(self._answers).start()
         self._engine = Engine(loaded, self._server.base_url, directory)
         settings = Settings(
@@ -68,6 +69,7 @@ class AgentRun:
         self.session: Session = self._connection.open("test", agent=loaded[0].name)
         self._last: RunReply | None = None
         self._stepping = asyncio.Lock()
+        self._is_unread = False
 
     # -- a person ----------------------------------------------------------------------------------
 
@@ -81,6 +83,7 @@ class AgentRun:
         """Send a message. Await the reply for its answer, iterate over it, or wait `until`."""
         reply = self.session.send(content, attach=tuple(attach), when_busy=when_busy)
         self._last = RunReply(self, reply)
+        self._is_unread = True
         return self._last
 
     async def approve(
@@ -132,8 +135,13 @@ class AgentRun:
         """How often the worker was killed."""
         return self._engine.restarts
 
-    def demand_crashed(self) -> None:
-        """Raise Refused if a crash that was asked for did not happen."""
+    def demand_complete(self) -> None:
+        """Raise Refused if the test ran nothing, or without a crash that it asked for."""
+        if self._is_unread:
+            raise Refused(
+                "a message was sent and the worker never ran, because the reply was not awaited: "
+                "write `await run.send(...)`, or `await run.settle()` after it"
+            )
         missed = [event for event, left in self._engine.crashes.items() if left]
         if missed:
             raise Refused(
@@ -151,6 +159,7 @@ class AgentRun:
 
     async def settle(self) -> None:
         """Let the worker do everything that it can do at this time."""
+        self._is_unread = False
         async with self._stepping:
             is_at_rest = await self._engine.settle()
         if not is_at_rest:
@@ -216,6 +225,7 @@ class AgentRun:
 
     async def _step(self) -> bool:
         """One step of the worker. Two coroutines that await replies take turns."""
+        self._is_unread = False
         async with self._stepping:
             return await self._engine.step()
 
@@ -228,11 +238,19 @@ class AgentRun:
                 "run.send(...).until(ApprovalAsked)`, then `await run.approve(ask)`."
             )
         if state.doubts:
+            doubt = state.doubts[0]
             return (
-                f"the run waits for a person: {state.doubts[0]}. Report what happened with `await "
-                "run.resolve(doubt, happened=...)` or `did_not_happen=True`."
+                f"the run waits for a person: {doubt}{self._why_uncertain(doubt.call)}. "
+                "Report what happened with `await run.resolve(doubt, happened=...)` or "
+                "`did_not_happen=True`. A tool that knows that it had no effect raises ToolFailed."
             )
         return f"the run waits, and nothing can continue it: {state}"
+
+    def _why_uncertain(self, call: str) -> str:
+        """How the run of a call in doubt ended."""
+        failures = self.events("TOOL_FAILED_UNCERTAIN")
+        reasons = [x.reason for x in failures if call_key(x.turn, x.step, x.index) == call]
+        return f" ({reasons[-1]})" if reasons else ""
 
     def _never_ends(self) -> RunNeverEnds:
         return RunNeverEnds(f"no rest after {STEPS_MAX:,} steps: {self.state()}")
@@ -265,12 +283,14 @@ class RunReply:
     async def until(self, kind: type[E]) -> E:
         """The next event of a class. Raises ReplyEnded, RunWaits."""
         demand_event_class(kind)
+        failed = ""
         async for event in self:
             if isinstance(event, kind):
                 return event
-        raise ReplyEnded(
-            f"the reply ended without {kind.__name__}: {self._reply.answer().reason}"
-        )
+            if isinstance(event, ToolFinished) and event.outcome != Outcome.OK:
+                failed = f". {event}"
+        reason = self._reply.answer().reason
+        raise ReplyEnded(f"the reply ended without {kind.__name__}: {reason}{failed}")
 
     async def answer(self) -> Answer:
         """The answer, once the turn has ended. Raises RunWaits."""

@@ -7,7 +7,7 @@ background requests take none of the answers.
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,8 +84,8 @@ class ScriptExhausted(Refused):
     """The model was asked more often than the script has answers."""
 
 
-def _checked(script: Iterable[Scripted | str]) -> list[Scripted]:
-    """The answers of a script. Raises Refused."""
+def _checked(script: Iterable[Scripted | str], tools: Sequence[str]) -> list[Scripted]:
+    """The answers of a script, which call only these tools. Raises Refused."""
     if isinstance(script, Scripted | str) or not isinstance(script, Iterable):
         raise Refused(f"script= is a list of answers, not {script!r}: write script=[...]")
     answers = [says(item) if isinstance(item, str) else item for item in script]
@@ -95,14 +95,21 @@ def _checked(script: Iterable[Scripted | str]) -> list[Scripted]:
                 f"answer {number} of script= is {answer!r}. An answer is a text, or what says(), "
                 "calls(), thinks() or fails() of foldlog.testing make"
             )
+        called = [block["name"] for block in answer.blocks if block["type"] == "tool_use"]
+        for name in called:
+            if name not in tools:
+                raise Refused(
+                    f"answer {number} of script= calls {name}, which no agent of the run has. "
+                    f"Their tools: {', '.join(tools) or 'none'}"
+                )
     return answers
 
 
 class Answers:
     """Gives the scripted answers to requests, in the server's thread."""
 
-    def __init__(self, script: Iterable[Scripted | str]) -> None:
-        self.script = _checked(script)
+    def __init__(self, script: Iterable[Scripted | str], tools: Sequence[str]) -> None:
+        self.script = _checked(script, tools)
         self.exhausted = ""
         self._used = 0
         self._given: dict[str, tuple[int | None, Scripted]] = {}

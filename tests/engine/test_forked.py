@@ -41,6 +41,7 @@ async def test_a_worker_answers_in_a_fork_and_runs_nothing_of_its_parent_again(f
     lines = fork.views().transcript.lines
     assert [line.kind for line in lines][-3:] == ["message", "answer", "ended"]
     assert not run._engine.log_lines
+    assert len(run.requests()) == 3, "those of the fork are its own"
 
 
 def _plain(messages):

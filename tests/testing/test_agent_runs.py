@@ -3,6 +3,8 @@
 import asyncio
 import subprocess
 import sys
+import threading
+from dataclasses import replace
 from textwrap import dedent
 
 import pytest
@@ -144,7 +146,14 @@ async def test_two_replies_may_be_awaited_at_once(foldlog_agent):
     assert [answer.text for answer in answers] == ["1", "2"]
 
 
-def test_a_crash_that_never_happens_fails_the_test(tmp_path):
+def run_python(directory, *arguments):
+    """What a Python process prints in a directory."""
+    command = [sys.executable, *arguments]
+    ran = subprocess.run(command, cwd=directory, capture_output=True, text=True)
+    return ran.stdout + ran.stderr
+
+
+def test_a_test_that_ran_less_than_it_asked_for_fails(tmp_path):
     (tmp_path / "test_it.py").write_text(dedent("""
         from foldlog import Agent
         agent = Agent(name="a", model="claude-opus-5-5")
@@ -154,11 +163,24 @@ def test_a_crash_that_never_happens_fails_the_test(tmp_path):
             run.crash_after("TOOL_STARTED")
             await run.send("hi")
             assert run.crashes == 0
+
+        def test_never_awaits(foldlog_agent):
+            foldlog_agent(agent, script=["hello"]).send("hi")
     """))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert "1 passed, 1 error" in ran.stdout, ran.stdout + ran.stderr
-    assert "crash_after('TOOL_STARTED') crashed nothing" in ran.stdout
+    printed = run_python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
+    assert "2 passed, 2 errors" in printed, printed
+    assert "crash_after('TOOL_STARTED') crashed nothing" in printed
+    assert "the reply was not awaited: write `await run.send(...)`" in printed
+
+
+@pytest.mark.parametrize(("line", "printed"), [
+    ("from foldlog.testing import check_tool, says, AgentRun; print(says('hi').blocks)", "'hi'"),
+    ("import foldlog.testing.plugin", "needs pytest: pip install 'foldlog[testing]'"),
+    ("from foldlog.testing import foldlog_agent", "a fixture of pytest, so it is not imported"),
+])
+def test_without_the_extra_only_the_fixture_is_missing(tmp_path, line, printed):
+    without = "import sys; sys.modules['pytest'] = None; "
+    assert printed in run_python(tmp_path, "-c", without + line)
 
 
 async def test_a_recorded_session_is_a_script(foldlog_agent, tmp_path):
@@ -177,6 +199,76 @@ async def test_until_an_event_that_never_comes_raises(foldlog_agent):
         await run.send("2+2?").until(ApprovalAsked)
 
 
+async def test_a_reply_that_ended_reports_the_call_that_failed(foldlog_agent):
+    run = foldlog_agent(shop, script=[calls("refund", ordr=17), "done"])
+    with pytest.raises(ReplyEnded, match=r"ApprovalAsked: .*refund \(1\.1\.0\) error: .*ordr"):
+        await run.send("refund 17").until(ApprovalAsked)
+
+
+async def test_bad_input_a_script_that_calls_an_unknown_tool_is_refused(foldlog_agent):
+    with pytest.raises(Refused, match=r"answer 2 .* calls refnd, .* tools: refund, look_up"):
+        foldlog_agent(shop, script=["hello", calls("refnd", order=17)])
+
+
+@tool(effect="pure")
+def search(words: str) -> str:
+    """Search."""
+    raise ValueError("the index is empty")
+
+
+@tool(effect="once")
+def pay(euros: int) -> str:
+    """Pay."""
+    raise ValueError("the card is declined")
+
+
+async def test_the_traceback_of_a_tool_is_logged_and_the_model_reads_its_error(
+    foldlog_agent, caplog
+):
+    agent = replace(shop, tools=(search,))
+    run = foldlog_agent(agent, script=[calls("search", words="x"), "I cannot."])
+    assert (await run.send("find x")).text == "I cannot."
+    assert 'raise ValueError("the index is empty")' in caplog.text
+    (result,) = run.request("1.2").json["messages"][-1]["content"]
+    assert result["is_error"] and "the index is empty" in result["content"]
+
+
+async def test_a_once_tool_that_raises_is_in_doubt_for_the_reason_it_gave(foldlog_agent):
+    run = foldlog_agent(replace(shop, tools=(pay,)), script=[calls("pay", euros=3), "I see."])
+    with pytest.raises(RunWaits, match=r"pay raised ValueError: the card is declined.*ToolFailed"):
+        await run.send("pay")
+
+
+async def test_a_tool_that_returns_after_its_deadline_still_resolves_its_doubt(foldlog_agent):
+    gate = threading.Event()
+
+    @tool(effect="once", timeout_s=0.05)
+    def slow() -> str:
+        """Take long."""
+        gate.wait()
+        return "late"
+
+    run = foldlog_agent(replace(shop, tools=(slow,)), script=[calls("slow"), "It is late."])
+    reply = run.send("go")
+    await reply.until(InDoubt)
+    gate.set()
+    while not run.events("TOOL_RESULT"):
+        await asyncio.sleep(0)
+    assert (await reply).text == "It is late."
+
+
+async def test_a_run_may_crash_again_and_again(foldlog_agent):
+    run = foldlog_agent(shop, script=[calls("refund", order=17), says("done")])
+    ask = await run.send("refund 17").until(ApprovalAsked)
+    await run.crash()
+    await run.crash()
+    await run.approve(ask)
+    run.crash_after("GEN_CHUNK")
+    run.crash_after("TURN_ENDED")
+    assert (await run.result()).text == "done"
+    assert run.crashes == 4 and refunds == ["test/1.1.0"]
+
+
 async def test_two_runs_in_one_test_are_independent(foldlog_agent):
     one = foldlog_agent(shop, script=["one"])
     two = foldlog_agent(shop, script=["two"], user="eve")
@@ -191,7 +283,7 @@ async def test_bad_input_a_value_that_is_not_an_agent_is_refused(foldlog_agent, 
 
 
 async def test_bad_input_an_unknown_crash_event_and_a_missing_message_are_refused(foldlog_agent):
-    run = foldlog_agent(shop)
+    run = foldlog_agent(shop, script=["hello"])
     with pytest.raises(Refused, match="TOOL_STARTED"):
         run.crash_after("TOOL_BEGUN")
     with pytest.raises(Refused, match="TOOL_STARTED"):
@@ -200,6 +292,7 @@ async def test_bad_input_an_unknown_crash_event_and_a_missing_message_are_refuse
         await run.result()
     with pytest.raises(Refused, match="event class"):
         await run.send("hi").until("Token")
+    assert (await run.result()).text == "hello"
 
 
 def test_check_tool_runs_an_idempotent_tool_twice_and_a_once_tool_never():
