@@ -120,7 +120,8 @@ export function Table({ rows, model, now, view, change, picked, pick, ids }) {
       <div role="rowgroup" class="rows" ref=${body} onKeyDown=${press}
         style=${{ height: `${rows.length * height}px` }}>
         ${shown.map((row, index) => html`<${Row} key=${row.id} row=${row} place=${first + index}
-          top=${(first + index) * height} now=${now} picked=${picked.has(row.id)} here=${first + index === here} choose=${choose} ids=${ids} />`)}
+          top=${(first + index) * height} picked=${picked.has(row.id)} here=${first + index === here}
+          ...${{ now, choose, ids }} />`)}
       </div>
     </div>
     ${model.total > model.rows.size && html`<p class="none">The ${count(model.rows.size)} most recent of${" "}
