@@ -537,7 +537,7 @@ class Session:
         now. Nothing that ran here runs again there."""
         offset = at.offset if isinstance(at, SessionEvent) else at
         if not isinstance(offset, int | None):
-            raise Refused(f"a fork is made at an event or its `offset`, a number, not at {at!r}")
+            raise Refused(f"fork at an event or at its `offset`, which is a number, not at {at!r}")
         forked = self._branching().fork(self.id, offset, session_id)
         return Session(self._client, forked.session_id)
 

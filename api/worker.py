@@ -134,7 +134,7 @@ class Worker:
         stopped.
         """
         if self._thread is not None:
-            raise RuntimeError("this worker was started before: make another one")
+            raise RuntimeError("this Worker was already started: create a new one")
         try:
             settings = _prepared(self._stack, self._settings, self._roles, self._worker_id)
             self._thread = WorkerThread(lambda: self._parts(settings), _begin, self._ended.set)

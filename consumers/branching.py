@@ -113,7 +113,7 @@ class Branching:
             raise CanNotFork(
                 "unknown_turn",
                 f"session {session_id} has no turn {number} with a message. Nothing was written. "
-                f"Its turns are {f'1 to {last}' if last else 'none yet'}.",
+                + (f"It has turns 1 to {last}." if last else "It has no turns yet."),
             )
         if origin is not None and messages[0].offset <= origin.opened:
             return self.regenerate(origin.session_id, number, name)

@@ -92,10 +92,10 @@ class BlobStore:
             _warn_once(f"blob {path} can't be read: {error}")
             raise BlobCorrupt(f"blob {name} can't be read: {error.strerror}") from error
         if sha256(data).hexdigest() != name:
-            _warn_once(f"blob {path} holds other bytes than were stored")
+            _warn_once(f"blob {path} is damaged: its bytes do not have this sha256")
             raise BlobCorrupt(
-                f"blob {name} holds other bytes than were stored "
-                f"({len(data)} of them). Restore the file, or delete it and store it again."
+                f"blob {name} is damaged: its {len(data)} bytes do not have this sha256. "
+                "Restore the file, or delete it and store it again."
             )
         return data
 

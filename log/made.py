@@ -126,7 +126,8 @@ def note(log: Log, name: str, value: int | str) -> None:
     if not answers or isinstance(answers[0], AppendError):
         raise LogUnreachable(
             f"{LOG_FACTS} did not acknowledge a record within {READ_S:g} s. It may or may not be "
-            "in the log. Check the broker (`foldlog status`), then try again: it counts once."
+            "in the log. Check the broker (`foldlog status`), then try again: the record counts "
+            "once."
         )
 
 

@@ -221,7 +221,7 @@ def _arranged(agent: Agent) -> tuple[Tool, ...]:
     if clash is not None:  # two tools of one name: the provider rejects every request
         raise ValueError(
             f"agent {agent.name}: the name {clash!r} is reserved for the tool search, which finds "
-            "tools that are rare or do not fit; rename yours"
+            "tools that are rare or do not fit; rename your tool"
         )
     return tools
 
@@ -243,19 +243,24 @@ def _rules(agent: Agent) -> tuple[Rule, ...]:
         try:
             rule = Rule(*given)
         except TypeError:
-            raise TypeError(f"agent {agent.name}: {given!r} is not (tools, decision)") from None
+            raise TypeError(
+                f"agent {agent.name}: the rule {given!r} is not a pair (tools, decision)"
+            ) from None
         if rule.decision not in DECISIONS:
             raise ValueError(
                 f"agent {agent.name}: the rule for {rule.tools!r} has {rule.decision!r}, which is "
                 f"not one of {', '.join(DECISIONS)}"
             )
         if rule.tools == USE:
-            raise ValueError(f"agent {agent.name}: a rule must name the tool, not {USE}")
+            raise ValueError(f"agent {agent.name}: a rule must name the tool itself, not {USE}")
         of_server = any(rule.tools.startswith(server.prefix) for server in agent.mcp)
         known = of_server or agent.tool(rule.tools) is not None
         if not any(c in rule.tools for c in "*?[") and not known:
             # A misspelt `deny` would silently allow.
-            raise ValueError(f"agent {agent.name}: rule for {rule.tools!r}, which it does not have")
+            raise ValueError(
+                f"agent {agent.name}: one of its rules is for tool {rule.tools!r}, which it does "
+                "not have"
+            )
         rules.append(rule)
     return tuple(rules)
 

@@ -125,7 +125,7 @@ def content_json(content: str | Blocks) -> bytes:
         except ValueError as error:
             raise Invalid("invalid_content", f"an attachment can't be sent: {error}") from None
     if not blocks or any(b["type"] == "text" and not b["text"].strip() for b in blocks):
-        raise Invalid("empty_message", "an empty message: say something")
+        raise Invalid("empty_message", "the message is empty: write something")
     try:
         text = compact_strict(blocks)
     except (TypeError, ValueError) as error:

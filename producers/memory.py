@@ -189,7 +189,7 @@ class MemoryWriter:
         if isinstance(answer, str):
             raise NotWritten(
                 f"{BY_CLASS[type(event)].name} for {scope} was not acknowledged: {answer}. It may "
-                "or may not be in the log. Do it again: it counts once."
+                "or may not be in the log. Repeat the command: the event counts once."
             )
         return Written(scope, answer.partition, answer.offset, id)
 

@@ -55,14 +55,16 @@ def inspect(data: bytes) -> Attachment:
         raise ValueError("it is neither PNG, JPEG, GIF, WebP nor PDF")
     limit = PDF_BYTES_MAX if media_type == PDF else IMAGE_BYTES_MAX
     if len(data) > limit:
-        raise ValueError(f"it has {len(data)} bytes, at most {limit} are taken of {media_type}")
+        raise ValueError(f"it has {len(data)} bytes, at most {limit} are allowed for {media_type}")
     if media_type == PDF:
         return Attachment(media_type, _pdf_tokens(data))
     size = _size(data, media_type)
     if size is None or min(size) < 1:
         raise ValueError(f"it is cut or damaged: {media_type} without a size")
     if max(size) > PIXELS_MAX:
-        raise ValueError(f"it is {size[0]}x{size[1]} pixels, at most {PIXELS_MAX} a side are taken")
+        raise ValueError(
+            f"it is {size[0]}x{size[1]} pixels, at most {PIXELS_MAX} a side are allowed"
+        )
     return Attachment(media_type, min(IMAGE_TOKENS_MAX, size[0] * size[1] // PIXELS_PER_TOKEN + 1))
 
 
@@ -148,10 +150,10 @@ def label(block: Mapping[str, Any]) -> str:
 
 def _pdf_tokens(data: bytes) -> int:
     if b"/Encrypt" in data:
-        raise ValueError("it is encrypted, and nobody could read it")
+        raise ValueError("it is encrypted, so the model could not read it")
     pages = len(_PAGE.findall(data)) or -(-len(data) // PAGE_BYTES)
     if pages > PAGES_MAX:
-        raise ValueError(f"it has {pages} pages, at most {PAGES_MAX} are taken")
+        raise ValueError(f"it has {pages} pages, at most {PAGES_MAX} are allowed")
     return pages * PAGE_TOKENS
 
 

@@ -54,7 +54,7 @@ def fails(error: str = "overloaded") -> Scripted:
     """The model call fails once, and its next attempt takes the next answer. error: a name of
     `foldlog.local.messages_api.FAULTS`, such as overloaded or rate_limit."""
     if error not in FAULTS:
-        raise Refused(f"{error!r} is no failure of a model; those are {', '.join(FAULTS)}")
+        raise Refused(f"{error!r} is not a failure; the failures are {', '.join(FAULTS)}")
     return Scripted(failure=error)
 
 

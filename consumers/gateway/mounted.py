@@ -80,7 +80,7 @@ class AsgiApp:
     async def __aenter__(self) -> "AsgiApp":
         """Connect to the log and follow it. Raises LogUnreachable, TopicMissing, SettingsError."""
         if self._app is not None:
-            raise RuntimeError("this app is started already: enter it once")
+            raise RuntimeError("this app is already started: enter it only once")
         try:
             gateway = await asyncio.to_thread(self._gateway)
             gateway.hub.limit_viewers(limits_here().connections)

@@ -35,7 +35,7 @@ class Edits(NamedTuple):
 def lines_in(path: str, data: bytes) -> list[str]:
     """The lines of a file. Raises FileRefused if they cannot be memory."""
     if tier_of(path) is None:
-        raise FileRefused(f"{path[:200]} is not a path of memory, which is in {LEGAL_PATHS}")
+        raise FileRefused(f"{path[:200]} is not a path of memory; use {LEGAL_PATHS}")
     if len(data) > FILE_BYTES_MAX:
         raise FileRefused(f"{path} has {len(data)} bytes, the limit is {FILE_BYTES_MAX}")
     try:
@@ -52,7 +52,7 @@ def lines_in(path: str, data: bytes) -> list[str]:
     for number, line in enumerate(lines, 1):
         wrong = why_not_text(line)
         if wrong is not None:
-            raise FileRefused(f"{path}, line {number}: {wrong}; break or change it")
+            raise FileRefused(f"{path}, line {number}: {wrong}; change the line, or break it up")
     return lines
 
 

@@ -286,7 +286,7 @@ def _sealed(value: Value) -> bytes:
 
 def _unsealed(row: bytes, kind: type[V]) -> V:
     if crc32(row[4:]) != int.from_bytes(row[:4], "big"):
-        raise Corrupt(f"a {kind.__name__} of the memory store has another checksum")
+        raise Corrupt(f"a {kind.__name__} of the memory store does not match its checksum")
     return msgspec.msgpack.decode(row[4:], type=kind)
 
 

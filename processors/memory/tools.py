@@ -263,5 +263,7 @@ def with_memory_tools(tools: Sequence[Tool]) -> tuple[Tool, ...]:
     have = {each.name: each for each in tools}
     for each in MEMORY_TOOLS:
         if each.name in have and have[each.name].function is not each.function:
-            raise ValueError(f"the name {each.name!r} is reserved for memory=True; rename yours")
+            raise ValueError(
+                f"the name {each.name!r} is reserved for memory=True; rename your tool"
+            )
     return (*tools, *(each for each in MEMORY_TOOLS if each.name not in have))

@@ -95,11 +95,13 @@ def fetch_url(
     Raises ValueError.
     """
     if isinstance(hosts, str) or isinstance(allow_networks, str):
-        raise ValueError("hosts and allow_networks are lists")
+        raise ValueError("hosts and allow_networks must be lists")
     for host in hosts:
         is_text = isinstance(host, str) and host
         if not is_text or any(c in host for c in "/@[ ") or host.count(":") == 1:  # more: IPv6
-            raise ValueError(f"hosts of fetch_url are names, as in docs.example.com, not {host!r}")
+            raise ValueError(
+                f"hosts of fetch_url must be names, as in docs.example.com, not {host!r}"
+            )
     lower = tuple(host.lower() for host in hosts)
     limits = Limits(lower, networks(allow_networks), tuple(ports))
 

@@ -120,4 +120,4 @@ class ToolContext:
     @staticmethod
     def _room(requests: list[Any], what: str) -> None:
         if len(requests) >= REQUESTS_MAX:
-            raise ValueError(f"one call may ask for {REQUESTS_MAX} {what}, not more")
+            raise ValueError(f"one call may request at most {REQUESTS_MAX} {what}")

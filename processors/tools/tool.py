@@ -212,9 +212,12 @@ def tool(
 def _description(function: Callable[..., Any], name: str) -> str:
     text = inspect.cleandoc(function.__doc__ or "")
     if not text:
-        raise TypeError(f"tool {name} needs a docstring: the model knows it only by that")
+        raise TypeError(f"tool {name} needs a docstring: it is all that the model knows of it")
     if len(text) > _DESCRIPTION_CHARS_MAX:
-        raise ValueError(f"the docstring of tool {name} has {len(text)} characters, too many")
+        raise ValueError(
+            f"the docstring of tool {name} has {len(text)} characters, the maximum is "
+            f"{_DESCRIPTION_CHARS_MAX}"
+        )
     return text
 
 

@@ -102,7 +102,7 @@ def test_a_relative_workdir_becomes_absolute():
         ({"strategy": "window"}, ValueError, "no context strategy 'window'"),
         ({"instructions": "FOLDLOG.md"}, TypeError, "instructions must be True or False"),
         ({"permissions": "deny"}, TypeError, "permissions must be a list"),
-        ({"permissions": [("run_*",)]}, TypeError, "is not \\(tools, decision\\)"),
+        ({"permissions": [("run_*",)]}, TypeError, "is not a pair \\(tools, decision\\)"),
         ({"permissions": [("run_*", "none")]}, ValueError, "not one of allow, ask, deny"),
         ({"permissions": [("run_ti", "deny")]}, ValueError, "'run_ti', which it does not have"),
         ({"max_output_tokens": 0}, ValueError, "max_output_tokens must be 1 or more"),

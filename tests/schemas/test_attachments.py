@@ -80,7 +80,7 @@ def test_the_type_and_tokens_follow_from_the_bytes(data, media_type, tokens):
         (b"\xff\xd8\xff\xe0", "cut or damaged"),
         (jpeg(0, 0), "cut or damaged"),
         (png(8_001, 1), "at most 8000 a side"),
-        (png(size=attachments.IMAGE_BYTES_MAX), "at most 3932160 are taken of image/png"),
+        (png(size=attachments.IMAGE_BYTES_MAX), "at most 3932160 are allowed for image/png"),
         (b"%PDF-" + bytes(attachments.PDF_BYTES_MAX), "at most 20971520"),
         (pdf(601), "601 pages, at most 600"),
         (pdf(1, b"/Encrypt 5 0 R"), "encrypted"),

@@ -134,7 +134,7 @@ async def test_bad_input_a_script_that_is_no_list_of_answers_is_refused(foldlog_
 
 
 def test_bad_input_an_unknown_failure_is_refused():
-    with pytest.raises(Refused, match="'overload' is no failure of a model.*overloaded"):
+    with pytest.raises(Refused, match="'overload' is not a failure.*overloaded"):
         fails("overload")
 
 
