@@ -24,10 +24,10 @@ def ledger_json(ledger: LedgerView, table: PriceTable) -> dict[str, Any]:
     return {
         "spent": [_attempt(row, table) for row in rows],
         "turns": [
-            {"turn": turn, **_sum(of_turn), **cost_json(total(of_turn, table))}
+            {"turn": turn, **sum_json(of_turn), **cost_json(total(of_turn, table))}
             for turn, of_turn in turns(rows)
         ],
-        "total": {**_sum(rows), **cost_json(whole)},
+        "total": {**sum_json(rows), **cost_json(whole)},
         "caching": caching_json(ledger, table),
         "unpriced_models": sorted({row.model for row in rows if table.cost(row) is None}),
         "prices": table.version,
@@ -82,7 +82,7 @@ def ledger_lines(ledger: LedgerView, table: PriceTable) -> Iterator[dict[str, An
 
 
 def _line(what: str, rows: list[Spent], table: PriceTable) -> dict[str, Any]:
-    sums = {_short(name): number for name, number in _sum(rows).items() if name in TOKENS}
+    sums = {_short(name): number for name, number in sum_json(rows).items() if name in TOKENS}
     return {"step": what, "attempt": f"all {len(rows)}", **sums, "cost": str(total(rows, table))}
 
 
@@ -99,7 +99,8 @@ def _attempt(row: Spent, table: PriceTable) -> dict[str, Any]:
     return {**plain(row), "usd": None if cost is None else usd(cost)}
 
 
-def _sum(rows: list[Spent]) -> dict[str, int]:
+def sum_json(rows: list[Spent]) -> dict[str, int]:
+    """The number of requests, and their tokens."""
     tokens = {name: sum(getattr(row, name) for row in rows) for name in TOKENS}
     return {"attempts": len(rows), **tokens}
 

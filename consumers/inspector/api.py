@@ -4,12 +4,15 @@ Everything is computed from a timeline, by the folds and functions that the comm
 gateway checks the session's user before it calls these functions.
 """
 
+import json
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
 from ...log.blobs import BlobError
-from ...processors.advice.prices import PriceTable
+from ...processors.advice.prices import PriceTable, total
 from ...processors.fold.projections.context import estimated_tokens
+from ...processors.fold.projections.ledger import ANSWER, Spent
 from ...processors.fold.projections.prefixes import standing
 from ...processors.fold.projections.turn_view import Call
 from ...processors.request.build import BUILDER, request_bytes, request_sha256
@@ -17,16 +20,20 @@ from ...processors.wake.budget import Rules, plan
 from ...schemas import events as ev
 from ...schemas.enums import Recovery
 from ...schemas.events.parts import ReadBlob
-from ..contents import event_json, plain, type_of
+from ...schemas.ids import call_key
+from ..contents import event_json, plain, text_of_body, type_of
 from ..context_view import short_forms
 from ..show import owed_json, status_of
-from ..spending import cost_json, ledger_json, session_cost
-from ..waiting import asking, doubtful, what_it_waits_for
+from ..spending import cost_json, ledger_json, session_cost, sum_json
+from ..waiting import asking, doubtful, what_it_waits_for, who_lacks
 from .compare import differences
+from .fills import fill_of
 from .lines import line_json, open_json
 from .runs import runs_json
+from .saying import sentence
 from .summary import summary
 from .timeline import Moment, Timeline
+from .why import why_json
 
 PAGE_EVENTS = 5_000
 PAGE_LINES = 1_000
@@ -53,14 +60,18 @@ def events_json(timeline: Timeline, since: int = 0, limit: int = PAGE_EVENTS) ->
     }
 
 
-EVENT_FIELDS = "offset at type writer verdict code lines summary".split()
+EVENT_FIELDS = "offset at type writer verdict code lines turn step says summary".split()
 
 
 def _event_row(moment: Moment) -> list[Any]:
     entry, ruling = moment.entry, moment.ruling
     place = (entry.offset, entry.at, type_of(entry), entry.writer)
+    turn = moment.views.turn
+    said = sentence(entry, turn)
     lines = len(moment.views.transcript.lines)
-    return [*place, ruling.verdict, ruling.code, lines, summary(entry)]
+    return [
+        *place, ruling.verdict, ruling.code, lines, turn.number, turn.step, said, summary(entry)
+    ]
 
 
 def runs_of(timeline: Timeline, since: int = 0) -> dict[str, Any]:
@@ -116,7 +127,12 @@ def moment_json(
         "holders": plain(holders),
         "asks": [_call(call) for call in asking(views.turn)],
         "doubts": [_call(call) for call in doubtful(views.turn)],
-        "wake": owed_json(views, holders, moment.now_ms, rules),
+        "wake": [
+            row | why_json(row["row"])
+            for row in owed_json(views, holders, moment.now_ms, rules)
+        ],
+        "lacks": who_lacks(views.turn.agent, holders) if views.turn.open else "",
+        "origin": plain(views.origin),
         "budget": budget_json(moment, called, rules),
         "cost": cost_json(session_cost(views.ledger, prices)),
         "cost_text": str(session_cost(views.ledger, prices)),
@@ -190,14 +206,59 @@ def request_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str
     sha = request_sha256(body)
     claims = [_claim(claim, sha) for claim in _claims(timeline, called, moment)]
     checked = [claim["agrees"] for claim in claims if claim["agrees"] is not None]
+    event = called.entry.event
     return {
         **_step_and_offset(called),
+        "model": event.model,
+        "estimated": event.prompt_tokens,
+        "usage": _usage(moment, event.turn, event.step),
+        "previous": _previous(timeline, called, body, read),
         "bytes": len(body),
         "sha256": sha,
         "claims": claims,
         "agrees": all(checked) if checked else None,
         "body": body.decode(),
     }
+
+
+def _usage(moment: Moment, turn: int, step: int) -> dict[str, int] | None:
+    """What the provider counted for the newest attempt of a step that it billed by the moment."""
+    for row in reversed(moment.views.ledger.spent.since(0)):
+        if (row.turn, row.step) == (turn, step) and row.kind == ANSWER:
+            return {"read": row.read_tokens, "cached": row.cache_read_tokens,
+                    "written": row.output_tokens}
+    return None
+
+
+def _previous(
+    timeline: Timeline, called: Moment, body: bytes, read: ReadBlob
+) -> dict[str, Any] | None:
+    """The request before it, and how much of it is the same: what a cache can serve."""
+    before = timeline.steps.index(called.place) - 1
+    if before < 0:
+        return None
+    earlier = timeline.moments[timeline.steps[before]]
+    other = request_bytes(earlier.views, read)
+    one_list, other_list = (
+        _unmarked(json.loads(data).get("messages", [])) for data in (body, other)
+    )
+    same = next(
+        (n for n, pair in enumerate(zip(one_list, other_list, strict=False)) if pair[0] != pair[1]),
+        min(len(one_list), len(other_list)),
+    )
+    return {**_step_and_offset(earlier), "same_bytes": shared_bytes(body, other),
+            "same_messages": same}
+
+
+def _unmarked(messages: list[Any]) -> list[Any]:
+    """The messages without cache marks, which move with every step and change nothing."""
+    return [
+        {**message, "content": [
+            {name: value for name, value in block.items() if name != "cache_control"}
+            if isinstance(block, dict) else block for block in message["content"]
+        ]} if isinstance(message.get("content"), list) else message
+        for message in messages
+    ]
 
 
 def _claims(timeline: Timeline, called: Moment, moment: Moment) -> list[Moment]:
@@ -231,15 +292,64 @@ def compare_json(
     timeline: Timeline, before: Moment, after: Moment, read: ReadBlob
 ) -> dict[str, Any]:
     """The differences between two moments: of the views, and of the requests byte for byte."""
+    return _compared(timeline, before, timeline, after, read)
+
+
+def compare_sessions_json(
+    timeline: Timeline, moment: Moment, other: Timeline, its: Moment, read: ReadBlob
+) -> dict[str, Any]:
+    """The differences between moments of two sessions, as between a session and a fork of it."""
+    return _compared(other, its, timeline, moment, read)
+
+
+def _compared(
+    timeline: Timeline, before: Moment, later: Timeline, after: Moment, read: ReadBlob
+) -> dict[str, Any]:
     found = differences(before.views, after.views)
-    requests = [request_json(timeline, moment, read) for moment in (before, after)]
+    requests = [request_json(timeline, before, read), request_json(later, after, read)]
     return {
         "before": before.entry.offset,
         "after": after.entry.offset,
+        "sides": [side_json(timeline, before, read), side_json(later, after, read)],
         "events": after.place - before.place,
         "differences": [plain(difference) for difference in found],
         "requests": _request_difference(*requests),
     }
+
+
+def side_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, Any]:
+    """What people compare first: the newest answer, the turn, what is pending."""
+    views = moment.views
+    lines = views.transcript.lines.since(0)
+    answer = next((line for line in reversed(lines) if line.kind in ("answer", "partial")), None)
+    text = ""
+    if answer is not None:
+        try:
+            text = text_of_body(answer.body, read)
+        except BlobError as error:
+            text = f"[{error}]"
+    holders = moment.holders
+    return {
+        "session_id": timeline.session_id,
+        "offset": moment.entry.offset,
+        "at": moment.entry.at,
+        "answer": text[:ANSWER_CHARS],
+        "turn": views.turn.number,
+        "open": views.turn.open,
+        "step": views.turn.step,
+        "status": status_of(views, holders),
+        "pending": [f"{call.name} {call.key}" for call in (
+            *asking(views.turn), *doubtful(views.turn))],
+        "owed": [row["why"] for row in owed_json(views, holders, moment.now_ms, Rules())],
+        "messages": sum(line.kind == "message" for line in lines),
+        "calls": sum(line.kind in ("result", "resolved") for line in lines),
+        "tokens": estimated_tokens(views.context),
+        "reads": views.ledger.input_tokens + views.ledger.cache_read_tokens,
+    }
+
+
+ANSWER_CHARS = 4_000
+"""Of an answer that is compared."""
 
 
 def _request_difference(
@@ -275,9 +385,64 @@ def _start(body: bytes, place: int) -> str:
     return body[max(0, place - 40) : place + 160].decode("utf-8", "replace")
 
 
-def cost_of(moment: Moment, prices: PriceTable) -> dict[str, Any]:
-    """The cost of each attempt and each turn up to the moment."""
-    return ledger_json(moment.views.ledger, prices)
+def cost_of(timeline: Timeline, moment: Moment, prices: PriceTable) -> dict[str, Any]:
+    """The cost of each attempt, turn and model up to the moment, and what tools gave back."""
+    ledger = moment.views.ledger
+    models: dict[str, list[Spent]] = {}
+    for row in ledger.spent:
+        models.setdefault(row.model, []).append(row)
+    return {
+        **ledger_json(ledger, prices),
+        "models": [
+            {"model": model, **sum_json(rows), **cost_json(total(rows, prices))}
+            for model, rows in models.items()
+        ],
+        "tools": _tools(timeline, moment),
+    }
+
+
+def _tools(timeline: Timeline, moment: Moment) -> list[dict[str, Any]]:
+    """Each tool: its calls that ended by the moment, their time, and the tokens of their results.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    names: dict[str, str] = {}
+    for run in timeline.runs.closed:
+        is_by_then = run.end_offset is not None and run.end_offset <= moment.entry.offset
+        if run.lane == "tool" and run.kind == "run" and is_by_then:
+            names[run.key] = run.title
+            row = found.setdefault(run.title, {"tool": run.title, "calls": 0, "ms": 0, "tokens": 0})
+            row["calls"] += 1
+            row["ms"] += (run.end_at or run.at) - run.at
+    before = 0
+    for fragment in moment.views.context.fragments:
+        tokens, before = fragment.total - before, fragment.total
+        name = names.get(call_key(fragment.turn, fragment.step, fragment.index))
+        if fragment.kind == "result" and name is not None:
+            found[name]["tokens"] += tokens
+    return sorted(found.values(), key=lambda row: -row["tokens"])
+
+
+def fills_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, Any]:
+    """What filled the window at each of the newest requests up to the moment."""
+    until = bisect_right(timeline.steps, moment.place)
+    rows = []
+    for place in timeline.steps[max(0, until - FILLS_MAX) : until]:
+        called = timeline.moments[place]
+        if place not in timeline.fills:
+            timeline.fills[place] = fill_of(request_bytes(called.views, read))
+        event = called.entry.event
+        rows.append({
+            **_step_and_offset(called),
+            "tokens": event.prompt_tokens,
+            "soft": event.budget.soft_tokens,
+            "hard": event.budget.hard_tokens,
+            "parts": timeline.fills[place],
+        })
+    return {"steps": rows, "earlier": max(0, until - FILLS_MAX)}
+
+
+FILLS_MAX = 24
+"""Requests whose parts are computed at a time: each is built again from the log."""
 
 
 def series_json(timeline: Timeline, prices: PriceTable) -> dict[str, Any]:

@@ -75,6 +75,8 @@ class Timeline:
         self.steps: list[int] = []
         """Places of the accepted LLM_CALLED events."""
         self.runs = Runs()
+        self.fills: dict[int, dict[str, int]] = {}
+        """What filled the requests that were looked at, by their places."""
         self._folded: FoldedSessions[FoldedSession] = FoldedSessions()
         self._log, self._read = log, read
         self._offsets: list[int] = []

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from ....processors.advice.prices import load_prices
 from ...inspector import api
+from ...inspector.family import family_json
 from ...inspector.timeline import Moment, Timeline, Timelines
 from ...show import UnknownSession
 from ..json_bodies import INT_MAX, JsonRoute
@@ -154,13 +155,41 @@ def _api(routes: APIRouter, gateway: Gateway) -> None:
 
     @routes.get(f"{session_path}/cost")
     def cost(request: Request, session_id: str, at: Offset = None) -> Any:
-        return api.cost_of(moment_of(request, session_id, at)[1], prices)
+        return api.cost_of(*moment_of(request, session_id, at), prices)
+
+    @routes.get(f"{session_path}/fills")
+    def fills(request: Request, session_id: str, at: Offset = None) -> Any:
+        return api.fills_json(*moment_of(request, session_id, at), read)
+
+    @routes.get(f"{session_path}/family")
+    def family(request: Request, session_id: str) -> Any:
+        """The sessions that it was forked from, oldest first, and the forks of the same family."""
+        caller = gateway.caller(request)
+        views = gateway.views(request, session_id)
+        return family_json(
+            views,
+            lambda name: gateway.views_or_none(caller, name),
+            [row["session_id"] for row in gateway.tail.summaries(
+                None if caller.everything else caller.user)],
+        )
 
     @routes.get(f"{session_path}/series")
     def series(request: Request, session_id: str) -> Any:
         return api.series_json(timeline_of(request, session_id), prices)
 
     @routes.get(f"{session_path}/compare")
-    def compare(request: Request, session_id: str, before: AtLeast0, after: AtLeast0) -> Any:
+    def compare(
+        request: Request,
+        session_id: str,
+        before: AtLeast0,
+        after: AtLeast0,
+        other: Annotated[str, Query(max_length=500)] = "",
+    ) -> Any:
+        """Two moments; with `other`, the one before is of that session."""
         found = timeline_of(request, session_id)
+        if other:
+            of_other = timeline_of(request, other)
+            return api.compare_sessions_json(
+                found, found.at(after), of_other, of_other.at(before), read
+            )
         return api.compare_json(found, found.at(before), found.at(after), read)

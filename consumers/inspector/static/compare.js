@@ -1,57 +1,116 @@
-// Compares two offsets of the session: their views, and the common beginning of their requests.
+// Two instants, or two forks, side by side: the answers first, then what else differs. And the tree of forks.
 
 import { lookPath } from "./api.js";
-import { useAnswer } from "./budget.js";
-import { number } from "./format.js";
-import { html, useEffect } from "./lib.js";
+import { clock, number, when } from "./format.js";
+import { Icon } from "./icons.js";
+import { html, useEffect, useState } from "./lib.js";
+import { Markdown } from "./markdown.js";
+import { useAnswer } from "./useanswer.js";
 
-export function Compare({ session, moment, mark, setMark, go }) {
+const LAST = Number.MAX_SAFE_INTEGER; // right after its newest event
+
+export function Compare({ session, moment, mark, setMark, go, list }) {
   const here = moment.offset;
+  const [other, setOther] = useState("");
   const previous = session.events[Math.max(0, session.placeAt(here) - 1)]?.offset;
   useEffect(() => {
-    if (mark === null && previous !== undefined) setMark(previous);
+    if (mark === null && previous !== undefined) setMark(endOfTurn(session, here) ?? previous);
   }, [mark, previous]);
-  const [before, after] = mark === null ? [here, here] : [Math.min(mark, here), Math.max(mark, here)];
-  const path = mark === null
-    ? null
-    : `${lookPath(session.id)}/compare?before=${before}&after=${after}`;
+  const { value: family } = useAnswer(`${lookPath(session.id)}/family`);
+  const isOther = other !== "";
+  const [before, after] = mark === null || isOther ? [here, here] : [Math.min(mark, here), Math.max(mark, here)];
+  const path = isOther
+    ? `${lookPath(session.id)}/compare?before=${LAST}&after=${here}&other=${encodeURIComponent(other)}`
+    : mark === null ? null : `${lookPath(session.id)}/compare?before=${before}&after=${after}`;
   const { value, error } = useAnswer(path);
+  const relatives = (family?.sessions ?? []).filter((row) => row.session_id !== session.id);
+  const titles = (id) => list.rows.get(id)?.title || id;
   const set = (event) => {
     event.preventDefault();
     const wanted = Number(new FormData(event.target).get("mark"));
     if (Number.isInteger(wanted) && wanted >= 0) setMark(wanted);
   };
+  const ends = session.events.filter((event) => event.type === "TURN_ENDED" && event.verdict === "accepted").slice(-30);
   return html`
-    <h2>Compare offset ${before} with ${after}</h2>
-    <form class="row" onSubmit=${set}>
-      <label for="mark">Compare with offset</label>
-      <input key=${mark} id="mark" name="mark" class="num" inputmode="numeric" pattern="[0-9]+"
-        required defaultValue=${mark ?? here} />
-      <button>Set</button>
-      <button type="button" onClick=${() => setMark(here)}>Use this offset</button>
-      <button type="button" disabled=${mark === null}
-        onClick=${() => { setMark(here); go(session.id, mark); }}>Swap</button>
-    </form>
-    ${error && html`<p class="bad" role="alert">${error}</p>`}
-    ${value && html`<${Found} found=${value} />`}
+    <div class="stack">
+      <div><h2>${value ? headline(value, isOther) : "Two instants side by side"}</h2>
+        <p class="lead">${isOther ? html`Between <bdi>${titles(other)}</bdi> as it is now, and this instant.`
+          : mark === null ? "" : `Between ${nameOf(session, before)} and ${nameOf(session, after)}.`}</p></div>
+      <form class="row wrap" onSubmit=${set}>
+        <label for="with">Compare with</label>
+        <select class="field" id="with" value=${isOther ? `s ${other}` : ""} onChange=${({ target }) => {
+          if (target.value.startsWith("s ")) setOther(target.value.slice(2));
+          else {
+            setOther("");
+            if (target.value) setMark(Number(target.value));
+          }
+        }}>
+          <option value="">an instant…</option>
+          ${previous !== undefined && html`<option value=${previous}>the event before</option>`}
+          ${ends.map((event) => html`<option key=${event.offset} value=${event.offset}>end of turn ${event.turn}, ${
+            clock(event.at)}</option>`)}
+          ${relatives.map((row) => html`<option key=${row.session_id} value=${`s ${row.session_id}`}>fork: ${
+            titles(row.session_id)}</option>`)}
+        </select>
+        ${!isOther && html`<label class="sr" for="mark">Compare with offset</label>
+          <input class="field num" key=${mark} id="mark" name="mark" inputmode="numeric" pattern="[0-9]+" required
+            defaultValue=${mark ?? here} />
+          <button class="btn">Set</button>
+          <button class="btn" type="button" onClick=${() => setMark(here)}>Mark this instant</button>
+          <button class="btn" type="button" disabled=${mark === null}
+            onClick=${() => { setMark(here); go(session.id, mark); }}>Swap</button>`}
+      </form>
+      ${error && html`<p class="bad" role="alert">${error}</p>`}
+      ${value && html`<${Sides} sides=${value.sides} />
+        ${value.requests && html`<${Requests} requests=${value.requests} />`}
+        <${Differences} found=${value} />`}
+      ${family && family.sessions.length > 1 && html`
+        <${Tree} rows=${family.sessions} here=${session.id} titles=${titles} />`}
+    </div>
   `;
 }
 
-function Found({ found }) {
-  const { differences, requests } = found;
+const endOfTurn = (session, here) => session.events.findLast((event) =>
+  event.type === "TURN_ENDED" && event.verdict === "accepted" && event.offset < here)?.offset;
+
+function nameOf(session, offset) {
+  const place = session.placeAt(offset);
+  const event = session.events[place];
+  if (!event) return `offset ${offset}`;
+  if (place === session.events.length - 1) return "now";
+  return event.type === "TURN_ENDED" ? `the end of turn ${event.turn}` : `event ${place + 1} (${clock(event.at)})`;
+}
+
+const ROWS = [
+  ["Turn", (side) => `${side.turn}, ${side.open ? `open, step ${side.step}` : "ended"}`],
+  ["Pending call", (side) => side.pending.join(", ") || "none"],
+  ["Owed", (side) => side.owed.join("; ") || "nothing"],
+  ["Messages", (side) => number(side.messages)],
+  ["Results of calls", (side) => number(side.calls)],
+  ["Tokens of the window", (side) => number(side.tokens)],
+  ["Tokens read so far", (side) => number(side.reads)],
+];
+
+function headline({ sides: [one, other], events }, isOther) {
+  const changed = ROWS.filter(([, of]) => of(one) !== of(other)).length + (one.answer !== other.answer ? 1 : 0);
+  if (!changed) return isOther ? "Both are the same so far" : "Nothing that people look at changed";
+  const words = ["", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight"][changed];
+  const things = `${words} thing${changed === 1 ? "" : "s"}`;
+  if (isOther) return `${things} differ${changed === 1 ? "s" : ""}`;
+  return `${things} changed, in ${number(events)} event${events === 1 ? "" : "s"}`;
+}
+
+function Sides({ sides: [one, other] }) {
   return html`
-    <p class="muted">${counted(found.events, "event")} apart;${" "}
-      ${counted(differences.length, "difference")} in the views.</p>
-    ${requests && html`<${Requests} requests=${requests} />`}
-    <ul class="differences">
-      ${differences.map((found, n) => html`
-        <li key=${n} class=${found.kind}>
-          <code class="path"><bdi>${found.path}</bdi></code> <span class="muted">${found.kind}</span>
-          ${found.before && html`<pre class="before" aria-label="Before">${found.before}</pre>`}
-          ${found.after && html`<pre class="after" aria-label="After">${found.after}</pre>`}
-        </li>
-      `)}
-    </ul>
+    <div class="answers">${[one, other].map((side, n) => html`<figure key=${n}>
+      <figcaption class="sub num">${n ? "Later" : "Earlier"}: ${when(side.at)}</figcaption>
+      <div class="well">${side.answer
+        ? html`<${Markdown} text=${side.answer} />` : html`<span class="dim">no answer yet</span>`}</div>
+      </figure>`)}</div>
+    <table class="diff">
+      <thead><tr><td></td><th scope="col">${clock(one.at)}</th><th scope="col">${clock(other.at)}</th></tr></thead>
+      <tbody>${ROWS.map(([name, of]) => html`<tr key=${name} class=${of(one) === of(other) ? "" : "changed"}>
+        <th scope="row">${name}</th><td>${of(one)}</td><td>${of(other)}</td></tr>`)}</tbody></table>
   `;
 }
 
@@ -60,13 +119,46 @@ const counted = (count, name) => `${number(count)} ${name}${count === 1 ? "" : "
 function Requests({ requests }) {
   const [one, other] = requests.sha256;
   const [, size] = requests.bytes;
-  if (one === other) return html`<p>Both offsets have the same request, of step ${requests.steps[0]}.</p>`;
+  const share = Math.round((100 * requests.same_bytes) / Math.max(1, size));
+  if (one === other) return html`<p>Both have the same request, of step ${requests.steps[0]}.</p>`;
   return html`
-    <details>
-      <summary>The requests of ${requests.steps.join(" and ")} share their first
-        ${number(requests.same_bytes)} of ${number(size)} bytes</summary>
-      <pre class="before" aria-label="Before">${requests.then[0]}</pre>
-      <pre class="after" aria-label="After">${requests.then[1]}</pre>
+    <div><h3 class="sub">Their requests, of steps ${requests.steps.join(" and ")}</h3>
+      <div class="track" role="img" aria-label=${`${share} % are the same`}>
+        <div class="fill" style=${{ width: `${share}%` }}><i class="p-results" style=${{ width: "100%" }}></i></div>
+      </div>
+      <p class="dim">The first ${number(requests.same_bytes)} of ${number(size)} bytes are the same: ${share} %. That is
+        what a cache can keep.</p>
+      <details class="more"><summary><${Icon} name="right" small />Where they part</summary>
+        <pre class="code before" aria-label="Before">${requests.then[0]}</pre>
+        <pre class="code after" aria-label="After">${requests.then[1]}</pre></details></div>
+  `;
+}
+
+function Differences({ found }) {
+  const [open, setOpen] = useState(false);
+  return html`
+    <details class="more differences" open=${open} onToggle=${({ target }) => setOpen(target.open)}>
+      <summary><${Icon} name="right" small />${counted(found.differences.length, "difference")} in the views</summary>
+      ${open && html`<ul class="bare">${found.differences.map((one, n) => html`<li key=${n} class=${one.kind}>
+        <code class="path"><bdi>${one.path}</bdi></code> <span class="faint">${one.kind}</span>
+        ${one.before && html`<pre class="code before" aria-label="Before">${one.before}</pre>`}
+        ${one.after && html`<pre class="code after" aria-label="After">${one.after}</pre>`}</li>`)}</ul>`}
     </details>
   `;
+}
+
+/** The forks of a family, each below its parent. */
+function Tree({ rows, here, titles }) {
+  const children = (parent) => rows.filter((row) => row.parent === parent);
+  const known = new Set(rows.map((row) => row.session_id));
+  const roots = rows.filter((row) => row.parent === null || !known.has(row.parent));
+  const draw = (row) => html`<li key=${row.session_id}>
+    <a href=${`#/s/${encodeURIComponent(row.session_id)}`} aria-current=${row.session_id === here ? "page" : undefined}>
+      <${Icon} name="fork" small /><bdi class="cut">${titles(row.session_id)}</bdi>
+      <span class="faint num">${row.turns} turn${row.turns === 1 ? "" : "s"}</span></a>
+    ${row.parent !== null && known.has(row.parent) && html`<a class="faint num"
+      href=${`#/s/${encodeURIComponent(row.parent)}@${row.offset}`}>forked at offset ${row.offset}</a>`}
+    ${children(row.session_id).length > 0 && html`<ul class="bare">${children(row.session_id).map(draw)}</ul>`}
+  </li>`;
+  return html`<nav aria-label="Forks"><h3 class="sub">Forks</h3><ul class="bare tree">${roots.map(draw)}</ul></nav>`;
 }

@@ -1,10 +1,11 @@
-// Every event of the session, including refused and ignored ones. Only the visible rows are drawn.
-// Choosing an event goes there.
+// Every event of the session, as sentences, with refused and ignored ones. Only the visible rows are drawn.
+// Choosing an event goes there; its type and fields stand one press below.
 
-import { clock, number, pretty } from "./format.js";
+import { clock, length, number, pretty } from "./format.js";
+import { Icon } from "./icons.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
 
-const ROW = 44; // px, also in styles.css
+const ROW = 30; // px, also in styles.css
 const AROUND = 8; // rows drawn beyond the visible ones
 
 export function Events({ session, at, go, moment }) {
@@ -15,17 +16,17 @@ export function Events({ session, at, go, moment }) {
     const wanted = query.trim().toLowerCase();
     return session.events.filter((event) =>
       (chunks || event.type !== "GEN_CHUNK") &&
-      (!wanted || `${event.offset} ${event.type} ${event.summary} ${event.verdict} ${event.code}`
+      (!wanted || `${event.offset} ${event.type} ${event.says} ${event.summary} ${event.verdict} ${event.code}`
         .toLowerCase().includes(wanted)));
   }, [session, count, chunks, query]);
   return html`
     <div class="filters">
       <label class="sr" for="filter">Filter events</label>
-      <input id="filter" type="search" placeholder="Filter events" value=${query}
+      <input class="field grow" id="filter" type="search" placeholder="Find an event" value=${query}
         onInput=${(event) => setQuery(event.target.value)} />
-      <label><input type="checkbox" checked=${chunks}
+      <label class="tick"><input type="checkbox" checked=${chunks}
         onChange=${(event) => setChunks(event.target.checked)} /> chunks</label>
-      <span class="num muted">${number(rows.length)} of ${number(count)}</span>
+      <span class="num faint">${number(rows.length)} of ${number(count)}</span>
     </div>
     <${List} rows=${rows} at=${at} follows=${at === null} choose=${(row) => go(session.id, row.offset)} />
     ${moment && html`<${Detail} moment=${moment} />`}
@@ -90,7 +91,7 @@ function List({ rows, at, follows, choose }) {
     >
       <div class="rows" style=${{ height: `${rows.length * ROW}px` }}>
         ${rows.slice(first, last).map((row, n) => html`
-          <${Row} key=${row.offset} row=${row} place=${first + n} count=${rows.length}
+          <${Row} key=${row.offset} row=${row} before=${rows[first + n - 1]} place=${first + n} count=${rows.length}
             here=${first + n === here} choose=${choose} />
         `)}
       </div>
@@ -98,25 +99,33 @@ function List({ rows, at, follows, choose }) {
   `;
 }
 
-function Row({ row, place, count, here, choose }) {
+const GLYPHS = [
+  ["doubt", /UNCERTAIN|HUMAN_NEEDED/], ["fail", /FAILED|REFUSED|OWNER_GONE/], ["model", /^GEN_/], ["tool", /^TOOL_/],
+  ["background", /^(BACKGROUND|CONTEXT_COMPACTED|RESULT_COMPACTED|DELIVERY)/],
+  ["person", /^(MESSAGE|APPROVAL_DECIDED|HUMAN_RESOLVED|CANCEL|PHASE|PROJECT|SESSION_TERM)/],
+];
+const glyphOf = (type) => GLYPHS.find(([, is]) => is.test(type))?.[0] ?? "other";
+
+function Row({ row, before, place, count, here, choose }) {
   const verdict = row.verdict === "accepted" ? "" : ` ${row.verdict}`;
+  const gap = before && row.turn === before.turn ? row.at - before.at : null;
+  const isFirst = before && row.turn !== before.turn;
+  const says = row.says || (row.type === "GEN_CHUNK" ? row.summary : row.type);
   return html`
     <div
-      class=${`event${verdict}`}
+      class=${`event${verdict}${isFirst ? " first" : ""}`}
       id=${`event-${row.offset}`}
       role="option"
       aria-selected=${String(here)}
       aria-posinset=${place + 1}
       aria-setsize=${count}
+      title=${`${row.type} at offset ${row.offset}, ${clock(row.at)}`}
       style=${{ top: `${place * ROW}px` }}
       onClick=${() => choose(row)}
     >
-      <span class="num offset">${row.offset}</span>
-      <span class="type">${row.type}</span>
-      <span class="muted num at">${clock(row.at)}</span>
-      <span class="words"><bdi>${
-        row.verdict === "accepted" ? row.summary : `${row.verdict}: ${row.code}. ${row.summary}`
-      }</bdi></span>
+      <span class="num faint offset">${row.offset}</span><i class=${`glyph ${glyphOf(row.type)}`}></i>
+      <span class="cut"><bdi>${row.verdict === "accepted" ? says : `${row.verdict}: ${row.code}. ${says}`}</bdi></span>
+      <span class="faint num">${gap === null ? clock(row.at) : `+${length(Math.max(0, gap))}`}</span>
     </div>
   `;
 }
@@ -126,14 +135,14 @@ function Detail({ moment }) {
   const { event, ruling } = moment;
   const { partition, offset, at, type, writer, session_id: _, ...fields } = event;
   return html`
-    <details class="detail">
-      <summary>
-        <b>${type}</b> <span class="num">${partition}:${offset}</span>
-        <span class="muted">by ${writer}, ${clock(at)}</span>
+    <details class="detail more">
+      <summary><${Icon} name="right" small /><span class="mono">${type}</span>
+        <span class="num faint">${partition}:${offset}</span>
+        <span class="faint">by ${writer}, ${clock(at)}</span>
         <span class=${`verdict ${ruling.verdict}`}>${ruling.verdict}</span>
       </summary>
       ${ruling.code && html`<p>${ruling.code}${ruling.detail ? `: ${ruling.detail}` : ""}</p>`}
-      <pre tabindex="0" aria-label="Fields of the event">${pretty(fields)}</pre>
+      <pre class="code" tabindex="0" aria-label="Fields of the event">${pretty(fields)}</pre>
     </details>
   `;
 }

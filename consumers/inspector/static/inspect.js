@@ -1,4 +1,4 @@
-// The right-hand side: seven panels about one moment.
+// The pane: six parts about one instant.
 
 import { Budget, Cost } from "./budget.js";
 import { Compare } from "./compare.js";
@@ -6,17 +6,13 @@ import { Events } from "./events.js";
 import { TABS } from "./keys.js";
 import { html } from "./lib.js";
 import { Request } from "./request.js";
-import { State } from "./state.js";
-import { Wake } from "./wake.js";
+import { verdict, Why } from "./why.js";
 
-const PANELS = {
-  events: Events, state: State, wake: Wake, budget: Budget, request: Request, compare: Compare,
-  cost: Cost,
-};
+const PARTS = { why: Why, request: Request, events: Events, budget: Budget, cost: Cost, compare: Compare };
 
 export function Inspect(props) {
-  const { tab, setTab, moment, fresh } = props;
-  const Panel = PANELS[tab];
+  const { tab, setTab, moment, fresh, at, sheet, setSheet } = props;
+  const Part = PARTS[tab];
   const press = (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step) return;
@@ -26,8 +22,12 @@ export function Inspect(props) {
     document.getElementById(`tab-${next}`)?.focus();
   };
   return html`
-    <aside class="inspect" aria-label="Inspect">
-      <div class="tabs" role="tablist" aria-label="Panels for this moment" onKeyDown=${press}>
+    <aside class=${sheet ? "pane up" : "pane"} aria-label="This instant">
+      <button class="handle" aria-expanded=${String(sheet)} aria-controls="panel" onClick=${() => setSheet(!sheet)}>
+        <i aria-hidden="true"></i><span class="cut">${moment ? verdict(moment, at !== null)[0] : "This instant"}</span>
+        ${moment?.wake[0] && html`<span class="rowid">${moment.wake[0].row}</span>`}
+      </button>
+      <div class="tabs" role="tablist" aria-label="Parts about this instant" onKeyDown=${press}>
         ${TABS.map((name) => html`
           <button
             key=${name}
@@ -37,19 +37,14 @@ export function Inspect(props) {
             aria-controls="panel"
             tabindex=${name === tab ? 0 : -1}
             onClick=${() => setTab(name)}
-          >${name}</button>
+          >${name[0].toUpperCase()}${name.slice(1)}</button>
         `)}
       </div>
-      <div
-        class=${`panel ${tab}`}
-        id="panel"
-        role="tabpanel"
-        aria-busy=${String(!fresh)}
-        aria-labelledby=${`tab-${tab}`}
-      >
+      <div class=${`panel ${tab}`} id="panel" role="tabpanel" tabindex="-1" aria-busy=${String(!fresh)}
+        aria-labelledby=${`tab-${tab}`}>
         ${moment === null && tab !== "events"
-          ? html`<p class="none">Folding the session…</p>`
-          : html`<${Panel} ...${props} />`}
+          ? html`<p class="none">Reading the session from the log…</p>`
+          : html`<${Part} ...${props} />`}
       </div>
     </aside>
   `;

@@ -9,7 +9,7 @@ export const KEYS = [
   ["Space", "play or pause"],
   ["L", "back to now"],
   ["+ − 0", "zoom, whole session"],
-  ["1 … 7", "the parts of the pane"],
+  ["1 … 6", "why, request, events, budget, cost, compare"],
   ["F", "fork here"],
   ["C", "copy the link of this instant"],
   ["M", "write a message"],
@@ -17,7 +17,7 @@ export const KEYS = [
   ["?", "these keys"],
 ];
 
-export const TABS = ["events", "state", "wake", "budget", "request", "compare", "cost"];
+export const TABS = ["why", "request", "events", "budget", "cost", "compare"];
 
 const OWN = "input, textarea, select, [contenteditable], [role=listbox], [role=tablist]";
 

@@ -11,9 +11,9 @@ import { Header, Notices, titleOf } from "./top.js";
 
 export function SessionPage({ id, at, list, go, about }) {
   const session = useMemo(() => new Session(id), [id]);
-  const [tab, setTab] = useState("events");
+  const [tab, setTab] = useState("why");
   const [mark, setMark] = useState(null);
-  const [pane, setPane] = useState("talk");
+  const [sheet, setSheet] = useState(false); // on a narrow page the pane is a sheet at its bottom
   useModel(session);
   useEffect(() => session.start(), [session]);
   const moment = at === null ? session.newest : session.moment(at);
@@ -22,8 +22,12 @@ export function SessionPage({ id, at, list, go, about }) {
     if (moment !== null) setLast(moment);
   }, [moment]);
   const shown = moment ?? last; // keep the previous moment while one loads, so nothing jumps
+  const show = (name) => {
+    setTab(name);
+    setSheet(true);
+  };
   const commands = useRef({}); // what keys and buttons do: each part adds its own
-  useEffect(() => onKeys({ session, at, go, setTab, commands }), [session, at, go]);
+  useEffect(() => onKeys({ session, at, go, setTab: show, commands }), [session, at, go]);
   const title = titleOf(session, list.rows.get(id)?.title);
   useEffect(() => {
     document.title = `${title} · foldlog`;
@@ -32,7 +36,7 @@ export function SessionPage({ id, at, list, go, about }) {
   const props = { session, at, go, moment: shown, fresh: moment !== null, about, title, commands };
   const waiting = list.sorted().filter((row) => row.status === "asks" || row.status === "doubt").length;
   return html`
-    <div class=${at === null ? "page" : "page past"} data-pane=${pane}>
+    <div class=${at === null ? "page" : "page past"}>
       <a class="skip" href="#talk" onClick=${skip}>Skip to the conversation</a>
       <${Rail} waiting=${waiting} />
       <${Header} ...${props} />
@@ -40,19 +44,13 @@ export function SessionPage({ id, at, list, go, about }) {
         <${Notices} ...${props} />
         <${Conversation} ...${props} />
       </main>
-      <${Inspect} ...${props} tab=${tab} setTab=${setTab} mark=${mark} setMark=${setMark} />
+      <${Inspect} ...${props} list=${list} tab=${tab} setTab=${setTab} mark=${mark} setMark=${setMark}
+        sheet=${sheet} setSheet=${setSheet} />
       <${Timeline} ...${props} mark=${mark} />
-      <nav class="panes" aria-label="Parts of the page">
-        ${PANES.map(([name, label]) => html`
-          <button key=${name} aria-pressed=${String(pane === name)} onClick=${() => setPane(name)}>${label}</button>
-        `)}
-      </nav>
       <${Keys} keys=${KEYS} />
     </div>
   `;
 }
-
-const PANES = [["talk", "Conversation"], ["inspect", "Inspect"]];
 
 function skip(event) {
   event.preventDefault();

@@ -11,6 +11,7 @@ const TOP = 42; // px of the axis above the lanes
 const MAP = 28;
 const FIRST_MS = 120_000; // shown at first, of a long session: so much unfolded time at its end
 const SPEEDS = [4, 20, 100];
+const SMALL = matchMedia("(max-width: 760px)");
 
 /** Everything that the timeline draws, computed once for a state of the session. */
 function useRuns(session, at) {
@@ -148,8 +149,8 @@ export function Timeline({ session, at, go, fresh, mark, commands }) {
       <${Controls} ...${facts} go=${go} toPlace=${toPlace} commands=${commands} />
       <div class="tl-grid">
         <span class="tl-name faint">Whole session</span>
-        <${MapBox} whole=${whole} shown=${shown} setView=${setView} folds=${folds} runs=${runs} end=${end}
-          instant=${instant} past=${at !== null} />
+        <${MapBox} whole=${whole} shown=${shown} setView=${setView} runs=${runs} end=${end}
+          instant=${instant} past=${at !== null} toTime=${toTime} />
         <div class="tl-labels" aria-hidden="true" style=${{ paddingTop: `${TOP}px` }}>
           ${lanes.map(([lane, label], n) => html`<span key=${n}>${
             label && html`<i class=${`glyph ${lane}`}></i>`}${label}</span>`)}
@@ -303,6 +304,13 @@ function usePlaying({ session, at, place, last, toPlace, ready }) {
 
 function Axis({ shown, turns, height }) {
   const marks = ticks(shown);
+  const starts = turns.map(({ at }) => shown.x(at));
+  // A length stands where no title of a turn begins beside it.
+  const isNamed = ({ x, to, ms }) => {
+    const half = length(ms).length * 3.2;
+    const middle = (x + to) / 2;
+    return to - x > 20 && !starts.some((start) => start > middle - half && start < middle + half + 2);
+  };
   return html`
     <g>
       ${marks.map(({ time, x, step }) => html`<g key=${time}>
@@ -311,7 +319,7 @@ function Axis({ shown, turns, height }) {
           tickText(time, step)}</text>
       </g>`)}
       <line class="base" x1="0" x2=${shown.width} y1=${TOP - 24} y2=${TOP - 24} />
-      ${shown.pleats.filter(({ x, to }) => to - x > 20).map(({ x, to, ms, start }) => html`
+      ${shown.pleats.filter(isNamed).map(({ x, to, ms, start }) => html`
         <text key=${start} class="plate" x=${(x + to) / 2} y=${TOP - 28} text-anchor="middle">${length(ms)}</text>`)}
       ${turnLabels(shown, turns).map(({ turn, x, title }) => html`
         <text key=${turn} class="turn" x=${x} y=${TOP - 28}>
@@ -350,7 +358,7 @@ function Head({ x, width, height, words }) {
 }
 
 /** The map: drag the frame to move, its edges to zoom; a press elsewhere puts the frame there. */
-function MapBox({ whole, shown, setView, folds, runs, end, instant, past }) {
+function MapBox({ whole, shown, setView, runs, end, instant, past, toTime }) {
   const drag = useRef(null);
   const left = whole.x(shown.from);
   const right = Math.max(whole.x(shown.to), left + 4);
@@ -361,11 +369,12 @@ function MapBox({ whole, shown, setView, folds, runs, end, instant, past }) {
     const isOutside = x < left - 8 || x > right + 8;
     drag.current = { grip, from: isOutside ? (right - left) / 2 : x - left, size: right - left };
     event.currentTarget.setPointerCapture(event.pointerId);
-    if (isOutside) move(event);
+    if (isOutside || SMALL.matches) move(event);
   };
   const move = (event) => {
     if (!drag.current || (event.type === "pointermove" && !event.buttons)) return;
     const x = place(event);
+    if (SMALL.matches) return void toTime(whole.time(x)); // the lanes are not shown: the map is the scrubber
     const { grip, from, size } = drag.current;
     if (grip === "left") setView([whole.time(Math.min(x, right - 4)), shown.to]);
     else if (grip === "right") setView([shown.from, whole.time(Math.max(x, left + 4))]);

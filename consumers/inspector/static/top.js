@@ -60,6 +60,7 @@ export function Header({ session, at, go, moment, fresh, about, title, commands 
   const opened = session.events[0]?.at;
   return html`
     <header class=${past ? "top then" : "top"}>
+      <a class="btn icon quiet back" href="#/" aria-label="All sessions"><${Icon} name="left" /></a>
       ${past && moment && html`<div class="when num"><b>${clock(moment.at)}</b>${ago(moment.at, now)} ago</div>`}
       <div class="grow">
         <div class="row">

@@ -102,6 +102,7 @@ def test_the_keyboard_steps_through_the_views_event_by_event(url, page_at, momen
 
 def test_the_slider_moves_the_whole_page(url, page_at, moments):
     page = page_at(f"{url}/#/s/talk")
+    page.get_by_role("tab", name="events").click()
     slider = page.get_by_role("slider", name="Event")
     expect(slider).to_have_attribute("max", str(len(moments) - 1))
     slider.fill("7")
@@ -132,9 +133,9 @@ def test_the_request_of_a_moment_equals_that_of_the_command_line(
     step = of_type(moments, ev.GenStart)[3]
     page = page_at(f"{url}/#/s/talk@{step.entry.offset}")
     page.get_by_role("tab", name="request").click()
-    page.get_by_text("its SHA-256 matches its claims").wait_for()
+    page.get_by_text("Rebuilt from the log, the same to the byte as what was sent.").click()
     page.get_by_text("the same", exact=True).wait_for()
-    page.get_by_role("button", name="Show as sent").click()
+    page.get_by_role("button", name="As sent").click()
     shown = page.locator("pre.body").text_content()
     sent = request_of(SessionFold(place.log, "talk"), 2, 2, lambda ref: b"")
     assert shown.encode() == sent.body
@@ -146,13 +147,12 @@ def test_the_request_of_a_moment_equals_that_of_the_command_line(
 def test_the_owed_rows_are_shown_with_their_reasons(url, page_at, place):
     timeline = Timelines(place.log).of("asks")
     page = page_at(f"{url}/#/s/asks@{timeline.moments[-1].entry.offset}")
-    page.get_by_role("tab", name="wake").click()
-    owed = page.locator(".wake li")
+    owed = page.locator(".wake")
     owed.first.wait_for()
-    assert "T2w" in owed.first.inner_text() and "a person has to answer" in owed.first.inner_text()
+    assert "T2w" in owed.first.inner_text() and "A person has to answer" in owed.first.inner_text()
     page.locator("h1").click()
     page.keyboard.press("ArrowLeft")
-    why = "the model proposed a call that is not decided yet"
+    why = "The model proposed a call that is not decided yet"
     page.locator(".wake").get_by_text(why).wait_for()
 
 
@@ -162,6 +162,7 @@ def test_two_offsets_are_compared(url, page_at, moments):
     page.get_by_role("tab", name="compare").click()
     page.get_by_label("Compare with offset").fill(str(moments[ended.place - 1].entry.offset))
     page.get_by_role("button", name="Set", exact=True).click()
+    page.get_by_text("differences in the views").click()
     one = page.locator(".differences li").filter(has_text="turn.open")
     one.wait_for()
     assert one.locator("pre.before").inner_text().strip() == "true"
@@ -180,10 +181,10 @@ def test_two_offsets_are_compared(url, page_at, moments):
 def test_state_budget_and_cost_are_those_of_the_moment(url, page_at, moments):
     first = of_type(moments, ev.TurnEnded)[0]
     page = page_at(f"{url}/#/s/talk@{first.entry.offset}")
-    page.get_by_role("tab", name="state").click()
-    page.get_by_text("Turn 1, ended, step 2").wait_for()
+    page.get_by_role("tab", name="why").click()
+    page.get_by_text("1, ended", exact=True).wait_for()
     page.get_by_role("tab", name="budget").click()
-    page.get_by_role("img", name="Tokens per model call, over offsets").locator("canvas").wait_for()
+    expect(page.get_by_role("button", name=re.compile("^Step 1"))).to_have_count(2)
     page.get_by_role("tab", name="cost").click()
     page.get_by_role("row", name=re.compile("^all 2")).wait_for()
     page.get_by_text("Prompt caching saved 0 % of the input cost").wait_for()
@@ -223,6 +224,7 @@ def test_of_ten_thousand_events_only_the_visible_rows_are_drawn(place, url, page
     events = Timelines(place.log).of("long").moments
     count = f"{len(events):,}"
     page.get_by_text(f"of {count}", exact=False).first.wait_for()
+    page.get_by_role("tab", name="events").click()
     page.get_by_label("chunks").check()
     page.get_by_text(f"{count} of {count}", exact=True).wait_for()
     listed = page.get_by_role("listbox", name="Events")
@@ -231,11 +233,11 @@ def test_of_ten_thousand_events_only_the_visible_rows_are_drawn(place, url, page
     listed.focus()
     listed.press("Home")
     at(page, events[0].entry.offset)
-    listed.get_by_text("SESSION_OPENED").wait_for()
+    listed.get_by_text("The session was opened for the agent shop").wait_for()
     assert page.get_by_role("option").count() < 60
     listed.press("PageDown")
     page.get_by_label("Filter events").fill("question 77 ")
-    listed.get_by_text("question 77 message_id").click()
+    listed.get_by_text("said: “question 77”").click()
     conversation(page).get_by_text("question 77", exact=True).wait_for()
     expect(page.get_by_role("option")).to_have_count(1)
     assert page.locator("#app *").count() < 3_000
@@ -248,7 +250,7 @@ def test_both_themes_have_contrast_and_every_control_has_a_name(url, page_at):
         page.goto(f"{url}/#/s/{session}")
         page.locator("h1").wait_for()
         page.get_by_text("Live", exact=True).wait_for()
-        for tab in ("state", "wake", "budget", "request", "compare", "cost", "events"):
+        for tab in ("why", "budget", "request", "compare", "cost", "events"):
             page.get_by_role("tab", name=tab).click()
             assert page.evaluate(UNNAMED) == []
             for scheme in ("dark", "light"):
@@ -268,20 +270,34 @@ def test_a_chosen_theme_is_kept(url, page_at):
     assert page.evaluate(ground) == after
 
 
-def test_a_phone_shows_one_part_at_a_time_without_overflow(url, page_at):
+def test_a_phone_shows_the_pane_as_a_sheet_without_overflow(url, page_at):
     page = page_at(f"{url}/", viewport=PHONE, touch=True)
-    parts = page.get_by_role("navigation", name="Parts of the page")
+    sheet = page.get_by_role("complementary", name="This instant")
     for session in ("long", "asks", "talk"):
         page.goto(f"{url}/#/s/{session}")
         conversation(page).locator("article").first.wait_for()
-        for name in ("Inspect", "Conversation"):
-            parts.get_by_role("button", name=name).tap()
+        for is_up in (True, False):
+            sheet.get_by_role("button").first.tap()
+            expect(page.get_by_role("tab", name="why")).to_have_count(1 if is_up else 0)
             assert page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
             assert page.evaluate(SMALL) == []
-    parts.get_by_role("button", name="Conversation").tap()
     page.get_by_role("slider", name="Event").fill("3")
-    page.get_by_role("button", name="Back to now").first.wait_for()
+    page.get_by_role("button", name="Back to now").wait_for()
     assert conversation(page).bounding_box()["height"] > 200
+    page.get_by_role("link", name="All sessions").first.tap()
+    page.wait_for_url("**/#/")
+
+
+def test_the_map_of_a_phone_scrubs(url, page_at, moments):
+    page = page_at(f"{url}/#/s/talk", viewport=PHONE, touch=True)
+    page.locator(".tl-map svg").wait_for()
+    place = page.locator(".tl-map").bounding_box()
+    page.touchscreen.tap(place["x"] + 2, place["y"] + 10)
+    page.get_by_role("button", name="Back to now").wait_for()
+    first = int(page.get_by_role("slider", name="Event").input_value())
+    assert first < len(moments) / 2
+    page.touchscreen.tap(place["x"] + place["width"] - 2, place["y"] + 10)
+    page.wait_for_url(f"**@{moments[-1].entry.offset}")
 
 
 def test_a_desktop_shows_the_page_without_overflow(url, page_at):

@@ -178,7 +178,7 @@ def test_no_text_becomes_markup(place, url, page_at, past):
     conversation(page).get_by_text(HOSTILE[0]).first.wait_for()
     shown = conversation(page).inner_text()
     assert all(text in shown for text in HOSTILE[:3])
-    for tab in ("state", "wake", "budget", "request", "compare", "cost", "events"):
+    for tab in ("why", "budget", "request", "compare", "cost", "events"):
         page.get_by_role("tab", name=tab).click()
     page.locator(".detail summary").click()
     found = page.evaluate("""() => ({

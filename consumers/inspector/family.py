@@ -1,0 +1,46 @@
+"""The forks of a session: where it came from, and what came from it."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...processors.fold.views import SessionViews
+
+SESSIONS_MAX = 300
+"""Sessions looked at for forks, most recently changed first."""
+
+DEPTH_MAX = 32
+
+ViewsOf = Callable[[str], SessionViews | None]
+"""The views of a session that the user may read, by its id."""
+
+
+def family_json(views: SessionViews, views_of: ViewsOf, ids: Iterable[str]) -> dict[str, Any]:
+    """Rows {session_id, parent, offset, opened}: its ancestors, itself, and all their forks."""
+    rows = {views.session_id: _row(views)}
+    ancestor: SessionViews | None = views
+    for _ in range(DEPTH_MAX):
+        if ancestor is None or ancestor.origin is None:
+            break
+        ancestor = views_of(ancestor.origin.session_id)
+        if ancestor is not None:
+            rows[ancestor.session_id] = _row(ancestor)
+    others = [found for name in list(ids)[:SESSIONS_MAX] if (found := views_of(name)) is not None]
+    others.sort(key=lambda found: 0 if found.origin is None else found.origin.opened)
+    for _ in range(DEPTH_MAX):
+        new = [one for one in others if one.session_id not in rows
+               and one.origin is not None and one.origin.session_id in rows]
+        if not new:
+            break
+        rows.update({one.session_id: _row(one) for one in new})
+    return {"sessions": list(rows.values())}
+
+
+def _row(views: SessionViews) -> dict[str, Any]:
+    origin = views.origin
+    return {
+        "session_id": views.session_id,
+        "parent": None if origin is None else origin.session_id,
+        "offset": None if origin is None else origin.offset,
+        "turns": views.turn.number,
+        "open": views.turn.open,
+    }

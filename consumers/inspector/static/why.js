@@ -1,0 +1,131 @@
+// Why the session waits or goes on at this instant: a sentence first, the rows of WAKE as its proof, and
+// the rows that could match next.
+
+import { date, length, pretty, when } from "./format.js";
+import { Icon } from "./icons.js";
+import { html } from "./lib.js";
+
+const IMPORTANT = ["T2w", "T7", "T", "S", "N", "C", "A", "D", "B", "R"];
+const rank = (row) => IMPORTANT.findIndex((start) => row.row.startsWith(start));
+
+/** The call that a row is about: its subject is TURN.STEP.INDEX. */
+function callOf(moment, row) {
+  const calls = [...moment.turn.calls, ...moment.turn.doubts];
+  return calls.find((call) => `${call.turn}.${call.step}.${call.index}` === row.subject)?.name ?? "a tool";
+}
+
+const upper = (words) => words[0].toUpperCase() + words.slice(1);
+
+/** [what is the case, what follows], from the rows that match; the past says what was. */
+export function verdict(moment, past) {
+  const [is, was] = past ? ["was", "had been"] : ["is", "was"];
+  const rows = [...moment.wake].sort((one, other) => rank(one) - rank(other));
+  const first = rows[0];
+  const others = rows.length > 1 ? `${rows.length - 1} more row${rows.length > 2 ? "s" : ""} matched.` : "";
+  if (moment.status === "frozen") return ["The session is frozen", moment.waits];
+  if (moment.lacks) return [`No worker ${past ? "served" : "serves"} the agent ${moment.turn.agent}`, moment.lacks];
+  if (moment.asks.length) {
+    return [`Waiting for a person to allow ${moment.asks[0].name}`,
+      rows.length > 1 ? others : `Nothing else ${is} pending. The session continues as soon as someone decides.`];
+  }
+  if (moment.doubts.length) {
+    const call = moment.doubts[0];
+    return [`Nobody ${past ? "knew" : "knows"} whether ${call.name} happened`,
+      "The call was sent, and no answer came back. Running it again could do it twice, so a person must find out."];
+  }
+  if (!first) {
+    if (moment.turn.open) return [`Nothing ${is} pending`, `The turn ${is} open, and no row of the table matches.`];
+    return [`Nothing ${is} pending`, `Turn ${moment.turn.number} ended. The next message begins another one.`];
+  }
+  const name = first.lane === "T" ? callOf(moment, first) : "";
+  const step = `${moment.turn.number}.${moment.turn.step}`;
+  const sentences = {
+    T1: `${name} ${was} proposed, and must be decided`,
+    T2: `Nobody decided ${name} in time`,
+    T3: `${name} ${is} allowed, and waits for a worker`,
+    T4: `${name} ${is} running`,
+    T4w: `${name} ${is} running`,
+    S1: `Model call ${step} waits for a worker`,
+    S1r: `Model call ${step} is due again`,
+    S1w: `Model call ${step} failed, and waits for its next attempt`,
+    S2: `The model ${is} answering`,
+    S2w: `The model ${is} answering`,
+    S3: `The worker of model call ${step} ${was} lost, and another one may take over`,
+    N1: "The model is done, so the turn is about to end",
+    N3: "The next model call is about to be decided",
+  };
+  return [sentences[first.row] ?? upper(first.why),
+    others || (first.due ? `Checked again at ${when(first.due)}.` : upper(first.why) + ".")];
+}
+
+export function Why(props) {
+  const { session, moment, at, go } = props;
+  const past = at !== null;
+  const [head, lead] = verdict(moment, past);
+  const next = moment.wake.flatMap((row) => row.next.map((one) => ({ ...one, of: row.row })));
+  return html`
+    <div class="stack">
+      <div><h2>${head}</h2><p class="lead">${lead}</p></div>
+      ${moment.wake.map((row) => html`<${Row} key=${`${row.row}.${row.subject}`} row=${row} />`)}
+      ${next.length > 0 && html`<div><h3 class="sub">${past ? "What could happen next" : "What happens next"}</h3>
+        <ul class="bare next">${next.slice(0, 8).map((one, n) => html`<li key=${n}>
+          <b>${one.when}</b><span class="rowid">${one.row}</span><span class="dim">${
+            one.then[0].toUpperCase()}${one.then.slice(1)}.</span></li>`)}</ul></div>`}
+      ${past && html`<${Then} session=${session} moment=${moment} go=${go} />`}
+      <${Instant} moment=${moment} session=${session} />
+    </div>
+  `;
+}
+
+const Row = ({ row }) => html`
+  <article class=${`wake ${row.row === "T7" ? "doubt" : ""}`}>
+    <div class="row"><b class="grow">${row.why[0].toUpperCase()}${row.why.slice(1)}</b>
+      <span class="rowid" title="row of the WAKE table">${row.row}</span></div>
+    <ul class="bare conds">${row.conditions.map((words) => html`<li><${Icon} name="done" />${words}</li>`)}</ul>
+    <p class="foot">${row.owed === "wait" ? "Nothing is done now" : html`Owed: <code>${row.owed}</code>`}, by the role
+      ${" "}${row.role}${row.subject ? html`, about <span class="mono">${row.subject}</span>` : ""}${
+      row.due ? `, checked again at ${date(row.due)}` : ""}.</p>
+  </article>
+`;
+
+/** What did happen next, at a past instant. */
+function Then({ session, moment, go }) {
+  const events = session.events;
+  const isSaid = (event) => event.says && event.verdict === "accepted";
+  const next = events.slice(session.placeAt(moment.offset) + 1).find(isSaid);
+  if (!next) return html`<p class="foot">Nothing has happened since.</p>`;
+  return html`<div><h3 class="sub">What happened then</h3>
+    <p>${next.says}, ${length(Math.max(0, next.at - moment.at))} later.${" "}
+      <button class="link" onClick=${() => go(session.id, next.offset)}>Go to that instant</button></p></div>`;
+}
+
+function Instant({ moment, session }) {
+  const { turn, state } = moment;
+  const generation = turn.generation;
+  const holder = generation?.claim ?? turn.calls.find((call) => call.claim)?.claim;
+  const open = [...turn.calls, ...turn.doubts].filter((call) => call.status !== "done");
+  const facts = [
+    ["Turn", `${turn.number}, ${turn.open ? `open, step ${turn.step}` : "ended"}`],
+    ["Pending calls", open.map((call) => `${call.name} (${call.status})`).join(", ") || "none"],
+    ["Model call", generation ? `${generation.status}, attempt ${generation.attempt}${
+      generation.error ? `, ${generation.error}` : ""}` : "none"],
+    ["Held by", holder ? `${holder.owner.split("/")[0]}, since ${when(holder.at)}` : "nobody"],
+    ["Queued messages", turn.queue.length ? String(turn.queue.length) : "none"],
+    ["Phase", state.phase || "none"],
+    ["Project", state.project_id || "none"],
+    ["User", state.user_id],
+    ["Changed", state.updated_at ? date(state.updated_at) : "never"],
+  ];
+  return html`
+    <div><h3 class="sub">At this instant</h3>
+      <dl class="kv">${facts.map(([name, value]) => html`<dt>${name}</dt><dd><bdi>${value}</bdi></dd>`)}</dl></div>
+    <details class="more"><summary><${Icon} name="right" small />Ids and the whole state</summary>
+      <dl class="kv"><dt>Session</dt><dd class="mono"><bdi>${session.id}</bdi></dd>
+        <dt>Position</dt><dd class="num">partition ${moment.partition}, offset ${moment.offset}</dd></dl>
+      <pre class="code" tabindex="0" aria-label="Turn view">${pretty(turn)}</pre>
+      <pre class="code" tabindex="0" aria-label="Session state">${pretty(state)}</pre>
+      <pre class="code" tabindex="0" aria-label="Holders of the partition">${pretty(moment.holders)}</pre>
+      <p class="foot">Rows as a worker with the default limits would have seen them at the time of that event, with
+        the holders of the partition at that time.</p></details>
+  `;
+}

@@ -1,0 +1,176 @@
+"""Why a session waits or goes on, in words: the conditions of the WAKE rows that matched, and the
+rows that could match next.
+
+Both are read from the tables that workers act on: WAKE, and the life of a tool call. Only the words
+for a condition and for a change are here; a test demands words for every one of them.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...processors.fold.calls import CALLS, CallStatus, Row as CallRow
+from ...processors.wake.table import BY_ID, BY_LANE, Action, Fact, Row, When
+from ...schemas import events as ev
+
+NEXT_MAX = 6
+"""Rows that could match next, of one that matched."""
+
+SAYS: dict[tuple[str, Fact], str] = {
+    ("gate", "live"): "the session is live",
+    ("closing", False): "the turn is not closing",
+    ("closing", True): "the turn is closing",
+    ("kind", "generation"): "a model call runs",
+    ("kind", "call"): "a tool call runs",
+    ("effect", "mine"): "this worker runs it",
+    ("effect", "gone"): "its worker is gone",
+    ("chunks", True): "it had streamed text",
+    ("may_end", False): "something may still arrive",
+    ("may_end", True): "nothing more can arrive",
+    ("expired", False): "it has not expired",
+    ("expired", True): "it has expired",
+    ("claim", "mine"): "the worker that holds the partition claimed it",
+    ("claim", "other"): "its claim is valid",
+    ("claim", "gone"): "its worker is gone",
+    ("claim", "void"): "its claim never began",
+    ("left", True): "attempts are left",
+    ("left", False): "no attempt is left",
+    ("repeatable", True): "it may run again",
+    ("repeatable", False): "it must not run twice",
+    ("told", False): "nobody has been told yet",
+    ("permanent", False): "the failure may pass",
+    ("permanent", True): "no attempt can help",
+    ("retry_due", True): "the next attempt is due",
+    ("retry_due", False): "the next attempt is not due yet",
+    ("rebuilds", False): "another request would not help",
+    ("stop", False): "nothing stops it",
+    ("stop", True): "a stop condition holds",
+    ("over_cap", False): "the request fits the budget",
+    ("over_cap", True): "the request would be too long",
+    ("may_come", False): "no summary is being made",
+    ("may_come", True): "a summary is being made",
+    ("worth", True): "it is worth it",
+    ("worth", False): "it is not worth it",
+    ("due", "first"): "the model was not called yet in this turn",
+    ("due", "answered"): "every call has its result",
+    ("due", "steer"): "a message was added to the turn",
+    ("due", "pause"): "the model paused",
+    ("due", "too_long"): "the request was too long",
+    ("due", "part_refused"): "a part of the request was refused",
+    ("due", "ended"): "the model is done",
+    ("status", "proposed"): "the model proposed the call",
+    ("status", "asks"): "the call asks for approval",
+    ("status", "allowed"): "the call is allowed",
+    ("status", "started"): "the call was started",
+    ("status", "doubt"): "the call is in doubt",
+    ("status", "contradicted"): "the reports about the call disagree",
+    ("status", "owed"): "it was decided",
+    ("status", "running"): "it is claimed",
+    ("status", "failed"): "the last attempt failed",
+    ("status", "due"): "there is something to do",
+}
+"""A condition in words."""
+
+PASSES: dict[tuple[str, Fact], tuple[Fact, str]] = {
+    ("expired", False): (True, "Nobody decides in time"),
+    ("retry_due", False): (True, "The time of the next attempt comes"),
+    ("claim", "other"): ("gone", "The worker is lost"),
+    ("claim", "mine"): ("gone", "The worker is lost"),
+    ("may_end", False): (True, "Everything has ended, or the grace period is over"),
+    ("may_come", True): (False, "No summary arrives"),
+}
+"""What changes by itself, with time: the next value, and how to say so."""
+
+CALL_CHANGES: dict[type, str] = {
+    ev.ToolInvoked: "The call is decided",
+    ev.ApprovalDecided: "Someone decides",
+    ev.ToolStarted: "A worker claims the call",
+    ev.ToolResult: "The tool answers",
+    ev.ToolFailedUncertain: "Nobody can know the outcome",
+    ev.HumanResolved: "A person reports what happened",
+}
+"""What changes the status of a call, in words. Without what time changes (PASSES), and the end of
+the turn, which any call may meet."""
+
+DECISIONS: dict[Fact, str] = {
+    "allow": "Someone allows it",
+    "deny": "Someone denies it",
+    "ask": "A person must approve it",
+}
+
+MODEL_CHANGES: dict[Fact, tuple[tuple[str, str], ...]] = {
+    "owed": (("A worker claims the model call", "S2w"),),
+    "running": (("The model proposes calls", "T1"), ("The model is done", "N1"),
+                ("The attempt fails", "S1w")),
+    "failed": (),
+}
+"""What changes a model call: the words, and the row that matches then."""
+
+
+def conditions(row: Row) -> list[str]:
+    """The conditions of a row in words."""
+    return [
+        next(SAYS[name, value] for value in values if (name, value) in SAYS)
+        for name, values in row.when.items()
+    ]
+
+
+def next_rows(row: Row) -> list[dict[str, Any]]:
+    """What could happen next while a row matches: {when, then, row}, `then` as the table says."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for when, candidate in _changes(row):
+        found.setdefault((when, candidate.id), {
+            "when": when, "then": candidate.why, "row": candidate.id,
+        })
+    return list(found.values())[:NEXT_MAX]
+
+
+def _changes(row: Row) -> Iterator[tuple[str, Row]]:
+    statuses = row.when.get("status", ())
+    if row.lane == "T":
+        for change in CALLS:
+            if change.event in CALL_CHANGES and _is_of(change, statuses):
+                yield from (one for one in _of_call(change) if one[1] is not row)
+    if row.lane == "S":
+        for status in statuses:
+            for words, name in MODEL_CHANGES.get(status, ()):
+                yield words, BY_ID[name]
+    for name, values in row.when.items():
+        for value in values:
+            if (name, value) in PASSES:
+                later, words = PASSES[name, value]
+                for candidate in _matching(row, {**row.when, name: (later,)}):
+                    yield words, candidate
+
+
+def _is_of(change: CallRow, statuses: tuple[Fact, ...]) -> bool:
+    is_change = change.becomes is not None and change.becomes not in statuses
+    return is_change and any(status in change.when.get("status", ()) for status in statuses)
+
+
+def _of_call(change: CallRow) -> Iterator[tuple[str, Row]]:
+    """The row that matches after a change of a call; after its end the turn goes on."""
+    decided = [*change.when.get("decision", ()), *change.when.get("decides", ())]
+    words = next((DECISIONS[one] for one in decided if one in DECISIONS), CALL_CHANGES.get(
+        change.event, change.why))
+    if change.becomes is CallStatus.DONE:
+        yield words, BY_ID["N3"]
+        return
+    fitting = [one for one in BY_LANE["T"] if change.becomes in one.when.get("status", ())]
+    waits = [one for one in fitting if one.owed is Action.WAIT]
+    for candidate in (waits or fitting)[:1]:
+        yield words, candidate
+
+
+def _matching(row: Row, facts: When) -> Iterator[Row]:
+    for candidate in BY_LANE[row.lane]:
+        if candidate is not row and all(
+            name not in facts or set(values) & set(facts[name])
+            for name, values in candidate.when.items()
+        ):
+            yield candidate
+
+
+def why_json(row_id: str) -> dict[str, Any]:
+    """The words of a row that matched."""
+    row = BY_ID[row_id]
+    return {"conditions": conditions(row), "next": next_rows(row)}

@@ -1,0 +1,34 @@
+"""Why a session waits, in words: each condition of WAKE has them, the next rows are the table's."""
+
+import pytest
+
+from foldlog.consumers.inspector.why import CALL_CHANGES, SAYS, conditions, next_rows
+from foldlog.processors.fold.calls import CALLS
+from foldlog.processors.wake.table import BY_ID, WAKE
+from foldlog.schemas import events as ev
+
+
+@pytest.mark.parametrize("row", WAKE, ids=lambda row: row.id)
+def test_every_condition_has_words(row):
+    for name, values in row.when.items():
+        assert any((name, value) in SAYS for value in values), (name, values)
+    assert len(conditions(row)) == len(row.when)
+
+
+def test_every_change_of_a_call_has_words():
+    by_other_means = {ev.ApprovalExpired, ev.TurnEnded}  # time, and the end of the turn
+    changes = {row.event for row in CALLS if row.becomes is not None}
+    assert changes - by_other_means == set(CALL_CHANGES)
+
+
+@pytest.mark.parametrize("row", WAKE, ids=lambda row: row.id)
+def test_what_could_happen_next_is_another_row_of_the_table(row):
+    for found in next_rows(row):
+        assert found["row"] in BY_ID and found["row"] != row.id
+        assert found["then"] == BY_ID[found["row"]].why
+
+
+def test_an_approval_ends_by_a_decision_or_with_time():
+    found = {(one["when"], one["row"]) for one in next_rows(BY_ID["T2w"])}
+    assert {("Someone allows it", "T3"), ("Someone denies it", "N3"),
+            ("Nobody decides in time", "T2")} <= found
