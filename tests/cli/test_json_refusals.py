@@ -17,6 +17,7 @@ from foldlog.tests.consumers.played import settings_in
 # A command without refused arguments refuses only a wrong option or an unreachable log.
 UNKNOWN, USAGE = (1, "unknown_session"), (2, "usage")
 COMMANDS_WITH_JSON = {
+    "init": ("{out}", [("/dev/null/agent", 1, "refused")]),
     "send": ("s1 hi", [("a/b hi", 1, "invalid_id"), ("s1", *USAGE)]),
     "open": ("s1", [("a/b", 1, "invalid_id")]),
     "cancel": ("s1", [("s9", *UNKNOWN), ("s1", 1, "nothing_to_cancel")]),
@@ -54,7 +55,7 @@ COMMANDS_WITH_JSON = {
     "move": ("--to-prefix v2-", [("", *USAGE), ("--to-prefix v2-", 3, "log_unreachable")]),
 }
 FAILURES = ("bad_bundle", "bad_query", "log_unreachable")
-NEED_NO_LOG = ("up", "down", "status")  # they start, stop or report the broker
+NEED_NO_LOG = ("init", "up", "down", "status")
 
 
 @pytest.fixture

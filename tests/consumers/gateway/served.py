@@ -20,7 +20,7 @@ from foldlog.schemas.topics import SESSION_EVENTS
 SECRET = "s" * 40
 """Signs the tokens of the gateways that need tokens."""
 
-READY_S = 20
+READY_S = 60  # a gateway takes a second of CPU to start
 CATCH_UP_S = 10  # enough for a gateway to catch up on a busy machine
 
 
@@ -51,7 +51,7 @@ class Served:
         headers = {"authorization": f"Bearer {token_for(user, SECRET)}"} if user else {}
         hooks = {"request": [self._catch_up]}
         return httpx.Client(
-            base_url=self.url, headers=headers, timeout=20, event_hooks=hooks, **more
+            base_url=self.url, headers=headers, timeout=READY_S, event_hooks=hooks, **more
         )
 
     def _catch_up(self, request: httpx.Request) -> None:
