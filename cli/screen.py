@@ -1,8 +1,8 @@
 """Draws a chat: streams tokens, shows tools briefly, marks replaced attempts.
 
-On a terminal Markdown is drawn as it arrives, what runs has a clock on a line of its own, and the
-text of a lost attempt is marked as not counting. A pipe cannot be corrected, so there an answer is
-printed when it is final: stdout then has only answers, and everything else goes to stderr.
+On a terminal Markdown is drawn as it arrives, running work has a clock on a line of its own, and
+the text of a lost attempt is marked as not counting. A pipe cannot be corrected, so there an answer
+is printed when it is final: stdout then has only answers, and everything else goes to stderr.
 """
 
 import shutil

@@ -10,7 +10,7 @@ Read in this order:
     memory_state.py, memory_reader.py, memory_group.py, memory.py   the twin: deterministic and fast
     faults.py     what a simulator may do to the twin
     kafka.py, kafka_reader.py, admin.py, client.py   Kafka; only they import confluent_kafka
-    framing.py, registry.py   Confluent framing over either, for users of a schema registry
+    framing.py, registry.py   Confluent framing over Kafka or the twin, for a schema registry
 Imports `schemas` (records, topics) and no other package of foldlog.
 """
 

@@ -7,9 +7,9 @@ The rules, which are those of Kafka's classic group with static members and coop
 1. Every partition belongs to one member; members' counts differ by at most one; as few partitions
    as possible move.
 2. A partition that moves is revoked from its old member before its new one gets it.
-3. A member silent for longer than the session timeout is evicted; others get its partitions while
-   it may still read them, believing that it owns them. At its next poll that is in contact with
-   the group (`Faults.heard`) it loses them, then rejoins.
+3. A member silent for longer than the session timeout is evicted, and others get its partitions.
+   The evicted member may still read them and believe that it owns them, until it polls in contact
+   with the group (`Faults.heard`): then it loses them and rejoins.
 4. A reader that joins under the instance id of a current member gets its partitions at once,
    without a rebalance; the earlier reader is fenced.
 5. A closed reader stays a member until the session timeout, so that a restart moves nothing.

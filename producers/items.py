@@ -1,8 +1,8 @@
 """Items: adds and retracts history that another framework stores in a session, in batches.
 
-As in `sessions.py`, each method writes one event and returns its position; the same id takes effect
-once. A batch is one event, so it is written as a whole or not at all. Items are opaque JSON, stored
-unchanged.
+As in `sessions.py`, each method writes one event and returns its position; a repeated id takes
+effect once. A batch is one event, so it is written as a whole or not at all. Items are opaque JSON,
+stored unchanged.
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,8 @@
 A scope is `user:ID` or `project:ID`. Memory consists of entries in files (core.md, daily/DATE.md);
 the path decides whether an entry is in every prompt. Preferences belong to a user, todos to a
 project. Ids are derived from a call, a position in the log or the content, so writing an event
-twice is harmless. The rows below are not part of EVENT_TYPES: session folds do not read them.
+twice is harmless. The event types below are not part of EVENT_TYPES: session folds do not read
+them.
 """
 
 from .bounds import Count

@@ -1,6 +1,6 @@
 """Facts of a session as rows of the tables: pure, one function per table.
 
-If a blob is missing, the row has its reference, and `Contents` records it.
+If a blob is missing, the row has its reference, and `Contents` records that it is missing.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,8 @@
 """Search over the content of sessions, for the gateway: the command line's index, in one thread.
 
-The index is read and updated by one thread of its own, since it is one SQLite file. A search that
-finds it far behind the log is answered with the progress instead; the index catches up meanwhile.
+The index is read and updated by one thread of its own, since it is one SQLite file. If the index is
+far behind the log, a search returns the progress in place of hits, and the index catches up
+meanwhile.
 """
 
 import threading

@@ -2,8 +2,8 @@
 
 The session is identified by a canary `session:<id>` in the system prompt or in a user's text,
 otherwise by `metadata.user_id`, otherwise by the header `x-foldlog-attempt`
-(`<session> <turn>.<step>.<attempt>`). The content comes first on purpose: a journal that trusted
-the header could not detect a leak between sessions.
+(`<session> <turn>.<step>.<attempt>`). The canary in the content comes before the header on purpose:
+a journal that trusted the header could not detect a leak between sessions.
 """
 
 from __future__ import annotations

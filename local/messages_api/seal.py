@@ -1,8 +1,8 @@
 """Seals: opaque strings that only this server can create and that contain their payload.
 
-Like real signatures they are self-contained, so a restarted server still recognizes what it
-issued, without any state. Also the deterministic ids. The key is a constant: this test server
-detects mistakes and does not provide security.
+Like real signatures they are self-contained, so a restarted server still recognizes what it issued,
+without any state. This file also makes the deterministic ids. The key is a constant: this test
+server detects mistakes and does not provide security.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Grants: later calls that an approval allows to run without asking.
 
-A grant is a line in the turn view. `TOOL` allows every call of the tool; only approvals written
-before grants had arguments give it. `TOOL SHA256` allows the arguments that were shown.
+A grant is a line in the turn view. `TOOL` allows every call of the tool; only approvals from before
+grants had arguments have this form. `TOOL SHA256` allows the arguments that were shown.
 `TOOL {"ARGUMENT":"GLOB",...}` allows calls with these arguments and no others, where `*` matches
 any text without shell metacharacters and without `..` as a path component.
 """

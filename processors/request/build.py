@@ -1,8 +1,8 @@
 """The request of a step, as bytes: a pure function of the context and compaction views.
 
 A claim, a rebuild after a crash and a query a year later give the same bytes; GEN_START has their
-sha256 and BUILDER. Static parts come before those that change: tools, system, a summary of the
-messages that are left out, messages.
+sha256 and the version of the builder (BUILDER). Static parts come before those that change: tools,
+system, a summary of the messages that are left out, messages.
 """
 
 import json

@@ -3,8 +3,9 @@
 A conversation grows at its end, so the next request begins with the bytes of the last one. One
 `Rendering` per session caches the messages that can no longer change, with the state of their hash.
 A step renders only the new ones; an answer that ends its turn is rendered before the next message.
-build.py is the reference: a law compares both for every history. Any move (a checkpoint, a short
-form, another history) renders from the start. Dropping this cache only costs time.
+build.py is the reference: a law compares both for every history. After any change of what was sent
+before (a checkpoint, a short form, another history), all is rendered again. Dropping this cache
+only costs time.
 """
 
 from collections import OrderedDict

@@ -1,6 +1,6 @@
 """An assigned partition: its cached sessions, its timers, and the changes not written yet.
 
-It decides nothing. `views` is the only access to a session's views: cache, then store.
+This file decides nothing. `views` is the only access to a session's views: cache, then store.
 """
 
 import heapq

@@ -1,9 +1,10 @@
 """The state directory of a worker. Its lock proves that the worker's older incarnations are dead.
 
 It contains the worker's name, the outbox, the stores and the side logs. Takeovers rely on the lock:
-the process that holds it knows that no other process of this worker id lives. A lock proves that
-for one directory, on one machine, since its boot; so the worker id is the name and a digest of
-these. A copy of the directory, on this machine or another, is another worker.
+the process that holds it knows that no other process of this worker id lives. The lock proves that
+only for one directory, on one machine, since its boot; so the worker id is the worker's name and a
+digest of directory, machine and boot. A copy of the directory, on this machine or another, is
+another worker.
 """
 
 import fcntl

@@ -2,9 +2,9 @@
 
 The rule behind everything here: the outcome claims no more than is known. A begun `once` call ends
 in an ordinary outcome only if the tool itself returned or raised ToolFailed; an abort, the deadline
-or any other exception leaves it in doubt. Pure and idempotent calls may be repeated, so they end as
-errors then, or as cancelled. A result that the tool returns later still resolves a doubt (`run`
-returns a task that waits for it).
+or any other exception leaves it in doubt. Pure and idempotent calls may be repeated, so in these
+cases they end as `error` or `cancelled`. A result that the tool returns later still resolves a
+doubt (`run` returns a task that waits for it).
 """
 
 import asyncio

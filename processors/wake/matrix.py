@@ -1,8 +1,8 @@
 """Which point of a turn reads and writes which state, as data.
 
 Eight points of a turn, four buckets by lifetime, and for every item the points that read and write
-it. A test plays real histories, records what the code touches at each point, and compares; the docs
-are generated from it. No decision reads this file.
+it. A test plays real histories, records what the code touches at each point, and compares that with
+this file; the docs are generated from this file. No decision reads this file.
 """
 
 from typing import NamedTuple

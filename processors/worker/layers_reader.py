@@ -1,4 +1,6 @@
-"""Reads the prompt layers of a worker's sessions: instruction files, and memory if it has any.
+"""Reads the prompt layers of a worker's sessions: instruction files, and memory.
+
+A worker without a memory service reads no memory.
 
 A problem with a file is reported to the operator once, and never stops a turn.
 """

@@ -1,9 +1,9 @@
 """Refuses to start a worker whose agents differ from those of the live workers.
 
 A session waits for ever in a partition whose worker lacks its agent. Live workers are the members
-of the installation's groups, each labelled with the digest of its agents, so equal sets cost one
-query to the broker. The agents themselves are read from the PARTITION_TAKEN events in the log, and
-only if the digests differ.
+of the installation's groups, each labelled with the digest of its agents, so comparing equal sets
+costs one query to the broker. The agents themselves are read from the PARTITION_TAKEN events in the
+log, and only if the digests differ.
 """
 
 import time

@@ -58,7 +58,7 @@ def state_is_small(step: Any) -> None:
 
 
 def turn_is_bounded(step: Any) -> None:
-    """Section 5: everything in flight is bounded."""
+    """Everything in flight is bounded."""
     turn = step.views.turn
     if turn is step.before.turn:
         return

@@ -44,7 +44,7 @@ class DecisionsNameTheirBasis(Invariant):
 
 
 class NothingStartsWhileClosing(Invariant):
-    """Section 5: after a cancel, interrupt or termination no call and no claim is accepted."""
+    """After a cancel, interrupt or termination no call and no claim is accepted."""
 
     def on_seen(self, seen: Any) -> None:
         starts = isinstance(seen.entry.event, STARTS) and seen.ruling.accepted
@@ -84,7 +84,7 @@ class AskedCallsAreAllowed(Invariant):
 
 
 class KeptOutcomesArrive(Invariant):
-    """Section 7: every outcome that an outbox kept reaches the log, whatever dies, or waits for the
+    """Every outcome that an outbox kept reaches the log, whatever dies, or waits for the
     next start if the log did not accept it at this one."""
 
     def at_end(self) -> None:

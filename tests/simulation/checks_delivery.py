@@ -72,7 +72,7 @@ class AnswersArriveInOrder(Invariant):
 
 
 class DeliveriesDelayNothing(Invariant):
-    """Section 6: a pending delivery changes no row of another lane."""
+    """A pending delivery changes no row of another lane."""
 
     def on_seen(self, seen: Any) -> None:
         views = seen.views

@@ -251,7 +251,7 @@ class OnlyTheDeadAreGone(Invariant):
 
 
 class NewestAttemptCompletes(Invariant):
-    """Section 5: an accepted outcome of a generation belongs to its newest attempt."""
+    """An accepted outcome of a generation belongs to its newest attempt."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)

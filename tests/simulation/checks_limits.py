@@ -9,7 +9,7 @@ from foldlog.tests.simulation.invariant import Invariant
 
 
 class AttemptsAndStepsAreBounded(Invariant):
-    """S1.F, section 6: no more attempts, steps or tokens than the agent's limits allow."""
+    """S1.F: no more attempts, steps or tokens than the agent's limits allow."""
 
     def on_seen(self, seen: Any) -> None:
         if not seen.ruling.accepted:
@@ -29,7 +29,7 @@ class AttemptsAndStepsAreBounded(Invariant):
 
 
 class ShouldStopStops(Invariant):
-    """N1, section 5: after `after_step` no further step of that turn is decided."""
+    """N1: after `after_step` no further step of that turn is decided."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -46,7 +46,7 @@ class ShouldStopStops(Invariant):
 
 
 class StateIsTrue(Invariant):
-    """S0.1, section 11: the project is locked once; the cancel token is that of a binding cancel
+    """S0.1: the project is locked once; the cancel token is that of a binding cancel
     and ends with its turn; the pending tool is the oldest that may be running."""
 
     def on_seen(self, seen: Any) -> None:
@@ -70,7 +70,7 @@ class StateIsTrue(Invariant):
 
 
 class TurnEndsNameTheState(Invariant):
-    """Section 4: TURN_ENDED has the digest of session_state at its basis, which replays check."""
+    """TURN_ENDED has the digest of session_state at its basis, which replays check."""
 
     def on_seen(self, seen: Any) -> None:
         event = seen.entry.event

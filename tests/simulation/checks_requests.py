@@ -38,7 +38,7 @@ class RequestsAreLegal(Invariant):
 
 
 class RequestsExtend(Invariant):
-    """P9, section 11: request n is a block-wise prefix of request n+1, without cache marks, unless
+    """P9: request n is a block-wise prefix of request n+1, without cache marks, unless
     n+1 adopts something; system and tools change with CONTEXT_SET only.
 
     Two exceptions: thinking that was signed for another prefix, or whose signature was refused, is
@@ -112,7 +112,7 @@ class RequestsKeepTheirHash(Invariant):
 
 
 class MessagesAreSentOnce(Invariant):
-    """I2, section 5: each message is in a request once; one that its turn never sent is in the
+    """I2: each message is in a request once; one that its turn never sent is in the
     next turn's, unless no request has room for it."""
 
     def on_seen(self, seen: Any) -> None:

@@ -70,7 +70,7 @@ class Screen(NamedTuple):
 
 
 class AnswersAreShownOnce(Invariant):
-    """Beyond-the-seeds 1: a viewer of an answer that settles was shown its text, each chunk once;
+    """A viewer of an answer that settles was shown its text, each chunk once;
     when a resumed answer settles, nothing is taken back, and the kept text is in it."""
 
     def __init__(self, world: Any) -> None:

@@ -68,7 +68,7 @@ class StateIsSmall(Invariant):
 
 
 class TurnIsBounded(Invariant):
-    """Section 5: everything in flight is bounded."""
+    """Everything in flight is bounded."""
 
     def on_seen(self, seen: Any) -> None:
         self.holds(step_rules.turn_is_bounded, seen)
@@ -88,7 +88,7 @@ class CancelEndsInTime(Invariant):
 
 
 class OneOpenTurn(Invariant):
-    """Section 5: turns open one after the other; each ends once, before the next one opens."""
+    """Turns open one after the other; each ends once, before the next one opens."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)

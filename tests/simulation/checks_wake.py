@@ -93,7 +93,7 @@ class NothingIsForgotten(Invariant):
 
 
 class SlotsAreKept(Invariant):
-    """Section 6: no more effects at a time than an API key or a process has slots.
+    """No more effects at a time than an API key or a process has slots.
 
     Not checked in scenarios with delays: a claim that is considered lost may still be accepted.
     """

@@ -1,8 +1,8 @@
 """context: the conversation for the model, as verbatim fragments in order, never rewritten.
 
 A request is a function of these rows up to a position (processors/request/). Fragments keep the
-bytes as received: building a request decides what it leaves out (a refused answer, an unfinished
-tool_use, unsigned thinking), by rules that do not change the rows.
+bytes as received. Whoever builds a request decides what it leaves out (a refused answer, an
+unfinished tool_use, unsigned thinking) and never changes the rows.
 """
 
 from collections.abc import Iterable

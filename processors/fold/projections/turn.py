@@ -1,7 +1,7 @@
 """turn: the fold of the work in flight. Its values are in turn_view.py.
 
-One short function per event type. It gets only events that the rulings accepted, so it validates
-nothing again and asserts what cannot happen.
+There is one short function per event type. The functions get only events that the rulings accepted,
+so they validate nothing again; they assert what the rulings guarantee.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,8 +1,8 @@
 """Rulings on the items of other frameworks: accepted, duplicate, refused or stale.
 
-An adapter retracts the item that it saw at the end. If another item was added since, the command
-is stale, like a decision that lost a race: it gets no answer, and the adapter reads and tries
-again.
+An adapter retracts the item that it saw at the end. If another item was added since, the command is
+stale, like a decision that lost a race: the command gets no answer, and the adapter reads the items
+and tries again.
 """
 
 from ....schemas import events as ev

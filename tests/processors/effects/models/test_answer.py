@@ -1,6 +1,6 @@
 """The answer is rebuilt from its deltas byte for byte, wherever they were cut and despite noise.
 
-Rows: S1.C, constraint 7, section 11 ("content as received", "index", labels).
+Rows: S1.C, constraint 7.
 """
 
 import json

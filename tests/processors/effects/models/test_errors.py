@@ -1,6 +1,6 @@
 """Every class of failure has a policy, and every failure of the API has a class.
 
-The rows are section 8 of the Messages API sheet: status or type, and the advice.
+The rows are the errors that the Messages API documents: status or type, and what to do.
 """
 
 from datetime import UTC, datetime
