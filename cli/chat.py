@@ -29,8 +29,8 @@ from ..schemas.ids import is_id, why_not_an_id
 from .decide import arguments
 from .edge import Edge, example, pass_edge, user_option
 from .inspect_commands import transcript_rows
-from .printing import line
-from .screen import Screen
+from .printing import line, write
+from .screen import START_OF_LINE, Screen, write_raw
 from .session_list import STATUSES, Wanted, listed, print_list
 from .terminal import Interrupts, Lines
 from .turn_meter import TurnMeter
@@ -55,6 +55,7 @@ HELP = (
     "turn; /help prints this. Anything else is sent as a message."
 )
 ATTACH = "/attach "
+PROMPT = "> "
 
 
 class Chat:
@@ -96,7 +97,10 @@ class Chat:
                 if self.interrupts.taken():
                     break  # postponed: show the prompt first
             try:
-                text = self.lines.message("> " if self.lines.typed else "")
+                if self.lines.typed and not self._await_key():
+                    self._follow()
+                    continue
+                text = self.lines.message(PROMPT if self.lines.typed else "")
             except KeyboardInterrupt:
                 if leaving or not self.lines.typed:
                     return 130
@@ -114,6 +118,30 @@ class Chat:
             elif text.strip():
                 self._send(text)
                 self._follow()
+
+    def _await_key(self) -> bool:
+        """Show what happens elsewhere, above the prompt, until the person types.
+
+        False if a turn has begun that must be followed first. Raises KeyboardInterrupt.
+        """
+        with self.lines.keys() as can_watch:
+            if not can_watch or self.views.turn.open:
+                return True
+            self.screen.prompted(PROMPT)
+            write(PROMPT)
+            try:
+                while not self.lines.has_key():
+                    if self.interrupts.taken():
+                        raise KeyboardInterrupt
+                    for step in self.folded.poll(POLL_S):
+                        self._take(step)
+                    if self.views.turn.open:
+                        return False
+                    self.screen.prompt_again()
+            finally:
+                self.screen.prompted("")
+        write_raw(START_OF_LINE)  # the prompt is drawn again, by what edits the line
+        return True
 
     def _is_over(self) -> bool:
         if not self.views.turn.open or self.lines.typed:

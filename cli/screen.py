@@ -23,6 +23,7 @@ from .turn_meter import took
 
 DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 ERASE = "\r\x1b[K"
+START_OF_LINE = "\r"
 
 
 class Screen:

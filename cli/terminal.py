@@ -57,6 +57,15 @@ class Interrupts:
             self._raise = False
 
 
+def edits_lines() -> bool:
+    """Whether `input` edits lines with readline from now on: only on the process's own terminal."""
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401
+
+        return (sys.stdin.fileno(), sys.stdout.fileno()) == (0, 1) and sys.stdout.isatty()
+    return False
+
+
 class Lines:
     """Lines from stdin: with editing and history on a terminal, unchanged from a pipe."""
 
@@ -68,9 +77,7 @@ class Lines:
         self._shows_typing = self.typed and bool(termios.tcgetattr(self._fd)[3] & termios.ECHO)
         # If stdout is a pipe, it carries only answers, so prompts go to stderr.
         self._prompts = sys.stdout if sys.stdout.isatty() else sys.stderr
-        if self.typed:
-            with contextlib.suppress(ImportError):
-                import readline  # noqa: F401  `input` uses it from now on
+        self._edits = self.typed and edits_lines()
 
     def message(self, prompt: str) -> str | None:
         """The next line, or None at the end of input. Raises KeyboardInterrupt."""
@@ -107,6 +114,28 @@ class Lines:
                 if not more or typed.endswith(b"\n"):
                     return typed.decode(errors="replace").strip() if typed else None
             return None
+
+    @contextlib.contextmanager
+    def keys(self) -> Iterator[bool]:
+        """A block in which `has_key` notices the first key of a line, which `message` then reads.
+
+        False: this terminal cannot, because the line is not edited by readline.
+        """
+        if not self._edits:
+            yield False
+            return
+        before = termios.tcgetattr(self._fd)
+        modes = [*before]
+        modes[3] = before[3] & ~(termios.ICANON | termios.ECHO)
+        termios.tcsetattr(self._fd, termios.TCSANOW, modes)
+        try:
+            yield True
+        finally:
+            termios.tcsetattr(self._fd, termios.TCSANOW, before)
+
+    def has_key(self) -> bool:
+        """Whether something was typed."""
+        return bool(select.select([self._fd], [], [], 0)[0])
 
     def unseen(self) -> contextlib.AbstractContextManager[None]:
         """A block in which typed text is not shown in the middle of an answer: it is kept for the

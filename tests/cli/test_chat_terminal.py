@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.cli import turn_meter
+from foldlog.cli import terminal as terminal_module, turn_meter
 from foldlog.cli.__main__ import main
 from foldlog.cli.chat import ALLOW
 from foldlog.cli.edge import Edge
@@ -468,3 +468,39 @@ def test_bad_input_resume_without_a_session_or_a_terminal(at_terminal, tmp_path,
     assert shell("chat s1 --resume").code == 2
     piped = shell("chat --resume", stdin="1\n")
     assert piped.code == 2 and "needs a terminal. Nothing was sent" in piped.err
+
+
+def test_what_happens_elsewhere_is_shown_while_the_prompt_waits(at_terminal, monkeypatch):
+    """A message from another tab appeared only after the next key press of this one."""
+    monkeypatch.setattr(terminal_module, "edits_lines", lambda: True)
+
+    def person(terminal, played):
+        terminal.see("> ")
+        Edge(terminal.settings, played.log).client().say("s1", "from my phone")
+        terminal.see("[from elsewhere: from my phone]")
+        played.answer("Hello, phone.")
+        terminal.see("Hello, phone.")
+        terminal.see("> ")
+        Edge(terminal.settings, played.log).client().lock("s1", "p1")
+        terminal.see("\n\x1b[2m[project p1]\x1b[0m\n> ")
+        terminal.type("and from here\n")
+        played.wait(lambda views: views.turn.number == 2)
+        played.answer("Hello, terminal.")
+        terminal.see("Hello, terminal.")
+        terminal.quit()
+
+    code, screen = at_terminal(person)
+    assert code == 0 and screen.count("from elsewhere") == 1
+
+
+def test_ctrl_c_while_the_prompt_waits_asks_once_and_then_leaves(at_terminal, monkeypatch):
+    monkeypatch.setattr(terminal_module, "edits_lines", lambda: True)
+
+    def person(terminal, played):
+        terminal.see("> ")
+        terminal.ctrl_c()
+        terminal.see("(Ctrl-C again, Ctrl-D or /quit leaves)")
+        terminal.see("> ")
+        terminal.ctrl_c()
+
+    assert at_terminal(person)[0] == 130
