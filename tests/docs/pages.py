@@ -21,10 +21,10 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 WAIT_S = 120  # for a worker to take its partitions on a busy machine, or for an output
 SERVERS = ("foldlog dev", "foldlog worker", "python -m foldlog.local.messages_api",
-           "python -m http.server")
+           "python -m http.server", "python -m uvicorn")
 READS = ("show", "sessions", "status", "context", "request", "doctor", "tail", "search", "wake")
 QUERIES = {f"foldlog {command}" for command in READS} | {"cat refunds.txt"}
-PORTS = ("8199", "5173")  # of the scripted server and of a page's own server, as on the pages
+PORTS = ("8199", "5173", "8100")  # of the scripted server and of pages' own servers, as shown
 GATEWAY_PORT = "8377"  # if it is free
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"(?:# |<!-- )(\w+\.\w+)(?: -->)?\n")

@@ -21,7 +21,11 @@ from foldlog.tests.broker_fixture import unique_name
 from foldlog.tests.browser_fixture import WAIT_MS, chromium_path
 from foldlog.tests.docs.pages import ROOT, Reader, blocks, missing
 
-PAGES = {"agents.md": ("shop", "my_app.py"), "budgets.md": ("budgets", "small.py")}
+PAGES = {
+    "agents.md": ("shop", "my_app.py"),
+    "budgets.md": ("budgets", "small.py"),
+    "embed.md": ("web", "app.py"),
+}
 
 
 @pytest.fixture

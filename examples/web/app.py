@@ -1,0 +1,134 @@
+"""A chat with approval in one FastAPI file. docs/embed.md explains it; a test runs it.
+
+python -m uvicorn app:app --port 8000 --timeout-graceful-shutdown 5
+"""
+
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Annotated
+
+from agent import shop
+from fastapi import Depends, FastAPI, Header, HTTPException, Request
+from fastapi.encoders import jsonable_encoder
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel
+
+import foldlog
+
+USERS = {"token-of-ana": "ana", "token-of-bob": "bob"}  # put your own login here
+
+
+def user_of(request: Request) -> str | None:
+    """The user of a request; None if it has no valid token."""
+    return USERS.get(request.headers.get("authorization", "").removeprefix("Bearer "))
+
+
+worker = None if os.environ.get("WORKERS_ELSEWHERE") else foldlog.Worker([shop])
+gateway = foldlog.asgi(authenticate=user_of)
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Everything that the application starts and stops."""
+    async with AsyncExitStack() as stack:
+        if worker is not None:
+            await stack.enter_async_context(worker)
+        await stack.enter_async_context(gateway)
+        app.state.log = await stack.enter_async_context(foldlog.aconnect())
+        yield
+
+
+app = FastAPI(lifespan=lifespan)
+app.mount("/foldlog", gateway)
+
+
+async def session_of(request: Request, chat: str) -> AsyncIterator[foldlog.AsyncSession]:
+    """The session of a chat, new or continued, if it is the user's own."""
+    user = user_of(request)
+    if user is None:
+        raise HTTPException(401, "sign in")
+    try:
+        session = await request.app.state.log.open(chat, agent=shop.name, user=user)
+    except foldlog.CommandRefused:
+        raise HTTPException(404, "there is no such chat") from None
+    async with session:
+        yield session
+
+
+Chat = Annotated[foldlog.AsyncSession, Depends(session_of)]
+
+
+class Message(BaseModel):
+    """`id`: chosen by the page, so that a message sent twice counts once."""
+
+    id: str
+    text: str
+
+
+class Decision(BaseModel):
+    """Whether a call may run."""
+
+    call: str
+    allow: bool
+
+
+@app.post("/chats/{chat}/messages")
+async def send(session: Chat, message: Message) -> StreamingResponse:
+    """Send a message and stream its answer; an approval in between keeps the stream open."""
+    reply = await session.send(message.text, message_id=message.id).begin()
+    return StreamingResponse(sse(reply), media_type="text/event-stream")
+
+
+@app.get("/chats/{chat}/events")
+async def events(
+    session: Chat, last_event_id: Annotated[str | None, Header()] = None
+) -> StreamingResponse:
+    """Everything from now on, or after the event with this id: how a page continues."""
+    stream = await session.events(last_event_id).begin()
+    return StreamingResponse(sse(stream), media_type="text/event-stream")
+
+
+async def sse(stream: foldlog.AsyncStream) -> AsyncIterator[str]:
+    """Server-sent events whose ids are cursors."""
+    async with stream:
+        async for event in stream:
+            data = json.dumps(jsonable_encoder(event))
+            yield f"id: {event.cursor}\nevent: {type(event).__name__}\ndata: {data}\n\n"
+
+
+@app.get("/chats/{chat}")
+async def history(session: Chat) -> list[str]:
+    """What happened so far, one line an event."""
+    return [str(event) for event in await session.history()]
+
+
+@app.post("/chats/{chat}/decisions")
+async def decide(session: Chat, decision: Decision) -> None:
+    """Allow or deny a call that asks."""
+    for ask in (await session.state()).approvals:
+        if ask.call == decision.call:
+            await (session.approve(ask) if decision.allow else session.deny(ask))
+            return
+    raise HTTPException(409, f"call {decision.call} does not wait for approval")
+
+
+@app.get("/readyz")
+def ready() -> str:
+    """Whether the worker can work. Not async: it queries the broker, so FastAPI runs a thread."""
+    if worker is not None and (why := worker.why_not_ready()):
+        raise HTTPException(503, why)
+    return "ready"
+
+
+@app.exception_handler(foldlog.Refused)
+async def refused(_request: Request, error: Exception) -> JSONResponse:
+    """A user's mistake, in words."""
+    return JSONResponse({"detail": str(error)}, 409)
+
+
+@app.exception_handler(foldlog.LogUnreachable)
+async def unreachable(_request: Request, _error: Exception) -> JSONResponse:
+    """Details are for operators, so users do not get them."""
+    return JSONResponse({"detail": "try again with the same message id: it counts once"}, 503)

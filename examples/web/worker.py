@@ -1,0 +1,12 @@
+"""A worker as a process of its own. It runs until SIGTERM or Ctrl-C."""
+
+import logging
+import sys
+
+from agent import shop
+
+import foldlog
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    sys.exit(foldlog.run_worker([shop]))

@@ -1,0 +1,135 @@
+"""examples/web as separate processes: several servers, and a server killed in mid-stream."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from foldlog.local.messages_api import Reply, ScriptedServer, text
+from foldlog.tests.docs.pages import ROOT, _free_ports
+from foldlog.tests.docs.test_pages import installation
+
+pytestmark = pytest.mark.broker
+WAIT_S = 90.0
+ANA = {"Authorization": "Bearer token-of-ana"}
+ANSWER = "Order 17 was packed on Monday, and it will arrive tomorrow."
+
+
+class Example:
+    """A copy of the example, and the processes started in it."""
+
+    def __init__(self, place: Path, env: dict[str, str]) -> None:
+        kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV", "PYTHONPATH")
+        self.env = {name: os.environ[name] for name in kept if name in os.environ} | env
+        self.place = place
+        (port,) = _free_ports(1)
+        self.url = f"http://127.0.0.1:{port}"
+        self.serving = ("-m", "uvicorn", "app:app", "--port", str(port),
+                        "--timeout-graceful-shutdown", "1")
+
+    @contextmanager
+    def running(self, *arguments: str, until: str, **env: str) -> Iterator[subprocess.Popen]:
+        """A Python process, from the line of output that is waited for to the end of the block."""
+        out = self.place / f"out-{arguments[0].strip('-')}"
+        with out.open("w") as file:
+            process = subprocess.Popen(
+                [sys.executable, *arguments], cwd=self.place, env=self.env | env,
+                stdout=file, stderr=file,
+            )  # fmt: skip
+        try:
+            end = time.monotonic() + WAIT_S
+            while until not in out.read_text():
+                assert process.poll() is None and time.monotonic() < end, out.read_text()
+                time.sleep(0.05)  # polls: the other process sends no signal
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(WAIT_S)
+
+
+@pytest.fixture
+def model():
+    with ScriptedServer("demo") as server:
+        yield server
+
+
+@pytest.fixture
+def example(tmp_path, broker, model):
+    place = tmp_path / "web"
+    shutil.copytree(ROOT / "examples" / "web", place)
+    scripted = {"ANTHROPIC_BASE_URL": model.base_url, "ANTHROPIC_API_KEY": "any"}
+    made = Example(place, installation(tmp_path, broker) | scripted)
+    subprocess.run(
+        [sys.executable, "-m", "foldlog.cli", "topics", "apply"], env=made.env, check=True,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    return made
+
+
+def events_of(stream: httpx.Response) -> Iterator[tuple[str, str, dict]]:
+    """Server-sent events: id, name, data."""
+    fields = {}
+    for line in stream.iter_lines():
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        else:
+            yield fields["id"], fields["event"], json.loads(fields["data"])
+
+
+def test_several_server_processes_share_workers_of_their_own(example):
+    servers = example.running(
+        *example.serving, "--workers", "2", until="Application startup", WORKERS_ELSEWHERE="1"
+    )
+    with servers, example.running("worker.py", until="runs sessions"):
+        for _ in range(3):
+            ran = subprocess.run(
+                [sys.executable, "talk.py", example.url, "c1", "refund 17"],
+                cwd=example.place, env=example.env, capture_output=True, text=True,
+            )  # fmt: skip
+            assert "refund {'order': 17}: allowed" in ran.stdout, ran.stdout + ran.stderr
+            assert "returned: order 17 is refunded" in ran.stdout
+
+
+@pytest.mark.crash
+def test_S2_a_server_killed_in_mid_stream_loses_and_repeats_nothing(example, model):
+    model.add(Reply([text(ANSWER)], gate="g", gate_after=6))
+    message = {"id": "m1", "text": "where is order 17?"}
+    seen, cursor = [], ""
+    with (
+        example.running(*example.serving, until="Application startup complete") as server,
+        httpx.Client(base_url=example.url, headers=ANA, timeout=WAIT_S) as http,
+        http.stream("POST", "/chats/c1/messages", json=message) as stream,
+    ):
+        try:
+            for last, name, event in events_of(stream):
+                cursor = last
+                seen.append((name, event))
+                if name == "Token":
+                    server.kill()
+        except httpx.HTTPError:
+            pass  # the connection ends with its server
+    assert seen and not any(name == "TurnEnded" for name, _ in seen)
+    model.open("g")
+    with (
+        example.running(*example.serving, until="Application startup complete"),
+        httpx.Client(base_url=example.url, headers=ANA, timeout=WAIT_S) as http,
+        http.stream("GET", "/chats/c1/events", headers={"Last-Event-ID": cursor}) as stream,
+    ):
+        for _, name, event in events_of(stream):
+            seen.append((name, event))
+            if name == "TurnEnded":
+                break
+    shown = ""
+    for name, event in seen:
+        shown = shown + event["text"] if name == "Token" else "" if name == "Discarded" else shown
+    assert shown == ANSWER
