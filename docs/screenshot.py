@@ -25,7 +25,7 @@ from foldlog.tests.browser_fixture import WAIT_MS, chromium_path
 
 PICTURE = ROOT / "docs" / "images" / "inspector.png"
 SESSION = "returns"
-SIZE = {"width": 1360, "height": 800}
+SIZE = {"width": 1440, "height": 900}
 CHUNKS_BEFORE_KILL = 3
 
 
@@ -46,8 +46,8 @@ def main() -> None:
             page.goto(f"{place.gateway}#/s/{SESSION}@{offset}")
             where = re.compile(f"Right after offset {offset}, ")
             page.get_by_role("status").get_by_text(where).wait_for()
-            page.get_by_role("tab", name="events").click()
-            page.get_by_role("option", selected=True).get_by_text("TOOL_STARTED").wait_for()
+            page.get_by_role("button", name="Show the whole session").click()
+            page.get_by_role("heading", name="charge was running").wait_for()
             PICTURE.write_bytes(with_comment(page.screenshot(), made_by()))
             chromium.close()
     print(f"{PICTURE.relative_to(ROOT)}: {PICTURE.stat().st_size / 1024:.0f} KB")

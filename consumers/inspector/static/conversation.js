@@ -50,6 +50,22 @@ export function itemsOf(lines) {
   return items;
 }
 
+/** The items, as the same objects where nothing changed: what is the same is not drawn again. */
+function useItems(lines, count) {
+  const known = useRef(new Map());
+  return useMemo(() => {
+    const items = itemsOf(lines.slice(0, count)).map((item) => {
+      const old = known.current.get(item.key);
+      return old && old.kind === item.kind && old.line === item.line && isSame(old.steps, item.steps) ? old : item;
+    });
+    known.current = new Map(items.map((item) => [item.key, item]));
+    return items;
+  }, [lines, count]);
+}
+
+const isSame = (one, other) => one === other || (one?.length === other?.length
+  && one.every((step, n) => step.key === other[n].key && step.lines.length === other[n].lines.length));
+
 function dropAttempts(items) {
   const last = items.at(-1);
   if (last?.kind !== "steps" || last.steps.at(-1).kind !== "attempts") return;
@@ -68,8 +84,10 @@ function useTimes(session, upto) {
     }
     return found;
   }, [session, session.runs.length, session.upto]);
+  const all = useMemo(() => (key) => runs.get(key) ?? [], [runs]);
   const asOf = (run) => (run.end_offset > upto ? { ...run, end_at: null, end_offset: null, outcome: "" } : run);
-  return (key) => (runs.get(key) ?? []).filter((run) => run.offset <= upto).map(asOf);
+  // What was done before the newest steps had ended before them, so it needs no instant.
+  return [(key) => all(key).filter((run) => run.offset <= upto).map(asOf), all];
 }
 
 export function Conversation(props) {
@@ -78,8 +96,8 @@ export function Conversation(props) {
   const { lines } = session;
   const count = past ? Math.min(moment?.lines ?? 0, lines.length) : lines.length;
   const open = past ? moment?.open : session.open;
-  const items = useMemo(() => itemsOf(lines.slice(0, count)), [lines, count]);
-  const timesOf = useTimes(session, past ? moment?.offset ?? -1 : Infinity);
+  const items = useItems(lines, count);
+  const [timesOf, allTimes] = useTimes(session, past ? moment?.offset ?? -1 : Infinity);
   const [more, setMore] = useState(0);
   const shown = items.slice(-(SHOWN + more));
   const hidden = items.length - shown.length;
@@ -113,8 +131,11 @@ export function Conversation(props) {
             item.line?.name === "failed" ? { ...props, isLast, lines } : null} times=${
             item.kind === "answer" ? timeOf(timesOf(`${item.line.turn}.${item.line.step}`)) : ""} />`;
         }
-        return html`<${Steps} key=${item.key} item=${item} timesOf=${timesOf} ask=${ask} stands=${stands}
-          session=${session} past=${past} go=${go} />`;
+        const asked = item.steps.map((step) => ask(step.key)).filter(Boolean);
+        const isNewest = n >= shown.length - 3 || asked.length > 0;
+        return html`<${Steps} key=${item.key} item=${item} timesOf=${isNewest ? timesOf : allTimes}
+          asked=${asked.length ? asked : null} stands=${isNewest ? stands : null} session=${session}
+          past=${past} go=${isNewest ? go : null} />`;
       })}
       ${waits.filter((call) => !drawn.has(call.call)).map((call) => html`
         <${Decision} key=${call.call} session=${session} call=${call} past=${past} go=${go} />`)}
@@ -193,10 +214,10 @@ const Thinking = ({ text }) => html`
     <p class="text plain" dir="auto"><${Text} text=${text} /></p></details>`;
 
 /** Calls and attempts between two answers. One that waits for a person is a card of its own. */
-function Steps({ item, timesOf, ask, stands, session, past, go }) {
+const Steps = still(({ item, timesOf, asked, stands, session, past, go }) => {
   const groups = [];
   for (const step of item.steps) {
-    const call = ask(step.key);
+    const call = asked?.find((one) => one.call === step.key);
     if (call) groups.push({ call, step });
     else if (groups.at(-1)?.steps) groups.at(-1).steps.push(step);
     else groups.push({ steps: [step] });
@@ -208,9 +229,9 @@ function Steps({ item, timesOf, ask, stands, session, past, go }) {
           ? html`<${Folded} key=${step.key} lines=${step.lines} runs=${
             timesOf(`${step.lines[0].turn}.${step.lines[0].step}`)} />`
           : html`<${Tool} key=${step.key} lines=${step.lines} past=${past} runs=${timesOf(step.key)}
-              status=${stands.get(step.key)} />`))}
+              status=${stands?.get(step.key)} />`))}
       </div>`));
-}
+});
 
 function Tool({ lines, past, runs, status }) {
   const [open, setOpen] = useState(false);

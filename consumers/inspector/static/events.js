@@ -7,6 +7,7 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./l
 
 const ROW = 30; // px, also in styles.css
 const AROUND = 8; // rows drawn beyond the visible ones
+const DRAWN = 128; // elements that are used again for other rows
 
 export function Events({ session, at, go, moment }) {
   const [chunks, setChunks] = useState(false);
@@ -91,7 +92,8 @@ function List({ rows, at, follows, choose }) {
     >
       <div class="rows" style=${{ height: `${rows.length * ROW}px` }}>
         ${rows.slice(first, last).map((row, n) => html`
-          <${Row} key=${row.offset} row=${row} before=${rows[first + n - 1]} place=${first + n} count=${rows.length}
+          <${Row} key=${(first + n) % DRAWN} row=${row} before=${rows[first + n - 1]} place=${first + n}
+            count=${rows.length}
             here=${first + n === here} choose=${choose} />
         `)}
       </div>

@@ -288,18 +288,6 @@ def test_a_phone_shows_the_pane_as_a_sheet_without_overflow(url, page_at):
     page.wait_for_url("**/#/")
 
 
-def test_the_map_of_a_phone_scrubs(url, page_at, moments):
-    page = page_at(f"{url}/#/s/talk", viewport=PHONE, touch=True)
-    page.locator(".tl-map svg").wait_for()
-    place = page.locator(".tl-map").bounding_box()
-    page.touchscreen.tap(place["x"] + 2, place["y"] + 10)
-    page.get_by_role("button", name="Back to now").wait_for()
-    first = int(page.get_by_role("slider", name="Event").input_value())
-    assert first < len(moments) / 2
-    page.touchscreen.tap(place["x"] + place["width"] - 2, place["y"] + 10)
-    page.wait_for_url(f"**@{moments[-1].entry.offset}")
-
-
 def test_a_desktop_shows_the_page_without_overflow(url, page_at):
     page = page_at(f"{url}/#/s/talk")
     conversation(page).get_by_text("Turn 3 ended").wait_for()

@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 from foldlog.consumers.gateway.access import token_for
 from foldlog.producers import Sessions
 from foldlog.schemas import events as ev
+from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.tests.browser_fixture import PHONE
 from foldlog.tests.consumers.gateway.served import SECRET, served
 from foldlog.tests.consumers.inspector.sessions import HOSTILE, asking, doubting, hostile
@@ -227,3 +228,56 @@ def test_the_page_reconnects_to_a_restarted_gateway(place, page_at, sessions):
             expect(conversation(page).get_by_text(text, exact=True)).to_have_count(1)
         page.goto("about:blank")
     page.complaints.clear()  # the browser logs each try
+
+
+def test_a_session_without_a_worker_for_its_agent_says_so(place, url, page_at, sessions):
+    _, played = place.open("unserved")
+    played.take()
+    sessions.say("unserved", "hello?", message_id="m1")
+    serves_another = ev.AgentDigest(name="other", digest="d")
+    taken = ev.PartitionTaken(role="sessions", owner="w9/1", agents=(serves_another,))
+    played.append(taken, "sessions", PARTITION_KEY)
+    page = page_at(f"{url}/#/s/unserved")
+    notice = page.get_by_role("status").get_by_text("No worker serves the agent")
+    notice.wait_for()
+    page.get_by_role("heading", name="No worker serves the agent shop").wait_for()
+    page.get_by_text("The message is kept").wait_for()
+
+
+def test_every_key_is_listed_and_the_dialog_keeps_them_from_the_page(place, url, page_at):
+    place.talk("keyed", 2)
+    page = page_at(f"{url}/#/s/keyed")
+    conversation(page).get_by_text("Turn 2 ended").wait_for()
+    page.keyboard.press("?")
+    keys = page.get_by_role("dialog", name="Keys")
+    for words in ("previous or next event", "next or previous bar of the timeline", "fork here"):
+        keys.get_by_text(words, exact=True).wait_for()
+    page.keyboard.press("Home")
+    page.keyboard.press("Escape")
+    expect(keys).not_to_be_visible()
+    assert page.url.endswith("#/s/keyed")
+    page.keyboard.press("m")
+    expect(page.get_by_label("Message", exact=True)).to_be_focused()
+    page.keyboard.type("1")
+    expect(page.get_by_role("tab", selected=True)).to_have_text("Why")
+    page.keyboard.press("Escape")
+    page.keyboard.press("5")
+    expect(page.get_by_role("tab", selected=True)).to_have_text("Cost")
+    page.keyboard.press("h")
+    page.wait_for_url("**/#/")
+
+
+def test_the_focus_goes_from_the_head_over_the_conversation_to_the_timeline(place, url, page_at):
+    place.talk("focus", 1)
+    page = page_at(f"{url}/#/s/focus")
+    conversation(page).get_by_text("Turn 1 ended").wait_for()
+    where = "document.activeElement.closest('.rail, .top, .talk, .pane, .tl')?.classList[0] ?? ''"
+    seen = []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        part = page.evaluate(where)
+        if part and (not seen or seen[-1] != part):
+            seen.append(part)
+        if seen[-1:] == ["tl"]:
+            break
+    assert seen == ["rail", "top", "talk", "pane", "tl"]

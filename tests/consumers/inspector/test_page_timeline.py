@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 
 from foldlog.consumers.inspector.timeline import Timeline
 from foldlog.schemas import events as ev
+from foldlog.tests.browser_fixture import PHONE
 from foldlog.tests.consumers.gateway.served import served
 from foldlog.tests.consumers.inspector.sessions import Timed, propose
 
@@ -155,3 +156,11 @@ def test_a_bar_under_the_pointer_shows_its_facts(url, page_at):
     card.get_by_text("book got no answer after 10 s (worker w2 · the worker died)").wait_for()
     page.mouse.move(5, 5)
     expect(card).to_have_count(0)
+
+
+def test_the_map_of_a_phone_scrubs(url, page_at, moments):
+    page = page_at(url, viewport=PHONE, touch=True)
+    page.locator(".tl-map .m-model").wait_for(state="attached")
+    place = page.locator(".tl-map").bounding_box()
+    page.touchscreen.tap(place["x"] + 0.25 * place["width"], place["y"] + 10)
+    at(page, offset_of(moments, ev.GenChunk))  # the newest event before that time
