@@ -4,7 +4,7 @@ import { DAYS, STATUSES, isFiltered } from "./home_filters.js";
 import { Spark } from "./home_spark.js";
 import { count, full, lasted, money, since, statusOf, titleOf } from "./home_words.js";
 import { Icon } from "./icons.js";
-import { html, still, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
+import { html, still, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
 
 const CLEAR = { status: "", agent: "", days: "", find: "", sort: "" };
 const PHONE = matchMedia("(max-width: 760px)");
@@ -60,25 +60,41 @@ function useWindow(body, total) {
 export function Table({ rows, model, now, view, change, picked, pick, ids }) {
   const body = useRef(null);
   const [[first, last], height] = useWindow(body, rows.length);
-  const [{ place: cursor }, setCursor] = useState({ place: 0 });
-  const wanted = useRef(false); // whether the cursor's row should get the focus
-  const here = Math.min(cursor, rows.length - 1);
+  const [cursor, setCursor] = useState({ id: null, place: 0 }); // a session: its row moves as others change
+  const here = useMemo(() => {
+    const place = rows.findIndex((row) => row.id === cursor.id);
+    return place < 0 ? Math.min(cursor.place, rows.length - 1) : place;
+  }, [rows, cursor]);
+  const held = useRef(false); // whether the cursor's row should have the focus
   const move = (place) => {
     const next = Math.max(0, Math.min(rows.length - 1, place));
-    wanted.current = true;
-    setCursor({ place: next });
+    held.current = true;
+    setCursor({ id: rows[next].id, place: next });
     reveal(body.current, next, height);
     focus(next);
   };
   const focus = (place) => {
-    const link = body.current?.querySelector(`[data-place="${place}"] a`);
-    if (!link) return; // as soon as it is drawn
-    wanted.current = false;
-    link.focus({ preventScroll: true });
+    const active = document.activeElement;
+    const link = body.current?.querySelector(`[data-place="${place}"] a`); // absent until it is drawn
+    if (link && active !== link) link.focus({ preventScroll: true });
   };
-  useEffect(() => {
-    if (wanted.current) focus(here);
+  // A row that leaves the document, or is moved in it, loses the focus.
+  useLayoutEffect(() => {
+    const active = document.activeElement;
+    const place = body.current.contains(active) ? active.closest(".tr")?.dataset.place ?? null : null;
+    if (held.current && (active === document.body || (place !== null && place !== String(here)))) focus(here);
   });
+  useEffect(() => {
+    const release = (event) => {
+      held.current = event.type === "focusin" && body.current?.contains(event.target) === true;
+    };
+    addEventListener("pointerdown", release);
+    addEventListener("focusin", release);
+    return () => {
+      removeEventListener("pointerdown", release);
+      removeEventListener("focusin", release);
+    };
+  }, []);
   useEffect(() => {
     const step = (event) => move(event.detail === 0 ? here : here + event.detail);
     addEventListener("rowstep", step);
@@ -103,7 +119,7 @@ export function Table({ rows, model, now, view, change, picked, pick, ids }) {
     const [low, high] = [Math.min(place, anchor.current), Math.max(place, anchor.current)];
     pick(range ? rows.slice(low, high + 1).map((row) => row.id) : [rows[place].id], range);
     anchor.current = place;
-    setCursor({ place });
+    setCursor({ id: rows[place].id, place });
   };
   const all = rows.length > 0 && rows.every((row) => picked.has(row.id));
   const shown = rows.slice(first, last);
