@@ -71,8 +71,8 @@ class Engine:
 
     `model_url`: the address of a Messages API. `agents`: those of the next worker, after a restart.
     `crashes`: how many more records of an event type are written until the worker crashes right
-    after one. `effects`: those of the running worker. `queue`: what has
-    begun and runs in a later step. `log_lines`: what the workers logged.
+    after one. `effects`: those of the running worker. `queue`: effects that a later step runs.
+    `log_lines`: what the workers logged.
     """
 
     def __init__(self, agents: list[Agent], model_url: str, directory: Path) -> None:
@@ -82,9 +82,9 @@ class Engine:
         self.blobs = BlobStore(directory / "blobs")
         self.crashes: Counter[str] = Counter()
         self.restarts = 0
+        self.queue: list[Callable[[], Awaitable[object]]] = []
         self.log_lines: list[str] = []
         self._side_log = SideLogStore(directory / "side")
-        self.queue: list[Callable[[], Awaitable[object]]] = []
         self._client: Any = None
         self._start()
 
@@ -227,8 +227,8 @@ class Engine:
 
 
 class Effects:
-    """The effects of one incarnation of the worker, their sink, and its producer. Dead, it writes
-    nothing more."""
+    """The effects of one incarnation of the worker, their sink, and its producer. Once the worker
+    is dead, nothing more is written."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

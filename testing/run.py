@@ -253,7 +253,7 @@ class AgentRun:
         return f" ({reasons[-1]})" if reasons else ""
 
     def _never_ends(self) -> RunNeverEnds:
-        return RunNeverEnds(f"no rest after {STEPS_MAX:,} steps: {self.state()}")
+        return RunNeverEnds(f"the run is still busy after {STEPS_MAX:,} steps: {self.state()}")
 
     async def aclose(self) -> None:
         """Close the connections to the model."""

@@ -426,7 +426,7 @@ def test_begin_sends_the_message_and_raises_what_it_is_refused_for(log, tmp_path
             assert (await session.views()).messages.received.last("m1") is not None
             await asyncio.to_thread(lambda: Played(log, "s1").answer("four"))
             assert texts([event async for event in reply]) == "four"
-            with pytest.raises(Refused, match="empty message"):
+            with pytest.raises(Refused, match="message is empty"):
                 await session.send("").begin()
             with pytest.raises(BadCursor):
                 await session.events("banana").begin()

@@ -93,7 +93,7 @@ print([t.name for t in threading.enumerate() if t.name in ("poll", "effects")])
 @pytest.mark.parametrize("agents", [(), "shop", [17], None])
 def test_bad_input_a_value_that_is_no_list_of_agents_is_refused(agents):
     for make in (Worker, run_worker):
-        with pytest.raises(Refused, match="agent"):
+        with pytest.raises(Refused, match="needs .*(agent|foldlog.Agent)"):
             make(agents)
 
 
