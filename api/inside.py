@@ -1,4 +1,4 @@
-"""What a session shows of its inside: its state in one line, and the requests it sent."""
+"""The inside of a session: its state in one line, and the requests it sent to the model."""
 
 import json
 from dataclasses import dataclass

@@ -69,7 +69,7 @@ def clock(at_ms: int) -> str:
 
 
 def words(event: Any, read: ReadBlob | None = None) -> str:
-    """What an event says, in a few words."""
+    """The content of an event, in a few words."""
 
     def quoted(body: Body | None) -> str:
         return _quoted(body, read)

@@ -20,7 +20,7 @@ TEMPLATES = {
 """File of the project -> its template."""
 
 IN_THE_WAY = (*TEMPLATES, "app")
-"""What must not exist yet: the files, and a package that `import app` would find instead."""
+"""Paths that must not exist yet: the files, and a package that `import app` would find first."""
 
 NAME_CHARS_MAX = 64
 

@@ -106,7 +106,7 @@ class Markdown:
         return f"{CODE}{clean(line)}{RESET}\n" if line else "\n"
 
     def _some(self) -> str:
-        """What can be printed of the current line."""
+        """The part of the current line that can be printed."""
         line = self._pending
         if self._fence:
             return ""  # a line of code is short, and may close the block
@@ -153,7 +153,7 @@ class Markdown:
 
 
 def _kind(line: str) -> tuple[str, str, str]:
-    """What stands before a line's text, its text, and the style of that."""
+    """The prefix of a line, its text, and the style of the text."""
     if found := _HEADING.match(line):
         return "", found[2], BOLD + UNDERLINE if len(found[1]) == 1 else BOLD
     if _RULE.match(line):

@@ -43,7 +43,7 @@ Stamps = dict[str, tuple[int, int, int] | None]
 
 
 class Loaded(NamedTuple):
-    """What importing the agents gave: the files to watch, and the agents' names or the error.
+    """The result of importing the agents: the files to watch, and the agents' names or the error.
 
     `trace`: the part of a traceback that lies in the user's files. `error`: the reason.
     """
@@ -116,7 +116,8 @@ def traceback_of(error: BaseException | None) -> tuple[str, list[str]]:
 
 
 def stamps_of(files: Iterable[str]) -> Stamps:
-    """What shows that a file has changed: time, size and inode; None for one that is missing."""
+    """The state of a file, which differs once it has changed: time, size and inode; None if it is
+    missing."""
     found: Stamps = {}
     for file in files:
         try:
@@ -129,7 +130,7 @@ def stamps_of(files: Iterable[str]) -> Stamps:
 
 
 def load_elsewhere(names: Sequence[str]) -> Loaded:
-    """What `load` finds in a process of its own."""
+    """The result of `load` in a process of its own."""
     read_end, write_end = os.pipe()
     command = [sys.executable, "-m", "foldlog.cli.reload", str(write_end), *names]
     try:

@@ -70,7 +70,7 @@ class TurnMeter:
         return self._took.get(call)
 
     def running(self) -> str:
-        """What has been running for a while, and how long; '' if nothing has."""
+        """The work that has been running for a while, and for how long; '' if there is none."""
         now = time.monotonic()
         if self._tools:
             parts = [f"{name} {now - since:.0f} s" for name, _, since in self._tools.values()

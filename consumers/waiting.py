@@ -1,4 +1,4 @@
-"""What a session waits for, as text for people: a person, a retry, a worker.
+"""The reason why a session waits, as text for people: a person, a retry, a worker.
 
 The facts come from the turn view.
 """
@@ -12,7 +12,7 @@ from ..processors.fold.views import SessionViews
 
 
 class Waits(NamedTuple):
-    """What is waited for, '' if unknown. `person`: a person has to act."""
+    """The cause of the wait, '' if unknown. `person`: a person has to act."""
 
     text: str
     person: bool = False

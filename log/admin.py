@@ -62,7 +62,7 @@ class Cluster:
         self._denied: AccessDenied | None = None
         """The last denial of access since the last response."""
         self._may_be_secured = "security.protocol" not in properties
-        """It may expect TLS or a login that the properties do not set."""
+        """Whether the broker may expect TLS or a login that the properties do not set."""
         # Its errors are raised to the caller; logging them too would report everything twice.
         self._admin = open_client(
             AdminClient,

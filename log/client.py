@@ -1,4 +1,4 @@
-"""What every librdkafka client of foldlog shares: properties, log lines, error mapping.
+"""The parts that all librdkafka clients of foldlog share: properties, log lines, error mapping.
 
 The properties that correctness depends on are defined here; `client.properties` cannot change
 them. Only this file, `kafka.py`, `kafka_reader.py` and `admin.py` import confluent_kafka.

@@ -46,7 +46,7 @@ _HINTS = {
     422: "it rejects the schema",
     **dict.fromkeys(_AWAY, "it is unavailable"),
 }
-"""What a status means. The registry's own text is not shown: it may repeat anything."""
+"""The meaning of each HTTP status. The registry's own text is not shown: it may repeat anything."""
 
 _FINGERPRINT = re.compile(r"([0-9a-f]{16})?")
 _CONTENT = "application/vnd.schemaregistry.v1+json"

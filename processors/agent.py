@@ -46,7 +46,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """What sessions of this name run under.
+    """The settings that the sessions of this agent run under.
 
     `permissions`: rules in order; the first that matches a tool's name overrides the tool's own
     default. `params`: further request parameters, such as thinking. `workdir`: the directory of its

@@ -12,7 +12,7 @@ from .canonical import compact
 
 GRANT_SAME = "same"
 PATTERN_BYTES_MAX = 1024
-"""A view holds the pattern, and it is compared with each later call of its tool."""
+"""A view holds the pattern, and folds compare every later call of the tool with it."""
 
 
 def pattern_text(globs: Mapping[str, str]) -> str:
@@ -31,7 +31,7 @@ def pattern_of(text: str) -> dict[str, str]:
 
 
 def why_wrong(grant: str) -> str | None:
-    """What is wrong with a grant, or None."""
+    """The reason why a grant is invalid, or None."""
     if grant in ("", GRANT_SAME):
         return None
     if len(grant.encode("utf-8", "surrogatepass")) > PATTERN_BYTES_MAX:

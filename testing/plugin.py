@@ -25,7 +25,7 @@ _OTHERS = ("asyncio", "anyio", "trio")
 
 
 class MakeRun:
-    """What the fixture is: a factory of runs, which are closed when the test ends."""
+    """The value of the fixture: a factory of runs, which are closed when the test ends."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -42,8 +42,8 @@ def instruction_files(settings: Settings, workdir: Path) -> Iterator[Finding]:
 def budget_mistakes(
     everything: Everything, read: ReadBlob, today: date, most: int | None = SHOWN_MAX
 ) -> Iterator[Finding]:
-    """What wastes the token budget: each culprit once, with the session where it costs most.
-    most: how many to name; None for all.
+    """The mistakes that waste the token budget: each culprit once, with the session where it costs
+    most. `most`: how many to name; None for all.
 
     Reads prefixes from the blob store where they are kept there. A session that cannot be checked
     is reported as such: this is advice, and must not stop the other checks.

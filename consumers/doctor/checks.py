@@ -59,7 +59,7 @@ LETTERS_DO = {
     "note": "find out what wrote them; no session waits for them, and Kafka deletes them after "
             f"{DEAD_LETTERS_MS // 86_400_000} days",
 }
-"""What to do about dead letters, by the level of the finding."""
+"""Advice about dead letters, by the level of the finding."""
 
 LETTER_HEADERS = "__dlq.errors."
 """Prefix of the dead-letter headers that name the record's place and the error."""
@@ -99,7 +99,7 @@ def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
 
 
 def _about_partitions(log: Log, settings: Settings) -> str:
-    """What to do about a topic whose partition count differs from the setting."""
+    """Advice about a topic whose partition count differs from the setting."""
     try:
         made = facts_of(log).partitions
     except TopicMissing:

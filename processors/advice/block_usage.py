@@ -79,7 +79,7 @@ class Use(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """What to change about a block, and why."""
+    """A proposed change of a block, with the reason."""
 
     use: Use
     do: str

@@ -1,4 +1,4 @@
-"""Who may change each field of session_state, as data.
+"""The events that may change each field of session_state, as data.
 
 `demand_writer` enforces it: a fold that changes a field for an event of another type raises, which
 freezes the session at that offset instead of producing a wrong state.

@@ -42,7 +42,7 @@ def granting(grants: Sequence[str], name: str, args_sha256: str, args: bytes) ->
 
 
 def grant_text(grant: str) -> str:
-    """What a grant allows, for a person."""
+    """The calls that a grant allows, as text for people."""
     name, _, what = grant.partition(" ")
     if not what:
         return f"every later call of {name}"

@@ -1,4 +1,4 @@
-"""What each view of a fork takes over from its parent.
+"""The part of each view that a fork takes over from its parent.
 
 `at`: the offset of the fork's SESSION_OPENED, at which everything inherited entered the session.
 `last`: the offset of the parent's last event; see `below`. Deliveries, background work and money

@@ -21,7 +21,7 @@ _VALUES_KEPT = ("default", "enum", "const", "examples")  # data, not schemas: ne
 
 
 class ToolArguments(Protocol):
-    """What a tool takes, however its schema was made."""
+    """The arguments of a tool: its schema and the check, however the schema was made."""
 
     @property
     def schema(self) -> Mapping[str, Any]: ...

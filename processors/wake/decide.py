@@ -80,8 +80,9 @@ def no_todos(agent: Agent, views: SessionViews) -> str:
 
 
 class Desk(NamedTuple):
-    """What a decision may read outside the log: blobs, files and memory for a new prefix, and the
-    todos of a project. Text from here is written to the log before a model gets it."""
+    """The sources that a decision may read outside the log: blobs, files and memory for a new
+    prefix, and the todos of a project. Text from them is written to the log before a model gets it.
+    """
 
     store_body: StoreBody
     read_blob: ReadBlob

@@ -45,8 +45,8 @@ WAIT, STEER = Action.WAIT, WhenBusy.STEER
 
 
 class Obligation(NamedTuple):
-    """One thing owed. `subject`: what it is about; a property returns it where its type is known.
-    `due`: Unix ms to check again, on a wait."""
+    """One obligation. `subject`: the turn, step, call or work that it is about; the properties
+    return it where its type is known. `due`: Unix ms to check again, on a wait."""
 
     row: str
     lane: str

@@ -26,7 +26,7 @@ When = dict[str, tuple[Fact, ...]]
 
 
 class Action(StrEnum):
-    """What a row owes: an event of this type, or an action of a worker in lower case."""
+    """The action of a row: an event of this type, or in lower case an action of a worker."""
 
     APPROVAL_EXPIRED = "APPROVAL_EXPIRED"
     BACKGROUND_DONE = "BACKGROUND_DONE"

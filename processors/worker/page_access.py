@@ -16,7 +16,7 @@ TEXT, JSON = "text/plain; charset=utf-8", "application/json"
 
 
 class Answer(NamedTuple):
-    """What a page returns."""
+    """The response of a page."""
 
     body: bytes
     status: int = 200

@@ -27,7 +27,7 @@ many sessions need one."""
 
 
 class _Resumed(NamedTuple):
-    """What an attempt resumes. `attempt`: its LLM_CALLED's digest, and its number."""
+    """The content that an attempt resumes. `attempt`: its LLM_CALLED's digest, and its number."""
 
     attempt: tuple[bytes, int]
     kept: Kept | None

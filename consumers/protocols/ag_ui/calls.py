@@ -83,8 +83,8 @@ class Calls:
         return [key for key, s in self._status.items() if s in ("proposed", "running", "asks")]
 
     def interrupts(self, calls: Iterable[Call]) -> list[dict[str, Any]]:
-        """What people must answer before the turn continues; [] while a call is in progress.
-        `calls`: the calls of the open turn, which have the deadlines for the answers.
+        """The calls that people must answer before the turn continues; [] while a call is in
+        progress. `calls`: the calls of the open turn, which have the deadlines for the answers.
         """
         expire = {call.key: call.expires_at for call in calls}
         waiting = [key for key, status in self._status.items() if status in _WAITS]

@@ -63,7 +63,7 @@ class CallState(NamedTuple):
 
 
 class State(NamedTuple):
-    """What has been sent of a turn's message.
+    """The part of a turn's message that has been sent.
 
     step: the last one begun; settled: the last one whose content is final. blocks: of the streaming
     attempt. later: lines that wait for the end of their step; steering: messages that may steer the
