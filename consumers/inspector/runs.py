@@ -37,6 +37,7 @@ WAIT_MIN_MS = 50
 """A shorter wait for a worker is not kept: taking up work always takes some milliseconds."""
 
 TITLE_CHARS = 80
+WORKER_CHARS, WORKER_END = 12, 4
 
 
 class Lane(StrEnum):
@@ -230,7 +231,7 @@ def _standing(views: SessionViews) -> dict[Subject, _Stands]:
             key = f"{work.kind}.{work.upto}"
             found["background", key] = _Stands(
                 Lane.BACKGROUND, Kind.RUN, WORKS[work.kind], turn.number, turn.step, key,
-                work.attempt, _worker(work.claim.owner),
+                work.attempt, worker_name(work.claim.owner),
             )
     return found
 
@@ -251,7 +252,7 @@ def _model(turn: TurnView, *, is_quiet: bool) -> _Stands | None:
     number = f"{turn.number}.{turn.step}"
     if generation is not None and generation.status is RUNNING:
         assert generation.claim is not None, "a running attempt has a claim"
-        worker = _worker(generation.claim.owner)
+        worker = worker_name(generation.claim.owner)
         attempt = generation.attempt
         return _Stands(Lane.MODEL, Kind.RUN, number, *place, number, attempt, worker)
     if generation is not None and generation.status is FAILED and not generation.permanent:
@@ -280,15 +281,18 @@ def _call(call: Call) -> _Stands | None:
     if kind is None:
         return None
     is_run = kind is Kind.RUN and call.claim is not None
-    note = _worker(call.claim.owner) if is_run and call.claim is not None else ""
+    note = worker_name(call.claim.owner) if is_run and call.claim is not None else ""
     attempt = call.attempt if is_run else 0
     return _Stands(
         Lane.TOOL, kind, call.name, call.turn, call.step, call.key, attempt, note
     )
 
 
-def _worker(owner: str) -> str:
+def worker_name(owner: str) -> str:
+    """A worker for people: of a long id only its end, which tells two of them apart."""
     name = worker_id(owner)
+    if len(name) > WORKER_CHARS:
+        return f"worker {name[-WORKER_END:]}"
     return name if name.startswith("worker") else f"worker {name}"
 
 

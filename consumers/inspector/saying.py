@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from ...processors.fold.projections.partition import worker_id
 from ...processors.fold.projections.turn_view import TurnView, find_call
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, Entry, Unreadable
 from ...schemas.ids import parse_call_key
 from ..contents import text_of, whole
+from .runs import worker_name
 from .summary import brief
 
 SAID_CHARS = 90
@@ -103,8 +103,8 @@ def _name(event: Any, turn: TurnView) -> str:
 
 
 def _worker(owner: str) -> str:
-    name = worker_id(owner)
-    return f"W{name[1:]}" if name.startswith("worker") else f"Worker {name}"
+    name = worker_name(owner)
+    return name[0].upper() + name[1:]
 
 
 def _said(body: ev.Body) -> str:

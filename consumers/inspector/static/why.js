@@ -55,8 +55,20 @@ export function verdict(moment, past) {
     N3: "The next model call is about to be decided",
   };
   return [sentences[first.row] ?? upper(first.why),
-    others || (first.due ? `Checked again at ${when(first.due)}.` : upper(first.why) + ".")];
+    others || LEADS[first.row] || (first.due ? `Checked again at ${when(first.due)}.` : upper(first.why) + ".")];
 }
+
+const LEADS = {
+  T1: "Its arguments are checked, and whether a person must approve it.",
+  T3: "A worker claims it when a slot is free.",
+  T4: "A worker claimed it. The session continues with its result.",
+  T4w: "A worker claimed it. The session continues with its result.",
+  S1: "The step was decided. A worker claims it when a slot is free.",
+  S2: "A worker claimed the call. The session continues with the answer.",
+  S2w: "A worker claimed the call. The session continues with the answer.",
+  N1: "No call and no message is left in this turn.",
+  N3: "A worker decides what the model sees, then claims the call.",
+};
 
 export function Why(props) {
   const { session, moment, at, go } = props;

@@ -47,7 +47,7 @@ function lostText(line, runs) {
   const lost = before?.note.split(" · ")[0] ?? "a worker";
   const Lost = lost[0].toUpperCase() + lost.slice(1);
   const who = taken?.note.split(" · ")[0] ?? "another worker";
-  const same = who === lost ? "It" : who[0].toUpperCase() + who.slice(1);
+  const same = who === lost ? "It was started again and" : who[0].toUpperCase() + who.slice(1);
   const how = line.name === "continued" ? "continued its text" : "took over";
   return `${Lost} was lost. ${same} ${how}${wait ? ` ${length(wait.end_at - wait.at)} later` : ""}.`;
 }
