@@ -1,7 +1,8 @@
-"""The demo: a real agent on a real directory and broker; its worker is killed twice, nothing lost.
+"""The demo: a real agent and broker; the worker is killed twice, and nothing is lost.
 
 It prints what the log knew at each kill, what the next worker did and why, and ends by comparing
-every view with one refolded from offset 0. It runs in a temporary directory and deletes it.
+every view with one refolded from offset 0. The agent works in a temporary directory,
+which the demo deletes.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The pytest plugin: the fixture `foldlog_agent`, and `async def` tests that use it.
 
-An async test needs no other plugin: if none runs it, this one does, in a loop of its own.
+An async test needs no other plugin: if no other one runs it, this plugin does, in a new event loop.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """The audit report of a session: one HTML page for people, which loads nothing from the network.
 
-Who did what, when, and on whose approval; every attempt and call with its claims and doubts; the
-cost. Every text is escaped, there is no script, and a policy in the page blocks active content. The
-page does not depend on when it was made. This file builds the page; its tables are in
+It shows who did what, when, and on whose approval; every attempt and call with its claims and
+doubts; the cost. Every text is escaped, there is no script, and a policy in the page blocks active
+content. The page does not depend on when it was made. This file builds the page; its tables are in
 audit_parts.py.
 """
 

@@ -1,6 +1,6 @@
 """Search over the content of sessions, for the gateway: the command line's index, in one thread.
 
-The index is read and updated by one thread of its own, since it is one SQLite file. If the index is
+The index is one SQLite file, so a single thread of its own reads and updates it. If the index is
 far behind the log, a search returns the progress in place of hits, and the index catches up
 meanwhile.
 """

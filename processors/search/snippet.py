@@ -1,4 +1,4 @@
-"""Snippets: 200 tokens of a text around what matches, never cut inside a word.
+"""Snippets: 200 tokens of a text around its matches, never cut inside a word.
 
 A search that returns whole documents fills a context window with irrelevant text. The tokenizer
 that indexed the words determines which ones match, so that `running` is marked for `run`.

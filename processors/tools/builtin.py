@@ -1,4 +1,4 @@
-"""The tools that come with foldlog: a real agent on a real directory that it cannot leave.
+"""The tools that come with foldlog: they read and edit one directory, and run commands there.
 
 `tools(directory)` returns them, `default_agent(directory)` an agent that has them. Reading needs no
 permission; editing and running ask. A result is bounded; one that is cut ends with the way to

@@ -1,7 +1,7 @@
 """The events that discharge obligations: pure, from the views and the agent.
 
-Each function builds the events of one Action of WAKE. A test folds them at the views they were made
-for, and checks that they are accepted and that the row no longer matches.
+Each function builds the events of one Action of WAKE. A test folds the events at the views that
+they were built from, and checks that the fold accepts them and that the row then no longer matches.
 """
 
 from collections.abc import Callable

@@ -6,8 +6,8 @@ is in `pending` at the next start and is produced again (a duplicate is harmless
 owns the file; any of its threads may use it.
 
 The file is a sequence of frames: magic, length and crc32 of the payload, payload. A frame that a
-crash tore was never acknowledged to a caller, and is discarded. After damage in the middle, reading
-resumes at the next whole frame, and a copy of the damaged file is kept.
+crash left incomplete was never acknowledged to a caller, so it is discarded. After damage in the
+middle, reading resumes at the next whole frame, and a copy of the damaged file is kept.
 """
 
 import os

@@ -1,8 +1,8 @@
 """The worker's core: records in, obligations out, without a thread, socket or clock of its own.
 
-One round: fold new records, write views and cursor in one batch, then evaluate
-WAKE and discharge the obligations. The producer, the stores, the effects and the clock are passed
-in, so the simulator runs this same code.
+One round: fold new records, write views and cursor in one batch, then evaluate WAKE and discharge
+the obligations. The producer, the stores, the effects and the clock are passed in, so the simulator
+runs this same code.
 """
 
 import math

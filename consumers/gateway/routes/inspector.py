@@ -1,7 +1,8 @@
 """The inspector: its page at `/`, the page's static files, and its JSON API.
 
-The page contains nothing of a session, so it needs no token; every answer about a session checks
-its user. The files are the package's, read once: no path in a request is ever a path on disk.
+The page contains nothing of a session, so it needs no token; every request about a session checks
+who its user is. The files come from the package and are read once, so no path in a request is ever
+a path on disk.
 """
 
 from hashlib import sha256

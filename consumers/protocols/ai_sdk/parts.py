@@ -1,6 +1,6 @@
 """Content of the log for the Vercel AI SDK 7: parts of messages, inputs, outputs, approvals.
 
-Turns bytes into values that its client accepts.
+Turns bytes into values that the SDK's client accepts.
 """
 
 import json
