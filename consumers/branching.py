@@ -1,8 +1,8 @@
 """Branching: forks a session at an offset, and regenerates an answer in a fork.
 
 A fork never changes its parent: nothing is run or delivered again, and both sessions continue.
-Regenerating forks right before a message and sends the same message to the fork. Joins the write
-side and the read side over one log, as client.py does.
+Regenerating forks right before a message and sends the same message to the fork. This file joins
+the write side and the read side over one log, as client.py does.
 """
 
 from typing import NamedTuple

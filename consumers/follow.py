@@ -1,7 +1,7 @@
 """Follows the log: entries of some sessions, or of all, from a cursor on, including new ones.
 
-Reads outside of any consumer group: finds the partition of a session, where to begin, and tracks
-the cursor. `session_fold.py` folds these entries.
+It reads outside of any consumer group: it finds the partition of a session and the offset to begin
+at, and tracks the cursor. `session_fold.py` folds these entries.
 """
 
 import time

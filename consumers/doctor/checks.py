@@ -1,7 +1,7 @@
 """Checks of the whole installation: problems, things that wait for a person, and what to do.
 
-Each check is a function that reads the log or the stores and yields findings; a finding has what
-was found and what to do.
+Each check is a function that reads the log or the stores and yields findings. A finding names the
+problem and the remedy.
 """
 
 from collections import Counter, deque

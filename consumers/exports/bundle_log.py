@@ -1,7 +1,7 @@
 """A bundle as a log: every reader of the log can read one session from a file, offline.
 
-The same Follow, folds, views and requests as with a broker run on it, so a replay elsewhere uses
-the same code. It cannot be written to.
+Follow, folds, views and requests run on a bundle as they do on a broker, so a replay elsewhere uses
+the same code. A bundle is read-only.
 """
 
 from bisect import bisect_left

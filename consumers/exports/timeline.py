@@ -1,8 +1,8 @@
 """Draws the timeline of a session: people, model attempts, tools and background work over time.
 
-Inline SVG without script; the page defines the colours. Long pauses are replaced by a labelled gap,
-so that an afternoon's session is not a line of dots. Time is the broker's clock, for display only;
-the report follows the order of the log.
+The drawing is inline SVG without script; the page defines the colours. Long pauses are replaced by
+a labelled gap, so that an afternoon's session is not a line of dots. Time is the broker's clock,
+for display only; the report follows the order of the log.
 """
 
 from collections.abc import Iterable

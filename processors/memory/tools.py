@@ -2,7 +2,7 @@
 
 They read and write for the session's user and its project only. Their results are framed as data,
 with their source. A write waits until the worker's own store has folded it, so that the result
-reports its effect; every id follows from the call, so a repetition counts once.
+reports its effect; every id follows from the call, so a repeated call counts once.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Checks the arguments of a third-party tool for obvious errors, before approval is asked for.
+"""Checks the arguments of a third-party tool for obvious errors, before a person may approve them.
 
 The server validates its arguments itself and completely. This check is deliberately small: it runs
 where sessions are decided, on a third-party schema, so it follows no references, tries no

@@ -1,4 +1,4 @@
-"""The time for decisions: the wall clock while it agrees with the brokers' clocks, else theirs.
+"""The time for decisions: the wall clock, or the brokers' time if the two disagree.
 
 A broker stamps every record. When a worker reads back a record of its own, it learns the broker's
 time with an error of at most the record's round trip; the monotonic clock measures the time since.

@@ -1,4 +1,4 @@
-"""The outcomes of tool calls as events, and the claim that each of them answers.
+"""The outcomes of tool calls as events, and the claim that each outcome ends.
 
 Code that must end a call without running it (a late claim, attempts used up) builds its outcome
 here, so that the same case always has the same text.

@@ -1,6 +1,6 @@
 """Tools: functions that a model may call, and what foldlog must know to run them safely.
 
-`effect` states what a repetition would do, and so what happens after a crash: a `pure` or
+`effect` states whether a call may be repeated, and so what happens after a crash: a `pure` or
 `idempotent` call is run again, a `once` call (the default, because it is the safe guess) never is.
 This file only describes tools; it does not run them.
 """

@@ -1,8 +1,8 @@
 """Checks periodically whether the topic is still the one that this worker reads.
 
-A topic that is deleted and recreated gets another id. A reader notices it only if its next offset
-does not exist, because the new topic is shorter than what was read of the old one. Otherwise the
-records of two logs would be folded together without any error.
+A topic that is deleted and recreated gets another id. A reader notices that only if the new topic
+is so short that the reader's next offset does not exist. Otherwise the records of two logs would be
+folded together without any error.
 """
 
 import threading

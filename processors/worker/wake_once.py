@@ -1,7 +1,7 @@
 """Wakes one session by hand: runs the worker's own code on its partition until it is idle or waits.
 
-For a machine without a running worker: after a power loss, from a timer, or by a person. A session
-that waits (for a person, for a time) is left waiting; the next wake checks it again.
+It is for machines without a running worker: after a power loss, from a timer, or by a person. A
+session that waits (for a person, for a time) is left waiting; the next wake checks it again.
 """
 
 import time

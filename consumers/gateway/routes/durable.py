@@ -1,8 +1,8 @@
 """Durable Streams over HTTP, the reading side: sessions and written streams.
 
-GET and HEAD of /v1/stream/SESSION return the session's transcript, or what clients wrote there,
-from an offset on: at once (catch-up), when there is more (long-poll), or as it arrives (SSE).
-Writing is in routes/durable_write.py. Read docs/durable-streams.md.
+GET and HEAD of /v1/stream/SESSION return the session's transcript, or the data that clients wrote
+there, from an offset on. The response comes at once (catch-up), waits for new data (long-poll), or
+streams it (SSE). Writing is in routes/durable_write.py. Read docs/durable-streams.md.
 """
 
 import random

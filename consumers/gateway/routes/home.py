@@ -1,7 +1,7 @@
 """The inspector's home page as JSON: sessions, agents, charts, search. Each answer is for one user.
 
-Nothing here reads the log: the list and the charts are the gateway's overview, which its reader
-keeps up to date, and search is the index, which reads only what is new.
+Nothing here reads the log: the list and the charts come from the gateway's overview, which the
+gateway's reader keeps up to date. Search uses the index, which reads only new records.
 """
 
 import time

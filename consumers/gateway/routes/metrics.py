@@ -1,6 +1,6 @@
 """/metrics, /healthz and /readyz: for monitoring a gateway; numbers, no content.
 
-They need no token, as usual for such pages: do not expose them on the public side of a proxy.
+As is usual for such pages, they need no token, so do not expose them on the public side of a proxy.
 """
 
 from time import monotonic

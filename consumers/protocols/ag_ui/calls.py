@@ -1,7 +1,7 @@
 """The calls of a turn for AG-UI: which ones run, wait for a person, or are finished.
 
-A run is interrupted when all that is left is waiting for a person. The id of an interrupt is the
-call's key.
+A run is interrupted when all of its unfinished calls wait for a person. The id of an interrupt is
+the call's key.
 """
 
 from collections.abc import Iterable

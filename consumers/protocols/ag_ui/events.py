@@ -1,10 +1,10 @@
 """Encodes a session's shown things as AG-UI 1.0 events. Pure: no clock, no HTTP.
 
 A thread is a session, a run is a turn (`SESSION:TURN`). A run ends early, as an interrupt, when the
-turn continues only after a person answers; what follows opens another run of the same turn
-(`SESSION:TURN.1`, its parent the run before). Lines after a turn, such as the late result of a call
-in doubt, are a run as well. AG-UI cannot take a message back: when an attempt is superseded, the
-open message is closed, a CUSTOM event reports it, and MESSAGES_SNAPSHOT removes the message.
+turn continues only after a person answers; the events after the answer open another run of the same
+turn (`SESSION:TURN.1`, its parent the run before). Lines after a turn, such as the late result of a
+call in doubt, are a run as well. AG-UI cannot take a message back: when an attempt is superseded,
+the open message is closed, a CUSTOM event reports it, and MESSAGES_SNAPSHOT removes the message.
 """
 
 import json

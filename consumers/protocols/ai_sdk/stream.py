@@ -3,8 +3,8 @@
 A pure fold of shown things: `begin(session, turn)`, then `encode(state, thing, read, steered)` for
 each. The message's parts depend on the log alone, however the stream was cut and whenever a client
 joined: a line that arrives during a step is sent after that step, and streamed text that was not
-final is corrected (`reset-step`). The message has nothing of other turns and no user's message,
-except one that steers the turn: that is a `steering-message`.
+final is corrected (`reset-step`). The message contains nothing of other turns and no message of a
+user, with one exception: a message that steers the turn is in it as `steering-message`.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """A durable stream that clients write: every request that changes it is an item of a session.
 
-This file folds the session's items in log order. The fold decides what became of an append (also
+This file folds the session's items in log order. The fold decides the outcome of an append (also
 whether it was a repetition, had a gap before it, or came too late), so the result is the same at
 every gateway. A refused item stays in the log and changes nothing. Pure.
 """
