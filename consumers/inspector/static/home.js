@@ -104,7 +104,7 @@ export function Home({ list, go, view: text }) {
 }
 
 const focusNew = () => document.getElementById("new")?.focus();
-const atRow = () => document.activeElement?.closest(".rows") !== null && document.activeElement !== document.body;
+const atRow = () => document.activeElement?.closest(".tbody") !== null && document.activeElement !== document.body;
 
 function titleFor(view, { model, waiting, working, rows }) {
   if (!model.loaded) return "Your sessions";
@@ -144,7 +144,7 @@ function Part({ model, view, change, now, items, rows, counts, picked, pick, set
   return html`
     <${NewSession} agents=${model.agents} go=${go} opened=${starting} />
     ${waiting}
-    ${items.length > few.length && html`<p class="after"><a class="link" href="#/waiting">${
+    ${items.length > few.length && html`<p class="rest"><a class="link" href="#/waiting">${
       plural(items.length - few.length, "more")} waiting for you</a></p>`}
     <section class="numbers" aria-label="Numbers">
       <div class="sec"><h2>Last ${span.name}</h2><span class="faint">all agents, ${span.each}</span>
@@ -160,7 +160,7 @@ function Part({ model, view, change, now, items, rows, counts, picked, pick, set
 }
 
 function Spans({ span, setSpan }) {
-  return html`<span class="seg" role="group" aria-label="Time shown">${SPANS.map((one) => html`
+  return html`<span class="spans" role="group" aria-label="Time shown">${SPANS.map((one) => html`
     <button key=${one.name} aria-pressed=${String(one === span)} onClick=${() => setSpan(one)}>${one.name}</button>
   `)}</span>`;
 }
@@ -184,8 +184,8 @@ function Cost({ charts, spans, span }) {
     <section><div class="sec"><h2>By model</h2><span class="faint">time of an answer: from what it answers to its
       end</span></div>
       <${Groups} found=${charts} groups=${charts.models} kind="model" /></section>
-    <p class="foot faint">Costs are today’s list prices of the tokens that were counted. Percentiles are right to
-      about 9 %.</p>
+    <p class="small-print faint">Costs are today’s list prices of the tokens that were counted. Percentiles are right
+      to about 9 %.</p>
   `;
 }
 

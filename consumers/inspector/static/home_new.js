@@ -46,7 +46,7 @@ export function NewSession({ agents, go, opened: shown = true }) {
     if (event.key === "Escape") event.currentTarget.blur();
   };
   return html`
-    <form class=${shown ? "compose opened" : "compose"} aria-label="New session" onSubmit=${start}>
+    <form class=${shown ? "begin-one opened" : "begin-one"} aria-label="New session" onSubmit=${start}>
       <div class="entry">
         <${Icon} name="plus" />
         <textarea id="new" rows="1" aria-label="What should be done" placeholder="Start a session: what should be done?"
@@ -58,10 +58,10 @@ export function NewSession({ agents, go, opened: shown = true }) {
           </select><${Icon} name="down" small /></label>
         <button class="btn start" disabled=${state.busy || !text.trim() || !agent}>Start session <kbd>↵</kbd></button>
       </div>
-      ${choice === OTHER && html`<label class="more">Name of the agent <input class="field" value=${typed}
+      ${choice === OTHER && html`<label class="extra">Name of the agent <input class="field" value=${typed}
         maxlength="200" onInput=${(event) => setTyped(event.target.value)} /></label>`}
       ${agent && !known?.workers && html`<${NoWorker} agent=${agent} none=${!agents.some((one) => one.workers)} />`}
-      ${state.error && html`<p class="more bad" role="alert">${state.error}</p>`}
+      ${state.error && html`<p class="extra bad" role="alert">${state.error}</p>`}
     </form>
   `;
 }
@@ -73,7 +73,7 @@ function served(agents, name) {
 
 /** What to do when nobody serves an agent. The message is kept in the log all the same. */
 export function NoWorker({ agent, none }) {
-  return html`<p class="more noworker" role="status">
+  return html`<p class="extra noworker" role="status">
     <${Icon} name="fail" small />
     <span><b>${none ? "No worker serves any agent." : html`No worker serves the agent <bdi>${agent}</bdi>.`}</b>${" "}
       The message is kept, and answered as soon as one starts: ${" "}

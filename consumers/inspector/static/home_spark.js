@@ -7,11 +7,11 @@ const MIN = 2; // a shorter run is drawn this wide
 const PLEAT = 7;
 const SILENCE_MS = 15_000; // a longer stretch in which nothing ran is folded
 const LOOKS = [
-  { name: "model", y: 4, look: "f-model" },
-  { name: "tool", y: 11, look: "f-tool" },
-  { name: "waited for a person", y: 11, look: "f-ask" },
-  { name: "in doubt", y: 11, look: "f-doubt" },
-  { name: "failed", y: 4, look: "f-fail" },
+  { name: "model", y: 4, look: "run-model" },
+  { name: "tool", y: 11, look: "run-tool" },
+  { name: "waited for a person", y: 11, look: "run-ask" },
+  { name: "in doubt", y: 11, look: "run-doubt" },
+  { name: "failed", y: 4, look: "run-fail" },
 ];
 
 /** The bars of a strip: [{x, width, kind}], and the places of its pleats. Runs are kind, start, length. */

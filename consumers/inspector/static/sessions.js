@@ -133,7 +133,7 @@ export function Table({ rows, model, now, view, change, picked, pick, ids }) {
         ${COLUMNS.map(([name, label, sort]) => html`<${ColumnHead} key=${name} name=${name} label=${label} sort=${sort}
           view=${view} change=${change} />`)}
       </div></div>
-      <div role="rowgroup" class="rows" ref=${body} onKeyDown=${press}
+      <div role="rowgroup" class="tbody" ref=${body} onKeyDown=${press}
         style=${{ height: `${rows.length * height}px` }}>
         ${shown.map((row, index) => html`<${Row} key=${row.id} row=${row} place=${first + index}
           top=${(first + index) * height} picked=${picked.has(row.id)} here=${first + index === here}
@@ -207,7 +207,7 @@ export function Filters({ view, change, counts, agents, saved, link, children })
   };
   const mine = saved.all.find((one) => one.view === link);
   return html`
-    <div class="filters">
+    <div class="sieve">
       <h2>Sessions</h2>
       <div class="chips" role="group" aria-label="Status">
         ${STATUSES.map(([value, label]) => (value === "" || value === view.status || counts[value] > 0) && html`

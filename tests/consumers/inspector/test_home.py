@@ -68,7 +68,7 @@ def table(page):
 
 
 def rows(page):
-    return table(page).locator(".rows").get_by_role("row")
+    return table(page).locator(".tbody").get_by_role("row")
 
 
 def test_an_approval_is_answered_with_what_was_shown(place, url, page_at):
