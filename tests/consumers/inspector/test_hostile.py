@@ -18,7 +18,10 @@ CONTENTS = {
     "not UTF-8": b"\xff\xfe\x00",
     "calls": b'[{"type":"tool_use","id":"a","name":"read","input":' + DEEP + b"}]",
 }
-ROUTES = ("events", "lines", "moment", "request", "cost", "series", "compare?before=99&after=99")
+ROUTES = (
+    "events", "lines", "moment", "request", "cost", "series", "runs", "fills", "family",
+    "compare?before=99&after=99", "compare?before=99&after=99&other=s0",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)

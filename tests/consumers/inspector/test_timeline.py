@@ -66,7 +66,8 @@ def test_the_owed_rows_of_a_moment_equal_those_of_wake(place):
     for moment in timeline.moments:
         found = api.moment_json(timeline, moment, no_blob, PRICES)["wake"]
         fold = folds_at(place, "s1", moment.entry.offset)
-        assert found == owed_json(fold.views, moment.holders, moment.now_ms, Rules())
+        owed = owed_json(fold.views, moment.holders, moment.now_ms, Rules())
+        assert [{name: row[name] for name in owed[n]} for n, row in enumerate(found)] == owed
         assert moment.now_ms <= now_ms(fold)
         assert all(row["why"] for row in found)
         rows |= {row["row"] for row in found}
@@ -280,8 +281,14 @@ def test_cost_and_budget_of_a_moment(place):
     assert [row[0] for row in series["rows"]] == [
         m.entry.offset for m in timeline.moments if isinstance(m.entry.event, ev.LlmCalled)]
     first, last = timeline.moments[0], timeline.moments[-1]
-    assert api.cost_of(first, PRICES)["total"]["attempts"] == 0
-    assert api.cost_of(last, PRICES)["total"]["attempts"] == 4
+    assert api.cost_of(timeline, first, PRICES)["total"]["attempts"] == 0
+    cost = api.cost_of(timeline, last, PRICES)
+    assert cost["total"]["attempts"] == 4
+    assert [(row["model"], row["attempts"]) for row in cost["models"]] == [("claude-test", 4)]
+    assert [(row["tool"], row["calls"]) for row in cost["tools"]] == [("read_file", 2)]
+    fills = api.fills_json(timeline, last, no_blob)["steps"]
+    assert [row["step"] for row in fills] == ["1.1", "1.2", "2.1", "2.2"]
+    assert fills[0]["parts"]["results"] == 0 < fills[1]["parts"]["results"]
     budget = api.moment_json(timeline, last, no_blob, PRICES)["budget"]
     assert (budget["soft"], budget["hard"]) == (1, 2)
     assert budget["last_step"] == 15
