@@ -31,13 +31,15 @@ from ..processors.wake.decide import rules_of
 from ..schemas.codec import ChunkSeen, Entry
 from ..schemas.events import GenChunk
 from ..schemas.topics import SESSION_EVENTS
+from .agents import load_agents
+from .clean_text import clean
 from .context import note_if_not_written, print_context
 from .edge import Edge, at_option, example, json_option, pass_edge
 from .event_lines import event_line
-from .printing import brief, clean, emit, has_styles, line, note, pretty, table, when
+from .printing import brief, emit, has_styles, line, note, pretty, table, when
 from .progress import Bar
 from .replay_bundle import bundle_option
-from .run import agent_option, load_agents, run_wake
+from .run import agent_option, run_wake
 from .session_list import STATUSES, Moment, Wanted, listed, print_list
 
 if TYPE_CHECKING:

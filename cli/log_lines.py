@@ -8,6 +8,8 @@ import logging
 import re
 from datetime import UTC, datetime
 
+from .clean_text import clean
+
 _BROKER_FAILS = re.compile(
     r"FAIL \[.*?\] \[.*?\]: (?P<host>[^/\s]+)\S*: (?:Connect to \S+ failed: )?"
     r"(?P<why>.*?)(?: \((?:after|\d+ more).*)?$"
@@ -22,7 +24,6 @@ class ReadableFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        from .printing import clean  # which imports this module
         fails = _BROKER_FAILS.match(record.getMessage())
         if fails is not None:
             text = f"broker {fails['host']}: {fails['why']}; retrying until it answers"

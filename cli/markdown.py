@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from .printing import clean
+from .clean_text import clean
 
 RESET = "\x1b[0m"
 BOLD, DIM, ITALIC, UNDERLINE, STRIKE, CODE = (f"\x1b[{n}m" for n in (1, 2, 3, 4, 9, 36))

@@ -17,8 +17,9 @@ from ..producers.checks import an_id
 from ..producers.memory import MemoryWriter
 from ..schemas.memory_paths import PROJECT, USER, parse_scope, scope_of
 from ..schemas.value import fields_of
+from .clean_text import clean
 from .edge import Edge, example, json_option, pass_edge, user_name
-from .printing import clean, emit, line, note
+from .printing import emit, line, note
 
 
 @click.command("memory", epilog=example(

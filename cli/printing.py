@@ -6,7 +6,6 @@ changes of writing direction become visible text.
 
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -15,26 +14,11 @@ from typing import Any, TextIO
 import click
 
 from ..schemas.canonical import compact
+from .clean_text import clean, escaped
 from .log_lines import log_note_as_json
 
-# C0 except newline and tab, DEL, C1 (0x9b alone starts an escape sequence), the line and paragraph
-# separators, and what changes the writing direction: a printed command must be the real one.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]"
-)
-_SURROGATES = re.compile("[\ud800-\udfff]")
 LINE_CHARS_MAX = 160
 """The length of a brief line: a call's result or arguments are cut to stay on one line."""
-
-
-def clean(text: str) -> str:
-    """The text with everything that could control a terminal made visible, as in `\\x1b`."""
-    return _SURROGATES.sub("\ufffd", _UNSAFE.sub(_visible, text.replace("\r\n", "\n")))
-
-
-def _visible(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def has_styles(stream: TextIO) -> bool:
@@ -51,13 +35,7 @@ def brief(text: str, chars: int = LINE_CHARS_MAX) -> str:
 
 def json_line(data: Any) -> str:
     """One line of JSON; characters that control a terminal are escaped, as JSON strings allow."""
-    return _escaped(compact(data))
-
-
-def _escaped(text: str) -> str:
-    """Equivalent JSON without characters that control a terminal."""
-    text = _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
-    return _SURROGATES.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+    return escaped(compact(data))
 
 
 def emit(data: Any) -> None:
@@ -67,7 +45,7 @@ def emit(data: Any) -> None:
 
 def pretty(data: Any) -> str:
     """Indented JSON for people."""
-    return _escaped(json.dumps(data, ensure_ascii=False, indent=2))
+    return escaped(json.dumps(data, ensure_ascii=False, indent=2))
 
 
 def line(text: str) -> None:

@@ -25,7 +25,7 @@ import click
 
 from ..log import environment
 from ..log.environment import start_process
-from .run import load_agents
+from .agents import load_agents
 from .worker_info import worker_info
 
 OURS = tuple(file.parent for file in Path(__file__).parents[1].glob("*/__init__.py"))

@@ -17,8 +17,9 @@ from ..consumers.transcript_stream import Dropped, LineAdded, Settled, Shown, To
 from ..log.blobs import BlobError
 from ..processors.fold.projections.transcript import Line
 from ..schemas.events.parts import Body, ReadBlob
+from .clean_text import clean
 from .markdown import Markdown
-from .printing import brief, clean, has_styles, note, write
+from .printing import brief, has_styles, note, write
 from .turn_meter import took
 
 DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"

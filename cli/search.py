@@ -21,8 +21,9 @@ from ..consumers.search.search_index import (
 )
 from ..processors.search.snippet import Snippet
 from ..processors.search.words import query_of
+from .clean_text import clean
 from .edge import Edge, example, json_option, pass_edge
-from .printing import clean, emit, note, when
+from .printing import emit, note, when
 from .progress import Bar
 
 

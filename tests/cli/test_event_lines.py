@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from foldlog.cli import event_lines, printing
+from foldlog.cli import clean_text, event_lines
 from foldlog.cli.event_lines import event_line, words
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Entry, Unreadable
@@ -107,7 +107,7 @@ def test_no_content_leaves_its_line_or_controls_the_terminal(text, width):
         for colours in (True, False):
             line = event_line(entry(event, session_id=text or "s"), None, session=True,
                               colours=colours, width=width)
-            assert not printing._UNSAFE.search(CODES.sub("", line) if colours else line)
+            assert not clean_text._UNSAFE.search(CODES.sub("", line) if colours else line)
             assert "\n" not in line
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from foldlog.cli import printing
+from foldlog.cli import clean_text
 from foldlog.cli.markdown import BOLD, CODE, DIM, ITALIC, RESET, STRIKE, UNDERLINE, Markdown
 
 CODES = re.compile("\x1b\\[[0-9]m|\x1b\\[36m")
@@ -99,7 +99,7 @@ def test_how_the_text_is_cut_into_tokens_changes_nothing(text, cuts):
 
 @given(text=st.text())
 def test_no_text_controls_the_terminal(text):
-    assert not printing._UNSAFE.search(plain(text))
+    assert not clean_text._UNSAFE.search(plain(text))
 
 
 def test_an_escape_sequence_of_the_model_is_visible():

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from foldlog.cli import printing
+from foldlog.cli import clean_text, printing
 
 
 @pytest.mark.parametrize(
@@ -22,22 +22,22 @@ from foldlog.cli import printing
     ],
 )
 def test_what_could_control_a_terminal_becomes_visible(text, shown):
-    assert printing.clean(text) == shown
+    assert clean_text.clean(text) == shown
 
 
 @given(text=st.text())
 def test_no_text_keeps_a_character_that_controls_a_terminal(text):
-    assert not printing._UNSAFE.search(printing.clean(text))
+    assert not clean_text._UNSAFE.search(clean_text.clean(text))
     assert "\n" not in printing.brief(text) and len(printing.brief(text)) <= 160
-    assert printing.clean(printing.clean(text)) == printing.clean(text)
+    assert clean_text.clean(clean_text.clean(text)) == clean_text.clean(text)
 
 
 @given(text=st.text(st.characters()))
 def test_json_is_one_equivalent_line_that_controls_nothing(text):
     line = printing.json_line({"text": text})
-    assert not printing._UNSAFE.search(line) and "\n" not in line
+    assert not clean_text._UNSAFE.search(line) and "\n" not in line
     assert json.loads(line) == {"text": text} == json.loads(printing.pretty({"text": text}))
-    assert not printing._UNSAFE.search(printing.pretty({"text": text}))
+    assert not clean_text._UNSAFE.search(printing.pretty({"text": text}))
     line.encode()
 
 

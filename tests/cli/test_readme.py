@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.cli.run import load_agents
+from foldlog.cli.agents import load_agents
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")

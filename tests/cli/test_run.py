@@ -13,7 +13,7 @@ from queue import SimpleQueue
 import click
 import pytest
 
-from foldlog.cli import demo, run
+from foldlog.cli import agents, demo, run
 from foldlog.cli.gateway import child_arguments, gateway_command, restarting
 from foldlog.cli.worker_info import worker_info
 from foldlog.processors.effects.models.client import host_of
@@ -51,9 +51,9 @@ def app(tmp_path, monkeypatch):
 
 
 def test_agents_are_loaded_by_name(app):
-    names = [agent.name for agent in run.load_agents(["my_app_for_run:several"])]
+    names = [agent.name for agent in agents.load_agents(["my_app_for_run:several"])]
     assert names == ["one", "two"]
-    assert [agent.name for agent in run.load_agents([])] == ["default"]
+    assert [agent.name for agent in agents.load_agents([])] == ["default"]
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_agents_are_loaded_by_name(app):
 )
 def test_a_wrong_agent_is_refused_with_the_reason(app, name, why):
     with pytest.raises(click.UsageError, match=why):
-        run.load_agents([name])
+        agents.load_agents([name])
 
 
 def test_two_agents_of_one_name_are_refused(app):
     with pytest.raises(click.UsageError, match="more than one agent is named one"):
-        run.load_agents(["my_app_for_run:one", "my_app_for_run:several"])
+        agents.load_agents(["my_app_for_run:one", "my_app_for_run:several"])
 
 
 def test_roles_are_a_set_in_their_order():
