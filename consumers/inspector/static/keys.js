@@ -45,10 +45,12 @@ function isOwn(event) {
   return !(isSlider || (own.type === "checkbox" && event.key !== " "));
 }
 
-export function onKeys({ session, at, go, setTab, commands }) {
-  const to = (offset) => offset !== null && go(session.id, offset);
+/** `latest` returns what the page shows when a key is pressed. */
+export function onKeys(latest) {
   const press = (event) => {
     if (isOwn(event)) return;
+    const { session, at, go, setTab, commands } = latest();
+    const to = (offset) => offset !== null && go(session.id, offset);
     const { events } = session;
     const now = commands.current;
     const tab = TABS[Number(event.key) - 1];

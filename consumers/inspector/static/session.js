@@ -27,7 +27,9 @@ export function SessionPage({ id, at, list, go, about }) {
     setSheet(true);
   };
   const commands = useRef({}); // what keys and buttons do: each part adds its own
-  useEffect(() => onKeys({ session, at, go, setTab: show, commands }), [session, at, go]);
+  const latest = useRef(null); // a key acts on what is drawn, also before effects have run
+  latest.current = { session, at, go, setTab: show, commands };
+  useEffect(() => onKeys(() => latest.current), []);
   const title = titleOf(session, list.rows.get(id)?.title);
   useEffect(() => {
     document.title = `${title} · foldlog`;

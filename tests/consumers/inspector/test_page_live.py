@@ -14,10 +14,12 @@ from foldlog.tests.browser_fixture import PHONE
 from foldlog.tests.consumers.gateway.served import SECRET, served
 from foldlog.tests.consumers.inspector.sessions import HOSTILE, asking, doubting, hostile
 
-# Without those in the pane, which says something else when something else is the case.
+# Of the conversation, the timeline and the buttons; the pane and the facts in the head say
+# something else when something else is the case.
 SHIFTS = """
 () => { window.shifts = [];
-  const own = (e) => e.sources.some(({ node }) => !(node?.parentElement ?? node)?.closest(".pane"));
+  const own = (e) => e.sources.some(({ node }) =>
+    (node?.parentElement ?? node)?.closest(".talk, .tl, .btn"));
   new PerformanceObserver((list) =>
     window.shifts.push(...list.getEntries().filter(own).map((e) => e.value)))
     .observe({ type: "layout-shift", buffered: false }); }
