@@ -252,8 +252,9 @@ async def test_a_tool_that_returns_after_its_deadline_still_resolves_its_doubt(f
     reply = run.send("go")
     await reply.until(InDoubt)
     gate.set()
-    while not run.events("TOOL_RESULT"):
-        await asyncio.sleep(0)
+    async with asyncio.timeout(60):  # or the test would hang if the result is lost
+        while not run.events("TOOL_RESULT"):
+            await asyncio.sleep(0)
     assert (await reply).text == "It is late."
 
 
