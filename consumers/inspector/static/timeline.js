@@ -159,7 +159,7 @@ export function Timeline({ session, at, go, fresh, mark, commands }) {
           <input class="tl-slider" type="range" min="0" max=${last} step="1" value=${place} disabled=${!events.length}
             aria-label="Event" aria-valuetext=${saying(event, place, last)}
             onInput=${({ target }) => toPlace(Number(target.value))} />
-          ${width > 0 && events.length > 0 && html`
+          ${width > 0 && events.length > 0 && session.upto >= 0 && html`
             <svg class="tl-svg" width=${width} height=${height} aria-hidden="true">
               <${Axis} shown=${shown} turns=${turns} height=${height} />
               <${Lanes} shown=${shown} runs=${runs} rows=${rows} lanes=${lanes} end=${end} top=${TOP}
@@ -386,7 +386,7 @@ function MapBox({ whole, shown, setView, runs, end, instant, past, toTime }) {
   const x = whole.x(instant);
   return html`
     <div class="tl-map" onPointerDown=${down} onPointerMove=${move} onPointerUp=${() => { drag.current = null; }}>
-      ${whole.width > 0 && html`<svg width=${whole.width} height=${MAP} aria-hidden="true">
+      ${whole.width > 0 && runs.length > 0 && html`<svg width=${whole.width} height=${MAP} aria-hidden="true">
         <${Small} shown=${whole} runs=${runs} end=${end} height=${MAP} />
         ${past && html`<rect class="veil" x=${x} y="0" width=${Math.max(0, whole.width - x)} height=${MAP} />`}
         <line class="here" x1=${x} x2=${x} y1="0" y2=${MAP} />
