@@ -76,7 +76,7 @@ export function Header({ session, at, go, moment, fresh, about, title, commands 
         </p>
       </div>
       <span class="notice dim" role="status">${notice}</span>
-      <span class="sr" role="status">${past && fresh && moment
+      <span class="sr" role="status">${past && fresh && moment && session.events.length >= (session.count || 1)
         ? `Right after offset ${at}, ${moment.event.type}` : ""}</span>
       ${!past && moment?.turn.open && html`<button class="btn" onClick=${stop}>
         <${Icon} name="stop" small /><span>Stop turn</span></button>`}
