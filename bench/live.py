@@ -43,7 +43,8 @@ def worker(here: Installation, base_url: str) -> Iterator[subprocess.Popen]:
 
 
 def message_to_request(here: Installation, server: ScriptedServer, runs: int) -> Ratio:
-    """Time from producing a message to the request at the model server, over one log hop."""
+    """Ms from producing a message to the request at the model server, divided by the time of one
+    log hop (`hop_ms`)."""
     arrivals: list[float] = []
 
     def answer(request: Request) -> Reply:

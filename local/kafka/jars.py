@@ -144,9 +144,9 @@ def _fetch(jar: Jar, path: Path, mirror: str | None, give_up: threading.Event) -
             found = _sha256(fetched)
             if found != jar.sha256:
                 raise JarRefused(
-                    f"{jar.coordinate} has sha256 {found}, but the lock file pins {jar.sha256}. It"
-                    " was deleted and nothing was started. If you use a mirror, it serves another"
-                    " file; otherwise try once more, then report it."
+                    f"{jar.coordinate} has sha256 {found}, but the lock file pins {jar.sha256}."
+                    " The downloaded file was deleted and nothing was started. If you use a mirror,"
+                    " it serves another file; otherwise try once more, then report it."
                 )
             os.utime(fetched, (_MTIME_S, _MTIME_S))
             os.replace(fetched, path)

@@ -1,7 +1,8 @@
 """Queues of sessions that wait for a slot: first in, first out, with one timer per queue.
 
 A timer per session would wake every waiting session at each check: with a thousand of them that
-took half a core. The queues are independent of what the slots are used for and when one is free.
+took half a core. This module does not know what a slot is used for, nor when one is free:
+the caller does.
 """
 
 from typing import NamedTuple

@@ -23,9 +23,10 @@ def taken_by(owner: str, epoch: int) -> PartitionView:
 
 
 class WakeAndFoldAgree(Invariant):
-    """Law 9: at every view, every event that wake owes is accepted there and discharges its row.
+    """Law 9: at every view, the fold accepts each event that the WAKE table asks for.
 
-    Also at views with a later time or a new holder, at random. And a second wake returns the same.
+    The event then discharges the row that asked for it. Some views, chosen
+    at random, are also checked with a later time or a new holder. A second wake returns the same.
     """
 
     def on_seen(self, seen: Any) -> None:

@@ -1,4 +1,7 @@
-"""The timeline: the views at every offset, equal to those of any fold, and the JSON from them."""
+"""The timeline: at every offset its views equal those of a fold up to that offset.
+
+Also the JSON made from these views.
+"""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

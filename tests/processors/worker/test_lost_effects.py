@@ -39,7 +39,10 @@ AGENT = Agent(name="a", model="m", tools=(charge,))
 
 
 class LosingWorker(ManualWorker):
-    """Effects run until the test ends them; `stopped` has the claim offsets of stopped ones."""
+    """Effects run until the test ends them.
+
+    `stopped` lists the claim offsets of the effects that the worker asked to stop.
+    """
 
     def __init__(self, agent: Agent = AGENT, *, threaded: bool = False) -> None:
         self.blobs: dict[str, bytes] = {}
