@@ -27,7 +27,8 @@ def test_S2_9_a_worker_can_be_ended_during_its_start_without_a_broker(
         handle = stage.handle()
         for point in POINTS:
             handle.start(arm=f"{point}:1 stop")
-            wait_until(f"it is stopped at {point}", handle.is_stopped)
+            at = wait_until(f"it stops at {point}", lambda: handle.ended() or handle.is_stopped())
+            assert at is True, (point, at, handle.log.read_text()[-3000:])
             os.kill(broker_pid, signal.SIGSTOP)
             try:
                 handle.signal(signal.SIGTERM)

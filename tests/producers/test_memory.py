@@ -49,7 +49,7 @@ def test_law_3_repeated_calls_without_acknowledgement_take_effect_once(log, writ
     writer._ack_s = 0.05
     log.faults = LostAcknowledgements()
     for _ in range(2):
-        with pytest.raises(NotWritten, match="It may or may not be in the log. Do it again"):
+        with pytest.raises(NotWritten, match="It may or may not be in the log. Repeat the command"):
             writer.remember(ANA, "core.md", "likes tea")
         with pytest.raises(LogUnreachable):
             writer.add_todo("shop", "paint it")

@@ -213,7 +213,7 @@ PLANTS = (
         "StoresAgree",
         "kills",
         owned.PartitionCache,
-        "changed",
+        "record_change",
         wrong.only_the_turn_counts,
     ),
     Plant(

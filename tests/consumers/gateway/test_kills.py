@@ -51,7 +51,7 @@ class Screen:
         self.cursor = event["cursor"] or self.cursor
         return event["type"] == "told" and event["line"]["kind"] == "ended"
 
-    async def watch(self, url, gateways):
+    async def watch(self, url, gateways=()):
         """Watch until the turn has ended, over any number of connections. gateways: the processes
         that serve this address, the newest last."""
         async with httpx.AsyncClient(base_url=url, timeout=20) as http:
@@ -70,7 +70,7 @@ class Screen:
             if response.status_code == 503:
                 return False  # it is still reading the log
             assert response.status_code == 200, await response.aread()
-            self.connected_to.append(gateways[-1].pid)
+            self.connected_to += [gateway.pid for gateway in gateways[-1:]]
             async for line in response.aiter_lines():
                 if line.startswith("data: ") and self.draw(json.loads(line[6:])):
                     return True

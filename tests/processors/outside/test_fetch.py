@@ -124,7 +124,7 @@ def test_fetch_is_off_by_default_and_needs_approval_unless_hosts_are_listed():
 )
 def test_bad_input_a_host_that_no_url_can_have_is_rejected_at_construction(host):
     """Such a host matches nothing, so every fetch would be refused."""
-    with pytest.raises(ValueError, match="hosts of fetch_url are names"):
+    with pytest.raises(ValueError, match="hosts of fetch_url must be names"):
         fetch_url(hosts=[host])
     assert fetch_url(hosts=["*.example.com", "10.0.0.1", "2001:db8::1"]).approval == "none"
 
