@@ -13,9 +13,11 @@ from ..history import KINDS, Place, ShownText
 from ..transcript_stream import Attempt
 
 VERSION = "1"
-CHARS_MAX = 256
-"""Longest cursor that this file makes; a longer one is refused."""
 NUMBER_MAX = 2**63 - 1
+_NUMBERS_MAX = 4 + 2 * len(KINDS)
+_TEXT_MAX = len(f"{VERSION}.ffffffff") + _NUMBERS_MAX * len(f".{NUMBER_MAX}")
+CHARS_MAX = -(-4 * _TEXT_MAX // 3)
+"""Longest cursor that this file makes, in base64; a longer one is refused."""
 
 
 class BadCursor(Refused):

@@ -3,7 +3,7 @@
 import base64
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from foldlog.consumers.gateway.cursors import NUMBER_MAX, BadCursor, cursor_of, place_of
 from foldlog.consumers.history import KINDS, Place, ShownText
@@ -18,7 +18,15 @@ places = numbers.map(Place) | st.builds(
 )
 
 
+LONGEST = Place(
+    NUMBER_MAX,
+    Attempt(NUMBER_MAX, NUMBER_MAX, NUMBER_MAX),
+    tuple(ShownText(NUMBER_MAX, NUMBER_MAX) for _ in KINDS),
+)
+
+
 @given(places)
+@example(LONGEST)
 def test_a_place_survives_the_round_trip(place):
     assert place_of("s1", cursor_of("s1", place)) == place
 
