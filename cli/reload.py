@@ -31,7 +31,8 @@ from .worker_info import worker_info
 OURS = tuple(file.parent for file in Path(__file__).parents[1].glob("*/__init__.py"))
 
 LOOK_S = 0.25
-"""Between two looks at the files. They must be equal in two looks: an editor writes in steps."""
+"""Seconds between two checks of the files. A change counts once two checks find the same files,
+because an editor may write a file in steps."""
 
 IMPORT_S = 60.0
 """How long a changed version may take to import."""

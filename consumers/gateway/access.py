@@ -46,8 +46,8 @@ class Caller(NamedTuple):
 
 
 Authenticate = Callable[[Request], str | None]
-"""Returns the id of the user who sends a request, or None for nobody. Of an application that has
-the gateway as a part and authenticates its users itself."""
+"""Returns the id of the user who sent a request, or None to refuse it. An application passes it if
+it mounts the gateway and authenticates its users itself."""
 
 
 class Access:

@@ -1,4 +1,4 @@
-"""The state of a session that somebody watches, and of each viewer's subscription to it.
+"""The state of a session that has viewers, and of each viewer's subscription.
 
 A subscription has a bounded queue: a viewer that does not keep up is disconnected, and reconnects
 with its cursor without losing anything.

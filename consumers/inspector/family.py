@@ -6,7 +6,7 @@ from typing import Any
 from ...processors.fold.views import SessionViews
 
 SESSIONS_MAX = 300
-"""Sessions looked at for forks, most recently changed first."""
+"""How many sessions are searched for forks, the most recently changed first."""
 
 DEPTH_MAX = 32
 

@@ -51,7 +51,7 @@ def sentence(entry: Entry, turn: TurnView) -> str:
         case ev.PartitionTaken():
             return f"{_worker(event.owner)} took the partition for {event.role}"
         case ev.OwnerGone():
-            return f"{_worker(event.owner)} is gone"
+            return f"{_worker(event.owner)} has ended"
         case ev.CancelRequested():
             return f"{event.by_user or 'A person'} stopped the turn"
         case ev.SessionTerminated():
@@ -86,7 +86,7 @@ def _about_call(event: Any, turn: TurnView) -> str:
             did = "allowed" if event.decision == "allow" else "denied"
             return f"{event.by_user or 'A person'} {did} {_name(event, turn)}"
         case ev.ApprovalExpired():
-            return f"Nobody decided {_name(event, turn)} in time"
+            return f"The approval of {_name(event, turn)} expired without a decision"
         case ev.HumanNeeded():
             return f"A person was asked about {_name(event, turn)}"
         case ev.HumanResolved():

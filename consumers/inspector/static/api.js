@@ -57,8 +57,8 @@ export const sessionPath = (id) => `/v1/sessions/${encodeURIComponent(id)}`;
 export const lookPath = (id) => `/inspector/api/sessions/${encodeURIComponent(id)}`;
 
 /** Follow a stream of server-sent events until `signal`; resumes after the last id received. `onState`
-    gets live, waiting with the time of the next try, or refused with the error; `nap` is told how to end
-    the wait early. */
+    gets live, waiting with the time of the next try, or refused with the error; `nap` gets a
+    function that ends the wait early. */
 export async function follow(path, { signal, onEvent, onState, nap = () => {} }) {
   let cursor = null;
   for (let tries = 0; !signal.aborted; tries += 1) {

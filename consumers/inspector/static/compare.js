@@ -93,7 +93,7 @@ const ROWS = [
 
 function headline({ sides: [one, other], events }, isOther) {
   const changed = ROWS.filter(([, of]) => of(one) !== of(other)).length + (one.answer !== other.answer ? 1 : 0);
-  if (!changed) return isOther ? "Both are the same so far" : "Nothing that people look at changed";
+  if (!changed) return isOther ? "Both are the same so far" : "Nothing in this comparison changed";
   const words = ["", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight"][changed];
   const things = `${words} thing${changed === 1 ? "" : "s"}`;
   if (isOther) return `${things} differ${changed === 1 ? "s" : ""}`;

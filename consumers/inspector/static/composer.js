@@ -28,7 +28,7 @@ export function Composer({ session, at, moment, about, commands }) {
   if (at !== null) {
     return html`<div class="say"><div class="compose then-say">
       <p class="grow">This is the past, so nothing can be said here.${
-        about.can.fork && " A fork goes on from this instant."}</p>
+        about.can.fork && " A fork continues from this instant."}</p>
       ${about.can.fork && html`<button class="btn" onClick=${() => commands.current.fork?.()}>
         <${Icon} name="fork" small />Fork here</button>`}
     </div></div>`;

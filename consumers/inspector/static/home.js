@@ -131,7 +131,7 @@ function Part({ model, view, change, now, items, rows, counts, picked, pick, set
   </section>`;
   if (view.part === "sessions") return sessions;
   if (view.part === "search") {
-    return html`<p class="none">Search looks at messages, answers and results of tools, in every session.</p>`;
+    return html`<p class="none">Search covers messages, answers and tool results in every session.</p>`;
   }
   const spans = html`<${Spans} span=${span} setSpan=${setSpan} />`;
   if (view.part === "cost") return html`<${Cost} charts=${charts} spans=${spans} span=${span} />`;

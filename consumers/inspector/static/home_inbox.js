@@ -116,7 +116,7 @@ function Approval({ row, call, now, send, busy }) {
         <button class="btn primary" data-key="a" disabled=${busy}
           onClick=${() => decide("allow", "Allowed. It continues.")}>Allow <bdi>${call.name}</bdi></button>
         <button class="btn" data-key="d" disabled=${busy}
-          onClick=${() => decide("deny", "Denied. The model is told.")}>Deny</button>`}
+          onClick=${() => decide("deny", "Denied. The model receives the refusal.")}>Deny</button>`}
       <span class="grow"></span>
       <${Open} row=${row} />
     </div>

@@ -119,7 +119,7 @@ export class HomeModel extends Model {
 
 export const waits = (row) => row.waits.length > 0 || row.failure !== null;
 
-/** Failed turns that somebody has set aside in this browser: {session: turn}. */
+/** Failed turns that were set aside in this browser: {session: turn}. */
 const ASIDE = "foldlog.aside";
 
 export class Aside extends Model {

@@ -47,8 +47,8 @@ export function Found({ words, now, clear }) {
       <progress max=${Math.max(1, behind.behind)} value=${behind.read}></progress>
       <span class="num">${count(behind.read)} of ${count(behind.behind)} events</span>
     </div>`}
-    ${hits !== null && !hits.length && html`<p class="none">Nothing that was said has these words. Search looks at
-      messages, answers and results of tools; other forms of a word count, too.</p>`}
+    ${hits !== null && !hits.length && html`<p class="none">No message, answer or tool result has these words.
+      Other forms of a word are found, too.</p>`}
     ${hits !== null && hits.length > 0 && html`<ol class="card hits bare">
       ${hits.map((hit) => html`<li key=${`${hit.id} ${hit.offset} ${hit.kind}`}>
         <a href=${`#/s/${encodeURIComponent(hit.id)}@${hit.offset}`}>

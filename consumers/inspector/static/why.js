@@ -41,7 +41,7 @@ export function verdict(moment, past) {
   const step = `${moment.turn.number}.${moment.turn.step}`;
   const sentences = {
     T1: `${name} ${was} proposed, and must be decided`,
-    T2: `Nobody decided ${name} in time`,
+    T2: `The approval of ${name} expires without a decision`,
     T3: `${name} ${is} allowed, and waits for a worker`,
     T4: `${name} ${is} running`,
     T4w: `${name} ${is} running`,
