@@ -68,9 +68,26 @@ def sentence(entry: Entry, turn: TurnView) -> str:
             return "A summary was made"
         case ev.ResultCompacted():
             return "A result got a short form"
+        case ev.CompactionSkipped():
+            return "No summary was made: it would have left out too little"
+        case ev.ReminderAdded():
+            return "A reminder for the model was added to the next request"
+        case ev.ItemAdded():
+            items = f"{event.items} " if event.items > 1 else ""  # 0 in records of old versions
+            return f"Another framework added {items}item{'' if event.items == 1 else 's'}"
+        case ev.ItemRetracted():
+            return f"Another framework removed {'all its items' if event.all else 'its last item'}"
+        case ev.RecordSkipped():
+            return f"{event.by_user or 'A person'} skipped the record at offset {event.offset}"
+        case ev.DeliveryStarted():
+            return f"Delivery of the answer to {event.channel} began, attempt {event.attempt}"
+        case ev.DeliveryFailed():
+            return f"Delivery of the answer to {event.channel} failed: {event.error}"
+        case ev.GenSent():
+            return f"The answer was delivered to {event.channel}"
         case ev.Refused():
             return f"A request was refused: {event.code}"
-    return _about_call(event, turn) or type(event).__name__
+    return _about_call(event, turn)
 
 
 def _about_call(event: Any, turn: TurnView) -> str:
@@ -92,7 +109,7 @@ def _about_call(event: Any, turn: TurnView) -> str:
         case ev.HumanResolved():
             did = "happened" if event.outcome == "happened" else "did not happen"
             return f"{event.by_user or 'A person'} said: {_name(event, turn)} {did}"
-    return ""
+    raise AssertionError(f"{type(event).__name__} has no sentence")
 
 
 def _name(event: Any, turn: TurnView) -> str:

@@ -1,8 +1,8 @@
 """The views of one session as one value: everything the fold keeps of its events.
 
-Rulings, projections, wake and request read them; session.py computes new ones. To add a view, add a
-projection, a field of SessionViews and a row of VIEWS: the fold, forks, the store's codec, `show`
-and `replay` read that table.
+Rulings, projections, wake and request read them; session.py computes new ones. The fold, forks, the
+store's codec, `show` and `replay` read the table VIEWS. docs/contributing.md lists what a new view
+needs.
 """
 
 from collections.abc import Callable
