@@ -5,5 +5,6 @@ charts, `cards.py` one session into its row. The page of a session: `timeline.py
 each event), `lines.py` (the conversation), `runs.py` (bars over real time), `summary.py` (an event
 in one line, for long lists), `saying.py` (an event as a sentence), `why.py` (what is pending and
 which row of WAKE says so), `fills.py` (what fills a request), `compare.py` (two moments),
-`family.py` (forks). `static/` has the pages: plain JavaScript modules, `home*.js` for the home page.
+`family.py` (forks). `static/` has the pages: plain JavaScript modules, `home*.js` for the home
+page.
 """
