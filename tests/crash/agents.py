@@ -1,8 +1,8 @@
 """The agents of the crash tests: one tool of each kind, whose runs are recorded outside foldlog.
 
 Every physical run of a tool is one line of the ledger, fsynced before the tool continues, so that
-it is known even if the worker dies. A test may order a tool to kill its own worker. This file is
-loaded by worker processes and independent of the tests' verdicts.
+it is known even if the worker dies. A test may order a tool to kill its own worker. Worker
+processes load this file.
 """
 
 import contextlib
@@ -51,14 +51,15 @@ FILLER, FILLER_TOKENS = "word 12 ", 3  # fills pages and messages
 
 
 class Ledger:
-    """Physical runs, one JSON line each, in a file that any process may append to."""
+    """The record of the physical runs: one JSON line per run, in a file that any process may append
+    to."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.path = directory / "ledger"
 
     def note(self, name: str, ctx: ToolContext, **facts: Any) -> None:
-        """Record that a tool runs now; on disk when this returns."""
+        """Record that a tool runs now. The record is on disk when this returns."""
         run = {"session": ctx.session_id, "call": ctx.call_key, "attempt": ctx.attempt}
         line = json.dumps({"tool": name, **run, "pid": os.getpid(), **facts}) + "\n"
         fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -90,11 +91,12 @@ class Ledger:
         os.replace(self.directory / "die.new", self.directory / "die")
 
     def cancel_kill(self) -> None:
-        """Withdraw the order."""
+        """Withdraw the order to kill."""
         (self.directory / "die").unlink(missing_ok=True)
 
     def kill_if_ordered(self, place: str) -> None:
-        """Called by tools around their effect."""
+        """Kill this process if a test ordered it for this place. Tools call this before and after
+        their effect."""
         order = self.directory / "die"
         with contextlib.suppress(FileNotFoundError):
             if order.read_text() == place:
@@ -102,7 +104,7 @@ class Ledger:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def release(self, session_id: str) -> None:
-        """Let the waiting tools of a session continue."""
+        """Let the tools of a session that wait in `hold` or `slow_charge` continue."""
         (self.directory / f"go-{session_id}").touch()
 
     def is_released(self, session_id: str) -> bool:
@@ -111,12 +113,12 @@ class Ledger:
 
 
 def filled(head: str, tokens: int) -> str:
-    """A text that begins with `head` and has about this many tokens for every model."""
+    """A text that begins with `head` and has about `tokens` tokens, whichever model counts them."""
     return f"{head} " + FILLER * (tokens // FILLER_TOKENS)
 
 
 def agents(directory: Path) -> list[Agent]:
-    """The agents of a worker with its ledger in a directory."""
+    """The agents of a worker whose tools record their runs in the ledger of this directory."""
     tools = _tools(Ledger(directory))
     limits = {HELPER: CALM, HASTY: SHORT, KEEPER: SMALL, BRIM: TINY, SIGNED: SMALL}
     common = {"model": MODEL, "system": "You are tested.", "tools": tools}

@@ -39,7 +39,7 @@ def of_other_folds(directory: Path) -> None:
 
 
 def of_another_history(directory: Path) -> None:
-    """Change the checksum of the record before its cursor."""
+    """Change the checksum that the store has of the last record before its cursor."""
 
     def other(value: bytes | None) -> Cursor:
         cursor = msgspec.msgpack.decode(value or b"", type=Cursor)
@@ -59,7 +59,7 @@ def beyond_the_end(directory: Path) -> None:
 
 
 def unreadable(directory: Path) -> None:
-    """Flip bits in the files that list the store's contents."""
+    """Flip bits in the store's files that list its contents."""
     for path in (*directory.glob("MANIFEST-*"), *directory.glob("CURRENT")):
         path.write_bytes(bytes(byte ^ 0x55 for byte in path.read_bytes()))
 
@@ -80,7 +80,8 @@ def deleted(directory: Path) -> None:
 
 
 def so_that(point: str, stage: Stage, worker: str) -> None:
-    """Damage the stores so that a start reaches this point; most points need no damage."""
+    """Damage the stores so that the worker's next start reaches this point; most points need no
+    damage."""
     if point == "refold.written":
         stage.fill(MORE_THAN_A_POLL)
     for partition in range(stage.settings.partitions):

@@ -1,8 +1,8 @@
-"""Worker processes of a test: started, armed while they run, awaited, killed, started again.
+"""Starts worker processes for a test, arms crash points in them, awaits their end, and kills them.
 
-They are forked from one process that has imported everything (zygote.py), as quickly as a warm
-spare takes over. This file is independent of the log and of the work of the workers. Every process
-that it starts ends with `close`, or with this process.
+The workers are forked from one process that has imported everything (zygote.py), so a test's worker
+starts as quickly as a warm spare takes over. Every process that this file starts ends with `close`,
+or when the test's process ends.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ POLL_S = 0.005
 
 
 class Ended(NamedTuple):
-    """The end of a worker. code: as of Popen; at: Unix seconds."""
+    """The end of a worker. code: the return code as in `Popen`; at: the time in Unix seconds."""
 
     pid: int
     code: int
@@ -64,13 +64,13 @@ class Zygote:
         self._codes: dict[int, int] = {}
 
     def fork(self, arguments: list[str]) -> int:
-        """Start a worker; returns its process id."""
+        """Start a worker, and return its process id."""
         self._orders.write(json.dumps(arguments).encode() + b"\n")
         self._orders.flush()
         return wait_until("a worker is forked", self._next_forked)
 
     def code_of(self, pid: int) -> int | None:
-        """The exit code of a worker, None while it runs."""
+        """The exit code of a worker, or None while the worker runs."""
         self._listen()
         return self._codes.get(pid)
 
@@ -93,12 +93,14 @@ class Zygote:
 
 @cache
 def zygote() -> Zygote:
-    """The zygote of this process; it ends with the process, which closes its stdin."""
+    """The zygote of this process. It ends when this process ends, because its stdin is then
+    closed."""
     return Zygote()
 
 
 class WorkerHandle:
-    """One worker at a time, of one state directory. `flags`: the settings as command-line flags."""
+    """Starts the workers of one state directory, one at a time. `flags`: the settings as
+    command-line flags."""
 
     def __init__(self, directory: Path, flags: dict[str, Any], worker_id: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -129,14 +131,14 @@ class WorkerHandle:
         return self.directory / f"{self.worker_id}.arm"
 
     def start(self, arm: str | None = None) -> None:
-        """Start a worker; `arm`: the point to arm before it runs."""
+        """Start a worker. `arm`: the crash point to arm before the worker runs."""
         assert self.active is None, "one at a time"
         if arm is not None:
             self._order.write_text(arm)
         self.active = zygote().fork(self.arguments)
 
     def arm(self, at: str) -> None:
-        """Arm a point in the running worker; '' disarms it."""
+        """Arm a crash point in the running worker; '' disarms the worker."""
         scratch = self._order.with_suffix(".new")
         scratch.write_text(at)
         os.replace(scratch, self._order)
@@ -148,7 +150,8 @@ class WorkerHandle:
         self._order.unlink(missing_ok=True)
 
     def ended(self) -> Ended | None:
-        """The end of the worker, or None while it runs; an ended one may be started again."""
+        """The end of the worker, or None while it runs. After its end, `start` may be called
+        again."""
         if self.active is None:
             return None
         code = zygote().code_of(self.active)
@@ -159,12 +162,12 @@ class WorkerHandle:
         return self.ends[-1]
 
     def kill(self) -> Ended:
-        """kill -9, now."""
+        """Kill the worker with SIGKILL, and wait for its end."""
         os.kill(self.pid, signal.SIGKILL)
         return self.await_end()
 
     def signal(self, number: int) -> None:
-        """Any other signal."""
+        """Send the worker any other signal."""
         os.kill(self.pid, number)
 
     def await_end(self) -> Ended:
@@ -172,7 +175,8 @@ class WorkerHandle:
         return wait_until("the worker ends", self.ended)
 
     def _catches(self, number: int) -> bool:
-        """Whether it handles a signal, which would otherwise end it (Linux)."""
+        """Whether the worker has a handler for a signal that would otherwise end it (Linux
+        only)."""
         with contextlib.suppress(FileNotFoundError):
             for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
                 if line.startswith("SigCgt:"):
@@ -180,11 +184,12 @@ class WorkerHandle:
         return False
 
     def is_stopped(self) -> bool:
-        """Whether it is stopped by SIGSTOP (Linux)."""
+        """Whether the worker is stopped by SIGSTOP (Linux only)."""
         return stopped_process.is_stopped(self.pid)
 
     def processes(self) -> list[int]:
-        """Every process with this handle's command, also those that others started (Linux)."""
+        """The ids of all processes that run this handle's command, whoever started them (Linux
+        only)."""
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
@@ -194,7 +199,8 @@ class WorkerHandle:
         return found
 
     def info(self) -> dict[str, Any]:
-        """The worker's own note: pid, web."""
+        """The content of the worker's file `worker.json`: pid, web. Empty while there is no
+        worker."""
         path = Path(self.flags["state_dir"]) / "worker.json"
         try:
             return json.loads(path.read_text())
@@ -208,12 +214,12 @@ class WorkerHandle:
             return json.loads(answer.read())
 
     def stuck(self) -> dict[str, str]:
-        """Sessions that the worker skips because wake and fold disagreed (law 9)."""
+        """The sessions that the worker skips because WAKE and the fold disagreed (law 9)."""
         places = self.status()["partitions"].values()
         return {name: why for place in places for name, why in place["stuck"].items()}
 
     def has_logged(self, text: str) -> bool:
-        """Whether the workers of this handle have logged a text."""
+        """Whether a worker of this handle has logged a text."""
         return self.log.exists() and text in self.log.read_text("utf-8", "replace")
 
     def close(self) -> None:

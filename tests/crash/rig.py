@@ -1,4 +1,4 @@
-"""Helpers of the fixtures: a stage with one worker that many rounds share."""
+"""Fixture helper: one stage with one worker, which many rounds share."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,7 +11,7 @@ from foldlog.tests.crash.stage import Stage
 
 
 class Rig:
-    """A stage and its worker, replaced after a failed round so that the next one starts clean."""
+    """Keeps a stage and its worker for several rounds; replaces both after a failed round."""
 
     def __init__(self, servers: str, directory: Callable[[], Path]) -> None:
         self._servers, self._directory = servers, directory
@@ -50,7 +50,7 @@ def stage_on(servers: str, directory: Path, partitions: int | None = None) -> It
 
 
 def replay_differs(stage: Stage, worker: str = "w1") -> list[str]:
-    """The differences between a refold from offset 0 and the worker's stores."""
+    """The differences between the worker's stores and a new fold of the log from offset 0."""
     found = []
     for verified in verify(stage.log, stage.settings_of(worker)):
         found += [verified.problem] if verified.problem else []

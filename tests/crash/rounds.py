@@ -1,8 +1,8 @@
-"""One round: people talk, a worker is killed at a point, another takes over, all comes to rest.
+"""One round: people talk, a worker is killed at a point, another takes over, every turn ends.
 
-This file reaches each point: most are armed in the running worker, those of a start in the process
-that takes over, some need a store or an outbox as a crash leaves it. Tests and the soak play the
-same rounds; witnesses.py gives the verdict.
+This file reaches each point. Most points are armed in the running worker; the points of a start are
+armed in the worker that takes over; some need a store or an outbox in the state that a crash
+leaves. Tests and the soak play the same rounds; witnesses.py gives the verdict.
 """
 
 import signal
@@ -40,8 +40,9 @@ AT_START = ("start.", "partition.", "store.removed", "refold.")
 
 
 class Kill(NamedTuple):
-    """One kill. Times in ms after it: until another worker had taken the partitions, and until
-    that wrote something for a session (None: it died before, or nothing was pending)."""
+    """One kill. taken_ms: how long after the kill another worker had taken the partitions;
+    resumed_ms: how long after the kill that worker wrote something for a session (None: it died
+    before that, or nothing was pending)."""
 
     at: str
     taken_ms: float | None
@@ -56,12 +57,13 @@ class Round(NamedTuple):
 
 
 class NotReached(Exception):
-    """The point was not reached the requested number of times, and everybody is at rest."""
+    """The point was not reached the requested number of times, and no work is pending."""
 
 
 class Play:
-    """See the module docstring. `at` is `POINT:N`; `then`: a second point to be killed at, in the
-    worker that took over (if it is reached); `instant_s`: for kills at any instant."""
+    """One round, see the module docstring. `at`: the point, as `POINT:N`; `then`: a second point at
+    which to kill the worker that took over, if it is reached; `instant_s`: at the point `outside
+    instant`, the worker is killed this long after the first messages."""
 
     def __init__(
         self,
@@ -99,7 +101,8 @@ class Play:
         return []
 
     def run(self) -> Round:
-        """Play it to the end. Raises TimeoutError with an account of the sessions not at rest."""
+        """Play the round to its end. Raises TimeoutError that describes the sessions with pending
+        work."""
         self.settle()
         self._kill_at_point()
         if self.then is not None:
@@ -109,7 +112,7 @@ class Play:
         return Round(self.kills(), wrong)
 
     def settle(self) -> None:
-        """Ensure that a worker runs, with no point armed."""
+        """Ensure that a worker runs in which no point is armed."""
         if self.handle.active is None:
             before = self.stage.owner()
             self.handle.start()
@@ -164,7 +167,7 @@ class Play:
             person.begin()
 
     def _die(self) -> None:
-        """Follow until the armed worker is dead, and let another take over."""
+        """Follow the log until the armed worker is dead, and let another take over."""
         known = len(self.ends)
         self.until(f"{self.at} is reached", lambda: len(self.ends) > known or self.all_at_rest())
         if len(self.ends) == known:
@@ -182,7 +185,8 @@ class Play:
         self._take_over()
 
     def _at_gate(self) -> None:
-        """Kill while the provider waits in the middle of its answer, then let it continue."""
+        """Kill the worker while the provider waits in the middle of its answer, then let the
+        provider continue."""
         self.begin()
         session = self.people[-1].session_id
         gate = gate_of(session) if self.point.endswith("aside") else session
@@ -196,7 +200,8 @@ class Play:
         self._take_over()
 
     def _at_start(self, point: str) -> None:
-        """Kill during the stream, then the next worker at the point of its start."""
+        """Kill the worker while an answer streams, then kill the next worker at the point of its
+        start."""
         self.begin()
         self.until("something streams", self.streams)
         self.ends.append(("outside instant", self.handle.kill()))
@@ -205,7 +210,8 @@ class Play:
         self._die()
 
     def _kept_outcomes(self, point: str) -> None:
-        """Leave an outcome in the outbox; the next worker dies while it writes it to the log."""
+        """Leave an outcome in the outbox, and kill the next worker while it writes the outcome to
+        the log."""
         at, self.at = self.at, "tools.kept:1" if self.times == "1" else "models.kept:1"
         self.handle.arm(self.at)
         self.begin()
@@ -218,7 +224,7 @@ class Play:
     # -- following -------------------------------------------------------------------------------
 
     def until(self, what: str, found: Callable[[], object]) -> None:
-        """Follow the log, let people react and notice deaths, until `found()`."""
+        """Follow the log, let people react, and notice deaths, until `found()` is true."""
         end = time.monotonic() + PATIENCE_S
         while not found():
             self.stage.pump()
@@ -251,11 +257,11 @@ class Play:
         self.until("the partitions are taken", lambda: self.stage.owner() not in ("", before))
 
     def streams(self) -> bool:
-        """Whether any answer is being streamed, or was."""
+        """Whether any answer is being streamed or has been streamed."""
         return any(person.watched.counted(ev.GenChunk) for person in self.people)
 
     def all_at_rest(self) -> bool:
-        """Whether nothing is pending and the running worker's store has every event."""
+        """Whether nothing is pending and the running worker's store contains every event."""
         if not all(person.is_done() for person in self.people):
             return False
         if self.handle.active is None:

@@ -1,7 +1,7 @@
-"""The people of the crash tests: scenes, and a person who plays one by watching the log.
+"""The scenes of the crash tests, and the person who plays a scene by watching the log.
 
 A person sends messages, approves, cancels, steers, and resolves doubts by reading the ledger. Each
-act is done once, when the log shows that its time has come. Independent of crash points.
+act is done once, when the log shows that its condition is true.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from foldlog.tests.crash.witnesses_delivery import CHANNEL
 
 
 class Act(NamedTuple):
-    """One act of a person. when: whether its time has come. do: `say`, `cancel`...
-    scene, when_busy, tokens: of the message; tokens is its approximate length."""
+    """One act of a person. when: its condition; do: the act, such as `say` or `cancel`; scene,
+    when_busy, tokens: of the message to send (`tokens` is its approximate length)."""
 
     when: Callable[[WatchedSession], bool]
     do: str
@@ -27,7 +27,8 @@ class Act(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """The first message's scene for the model, and the later acts of the person, in order."""
+    """The scene that the first message names for the model, and the person's later acts, in
+    order."""
 
     model: str
     acts: tuple[Act, ...] = ()
@@ -56,12 +57,12 @@ def works(*kinds: str) -> Callable[[WatchedSession], bool]:
 
 
 def made(w: WatchedSession) -> bool:
-    """Whether there is a summary."""
+    """Whether a summary has been written."""
     return bool(w.counted(ev.ContextCompacted))
 
 
 def waits(w: WatchedSession) -> bool:
-    """Whether the second turn has begun and has not called the model."""
+    """Whether the second turn has begun but has not called the model yet."""
     return w.views.turn.number == 2 and not w.views.turn.step
 
 
@@ -147,7 +148,7 @@ class Person:
         )
 
     def react(self) -> None:
-        """Do what the log now requires of a person."""
+        """Do every act that is due in the present state of the log."""
         while self._acts and self.messages and self._is_due():
             self._do(self._acts.pop(0))
         turn = self.watched.views.turn
@@ -160,8 +161,8 @@ class Person:
     def _is_due(self) -> bool:
         """Whether the next act is due, or its condition can no longer become true.
 
-        A tool that could not begin in time after a kill was not run, and its page is missing; then
-        the session stays too short for a summary.
+        The condition cannot become true if a tool could not begin in time after a kill: its page is
+        missing, and the session stays too short for a summary.
         """
         if self._acts[0].when(self.watched):
             return True

@@ -3,7 +3,7 @@
 A message names its scene (`scene:NAME`); the reply depends on the scene and on the number of
 results in the turn. Each word carries the number of the request that it answers, so that a word of
 a dead attempt is recognized everywhere. The summaries of the cheap model contain the names of
-everything it was shown, so that a test can see whether anything was lost.
+everything in the model's input, so that a test can see whether anything was lost.
 """
 
 import json
@@ -24,13 +24,13 @@ Step = Callable[[Request], Reply]
 
 
 class ScriptedModel:
-    """Replies to requests. `texts[n]` is the text of the reply to request n."""
+    """Replies to requests. `texts[n]`: the text of the reply to request n."""
 
     def __init__(self) -> None:
         self.texts: dict[int, str] = {}
 
     def __call__(self, request: Request) -> Reply:
-        """The reply to a request; a Speaker."""
+        """Reply to a request, as a `Speaker` does."""
         if request.model == CHEAP or request.body.get("compaction"):
             return self._note(request.n, summary(request))
         everything = json.dumps(request.messages)  # where a signed summary stands for the message
@@ -55,7 +55,7 @@ class ScriptedModel:
 
 
 def words(n: int, count: int) -> str:
-    """Words that occur in answer n only."""
+    """Words that occur in the reply to request n only."""
     return "".join(f"{n}-{i} " for i in range(count)) + f"{n}-end."
 
 
@@ -70,7 +70,7 @@ def long(request: Request) -> Reply:
 
 
 def gated(after: int) -> Step:
-    """An answer that waits after so many events, at a gate named as the session."""
+    """An answer that waits after this many events, at a gate named after the session."""
 
     def step(request: Request) -> Reply:
         blocks = [text(words(request.n, WORDS))]
@@ -80,7 +80,7 @@ def gated(after: int) -> Step:
 
 
 def calls(*wanted: tuple[str, dict]) -> Step:
-    """A thought (signed by the server), some words, then these calls in parallel."""
+    """A thought (signed by the server), some words, then these tool calls in parallel."""
 
     def step(request: Request) -> Reply:
         uses = [tool_use(name, arguments) for name, arguments in wanted]
@@ -91,7 +91,8 @@ def calls(*wanted: tuple[str, dict]) -> Step:
 
 
 def pages(*tokens: int) -> Step:
-    """Like `calls`, for pages that are read; the reply is fast, because there are many steps."""
+    """Like `calls`, for calls that read pages; the reply comes at once, because there are many
+    steps."""
 
     def step(request: Request) -> Reply:
         uses = [tool_use("read", {"tokens": each}) for each in tokens]
@@ -101,7 +102,7 @@ def pages(*tokens: int) -> Step:
 
 
 def summary(request: Request) -> Reply:
-    """A summary or short form: the names in the conversation or result."""
+    """A summary or a short form: it lists the names in the conversation or the result."""
     signs = bool(request.body.get("compaction"))  # the provider's own summary, of the whole request
     shown = json.dumps(request.messages) if signs else request.last_user_text
     names = dict.fromkeys(NAMED.findall(shown))
@@ -112,7 +113,7 @@ def summary(request: Request) -> Reply:
 
 
 def gate_of(session_id: str) -> str:
-    """The gate at which the cheap model waits in some scenes."""
+    """The name of the gate at which the cheap model waits in some scenes."""
     return f"{session_id}-aside"
 
 

@@ -1,7 +1,7 @@
 """One installation under test: topics, a scripted model, and a reader that folds every event.
 
 The reader runs in the test's process, folds from offset 0 with the real folds, and records what a
-viewer of each session sees. It is independent of crash points and leaves verdicts to witnesses.py.
+viewer of each session sees. witnesses.py gives the verdict.
 """
 
 import threading
@@ -44,7 +44,7 @@ class RuledEvent(NamedTuple):
 
 
 class WatchedSession:
-    """A session as the test's fold and viewer see it."""
+    """A session as the test's fold and the test's viewer see it."""
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
@@ -82,7 +82,8 @@ class WatchedSession:
 
 
 class Stage:
-    """See the module docstring. Must be closed; workers are started through `handle`."""
+    """One installation, see the module docstring. Close it after use; `handle` starts its
+    workers."""
 
     def __init__(
         self, servers: str, directory: Path, prefix: str, partitions: int = PARTITIONS
@@ -119,11 +120,11 @@ class Stage:
     # -- workers ---------------------------------------------------------------------------------
 
     def settings_of(self, worker: str) -> Settings:
-        """The settings that a worker of this name runs under."""
+        """The settings of a worker with this name."""
         return Settings.load({}, None, self.flags | {"state_dir": str(self.directory / worker)})
 
     def handle(self, worker: str = "w1") -> WorkerHandle:
-        """A handle of a worker with its own state directory and the common ledger."""
+        """A handle of a worker that has its own state directory and writes to the common ledger."""
         flags = self.flags | {"state_dir": str(self.directory / worker)}
         made = WorkerHandle(self.directory, flags, worker)
         self.handles.append(made)
@@ -137,7 +138,7 @@ class Stage:
     # -- following -------------------------------------------------------------------------------
 
     def pump(self, timeout_s: float = POLL_S) -> list[Entry]:
-        """Fold the next events; returns none while the broker is down."""
+        """Fold the next events, and return them; returns none while the broker is down."""
         records = self._reader.poll(timeout_s)
         entries = [entry_of(r, chunks=True) for r in records if is_foldable(r.key)]
         for entry in entries:
@@ -151,7 +152,7 @@ class Stage:
         return entries
 
     def watch(self, session_id: str) -> WatchedSession:
-        """A session, which need not exist yet."""
+        """The watched session of this id; the log need not have its events yet."""
         found = self.watched.get(session_id)
         if found is None:
             found = self.watched[session_id] = WatchedSession(session_id)
@@ -167,7 +168,7 @@ class Stage:
         return value
 
     def fill(self, records: int) -> None:
-        """Make every partition long, once, with records of an unknown type."""
+        """Append this many records of an unknown type to every partition. Does it only once."""
         if self._filled:
             return
         self._filled = True
@@ -181,7 +182,7 @@ class Stage:
 
     @property
     def cursor(self) -> dict[int, int]:
-        """The next offset by partition."""
+        """The next offset of each partition."""
         return self._reader.positions()
 
     def owner(self) -> str:
@@ -191,7 +192,7 @@ class Stage:
         return owners[0] if whole and len(set(owners)) == 1 else ""
 
     def owed(self, session_id: str) -> list[Obligation]:
-        """The WAKE rows of a session now, waits included."""
+        """The WAKE rows of a session now, including those that wait for a time."""
         watched = self.watch(session_id)
         agent = self.agents.get(watched.views.turn.agent)
         holders = self.holders.get(watched.partition, partition_fold.INITIAL)
@@ -199,7 +200,8 @@ class Stage:
         return list(wake(watched.views, holders, now, rules_of(agent) if agent else None))
 
     def account(self, session_id: str | None = None) -> str:
-        """The last events of the sessions that are not at rest, for the person who debugs it."""
+        """The last events of the sessions with pending work, for a person who debugs a failed
+        test."""
         return "\n".join(self._accounts(session_id))
 
     def _accounts(self, session_id: str | None) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""Crash points: without effect until one is armed, and the code reaches exactly the listed ones."""
+"""Crash points have no effect until one is armed, and the code reaches exactly the listed
+points."""
 
 import ast
 from pathlib import Path
@@ -14,7 +15,7 @@ ROLES_OF_OUTCOMES = ("models", "tools", "background", "delivery")
 
 @pytest.fixture
 def killed():
-    """The kills that would have happened; disarms every point afterwards."""
+    """The kills that an armed point would have executed. Disarms every point after the test."""
     kills: list[str] = []
     yield kills
     crash_points.disarm()
@@ -48,7 +49,8 @@ def test_an_invalid_point_is_rejected(at, killed):
 
 
 def _reached(path: Path) -> set[str]:
-    """The names that a file reaches; a role in an f-string stands for each role."""
+    """The point names that a file passes to `reach`; an f-string with a role gives one name per
+    role."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "reach":

@@ -1,4 +1,5 @@
-"""Sessions that compact, on a real Kafka: which turns wait, what ends work, what is paid twice."""
+"""Sessions that compact, on a real Kafka: which turns wait, which events end background work, and
+what is paid twice."""
 
 import signal
 

@@ -1,4 +1,5 @@
-"""kill -9 of the broker under a busy worker: nothing is lost, and the worker continues."""
+"""A broker is killed with SIGKILL under a busy worker: nothing is lost, and the worker
+continues."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 @pytest.fixture(scope="module")
 def mortal(broker_cache_dir):
-    """A broker for this module only, which several tests kill in turn."""
+    """A broker for this module only. Several tests kill it, one after the other."""
     from foldlog.local.kafka import temporary_broker
 
     with temporary_broker(broker_cache_dir) as made:
@@ -55,7 +56,7 @@ def test_S0_2_a_broker_killed_in_the_middle_of_streams_loses_nothing(mortal, sta
 
 
 def _kept_in(outbox: Path, copy: Path) -> list[type]:
-    """The types of the pending events in a running worker's outbox."""
+    """The types of the events that are pending in a running worker's outbox."""
     shutil.copy(outbox, copy)
     opened = Outbox(copy)
     try:

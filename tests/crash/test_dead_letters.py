@@ -1,4 +1,4 @@
-"""Poison in the topic: each record gets one dead letter, and other records are unaffected."""
+"""Poison records in the topic: each gets one dead letter, and other records are unaffected."""
 
 import pytest
 
@@ -33,7 +33,7 @@ POISON: dict[str, tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]] = 
 
 
 def _letters(stage) -> list[tuple[int, int, str]]:
-    """(partition, offset, reason) of every dead letter so far."""
+    """(partition, offset, reason) of every dead letter that was written so far."""
     ends = stage.log.end_offsets(DEAD_LETTERS)
     reader = stage.log.reader(DEAD_LETTERS, dict.fromkeys(ends, 0))
     records = []

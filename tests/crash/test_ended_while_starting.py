@@ -17,7 +17,8 @@ POINTS = ("start.locked", "start.emitted", "partition.opened", "partition.held")
 def test_S2_9_a_worker_can_be_ended_during_its_start_without_a_broker(
     broker_cache_dir, tmp_path
 ):
-    """It ended only after its start, and the supervisor had killed it by then."""
+    """The defect: the worker handled SIGTERM only after its start, when the supervisor had already
+    killed it."""
     with (
         temporary_broker(broker_cache_dir) as mortal,
         stage_on(mortal.bootstrap_servers, tmp_path) as stage,

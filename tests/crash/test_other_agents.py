@@ -1,7 +1,8 @@
-"""Two workers of one group with different agents: rejected, or reported during a rolling update.
+"""Two workers of one group with different agents: the second is rejected, or reports the difference
+during a rolling update.
 
-The second one once joined silently, and sessions hung, shown as busy, in the partitions of the
-worker without their agent.
+The defect: the second worker joined silently. Sessions whose agent it lacked hung in its
+partitions, and were shown as busy.
 """
 
 import json
@@ -21,7 +22,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 
 class PartialWorker:
-    """A handle's worker that serves only some of the agents, started as a process of its own."""
+    """A separate process with the command of a handle's worker, which serves only some of the
+    agents."""
 
     def __init__(self, handle, *agents: str, rolling: bool = False) -> None:
         command = [part for part in handle.command if part not in ("--log", str(handle.log))]

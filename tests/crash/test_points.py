@@ -1,9 +1,9 @@
-"""kill -9 at every named point: the conversation continues, nothing is lost, repeated or leaked.
+"""kill -9 at every crash point: the conversation continues; nothing is lost, repeated or leaked.
 
-Each test is one round: five people talk at once (a streaming answer, parallel calls of each kind,
-an approval and a denial, a cancel, a steer; or four whose sessions compact), the worker is killed
-at the point, the next one takes over, all come to rest, and every witness checks. `make soak` plays
-the same rounds at random.
+Each test is one round. Five people talk at once: a streaming answer, parallel calls of each kind,
+an approval and a denial, a cancel, and a steer (or four people whose sessions compact). The worker
+is killed at the point, another worker takes over, every turn ends, and every witness checks the
+result. `make soak` plays the same rounds at random.
 """
 
 import pytest

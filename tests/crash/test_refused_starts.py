@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 
 def _start(handle) -> subprocess.CompletedProcess:
-    """Run a worker that is expected to end, with its output captured."""
+    """Run a worker that must exit during its start, and capture its output."""
     command = [part for part in handle.command if part not in ("--log", str(handle.log))]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
@@ -60,7 +60,8 @@ def test_S0_2_missing_topics_are_named(stage):
 
 
 def test_S0_2_a_truncated_log_needs_a_store_that_has_folded_the_deleted_records(stage):
-    """There was no message: the worker ended at the first poll, and so did its successors."""
+    """The defect: the worker ended at its first poll without a message, and so did each worker
+    after it."""
     handle = stage.handle()
     handle.start()
     play = Play(stage, handle, cast=("tools",))

@@ -1,4 +1,4 @@
-"""S0.7 on a broker: `foldlog users` lists a user's open sessions, also after a kill -9."""
+"""S0.7 with a real broker: `foldlog users` lists a user's open sessions, also after a kill -9."""
 
 import json
 import os
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 @contextmanager
 def users(stage) -> Iterator[str]:
-    """The address of a `foldlog users` of the stage's installation."""
+    """The address of a `foldlog users` process of the stage's installation."""
     settings = stage.settings
     env = {
         **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
@@ -52,7 +52,7 @@ def users(stage) -> Iterator[str]:
 
 
 def page(web: str, user: str = "tester") -> list[str] | None:
-    """The sessions that are listed for a user; None while it does not answer."""
+    """The sessions that the page of a user lists, or None while the server does not answer."""
     try:
         with urllib.request.urlopen(f"{web}/users/{user}", timeout=20) as answer:
             return [tab["session_id"] for tab in json.loads(answer.read())["tabs"]]
@@ -61,7 +61,7 @@ def page(web: str, user: str = "tester") -> list[str] | None:
 
 
 def await_page(web: str, expected: list[str]) -> None:
-    """Wait until the page lists these sessions. Raises TimeoutError."""
+    """Wait until the page lists exactly these sessions. Raises TimeoutError."""
     wait_until(f"the page lists {expected}", lambda: sorted(page(web) or ()) == expected)
 
 
@@ -92,8 +92,9 @@ def test_S0_7_the_page_survives_a_kill_and_the_next_worker_announces_the_rest(st
 
 
 def test_S0_7_a_restart_under_requests_lists_exactly_the_sessions_of_the_topic(stage):
-    """It restored its table from the changelog, with sessions whose end was compacted away, and
-    lost records written during the restore. Of those queried during the start, a third hung."""
+    """The defect: the process restored its table from a changelog. The table then had sessions
+    whose end was compacted away, and lacked records written during the restore; a third of the
+    requests during the start hung."""
     tab = {"phase": "chatting", "project_id": None, "opened_at": 1}
     place = partition_for("ana", stage.settings.partitions)
     ended = json.dumps({"gone": {"session_id": "gone", **tab}}).encode()

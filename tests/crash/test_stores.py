@@ -1,6 +1,7 @@
-"""A store that is lost, damaged, of another log or of another version is rebuilt, with a log line.
+"""A store that is deleted, damaged, or written for another log or by another version is rebuilt,
+and the worker logs this.
 
-The worker is killed in the middle of a turn, its stores are changed, the next worker continues.
+The worker is killed in the middle of a turn, its stores are changed, and the next worker continues.
 """
 
 import shutil

@@ -1,4 +1,5 @@
-"""The real supervisor: it replaces a killed worker, not an ended one, and leaves no process."""
+"""The real supervisor restarts a killed worker, does not restart one that ended, and leaves no
+process."""
 
 import os
 import signal
@@ -26,7 +27,7 @@ SUPERVISE = (
 
 @contextmanager
 def supervised(handle: WorkerHandle) -> Iterator[subprocess.Popen]:
-    """A supervisor of workers of this handle, until the end of the block."""
+    """A supervisor that runs the worker of this handle until the end of the block."""
     command = [sys.executable, "-c", SUPERVISE, *handle.command]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

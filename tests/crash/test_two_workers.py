@@ -1,7 +1,8 @@
-"""Two workers: one joins, one is stopped past its session timeout and resumes as a zombie.
+"""Two workers: the second joins, or the first is stopped past its session timeout and resumes as a
+zombie.
 
 Takeovers between workers wait for a claim's deadline and the margin (law 6), so the agent of these
-scenes has short ones. The events that the zombie still writes must be ignored.
+scenes has short deadlines. The fold must ignore the events that the zombie still writes.
 """
 
 import signal
@@ -31,7 +32,8 @@ def _claims_of(play: Play, worker: str) -> list:
 
 
 def _without_ledger(play: Play) -> dict[str, dict[str, bytes]]:
-    """Every view of every session except the ledger, which counts the cost of late answers."""
+    """Every view of every session except the usage ledger, which counts the cost of late
+    answers."""
     parts = {p.session_id: dict(view_parts(p.watched.views)) for p in play.people}
     return {name: held for name, held in parts.items() if held.pop("ledger")}
 
@@ -74,7 +76,8 @@ def _outcomes(person) -> list:
 
 
 def test_constraint_3_a_cancel_reaches_effects_of_the_partitions_old_owner(stage):
-    """Tools ran for another 25 s, and a stream was billed: their old owner was not notified."""
+    """The defect: the old owner was not notified, so its tools ran for another 25 s, and a stream
+    was billed to its end."""
     first, second = stage.handle("w1"), stage.handle("w2")
     first.start()
     play = Play(stage, first, cast=("held", "begun") * 6)
@@ -102,7 +105,8 @@ def test_constraint_3_a_cancel_reaches_effects_of_the_partitions_old_owner(stage
 
 
 def test_law_6_a_killed_workers_call_is_in_doubt_long_before_its_deadline(stage):
-    """It waited for the call's timeout and the margin, 130 s, with the lock of its owner free."""
+    """The defect: the call was in doubt only after its timeout and the margin (130 s), although the
+    lock of the dead owner was free."""
     first, second = stage.handle("w1"), stage.handle("w2")
     first.start()
     play = Play(stage, first, cast=("slow", "held"))

@@ -1,4 +1,4 @@
-"""Invariants of sessions at rest, each checked from outside the worker.
+"""Invariants of sessions at rest, each checked outside the worker.
 
 The evidence is the scripted server's journal (physical model calls), the ledger (physical tool
 runs), a viewer, the test's own fold, and the store's files. Each witness takes a `Case` and yields
@@ -30,7 +30,8 @@ ENDS_WELL = ("end_turn", "cancelled", "interrupted")
 
 
 class Case(NamedTuple):
-    """One session at rest, and its person. journal: the server's entries about it."""
+    """One session at rest, and its person. journal: the scripted server's entries about this
+    session."""
 
     stage: Stage
     person: Person
@@ -45,7 +46,7 @@ class Case(NamedTuple):
 
     @property
     def accepted(self) -> list[dict[str, Any]]:
-        """The physical model calls of its steps."""
+        """The model calls of the session's steps that the server accepted."""
         entries = (entry for entry in self.journal if entry["kind"] == "accepted")
         return [entry for entry in entries if not background.is_background(entry)]
 
@@ -54,13 +55,13 @@ Place = tuple[int, int, int]
 
 
 def _place_in(label: str) -> Place:
-    """(turn, step, attempt) of the attempt header."""
+    """The (turn, step, attempt) that the attempt header names."""
     turn, step, attempt = label.rpartition(" ")[2].split(".")
     return int(turn), int(step), int(attempt)
 
 
 def every_request_is_legal(case: Case) -> Iterator[str]:
-    """I13: the strict server refused nothing, and no request names another session (I22)."""
+    """I13: the strict server refused no request. I22: no request mentions another session."""
     for entry in case.stage.server.journal.entries():
         if entry["kind"] in ("refused", "failed"):
             yield f"request {entry['n']} was {entry['kind']}: {entry['error']}"
@@ -73,7 +74,8 @@ def every_request_is_legal(case: Case) -> Iterator[str]:
 
 
 def every_model_call_was_claimed(case: Case) -> Iterator[str]:
-    """Law 5, I20: each physical call has its own accepted claim, and none follows the outcome."""
+    """Law 5, I20: each physical call has its own accepted claim, and none follows the outcome of
+    its step."""
     claims = {
         (event.turn, event.step, event.attempt): event.request_sha256
         for kind in (ev.GenStart, ev.GenResumed)
@@ -100,7 +102,8 @@ def every_model_call_was_claimed(case: Case) -> Iterator[str]:
 
 
 def viewers_see_the_answers_of_the_model(case: Case) -> Iterator[str]:
-    """I11, P6: a viewer has the whole text of the winning attempts, and no word of another."""
+    """I11, P6: a viewer sees the whole text of each winning attempt, and no word of another
+    attempt."""
     sent = {_place_in(e["attempt"]): case.stage.model.texts[e["n"]] for e in case.accepted}
     watched = case.watched
     for of, text in watched.settled.items():
@@ -120,9 +123,9 @@ def viewers_see_the_answers_of_the_model(case: Case) -> Iterator[str]:
 
 
 def _chunks_add_up(case: Case, sent: dict[Place, str]) -> Iterator[str]:
-    """I11: seq 0..n-1, and the text of a completed attempt's chunks is its text.
+    """I11: the chunks of a completed attempt are numbered 0..n-1, and together they are its text.
 
-    If a worker died with the outcome on disk, the last chunks may be lost (law 10).
+    If a worker died when the outcome was on disk, the last chunks may be lost (law 10).
     """
     watched, torn = case.watched, _outlived(case)
     chunks: dict[Place, dict[int, ev.GenChunk]] = {}
@@ -139,7 +142,7 @@ def _chunks_add_up(case: Case, sent: dict[Place, str]) -> Iterator[str]:
 
 
 def _outlived(case: Case) -> set[Place]:
-    """The completed attempts during which a worker ended."""
+    """The completed attempts during which a worker died: the outcome outlived the worker."""
     began: dict[Place, int] = {}
     found = set()
     for ruled in case.watched.events:
@@ -157,9 +160,11 @@ def _outlived(case: Case) -> set[Place]:
 
 
 def every_message_is_answered_once(case: Case) -> Iterator[str]:
-    """I2, S0.10: each message ended with one turn, and the last request has it exactly once.
+    """I2, S0.10: each message ended in exactly one turn, and the last request contains the
+    message's text exactly once.
 
-    It may be in the record of the messages that the request leaves out.
+    Instead of the text, the request may contain the message's name, in the record that replaces
+    what the request leaves out.
     """
     views = case.watched.views
     for message_id in case.person.messages:
@@ -222,9 +227,10 @@ def the_ledger_agrees(case: Case) -> Iterator[str]:
 def every_call_ends_lawfully(case: Case) -> Iterator[str]:
     """I4: every started call has ended as tests/laws/ends.py allows.
 
-    Three ends are lawful: a tool that began in time and was stopped with its worker before its
-    effect is denied by a person who reads the ledger. When the worker resumes, it acts (no check of
-    ours can come between the last one and the act), reports it, and the person reads again.
+    A call may have three ends: a tool begins in time and is stopped together with its worker before
+    its effect; a person reads the ledger and resolves the call as not happened; the worker resumes,
+    the tool acts and reports its result, and the person reads the ledger again. No check of ours
+    can come between the tool's last check and its effect.
     """
     started = {call_key(e.turn, e.step, e.index) for e in case.watched.counted(ev.ToolStarted)}
     ends: dict[str, list[Any]] = {key: [] for key in started}
@@ -240,7 +246,7 @@ def every_call_ends_lawfully(case: Case) -> Iterator[str]:
 
 
 def nothing_is_owed(case: Case) -> Iterator[str]:
-    """I17: the session is at rest, not frozen, and WAKE has no row for it."""
+    """I17: the session is at rest and not frozen, and WAKE has no row for it."""
     views = case.watched.views
     if views.frozen is not None:
         yield f"frozen at {views.frozen.offset}: {views.frozen.why}"
@@ -305,7 +311,7 @@ def _differs(watched: WatchedSession, stored: Any) -> Iterator[str]:
 
 
 def stores_have_reached(stage: Stage, worker: str) -> bool:
-    """Whether the stores of a worker have reached the position of the test's reader."""
+    """Whether the stores of a worker have reached the offsets of the test's reader."""
     directory = stage.settings_of(worker).state_dir / "store" / (stage.prefix + SESSION_EVENTS)
     for partition, offset in stage.cursor.items():
         store = open_readonly(directory / str(partition))

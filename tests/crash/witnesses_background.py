@@ -1,7 +1,7 @@
 """Invariants of background work in sessions at rest, checked as in witnesses.py.
 
-The cheap model of script.py keeps the names of everything it was shown, so the record that replaces
-a conversation in a request can be compared with the conversation.
+The cheap model of script.py repeats the names of everything in its input, so the record that
+replaces a conversation in a request can be compared with the conversation.
 """
 
 import json
@@ -19,12 +19,12 @@ ABANDONED = ("it was stopped", "the turn was aborted", "the turn was aborted fir
 
 
 def is_background(call: dict[str, Any]) -> bool:
-    """Whether a physical model call belongs to background work, thus to no turn."""
+    """Whether a physical model call belongs to background work, and so to no turn."""
     return " 0.0." in (call["attempt"] or "")
 
 
 def counted(case: Any, kind: type) -> list[Entry]:
-    """The accepted entries of a type."""
+    """The accepted entries of an event type."""
     return [
         ruled.entry
         for ruled in case.watched.events
@@ -33,7 +33,8 @@ def counted(case: Any, kind: type) -> list[Entry]:
 
 
 def what_is_adopted_was_made_before(case: Any) -> Iterator[str]:
-    """Lane B: a request names earlier candidates, at most one for each upto."""
+    """Lane B: a request names only earlier candidates, and all requests name the same candidate for
+    one upto."""
     summaries = {entry.offset: entry.event for entry in counted(case, ev.ContextCompacted)}
     shorts = {entry.offset for entry in counted(case, ev.ResultCompacted)}
     adopted: dict[int, int] = {}
@@ -60,9 +61,10 @@ def what_is_adopted_was_made_before(case: Any) -> Iterator[str]:
 
 
 def every_work_ends_once(case: Any) -> Iterator[str]:
-    """A killed work is resumed and has one end: a result, or abandoned after a cancel.
+    """Background work of a killed worker is resumed and ends once: with a result, or abandoned
+    after a cancel.
 
-    Work released by a worker that ended cleanly has not ended.
+    A release by a worker that ended cleanly is not an end.
     """
     claims: dict[tuple[str, int], list[ev.BackgroundStarted]] = {}
     for event in case.watched.counted(ev.BackgroundStarted):
@@ -104,7 +106,7 @@ def no_more_calls_than_claims(case: Any) -> Iterator[str]:
 
 
 def a_short_form_has_its_whole(case: Any) -> Iterator[str]:
-    """S4.4: the whole of a shortened result is stored unchanged."""
+    """S4.4: the full text of a shortened result is stored unchanged."""
     results = {
         f"{event.turn}.{event.step}.{event.index}": event
         for event in case.watched.counted(ev.ToolResult)
@@ -117,7 +119,8 @@ def a_short_form_has_its_whole(case: Any) -> Iterator[str]:
 
 
 def nothing_is_forgotten(case: Any) -> Iterator[str]:
-    """The last request has every message, answer and result, unchanged or in a record."""
+    """The last request contains every message, answer and result: the text itself, or its name in a
+    record."""
     if not case.accepted:
         return
     shown = "\n".join(texts_of(json.loads(case.stage.server.body(case.accepted[-1]["n"]))))
@@ -141,7 +144,7 @@ def nothing_is_forgotten(case: Any) -> Iterator[str]:
 
 
 def texts_of(body: dict[str, Any]) -> Iterator[str]:
-    """Every text of a request's messages, results included."""
+    """Every text in a request's messages, including those of results."""
     for message in body["messages"]:
         content = message["content"]
         for block in [{"text": content}] if isinstance(content, str) else content:
@@ -152,7 +155,7 @@ def texts_of(body: dict[str, Any]) -> Iterator[str]:
 
 
 def record_of(body: dict[str, Any]) -> str:
-    """The record that replaces what a request leaves out; '' if there is none."""
+    """The record that replaces what a request leaves out, or '' if the request has none."""
     first = next(texts_of(body), "")
     if body["messages"][0]["role"] == "assistant":
         return first  # the provider's signed summary

@@ -1,4 +1,5 @@
-"""A push channel in the process of the crash tests, and its invariants at rest."""
+"""The push channel of the crash tests, in the test's process, and its invariants for sessions at
+rest."""
 
 import json
 import threading
@@ -15,7 +16,7 @@ CHANNEL, SECRET_ENV, SECRET = "push:desk", "DESK_SECRET", "of the crash tests"
 
 
 class Received(NamedTuple):
-    """One request that was answered with 204."""
+    """One request that the receiver answered with 204."""
 
     key: str
     body: bytes
@@ -68,8 +69,8 @@ class PushReceiver:
 
 
 def channels_have_every_answer(case: Any) -> Iterator[str]:
-    """S2.4: the channel has each answer to its messages, signed, under one key, in order; and the
-    answers marked as sent are those received."""
+    """S2.4: the channel received each answer to its messages, signed, under one idempotency key, in
+    order; and exactly the received answers are marked as sent."""
     watched = case.watched
     session = watched.session_id
     received = [r for r in case.stage.push_receiver.received if r.key.startswith(f"{session}/")]

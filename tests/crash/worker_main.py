@@ -1,11 +1,11 @@
 """A worker process of the crash tests: the real host with the agents of agents.py.
 
-    python worker_main.py --settings JSON --dir DIR [--log FILE] [--worker-id W]
-                          [--crash-at NAME:N] [--control-fd FD]
+python worker_main.py --settings JSON --dir DIR [--log FILE] [--worker-id W] [--crash-at NAME:N]
+[--control-fd FD]
 
 A point can also be armed by the file DIR/W.arm (`NAME:N`, or `NAME:N stop` for SIGSTOP; an empty
-one disarms), which is read at the start and at SIGHUP, then deleted. Exit codes as of the command
-line.
+file disarms). The worker reads and deletes the file at its start and at SIGHUP. The exit codes are
+those of the command line.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Two workers, one of them stopped past its session timeout: used by tests and the soak."""
+"""Two workers, one of them stopped past its session timeout. The tests and the soak use this."""
 
 import signal
 
@@ -12,25 +12,28 @@ STOPS = ("tools.wrote", "models.wrote", "sessions.wrote", "background.wrote")
 
 
 def hasty(play: Play) -> Play:
-    """The play under an agent whose deadlines are short: takeovers wait for them (law 6)."""
+    """The play with an agent whose deadlines are short, because takeovers wait for deadlines (law
+    6)."""
     for person in play.people:
         person.scene = person.scene._replace(agent=HASTY)
     return play
 
 
 def are_done(play: Play) -> bool:
-    """Whether everybody has an answer, from either worker."""
+    """Whether everybody has an answer, from either of the workers."""
     return all(person.is_done() for person in play.people)
 
 
 def shared(stage: Stage, owners: int) -> bool:
-    """Whether this many workers hold partitions, each for all roles."""
+    """Whether the partitions are divided among this many workers, each partition with one worker
+    for all roles."""
     held = [{holder.owner for holder in view.holders} for view in stage.holders.values()]
     return all(len(names) == 1 for names in held) and len(set().union(*held)) == owners
 
 
 def stopped_behind(stage: Stage, at: str) -> list[str]:
-    """Stop a worker at a point, let another take over, resume the first. Returns all violations."""
+    """Stop a worker at a point, let another take over, and resume the first. Returns all
+    violations."""
     zombie, heir = stage.handle("w1"), stage.handle("w2")
     zombie.start()
     compacts = ("returns",) if at.startswith("background") else ()

@@ -1,12 +1,14 @@
-"""A process that has imported what a worker needs and forks workers: a start then costs hundredths
-of a second of CPU instead of seconds, and a test run starts more than a hundred.
+"""A process that has imported what a worker needs and forks workers.
 
-    python zygote.py LIFELINE_FD
+A start by fork costs hundredths of a second of CPU instead of seconds, and a test run starts more
+than a hundred workers.
 
-A line on stdin is a JSON list, the arguments of worker_main.py; a line on stdout is {"pid": P}
-for a forked worker, {"ended": P, "code": C} for one that ended. Workers die when the lifeline
-closes, whose other end the starting process holds. It must stay free of threads, because a fork
-copies only the calling thread.
+python zygote.py LIFELINE_FD
+
+A line on stdin is a JSON list, the arguments of worker_main.py; a line on stdout is {"pid": P} for
+a forked worker, {"ended": P, "code": C} for one that ended. Workers die when the lifeline closes,
+whose other end the starting process holds. It must stay free of threads, because a fork copies only
+the calling thread.
 """
 
 import contextlib
@@ -54,7 +56,8 @@ def main() -> int:
 
 
 def _line() -> bytes:
-    """One line of stdin, unbuffered: the bytes after it must wake the selector."""
+    """One line of stdin. Reads no further, because the bytes after the line must wake the
+    selector."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(0, 1)

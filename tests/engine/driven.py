@@ -1,7 +1,8 @@
-"""The engine of `foldlog.testing`, driven by synchronous tests of what an agent's run never shows.
+"""Drives the engine of `foldlog.testing` from synchronous tests, to test what an agent's run never
+shows.
 
 A test states the messages and the model's rules, and inspects the log, the views and the server's
-journal. It also decides when tools and background work run: see `hold`.
+journal. The test also decides when tools and background work run: see `hold`.
 """
 
 import asyncio
@@ -22,8 +23,9 @@ Held = BeginTool | BeginWork
 
 
 class Driven(Engine):
-    """One session. `hold`: the kinds of background work, or "tool", that are claimed but not run;
-    `held`: those; `generations`: the model calls; `stopped`: the claims of effects to end."""
+    """Drives one session. `hold`: the kinds of background work (or "tool") to claim but not to run;
+    `held`: the claimed effects that wait; `generations`: the model calls; `stopped`: the claims of
+    the effects that the worker stopped."""
 
     def __init__(self, agent: Agent, server: ScriptedServer, directory: Path) -> None:
         self.server = server
@@ -53,11 +55,11 @@ class Driven(Engine):
     # -- the actions of a test -------------------------------------------------------------------
 
     def put(self, writer: str, event: Any) -> None:
-        """Appends an event of any writer."""
+        """Appends an event in the name of any writer."""
         self.write(SESSION, writer, event)
 
     def say(self, text: str, when_busy: str = "queue") -> "Driven":
-        """Sends a message of the user."""
+        """Sends a message in the name of the user."""
         self._messages += 1
         event = message(f"m{self._messages}", when_busy, text, channel="test")
         body = self.blobs.body(event.content.inline, "application/json")
@@ -74,7 +76,7 @@ class Driven(Engine):
         return self
 
     def release(self, *begins: Held) -> "Driven":
-        """Queues effects that were held back, or all of them."""
+        """Queues these held effects, or all of them."""
         for begin in begins or tuple(self.held):
             self.held.remove(begin)
             start = Effects.work if isinstance(begin, BeginWork) else Effects.run_tool
@@ -95,7 +97,7 @@ class Driven(Engine):
 
     @property
     def views(self) -> SessionViews:
-        """The session's views in the worker."""
+        """The session's views in the worker's memory."""
         views = self.worker.owned[0].views(SESSION)
         assert views is not None and views.frozen is None, views and views.frozen
         return views
@@ -111,7 +113,7 @@ class Driven(Engine):
 
 
 class DrivenEffects(Effects):
-    """Effects that a test observes and holds back."""
+    """The effects of the engine; a test observes them and can hold them back."""
 
     _engine: Driven
 

@@ -1,4 +1,4 @@
-"""Background work that fails: the session continues, and nothing is lost or counted twice."""
+"""Background work fails: the session continues, and nothing is lost or counted twice."""
 
 import json
 import threading
@@ -135,7 +135,7 @@ def test_S1_H_an_extraction_that_was_aborted_is_repeated_after_the_next_turn(dri
 
 
 def test_S1_H_a_failed_extraction_is_retried_when_it_is_due(drive):
-    """Also by a worker that was restarted in between and knows only the log."""
+    """The worker is restarted between the failures, so it knows the due time only from the log."""
     session = drive(memory=True)
     session.hold = {"memory"}
     session.say("I like tea.").run()
@@ -179,7 +179,7 @@ def test_the_ledger_counts_an_attempt_that_ended_after_another_had_finished(driv
 
 
 def test_S1_H_each_billed_request_of_background_work_is_a_row_of_the_ledger(drive, monkeypatch):
-    """The first fails after it was billed, the second before, and the third succeeds."""
+    """The first attempt fails after it was billed, the second before; the third succeeds."""
     monkeypatch.setattr(background, "WAIT_S_MAX", 0.0)
     broken = {"name": "error_event", "k": 3}
     rules = (
@@ -203,7 +203,8 @@ def test_S1_H_each_billed_request_of_background_work_is_a_row_of_the_ledger(driv
 
 
 def test_a_request_for_a_provider_summary_contains_everything_it_summarizes(drive):
-    """The session had a sliding window, so its last request lacks what the summary must cover."""
+    """The session had a sliding window, so its last request lacks messages that the summary must
+    cover."""
     session = drive(strategy="sliding_window_4", compaction=Compaction(model=CHEAP, provider=True))
     session.server.add(
         Rule(reply=Reply([compaction("Signed.")]), when=lambda r: r.body.get("compaction"))
@@ -222,7 +223,7 @@ def bodies(session: Driven) -> list[dict]:
 
 
 def test_a_request_to_the_cheap_model_never_exceeds_its_window(drive):
-    """Messages that a sliding window had left out are summarized together."""
+    """One summary must cover all messages that a sliding window had left out."""
     session = drive(strategy="sliding_window_4")
     for number in range(45):
         session.say(f"Question {number}. " + PAGE * 200).run()
@@ -235,7 +236,8 @@ def test_a_request_to_the_cheap_model_never_exceeds_its_window(drive):
 
 @pytest.mark.parametrize("code", ["compaction_signature_invalid", "compaction_content_mismatch"])
 def test_S3_4_the_cheap_model_replaces_a_summary_whose_signature_is_rejected(drive, code):
-    """Every request begins with the summary, so after a change of the key each is rejected."""
+    """Every request begins with the signed summary, so the provider rejects every request after a
+    change of the key."""
     session = session_with_signed_summary(drive)
     signed = session.views.compaction.checkpoint_at
     refused = {"name": "bad_request", "error_code": code, "message": "not ours"}
@@ -257,7 +259,7 @@ def begins_signed(request) -> bool:
 def test_S1_H_work_whose_blob_is_lost_fails_with_the_reason_and_the_session_continues(
     drive, damage
 ):
-    """The worker stopped serving the session until its next start."""
+    """The defect: the worker stopped serving the session until the worker's next start."""
     session = drive(memory=True, limits=Limits())
     session.hold.add("memory")
     long = PAGE * 2_000

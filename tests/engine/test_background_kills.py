@@ -1,4 +1,5 @@
-"""Background work whose worker is killed after it wrote its product, or leaves cleanly."""
+"""Background work of a worker that is killed after it wrote the product, or that releases its work
+at its end."""
 
 from collections import Counter
 
@@ -32,7 +33,7 @@ AGENT = Agent(
 
 
 class Killed(Driven):
-    """A worker that is killed after each candidate and before its BACKGROUND_DONE."""
+    """A worker that is killed after each candidate is written and before the BACKGROUND_DONE."""
 
     kills = True
 
@@ -91,7 +92,8 @@ def test_S1_E_a_short_form_in_the_log_is_not_written_again(session):
 
 
 def test_lane_B_an_adopted_summary_is_not_repeated_for_the_same_offset(session):
-    """The worker is killed after the candidate, and a request adopts it before the restart."""
+    """The worker is killed after it wrote the candidate, and a request adopts the candidate before
+    the restart."""
     talk_until_summary(session)
     for _ in range(6):
         session.say(PAGE).run()
@@ -104,7 +106,7 @@ def test_lane_B_an_adopted_summary_is_not_repeated_for_the_same_offset(session):
 
 
 def test_B3_work_released_by_a_worker_that_ends_is_taken_over_at_once(session):
-    """An upgrade while a turn waited for its summary ended the turn (N2)."""
+    """The defect: an upgrade ended a turn that was waiting for its summary (N2)."""
     session.hold = {"context"}
     while not session.held:
         session.say(PAGE).run()
@@ -121,7 +123,8 @@ def test_B3_work_released_by_a_worker_that_ends_is_taken_over_at_once(session):
 
 
 def test_law_6_a_worker_that_regains_a_partition_starts_what_it_had_claimed(session):
-    """No other worker may start it before its deadline, so a short outage delayed it by 70 s."""
+    """The defect: the answer started only after the claim's deadline, so a short outage delayed it
+    by 70 s."""
     session.say("hello")
     session.read()
     while not session.events(ev.GenStart):

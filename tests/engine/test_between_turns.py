@@ -1,4 +1,4 @@
-"""The work that a worker does for a session between turns."""
+"""The work that a worker does for a session between its turns."""
 
 from foldlog.local.messages_api import Reply, Rule, text
 from foldlog.processors.agent import Agent

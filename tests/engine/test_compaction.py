@@ -1,4 +1,4 @@
-"""Compaction end to end: worker, cheap model and strict server, without a broker."""
+"""Compaction end to end: a worker, a cheap model and a strict server, without a broker."""
 
 import json
 
@@ -168,7 +168,7 @@ def diff(session: Driven) -> list[Change]:
 
 
 def test_S1_E_a_short_form_that_was_ready_in_time_is_listed_as_left_out(drive):
-    """The prefix did not change: the first request with the result already had its short form."""
+    """The first request with the result already contains the short form, so no prefix changed."""
     both = Reply([tool_use("leaf", {}), tool_use("read", {})])
     session = drive(Rule(reply=both, contains="both", times=1))
     session.hold = {"tool"}
@@ -188,7 +188,7 @@ def test_S1_E_a_short_form_that_was_ready_in_time_is_listed_as_left_out(drive):
 
 @pytest.mark.parametrize("readable", [True, False])
 def test_S1_E_a_short_form_mentions_read_result_only_if_the_agent_has_it(drive, readable):
-    """Short forms told agents without `read_result` to call it."""
+    """The defect: short forms asked agents without the tool `read_result` to call it."""
     session = drive(tools=(read, leaf, *([read_result] if readable else [])))
     session.say("leaf 1 ").run()
     (short,) = session.events(ev.ResultCompacted)
@@ -262,7 +262,8 @@ def test_a_request_that_the_provider_rejects_as_too_long_is_shortened_and_sent_a
 
 
 def test_a_candidate_that_covers_too_little_does_not_block_a_newer_one(drive):
-    """The first candidate covered one message, and blocked all later ones."""
+    """The defect: the first candidate covered only one message, and blocked all later
+    candidates."""
     limits = Limits(soft_tokens=8_000, hard_tokens=30_000, resume_tokens=2_000)
     session = talk(drive(limits=limits), 60)
     made = session.events(ev.ContextCompacted)

@@ -1,4 +1,4 @@
-"""A file that the model cannot read: turn and session continue without it."""
+"""The model rejects a file: the turn and the session continue without the file."""
 
 import json
 from base64 import b64encode

@@ -1,4 +1,5 @@
-"""A worker serves a fork: it continues after the parent's bytes, and runs nothing again."""
+"""A worker serves a fork: the fork's requests begin with the parent's bytes, and nothing runs
+again."""
 
 import json
 
@@ -45,7 +46,7 @@ async def test_a_worker_answers_in_a_fork_and_runs_nothing_of_its_parent_again(f
 
 
 def _plain(messages):
-    """Removes the cache marks."""
+    """Removes the cache marks from a request."""
     for message in messages:
         for block in message["content"]:
             block.pop("cache_control", None)

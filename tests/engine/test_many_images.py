@@ -1,4 +1,4 @@
-"""More images than the model accepts: the session continues with a shorter context."""
+"""A session has more images than the model accepts: it continues with a shorter context."""
 
 import json
 
@@ -52,7 +52,7 @@ def sent(driven: Driven) -> list[dict]:
 def test_constraint_1_a_session_with_more_images_than_the_model_accepts_continues(
     start, tmp_path, refusal, provider
 ):
-    """Every later request contained the images too, and was rejected as well."""
+    """The defect: every later request contained all the images too, and was rejected as well."""
     driven = start(refusal, provider)
     say_with_images(driven, tmp_path, 12)
     for number in range(12):
@@ -68,7 +68,8 @@ def test_constraint_1_a_session_with_more_images_than_the_model_accepts_continue
 
 
 def test_S3_4_images_in_the_newest_12_messages_are_left_out_if_they_are_too_many(start, tmp_path):
-    """Their tokens fit, so nothing was left out, and no later message was answered."""
+    """The defect: the tokens of the images fit, so no image was left out, and no later message was
+    answered."""
     driven = start(REFUSALS[1])
     for count in (12, 10):
         say_with_images(driven, tmp_path, count)

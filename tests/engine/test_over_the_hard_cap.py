@@ -1,4 +1,4 @@
-"""Over the hard cap: a session that became too long, for any reason, can continue."""
+"""A session whose request is over the hard cap, for any reason, can continue."""
 
 import json
 from dataclasses import replace
@@ -98,7 +98,8 @@ def test_the_estimate_for_another_strategy_counts_what_it_would_send(drive):
 
 @pytest.mark.parametrize("params", [{}, {"thinking": {"type": "enabled", "budget_tokens": 1024}}])
 def test_S3_6_results_over_the_cap_end_the_turn_but_not_the_session(drive, params):
-    """There are no short forms, and a fixed thinking budget allows no change during the turn."""
+    """No result is shortened, and with a fixed thinking budget the context cannot change during the
+    turn."""
     limits = replace(CAP, short_tokens=10**6, result_tokens=10**6)
     session = drive(limits=limits, params=params)
     session.say("read all").run()
@@ -143,7 +144,8 @@ def test_a_message_with_a_negative_token_count_is_counted_again(drive):
 
 
 def test_a_summary_is_adopted_only_if_it_saves_enough_of_the_request(drive):
-    """The messages to keep already exceed the soft budget; the prefix must not change each turn."""
+    """The messages that must stay already exceed the soft budget; still, the prefix must not change
+    in each turn."""
     limits = Limits(soft_tokens=3_000, hard_tokens=60_000, resume_tokens=10**6)
     session = drive(limits=limits)
     for number in range(40):

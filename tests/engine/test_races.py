@@ -1,4 +1,5 @@
-"""Events between a decision and its record: the request must remain the one that was claimed."""
+"""Events arrive between a decision and its record: the request must remain the one that was
+claimed."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""S2.5, S3.8: a model pages through truncated results of its own session and no other."""
+"""S2.5, S3.8: a model pages through truncated results of its own session and of no other
+session."""
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_S2_5_a_model_reads_the_rest_of_a_truncated_result_even_after_a_restart(
 
 
 def test_a_ref_of_another_session_is_refused(driven):
-    """Anyone who had the ref could read the result of another user's tool."""
+    """The defect: a ref was enough to read the result of another user's tool."""
     foreign = driven.blobs.put(b"a result of another user").sha256
     driven.say("the report").run()
     driven.say(f"read on in {foreign}").run()

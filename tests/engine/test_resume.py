@@ -1,4 +1,5 @@
-"""Resume: a lost answer is continued, by prefill or by a user message, and shown as one answer."""
+"""Resume: a lost answer is continued, by prefill or by a user message, and viewers see one
+answer."""
 
 import json
 
@@ -30,8 +31,8 @@ OLD, NEW = "claude-haiku-4-5", "claude-opus-5-5"
 
 
 class Resuming(Driven):
-    """A worker that dies during an answer. `lost`: the chunks of an answer that is lost, by the
-    number of its model call; `chunks_read`: how many of them the next worker finds."""
+    """Drives a worker that dies during an answer. `lost`: the chunks of each answer to lose, by the
+    number of the model call; `chunks_read`: how many of these chunks the next worker finds."""
 
     def __init__(self, *args):
         self.lost: dict[int, list[tuple[str, str]]] = {}
@@ -42,7 +43,7 @@ class Resuming(Driven):
         return ResumingEffects(self)
 
     def lose(self, *attempts):
-        """Loses one attempt after each of these lists of chunks, then runs to the end."""
+        """Loses one answer after each of these lists of chunks, then runs to the end."""
         self.lost = dict(enumerate(attempts, 1))
         for _ in attempts:
             self.run()
@@ -150,15 +151,15 @@ def test_an_answer_lost_twice_continues_after_both_parts(driven):
 
 
 def audience_of(session):
-    """Returns an audience that plays the session's log to viewers of a gateway."""
+    """Returns an audience that shows the session's log to the viewers of a gateway."""
     with SessionFold(session.log, "s", chunks=True) as folded:
         history = list(folded.upto(folded.end()))
     return Audience("s", history, session.read_blob)
 
 
 def view_with_gap(session, at):
-    """Returns the screen and the shown things of a viewer that leaves after `at` events, and
-    reconnects with its cursor once the resumed answer streams."""
+    """Plays the log to a viewer that leaves after `at` events, and reconnects with its cursor once
+    the resumed answer streams. Returns the viewer's screen and everything it was sent."""
     audience, screen, things = audience_of(session), Screen(), []
 
     def draw(frames):
@@ -194,7 +195,7 @@ def test_S2_9_a_viewer_that_left_during_the_lost_attempt_continues_in_the_resume
 
 
 def test_chunks_written_after_the_lost_answer_was_read_are_dropped(driven):
-    """The old owner was paused, and wrote a chunk just before the claim of the new one."""
+    """The old owner was paused, and wrote a chunk just before the new owner's claim."""
     session = driven().say("tell")
     session.chunks_read = 2
     session.lose(text_chunks("once ", "upon ", "another "))
@@ -271,8 +272,8 @@ def look(ctx) -> str:
 
 
 def test_S1_C_with_a_fixed_thinking_budget_an_answer_is_started_over(driven):
-    """The lost thinking is bound to the first request and cannot be sent, and without it the API
-    rejects the results of later calls."""
+    """The lost thinking belongs to the first request and cannot be sent again, and the API rejects
+    the results of later calls without it."""
     def reply(request):
         called = request.turn_results
         return Reply([text("done")] if called else [thinking("hm"), tool_use("look", {})])
@@ -287,7 +288,8 @@ def test_S1_C_with_a_fixed_thinking_budget_an_answer_is_started_over(driven):
 
 @pytest.mark.parametrize("model", [OLD, NEW])
 def test_S2_9_after_a_pause_an_answer_is_started_over(driven, model):
-    """A resumed answer would be a second assistant message after a call without a result."""
+    """A resumed answer would be a second assistant message, right after a tool call that has no
+    result yet."""
     def reply(request):
         paused = request.body["messages"][-1]["role"] == "assistant"
         if paused:

@@ -1,4 +1,4 @@
-"""A provider that rejects all earlier thinking signatures, as after a change of the account."""
+"""A provider rejects all earlier thinking signatures, as it does after a change of the account."""
 
 import json
 
@@ -36,14 +36,14 @@ def thoughts(body: dict) -> list[str]:
 
 
 class Provider:
-    """Replies with thinking, and rejects all thinking from before `invalidate`."""
+    """Replies with thinking, and rejects all thinking that it sent before `invalidate`."""
 
     def __init__(self, error: str) -> None:
         self.error, self.thoughts, self.invalid = error, 0, set()
-        self.invalidates_after = 0  # this many thoughts
+        self.invalidates_after = 0  # after this many thoughts
 
     def invalidate(self) -> None:
-        """Rejects all present signatures from now on."""
+        """Makes the provider reject every signature that it has sent so far."""
         self.invalid = {f"thought {number}" for number in range(1, self.thoughts + 1)}
 
     def reply(self, request) -> Reply:
@@ -118,7 +118,7 @@ def test_a_provider_that_rejects_the_retry_too_ends_the_turn_but_not_the_session
 
 
 def test_with_a_fixed_budget_a_summary_replaces_a_call_and_its_thinking(start):
-    """The API rejects the result of a call without the thinking before the call."""
+    """The API rejects the result of a call if the request lacks the thinking before the call."""
     driven, provider = start(model="claude-sonnet-4-5", params=FIXED)
     provider.invalidates_after = 2
     driven.say("hi").run().say("look").run()

@@ -1,4 +1,4 @@
-"""A turn begins with a reminder of the project's open todos if they have changed (S1)."""
+"""A turn begins with a reminder of the project's open todos if these have changed (S1)."""
 
 import json
 

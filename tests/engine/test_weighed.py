@@ -1,4 +1,5 @@
-"""The size of a request before an answer reports it: includes the prefix, as its model counts."""
+"""The estimated size of a request includes the prefix, and counts tokens as the request's model
+does."""
 
 import json
 from dataclasses import replace
@@ -29,7 +30,7 @@ from foldlog.tests.laws.manual_worker import SESSION
 OLDER, NEWER, CHEAP = "claude-opus-4-5", "claude-opus-5-5", "claude-haiku-4-5"
 LIMITS = Limits(soft_tokens=5_000, hard_tokens=20_000, resume_tokens=10**6)
 LONG = "word " * 10_000  # about 14,000 tokens
-FACTS = " ".join(f"fact {n} is new" for n in range(2_000))  # about 11,000
+FACTS = " ".join(f"fact {n} is new" for n in range(2_000))  # about 11,000 tokens
 
 
 @pytest.fixture
@@ -55,7 +56,8 @@ def change_agent(session: Driven, **fields) -> None:
 
 @pytest.mark.parametrize("strategy", ["compacted", "full", "sliding_window_4"])
 def test_S3_6_the_size_of_the_first_request_includes_its_prefix(drive, strategy):
-    """Prefix and message fit alone but not together: nothing is sent, and the session continues."""
+    """The prefix and the message fit alone but not together: no request is sent, and the session
+    continues."""
     session = drive(system=LONG, strategy=strategy)
     session.say(FACTS).run()
     (ended,) = session.events(ev.TurnEnded)
@@ -68,7 +70,8 @@ def test_S3_6_the_size_of_the_first_request_includes_its_prefix(drive, strategy)
 
 
 def test_S3_6_a_larger_prefix_is_counted_before_it_is_sent(drive):
-    """A summary makes room for it; without counting the prefix, none would be due."""
+    """A summary makes room for the larger prefix. If the prefix were not counted, no summary would
+    be due."""
     session = drive(system="Be brief.")
     for number in range(5):
         session.say(f"Question {number}. " + FACTS[:9_000]).run()
@@ -81,7 +84,7 @@ def test_S3_6_a_larger_prefix_is_counted_before_it_is_sent(drive):
 
 
 def test_S3_6_a_session_continues_when_its_prefix_has_shrunk(drive):
-    """With the earlier prefix the turn would exceed the cap; with the current one it fits."""
+    """The message fits next to the new prefix; with the earlier prefix it would exceed the cap."""
     session = drive(system=LONG, strategy="full")
     session.say("Hello.").run()
     change_agent(session, system="Be brief.")
@@ -109,7 +112,8 @@ def described(number: int):
 
 @pytest.mark.parametrize("model, family", [(OLDER, OLD), (NEWER, NEW)])
 def test_S3_6_tokens_are_counted_as_the_model_counts_them(drive, model, family):
-    """The families differ by a third for the same text, in the prefix and in messages."""
+    """The two families of models count a third more or fewer tokens for the same text, in the
+    prefix and in messages."""
     session = drive(model=model, system=LONG[:10_000])
     content = json.dumps([{"type": "text", "text": FACTS[:20_000]}]).encode()
     assert estimate(content, OLD) < estimate(content, NEW)
@@ -130,7 +134,8 @@ def test_S3_6_tokens_are_counted_as_the_model_counts_them(drive, model, family):
 
 
 def test_S3_6_a_count_of_an_older_model_is_raised_for_a_newer_one(drive):
-    """The usage that an older model reports is a third too low for a request to a newer one."""
+    """An older model reports a third fewer tokens than a newer model counts for the same
+    request."""
     session = drive(model=OLDER, system="Be brief.")
     session.say(FACTS[:9_000]).run()
     measured = session.views.context.anchor_tokens
@@ -149,7 +154,8 @@ def test_S3_6_a_count_of_an_older_model_is_raised_for_a_newer_one(drive):
 
 
 def test_S3_6_two_prefixes_are_compared_on_the_same_scale(drive):
-    """A few more words in the prompt add a few tokens, even if another model measured the rest."""
+    """A few more words in the prompt add only a few tokens, even if another model measured the rest
+    of the request."""
     session = drive(model=NEWER, system=LONG, limits=replace(LIMITS, hard_tokens=40_000))
     session.say("Hello.").run()
     change_agent(session, model=OLDER)
@@ -181,7 +187,7 @@ def test_S3_6_a_message_larger_than_the_whole_conversation_does_not_block_later_
 
 
 def test_S3_6_a_session_continues_when_its_memory_has_become_short():
-    """No request has sent the long memory, so replacing it costs no cache."""
+    """No request has contained the long memory, so replacing the memory invalidates no cache."""
     limits = replace(LIMITS, soft_tokens=2_000, hard_tokens=4_000)
     history = opened(agent=Agent(name="helper", model=NEWER, memory=True, limits=limits))
     for message, lines, reason in (("Hello.", 900, "budget_exceeded"), ("Again.", 1, "")):
@@ -193,7 +199,8 @@ def test_S3_6_a_session_continues_when_its_memory_has_become_short():
 
 
 def test_law_11_a_log_without_the_size_of_its_prefix_folds_as_before(drive):
-    """In such a log a message stays that is smaller than the prefix and the rest together."""
+    """In such a log, a message stays in the context if it is smaller than the prefix and the
+    earlier messages together."""
     session = drive(system=LONG, strategy="full")
     session.say("Hello.").run()
     session.say(FACTS[:30_000]).run()
@@ -215,7 +222,8 @@ def test_law_11_a_log_without_the_size_of_its_prefix_folds_as_before(drive):
 
 
 def test_S3_6_a_message_that_leaves_no_room_next_to_the_prefix_is_not_sent_again():
-    """It is smaller than the earlier messages, and would still block every turn."""
+    """The message is smaller than the earlier messages, but every turn with it would exceed the
+    cap."""
     limits = replace(LIMITS, soft_tokens=2_000, hard_tokens=4_000)
     fields = {"system": "word " * 1_000, "strategy": "full", "limits": limits}
     history = opened(agent=Agent(name="helper", model=NEWER, **fields))

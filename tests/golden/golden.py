@@ -1,8 +1,8 @@
-"""Recorded sessions: the original records of a partition, and the outcome of folding them.
+"""Recorded sessions: the original records of a partition, and the outcome of folding these records.
 
 NAME.jsonl has one record per line. NAME.expect.json has the outcome at the time of the recording:
 the ruling on every record, the state, a shortened transcript, the sha256 of each request and the
-hash of every view. Records never change; their outcome may change on purpose: see record.py.
+hash of every view. The records never change. Their outcome may change on purpose: see record.py.
 """
 
 import json
@@ -42,7 +42,7 @@ def to_line(record: Record) -> str:
 
 
 def record_in(line: str) -> Record:
-    """Decodes the record of a line."""
+    """Decodes the record in a line."""
     fields = json.loads(line)
     headers = tuple((name, value.encode("latin-1")) for name, value in fields["headers"])
     value = None if fields["value"] is None else bytes.fromhex(fields["value"])
@@ -52,7 +52,7 @@ def record_in(line: str) -> Record:
 
 
 def names() -> list[str]:
-    """Lists the recorded sessions."""
+    """Lists the names of the recorded sessions."""
     return sorted(path.stem for path in SESSIONS.glob("*.jsonl"))
 
 
@@ -62,7 +62,7 @@ def records(name: str) -> list[Record]:
 
 
 def expected(name: str) -> dict[str, Any]:
-    """Reads the expected outcome of a session."""
+    """Reads the expected outcome of folding a session."""
     return json.loads(_file(name, "expect.json").read_text("utf-8"))
 
 

@@ -1,8 +1,8 @@
 """Records the golden sessions: `python -m foldlog.tests.golden.record [NAME ...]`.
 
-Without names, updates only the expected outcome of the existing records: use it after changing a
-fold on purpose, and review the difference. With names, plays and records those sessions again.
-Never record a session again if it came from a user.
+Without names, the command updates only the expected outcome of the existing records. Use this after
+you change a fold on purpose, and review the difference. With names, the command plays and records
+those sessions again. Never record a session again if it came from a user.
 """
 
 import sys
@@ -69,7 +69,8 @@ def crash_and_resume() -> History:
 
 
 def doubt_resolved() -> History:
-    """A letter is in doubt; a person reports it as not sent; a later result contradicts that."""
+    """It is in doubt whether a letter was sent. A person reports that it was not sent, and a later
+    result contradicts the person."""
     s = opened(SESSION_ID)
     s.say("send it", "m1")
     s.answer(POST)
@@ -131,7 +132,7 @@ def steer_and_interrupt() -> History:
 
 
 def terminate() -> History:
-    """Refusals of every kind, undecodable records and the end of the session."""
+    """The session refuses events of every kind, has undecodable records, and ends."""
     s = History(SESSION_ID).take()
     s.say("too early", "m0")
     s.work().open()
@@ -156,8 +157,8 @@ def terminate() -> History:
 
 
 def compaction() -> History:
-    """A long session: short forms adopted at once and later, a summary that is adopted, one
-    written while idle, one aborted, one skipped, and extracted memories."""
+    """A long session: short forms that are adopted at once or later; summaries that are adopted,
+    written while the session is idle, aborted, or skipped; and extracted memories."""
     s = opened(SESSION_ID, agent=variant(memory=True))
     for number in range(7):
         s.say(f"{number}: " + "tell me more. " * 150, f"m{number}")
@@ -185,7 +186,8 @@ def compaction() -> History:
 
 
 def adapter_items() -> History:
-    """The items of another framework: batches, a lost race for the last item, and clearing all."""
+    """The items of another framework: batches of items, two writers that remove the same last item,
+    and the removal of all items."""
     s = opened(SESSION_ID)
     batches = (("b1", '[{"role":"user","content":"hé"}]', 1), ("b2", "[1,2]", 2))
     for name, items, number in batches:

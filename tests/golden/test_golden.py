@@ -1,4 +1,4 @@
-"""Recorded sessions are regression tests: they fold to the same outcome as when recorded.
+"""Recorded sessions are regression tests: they must fold to the outcome of their recording.
 
 If a change of the outcome is intended, give the reason in the commit and update the outcome with
 `python -m foldlog.tests.golden.record`. A request's sha256 may only change together with BUILDER.
