@@ -1,4 +1,5 @@
-"""The gateway's protocols inside an application: its users, its lifespan, its own routes."""
+"""The gateway's protocols inside an application, with the application's users, lifespan and
+routes."""
 
 import threading
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ def chat(log, tmp_path) -> AsgiApp:
 
 
 def application(chat: AsgiApp, *, enter: bool = True) -> FastAPI:
-    """A FastAPI application with the chat at /chat and a route of its own."""
+    """A FastAPI application that has the chat at /chat and a route of its own."""
 
     @asynccontextmanager
     async def lifespan(_app):
@@ -56,7 +57,7 @@ def application(chat: AsgiApp, *, enter: bool = True) -> FastAPI:
 
 @contextmanager
 def running(app: ASGIApp) -> Iterator[httpx.Client]:
-    """A client of an app that uvicorn serves until the block ends."""
+    """A client of an app that uvicorn serves until the end of the block."""
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
     with closing(listen("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

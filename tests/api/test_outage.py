@@ -1,4 +1,5 @@
-"""A stream whose broker is killed and comes back, on a broker of its own."""
+"""A stream continues after its broker was killed and started again. The broker is the test's
+own."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""The Python API: a reply streams once, ends with its turn, and shares one fold with decisions."""
+"""The Python API: a reply streams once and ends with its turn, and shares one fold with
+decisions."""
 
 import asyncio
 import gc
@@ -48,7 +49,7 @@ def texts(events: list[SessionEvent]) -> str:
 
 
 def asks_to_charge(log) -> Played:
-    """A worker whose model asked for a charge, which waits for approval."""
+    """Starts a worker whose model asks for a charge that waits for approval."""
     played = Played(log, "s1")
     played.call()
     played.start()
@@ -352,7 +353,7 @@ def test_a_log_that_goes_away_in_the_middle_of_a_stream_is_an_event(log, tmp_pat
 
 
 class LogThatGoes:
-    """A log whose broker goes away: reads return nothing, and queries raise."""
+    """A log whose broker can go down: reads then return nothing, and queries raise."""
 
     def __init__(self, log) -> None:
         self.log, self.is_away = log, False

@@ -1,6 +1,7 @@
 """Workers in a Python process, on a real broker.
 
-Each test runs a script in a process of its own: a worker removes secrets from its environment.
+Each test runs a script in a separate process, because a worker removes secrets from its
+environment.
 """
 
 import os
@@ -64,7 +65,7 @@ class Machine:
         )  # fmt: skip
 
     def __call__(self, script: str) -> tuple[str, str]:
-        """The output of a script that ends without an error, and what it logged."""
+        """Runs a script that must end without an error. Returns its output and what it logged."""
         process = self.start(script)
         out, err = process.communicate(timeout=WAIT_S)
         assert process.returncode == 0, f"{out}\n{err}"

@@ -1,6 +1,6 @@
-"""Every bench runs at a tiny size and measures what its docstring states; no time is asserted.
+"""Every bench runs at a tiny size and measures what its docstring states. No test asserts a time.
 
-The peers' environment is not needed: without it their benches must name what is missing.
+The peers' environment is not required: without it, their benches must name what is missing.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The fixture `shell`: commands over a new log in memory."""
+"""The fixture `shell`, which runs commands over a new log in memory."""
 
 import pytest
 

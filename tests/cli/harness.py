@@ -1,4 +1,4 @@
-"""Runs commands in this process: the real command line over a log in memory."""
+"""Runs commands in the test's process: the real command line, over a log in memory."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ WAIT_S = 20.0
 
 
 class Ran(NamedTuple):
-    """The result of a command."""
+    """The result of one command."""
 
     code: int
     out: str
@@ -34,7 +34,8 @@ class Ran(NamedTuple):
 
 
 class Shell:
-    """`shell("send s1", "hello there", "--wait")`: the first argument is split at blanks."""
+    """Runs commands: `shell("send s1", "hello there", "--wait")`. The first argument is split at
+    spaces."""
 
     def __init__(self, log: Log, directory: Path, capsys: pytest.CaptureFixture) -> None:
         self.log, self.settings, self._capsys = log, settings_in(directory), capsys
@@ -58,7 +59,7 @@ def make_shell(tmp_path: Path, capsys: pytest.CaptureFixture, *, threaded: bool 
 
 @contextlib.contextmanager
 def playing(work: Callable[[], None]) -> Iterator[None]:
-    """Run a worker in a thread; an exception in it fails the test."""
+    """Run a worker in a thread; an exception in the thread fails the test."""
     failed: list[BaseException] = []
 
     def run():
@@ -82,7 +83,7 @@ def turn_opens(played: Played, number: int = 1) -> None:
 
 
 def model_calls(played: Played, *calls: tuple[str, dict], text: str = "") -> None:
-    """A step in which the model calls tools: each a name and its arguments."""
+    """Play a step in which the model calls these tools, each with a name and arguments."""
     played.call()
     played.start()
     played.complete(text, list(calls))

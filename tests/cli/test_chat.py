@@ -1,4 +1,4 @@
-"""chat from a pipe: stdout has only the answers, everything else goes to stderr.
+"""`chat` from a pipe: stdout has only the answers; everything else goes to stderr.
 
 A thread plays the worker, so each test determines what the model does and when it crashes.
 """
@@ -18,7 +18,7 @@ def shell(tmp_path, capsys):
 
 @pytest.fixture
 def talk(shell):
-    """talk(work, stdin): chats with s1 from a pipe while `work(played)` plays its worker."""
+    """talk(work, stdin): chats with s1 from a pipe, while `work(played)` plays the worker."""
 
     def run(work, stdin):
         shell("open s1")
@@ -145,7 +145,8 @@ def test_S2_4_a_chat_records_that_the_answer_was_shown(talk):
 
 
 def test_postponing_a_question_from_a_pipe_ends_the_chat(talk):
-    """A pipe cannot be asked again, so a chat whose pipe postponed a question waited for ever."""
+    """A pipe cannot be asked again. The defect: a chat whose pipe postponed a question waited for
+    ever."""
     def work(played):
         model_calls(played, ("charge", {}))
         played.invoke()
@@ -157,6 +158,6 @@ def test_postponing_a_question_from_a_pipe_ends_the_chat(talk):
 
 
 def test_bad_input_a_message_in_place_of_the_session_is_refused_before_the_prompt(shell):
-    """It asked for messages, and refused each of them."""
+    """The defect: the chat prompted for messages, and refused each of them."""
     ran = shell("chat", "hello there", stdin="hi\n")
     assert ran.code == 2 and "foldlog send SESSION TEXT" in ran.err and ran.out == ""

@@ -1,6 +1,6 @@
-"""chat at a terminal: it streams, asks, cancels, and marks the text of a lost attempt.
+"""`chat` at a terminal: it streams, asks, cancels, and marks the text of a lost attempt.
 
-The test has the other end of a pty and plays both the person and the worker.
+The test has the other end of a pty, and plays both the person and the worker.
 """
 
 import os
@@ -31,14 +31,14 @@ READS = ("0", "63")  # read, on x86-64 and on arm64
 
 
 class Terminal:
-    """The person's end of a pty: reads the screen, types, presses Ctrl-C."""
+    """The person's end of a pty: reads the screen, types, and presses Ctrl-C."""
 
     def __init__(self, fd: int, settings: Settings) -> None:
         self._fd, self.screen, self._read = fd, "", 0
         self.settings = settings
 
     def see(self, text: str) -> None:
-        """Wait until the screen shows a text, after the one that was waited for last."""
+        """Wait until the screen shows a text, behind the text that the last call found."""
         deadline = time.monotonic() + WAIT_S
         while text not in self.screen[self._read :]:
             assert time.monotonic() < deadline, f"{text!r} did not appear:\n{self.screen}"
@@ -61,7 +61,7 @@ class Terminal:
         self.type("/quit\n")
 
     def cancel(self, played: Played) -> None:
-        """Press Ctrl-C, and wait until the turn is closing."""
+        """Press Ctrl-C, and wait until the turn is being cancelled."""
         self.ctrl_c()
         self.see("cancelling turn")
         played.wait(lambda views: views.turn.closing is not None)
@@ -71,8 +71,9 @@ class Terminal:
         os.kill(os.getpid(), signal.SIGINT)
 
     def ctrl_c_at_prompt(self) -> None:
-        """Press Ctrl-C once the prompt reads: between the prompt and its read a signal takes effect
-        only at the next key; no person is fast enough to notice."""
+        """Press Ctrl-C once the prompt reads from the terminal. A signal between the prompt's
+        output and its read takes effect only at the next key; a person is too slow to cause
+        this."""
         deadline = time.monotonic() + WAIT_S
         while SYSCALL.read_text().split()[0] not in READS:
             assert time.monotonic() < deadline, "the prompt did not read"
@@ -199,7 +200,8 @@ def test_a_second_ctrl_c_returns_to_the_prompt_of_a_turn_that_does_not_end(at_te
 
 
 def test_a_second_ctrl_c_returns_to_the_prompt_if_the_first_was_refused(at_terminal):
-    """The chat of a terminated session whose turn no worker ended could not be left."""
+    """The defect: a person could not leave the chat of a terminated session whose turn no worker
+    ended."""
 
     def person(terminal, played):
         terminal.send("hi", played)
@@ -239,7 +241,8 @@ def ask_for_payment(terminal, played) -> None:
 
 
 def test_E31_a_persons_thinking_time_does_not_count_as_a_silent_worker(at_terminal, monkeypatch):
-    """Right after an approval that took 5 s, the chat printed that no worker had responded."""
+    """The defect: right after an approval that took 5 s, the chat printed that no worker had
+    responded."""
     late_s = 0.0
     monkeypatch.setattr(outcomes.time, "monotonic", lambda now=time.monotonic: now() + late_s)
 
@@ -385,7 +388,7 @@ def test_the_end_of_a_turn_shows_its_time_tokens_rate_and_cost(at_terminal):
 
 @pytest.fixture
 def lines(monkeypatch):
-    """Lines of a terminal that echoes, and the person's end of it."""
+    """The `Lines` of a terminal that echoes, with both ends of the pty."""
     ours, theirs = os.openpty()
     with os.fdopen(os.dup(theirs), "r") as stdin, os.fdopen(os.dup(theirs), "w") as stdout:
         monkeypatch.setattr(sys, "stdin", stdin)
@@ -400,7 +403,7 @@ def _echoes(fd: int) -> bool:
 
 
 def test_what_is_typed_while_an_answer_streams_is_kept_and_not_shown(lines):
-    """It stood in the middle of the answer."""
+    """The defect: the typed text stood in the middle of the answer."""
     reader, ours, theirs = lines
     with reader.unseen():
         assert not _echoes(theirs)
@@ -410,7 +413,7 @@ def test_what_is_typed_while_an_answer_streams_is_kept_and_not_shown(lines):
 
 
 def test_what_was_typed_before_a_question_does_not_answer_it(lines):
-    """A `yes` that was typed ahead approved a call that the person had not seen."""
+    """The defect: a `yes` that was typed ahead approved a call that the person had not seen."""
     reader, ours, theirs = lines
     os.write(ours, b"yes\n")
     polls = iter([True, True, False])
@@ -471,7 +474,8 @@ def test_bad_input_resume_without_a_session_or_a_terminal(at_terminal, tmp_path,
 
 
 def test_what_happens_elsewhere_is_shown_while_the_prompt_waits(at_terminal, monkeypatch):
-    """A message from another tab appeared only after the next key press of this one."""
+    """The defect: a message from another tab appeared only after the next key press in the
+    terminal."""
     monkeypatch.setattr(terminal_module, "edits_lines", lambda: True)
 
     def person(terminal, played):

@@ -1,4 +1,5 @@
-"""approve, deny, resolve: a decision binds to one call with the arguments that are printed."""
+"""`approve`, `deny`, `resolve`: a decision is bound to one call and the arguments that are
+printed."""
 
 import os
 import pwd
@@ -15,7 +16,7 @@ from foldlog.tests.consumers.played import Played
 
 @pytest.fixture
 def played(shell):
-    """Two calls of s1 that ask for approval."""
+    """The session s1 with two calls that wait for approval."""
     shell("send s1 go")
     played = Played(shell.log, "s1")
     model_calls(played, ("charge", {"cents": 5, "to": "\x1b[8mme"}), ("mail", {}))
@@ -88,7 +89,8 @@ def test_beyond_3_resolve_settles_a_doubt(shell, played):
 
 
 def test_beyond_3_resolving_a_doubt_again_otherwise_is_refused_with_its_outcome(shell, played):
-    """`foldlog resolve` with another text printed "nothing changed" and ended with 0."""
+    """The defect: a second `foldlog resolve` with another text printed "nothing changed" and exited
+    with 0."""
     for index in (0, 1):
         shell(f"approve s1 1.1.{index}")
         played.tool_start(index)

@@ -1,4 +1,4 @@
-"""tail: one readable line an event, for any content, on any terminal."""
+"""`tail` prints one readable line per event, for any content and on any terminal."""
 
 import re
 from dataclasses import MISSING, fields
@@ -72,7 +72,7 @@ def test_content_in_a_blob_is_named_by_its_size_or_resolved():
 
 
 def sample(cls: type) -> Any:
-    """An event with a value in each field."""
+    """An event of this class with a value in each field."""
     values: dict[str, Any] = {}
     for name in field_names_without_default(cls):
         kind = str(cls.__annotations__[name])

@@ -1,4 +1,4 @@
-"""init: the project it writes passes its tests and runs, and nothing is ever overwritten."""
+"""`init`: the project that it writes passes its tests and runs, and nothing is ever overwritten."""
 
 import json
 import os

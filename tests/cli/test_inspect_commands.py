@@ -1,4 +1,5 @@
-"""sessions, show, tail, request, wake, replay, doctor: their output for people and for programs."""
+"""The commands that inspect (sessions, show, tail, request, wake, replay, doctor): their output for
+people and for programs."""
 
 import hashlib
 import json
@@ -17,7 +18,7 @@ from foldlog.tests.consumers.test_replay import stored
 
 @pytest.fixture
 def talk(shell):
-    """s1: one answered turn with a tool in it."""
+    """The session s1, with one answered turn that used a tool."""
     shell("open s1 --agent shop")
     shell("send s1", "look \x1b[2J", "--message-id=m1")
     played = Played(shell.log, "s1")
@@ -44,7 +45,7 @@ def test_sessions_is_a_table_with_titles_and_words(shell, talk):
 
 @pytest.fixture
 def many(shell, talk):
-    """Sessions in several states: s1 is idle."""
+    """Sessions in several states, next to s1, which is idle."""
     shell("send asks", "Please pay.", "--agent", "bank")
     asking = Played(shell.log, "asks")
     model_calls(asking, ("charge", {}))
@@ -165,7 +166,7 @@ def test_an_offset_that_is_not_written_yet_is_reported(shell, talk, command):
 
 
 def test_before_any_request_the_context_is_marked_as_the_default_strategys(shell, talk):
-    """The agent's own strategy is not in the log yet."""
+    """Before the first request, the log does not have the strategy of the agent yet."""
     shell("open new --agent slide")
     shown = shell("context show new")
     assert "session new has made no request yet" in shown.err and "the default" in shown.err
@@ -205,7 +206,7 @@ def test_tail_for_people_prints_one_line_per_event_without_escape_sequences(shel
 
 
 def test_a_tail_without_events_reports_that(shell, talk):
-    """For a mistyped name it printed nothing at all."""
+    """The defect: for a mistyped name, `tail` printed nothing at all."""
     assert shell("tail nobody").err == "no events of session nobody\n"
     assert shell("tail s1").err == ""
 
@@ -239,7 +240,8 @@ agent = Agent(name="shop", model="m", limits=Limits(model_attempts=1))
 def test_S2_7_wake_applies_the_limits_of_the_sessions_agent(
     shell, talk, tmp_path, monkeypatch
 ):
-    """It showed another attempt where the worker, which has the agent, would end the turn."""
+    """The defect: `wake` announced another attempt, but the worker, which knows the agent, would
+    end the turn."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "shop_for_wake.py").write_text(SHOP)

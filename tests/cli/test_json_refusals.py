@@ -1,4 +1,4 @@
-"""With --json every refusal of a command is one JSON object on stdout, with the same exit code."""
+"""With --json, every refusal of a command is one JSON object on stdout, with the same exit code."""
 
 import json
 
@@ -66,7 +66,8 @@ def shell(tmp_path, capsys):
 
 
 def all_commands():
-    """Yields (name, command) of each command; a command in a group is named `GROUP COMMAND`."""
+    """Yields the (name, command) of each command; the name of a command in a group is `GROUP
+    COMMAND`."""
     for named in COMMANDS:
         command = foldlog.get_command(None, named.name)
         parts = getattr(command, "commands", None)
@@ -122,7 +123,7 @@ def test_an_unreachable_log_is_one_object(tmp_path, capsys, name):
 
 
 def test_a_wrong_setting_is_one_object(tmp_path, capsys, monkeypatch):
-    """Settings are read before the command sees its options."""
+    """The settings are read before the command sees the option --json."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "foldlog.toml").write_text("partitons = 3\n")
     assert main(["sessions", "--json"]) == 2

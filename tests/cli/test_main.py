@@ -1,4 +1,4 @@
-"""The command itself: help, exit codes, and readable errors."""
+"""The command `foldlog` itself: help, exit codes, and readable errors."""
 
 import logging
 import re
@@ -188,13 +188,14 @@ def test_python_m_works():
     ],
 )
 def test_a_lost_broker_is_logged_readably(text, line):
-    """A chat showed the name and state of a thread of librdkafka."""
+    """The defect: a chat printed the name and the state of a thread of librdkafka."""
     record = logging.LogRecord("foldlog", logging.ERROR, "", 0, "%s", (text,), None)
     assert ReadableFormatter("foldlog: %(message)s").format(record) == line
 
 
 def test_a_write_to_a_disconnected_client_is_not_logged():
-    """asyncio logged each write to a viewer that had disconnected, without naming it."""
+    """The defect: asyncio logged each write to a viewer that had disconnected, without naming the
+    viewer."""
     write = logging.LogRecord("asyncio", logging.WARNING, "", 0, "socket.send() raised exception.",
                              (), None)
     other = logging.LogRecord("asyncio", logging.ERROR, "", 0, "Task exception", (), None)

@@ -1,4 +1,4 @@
-"""Markdown on a terminal: what it looks like, and that streaming changes nothing."""
+"""Markdown at a terminal: how it is shown, and that streaming does not change the output."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""memory: printed, written to files, synced with edits of them, and refused."""
+"""`memory`: entries are printed, written to files, updated from edited files, and refused."""
 
 import pytest
 

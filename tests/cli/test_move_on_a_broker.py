@@ -1,4 +1,5 @@
-"""A log with added partitions: writers refuse, doctor reports it, `move` solves it."""
+"""A log whose topic got more partitions: writers refuse to write, doctor reports it, `move` repairs
+it."""
 
 import signal
 
@@ -25,7 +26,8 @@ NEW = "new-"
 
 
 class Installation:
-    """A log that `topics apply` created with two partitions; commands run in this process."""
+    """A log that `topics apply` created with two partitions. Its commands run in the test's
+    process."""
 
     def __init__(self, servers: str, home, capsys) -> None:
         self.prefix, self._capsys = unique_name("mv") + "-", capsys
@@ -159,7 +161,7 @@ def test_A5_a_setting_that_is_not_the_logs_number_names_it(installation):
 
 @pytest.mark.parametrize("stage", ["the topics of the new log exist", "partition 0 of 2 moved"])
 def test_ctrl_c_reports_the_progress_and_the_command_continues(installation, monkeypatch, stage):
-    """It ended with 130 and printed nothing."""
+    """The defect: after Ctrl-C, the command exited with 130 and printed nothing."""
     foldlog, settings = installation, installation.settings
     with Client(settings) as client:
         for number in range(4):
@@ -185,7 +187,7 @@ def test_ctrl_c_reports_the_progress_and_the_command_continues(installation, mon
 
 
 def test_ctrl_c_after_the_log_was_marked_is_reported(installation, monkeypatch):
-    """The mark is the last record of a move, so nothing after it undoes the move."""
+    """The mark is the last record that a move writes, so nothing after it undoes the move."""
     foldlog = installation
     arguments = ("move", "--to-prefix", installation.moved.topic_prefix)
 

@@ -1,4 +1,4 @@
-"""The command in its own process, with a real broker and a real worker."""
+"""The command in a separate process, with a real broker and a real worker."""
 
 import json
 import os
@@ -100,7 +100,8 @@ def test_a_worker_answers_and_its_store_matches_the_log(machine):
 
 
 def _approve_until_answered(machine, message_id):
-    """Wait for the answer in one process, and approve in another the calls that it names."""
+    """Wait for the answer in one process, and approve the calls that it names in other
+    processes."""
     waiting = machine.start("send", "s1", "--message-id", message_id, "--wait", "--json")
     for line in waiting.stderr:
         if "waits for approval" in line:
@@ -113,9 +114,11 @@ def _approve_until_answered(machine, message_id):
 
 
 def test_S2_9_a_killed_supervisor_can_be_started_again_at_once(machine):
-    """Its worker needs a moment to end; a restart in that moment was refused.
+    """The defect: the killed supervisor's worker needs a moment to end, and a restart in that
+    moment was refused.
 
-    At SIGTERM the new one ends with 0, whether it waits for the old worker, starts, or works.
+    At SIGTERM, the new supervisor exits with 0, whether it waits for the old worker, starts, or
+    works.
     """
     first = machine.start("worker", "--supervise")
     try:
@@ -147,7 +150,8 @@ def _await(found) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_every_service_ends_with_0_at_ctrl_c_and_at_sigterm(machine, number):
-    """The gateway ended with 130 or by the signal, which a supervisor takes for a failure."""
+    """The defect: the gateway exited with 130 or died of the signal, which a supervisor takes for a
+    failure."""
     services = {
         "gateway": machine.start("gateway", "--port", "0"),
         "users": machine.start("users"),

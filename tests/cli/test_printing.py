@@ -1,4 +1,4 @@
-"""Content is data: nothing in it controls the terminal."""
+"""Content is printed as data: nothing in it controls the terminal."""
 
 import json
 

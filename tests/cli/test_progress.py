@@ -1,4 +1,5 @@
-"""Progress on stderr: what takes long is visible, quick work shows nothing, stdout stays data."""
+"""Progress on stderr: a slow command shows it, a quick one shows nothing, and stdout has only
+data."""
 
 import io
 import sys
@@ -14,7 +15,7 @@ from foldlog.tests.consumers.played import memory_log, settings_in
 
 
 class Screen(io.StringIO):
-    """A stderr that is a terminal; `see` waits until a text was written."""
+    """A stderr that is a terminal. `see` waits until a text is written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +35,8 @@ class Screen(io.StringIO):
 
 
 def at_terminal(monkeypatch) -> Screen:
-    """Make stderr a terminal. (Not in a fixture: pytest sets stderr again before the test.)"""
+    """Make stderr a terminal. This is no fixture, because pytest sets stderr again before the
+    test."""
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
     return screen

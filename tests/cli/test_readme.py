@@ -1,4 +1,5 @@
-"""The commands of README.md and docs/look-inside.md, in an empty home; the demo of `make run`."""
+"""The commands of README.md and docs/look-inside.md run in an empty home, and so does the demo of
+`make run`."""
 
 import os
 import re
@@ -20,7 +21,7 @@ WORDS_MAX = 1_000
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """The fenced blocks of a page in this language."""
+    """The fenced blocks of a page that are in this language."""
     return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
@@ -33,7 +34,7 @@ def commands(page: str) -> list[str]:
 
 @pytest.fixture
 def foldlog(tmp_path):
-    """Runs one line of README in an empty home."""
+    """Runs one line of the README in an empty home."""
     kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV")
     env = {name: os.environ[name] for name in kept if name in os.environ}
     env |= {"FOLDLOG_HOME": str(tmp_path / "home"), "FOLDLOG_USER": "ana"}
@@ -59,7 +60,7 @@ def foldlog(tmp_path):
 
 
 def written_agent(directory: Path) -> Path:
-    """The agent of the README, in the file that it names."""
+    """The README's agent, written to the file that the README names."""
     (name,) = re.findall(r"`(\w+\.py)`", README)
     (code,) = blocks(README, "python")
     path = directory / name
@@ -88,7 +89,7 @@ def test_the_quickstart_of_readme_works_as_written(foldlog, tmp_path):
 
 
 def _look_inside(foldlog, session: str) -> None:
-    """Run every command of the page look-inside.md, and check its output."""
+    """Run every command of the page look-inside.md, and check the output of each."""
     ended = re.search(r"^\d+:(\d+) .* TURN_ENDED ", foldlog(f"foldlog tail {session}"), re.M)
     shows = {
         "sessions": session,

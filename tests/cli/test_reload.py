@@ -1,4 +1,5 @@
-"""dev loads an agent again when its file changes: what is watched, checked, printed and waited for.
+"""`dev` loads an agent again when its file changes: which files are watched, what is checked and
+printed, and what the restart waits for.
 
 The tests at the end run `foldlog dev` itself, on a real broker.
 """
@@ -30,7 +31,7 @@ agent = Agent(name="clerk", model="m", system=PROMPT)
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A directory with an agent that imports a module of its own."""
+    """A directory with an agent that imports another module of the directory."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "clerk_app.py").write_text(APP)
     (tmp_path / "words.py").write_text('PROMPT = "Be brief."\n')
@@ -80,7 +81,7 @@ def test_an_import_that_kills_its_process_or_hangs_is_an_error(project, monkeypa
 
 
 class Watched:
-    """A Reloader over files, with a scripted import."""
+    """A Reloader over real files, with a scripted import."""
 
     def __init__(self, project: Path, monkeypatch) -> None:
         monkeypatch.setattr(reload, "LOOK_S", 0.01)
@@ -186,7 +187,7 @@ agent = Agent(name="shop", model="m", system="Brief.", tools=[price, ship, fail]
 
 
 class Dev:
-    """A running `foldlog dev`, and other commands beside it."""
+    """A running `foldlog dev`, and the other commands that a test runs beside it."""
 
     def __init__(self, directory: Path, servers: str) -> None:
         kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV")
@@ -220,7 +221,8 @@ class Dev:
             self.shown.put(line)
 
     def see(self, text: str) -> str:
-        """Wait until the terminal shows a line with this text; return what came up to it."""
+        """Wait until the terminal shows a line with this text. Returns the output up to that
+        line."""
         seen, until = "", time.monotonic() + WAIT_S
         while text not in seen:
             try:

@@ -1,4 +1,5 @@
-"""worker, dev: a command line becomes agents and roles, or an error that names the mistake."""
+"""`worker` and `dev`: a command line results in agents and roles, or in an error that names the
+mistake."""
 
 import dataclasses
 import json
@@ -30,7 +31,8 @@ text = "no agent"
 
 @pytest.fixture(autouse=True)
 def restored_logging():
-    """A worker's command line replaces the format of log lines."""
+    """Restores the logging handlers, because a worker's command line replaces the format of log
+    lines."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -98,7 +100,7 @@ def test_roles_are_a_set_in_their_order():
     ],
 )
 def test_the_output_names_the_host_of_the_model(tmp_path, capsys, monkeypatch, url, host):
-    """With a key and another url it printed that the real model answers."""
+    """The defect: with a key and another url, the demo printed that the real model answers."""
     settings = settings_in(tmp_path, api_key="key", base_url=url)
     assert host_of(url) == host
     monkeypatch.setattr(demo, "_run_scenes", lambda *_: 0)
@@ -143,7 +145,7 @@ def test_an_invalid_channel_stops_only_delivering_commands(tmp_path, capsys, com
 
 @pytest.mark.parametrize("command", ["worker --log-json", "worker --supervise --log-json"])
 def test_where_log_lines_are_json_so_are_notes_and_errors(tmp_path, capsys, command):
-    """Notes such as `a scripted model answers` were plain text between the objects."""
+    """The defect: notes such as `a scripted model answers` were plain text between JSON objects."""
     shell = make_shell(tmp_path, capsys)
     shell.settings = dataclasses.replace(shell.settings, channels_wrong=("crm: \x1b[1m wrong",))
     (line,) = map(json.loads, shell(command).err.splitlines())
@@ -152,7 +154,7 @@ def test_where_log_lines_are_json_so_are_notes_and_errors(tmp_path, capsys, comm
 
 
 def test_up_names_the_next_command(tmp_path):
-    """It named `topics apply` even if the topics existed."""
+    """The defect: `up` named `topics apply` as the next command, even if the topics existed."""
     from foldlog.cli.edge import Edge
     from foldlog.cli.kafka_commands import what_is_next
     from foldlog.log import MemoryLog
@@ -238,7 +240,7 @@ lives.write_text(lives.read_text() + "end")
 
 
 def test_dev_reports_that_its_gateway_ended_and_restarts_it(tmp_path):
-    """It continued without a gateway and printed nothing."""
+    """The defect: `dev` continued without a gateway and printed nothing."""
     lives = tmp_path / "lives"
     lives.write_text("")
     reports: SimpleQueue[str] = SimpleQueue()

@@ -1,4 +1,4 @@
-"""`foldlog search`: its hits, its output and its exit codes."""
+"""`foldlog search`: which hits it finds, its output and its exit codes."""
 
 import pytest
 
@@ -8,7 +8,8 @@ from foldlog.tests.consumers.played import Played
 
 @pytest.fixture
 def talk(shell):
-    """s1 of ana and s2 of bob, a turn each; s1 has a tool's result."""
+    """The session s1 of ana and the session s2 of bob, with one turn each; s1 has a tool's
+    result."""
     shell("open s1 --agent shop")
     shell("send s1", "where is the walrus \x1b[2J", "--message-id=m1")
     played = Played(shell.log, "s1")

@@ -1,4 +1,4 @@
-"""`foldlog search` in its own process, with a real broker and a real worker."""
+"""`foldlog search` in a separate process, with a real broker and a real worker."""
 
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""send, open, cancel, terminate, phase, lock: the output is the fold's decision."""
+"""`send`, `open`, `cancel`, `terminate`, `phase`, `lock`: the output is the fold's decision."""
 
 import json
 import os
@@ -18,7 +18,7 @@ def test_a_first_message_opens_the_session(shell):
 
 
 def test_an_invalid_message_opens_no_session(shell):
-    """It was refused, and left an empty session behind."""
+    """The defect: the message was refused, but left an empty session behind."""
     assert shell("send s1", "").code == 1
     assert shell("send s1 hi --attach /not/there.png").code == 1
     assert shell("sessions --json").json == []
@@ -78,7 +78,7 @@ def test_send_wait_without_a_worker_ends_with_the_command_to_wait_again(shell):
 
 
 def test_send_without_wait_reports_that_no_worker_answers(shell):
-    """It printed that a turn had begun, and no answer ever came."""
+    """The defect: `send` printed that a turn had begun, and no answer ever came."""
     partition = "no worker has taken its partition yet"
     ran = shell("send s1 hi --message-id m1 --json")
     assert ran.json[0]["verdict"] == "accepted" and partition in ran.err

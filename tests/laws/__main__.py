@@ -1,8 +1,10 @@
-"""The laws over as many random sessions as wanted: `python -m foldlog.tests.laws [FIRST] [COUNT]`.
+"""Checks the laws over any number of random sessions: `python -m foldlog.tests.laws [FIRST]
+[COUNT]`.
 
-Run it after a change of a fold, a row of WAKE or the builder: the tests take some hundred seeds,
-this takes the others, on one core; start further processes at other numbers. Every second session
-has events that no correct worker writes. Prints the first session that breaks a law, with its seed.
+Run it after a change of a fold, of a row of WAKE or of the builder. The tests check only some
+hundred seeds; this command checks others, on one core. Start further processes with other values of
+FIRST. Every second session has events that no correct worker writes. The command prints the first
+session that breaks a law, with its seed.
 """
 
 import sys
@@ -32,13 +34,13 @@ MODULES = (  # each adds its laws to LAWS
 
 
 def law_9_at_views(rows: Counter, history: RandomHistory) -> None:
-    """Law 9 at a third of the views of a session: a different third for the next seed."""
+    """Check law 9 at a third of the views of a session; the next seed checks a different third."""
     for step in history.steps[(history.seed or 0) % 3 :: 3]:
         check_law_9(history, step, rows)
 
 
 def count_coverage(coverage: Counter, history: RandomHistory) -> None:
-    """Count the parts of a session that exercise compaction and resumed answers."""
+    """Count the events and steps of a session that exercise compaction and resumed answers."""
     for step in history.steps:
         event, before, after = step.entry.event, step.before.compaction, step.views.compaction
         coverage["events"] += 1
@@ -56,7 +58,7 @@ def count_coverage(coverage: Counter, history: RandomHistory) -> None:
 
 
 def main(first: int, count: int) -> int:
-    """Check `count` sessions from number `first` on; returns the exit code."""
+    """Check `count` sessions, beginning with seed `first`; returns the exit code."""
     rows, coverage, began = Counter(), Counter(), time.monotonic()
     laws = (Law("law 9", partial(law_9_at_views, rows), False), *LAWS)
     for number in range(first, first + count):

@@ -1,4 +1,5 @@
-"""The agents of the law tests: one tool of each kind, and limits so low that they are reached."""
+"""The agents of the law tests: one tool of each kind, and limits so low that sessions reach
+them."""
 
 from dataclasses import replace
 from functools import cache
@@ -130,7 +131,8 @@ def variant(
     recovery: str = "replace",
     model: str = "claude-test",
 ) -> Agent:
-    """An agent of random histories: thinking is "", adaptive or fixed; fewer: without one tool."""
+    """An agent for random histories. `thinking`: "", "adaptive" or "fixed"; `fewer`: omits one
+    tool."""
     params: dict[str, Any] = {"adaptive": ADAPTIVE, "fixed": FIXED}.get(thinking, {})
     tools = (read, leaf, *TOOLS)
     return Agent(

@@ -1,7 +1,7 @@
-"""Outcome events of effects: answers of a model, results of tools, background work, deliveries.
+"""The outcome events of effects: answers of a model, results of tools, background work, deliveries.
 
-An answer's content and calls come from one list of blocks, as in the real effect: `input` of a call
-whose arguments are not a JSON object is `{}`, and the raw text stays in `calls`.
+An answer's content and calls come from one list of blocks, as in the real effect. If the arguments
+of a call are not a JSON object, its block has `input` {} and `calls` keeps the raw text.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from foldlog.tests.laws.blobs import MemoryBlobs
 
 
 class Use(NamedTuple):
-    """A tool_use block: `args` is its raw text."""
+    """A tool_use block. `args`: the raw text of the arguments."""
 
     name: str
     args: str = "{}"
@@ -28,12 +28,12 @@ def text(words: str) -> str:
 
 
 def thinking(words: str, signature: str = "sig==") -> str:
-    """A thinking block; one without a signature was cut."""
+    """A thinking block. A block without a signature was cut off."""
     return dumps({"type": "thinking", "thinking": words, "signature": signature})
 
 
 def block_text(block: "str | Use") -> str:
-    """A block as the text that the model writes."""
+    """The JSON text of a block, as the model writes it."""
     if isinstance(block, str):
         return block
     args = "{}" if block.error else block.args
@@ -47,7 +47,7 @@ def content(blocks: "list[str | Use]") -> bytes:
 
 
 def calls(blocks: "Iterable[str | Use]", stop_reason: str) -> tuple[ev.ProposedCall, ...]:
-    """The calls of an answer: none unless it stopped for them (`tool_use`)."""
+    """The calls of an answer; none unless the stop reason is `tool_use`."""
     if stop_reason != "tool_use":
         return ()
     uses = [block for block in blocks if isinstance(block, Use)]
@@ -70,7 +70,8 @@ def usage(
     cached: tuple[int, int, int] = (1, 2, 3),
     raw: bytes | None = None,
 ) -> ev.Usage:
-    """Tokens of an attempt. `cached`: read from the cache, written for 5 minutes and for 1 hour."""
+    """The tokens of an attempt. `cached`: read from the cache, written for 5 minutes, written for 1
+    hour."""
     return ev.Usage(
         input_tokens=read,
         cache_read_tokens=cached[0],
@@ -89,7 +90,7 @@ def complete(
     read: int = 100,
     written: int = 10,
 ) -> ev.GenComplete:
-    """GEN_COMPLETE of an attempt; `place` is (turn, step, attempt)."""
+    """The GEN_COMPLETE of an attempt. `place`: (turn, step, attempt)."""
     turn, step, attempt = place
     return ev.GenComplete(
         turn=turn,
@@ -111,7 +112,7 @@ def failed(
     retry_at: int | None = None,
     error: str = "overloaded_error",
 ) -> ev.GenFailed:
-    """GEN_FAILED of an attempt."""
+    """The GEN_FAILED of an attempt."""
     turn, step, attempt = place
     return ev.GenFailed(
         turn=turn,
@@ -130,7 +131,7 @@ def failed(
 def stopped(
     place: tuple[int, int, int], blocks: "list[str | Use]", blobs: MemoryBlobs, why: str = "aborted"
 ) -> ev.GenStopped:
-    """GEN_STOPPED of an attempt, with its partial content."""
+    """The GEN_STOPPED of an attempt, with its partial content."""
     turn, step, attempt = place
     partial = blobs.body(content(blocks))
     return ev.GenStopped(
@@ -149,7 +150,8 @@ def result(
     reminders: tuple[str, ...] = (),
     whole: ev.BlobRef | None = None,
 ) -> ev.ToolResult:
-    """TOOL_RESULT of an attempt of a call; `whole`: the full result of which `text` is a part."""
+    """The TOOL_RESULT of an attempt of a call. `whole`: the full result, of which `text` is a
+    part."""
     turn, step, index = call
     return ev.ToolResult(
         turn=turn,
@@ -168,7 +170,7 @@ def result(
 
 
 def uncertain(call: tuple[int, int, int], attempt: int) -> ev.ToolFailedUncertain:
-    """TOOL_FAILED_UNCERTAIN of an attempt of a call."""
+    """The TOOL_FAILED_UNCERTAIN of an attempt of a call."""
     turn, step, index = call
     return ev.ToolFailedUncertain(
         turn=turn, step=step, index=index, attempt=attempt, reason="the connection was lost"
@@ -184,7 +186,7 @@ def done(
     model: str = "cheap-test",
     earlier: tuple[ev.Try, ...] = (),
 ) -> ev.BackgroundDone:
-    """BACKGROUND_DONE of an attempt; `why`: the reason of a failure, else ''."""
+    """The BACKGROUND_DONE of an attempt. `why`: the reason of a failure, or '' for a success."""
     return ev.BackgroundDone(
         kind=kind, upto=upto, attempt=attempt, ok=not why, usage=usage(20, 5), model=model, why=why,
         earlier=earlier,
@@ -192,7 +194,8 @@ def done(
 
 
 def tried(number: int) -> tuple[ev.Try, ...]:
-    """Requests that failed before the last one: at most two, some without known usage."""
+    """The requests of background work that failed before the last one: at most two, some without
+    known usage."""
     return tuple(
         ev.Try(model="cheap-test", usage=usage(30 + n, 7) if (number // 3 + n) % 4 else None)
         for n in range(number % 3)
@@ -202,7 +205,7 @@ def tried(number: int) -> tuple[ev.Try, ...]:
 def undelivered(
     place: tuple[int, int, str, int], *, permanent: bool = False, retry_at: int | None = None
 ) -> ev.DeliveryFailed:
-    """A delivery's attempt (turn, step, channel, attempt) failed."""
+    """The event for a failed attempt of a delivery. `place`: (turn, step, channel, attempt)."""
     turn, step, channel, attempt = place
     return ev.DeliveryFailed(
         turn=turn,

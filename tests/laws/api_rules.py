@@ -1,7 +1,7 @@
-"""The rules of the Messages API for a request, written a second time.
+"""The rules of the Messages API for a request, implemented a second time.
 
-An independent checker: it shares no code with the builder or the scripted server, and reads only
-the bytes. The rules come from the API's documentation; each finding is a sentence.
+This checker is independent: it shares no code with the builder or the scripted server, and reads
+only the bytes. The rules come from the API's documentation; each finding is a sentence.
 """
 
 import json
@@ -16,9 +16,10 @@ USER_BLOCKS = ("text", "tool_result", "image", "document")
 
 
 def findings(request: bytes, *, may_end_with_answer: bool = False) -> list[str]:
-    """The reasons for which the API would refuse a request; empty if it would accept it.
+    """The reasons for which the API would reject a request; empty if it would accept the request.
 
-    may_end_with_answer: the last answer paused or was lost, and is sent back to be continued.
+    may_end_with_answer: whether the request may end with an answer that paused or was lost, so that
+    the model continues it.
     """
     try:
         body = json.loads(request.decode())
@@ -40,7 +41,8 @@ def findings(request: bytes, *, may_end_with_answer: bool = False) -> list[str]:
 
 
 def blocks_of(request: bytes) -> list[tuple[str, dict[str, Any]]]:
-    """(role, block) of every content block in order, without cache marks: the units of a prefix."""
+    """The (role, block) of every content block in order, without cache marks. These are the units
+    in which prefixes are compared."""
     return [
         (message["role"], {name: block[name] for name in block if name != "cache_control"})
         for message in json.loads(request)["messages"]
@@ -49,12 +51,12 @@ def blocks_of(request: bytes) -> list[tuple[str, dict[str, Any]]]:
 
 
 def without_thinking(blocks: list[tuple[str, dict]]) -> list[tuple[str, dict]]:
-    """The blocks that are not bound to everything before them."""
+    """The blocks except thinking, whose signature binds it to everything before it."""
     return [(role, block) for role, block in blocks if block["type"] not in OPAQUE]
 
 
 def static_part(request: bytes) -> dict[str, Any]:
-    """Everything but the messages."""
+    """The request without its messages."""
     return {name: value for name, value in json.loads(request).items() if name != "messages"}
 
 

@@ -1,6 +1,6 @@
-"""Background work in a history: the events that the real effect makes of a cheap model's text.
+"""Background work in a history: the events that the real effect writes for a cheap model's text.
 
-The task is the real one, at views where the work may have begun, and the real rules check the
+The task is the real one, built at views where the work may have begun, and the real rules check the
 model's text. Only the model call is left out.
 """
 
@@ -32,8 +32,8 @@ MODEL_TEXTS = (
 def ends_of(
     claim: ev.BackgroundStarted, task: Task | None, agent: Agent, text: str, blobs: MemoryBlobs
 ) -> list[Any]:
-    """The events of the work, in order, when the model writes this text. The offset determines
-    how many requests failed before, so this uses up no random choice of the history."""
+    """The events of the work, in order, if the model writes this text. The claim's `upto`
+    determines how many requests failed before, so no random choice of the history is used up."""
     place, earlier = (claim.kind, claim.upto, claim.attempt), answers.tried(claim.upto)
     if task is None:
         return [answers.done(*place, why="nothing is left to be done")]
@@ -75,7 +75,8 @@ def _candidates(
 def task_at(
     views: Any, claim: ev.BackgroundStarted, agent: Agent, blobs: MemoryBlobs
 ) -> tuple[Work | None, Task | None]:
-    """Returns the claimed work and its task, or (None, None) if that attempt no longer runs."""
+    """Returns the claimed work and its task, or (None, None) if the claimed attempt is no longer
+    running."""
     work = find_work(views.background, claim.kind, claim.upto)
     if work is None or work.attempt != claim.attempt:
         return None, None

@@ -1,4 +1,4 @@
-"""A blob store in memory, with the methods that the fold, the builder and the effects are given."""
+"""A blob store in memory, with the methods that the fold, the builder and the effects call."""
 
 from hashlib import sha256
 
@@ -9,7 +9,8 @@ INLINE_MAX = 200  # bytes; far below the real limit, so that histories have refe
 
 
 class MemoryBlobs:
-    """Bytes by their hash in `held`. A body of more than `inline_max` bytes becomes a reference."""
+    """`held`: the stored bytes by their hash. A body of more than `inline_max` bytes becomes a
+    reference."""
 
     def __init__(self, inline_max: int = INLINE_MAX) -> None:
         self.inline_max = inline_max

@@ -1,4 +1,4 @@
-"""The answer of a model that continues a kept part: its chunks, and the whole that they add up to.
+"""The answer of a model that continues a kept part: its chunks, and the whole answer that results.
 
 The real code assembles the answer from the events of a stream; only the model and the socket are
 left out.
@@ -17,7 +17,7 @@ StreamedBlock = tuple[dict[str, Any], Iterable[dict[str, str]]]
 
 
 class ContinuedAnswer:
-    """`place`: turn, step and attempt, as fields of an event."""
+    """The continuation of one answer. `place`: turn, step and attempt, as fields of an event."""
 
     def __init__(
         self, kept: Kept, place: dict[str, int], blocks: Iterable[StreamedBlock]
@@ -26,7 +26,8 @@ class ContinuedAnswer:
         self._events, self._seq = _events(blocks), kept.prior_seq + 1
 
     def chunks(self) -> Iterator[list[ev.GenChunk]]:
-        """The chunks of each stream event; `so_far` and `content` grow with every list."""
+        """The chunks of each stream event, a list per event; `so_far` and `content` grow with every
+        list."""
         return map(self._feed, self._events)
 
     def _feed(self, event: dict[str, Any]) -> list[ev.GenChunk]:
@@ -39,15 +40,15 @@ class ContinuedAnswer:
         return chunks
 
     def so_far(self) -> bytes:
-        """Content of an answer that is cut here."""
+        """The content of the answer if the stream is cut off here."""
         return self._answer.content_so_far()
 
     def content(self) -> bytes:
-        """Content of the whole answer."""
+        """The content of the whole answer."""
         return self._answer.content()
 
     def finish(self, stop_reason: str) -> tuple[ev.ProposedCall, ...]:
-        """End the stream; the calls of the answer."""
+        """End the stream, and return the calls of the answer."""
         self._feed({"type": "message_delta", "delta": {"stop_reason": stop_reason}})
         return tuple(
             ev.ProposedCall(
@@ -63,7 +64,7 @@ class ContinuedAnswer:
 
 
 def pieces(text: str, size: int) -> Iterator[str]:
-    """A text in deltas of so many characters; the first begins with a space."""
+    """A text in deltas of this many characters; the first delta begins with a space."""
     text = " " + text
     return (text[start : start + size] for start in range(0, len(text), size))
 

@@ -1,8 +1,8 @@
-"""The ends of a tool call: the lawful sequences of accepted TOOL_RESULT and HUMAN_RESOLVED.
+"""The ends of a tool call: which sequences of accepted TOOL_RESULT and HUMAN_RESOLVED are lawful.
 
-The first outcome wins. One more result is accepted, once, if it contradicts an end that came from
-elsewhere: from a person, or from a reconciler that denied the call. Then a person is asked (again),
-and that answer is final. So a call has one end or three, and two while that answer is pending.
+The first outcome wins. One more result is accepted, once, if it contradicts an end that came from a
+person, or from a reconciler that denied the call. A person is then asked (again), and the person's
+answer is final. So a call has one end or three, and two while the person's answer is pending.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ End = ev.ToolResult | ev.HumanResolved
 
 
 def are_lawful(ends: Sequence[End], *, at_rest: bool = True) -> bool:
-    """Whether a call may have these ends. at_rest: no person's answer is pending."""
+    """Whether a call may have these ends. at_rest: whether no answer of a person is pending."""
     match ends:
         case []:
             return not at_rest

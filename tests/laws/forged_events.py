@@ -1,7 +1,7 @@
 """Events with plausible wrong fields, as another user, a stale client or a bug might write them.
 
-Small numbers and few names, so that they often match values in the views. For arbitrary values of
-every type see tests/schemas/arbitrary.py.
+The fields have small numbers and few names, so they often match values in the views. For arbitrary
+values of every type see tests/schemas/arbitrary.py.
 """
 
 from dataclasses import fields
@@ -66,7 +66,7 @@ STRATEGIES = ("full", "compacted", "sliding_window_2", "sliding_window_0", "unhe
 
 
 class Chooser(Protocol):
-    """The source of choices: a seed, or hypothesis, which shrinks a failing history."""
+    """A source of choices: a seed, or hypothesis, which shrinks a failing history."""
 
     def number(self, low: int, high: int) -> int: ...
     def pick(self, options: Any) -> Any: ...
@@ -74,20 +74,22 @@ class Chooser(Protocol):
 
 
 class ForgedEvents:
-    """Makes events of any type; `offset` and `at`: the end of the log."""
+    """Makes events of any type. `offset` and `at`: the offset and the time at the end of the
+    log."""
 
     def __init__(self, choose: Chooser) -> None:
         self.choose = choose
 
     def event(self, offset: int, at: int) -> tuple[Any, str]:
-        """An event of any type, and a writer: mostly one that may write it."""
+        """An event of any type, and the role that writes it: mostly one that may write this
+        type."""
         row = self.choose.pick(FORGED)
         others = ("producer", "sessions", "models", "tools", "background", "consumers", "")
         writer = self.choose.pick(others if self.choose.chance(15) else row.writers)
         return self.of(row.cls, offset, at), writer
 
     def of(self, cls: type, offset: int, at: int) -> Any:
-        """An event of a class."""
+        """An event of this class."""
         made = {f.name: self._field(cls, f.name, str(f.type), offset, at) for f in fields(cls)}
         return cls(**made)
 

@@ -1,7 +1,7 @@
 """A small language for histories: an act of people, models or tools is one line.
 
-Every event goes through the codec into a record and comes back as an entry, as from the log. WAKE
-names the obligations of workers, and the real Actions discharge them. `say`, `cancel` and so on
+Every event is encoded as a record and decoded again, as if it came from the log. WAKE names the
+obligations of workers, and the real Actions discharge them. `say`, `cancel` and the other acts
 return the fold's ruling; `work` lets a worker do everything that needs no effect.
 """
 
@@ -39,8 +39,8 @@ ROUNDS_MAX = 200  # a worker that needs more rounds loops
 
 
 class Step(NamedTuple):
-    """One record of the session, its ruling, and the views before and after it. `at`: the time
-    (Unix ms) after it was folded."""
+    """One record of the session, its ruling, and the views before and after it. `at`: the time at
+    which it was folded, in Unix ms."""
 
     entry: Entry
     ruling: Ruling
@@ -67,14 +67,14 @@ class History:
     # -- the log ---------------------------------------------------------------------------------
 
     def append(self, event: Any, writer: str, key: str | None = None) -> Ruling:
-        """Append an event to the log and fold it; the ruling."""
+        """Append an event to the log, fold it, and return the ruling."""
         headers = tuple(headers_for(event, writer))
         return self.append_raw(encode(event), headers, key)
 
     def append_raw(
         self, value: bytes | None, headers: tuple[tuple[str, bytes], ...], key: str | None = None
     ) -> Ruling:
-        """Append a record of any kind to the log and fold it; the ruling."""
+        """Append a record of any kind to the log, fold it, and return the ruling."""
         name = (self.session_id if key is None else key).encode()
         record = Record(SESSION_EVENTS, 0, self.offset, self.at, name, value, headers)
         self.records.append(record)
@@ -90,7 +90,7 @@ class History:
         return ruling
 
     def again(self, number: int = -1) -> Ruling:
-        """Append a copy of the record of that number, at a new offset."""
+        """Append a copy of the record with this number, at a new offset."""
         record = self.records[number]
         return self.append_raw(record.value, record.headers, (record.key or b"").decode())
 
@@ -110,7 +110,7 @@ class History:
         return self.views.state
 
     def call(self, key: str) -> Call | None:
-        """The call of that key, if it is in the open turn or in doubt."""
+        """The call with this key, if it belongs to the open turn or is in doubt."""
         return find_call(self.turn, *_parsed(key))
 
     def request(self) -> dict:
@@ -118,19 +118,20 @@ class History:
         return json.loads(self.request_bytes())
 
     def request_bytes(self) -> bytes:
-        """The newest request."""
+        """The newest request, as bytes."""
         return request_bytes(self.views, self.blobs.read)
 
     def messages(self) -> list[tuple[str, list[str]]]:
-        """The newest request's messages: role, and a short text for each block."""
+        """The messages of the newest request: the role of each, and a short text for each block."""
         return [(m["role"], [_words(b) for b in m["content"]]) for m in self.request()["messages"]]
 
     def lines(self, kind: str) -> list[Any]:
-        """The lines of a kind in the transcript."""
+        """The transcript's lines of a kind."""
         return [line for line in self.views.transcript.lines if line.kind == kind]
 
     def end_reason(self, message_id: str | None = None) -> str:
-        """Why the turn of a message ended, or '' while it runs; None: the first message."""
+        """The reason why a message's turn ended, or '' while the turn runs. None stands for the
+        first message."""
         message_id = message_id or self.views.messages.received[0].message_id
         row = self.views.messages.progress.last(message_id)
         return row.reason if row else ""
@@ -229,7 +230,7 @@ class History:
     # -- workers ---------------------------------------------------------------------------------
 
     def take(self, owner: str = "w1/1", roles: tuple[str, ...] = ROLES) -> "History":
-        """A worker takes the partition for its roles."""
+        """Let a worker take the partition for its roles."""
         for role in roles:
             self.append(ev.PartitionTaken(role=role, owner=owner), role, PARTITION_KEY)
         return self
@@ -239,11 +240,11 @@ class History:
         return wake(self.views, self.holders, self.at, rules_of(self.agent))
 
     def rows(self) -> list[str]:
-        """The rows that match now."""
+        """The names of the WAKE rows that match now."""
         return [owed.row for owed in self.owed()]
 
     def do(self, owed: Obligation) -> Discharge:
-        """The holder discharges an obligation; its events are in the log at once."""
+        """Let the holder discharge an obligation, and append the events at once."""
         holder = self.holders.holder(owed.role)
         assert holder is not None, f"no worker holds the partition for {owed.role}"
         worker = self._worker(holder.owner)
@@ -252,7 +253,7 @@ class History:
         return done
 
     def append_output(self, done: Discharge) -> None:
-        """Append what a worker wrote and reported."""
+        """Append the events that a worker wrote and the outcomes that it reported."""
         for event, role in done.written:
             self.append(event, role)
         for event in done.reported:
@@ -263,12 +264,12 @@ class History:
         return RecordedActions(owner, self.blobs, lambda: self.at, *more)
 
     def discharge(self, row: str) -> Discharge:
-        """The holder discharges the first obligation of a row, of which there must be one."""
+        """Let the holder discharge the first obligation of a row; the row must match."""
         return self.do(self._first(row))
 
     def in_flight(self, row: str) -> list[tuple[Any, str]]:
-        """The events that the partition's holder would write for a row, with their roles; the log
-        does not have them yet."""
+        """The events that the partition's holder would write for a row, and their roles. They are
+        not in the log yet."""
         owed = self._first(row)
         holder = self.holders.holder(owed.role)
         assert holder is not None
@@ -276,7 +277,7 @@ class History:
         return worker.discharge(self.views, self.holders, owed, self.agent, self.at).written
 
     def land(self, written: list[tuple[Any, str]]) -> list[str]:
-        """Append the events that were in flight; the code or verdict of each ruling."""
+        """Append the events that were in flight. Returns the code or verdict of each ruling."""
         rulings = [self.append(event, role) for event, role in written]
         return [ruling.code or ruling.verdict for ruling in rulings]
 
@@ -286,7 +287,8 @@ class History:
         return found[0]
 
     def work(self, *, before: tuple[str, ...] = ()) -> "History":
-        """The holder writes all owed decisions and claims, but stops before these rows."""
+        """Let the holder write all decisions and claims that are owed, but stop before these
+        rows."""
         for _ in range(ROUNDS_MAX):
             todo = [o for o in self.owed() if o.owed not in NEEDS_AN_EFFECT and o.row not in before]
             if not todo or todo[0].row in ("A2", "T6", "T6r", "T6v"):
@@ -298,12 +300,12 @@ class History:
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """(turn, step, attempt) of the newest attempt."""
+        """The (turn, step, attempt) of the newest attempt."""
         generation = self.turn.generation
         return self.turn.number, self.turn.step, generation.attempt if generation else 0
 
     def complete(self, *blocks: "str | Use", stop: str | None = None, read: int = 100) -> Ruling:
-        """The running attempt completes with these blocks; a plain text makes a text block."""
+        """Complete the running attempt with these blocks; a plain text becomes a text block."""
         made = [answers.text(b) if isinstance(b, str) and b[:1] != "{" else b for b in blocks]
         uses = any(isinstance(block, Use) for block in made)
         reason = stop or ("tool_use" if uses else "end_turn")
@@ -311,7 +313,7 @@ class History:
         return self.append(event, "models")
 
     def answer(self, *blocks: "str | Use", stop: str | None = None, read: int = 100) -> "History":
-        """Work up to the model call, complete it, and write the decisions that follow."""
+        """Work up to the model call, complete the call, and write the decisions that follow."""
         assert self.work().complete(*blocks, stop=stop, read=read).accepted
         return self.work()
 
@@ -353,7 +355,7 @@ class History:
         self, channel: str, *, attempt: int | None = None, permanent: bool = False,
         retry_at: int | None = None,
     ) -> Ruling:
-        """The newest attempt of the first pending delivery to the channel fails."""
+        """Let the newest attempt of the first pending delivery to the channel fail."""
         owed = next(owed for owed in self.views.delivery.owed if owed.channel == channel)
         number = owed.attempt if attempt is None else attempt
         place = (owed.turn, owed.step, channel, number)
@@ -385,7 +387,7 @@ def opened(
     rules: int = RULES,
     kind: type[History] = History,
 ) -> History:
-    """An open session whose partition a worker holds."""
+    """An open session in a partition that a worker holds."""
     history = kind(session_id, agent)
     history.take()
     assert history.open(rules=rules).accepted
@@ -393,7 +395,7 @@ def opened(
 
 
 def with_calls(*uses: Use, agent: Agent = AGENT, rules: int = RULES) -> History:
-    """A session whose first answer makes these calls, all decided and claimed."""
+    """A session whose first answer makes these calls, each of them decided and claimed."""
     history = opened(agent=agent, rules=rules)
     history.say("go")
     return history.answer(*uses)

@@ -1,7 +1,7 @@
-"""Laws as tests: each checks one history, and all laws share the same histories.
+"""Laws as tests: each law checks one history, and all laws share the same histories.
 
-Long histories come from a seed and are made once; drawn ones shrink to a small counterexample. A
-failing history is printed with its seed: `history_of(SEED)` makes it again.
+Long histories come from a seed and are made once; histories that hypothesis draws shrink to a small
+counterexample. A failing history is printed with its seed, and `history_of(SEED)` makes it again.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def _numbers(low: int, high: int):
 
 
 class Drawn:
-    """Choices made by hypothesis."""
+    """Choices that hypothesis makes."""
 
     def __init__(self, draw: Any) -> None:
         self._draw = draw
@@ -41,7 +41,7 @@ class Drawn:
 
 @lru_cache(maxsize=1_000)
 def history_of(seed: int, forged: bool = False) -> RandomHistory:
-    """The long history of a seed, made once and shared by all laws."""
+    """The long history of a seed. It is made once, and all laws share it."""
     history = RandomHistory(Rolled(seed), forged, recovery_fields(seed, forged))
     history.seed = seed
     return history.grow(ACTS)
@@ -53,16 +53,16 @@ def _drawn(draw: Any, forged: bool) -> RandomHistory:
 
 
 def histories(*, forged: bool = False) -> st.SearchStrategy[RandomHistory]:
-    """Histories: long ones of a seed, and drawn ones that shrink to a small counterexample.
+    """Histories: long ones from a seed, and drawn ones that shrink to a small counterexample.
 
-    `forged`: with events that no correct worker writes.
+    `forged`: they include events that no correct worker writes.
     """
     seeded = _numbers(0, SEEDS - 1).map(lambda seed: history_of(seed, forged))
     return st.one_of(seeded, _drawn(forged), seeded)
 
 
 class Law(NamedTuple):
-    """A check of one history. `forged`: it holds for forged ones too."""
+    """A check of one history. `forged`: the check also holds for histories with forged events."""
 
     name: str
     check: Callable[[RandomHistory], None]
@@ -73,7 +73,8 @@ LAWS: list[Law] = []
 
 
 def law(*, forged: bool = False) -> Callable[[Callable[[RandomHistory], None]], Callable[[], None]]:
-    """A test over histories: `@law(forged=True) def test_...(history)`."""
+    """Make a test that checks a law over many histories: `@law(forged=True) def
+    test_...(history)`."""
 
     def over_histories(check: Callable[[RandomHistory], None]) -> Callable[[], None]:
         LAWS.append(Law(check.__name__, check, forged))

@@ -1,7 +1,8 @@
-"""Law 9 at one view: the fold accepts everything that WAKE owes there, which discharges its row.
+"""Law 9 at one view: a worker discharges each obligation of WAKE, the fold accepts the events, and
+the row no longer matches.
 
-Decisions and claims are made by the real decide and Actions; of an effect that is begun, every
-kind of outcome is tried.
+The real decide and Actions make decisions and claims. For an effect that begins, every kind of
+outcome is tried.
 """
 
 from collections import Counter
@@ -35,7 +36,8 @@ WAIT = "wait"
 
 
 class ViewOfPartition(NamedTuple):
-    """The views of a session after every record below `next_offset` was folded, and the time."""
+    """The views of a session after every record below `next_offset` was folded, and the present
+    time."""
 
     views: SessionViews
     holders: PartitionView
@@ -45,7 +47,8 @@ class ViewOfPartition(NamedTuple):
 
 
 def possible_ends(done: Discharge, blobs: MemoryBlobs) -> list[list[Any]]:
-    """Every kind of outcome of the effects that were begun: the events of each, in order."""
+    """Every kind of outcome of the effects that have begun: the events of each outcome, in
+    order."""
     ends: list[list[Any]] = [[event] for event in done.reported]
     for what, begin in done.begun:
         ends += _ends_of(what, begin, blobs)
@@ -112,7 +115,7 @@ def _of_delivery(begin: BeginDelivery) -> list[Any]:
 
 
 def fold_accepted(views: SessionViews, event: Any, role: str, now: ViewOfPartition) -> SessionViews:
-    """The views after a worker's event, which must be accepted, or be a repetition."""
+    """The views after a worker's event. The fold must accept the event or call it a repetition."""
     value = decode(encode(event))
     entry = Entry(views.session_id, now.partition, now.next_offset, now.at, role, value)
     after, ruling = fold(views, entry)
@@ -131,7 +134,7 @@ def check_view(
     layers: Layers = NO_LAYERS,
     records: Iterable[Record] = (),
 ) -> None:
-    """Discharge every obligation of a view, each on its own, and count its row."""
+    """Discharge every obligation of a view, each of them alone, and count its row."""
     rules = rules_of(agent) if agent is not None else None
 
     def still_owed(views: SessionViews, owed: Obligation) -> bool:
@@ -168,7 +171,7 @@ def check_view(
 
 
 def check_law_9(history: History, step: Step, rows: Counter[str]) -> None:
-    """Law 9 at the views after a step of a history."""
+    """Check law 9 at the views after a step of a history."""
     now = ViewOfPartition(step.views, step.holders, step.at, step.entry.offset + 1)
     layers, records = history.layers, history.records
     check_view(now, history.agent, history.blobs, rows, layers=layers, records=records)

@@ -1,7 +1,7 @@
-"""One real worker on an in-memory log, run by hand: for histories in which the order matters.
+"""One real worker on an in-memory log, run by hand, for histories in which the order matters.
 
 Effects are recorded and never run; the test writes their outcomes. The clock advances only when a
-test moves it.
+test advances it.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ INLINE = MemoryBlobs(inline_max=2**30)
 
 
 class ManualWorker(RecordedEffects):
-    """See the module. `lines`: the log lines of the worker."""
+    """One worker, see the module docstring. `lines`: the worker's log lines."""
 
     def __init__(
         self,
@@ -76,21 +76,21 @@ class ManualWorker(RecordedEffects):
     # -- the actions of a test -------------------------------------------------------------------
 
     def assign(self) -> None:
-        """The group gives it the partition."""
+        """Assign the partition to the worker, as the consumer group would."""
         self.reader.add(self.worker.assigned([0]))
 
     def revoke(self) -> None:
-        """The group takes the partition away."""
+        """Revoke the partition, as the consumer group would."""
         self.reader.drop([0])
         self.worker.revoked([0])
 
     def write(self, writer: str, event: Any, key: str = SESSION) -> int:
-        """Append an event of any writer; its offset."""
+        """Append an event in the name of any writer, and return its offset."""
         headers = tuple(headers_for(event, writer))
         return self.log.store(SESSION_EVENTS, 0, key.encode(), encode(event), headers).offset
 
     def read(self, records_max: int = 1000) -> None:
-        """One poll of at most so many records."""
+        """Poll once, for at most `records_max` records."""
         self.worker.consume(self.reader.poll(0, records_max))
 
     def settle(self) -> None:
@@ -101,11 +101,12 @@ class ManualWorker(RecordedEffects):
             self.read()
 
     def settle_takes(self) -> None:
-        """Poll the present records, which include its PARTITION_TAKEN, and none written after."""
+        """Poll the records that are in the log now, including the worker's PARTITION_TAKEN, and
+        none that are written later."""
         self.read(self.log.end_offsets(SESSION_EVENTS)[0])
 
     def entries(self, kind: type) -> list[Any]:
-        """Every entry of an event type in the log."""
+        """Every entry in the log whose event has this type."""
         entries = map(entry_of, self.log.records(SESSION_EVENTS, 0))
         return [entry for entry in entries if isinstance(entry.event, kind)]
 
@@ -115,14 +116,14 @@ class ManualWorker(RecordedEffects):
 
 
 def opened(agent: str) -> ev.SessionOpened:
-    """A session of the user."""
+    """The event that opens a session of the user."""
     return ev.SessionOpened(user_id=USER, agent=agent, rules=RULES)
 
 
 def message(
     message_id: str = "m1", when_busy: str = "queue", words: str = "hi", channel: str = "c"
 ) -> ev.MessageReceived:
-    """A message of the user."""
+    """The event of a message from the user."""
     content = f"[{answers.text(words)}]".encode()
     return ev.MessageReceived(
         message_id=message_id,
@@ -136,11 +137,11 @@ def message(
 
 
 def answered(*calls: Use, turn: int = 1, step: int = 1, attempt: int = 1) -> ev.GenComplete:
-    """A whole answer that makes these calls, or ends the turn."""
+    """A whole answer that makes these calls. Without calls, it ends the turn."""
     blocks, stop = (list(calls), "tool_use") if calls else ([answers.text("done")], "end_turn")
     return answers.complete((turn, step, attempt), blocks, stop, INLINE)
 
 
 def call(name: str, index: int = 0) -> Use:
-    """A call without arguments."""
+    """A tool call without arguments."""
     return Use(name, id=f"c{index}")

@@ -1,7 +1,7 @@
 """Effects of random histories: the outcomes of models, tools, background work and deliveries.
 
-An answer is signed for the request of its claim, so that a request which repeats its thinking
-elsewhere is detected. random_history.py mixes these acts with all others.
+The thinking of an answer is signed for the request of its claim, so a request that repeats the
+thinking in another place is detected. random_history.py mixes these acts with all others.
 """
 
 import json
@@ -54,7 +54,7 @@ LINE = "as dull as the line before it, and "  # of a tool's result: 12 tokens
 
 
 class Outcomes(History):
-    """A history whose effects end at random."""
+    """A history in which effects end at random."""
 
     choose: Any
     temper: str
@@ -68,7 +68,7 @@ class Outcomes(History):
     # -- models and tools ------------------------------------------------------------------------
 
     def act_outcome(self) -> None:
-        """Some claimed effect reports: mostly one that runs."""
+        """Append the outcome of a claimed effect, mostly of one that is still running."""
         running = self._running()
         if running and not self.choose.chance(10):
             claim = self.choose.pick(running)
@@ -84,7 +84,7 @@ class Outcomes(History):
             self.append(self.model_outcome(claim), "models")
 
     def _claimed(self, kinds: Any) -> list[int]:
-        """The numbers of the steps that are accepted claims."""
+        """The numbers of the steps that are accepted claims of these types."""
         return [
             number
             for number, step in enumerate(self.steps)
@@ -122,7 +122,8 @@ class Outcomes(History):
         return answers.stopped(place, whole, self.blobs, "the worker is ending")
 
     def an_answer(self, claim: Any, stop: str) -> ev.GenComplete:
-        """A whole answer; its usage is about the size of the request, except now and then."""
+        """A whole answer to a claim's request. Its usage is mostly about the size of the
+        request."""
         place, choose = (claim.turn, claim.step, claim.attempt), self.choose
         blocks = self.blocks(stop, claim)
         size = len(self.sent[place[:2]]) // 3
@@ -146,7 +147,8 @@ class Outcomes(History):
             self.append(chunk, "models")
 
     def stream_more(self) -> None:
-        """Streams further chunks of the running attempt, mostly text, which can be continued."""
+        """Streams more chunks of the running attempt, mostly text, because text can be
+        continued."""
         choose, streamed = self.choose, chunks_until(self, self.views)
         chunks = chunks_in(self.records)
         own = [c.seq for c in chunks if (c.turn, c.step, c.attempt) == self.place]
@@ -166,7 +168,8 @@ class Outcomes(History):
             seq += 1
 
     def blocks(self, stop: str, claim: Any) -> list[Any]:
-        """The blocks of an answer to the request of this claim; its thinking is signed for that."""
+        """The blocks of an answer to the request of this claim; the thinking is signed for this
+        request."""
         choose = self.choose
         made: list[Any] = []
         for _ in range(choose.number(0, 3)):
@@ -247,7 +250,8 @@ class Outcomes(History):
     # -- background work -------------------------------------------------------------------------
 
     def act_background(self) -> None:
-        """Claimed background work reports, or dies in the middle of that."""
+        """Append the events of claimed background work; sometimes its worker dies before the last
+        event."""
         choose = self.choose
         claims = self._claimed(ev.BackgroundStarted)
         runs = {(w.kind, w.upto, w.attempt) for w in self.views.background.works}
@@ -276,7 +280,8 @@ class Outcomes(History):
     # -- deliveries ------------------------------------------------------------------------------
 
     def act_delivery(self) -> None:
-        """A claimed delivery reports: mostly the newest attempt of a pending one."""
+        """Append the outcome of a claimed delivery, mostly of the newest attempt of a pending
+        one."""
         choose, claims = self.choose, self._claimed(ev.DeliveryStarted)
         offsets = {o.claim.offset for o in self.views.delivery.owed if o.status == "running"}
         live = [n for n in claims if self.steps[n].entry.offset in offsets]

@@ -1,8 +1,9 @@
 """Random histories, mostly legal, over which all laws are checked.
 
 People, workers, models and tools act in any order. Worker events discharge the obligations of WAKE
-through the real decide and Actions: at the present view, or at an old one (late, stale, or by a
-zombie that has not read of the newer owner). `forged` adds events that no correct worker writes.
+through the real decide and Actions. The worker decides at the present view or at an old one: its
+event is then late or stale, or the worker is a zombie that has not read of the newer owner.
+`forged` adds events that no correct worker writes.
 """
 
 import random
@@ -50,7 +51,7 @@ PAUSES_MS = (0, 1, 40, 1_000, 6_000, 11_000, MINUTE, 3 * MINUTE, 61 * MINUTE)
 
 
 class Rolled:
-    """Choices made from a seed."""
+    """Choices that follow from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -113,7 +114,7 @@ class RandomHistory(Outcomes):
         self._acts = tuple(act for weight, act in acts for _ in range(weight))
 
     def __repr__(self) -> str:
-        """The output of a failing law: the seed, and every event with its ruling."""
+        """What a failing law prints: the seed, and every event with its ruling."""
         lines = [
             f"{step.entry.offset:4} {step.ruling[0]} {step.ruling[1]} {step.entry.event}"
             for step in self.steps
@@ -121,7 +122,7 @@ class RandomHistory(Outcomes):
         return "\n".join([f"RandomHistory(seed={self.seed}, forged={self.forged})", *lines])
 
     def grow(self, events: int) -> "RandomHistory":
-        """Run that many acts. An act appends a few events, one or none."""
+        """Run this many acts. An act appends a few events, one or none."""
         if self.choose.chance(97):
             self.take()
         if self.choose.chance(97):
@@ -133,7 +134,7 @@ class RandomHistory(Outcomes):
         return self
 
     def append_raw(self, *args: Any) -> Any:
-        """As in a history; keeps the request of each step."""
+        """Append a record as in any history, and keep the request of each step."""
         known = len(self.steps)
         ruling = super().append_raw(*args)
         self.rules += [rules_of(self.agent)] * (len(self.steps) - known)
@@ -150,8 +151,9 @@ class RandomHistory(Outcomes):
         return self.read_to.get(step.entry.offset, step.entry.offset - 1)
 
     def request_at(self, step: Step) -> bytes:
-        """The newest request of a step's own views, built once for all laws. Requests built from
-        stored views, from later ones or by continuing are compared with this one."""
+        """The newest request of a step's own views, built once for all laws. The laws compare it
+        with requests that are built from stored views or from later ones, or that continue an
+        earlier request."""
         context, compaction = step.views.context, step.views.compaction
         of = (id(context), id(compaction))  # the steps keep both alive
         if of not in self._requests:
@@ -172,7 +174,7 @@ class RandomHistory(Outcomes):
             self.do(self.choose.pick(todo))
 
     def act_stale(self) -> None:
-        """A worker at an old view discharges one of its obligations now."""
+        """A worker that still has an old view discharges one of the view's obligations now."""
         if not self.steps:
             return
         self._write_late(self.steps[-self.choose.number(1, min(len(self.steps), 8))])
@@ -198,7 +200,8 @@ class RandomHistory(Outcomes):
         self.take(owner, ROLES if self.choose.chance(60) else (self.choose.pick(ROLES),))
 
     def act_crash(self) -> None:
-        """The worker dies; its next incarnation follows, or another that waits for deadlines."""
+        """The worker dies. Its next incarnation follows, or another worker that waits for its
+        deadlines."""
         streamed = self.choose.chance(50)
         if streamed:
             self.act_chunk()
@@ -210,7 +213,8 @@ class RandomHistory(Outcomes):
         self.act_work()
 
     def act_lose_stream(self) -> None:
-        """A worker dies in the middle of an answer, and the next one lets the model continue it."""
+        """A worker dies in the middle of an answer, and the next one lets the model continue the
+        answer."""
         if not self.turn.open:
             self.act_say()
         self._work_all()
@@ -225,14 +229,14 @@ class RandomHistory(Outcomes):
             self._work_all()
 
     def act_race(self) -> None:
-        """Another worker takes the partition before the earlier one has read of it."""
+        """Another worker takes the partition, and the earlier one has not yet read of this."""
         for _ in range(self.choose.number(1, 2)):
             if self.steps:
                 self.take(self.choose.pick(OWNERS))
                 self._write_late(self.steps[-1])
 
     def act_edit(self) -> None:
-        """A worker restarts with an edited agent, or reads other instruction files."""
+        """A worker restarts with an edited agent, or with other instruction files."""
         choose = self.choose
         change = choose.pick(("system", "fewer", "strategy", "thinking", "model", "layers"))
         match change:
@@ -251,7 +255,8 @@ class RandomHistory(Outcomes):
         self.agent = variant(**self.shape)
 
     def act_turn(self) -> None:
-        """A turn makes some steps without a fault; background work reports in between."""
+        """A turn makes some steps without a failure; background work and deliveries end in
+        between."""
         if not self.turn.open and self.choose.chance(80):
             self.act_say()
         for _ in range(self.choose.number(1, 5)):
@@ -357,7 +362,7 @@ class RandomHistory(Outcomes):
         self.later(self.choose.pick(PAUSES_MS[-3:] if asks else PAUSES_MS))
 
     def act_neighbour(self) -> None:
-        """A record of another session takes an offset of this partition."""
+        """A record of another session takes the next offset of this partition."""
         self.offset += self.choose.number(1, 3)
 
     # -- events that no correct worker writes ----------------------------------------------------

@@ -1,7 +1,9 @@
-"""A worker's Actions whose output is recorded: the events it writes and the effects it begins.
+"""A worker's Actions with recorded output: the events that they write and the effects that they
+begin.
 
-The laws ask WAKE for the obligations of a view and let the real Actions and decide discharge them
-here. Only the producer and the effects are stand-ins, which Actions receives as arguments anyway.
+The laws ask WAKE for the obligations of a view, and let the real Actions and decide discharge them
+here. Only the producer and the effects are replaced, and Actions receives these as arguments
+anyway.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,7 +32,7 @@ Begin = BeginGeneration | BeginTool | BeginWork | BeginDelivery
 
 
 def chunks_in(records: Iterable[Record], before: int | None = None) -> list[ev.GenChunk]:
-    """The chunks among records below an offset, or among all of them."""
+    """The chunks among these records: those below an offset, or all of them."""
     chunks = (
         entry_of(record, chunks=True).event
         for record in records
@@ -41,8 +43,9 @@ def chunks_in(records: Iterable[Record], before: int | None = None) -> list[ev.G
 
 
 class RecordedEffects:
-    """Effects that are recorded and never run. `begins`: (method, begin) of each; `reported`:
-    outcomes that no effect makes; `stopped`: the claim offsets of effects to end."""
+    """Effects that are recorded and never run. `begins`: the (method, begin) of each; `reported`:
+    outcomes that the worker reports without an effect; `stopped`: the claim offsets of the effects
+    to stop."""
 
     def __init__(self) -> None:
         self.begins: list[tuple[str, Begin]] = []
@@ -84,8 +87,8 @@ class RecordedEffects:
 
 
 class Discharge(NamedTuple):
-    """The output for one obligation. `written`: (event, role) for the log; the rest: see
-    RecordedEffects."""
+    """The output for one obligation. `written`: the (event, role) of each event for the log; for
+    the other fields see RecordedEffects."""
 
     written: list[tuple[Any, str]]
     begun: list[tuple[str, Begin]]
@@ -94,7 +97,8 @@ class Discharge(NamedTuple):
 
 
 class RecordedActions(RecordedEffects):
-    """The Actions of a worker that has just started, and the effects and clock it is given."""
+    """The Actions of a worker that has just started, with the effects and the clock that they
+    use."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""The builder's invariants of a request, rule by rule, as code over the requests of tests.
+"""The invariants of a request that the builder makes, one function per rule.
 
-Each rule has one function, `check(built)`, which yields the violations as text.
+Tests check their requests against them: `check(built)` of a rule yields the violations as text.
 """
 
 import json
@@ -18,7 +18,7 @@ from foldlog.tests.laws.api_rules import findings
 
 
 class Built(NamedTuple):
-    """A request and the views from which it was built. `body`: parsed."""
+    """A request and the views from which it was built. `body`: the parsed request."""
 
     views: SessionViews
     body: dict[str, Any]
@@ -37,7 +37,8 @@ class Built(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """One rule. `why`: its reason. `check`: yields the violations; none if it holds."""
+    """One rule. `why`: the reason for the rule. `check`: yields the violations of a request, if
+    any."""
 
     name: str
     why: str
@@ -111,6 +112,6 @@ RULES: tuple[Rule, ...] = (
 
 
 def violations(views: SessionViews, read_blob: ReadBlob) -> list[str]:
-    """The violations of the newest request of the views; each is a bug of the builder."""
+    """The violations in the newest request of the views; each is a bug of the builder."""
     built = Built(views, json.loads(request_bytes(views, read_blob)))
     return [f"{rule.name}: {wrong}" for rule in RULES for wrong in rule.check(built)]

@@ -1,6 +1,6 @@
 """Resumed answers of random histories: which sessions resume, and how a model continues.
 
-The kept part is read from the chunks in the log.
+The kept part of an answer is read from the chunks in the log.
 """
 
 import json
@@ -24,8 +24,8 @@ assistant's."""
 
 
 def recovery_fields(seed: int, forged: bool) -> dict[str, str]:
-    """The fields of an agent that resumes, or none. From a random draw of its own, so that the
-    sessions that do not resume stay the same."""
+    """The fields of an agent that resumes, or {}. They come from a random draw of their own, so
+    that the sessions without them remain the same."""
     chance = Random(f"recovery {seed} {forged}")
     if chance.randrange(ONE_IN):
         return {}
@@ -41,8 +41,8 @@ def resumes(event: Any) -> bool:
 def chunks_until(
     history: History, views: SessionViews, before: int | None = None
 ) -> list[ev.GenChunk]:
-    """The chunks of the attempt that runs at these views, behind those that it resumes: below an
-    offset, or up to now."""
+    """The chunks of the attempt that is running at these views, after those of the answer that it
+    resumes. Returns those below an offset, or all of them."""
     turn, generation = views.turn, views.turn.generation
     assert generation is not None
     place = (turn.number, turn.step, generation.attempt)
@@ -52,8 +52,9 @@ def chunks_until(
 def continued_answer(
     history: History, claim: Step, blocks: "list[str | Use]"
 ) -> ContinuedAnswer | None:
-    """The answer of a claimed attempt that continues with these blocks after the kept part and its
-    own chunks; None if it does not resume, keeps chunks that do not exist, or has ended."""
+    """The answer of a claimed attempt that continues the kept part and the attempt's own chunks
+    with these blocks. None if the attempt resumes nothing, keeps chunks that do not exist, or has
+    ended."""
     event = claim.entry.event
     chunks = chunks_until(history, claim.views) if resumes(event) else []
     if len(chunks) <= event.prior_seq or {chunk.kind for chunk in chunks} != {"text"}:
@@ -67,7 +68,7 @@ def continued_answer(
 
 
 def sent_request(history: History, claim: Step, request: bytes) -> bytes | None:
-    """The request that a claimed attempt sends, made from that of its step."""
+    """The request that a claimed attempt sends, made from the request of its step."""
     if not resumes(claim.entry.event):
         return request
     return resumed_request(request, claim.views, chunks_in(history.records, claim.entry.offset))

@@ -1,7 +1,8 @@
 """Thinking with real signatures of the scripted server, and the server's checks of a request.
 
-An answer of a random history binds its thinking to the request that it answers, so a request that
-repeats the thinking after anything before it changed is detected. Shares no code with the builder.
+An answer of a random history binds its thinking to the request that it answers. A request that
+repeats this thinking after a change of anything before it is detected. This file shares no code
+with the builder.
 """
 
 import json
@@ -29,15 +30,15 @@ KNOWN = (*THINKING, "text", "tool_use", "server_tool_use", "tool_result", "compa
 
 
 class Prefixes:
-    """The prefixes that answers to the requests of one conversation are bound to. A request mostly
-    begins with the previous one, so the chain of its blocks is continued from there."""
+    """The prefixes to which the answers of one conversation are bound. A request mostly begins with
+    the previous request, so the chain of that request's blocks is reused."""
 
     def __init__(self) -> None:
         self._head: tuple[Any, Prefix] = (None, Prefix("", ""))
         self._links: list[tuple[Prefix, str, Any, Prefix]] = []
 
     def after(self, body: dict[str, Any]) -> Prefix:
-        """The prefix that an answer to this request is bound to."""
+        """The prefix to which an answer to this request is bound."""
         head = {name: value for name, value in body.items() if name != "messages"}
         if head != self._head[0]:
             self._head = head, first_prefix(body)
@@ -52,7 +53,8 @@ class Prefixes:
 
 
 def signed(blocks: "list[str | Use]", prefix: Prefix, model: str) -> "list[str | Use]":
-    """The blocks of an answer with real signatures; thinking without a signature was cut."""
+    """The blocks of an answer with real signatures. A thinking block without a signature was cut
+    off and stays unsigned."""
     made: list[str | Use] = []
     for block in blocks:
         parsed = json.loads(block_text(block))
@@ -65,14 +67,15 @@ def signed(blocks: "list[str | Use]", prefix: Prefix, model: str) -> "list[str |
 
 
 def summarized(request: bytes, text: str | None) -> dict[str, Any]:
-    """The provider's own summary of a request; text None: the provider failed."""
+    """The provider's own summary of a request. text: None if the provider failed."""
     prefix = Prefixes().after(json.loads(request))
     return sign_compaction({"type": "compaction", "content": text}, prefix)
 
 
 def refusals(request: bytes) -> list[str]:
-    """Why the scripted server would refuse a request, and the thinking that it would drop, except
-    that of another model, which each model accepts or drops as it can."""
+    """The reasons for which the scripted server would reject a request, and the thinking blocks
+    that it would drop. Omits the thinking of another model: each model accepts or drops it as it
+    can."""
     body, found = json.loads(request), []
     for check in (
         lambda: check_shape(_as_known(body), BETAS),
@@ -91,7 +94,8 @@ def refusals(request: bytes) -> list[str]:
 
 
 def _as_known(body: dict[str, Any]) -> dict[str, Any]:
-    """The body with unknown blocks as texts, and calls of removed tools as calls of others."""
+    """The body with unknown blocks replaced by texts, and calls of removed tools by calls of a
+    declared tool."""
     declared = [tool["name"] for tool in body.get("tools") or ()]
     messages = []
     for message in body["messages"]:

@@ -1,7 +1,8 @@
-"""Rules of one folded record, which laws and simulator share.
+"""Rules of one folded record, which the laws and the simulator share.
 
-The laws check them over random histories, the simulator over its schedules. A step is the record's
-entry and ruling with the views before and after it: `Step` of a history, `Seen` of the simulator.
+The laws check the rules over random histories, the simulator over its schedules. A step is the
+record's entry and ruling, with the views before and after it: `Step` of a history, `Seen` of the
+simulator.
 """
 
 from typing import Any
@@ -39,7 +40,7 @@ def phase_follows_transitions(step: Any) -> None:
 
 
 def fields_have_their_writers(step: Any) -> None:
-    """I9, S0.2: a field of session_state is changed only by the events that WRITERS names."""
+    """I9, S0.2: only the events that WRITERS names change a field of session_state."""
     before, after = step.before.state, step.views.state
     if before is after:
         return
@@ -51,14 +52,15 @@ def fields_have_their_writers(step: Any) -> None:
 
 
 def state_is_small(step: Any) -> None:
-    """S0.1: session_state stays below 1 KB, whatever the ids."""
+    """S0.1: session_state stays below 1 KB, however long the ids are."""
     if step.before.state is not step.views.state:
         size = len(as_json(step.views.state))
         assert size < STATE_BYTES_MAX, f"{size} bytes"
 
 
 def turn_is_bounded(step: Any) -> None:
-    """Everything in flight is bounded."""
+    """The lists of a turn (queued messages, grants, reminders, refusals, ids that were seen) stay
+    within their limits."""
     turn = step.views.turn
     if turn is step.before.turn:
         return
@@ -76,7 +78,7 @@ def turn_is_bounded(step: Any) -> None:
 
 
 def work_delays_no_step(step: Any, rules: Rules, now: int) -> None:
-    """S1.H: background work delays a step only where its request would not fit (N2w)."""
+    """S1.H: background work delays only a step whose request would not fit without it (N2w)."""
     views = step.views
     if not views.background.works:
         return

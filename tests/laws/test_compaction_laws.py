@@ -1,4 +1,4 @@
-"""The laws of compaction: what a request may omit, when, and that it omits nothing else."""
+"""The laws of compaction: what a request may omit and when, and that it omits nothing else."""
 
 import json
 import re
@@ -33,7 +33,8 @@ def accepted(history: RandomHistory, kind: type) -> list[Step]:
 
 
 def messages(fragments: list[Any]) -> int:
-    """The number of messages that fragments make, as the roles alternate."""
+    """The number of messages that these fragments make: roles alternate, so neighbours of one role
+    are one message."""
     roles = [fragment.kind in SPOKEN for fragment in fragments]
     return sum(n == 0 or role != roles[n - 1] for n, role in enumerate(roles))
 
@@ -60,7 +61,7 @@ def test_constraint_1_the_boundary_lies_within_the_conversation(history):
 
 @law()
 def test_S3_4_a_summary_keeps_the_newest_12_messages_verbatim(history):
-    """Except over the hard cap, where otherwise no request would ever fit again."""
+    """The exception is a request over the hard cap: otherwise, no request would ever fit again."""
     for number, step in enumerate(history.steps):
         if isinstance(step.entry.event, ev.ContextCompacted) and step.ruling.accepted:
             event, fragments = step.entry.event, list(step.views.context.fragments)
@@ -97,8 +98,8 @@ def test_S1_B_the_kept_part_is_the_end_of_the_whole_conversation(history):
 
 
 def blocks(context: Any) -> list[Any]:
-    """Every block of the messages but thinking, without ids: where an earlier call is omitted, the
-    ids of calls may differ, and so may the thinking that was signed for such an id."""
+    """Every block of the messages except thinking, without ids. Where an earlier call is omitted,
+    the ids of calls may differ, and with them the thinking that was signed for them."""
     found = []
     for message in context.messages:
         for text in message.blocks:
@@ -110,7 +111,7 @@ def blocks(context: Any) -> list[Any]:
 
 @law()
 def test_S2_5_a_sliding_window_shows_no_more_messages_than_its_size(history):
-    """Or one more, where a cut would split a call from its result."""
+    """A request may show one message more, where a cut would separate a call from its result."""
     for made in requests(history):
         name, fragments = made.row.strategy, list(made.step.views.context.fragments)
         if name.startswith("sliding_window_") and not is_fixed(made.row.params):
@@ -120,7 +121,8 @@ def test_S2_5_a_sliding_window_shows_no_more_messages_than_its_size(history):
 
 @law()
 def test_S1_C_with_fixed_thinking_nothing_moves_while_calls_are_answered(history):
-    """Except where a summary replaces every answer: then no thinking must be repeated."""
+    """The exception is a summary that replaces every answer: then no thinking has to be
+    repeated."""
     made = requests(history)
     for one, other in zip(made, made[1:], strict=False):
         if is_fixed(other.row.params) and other.row.step > 1:
@@ -367,7 +369,7 @@ def test_constraint_3_an_abort_stops_background_work(history):
 
 @law(forged=True)
 def test_S1_H_background_work_changes_no_context(history):
-    """Candidates and claims leave the context unchanged: only an LLM_CALLED adopts."""
+    """Claims and candidates leave the context unchanged: only an LLM_CALLED adopts a candidate."""
     background = (
         ev.BackgroundStarted, ev.BackgroundDone, ev.ResultCompacted, ev.ContextCompacted,
         ev.CompactionSkipped,

@@ -14,7 +14,8 @@ PEOPLE = {"happened", "did_not_happen"}
 
 
 def after(*ends: str) -> tuple[History, list]:
-    """A call in doubt after these ends, in order, and those that were accepted."""
+    """Ends a call in doubt in these ways, in order. Returns the history and the ends that were
+    accepted."""
     s = with_calls(POST)
     s.uncertain(CALL)
     s.work()

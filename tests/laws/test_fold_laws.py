@@ -1,7 +1,7 @@
 """The laws of the fold, which hold for every history, whatever any writer appends.
 
-One law per test, named like a sentence, over the shared histories of law.py. A failing history is
-printed whole, with its seed.
+Each test is one law, has a sentence as its name, and runs over the shared histories of law.py. A
+failing history is printed whole, with its seed.
 """
 
 from typing import Any
@@ -36,12 +36,12 @@ PAID = (ev.GenComplete, ev.GenFailed, ev.GenStopped, ev.BackgroundDone)
 
 
 def parts(views: SessionViews) -> dict[str, bytes]:
-    """The bytes of every view."""
+    """The encoded bytes of every view, by name."""
     return dict(views_codec.view_parts(views))
 
 
 def entries(history: RandomHistory) -> list[Entry]:
-    """The session's entries."""
+    """The entries of the session."""
     return [step.entry for step in history.steps]
 
 
@@ -52,7 +52,7 @@ def folded(views: SessionViews, more: list[Entry]) -> SessionViews:
 
 
 def through_the_store(views: SessionViews) -> SessionViews:
-    """The same views after a store has written and read them."""
+    """The views as a store returns them after it has written them."""
     data: dict[bytes, bytes] = {}
     changed = {views.session_id: views}
     Store(DictBackend(data)).write(changed, {}, may_owe, PartitionView(), Cursor(1, 0))
@@ -106,7 +106,8 @@ def without_refusals(views: SessionViews) -> SessionViews:
 
 
 def may_be_accepted_again(views: SessionViews, entry: Entry) -> bool:
-    """Whether a copy may be accepted: three kinds of events are not identified by an id."""
+    """Whether a copy of the entry may be accepted; events of three kinds have no id that identifies
+    them."""
     event = entry.event
     if isinstance(event, ev.HumanResolved | ev.HumanNeeded):
         # After a contradiction a person is asked again, so the same answer is a new one.
@@ -165,9 +166,10 @@ def test_S0_5_S1_G_the_ledger_is_the_sum_of_the_paid_requests_each_once(history)
 
 
 def requests_in(event) -> list[tuple[tuple, ev.Usage]]:
-    """(identity, usage) of each physical request of an outcome whose usage is known.
+    """The (identity, usage) of each physical request of an outcome, if its usage is known.
 
-    A repeated outcome has the same requests, by their numbers.
+    A repeated outcome has the same requests, because the identity includes the number of the
+    request.
     """
     if not isinstance(event, ev.BackgroundDone):
         found = [((event.turn, event.step, event.attempt), event.usage)]
@@ -220,7 +222,8 @@ def test_law_8_the_basis_is_the_offset_of_the_last_accepted_input(history):
 
 
 def shortens_the_next_request(step: Step) -> bool:
-    """A short form that came before its result was sent is in the next request in any case."""
+    """Whether the step is a short form that came before its result was sent: the next request
+    always contains such a short form."""
     shorts = step.views.compaction.shorts
     return isinstance(step.entry.event, ev.ResultCompacted) and len(shorts) and shorts[-1].early
 
@@ -291,8 +294,8 @@ def test_S2_9_an_answer_is_seen_once_and_only_if_it_counted(history):
 
 
 def takeovers(views: SessionViews, newer: int) -> list[tuple[Any, str]]:
-    """(takeover, writer) of every running claim, correct except for its epoch, which is `newer`
-    than that of the claim."""
+    """A (takeover, writer) for every running claim. Each takeover is correct except for its epoch,
+    which is higher by `newer` than the claim's epoch."""
     turn, found = views.turn, []
     late = {"owner": "forger/1", "deadline": 2**40}
 
@@ -335,7 +338,8 @@ def test_I4_a_call_has_one_end_or_is_contradicted_once_and_settled(history):
 
 @law(forged=True)
 def test_law_6_a_running_claim_is_taken_over_only_under_a_newer_epoch(history):
-    """No correct worker writes another: wake takes over under its own, newer epoch."""
+    """A correct worker writes no other takeover: WAKE lets it take over only under its own, newer
+    epoch."""
     for step in history.steps:
         views, at = step.views, step.entry
         if views.frozen is not None or views is step.before:

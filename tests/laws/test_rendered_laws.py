@@ -1,4 +1,4 @@
-"""The law of renderings: continued from step to step or built at once, a request is the same."""
+"""The law of renderings: a request is the same, continued from step to step or built at once."""
 
 from foldlog.processors.request.build import request_sha256
 from foldlog.processors.request.rendered import Rendering, Renderings

@@ -1,4 +1,5 @@
-"""The laws of the request: pure, legal, rebuilt from the store, and extended at its end only."""
+"""The laws of the request: it is pure, legal, the same after a rebuild from the store, and only
+extended at its end."""
 
 import json
 from itertools import cycle
@@ -31,7 +32,7 @@ SPOKEN = ("assistant", "partial")
 
 
 class Made(NamedTuple):
-    """A request as its step built it."""
+    """A request as it was built at its step."""
 
     step: Step
     request: bytes
@@ -42,7 +43,7 @@ class Made(NamedTuple):
 
     @property
     def shape(self) -> tuple:
-        """The fields that an adopting step changes."""
+        """The fields that change when a step adopts a summary or short forms."""
         return self.row.start, self.row.checkpoint, self.row.compacted_upto
 
 
@@ -96,7 +97,7 @@ def test_law_11_a_request_has_the_same_bytes_for_every_builder_at_any_time(histo
 
 
 def changes_the_request(step: Step) -> bool:
-    """Whether there is a request, and the views that it is built from have changed."""
+    """Whether there is a request, and the step changed the views from which it is built."""
     before, after = step.before, step.views
     same = after.context is before.context and after.compaction is before.compaction
     return after.context.request is not None and not same
@@ -104,8 +105,8 @@ def changes_the_request(step: Step) -> bool:
 
 @law()
 def test_S2_11_a_request_begins_with_the_one_before_it_block_by_block(history):
-    """Unless it adopts something. Under a new prefix, or after a part was refused, this holds
-    without the thinking, or without the files."""
+    """The exception is a request that adopts a summary or short forms. Under a new prefix, or after
+    a rejection of thinking or files, the law holds for the other blocks."""
     made = requests(history)
     for one, other in zip(made, made[1:], strict=False):
         same_prefix = one.row.prefixes == other.row.prefixes
@@ -127,7 +128,7 @@ def test_S2_11_a_request_begins_with_the_one_before_it_block_by_block(history):
 
 
 def without_files(blocks: list[tuple[str, dict]]) -> list[tuple[str, dict]]:
-    """The blocks without the files and the texts that stand in for files."""
+    """The blocks without files and without the texts that replace files."""
     return [
         (role, block)
         for role, block in blocks
@@ -154,9 +155,10 @@ def test_S2_11_only_events_in_the_log_move_the_prefix(history):
 
 @law()
 def test_S1_C_constraint_7_thinking_is_repeated_byte_for_byte_where_it_was_signed(history):
-    """It was signed for the prefix in force: since that moved last, all thinking that something
-    visible follows is repeated, and none from before. An answer that continued a pause may have
-    signed its thinking for a call that the pause left open, which is removed."""
+    """Thinking is signed for the prefix in force. All thinking since the last change of the prefix
+    is repeated if something visible follows it, and none from before. An answer that continued a
+    pause is exempt: it may have signed its thinking for a call that the pause left open, and that
+    call is removed."""
     for made in requests(history):
         request, row = made.request.decode(), made.row
         fragments = list(made.step.views.context.fragments)
@@ -177,7 +179,7 @@ def test_S1_C_constraint_7_thinking_is_repeated_byte_for_byte_where_it_was_signe
 
 
 def parsed(content: str) -> list[tuple[dict, str]]:
-    """The blocks of an answer, and the text of each."""
+    """The blocks of an answer, each with its JSON text."""
     raw = content[1:-1]
     blocks, decoder, place = [], json.JSONDecoder(), 0
     while place < len(raw):
@@ -193,8 +195,9 @@ def thoughts(content: str) -> list[str]:
 
 
 def must_be_repeated(content: str, stop_reason: str) -> list[str]:
-    """The raw text of every signed thinking block that something visible follows, unless a block
-    before it in the same answer is omitted or renamed: its signature covers that block."""
+    """The raw text of every signed thinking block that something visible follows. Omits a block if
+    an earlier block of the answer is omitted or renamed, because its signature covers that block
+    too."""
     blocks = parsed(content)
     shown = [
         n
@@ -255,14 +258,14 @@ def test_the_checker_finds_illegal_frames(changes, finding):
 
 
 def found_in(**changes) -> list[str]:
-    """The findings about a small request."""
+    """The findings in a small request with these changes."""
     body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": [HI]}]}
     return findings(json.dumps({**body, **changes}).encode())
 
 
 @law()
 def test_S3_6_the_tokens_of_the_first_request_include_its_prefix(history):
-    """Before the first answer no usage tells the tokens of the prefix."""
+    """Before the first answer, no usage reports the tokens of the prefix."""
     for made in requests(history)[:1]:
         prefix = made.step.before.context.prefixes[-1].tokens(family_of(made.row.model))
         assert made.step.entry.event.prompt_tokens > prefix > 0

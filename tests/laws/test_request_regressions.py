@@ -22,7 +22,8 @@ LOOK = Use("look", "{}", "a")
 
 
 def test_S1_H_memory_is_extracted_from_a_turn_that_ended_before_its_first_step():
-    """Such a turn has no request and thus no prefix; building the task raised an exception."""
+    """The defect: such a turn has no request and so no prefix, and building the task raised an
+    exception."""
     s = opened(agent=replace(AGENT, memory=True))
     s.say("I like tea")
     s.cancel()
@@ -32,7 +33,8 @@ def test_S1_H_memory_is_extracted_from_a_turn_that_ended_before_its_first_step()
 
 
 def began_with_thinking(s: History) -> bool:
-    """Whether the last answer of the newest request does; the API requires it (fixed budget)."""
+    """Whether the last answer in the newest request begins with thinking, as the API requires under
+    a fixed budget."""
     answers = [m for m in s.request()["messages"] if m["role"] == "assistant"]
     return answers[-1]["content"][0]["type"] == "thinking"
 
@@ -48,7 +50,8 @@ def fixed(**more) -> History:
 
 
 def test_S1_C_a_sliding_window_does_not_move_between_a_call_and_its_result():
-    """The move omitted the thinking before the call, and the API refused the request."""
+    """The defect: the window moved and omitted the thinking before the call, and the API rejected
+    the request."""
     s = fixed(strategy="sliding_window_2")
     s.result("3.1.0")
     s.work()
@@ -94,7 +97,8 @@ def test_S1_C_thinking_that_is_switched_on_begins_after_the_open_calls():
 
 
 def test_law_11_a_late_prefix_does_not_change_that_of_a_running_turn():
-    """A worker wrote it for a first step that another had decided by then."""
+    """A worker writes the prefix for a first step that another worker has decided in the
+    meantime."""
     s = opened()
     s.say("go")
     s.agent = replace(AGENT, system="Be rude.")
@@ -109,7 +113,8 @@ def test_law_11_a_late_prefix_does_not_change_that_of_a_running_turn():
 
 
 def test_law_2_a_copied_claim_of_a_finished_summary_claims_nothing():
-    """A copy of the record was taken for a new claim, and the summary was made twice."""
+    """The defect: the fold took a copy of the record for a new claim, and the summary was made
+    twice."""
     s = opened()
     for _ in range(8):
         s.say("long " * 200)
@@ -124,7 +129,8 @@ def test_law_2_a_copied_claim_of_a_finished_summary_claims_nothing():
 
 
 def test_S3_4_the_cheap_model_summarizes_a_single_block():
-    """The provider finds nothing to summarize there, so the step waited until its deadline."""
+    """The defect: the provider finds nothing to summarize in a single block, so the step waited
+    until its deadline."""
     s = opened(agent=variant(provider=True))
     s.say("tell me all of it. " * 1_500)
     s.answer(LOOK, read=25_000)
@@ -136,8 +142,9 @@ def test_S3_4_the_cheap_model_summarizes_a_single_block():
 
 
 def test_S1_E_the_provider_is_not_asked_for_a_summary_of_answers_without_thinking():
-    """With a fixed budget the API rejects results after an answer that does not begin with
-    thinking. The cheap model writes that summary; otherwise the conversation could not shrink."""
+    """With a fixed budget, the API rejects results after an answer that does not begin with
+    thinking. The cheap model writes such a summary; otherwise, the conversation could not
+    shrink."""
     s = opened(agent=variant(thinking="fixed", provider=True))
     s.say("one")
     s.answer(LOOK).result("1.1.0")
@@ -150,7 +157,8 @@ def test_S1_E_the_provider_is_not_asked_for_a_summary_of_answers_without_thinkin
 
 
 def test_constraint_6_a_late_result_during_a_decision_is_a_reminder_in_the_next_step():
-    """The result is not an input and does not move the basis: the decision is valid without it."""
+    """The result is no input of the decision and does not move its basis, so the decision is valid
+    without it."""
     s = opened()
     s.say("post it")
     s.answer(Use("post", '{"text":"dear"}', "a"))
@@ -168,8 +176,8 @@ def test_constraint_6_a_late_result_during_a_decision_is_a_reminder_in_the_next_
 
 
 def test_law_9_a_claimed_summary_is_skipped_when_another_covers_as_much():
-    """A large message had been omitted by then: the summary would omit no more than that, and the
-    fold refused a summary that was paid for."""
+    """The defect: another summary already covered as much, and the fold refused the claimed summary
+    after it was paid for."""
     s = opened(agent=variant())
     for n in range(10):
         s.say(f"and {n}?")

@@ -1,4 +1,4 @@
-"""The laws of resumed answers: the kept text is complete, sent legally, and shown once."""
+"""The laws of resumed answers: the kept text is complete, is sent legally, and is shown once."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ from foldlog.tests.laws.signed_thinking import refusals
 
 
 def takeovers(history: RandomHistory) -> list[Step]:
-    """The steps at which another attempt took over, by replace or by resume."""
+    """The steps at which a new attempt takes over a lost answer, by replace or by resume."""
     counted = [step for step in history.steps if step.ruling.accepted]
     return [step for step in counted if isinstance(step.entry.event, ev.GenResumed)]
 

@@ -1,4 +1,5 @@
-"""The laws of Rows, against a plain list: a version never changes, however often it is extended."""
+"""The laws of Rows, compared with a plain list: a version never changes, however often it is
+extended."""
 
 from typing import Any
 
@@ -24,7 +25,7 @@ def key_of(row: tuple[str, int]) -> str:
 
 
 def check(rows: Rows, model: list[Any]) -> None:
-    """Every method returns what a list would."""
+    """Check that every method returns what a list would return."""
     assert list(rows) == model and len(rows) == len(model)
     for place in range(-len(model), len(model)):
         assert rows[place] == model[place]

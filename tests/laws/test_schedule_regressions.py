@@ -1,4 +1,5 @@
-"""Regression tests of races and takeovers: histories that broke a law, named by that law."""
+"""Regression tests of races and takeovers: histories that broke a law; each test has that law in
+its name."""
 
 from dataclasses import replace
 
@@ -39,7 +40,7 @@ PATIENT = Agent(name="a", model="m", tools=(look,))
 
 
 def with_model_call(agent: Agent) -> ManualWorker:
-    """A worker that has begun the model call for a first message."""
+    """A worker that has begun the model call for the first message."""
     worker = ManualWorker(agent)
     worker.write("producer", opened("a"))
     worker.write("producer", message())
@@ -49,7 +50,8 @@ def with_model_call(agent: Agent) -> ManualWorker:
 
 
 def test_I6_a_prefix_without_another_change_is_stored():
-    """CONTEXT_SET changes the context and not the turn: it was handled like a chunk."""
+    """CONTEXT_SET changes the context but not the turn. The defect: it was handled like a chunk,
+    and not stored."""
     body = ev.Body(inline=b"[]")
     history = (
         ("producer", opened("a")),
@@ -69,7 +71,7 @@ def test_I6_a_prefix_without_another_change_is_stored():
 
 
 def test_law6_a_take_of_an_earlier_assignment_gives_no_right():
-    """The same process got its partition back and acted on old records while it caught up."""
+    """The defect: a process that got its partition back acted on old records while it caught up."""
     rig = ManualWorker(AGENT)
     rig.write("producer", opened("a"))
     rig.assign()
@@ -84,7 +86,8 @@ def test_law6_a_take_of_an_earlier_assignment_gives_no_right():
 
 
 def test_T4_a_late_claim_does_not_get_the_time_of_its_repetition():
-    """Two equal claims in flight: the first won, and began in the start window of the second."""
+    """Two equal claims are in flight. The defect: the first one won, and its effect began in the
+    start window of the second."""
     rig = with_model_call(AGENT)
     rig.write("models", answered(call("look")))
     rig.read()  # TOOL_INVOKED is written
@@ -100,7 +103,8 @@ def test_T4_a_late_claim_does_not_get_the_time_of_its_repetition():
 
 
 def test_T4_not_run_does_not_decide_a_newer_attempt():
-    """A paused worker reported its claim as not run, but another had run the call by then."""
+    """A paused worker reports its claim as not run, but in the meantime another worker runs the
+    call."""
     first = with_model_call(PATIENT)
     first.write("models", answered(call("look")))
     first.read()  # decides and claims
@@ -119,7 +123,7 @@ def test_T4_not_run_does_not_decide_a_newer_attempt():
 
 
 def test_T6r_an_attempt_that_may_have_run_is_not_reported_as_not_run():
-    """With one attempt allowed, the lost one was reported as not run."""
+    """The defect: if one attempt was allowed, the lost attempt was reported as not run."""
     first = with_model_call(AGENT)
     first.write("models", answered(call("look")))
     first.settle()
@@ -132,7 +136,8 @@ def test_T6r_an_attempt_that_may_have_run_is_not_reported_as_not_run():
 
 
 def test_I18_an_unreadable_record_under_the_partitions_own_key_is_a_dead_letter():
-    """It was ignored; and its letter would have gone to a partition that does not exist."""
+    """The defect: the record was ignored, and a dead letter for it would have gone to a partition
+    that does not exist."""
     rig = ManualWorker(AGENT)
     rig.assign()
     rig.log.store(SESSION_EVENTS, 0, b"#partition", b"garbage", (("t", b"PARTITION_TAKEN"),))
@@ -141,7 +146,7 @@ def test_I18_an_unreadable_record_under_the_partitions_own_key_is_a_dead_letter(
 
 
 def test_law13_a_lost_blob_stops_its_session_and_not_its_neighbours():
-    """The error of one session ended its worker, and every worker after it."""
+    """The defect: the error of one session ended its worker, and every worker that took over."""
 
     def lost(ref):
         raise BlobMissing(f"{ref.sha256} is not in the blob store")
@@ -159,7 +164,8 @@ def test_law13_a_lost_blob_stops_its_session_and_not_its_neighbours():
 
 
 def with_lost_models(rig, after):
-    """A sessions worker whose only model attempt m/1 had claimed; then `after` took over."""
+    """Lets the worker m/1 claim the only attempt of a model call; then `after` takes its role.
+    `rig`: the sessions worker."""
     rig.write("models", ev.PartitionTaken(role="models", owner="m/1"), key="#partition")
     rig.write("producer", opened("a"))
     rig.write("producer", message())
@@ -184,7 +190,8 @@ def with_lost_models(rig, after):
 
 
 def test_S4g_a_sessions_worker_acts_when_the_models_worker_is_dead():
-    """Only its own takes woke it: a turn without attempts left stayed open for ever."""
+    """The defect: only a take of its own roles woke the worker, so a turn without attempts left
+    stayed open for ever."""
     agent = Agent(name="a", model="m", limits=Limits(model_attempts=1))
     rig = ManualWorker(agent, roles=("sessions",))
     with_lost_models(rig, "m/2")
@@ -192,7 +199,8 @@ def test_S4g_a_sessions_worker_acts_when_the_models_worker_is_dead():
 
 
 def test_S4g_a_sessions_worker_waits_with_the_models_worker():
-    """The wait belonged to the models role: nothing woke the sessions role at its end."""
+    """The defect: the wait belonged to the models role, so nothing woke the sessions role at the
+    end of the wait."""
     agent = Agent(name="a", model="m", limits=Limits(model_attempts=1))
     rig = ManualWorker(agent, roles=("sessions",))
     with_lost_models(rig, "n/1")
@@ -203,7 +211,8 @@ def test_S4g_a_sessions_worker_waits_with_the_models_worker():
 
 
 def test_law6_a_tool_can_act_no_later_than_its_deadline():
-    """A slow start and the grace came after the deadline and used up the margin for clocks."""
+    """The defect: a slow start and the grace were added after the deadline, and used up the margin
+    for clocks."""
     rig = with_model_call(PATIENT)
     produced_at = rig.ms
     rig.write("models", answered(call("look")))
@@ -216,7 +225,8 @@ def test_law6_a_tool_can_act_no_later_than_its_deadline():
 
 
 def test_a_repeated_claim_keeps_the_slot_of_the_first():
-    """The second came back as a duplicate after the first had won: neither held a slot."""
+    """The defect: the repeated claim came back as a duplicate after the first had won, and neither
+    of them held a slot."""
     rig = ManualWorker(replace(AGENT, limits=Limits(start_window_ms=60_000)), slots=1)
     rig.write("producer", opened("a"))
     rig.write("producer", opened("a"), key="r")
@@ -234,7 +244,7 @@ def test_a_repeated_claim_keeps_the_slot_of_the_first():
 def paused_behind_its_claim(
     agent: Agent, channel: str = "c", roles: tuple[str, ...] = ROLES
 ) -> ManualWorker:
-    """A worker that reads its own GEN_START after the start window, and reports into the log."""
+    """A worker that reads its own GEN_START after the start window. Its reports go to the log."""
     rig = Reporting(agent, roles=roles)
     rig.write("producer", opened("a"))
     rig.write("producer", replace(message(), channel=channel))
@@ -244,7 +254,7 @@ def paused_behind_its_claim(
 
 
 class Reporting(ManualWorker):
-    """Its reports are in the log at once, as through the outbox."""
+    """A worker whose reports are in the log at once, as if they had passed through the outbox."""
 
     def report(self, session_id: str, event) -> None:
         super().report(session_id, event)
@@ -252,7 +262,8 @@ class Reporting(ManualWorker):
 
 
 def test_S2_a_worker_that_reads_its_own_claim_late_sends_nothing_and_claims_again():
-    """It began the call while another took it over: the provider was paid twice."""
+    """The defect: the worker began the call while another took it over, and the provider was paid
+    twice."""
     rig = paused_behind_its_claim(PATIENT)
     rig.ms += PATIENT.limits.start_window_ms + 1
     rig.read()

@@ -1,4 +1,4 @@
-"""The laws of WAKE: a table without overlaps, and a fold that accepts everything it owes."""
+"""The laws of WAKE: its rows do not overlap, and the fold accepts every event that they require."""
 
 from collections import Counter
 from functools import partial
