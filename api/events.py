@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import Any
 
 from ..consumers.contents import text_of, whole
+from ..consumers.outcomes import why_ended
 from ..consumers.transcript_stream import (
     Attempt,
     Dropped,
@@ -25,6 +26,7 @@ from ..consumers.transcript_stream import (
     Token as Piece,
 )
 from ..log.errors import Refused
+from ..processors.effects.failed_turns import Lines
 from ..processors.fold.projections.transcript import CONTINUED, Line
 from ..schemas.enums import ChunkKind
 from ..schemas.events.parts import ReadBlob
@@ -255,7 +257,8 @@ class AttemptReplaced(RecordedEvent):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEnded(RecordedEvent):
     """A turn is over. `reason`: end_turn if the model finished; otherwise cancelled, failed,
-    max_steps, budget_exceeded ... `detail`: which limit ended it, and how much was used."""
+    max_steps, budget_exceeded ... `detail`: why its last model call failed, or which limit ended it
+    and how much was used; "" for other reasons."""
 
     reason: str
     detail: str
@@ -319,16 +322,16 @@ def demand_event_class(kind: object) -> None:
 
 
 def public(
-    session_id: str, shown: Shown, offset: int, cursor: str, read: ReadBlob | None
+    session_id: str, shown: Shown, offset: int, cursor: str, read: ReadBlob | None, lines: Lines
 ) -> SessionEvent:
-    """The public event of a thing shown to viewers, at `offset`."""
+    """The public event of a thing shown to viewers, at `offset`. `lines`: the transcript so far."""
     match shown:
         case Piece():
             return _piece(shown, _place(session_id, shown.of, offset, cursor))
         case Dropped():
             return Discarded(**_place(session_id, shown.of, offset, cursor), reason=shown.why)
         case Settled(line=line) | LineAdded(line=line):
-            return of_line(session_id, line, offset, cursor, read)
+            return of_line(session_id, line, offset, cursor, read, lines)
 
 
 def _place(session_id: str, of: Attempt, offset: int, cursor: str) -> dict[str, Any]:
@@ -347,9 +350,9 @@ def _piece(piece: Piece, place: dict[str, Any]) -> SessionEvent:
 
 
 def of_line(
-    session_id: str, line: Line, offset: int, cursor: str, read: ReadBlob | None
+    session_id: str, line: Line, offset: int, cursor: str, read: ReadBlob | None, lines: Lines
 ) -> SessionEvent:
-    """The public event of a line of the transcript."""
+    """The public event of a line of the transcript `lines`."""
     place: dict[str, Any] = {
         "session_id": session_id,
         "turn": line.turn,
@@ -387,7 +390,7 @@ def of_line(
         case "attempt":
             return AttemptReplaced(**place, reason=line.text, continued=line.name == CONTINUED)
         case "ended":
-            return TurnEnded(**place, reason=line.name, detail=line.text)
+            return TurnEnded(**place, reason=line.name, detail=why_ended(line, lines))
         case "phase":
             return PhaseChanged(**place, trigger=line.name)
         case "project":

@@ -97,13 +97,12 @@ def title_of(views: SessionViews, client: Client) -> str:
 def _events(
     views: SessionViews, calls: list[Call], kind: type, client: Client
 ) -> tuple[Any, ...]:
-    lines = {}
-    for line in views.transcript.lines:
-        lines[line.call, line.kind] = line
+    rows = views.transcript.lines
+    lines = {(line.call, line.kind): line for line in rows}
     wanted = "asks" if kind is ApprovalAsked else "doubt"
     found = (lines.get((call.key, wanted)) for call in calls)
     return tuple(
-        of_line(views.session_id, line, line.offset, f"{line.offset + 1}.0", client.read_blob)
+        of_line(views.session_id, line, line.offset, f"{line.offset + 1}.0", client.read_blob, rows)
         for line in found
         if line is not None
     )

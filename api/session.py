@@ -121,8 +121,9 @@ class Feed:
         self._viewer, things = see(self._viewer, seen, read)
         if not self.streams:
             return
+        lines = seen.views.transcript.lines
         events = [
-            public(self.session_id, thing, offset, f"{offset}.{number}", read)
+            public(self.session_id, thing, offset, f"{offset}.{number}", read, lines)
             for number, thing in enumerate(things, 1)
         ]
         for stream in tuple(self.streams):
@@ -366,7 +367,8 @@ class Reply(Stream):
     def _how_ended(self) -> str:
         if self._answer is None:
             return ""
-        return f": its turn ended with {self._answer.reason}"
+        note = self._answer.note and f" ({self._answer.note})"
+        return f": its turn ended with {self._answer.reason}{note}"
 
 
 class Session:
@@ -559,7 +561,7 @@ class Session:
         views = self._known()
         read = self._client.read_blob
         lines = views.transcript.lines
-        return [of_line(self.id, x, x.offset, f"{x.offset + 1}.0", read) for x in lines]
+        return [of_line(self.id, x, x.offset, f"{x.offset + 1}.0", read, lines) for x in lines]
 
     def state(self) -> SessionState:
         """What the session is doing now, and what it waits for."""

@@ -13,6 +13,7 @@ import click
 
 from ..consumers.contents import event_json, text_of_body
 from ..consumers.follow import Follow
+from ..consumers.outcomes import limit_of
 from ..consumers.show import (
     VIEWS,
     known,
@@ -228,7 +229,8 @@ def transcript_rows(views: "SessionViews", read: Any) -> list[tuple[str, str]]:
                 parts = (f"[{row.kind} {row.call} {row.name}]", inline, brief(row.text))
                 text = " ".join(part for part in parts if part)
             case "ended":
-                text = f"[turn {row.turn} ended: {row.name}{row.text and f' ({row.text})'}]"
+                limit = limit_of(row)
+                text = f"[turn {row.turn} ended: {row.name}{limit and f' ({limit})'}]"
             case _:
                 text = f"[{' '.join(part for part in (row.kind, row.name, row.text) if part)}]"
         if text.strip():

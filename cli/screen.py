@@ -13,6 +13,7 @@ from typing import assert_never
 import click
 
 from ..consumers.contents import text_of_body, whole
+from ..consumers.outcomes import limit_of
 from ..consumers.transcript_stream import Dropped, LineAdded, Settled, Shown, Token
 from ..log.blobs import BlobError
 from ..processors.fold.projections.transcript import Line
@@ -180,7 +181,8 @@ class Screen:
                 self.remark(line.text)
             case "ended":
                 if name != "end_turn":
-                    detail = line.text and f" ({line.text})"
+                    limit = limit_of(line)
+                    detail = limit and f" ({limit})"
                     self.remark(f"turn {line.turn} ended: {name}{detail}")
             case "phase" | "project" | "terminated":
                 self.remark(f"{line.kind} {name or line.text}")

@@ -5,16 +5,19 @@ compute that decision without a worker, and all readers get the same one. The an
 a worker's work, so waiting for it has a time limit and reports what it waits for.
 """
 
+import re
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 from ..log.errors import Refused, Retry
+from ..processors.effects.failed_turns import Lines, last_failure
 from ..processors.fold.projections.partition import INITIAL, PartitionView
 from ..processors.fold.projections.transcript import Line
 from ..processors.fold.sessions import FoldedEvent
 from ..processors.fold.views import SessionViews
 from ..producers.sessions import Receipt
+from ..schemas.enums import EndReason
 from ..schemas.events.parts import ReadBlob
 from .contents import text_of_body
 from .session_fold import SessionFold
@@ -25,6 +28,8 @@ PATIENCE_S = 5.0
 
 ANSWER_S = 600.0
 """How long to wait for an answer by default; the turn continues without a waiting caller."""
+
+_ONE = re.compile(r"^1 (attempt|step|token)s,")
 
 NO_WORKER = (
     "no worker has responded for {seconds:.0f} s; the message is kept. Check that a worker with "
@@ -137,6 +142,7 @@ def answer_in(views: SessionViews, message_id: str, read: ReadBlob | None) -> An
     if progress is None or not progress.reason:
         return None
     lines = [line for line in views.transcript.lines if line.turn == progress.turn]
+    ended = next((line for line in reversed(lines) if line.kind == "ended"), None)
     return Answer(
         views.session_id,
         message_id,
@@ -144,12 +150,25 @@ def answer_in(views: SessionViews, message_id: str, read: ReadBlob | None) -> An
         progress.reason,
         _last_text(lines, read),
         progress.offset,
-        _failure(lines) if progress.reason == "failed" else _ended(lines),
+        "" if ended is None else why_ended(ended, lines),
     )
 
 
-def _ended(lines: list[Line]) -> str:
-    return next((line.text for line in reversed(lines) if line.kind == "ended"), "")
+def why_ended(ended: Line, lines: Lines) -> str:
+    """Why a turn ended, for people: the last failure of its model call, or the limit and how much
+    was used; '' for other reasons. `ended`: its line among `lines`, those of the session."""
+    if ended.name == EndReason.FAILED and (failure := last_failure(ended.turn, lines)):
+        attempt, _, reason = failure.partition(": ")
+        used, _, limit = ended.text.partition(" attempts, ")
+        of_all = f" of {used}" if used and limit.startswith(f"{used} ") else ""
+        return f"the model call failed ({attempt}{of_all}): {reason}"
+    return limit_of(ended)
+
+
+def limit_of(ended: Line) -> str:
+    """The limit that ended a turn, and how much of it was used; '' if none did."""
+    text = _ONE.sub(r"1 \1,", ended.text)
+    return text.replace(" 1 are allowed", " 1 is allowed")
 
 
 def _last_text(lines: list[Line], read: ReadBlob | None) -> str:
@@ -159,10 +178,6 @@ def _last_text(lines: list[Line], read: ReadBlob | None) -> str:
             if text:
                 return text
     return ""
-
-
-def _failure(lines: list[Line]) -> str:
-    return next((x.text for x in reversed(lines) if (x.kind, x.name) == ("attempt", "failed")), "")
 
 
 class Patience:

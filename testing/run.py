@@ -289,8 +289,9 @@ class RunReply:
                 return event
             if isinstance(event, ToolFinished) and event.outcome != Outcome.OK:
                 failed = f". {event}"
-        reason = self._reply.answer().reason
-        raise ReplyEnded(f"the reply ended without {kind.__name__}: {reason}{failed}")
+        answer = self._reply.answer()
+        note = answer.note and f" ({answer.note})"
+        raise ReplyEnded(f"the reply ended without {kind.__name__}: {answer.reason}{note}{failed}")
 
     async def answer(self) -> Answer:
         """The answer, once the turn has ended. Raises RunWaits."""

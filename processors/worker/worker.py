@@ -14,13 +14,15 @@ from typing import Any
 from ...log.blobs import BlobError
 from ...log.errors import Corrupt, LogCut, LogFatal
 from ...schemas.codec import ChunkSeen, Entry, Unreadable
-from ...schemas.events import PartitionTaken
+from ...schemas.enums import EndReason
+from ...schemas.events import PartitionTaken, TurnEnded
 from ...schemas.events.parts import AgentDigest
 from ...schemas.ids import PARTITION_KEY
 from ...schemas.record import Record
 from .. import crash_points
 from ..agent import Agent
 from ..agent_digest import digests_of
+from ..effects.failed_turns import failed_turn
 from ..fold.ruling import ACCEPTED
 from ..fold.sessions import KEY_BYTES_MAX, fold_event, is_foldable
 from ..fold.views import SessionViews
@@ -373,6 +375,9 @@ class Worker:
         done = self.actions.discharge(owned, views, obligation, agent, now)
         if done.check_at is not None:
             owned.schedule_wake(views.session_id, done.check_at)
+        for event in done.written:
+            if type(event) is TurnEnded and event.reason == EndReason.FAILED:
+                self._say(failed_turn(views))
         if done.written and obligation.owed in ("LLM_CALLED", "TOOL_INVOKED"):
             self._claim_ahead(owned, views, done.written, now)
 

@@ -141,6 +141,33 @@ def test_until_reports_a_reply_that_ended_without_the_event(session, log):
         reply.until(ApprovalAsked)
 
 
+def test_the_end_of_a_failed_turn_has_the_reason_of_its_last_attempt(session, log):
+    reply = session.send("hi")
+    played = Played(log, "s1")
+    played.call()
+    for attempt in (1, 2):
+        played.start()
+        played.fail(permanent=attempt == 2)
+    played.end("failed", limit=2, used=2)
+    (ended,) = [event for event in reply if isinstance(event, TurnEnded)]
+    why = "the model call failed (attempt 2 of 2): overloaded_error: the provider is overloaded"
+    assert str(ended) == f"TurnEnded 1: failed ({why})"
+    assert (session.history()[-1].detail, reply.answer().note) == (why, why)
+    with pytest.raises(ReplyEnded, match="its turn ended with failed .the model call failed"):
+        session.reply(reply.message_id).until(ApprovalAsked)
+
+
+def test_an_attempt_that_nothing_may_repeat_is_not_counted_against_the_limit(session, log):
+    reply = session.send("hi")
+    played = Played(log, "s1")
+    played.call()
+    played.start()
+    played.fail(permanent=True)
+    played.end("failed", limit=5, used=1)
+    (ended,) = [event for event in reply if isinstance(event, TurnEnded)]
+    assert ended.detail.startswith("the model call failed (attempt 1): overloaded_error: ")
+
+
 def test_a_message_id_again_sends_nothing_and_gives_the_same_reply(session, log):
     first = session.send("hi", message_id="m1")
     Played(log, "s1").answer("four")

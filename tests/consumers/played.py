@@ -286,11 +286,15 @@ class Played:
         )
         self.append(ev.HumanNeeded(call=call.key, why=reason), "sessions")
 
-    def end(self, reason: str = "end_turn") -> int:
+    def end(self, reason: str = "end_turn", **limit: int) -> int:
         turn = self.views.turn
         return self.append(
             ev.TurnEnded(
-                turn=turn.number, reason=reason, basis=turn.basis, views_sha=turn.basis_sha
+                turn=turn.number,
+                reason=reason,
+                basis=turn.basis,
+                views_sha=turn.basis_sha,
+                **limit,
             ),
             "sessions",
         )

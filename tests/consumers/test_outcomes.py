@@ -3,8 +3,16 @@
 import pytest
 
 from foldlog.consumers import outcomes
-from foldlog.consumers.outcomes import NoAnswerYet, Patience, UnknownMessage, answer_of, decision_on
+from foldlog.consumers.outcomes import (
+    NoAnswerYet,
+    Patience,
+    UnknownMessage,
+    answer_of,
+    decision_on,
+    limit_of,
+)
 from foldlog.consumers.session_fold import SessionFold
+from foldlog.processors.fold.projections.transcript import Line
 from foldlog.producers import Sessions
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.consumers.played import Played, memory_log, opened
@@ -150,6 +158,19 @@ def test_the_answer_of_a_failed_turn_has_the_error(log, settings):
     played.end("failed")
     assert answer(log, "m1").reason == "failed"
     assert "overloaded_error" in answer(log, "m1").note
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1 attempts, 5 are allowed", "1 attempt, 5 are allowed"),
+        ("1 steps, 1 are allowed", "1 step, 1 is allowed"),
+        ("21 steps, 21 are allowed", "21 steps, 21 are allowed"),
+        ("", ""),
+    ],
+)
+def test_the_limit_of_a_turn_is_a_phrase_with_right_numbers(text, shown):
+    assert limit_of(Line("ended", 1, 1, 9, 0, "max_steps", text=text)) == shown
 
 
 def test_messages_queued_in_a_terminated_session_are_answered_as_terminated(log, settings):

@@ -314,3 +314,16 @@ def test_check_tool_runs_an_idempotent_tool_twice_and_a_once_tool_never():
         asyncio.run(check_tool("look_up", {"order": 3}))
     with pytest.raises(Refused, match="do not fit"):
         asyncio.run(check_tool(look_up, {"order": "x"}))
+
+
+async def test_the_worker_logs_a_failed_turn_in_one_line_without_content(foldlog_agent):
+    run = foldlog_agent(shop, script=[fails("not_found"), says("hello")])
+    assert (await run.send("my secret")).reason == "failed"
+    (line,) = run._engine.log_lines
+    assert line.startswith("session test: turn 1 failed: the model call failed (attempt 1): ")
+    assert "not_found: no retry: somebody has to change" in line and "\n" not in line
+    assert "could not be found" not in line, "the words of an API may be content"
+    assert (await run.send("again")).text == "hello"
+    await run.crash()
+    await run.settle()
+    assert len(run._engine.log_lines) == 1, "a worker that folds an old failure prints nothing"

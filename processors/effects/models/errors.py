@@ -197,6 +197,12 @@ def advice_of(trouble: Trouble) -> str:
     return POLICY[class_of(trouble)].advice if trouble.sent else _UNSENT
 
 
+def advice_in(error: str, detail: str) -> str:
+    """The advice at the end of a GEN_FAILED's detail: its part that never has content."""
+    known = (POLICY[error].advice,) if error in POLICY else ()
+    return next((advice for advice in (_UNSENT, *known) if detail.endswith(advice)), "")
+
+
 def _of_status(trouble: Trouble) -> str:
     if trouble.source == "event" or trouble.status is None:
         return "api_error"  # an unknown error type, without a status to classify it by
