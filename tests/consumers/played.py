@@ -1,7 +1,7 @@
-"""A worker played by hand: appends a worker's events, and demands that the fold accepts each.
+"""A worker that a test plays: it appends a worker's events, and the fold must accept each of them.
 
-For tests of the write side, the read side and the command line, which need sessions in every
-state and no real worker. Nothing is mocked: the events go through the log and the real folds.
+The tests of the write side, of the read side and of the command line need sessions in every state,
+but no real worker. Nothing is mocked: the events go through the log and the real folds.
 """
 
 import json
@@ -52,7 +52,7 @@ def text_block(text: str) -> dict:
 
 
 class Played:
-    """One session, and the worker that serves it."""
+    """One session, and the worker that serves the session."""
 
     def __init__(self, log: Log, session_id: str, owner: str = "w1/1") -> None:
         self.log, self.session_id, self.owner = log, session_id, owner
@@ -69,7 +69,7 @@ class Played:
         return self.fold.to_end()
 
     def append(self, event: object, writer: str, key: str | None = None) -> int:
-        """Append an event, demand that it is accepted, and return its offset."""
+        """Append an event, check that the fold accepts it, and return its offset."""
         placed = []
         self.producer.append(
             SESSION_EVENTS,
@@ -94,7 +94,7 @@ class Played:
         return self
 
     def call(self) -> None:
-        """LLM_CALLED for the next step, with the prefix before it."""
+        """Append the LLM_CALLED of the next step, and the prefix before it."""
         if not self.epochs:
             self.take()
         views = self.views
@@ -147,7 +147,7 @@ class Played:
         self.append(ev.GenStart(**self._claim()), "models")
 
     def resume(self, owner: str = "w2/1") -> None:
-        """Another worker takes over the partition and the attempt."""
+        """Let another worker take over the partition and the attempt."""
         self.take(owner)
         self.append(ev.GenResumed(**self._claim(), strategy="replace", prior_seq=0), "models")
 
@@ -165,7 +165,7 @@ class Played:
             self.seq += 1
 
     def send(self, event: object, writer: str) -> None:
-        """Append an event that need not be accepted."""
+        """Append an event that the fold may refuse."""
         self.producer.append(
             SESSION_EVENTS, self.session_id, encode(event), headers_for(event, writer)
         )
@@ -173,7 +173,8 @@ class Played:
     def complete(
         self, text: str = "", calls=(), stop_reason: str = "", content=None, call_id: str = ""
     ) -> None:
-        """GEN_COMPLETE. `calls`: (name, arguments) each; `call_id`: one id for all of them."""
+        """Append GEN_COMPLETE. `calls`: the (name, arguments) of each call; `call_id`: one id for
+        all calls."""
         blocks = [text_block(text)] if text else []
         proposed = []
         for index, (name, args) in enumerate(calls):
@@ -218,7 +219,7 @@ class Played:
         )
 
     def stopped(self, text: str, *before: dict) -> None:
-        """GEN_STOPPED with the text so far, after these blocks."""
+        """Append GEN_STOPPED with the text so far, after these blocks."""
         body = ev.Body(inline=json.dumps([*before, text_block(text)]).encode())
         self.append(ev.GenStopped(**self.place(), why="cancelled", content=body), "models")
 
@@ -300,7 +301,8 @@ class Played:
         )
 
     def wait(self, until: Callable[[SessionViews], bool], timeout_s: float = 20) -> None:
-        """Wait for a condition of the session; for a played worker in a thread of its own."""
+        """Wait until the session's views meet a condition. For a played worker that runs in a
+        thread."""
         deadline = time.monotonic() + timeout_s
         while not until(self.views):
             assert time.monotonic() < deadline, "the condition was never met"
@@ -308,7 +310,7 @@ class Played:
                 pass
 
     def answer(self, text: str) -> int:
-        """Play a turn of one step, streamed in two chunks; return the offset of its TURN_ENDED."""
+        """Play a turn of one step, streamed in two chunks. Returns the offset of the TURN_ENDED."""
         self.call()
         self.start()
         half = len(text) // 2
@@ -319,7 +321,7 @@ class Played:
 
 
 def opened(log: Log, settings: Settings, session_id: str = "s1") -> tuple[Sessions, Played]:
-    """An open session: its write side and its worker."""
+    """An open session: the commands that write to it, and its played worker."""
     sessions = Sessions(log, settings)
     sessions.open(session_id, agent="shop")
     return sessions, Played(log, session_id)

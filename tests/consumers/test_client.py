@@ -1,4 +1,4 @@
-"""The client: every command waits for the decision, and a refusal has the reason."""
+"""The client: every command waits for the fold's decision, and a refusal has the reason."""
 
 import threading
 
@@ -15,7 +15,7 @@ from foldlog.tests.consumers.played import Played, memory_log, settings_in
 
 
 def asking_for_approval(client, log, *calls):
-    """Session s1, whose model requested these calls; each waits for approval."""
+    """The session s1, whose model requested these calls; each call waits for approval."""
     client.say("s1", "go", message_id="m1")
     played = Played(log, "s1")
     played.call()
@@ -179,7 +179,8 @@ def test_beyond_3_a_doubt_that_outlived_its_turn_is_resolved_once(client, log):
 
 
 def test_beyond_3_a_concurrent_second_report_raises_already_resolved(client, log, monkeypatch):
-    """Both saw the doubt; the fold compares outcomes only, so the same outcome is a duplicate."""
+    """Two people saw the doubt. The fold compares only outcomes, so a second report with the same
+    outcome is a duplicate."""
     played = asking_for_approval(client, log)
     client.decide("s1", "1.1.0", "allow")
     played.tool_start()

@@ -1,4 +1,5 @@
-"""Follow reads some sessions or all from a cursor on, and decodes chunks for viewers only."""
+"""`follow` reads some sessions or all of them, beginning at a cursor, and decodes chunks for
+viewers only."""
 
 import pytest
 
@@ -15,7 +16,7 @@ from foldlog.tests.consumers.played import PARTITIONS, Played, opened, settings_
 
 @pytest.fixture
 def answered(log, tmp_path):
-    """Session s1 with one answered message, and s2, which was only opened."""
+    """The session s1 with one answered message, and s2, which was only opened."""
     sessions, played = opened(log, settings_in(tmp_path))
     sessions.say("s1", "hi", message_id="m1")
     played.answer("hello you")

@@ -1,4 +1,4 @@
-"""A returning viewer gets every line it missed exactly once, even if lines have equal texts."""
+"""A returning viewer gets every missed line exactly once, even if lines have equal texts."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def place_of(worker):
 
 
 def with_other_texts(views):
-    """The views with other texts for people."""
+    """The views, with other texts in the lines for people."""
     lines = Rows()
     for line in views.transcript.lines:
         lines = lines.append(replace(line, text="another wording"))

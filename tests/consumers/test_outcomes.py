@@ -1,4 +1,4 @@
-"""The decision on an event and the answer to a message: every reader of the log gets the same."""
+"""Every reader of the log gets the same decision on an event and the same answer to a message."""
 
 import pytest
 
@@ -263,7 +263,8 @@ def test_the_played_worker_demands_that_its_events_are_accepted(log, settings):
 
 
 def test_the_report_of_a_missing_worker_names_the_agent(log, settings):
-    """The report for a mistyped agent was that no worker runs, although one did."""
+    """The defect: for a mistyped agent, the report was that no worker runs, although one was
+    running."""
     sessions, played = opened(log, settings)
     sessions.say("s1", "hi", message_id="m1")
     reports = []

@@ -1,4 +1,4 @@
-"""No fold contains a record whose key cannot name a session, neither a worker's nor a reader's."""
+"""No fold, neither a worker's nor a reader's, contains a record whose key cannot name a session."""
 
 import pytest
 

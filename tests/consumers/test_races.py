@@ -1,5 +1,5 @@
-"""Concurrent commands: the log's order decides, one wins, the other is refused (S0.10, S0.11, P11).
-"""
+"""Concurrent commands: the order in the log decides; one wins, and the other is refused (S0.10,
+S0.11, P11)."""
 
 import threading
 from collections.abc import Callable
@@ -12,7 +12,7 @@ RACES = 60
 
 
 def race(*commands: Callable[[], object]) -> list[object]:
-    """Run commands at the same time; return each one's decision or refusal."""
+    """Run these commands at the same time, and return each command's decision or refusal."""
     start = threading.Barrier(len(commands))
     results: list[object] = [None] * len(commands)
 

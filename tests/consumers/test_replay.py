@@ -1,4 +1,4 @@
-"""Replay: the same log gives the same hashes, and a store that differs is detected."""
+"""Replay: the same log results in the same hashes, and a store that differs is detected."""
 
 import pytest
 
@@ -29,7 +29,8 @@ def played(log, settings):
 
 
 def stored(log, settings, session_id="s1", *, spoil=None, belongs=None, beyond=0):
-    """Write the store of the session's partition as a worker would; `spoil` changes its views."""
+    """Write the store of the session's partition as a worker would. `spoil` changes the views
+    first."""
     partition = partition_for(session_id, PARTITIONS)
     end = log.end_offsets(SESSION_EVENTS)[partition]
     replay = Replay(log, None, {p: end if p == partition else 0 for p in range(PARTITIONS)}).run()
@@ -130,7 +131,7 @@ def test_a_store_that_cannot_be_opened_is_reported(log, played, settings):
 
 
 def test_a_store_with_unreadable_rows_is_reported(log, played, settings):
-    """It raised, and the other partitions were not compared."""
+    """The defect: the comparison raised an error, and the other partitions were not compared."""
     stored(log, settings)
     directory = store_directory(settings, partition_for("s1", PARTITIONS))
     backend = RocksBackend(directory)

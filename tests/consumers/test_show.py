@@ -1,4 +1,4 @@
-"""Views and events as JSON, owed rows, past requests, the list of sessions."""
+"""The JSON of views and events, owed rows, past requests, and the list of sessions."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The cost of a session: per attempt, per turn and in total, and unknown costs."""
+"""The cost of a session: per attempt, per turn and in total, and attempts of unknown cost."""
 
 import pytest
 
@@ -47,8 +47,9 @@ def cached(turn, fresh, read, write_5m=0, write_1h=0, model="claude-sonnet-5-5")
 
 
 def test_S3_7_the_saving_by_caching_is_computed_from_the_ledger():
-    """Calculated by hand: sonnet-5-5 reads a million tokens for $2, writes the 5m cache at 1.25 of
-    that and reads it at a tenth or less; output does not count."""
+    """The expected values are calculated by hand. claude-sonnet-5-5 costs $2 for a million input
+    tokens; a write to the 5m cache costs 1.25 times that price, a read from the cache at most a
+    tenth. Output does not count."""
     price = list_prices().of("claude-sonnet-5-5")
     ledger_view = ledger(cached(1, 0, 0, 1_000_000), cached(2, 100_000, 900_000, 0))
     paid = 1_000_000 * price.cache_write_5m + 100_000 * price.input + 900_000 * price.cache_read

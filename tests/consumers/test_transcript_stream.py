@@ -1,4 +1,4 @@
-"""A viewer sees each token of the winning attempt once, whenever it connects."""
+"""A viewer sees each token of the winning attempt once, whenever the viewer connects."""
 
 import json
 
@@ -22,7 +22,7 @@ from foldlog.tests.consumers.played import memory_log, opened, settings_in
 
 @pytest.fixture
 def talk(log, tmp_path):
-    """An open turn of s1 whose first step has been called."""
+    """The session s1 with an open turn, whose first step has called the model."""
     sessions, played = opened(log, settings_in(tmp_path))
     sessions.say("s1", "hi", message_id="m1")
     played.call()
@@ -30,7 +30,8 @@ def talk(log, tmp_path):
 
 
 def watched(log, *, start=0, read=None):
-    """Everything shown to a viewer that folds silently up to `start` and then watches."""
+    """Everything that a viewer sees who starts to watch at `start`; earlier events are only
+    folded."""
     shown, viewer = [], INITIAL
     with SessionFold(log, "s1", chunks=True) as folded:
         for seen in folded.upto(folded.end()):
@@ -41,7 +42,7 @@ def watched(log, *, start=0, read=None):
 
 
 def text_shown(shown, kind="text"):
-    """The text left on the screen: the tokens that were not dropped."""
+    """The text that remains on the screen: the tokens that were not dropped."""
     tokens = []
     for thing in shown:
         if isinstance(thing, Token):
@@ -115,7 +116,7 @@ def test_the_output_of_a_cancelled_attempt_stays(log, talk):
 
 
 def test_S1_C_thinking_is_shown_once_where_a_cancel_stops_it(log, talk):
-    """Ctrl-C during or after thinking printed all of the thinking again."""
+    """The defect: Ctrl-C during or after thinking printed all of the thinking again."""
     sessions, played = talk
     played.start()
     played.chunk("let me", kind="thinking")
@@ -206,7 +207,7 @@ def test_calls_approvals_and_results_are_lines(log, talk):
 
 @pytest.fixture
 def long_story(log, talk):
-    """Every outcome of an attempt, one after the other."""
+    """A session with every outcome of an attempt, one after the other."""
     _, played = talk
     played.start()
     played.chunk("dead")

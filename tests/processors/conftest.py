@@ -1,4 +1,4 @@
-"""Scripted model servers for the tests of this directory, stopped when a test ends."""
+"""Scripted model servers for the tests of this directory. They stop when the test ends."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from foldlog.local.messages_api import ScriptedServer
 
 @pytest.fixture
 def serve():
-    """A factory of servers that are stopped at the end."""
+    """A factory of servers. All of them stop when the test ends."""
     servers = []
 
     def start(script, **more):

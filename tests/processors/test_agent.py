@@ -1,4 +1,4 @@
-"""Agents are validated when they are created, and the same tools give the same bytes."""
+"""An agent is validated when it is created, and the same tools result in the same bytes."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""Digests of agents: equal for equal agents everywhere, different if their events may differ."""
+"""The digests of two agents are equal if the agents are equal, on any machine, and different if
+their events may differ."""
 
 import json
 import os
@@ -49,7 +50,7 @@ PINNED = "a29906f944993e21f6ffeed1eb023e4c"
 
 
 def test_A6_the_digest_of_an_agent_never_changes():
-    """Workers of another version, process or Python must compute the same digest."""
+    """Workers of another version, process or Python version must compute the same digest."""
     assert digest_of(agent()) == AgentDigest(name="shop", digest=PINNED)
 
 

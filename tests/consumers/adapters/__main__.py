@@ -1,12 +1,13 @@
-"""`make adapter`: runs the OpenAI Agents SDK's own tests with sessions of foldlog.
+"""Runs the tests of the OpenAI Agents SDK with foldlog's sessions: `make adapter`.
 
-    python -m foldlog.tests.consumers.adapters [--broker] [--only sqlite|list] [PYTEST ARGUMENTS]
+python -m foldlog.tests.consumers.adapters [--broker] [--only sqlite|list] [PYTEST ARGUMENTS]
 
-Fetches the SDK's source release of the installed version, copies its tests and its source into a
-temporary directory and runs them there twice: once with `SQLiteSession` replaced, once with the
-double that the tests of its runner use. Nothing of it is kept. `--broker`: the first of the two on
-a real broker. What can't pass is named in sdk_excluded.json with the reason, and is left out by
-name: one that passes all the same, or is not there any more, fails the run.
+The command downloads the source release of the installed SDK, copies the SDK's tests and source
+into a temporary directory, and runs the tests there twice: once in place of `SQLiteSession`, once
+in place of the double that the tests of the SDK's runner use. Afterwards it deletes everything.
+`--broker`: the first of the two runs uses a real broker. sdk_excluded.json names each test that
+cannot pass, with the reason, and the run leaves these out. If an excluded test passes or no longer
+exists, the run fails.
 """
 
 import argparse
@@ -34,7 +35,7 @@ DOUBLE = "simple_session"
 
 
 def fetch(into: Path) -> Path:
-    """Download and unpack the source release."""
+    """Download and unpack the source release of the SDK."""
     wanted = f"{PACKAGE}=={version(PACKAGE)}"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
     subprocess.run(
@@ -65,7 +66,7 @@ def pytest(
 
 
 def excluded_still_fail(source: Path) -> bool:
-    """Whether every excluded test still fails; one that passes need not be excluded."""
+    """Whether every excluded test still fails; a test that passes must not be excluded."""
     names = [f"{file}::{test}" for file, tests in EXCLUDED.items() for test in tests]
     result = pytest(source, "sqlite", ["--tb=no", *names], capture_output=True, text=True)
     counted = re.search(r"(\d+) failed in", result.stdout)
@@ -77,7 +78,7 @@ def excluded_still_fail(source: Path) -> bool:
 
 
 def main() -> int:
-    """Fetch the SDK and run its tests; 0 if everything passed."""
+    """Fetch the SDK and run its tests. Returns 0 if all of them passed."""
     parser = argparse.ArgumentParser(prog="make adapter")
     parser.add_argument("--broker", action="store_true")
     parser.add_argument("--only", choices=("sqlite", "list"))

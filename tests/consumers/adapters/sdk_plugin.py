@@ -1,9 +1,9 @@
-"""A pytest plugin for the tests of the OpenAI Agents SDK: replaces their sessions by ours.
+"""A pytest plugin for the tests of the OpenAI Agents SDK: replaces the SDK's sessions by foldlog's.
 
-Loaded by `-p` in a copy of the tests, in the working directory. FOLDLOG_SDK_HOOK names the class
-that is replaced: `sqlite`, the session that is the SDK's default, or `list`, the
-double that the tests of their runner use. FOLDLOG_SDK_BROKER names a broker; without it the log is
-the one in memory.
+pytest loads the plugin with `-p` from the working directory, which has a copy of the SDK's tests.
+FOLDLOG_SDK_HOOK names the class to replace: `sqlite`, the SDK's default session, or `list`, the
+double that the tests of the SDK's runner use. FOLDLOG_SDK_BROKER names a broker; without it, the
+log is in memory.
 """
 
 import atexit
@@ -52,9 +52,8 @@ atexit.register(SESSIONS.close)
 
 
 class InPlaceOfSQLite(FoldlogSession):
-    """Has the constructor of SQLiteSession: sessions of different files, and of each `:memory:`,
-    are different sessions.
-    """
+    """Replaces SQLiteSession and has its constructor. Sessions of different files are different
+    sessions, and so are those of each `:memory:`."""
 
     def __init__(
         self,
@@ -72,11 +71,11 @@ class InPlaceOfSQLite(FoldlogSession):
         self._kept_as = sha256(kept.encode()).hexdigest()
 
     def close(self):
-        """Does nothing: the log is shared."""
+        """Does nothing, because all sessions share the log."""
 
 
 class InPlaceOfList(FoldlogSession):
-    """Has the constructor and the attributes of the SDK's double."""
+    """Replaces the SDK's double, and has its constructor and attributes."""
 
     strips = False
 

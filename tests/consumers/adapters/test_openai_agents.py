@@ -1,4 +1,4 @@
-"""S4.1: the Session of the OpenAI Agents SDK on the log keeps what the SDK's runner relies on."""
+"""S4.1: the OpenAI Agents SDK's Session on the log keeps what the SDK's runner relies on."""
 
 import asyncio
 import json
@@ -218,7 +218,7 @@ def test_sessions_dropped_from_the_cache_are_folded_again(sessions, monkeypatch)
 
 
 class FirstItem(Faults):
-    """Applies a fault to the first event of a type only."""
+    """Applies a fault to the first event of one type, and to no other event."""
 
     def __init__(self, kind: bytes, fate) -> None:
         self.kind, self.left = ("t", kind), [fate]

@@ -1,4 +1,5 @@
-"""S4.1: the SDK's own runner with a scripted model, on our sessions, in memory and on a broker."""
+"""S4.1: the SDK's own runner, with a scripted model and foldlog's sessions, in memory and on a
+broker."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Sessions to fork: turns of a played worker, which can also serve a fork."""
+"""Sessions to fork. A played worker makes their turns, and can also serve a fork."""
 
 import json
 
@@ -15,7 +15,7 @@ def played_on(client: Client, session_id: str) -> Played:
 
 
 def talk(client: Client, session_id: str, *words: str, played: Played | None = None) -> Played:
-    """Turns of one question and one answer each."""
+    """Play turns of one question and one answer each."""
     played = played or played_on(client, session_id)
     for word in words:
         client.say(session_id, f"say {word}", message_id=f"m-{word}")
@@ -24,7 +24,7 @@ def talk(client: Client, session_id: str, *words: str, played: Played | None = N
 
 
 def lines_of(views: SessionViews) -> list[tuple[str, int, str]]:
-    """(kind, turn, text) of the transcript."""
+    """The (kind, turn, text) of each line of the transcript."""
     texts = []
     for line in views.transcript.lines:
         blocks = json.loads(line.body.inline) if line.body and line.body.inline[:1] == b"[" else []

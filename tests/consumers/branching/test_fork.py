@@ -1,4 +1,4 @@
-"""Forks begin as their parent was; nothing is run again, and both sessions continue."""
+"""A fork begins in the state of its parent; nothing runs again, and both sessions continue."""
 
 import json
 from hashlib import sha256
@@ -76,7 +76,8 @@ def test_a_request_of_a_fork_extends_its_parents_byte_for_byte(client):
 
 @pytest.fixture
 def in_the_middle(client):
-    """Turn 2 has three calls: one proposed, one running, one in doubt; a message is queued."""
+    """A session whose turn 2 has three calls (one proposed, one running, one in doubt) and a queued
+    message."""
     talk(client, "s1", "one")
     client.say("s1", "do it", message_id="m2")
     played = played_on(client, "s1")
@@ -264,7 +265,8 @@ def test_an_invalid_seed_freezes_the_fork(client):
 
 
 def test_a_fork_of_many_generations_folds_without_recursion():
-    """Each regenerated answer is a fork: a chain deeper than Python's stack froze the next one."""
+    """Each regenerated answer is a fork. The defect: a chain of forks deeper than Python's stack
+    froze the next fork."""
     seeds: list[bytes] = []
     origin: dict = {}
     for number in range(1_001):

@@ -1,4 +1,4 @@
-"""A worker stores a new fork in full, not only the stream position of its parent."""
+"""A worker stores a new fork in full, not only the stream position that the parent had."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ def dirty_and_streamed(before, views):
 
 
 def test_a_fork_that_begins_with_a_stream_is_stored_whole():
-    """After a restart the fork was an unknown session to its worker."""
+    """The defect: after a restart, the worker did not know the fork."""
     blank = initial("s1")
     streamed = replace(blank, stream=replace(blank.stream))
     assert dirty_and_streamed(blank, streamed) == (set(), {"s1"})

@@ -1,4 +1,4 @@
-"""Regenerating answers a message again in a fork, so both answers are kept."""
+"""`regenerate` answers a message again in a fork, so both answers are kept."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`foldlog skip`: a frozen session continues without the record that froze it, everywhere."""
+"""`foldlog skip`: a frozen session continues without the record that froze it, for every reader."""
 
 import pytest
 
@@ -20,19 +20,19 @@ HEADERS = (("t", b"FROM_THE_FUTURE"), ("w", b"producer"), ("m", b"1"))
 
 
 def poison(client, session_id="s1", value=POISON, headers=HEADERS) -> int:
-    """Append a record that freezes a session; return its offset."""
+    """Append a record that freezes a session, and return its offset."""
     partition = partition_for(session_id, len(client.log.end_offsets(SESSION_EVENTS)))
     return client.log.store(SESSION_EVENTS, partition, session_id.encode(), value, headers).offset
 
 
 def say_to_frozen(client, word: str) -> None:
-    """Send a message to a frozen session: it takes effect only after a skip."""
+    """Send a message to a frozen session. It takes effect only after a skip."""
     with pytest.raises(CommandRefused, match=r"takes effect once .*`foldlog skip`"):
         client.say("s1", f"say {word}", message_id=f"m-{word}")
 
 
 class OneByOne:
-    """A reader that returns one record per poll, so that the store is written after each."""
+    """A reader that returns one record per poll, so that the store is written after each record."""
 
     def __init__(self, reader):
         self._reader = reader
@@ -42,7 +42,7 @@ class OneByOne:
 
 
 def gateway_views(client, directory):
-    """The session's views in a gateway that reads the log to its end and stores them."""
+    """The session's views in a gateway that reads the whole log and stores the views."""
     tail = Tail(client.log, directory, lambda _line: None, client.read_blob)
     reader = client.log.reader(SESSION_EVENTS, tail.places())
     while tail.lag():
@@ -67,7 +67,8 @@ def test_law_13_a_session_continues_without_the_record_and_later_events_take_eff
 
 
 def test_every_reader_folds_a_skip_to_the_same_views(client, tmp_path):
-    """A gateway that had folded the record before the skip, one that starts later, and a replay."""
+    """The readers: a gateway that folded the record before the skip, one that starts later, and a
+    replay."""
     talk(client, "s1", "one")
     poison(client)
     say_to_frozen(client, "two")
@@ -82,7 +83,8 @@ def test_every_reader_folds_a_skip_to_the_same_views(client, tmp_path):
 
 
 def test_a_version_that_understands_a_skipped_record_still_skips_it(client, tmp_path, monkeypatch):
-    """Later decisions rely on the skip: folding the record after all would change the session."""
+    """Later decisions rely on the skip. If the record were folded after all, the session would
+    change."""
     talk(client, "s1", "one")
     (value, headers) = next(
         (record.value, record.headers)
@@ -206,7 +208,7 @@ def test_doctor_names_the_record_and_the_command_that_skips_it(tmp_path, capsys)
 
 
 def dead_letter(log, session_id: str, offset: int) -> None:
-    """A dead letter as the worker of the session's partition writes it."""
+    """Write a dead letter as the worker of the session's partition writes it."""
     partition = partition_for(session_id, len(log.end_offsets(SESSION_EVENTS)))
     place = {"topic": SESSION_EVENTS, "partition": str(partition), "offset": str(offset)}
     headers = [(f"__dlq.errors.{name}", value.encode()) for name, value in place.items()]
@@ -214,7 +216,8 @@ def dead_letter(log, session_id: str, offset: int) -> None:
 
 
 def test_a_skipped_dead_letter_is_not_a_problem_for_doctor(tmp_path, capsys):
-    """After `foldlog skip` the dead letter was a PROBLEM until its retention ended."""
+    """The defect: after `foldlog skip`, the dead letter remained a PROBLEM until its retention
+    ended."""
     shell = make_shell(tmp_path, capsys)
 
     def letters() -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What a fork inherits gets offsets before its SESSION_OPENED; no field is missed."""
+"""The events that a fork inherits get offsets below its SESSION_OPENED; no field is missed."""
 
 from typing import get_args, get_type_hints
 

@@ -1,4 +1,5 @@
-"""doctor on the context window: each culprit once, most expensive first; instruction files."""
+"""`doctor` on the context window: it lists each cause once, the most expensive first, and checks
+instruction files."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""doctor on push channels: unknown and failing ones, and deliveries given up."""
+"""`doctor` on push channels: unknown channels, failing channels, and deliveries that were given
+up."""
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,4 +1,5 @@
-"""The checks find problems and what waits for a person, each with what to do."""
+"""The checks of `doctor` find problems and everything that waits for a person, each with what to
+do."""
 
 import dataclasses
 
@@ -35,7 +36,7 @@ def test_an_mcp_server_that_is_down_is_a_problem():
 
 
 def test_every_state_of_an_mcp_server_has_a_printable_level():
-    """A server that connected late made `foldlog doctor` fail with KeyError."""
+    """The defect: a server that connected late made `foldlog doctor` fail with KeyError."""
     states = {"a": "up, 3 tools", "b": f"up, 3 tools, {NOT_AGREED}", "c": "down: gone", "d": ENDED}
     levels = [found.level for found in checks.mcp_servers(states)]
     assert levels == ["ok", "note", "problem", "note"] and set(levels) <= set(MARKS)
@@ -87,7 +88,7 @@ def test_a_session_whose_agent_no_worker_serves_is_a_problem(log, talk):
 
 
 def test_sessions_of_one_unserved_agent_are_one_finding(log, talk, settings):
-    """A worker for another agent, on a log with 54 sessions, gave 54 findings."""
+    """The defect: with a worker for another agent, a log with 54 sessions gave 54 findings."""
     for n in range(9):
         opened(log, settings, f"old{n}")
     open_one, *others = check_agents.agents_missing(fold_everything(log), frozenset({"other"}))
@@ -115,7 +116,7 @@ def test_waiting_approvals_and_doubts_are_reported_with_their_commands(log, talk
 
 
 def everything_of(log, outcomes: dict[str, str]):
-    """Sessions with these outcomes of background work, last changed in this order."""
+    """Sessions with these outcomes of background work; the last one in the dict changed last."""
     everything = fold_everything(log)
     views = {
         name: replace(each, background=replace(each.background, said=outcomes[name]))
@@ -126,7 +127,8 @@ def everything_of(log, outcomes: dict[str, str]):
 
 
 def test_failed_background_work_is_reported_before_skipped_work(log, settings):
-    """Forty sessions that were too short for a summary hid the one whose model did not exist."""
+    """The defect: forty sessions that were too short for a summary hid the session whose model did
+    not exist."""
     failed = "context: gone-model failed: not_found_error: no such model"
     outcomes = {f"a{n}": TOO_LITTLE for n in range(5)} | {"b0": "context: the summary is empty"}
     outcomes |= {f"z{n}": failed for n in range(4)} | {"c": "result: the turn was aborted"}
@@ -197,7 +199,8 @@ def test_dead_letters_are_counted_and_the_last_are_shown(log):
 
 
 def test_dead_letters_are_a_problem_only_while_a_session_is_frozen(log, talk):
-    """They were a problem until their retention ended, although no command could remove them."""
+    """The defect: dead letters were a problem until their retention ended, although no command
+    could remove them."""
     log.producer().append(DEAD_LETTERS, "s1", b"future", [("__dlq.errors.offset", b"2")])
     first, *_ = checks.dead_letters(log, fold_everything(log))
     assert first.level == "note" and "after 90 days" in first.do

@@ -1,4 +1,4 @@
-"""doctor on memory: which embedder made its vectors."""
+"""`doctor` on memory: it reports which embedder made the vectors."""
 
 import pytest
 

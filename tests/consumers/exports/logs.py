@@ -46,7 +46,7 @@ def random_log(seed: int, *, forged: bool = False) -> Recorded:
 
 
 def all_logs() -> Iterator[Recorded]:
-    """Every golden log, and two random ones for each seed."""
+    """Every golden log, and two random logs for each seed."""
     yield from (golden_log(name) for name in golden.names())
     for seed in WORLDS:
         yield random_log(seed)

@@ -1,4 +1,5 @@
-"""The audit report: every text is escaped, nothing is loaded, and it shows who did what and why."""
+"""The audit report: every text is escaped, the page loads nothing, and it shows who did what and
+why."""
 
 import re
 from html.parser import HTMLParser
@@ -26,7 +27,7 @@ VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 
 class Page(HTMLParser):
-    """Tags, attributes and text of a page; fails if tags are not closed in order."""
+    """Collects the tags, attributes and text of a page. Fails if tags are not closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""Bundles: a session replays elsewhere, byte for byte, and changes to a bundle are detected."""
+"""Bundles: a session replays on another machine, byte for byte, and changes to a bundle are
+detected."""
 
 import json
 import zipfile
@@ -104,7 +105,7 @@ def test_a_bundle_is_read_only(tmp_path):
 
 
 def repacked(path, change, *, compress=zipfile.ZIP_STORED):
-    """Rewrite a bundle with its members changed by `change(members)`."""
+    """Rewrite a bundle whose members `change(members)` has changed."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     members = change(members) or members

@@ -21,7 +21,7 @@ from foldlog.tests.consumers.played import Played
 
 @pytest.fixture
 def shell(tmp_path, capsys):
-    """Two sessions; the answer of the first is in a blob."""
+    """Commands over a log with two sessions; the answer of the first session is in a blob."""
     shell = make_shell(tmp_path / "home", capsys)
     sessions = Sessions(shell.log, shell.settings)
     for name in ("s1", "s2"):
@@ -55,7 +55,8 @@ def files_of(path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("named", [" s1", ""])
 def test_a_session_whose_agent_no_worker_serves_is_exported_as_unserved(shell, tmp_path, named):
-    """The list had `unserved`; the audit report and the table of sessions had `busy`."""
+    """The defect: the list of sessions had the state `unserved`, but the audit report and the table
+    of sessions had `busy`."""
     Sessions(shell.log, shell.settings).say("s1", "again", message_id="m3")
     played = Played(shell.log, "s1")
     others = (ev.AgentDigest(name="other", digest="0" * 32),)
@@ -140,7 +141,7 @@ def test_parquet_reads_back(shell, tmp_path):
 
 
 def test_E33_parquet_times_are_marked_as_utc(shell, tmp_path):
-    """Readers interpreted them as local times."""
+    """The defect: readers interpreted the times as local times."""
     import duckdb
 
     shell("export --format parquet -o", str(tmp_path / "t"))
@@ -158,7 +159,7 @@ class NoLog:
     """A log that fails the test if it is used."""
 
     def close(self):
-        """Nothing is open."""
+        """Does nothing, because nothing is open."""
 
     def __getattr__(self, name):
         raise AssertionError(f"a bundle needs no broker, but {name} was used")
@@ -279,7 +280,7 @@ def test_terminal_control_characters_are_not_printed(shell):
 
 
 def test_ctrl_c_interrupts_an_endless_query():
-    """DuckDB itself ignored Ctrl-C, or raised RuntimeError."""
+    """The defect: DuckDB ignored Ctrl-C, or raised RuntimeError."""
     with Database() as database:
         connection, started = database._connection, threading.Event()
 

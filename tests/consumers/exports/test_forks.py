@@ -1,4 +1,5 @@
-"""Forks are exported with what they inherit, and their bundles replay without the parent."""
+"""A fork is exported with the events that it inherits, and its bundle replays without the
+parent."""
 
 import sqlite3
 
@@ -18,7 +19,7 @@ TEXTS = ["Be brief.", "hello", "buying", "charged", "done", "fork", "yes"]
 
 @pytest.fixture
 def forked(tmp_path):
-    """A client with a session that called a tool, its fork f1, and f2, a fork of f1."""
+    """A client, and three sessions: one that called a tool, its fork f1, and f2, a fork of f1."""
     log, settings = memory_log(), settings_in(tmp_path / "home")
     sessions, played = opened(log, settings)
     sessions.say("s1", "hello", message_id="m1")

@@ -1,4 +1,4 @@
-"""The proof that a person requested an event, and requests without proof."""
+"""Requests with a proof that a person made them, and requests without a proof."""
 
 import pytest
 

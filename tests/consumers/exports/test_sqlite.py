@@ -1,4 +1,4 @@
-"""RubyLLM's and Vercel's rows: constraints hold, messages are in order, nothing is lost."""
+"""The rows of RubyLLM and Vercel: constraints hold, messages are in order, nothing is lost."""
 
 import json
 import sqlite3
@@ -36,7 +36,7 @@ def make(source: Recorded, path, which: str) -> sqlite3.Connection:
 
 
 def lines_with_blocks(source: Recorded) -> list:
-    """(line, blocks) of the messages and answers, from the fold."""
+    """The (line, blocks) of the messages and answers, from the fold."""
     facts = read_log(source.log, None, Contents(source.read)).sessions.get(source.session_id)
     lines = facts.views.transcript.lines if facts else ()
     contents = Contents(source.read)

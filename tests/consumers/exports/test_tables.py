@@ -1,4 +1,4 @@
-"""The tables of recorded and random sessions: their rows, and that nothing is lost."""
+"""The tables of recorded and random sessions: they have the right rows, and nothing is lost."""
 
 import json
 from datetime import datetime

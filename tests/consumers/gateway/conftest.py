@@ -1,4 +1,4 @@
-"""The fixtures of this folder."""
+"""The fixtures of the gateway's tests."""
 
 from foldlog.tests.consumers.gateway.fixtures import ana, bob, gateway, log, place, settings
 

@@ -1,6 +1,7 @@
-"""Fixtures for tests of a gateway: a log, a gateway over it that needs tokens, clients of users.
+"""Fixtures for tests of a gateway: a log, a gateway over the log that requires tokens, clients of
+users.
 
-The tests of a file share one gateway. A conftest.py imports them.
+The tests of a file share one gateway. A conftest.py imports these fixtures.
 """
 
 import pytest

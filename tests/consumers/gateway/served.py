@@ -1,4 +1,4 @@
-"""A real gateway on a free port, over any log, for tests of its responses."""
+"""A real gateway on a free port, over any log, for tests of the gateway's responses."""
 
 import resource
 import threading
@@ -26,7 +26,8 @@ CATCH_UP_S = 10  # enough for a gateway to catch up on a busy machine
 
 @contextmanager
 def disk_full():
-    """Writes that make a file of this process larger fail, as on a full disk."""
+    """Until the block ends, writes that make a file larger fail in this process, as on a full
+    disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (256 * 1024, hard))
     try:
@@ -45,9 +46,8 @@ class Served:
         self.url = f"http://127.0.0.1:{port}"
 
     def http(self, user: str | None = None, **more) -> httpx.Client:
-        """A client with a token of this user, or without one. A GET waits until the gateway has
-        folded the present end of the log: tests write to the log directly.
-        """
+        """A client with a token of this user, or without a token. A GET waits until the gateway has
+        folded the present end of the log, because tests write to the log directly."""
         headers = {"authorization": f"Bearer {token_for(user, SECRET)}"} if user else {}
         hooks = {"request": [self._catch_up]}
         return httpx.Client(
@@ -79,8 +79,8 @@ def served(
     port: int = 0,
     limits: Limits | None = None,
 ) -> Iterator[Served]:
-    """A gateway over a log, until the block ends. `directory`: of its stores. `port`: of a stopped
-    gateway, to replace it."""
+    """A gateway over a log, until the block ends. `directory`: where the gateway keeps its stores.
+    `port`: the port of a stopped gateway to replace."""
     client = Client(settings, log, channel="gateway")
     output: list[str] = []
     gateway = Gateway(client, Access(settings.user, secret, origins), directory, output.append)

@@ -80,7 +80,7 @@ def test_development_mode_serves_loopback_hosts_only(host):
     ],
 )
 def test_the_gateway_and_a_workers_pages_admit_the_same_loopback_names(host, is_admitted):
-    """The gateway had its own check, which refused an IPv4-mapped loopback address."""
+    """The defect: the gateway had its own check, which refused an IPv4-mapped loopback address."""
     with nullcontext() if is_admitted else pytest.raises(Foreign):
         Access("local", None).admit({"host": host})
     answer = page_access.refusal("/status", page_access.Caller("127.0.0.1", host, ""), None)

@@ -1,8 +1,8 @@
-"""Content that users wrote is never a page: opened in a browser, it runs nothing.
+"""Content that users wrote runs no script when a browser opens it.
 
-The stream below is an attack: a page that approves, sends and cancels as the user who opens it. It
-is opened as served, and once without Content-Disposition, so that the content security policy alone
-must stop it.
+The stream below is an attack: a page that approves, sends and cancels as the user who opens it. The
+tests open it as it is served, and once without Content-Disposition, so that only the content
+security policy can stop it.
 """
 
 import pytest
@@ -29,7 +29,7 @@ def asks(place):
 
 
 def write(http, name, media_type):
-    """Write the attack as a stream. Returns its path."""
+    """Write the attack as a stream. Returns the stream's path."""
     http.put(f"/v1/stream/{name}", content=EVIL, headers={"content-type": media_type})
     return f"/v1/stream/{name}"
 
@@ -58,7 +58,7 @@ def test_no_response_can_run_scripts_or_be_framed(ana):
 
 @pytest.fixture
 def signed_in(browser, gateway):
-    """A browser of a user who is signed in at the gateway, by its cookie."""
+    """A browser whose cookie signs a user in at the gateway."""
     context = browser.new_context(accept_downloads=True)
     context.set_default_timeout(20_000)
     context.add_cookies(
@@ -69,7 +69,7 @@ def signed_in(browser, gateway):
 
 
 def methods_of(page):
-    """The methods of the requests that a page makes from now on."""
+    """A list that receives the method of each request that a page makes from now on."""
     methods = []
     page.on("request", lambda request: methods.append(request.method))
     return methods
@@ -88,7 +88,8 @@ def test_a_hostile_stream_opened_as_a_page_is_downloaded(signed_in, gateway, ana
 
 
 def test_a_hostile_stream_that_is_shown_nevertheless_runs_nothing(signed_in, gateway, ana, asks):
-    """As in an old browser, or a viewer of downloads: the policy alone protects."""
+    """An old browser or a viewer of downloads may show the stream: then only the policy protects
+    the user."""
     path = write(ana, "shown", "text/html")
     page = signed_in.new_page()
 

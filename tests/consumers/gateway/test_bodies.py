@@ -1,7 +1,8 @@
-"""C: request bodies take no memory from other users: unauthenticated ones are not read, and those
-of a user are bounded.
+"""C: request bodies use no memory of other users. The gateway does not read unauthenticated bodies,
+and limits those of each user.
 
-Real sockets. Bodies are left incomplete, so a response can depend only on what was sent before.
+The tests use real sockets. They leave bodies incomplete, so a response can depend only on what was
+sent before.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ PATIENCE_S = 20
 
 
 def begin(gateway, path, *headers):
-    """Send a request whose body is incomplete."""
+    """Send a request with an incomplete body."""
     made = socket.create_connection(("127.0.0.1", gateway.port), PATIENCE_S)
     head = (f"POST {path} HTTP/1.1", "host: 127.0.0.1", "content-type: application/json", *headers)
     made.sendall("\r\n".join((*head, "", "")).encode() + b"{" * 8)
@@ -29,7 +30,7 @@ def begin(gateway, path, *headers):
 
 
 def response_to(connection):
-    """The status, headers and body of the first response."""
+    """The status, the headers and the body of the first response."""
     with connection, connection.makefile("rb") as file:
         status = int(file.readline().split()[1])
         lines = iter(lambda: file.readline().decode().strip(), "")
@@ -56,7 +57,8 @@ def test_no_part_of_an_unauthenticated_body_is_read(gateway, path, size, token):
 def test_a_body_of_ambiguous_length_is_refused_and_nothing_after_it_is_read(
     gateway, request_line, version, lengths
 ):
-    """A proxy that used the other length would take the second request for another user's."""
+    """A proxy that used the other length would take the second request for a request of another
+    user."""
     head = f"{request_line} HTTP/{version}\r\nhost: 127.0.0.1\r\nconnection: keep-alive\r\n"
     smuggled = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
     with socket.create_connection(("127.0.0.1", gateway.port), PATIENCE_S) as made:
@@ -69,7 +71,7 @@ def test_a_body_of_ambiguous_length_is_refused_and_nothing_after_it_is_read(
 
 
 def test_the_bodies_of_one_user_are_bounded_in_total(gateway):
-    """None of them reaches a route: all are still incomplete."""
+    """No body reaches a route, because all of them are still incomplete."""
     token = f"authorization: Bearer {token_for('bob', SECRET)}"
     length = f"content-length: {BODY_BYTES_MAX}"
     connections = []

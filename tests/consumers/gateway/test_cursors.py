@@ -1,4 +1,4 @@
-"""Cursors: a place survives the round trip, and every other text is refused."""
+"""Cursors: a place survives encoding and decoding, and every other text is refused."""
 
 import base64
 

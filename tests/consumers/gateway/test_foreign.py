@@ -1,6 +1,5 @@
 """C: every route treats another user's session as one that does not exist, and refuses requests
-without a token; each user has a separate set of names.
-"""
+without a token; each user has separate names for sessions."""
 
 import re
 
@@ -42,7 +41,8 @@ BY_BODY = [
 
 @pytest.fixture(scope="module")
 def taken(place, ana):
-    """Ids of Ana: a session of the command line, one that she opened here, and a stream."""
+    """Ids of Ana: a session that the command line opened, one that she opened here, and a
+    stream."""
     asking(place, "raw")
     ana.post("/v1/sessions/talk/messages", json={"text": "secret"}).raise_for_status()
     ana.put("/v1/stream/notes", headers=TEXT, content=b"secret").raise_for_status()
@@ -50,7 +50,7 @@ def taken(place, ana):
 
 
 def requests_of(gateway):
-    """Functions (client, name) -> response: of every route that names a session."""
+    """A function (client, name) -> response for every route that names a session."""
     found = []
     for make in app.ROUTERS:
         for route in make(gateway).routes:
@@ -78,7 +78,7 @@ def send(http, method, path, query, name):
 
 
 def without_name(response, name):
-    """What a response reveals: without the name of the request, and the date."""
+    """The response without the name in the request and without the date: all that it reveals."""
     headers = {k: v.replace(name, "NAME") for k, v in response.headers.items()
                if k not in ("date", "content-length")}
     return response.status_code, response.text.replace(name, "NAME"), headers
@@ -128,7 +128,8 @@ def test_C_ids_of_names_are_ids_and_differ_by_name_and_user(name):
 
 
 def test_the_views_of_another_users_session_are_not_loaded(gateway, bob, taken, monkeypatch):
-    """Loading takes longer for a large session, so the time would reveal that it exists."""
+    """A large session takes longer to load, so the response time would reveal that the session
+    exists."""
     tail, loaded = gateway.gateway.tail, []
     views = tail.views
     monkeypatch.setattr(tail, "views", lambda name: loaded.append(name) or views(name))

@@ -1,6 +1,7 @@
-"""C: every body is answered with a status and a sentence; none is a 500.
+"""C: the response to every body is a status and a sentence, and never a 500.
 
-One row per mistake, sent to every route that takes JSON, in every place of its body.
+Each row is one mistake. The tests send it to every route that takes JSON, in every place of the
+route's body.
 """
 
 import json
@@ -70,7 +71,7 @@ def asks(place):
 
 
 def variants(value, whole=lambda inner: inner):
-    """A body, as many times as it has values, each time with HERE in place of another one."""
+    """One variant of a body for each of its values: HERE replaces that value."""
     yield whole("HERE")
     if isinstance(value, dict):
         for name in value:
@@ -80,7 +81,7 @@ def variants(value, whole=lambda inner: inner):
 
 
 def post(http, path, body):
-    """The status, and the text of an error."""
+    """The status of the response, and its text if it is an error."""
     with http.stream("POST", path, content=body, headers=JSON) as response:
         return response.status_code, response.read() if response.status_code >= 300 else b"{}"
 
@@ -131,7 +132,8 @@ MANY = {
 
 @pytest.mark.parametrize("many", MANY)
 def test_C_a_body_of_too_many_values_is_refused_before_it_is_parsed(ana, many):
-    """Eight megabytes of `[],` blocked the loop, and so every user, for more than a second."""
+    """The defect: eight megabytes of `[],` blocked the loop, and so every user, for more than a
+    second."""
     with pytest.raises(Invalid, match=f"more than {VALUES_MAX:,} "):
         read_json(MANY[many].encode())
     ana.put("/v1/stream/many", headers=JSON).raise_for_status()
@@ -156,7 +158,7 @@ def test_a_body_with_the_allowed_number_of_values_is_read():
 
 @pytest.mark.parametrize("turn", [2**53, 2**63 - 1, -(2**63)])
 def test_C_a_turn_that_no_event_can_contain_is_refused(ana, turn):
-    """It fits in 64 bits, but in no field of an event."""
+    """The number fits in 64 bits, but in no field of an event."""
     for path in ("/v1/sessions/asks/cancel", "/api/chat/asks/stop"):
         response = ana.post(path, json={"turn": turn})
         assert (response.status_code, response.json()["code"]) == (400, "invalid_turn"), path

@@ -20,7 +20,7 @@ from foldlog.tests.consumers.played import Played, memory_log, settings_in
 
 
 class Stage:
-    """A hub, and the tail that it uses: events of the log are passed on by hand. `unreachable`:
+    """A hub, and the tail that feeds it: the test passes the events of the log on. `unreachable`:
     reading chunks fails."""
 
     def __init__(self, log, tmp_path):
@@ -30,7 +30,7 @@ class Stage:
         self.hub = Hub(self, read=lambda _ref: b"[]", chunks=self._chunks, print_line=print)
 
     def streams(self, name):
-        """A session with an answer that streams."""
+        """A session with an answer that is streaming."""
         self.sessions.open(name, agent="default")
         self.sessions.say(name, "hi")
         played = Played(self.log, name)
@@ -102,7 +102,8 @@ def test_a_session_that_cannot_be_loaded_affects_no_other_and_is_loaded_again(st
 
 
 def test_a_session_that_was_dropped_during_a_subscription_is_watched_again(stage, monkeypatch):
-    """Others leave after it is loaded and before its viewer is added: it is idle in between."""
+    """Other viewers leave after the session was loaded and before its viewer is added, so the
+    session is idle for a moment."""
     monkeypatch.setattr(hub_module, "IDLE_SESSIONS_MAX", 0)
     played, _ = stage.streams("one"), stage.streams("other")
 

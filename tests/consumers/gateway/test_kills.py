@@ -1,4 +1,5 @@
-"""Worker and gateway are killed with SIGKILL while 50 viewers watch: all see the same."""
+"""A worker and a gateway are killed with SIGKILL while 50 viewers watch: all viewers see the
+same."""
 
 import asyncio
 import json
@@ -29,7 +30,7 @@ MIDDLE, SEEN = 120, 10  # deltas sent before the gate; chunks seen before the ki
 
 
 class Screen:
-    """What one viewer is shown, and the cursor to resume from."""
+    """The text that one viewer sees, and the cursor from which the viewer resumes."""
 
     def __init__(self):
         self.lines, self.streams, self.attempt, self.cursor, self.cuts = [], "", None, None, 0
@@ -53,7 +54,7 @@ class Screen:
 
     async def watch(self, url, gateways=()):
         """Watch until the turn has ended, over any number of connections. gateways: the processes
-        that serve this address, the newest last."""
+        that have served this address, the newest last."""
         async with httpx.AsyncClient(base_url=url, timeout=20) as http:
             while True:
                 try:
@@ -152,7 +153,8 @@ def test_beyond_1_viewers_see_one_conversation_when_worker_and_gateway_are_kille
 
 
 async def _killed(settings, server, events):
-    """The screens of 50 viewers; both processes are killed in the middle of the answer."""
+    """The screens of 50 viewers. The worker and the gateway are killed in the middle of the
+    answer."""
 
     def streams(attempt):
         return lambda e: isinstance(e, ev.GenChunk) and e.attempt == attempt and e.seq >= SEEN

@@ -1,4 +1,4 @@
-"""B: a lost blob is reported by every route; none is a 500."""
+"""B: if a blob is lost, every route reports this; none responds with a 500."""
 
 import json
 

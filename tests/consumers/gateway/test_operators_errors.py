@@ -1,4 +1,4 @@
-"""Errors of the log: the operator gets their text, a client a sentence that names no broker."""
+"""Errors of the log: the operator gets the text; a client gets a sentence that names no broker."""
 
 import pytest
 from confluent_kafka import KafkaError
@@ -21,7 +21,7 @@ class Lossy(Faults):
     is_lossy = False
 
     def fate(self, *_append):
-        """What becomes of an append."""
+        """The result of an append."""
         return LOST if self.is_lossy else NORMAL
 
 

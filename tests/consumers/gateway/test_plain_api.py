@@ -31,7 +31,7 @@ def open_session(http, name):
 
 
 def events_of(http, name, upto, **params):
-    """The events of a stream, up to one of this type."""
+    """The events of a stream, up to the first one of this type."""
     found = []
     with http.stream("GET", f"/v1/sessions/{name}/stream", params=params) as response:
         assert response.status_code == 200, response.read()
@@ -226,7 +226,7 @@ def test_S2_4_an_answer_is_recorded_as_shown_once(ana, log):
 
 
 class Full:
-    """A producer that refuses GEN_SENT, as if its queue were full."""
+    """A producer that refuses GEN_SENT, as if the queue of the producer were full."""
 
     def __init__(self, inner):
         self._inner, self.refused = inner, []
@@ -319,7 +319,7 @@ def test_reading_old_turns_writes_nothing(ana, log):
 
 
 def test_C17_records_of_the_gateway_name_the_user_of_the_token(ana, bob, log):
-    """`by_user` alone proves nothing: every producer can write it."""
+    """`by_user` alone proves nothing, because every producer can write it."""
     name = open_session(ana, "s-recorded")
     post(ana, f"/{name}/messages", text="hi", message_id="m1")
     post(bob, f"/{name}/messages", text="hi", message_id="m2")

@@ -1,4 +1,5 @@
-"""A worker is killed with SIGKILL during an answer, which is resumed: no viewer loses text."""
+"""A worker is killed with SIGKILL during an answer, and the answer is resumed: no viewer loses
+text."""
 
 import asyncio
 import json
@@ -35,7 +36,7 @@ agent = Agent(name="teller", model="claude-opus-5-5", recovery="resume")
 
 
 def tell(request):
-    """The story; a resumed request gets the rest of it."""
+    """The reply of the model: the story, or the rest of it for a resumed request."""
     if len(request.messages) <= 2:
         content = [text(STORY)]
         return Reply(content, chunk="word", pace_s=PACE_S, gate="never", gate_after=MIDDLE)
@@ -46,7 +47,8 @@ def tell(request):
 
 
 class Viewer(Screen):
-    """A screen whose text is never dropped. `leaves`: after so many characters."""
+    """A screen whose text must never be dropped. `leaves`: the number of characters after which the
+    viewer disconnects."""
 
     def __init__(self, leaves=None):
         super().__init__()
@@ -93,8 +95,8 @@ def _is(seen, kind):
 
 
 async def _killed(settings, server, events, directory):
-    """Three viewers: one that stays, one that connects between the kill and the resumption, one
-    that left before the kill and returns when the answer continues."""
+    """The screens of three viewers: one stays; one connects between the kill and the resumption;
+    one left before the kill, and returns when the answer continues."""
     worker = ("worker", "--agent", "resuming_teller:agent")
     base_url = server.base_url
 

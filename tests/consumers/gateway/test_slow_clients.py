@@ -1,6 +1,7 @@
 """C: slow clients, and many clients, take nothing from others: deadlines, limits, fairness.
 
-Real sockets, with small limits; each test waits for an action of the gateway, never for a time.
+The tests use real sockets and small limits. Each test waits for an action of the gateway, never for
+a time.
 """
 
 import asyncio
@@ -74,7 +75,7 @@ def read(connection):
 
 
 def get_health(connection):
-    """A complete request and response; then the connection is idle."""
+    """Send one complete request and read the response. Afterwards, the connection is idle."""
     connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
     response = b""
     while not response.endswith(b"ok\n"):
@@ -195,7 +196,7 @@ def test_C_the_streams_of_one_user_are_bounded_over_all_kinds(tmp_path):
 
 
 class OtherTask:
-    """Counts how often another task of the loop runs."""
+    """Counts how often another task of the event loop runs."""
 
     async def __aenter__(self):
         self.count, self._task = 0, asyncio.ensure_future(self._take())
@@ -217,7 +218,7 @@ def test_C_a_response_whose_writes_never_block_lets_other_tasks_run():
                 yield b"x"
 
         async def send(_message):
-            """A client whose buffers take everything."""
+            """The write to a client whose buffers are never full."""
 
         never = asyncio.Event()
         async with OtherTask() as other:
@@ -266,7 +267,7 @@ def test_C_few_histories_are_built_at_once_and_the_others_occupy_no_thread(
 
 
 def test_addresses_of_one_network_count_as_one():
-    """One customer has 2^64 IPv6 addresses."""
+    """One customer can have 2^64 IPv6 addresses."""
     assert site_of("2001:db8::1") == site_of("2001:db8::ffff:2") != site_of("2001:db8:0:1::1")
     assert site_of("fe80::1%eth0") == site_of("fe80::2%eth0")
     assert site_of("::ffff:10.0.0.7") == site_of("10.0.0.7") != site_of("10.0.0.8")
@@ -287,7 +288,8 @@ def test_a_refused_connection_is_answered_with_the_same_policy(gateway_with, sen
 def test_a_stopping_gateway_ends_its_streams_at_once_without_a_traceback(
     tmp_path, capsys, monkeypatch
 ):
-    """They delayed its end, and uvicorn printed forty lines for each of them."""
+    """The defect: open streams delayed the gateway's end, and uvicorn printed forty lines for each
+    stream."""
     monkeypatch.setattr(serve, "DRAIN_S", NEVER_S)
     monkeypatch.setattr(routes_durable, "LONG_POLL_S", NEVER_S)
     log, stream = memory_log(threaded=True), "/v1/stream/s1?offset=now"
@@ -310,7 +312,8 @@ def test_a_stopping_gateway_ends_its_streams_at_once_without_a_traceback(
 
 
 def wait_until_read(gateway, state):
-    """Wait until the gateway has read the message for `slow` up to this state of its sender."""
+    """Wait until the gateway has read the request for `slow` so far that its sender is in this
+    state."""
     def is_read(connection):
         is_it = connection.scope is not None and "slow" in connection.scope["path"]
         return is_it and connection.conn.their_state is state

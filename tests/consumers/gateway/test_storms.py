@@ -1,4 +1,5 @@
-"""Viewers that never read or disconnect at any moment, and users who must not see each other."""
+"""Viewers that never read, viewers that disconnect at any moment, and users who must not see each
+other's sessions."""
 
 import asyncio
 import contextlib
@@ -81,7 +82,7 @@ def test_no_byte_of_a_session_reaches_another_user(gateway, log):
 
 
 def viewers_become(gateway, count):
-    """Wait until the gateway has so many viewers. Returns False after 10 s."""
+    """Wait until the gateway has this many viewers. Returns False after 10 s."""
     for _ in range(1_000):
         if gateway.gateway.hub.viewers == count:
             return True
@@ -126,7 +127,8 @@ def test_a_client_that_never_reads_is_disconnected_and_loses_nothing(
 
 
 def test_unread_data_is_dropped_while_the_client_lives(monkeypatch):
-    """After a viewer was disconnected, two megabytes and a connection were kept for its client."""
+    """The defect: after the gateway disconnected a viewer, it kept two megabytes and a connection
+    for the client."""
     monkeypatch.setattr(serve, "UNREAD_MS", 300)
     listening = serve.listen("127.0.0.1", 0)
     with listening, socket.create_connection(listening.getsockname()):

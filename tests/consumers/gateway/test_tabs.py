@@ -1,4 +1,5 @@
-"""S0.5-S0.7, S0.11: tabs have their own sessions, know each other, and stop each other."""
+"""S0.5-S0.7, S0.11: each tab has its own session, knows the other tabs, and can stop their
+sessions."""
 
 import json
 import threading
@@ -151,7 +152,7 @@ def test_cancel_refuses_mistakes(gateway, ana):
 
 
 def test_S0_11_of_publish_and_cancel_at_once_one_wins_and_the_other_is_refused(gateway, ana):
-    """Two tabs at the same instant, repeatedly: the log's order decides."""
+    """Two tabs send the commands at the same instant, repeatedly: the order in the log decides."""
     winners = set()
     with gateway.http("ana") as other, ThreadPoolExecutor(2) as pool:
         for number in range(ROUNDS):

@@ -1,4 +1,5 @@
-"""The tail: its stores are a cache; the gateway shows the log even if they are lost or damaged."""
+"""The tail: its stores are a cache. The gateway shows the log even if the stores are lost or
+damaged."""
 
 import threading
 import time
@@ -27,7 +28,7 @@ def log():
 
 
 class Following:
-    """A running tail, with its output and its batches."""
+    """A running tail, and its output and batches."""
 
     def __init__(self, log, directory):
         self.output, self.batches, self._changed = [], [], threading.Condition()

@@ -1,4 +1,4 @@
-"""A log that lost its end and reused the offsets, as after an unclean leader election."""
+"""A log lost its last records and reused their offsets, as after an unclean leader election."""
 
 import time
 
@@ -25,7 +25,7 @@ def end_of(log) -> int:
 
 
 def messages(log, settings, *texts: str) -> None:
-    """Send messages to s1, one record each; open it first."""
+    """Open s1 if necessary, and send it these messages, one record each."""
     sessions = Sessions(log, settings)
     sessions.open("s1", agent="default")
     for text in texts:
@@ -34,13 +34,13 @@ def messages(log, settings, *texts: str) -> None:
 
 
 def fresh(log) -> dict[str, str]:
-    """The hashes of the views that the present log folds to."""
+    """The hashes of the views that result from folding the present log."""
     with SessionFold(log, "s1") as folded:
         return view_hashes(folded.to_end())
 
 
 def wait_until_equal(tail: Tail, log) -> None:
-    """Wait until a gateway has the views of the present log."""
+    """Wait until a gateway has the same views as the present log."""
     end = time.monotonic() + PATIENCE_S
     while True:
         views = tail.views("s1")
@@ -52,7 +52,7 @@ def wait_until_equal(tail: Tail, log) -> None:
 
 @pytest.mark.broker
 def test_a_gateway_refolds_a_log_that_was_truncated_and_continued(own_broker, tmp_path):
-    """A running gateway and one that starts later; both have views of lost records."""
+    """One gateway is running and one starts later; both have views that contain lost records."""
     broker, prefix, settings = own_broker(), unique_name() + ".", settings_in(tmp_path)
     log = KafkaLog(broker.bootstrap_servers, topic_prefix=prefix)
     log.apply_topics(topics(1))
@@ -88,8 +88,8 @@ def test_a_gateway_refolds_a_log_that_was_truncated_and_continued(own_broker, tm
 
 
 def refolded(last_at: int) -> list[str]:
-    """The messages of a worker whose log was truncated and continued with another message and then
-    the same last record, `last_at` ms later."""
+    """The messages of a worker after a truncation of its log. The log continues with another
+    message, and then with the same last record, `last_at` ms later."""
     first = ManualWorker(AGENT)
     first.write("producer", opened("a"))
     first.write("producer", message("lost"))
@@ -111,6 +111,7 @@ def refolded(last_at: int) -> list[str]:
 
 
 def test_a_worker_identifies_its_last_record_also_by_its_timestamp():
-    """A producer writes its event again if the log has lost it, so equal bytes prove nothing."""
+    """If the log lost an event, its producer writes the event again, so equal bytes do not prove
+    that the log is the same."""
     assert refolded(last_at=1) == ["kept", "same"]
     assert refolded(last_at=0) == ["lost", "same"], "within one ms they cannot be distinguished"

@@ -1,4 +1,5 @@
-"""Row beyond 1: a viewer that leaves and returns at any point has the same as one that stayed."""
+"""Row beyond 1: a viewer that leaves and returns at any point sees the same as a viewer that
+stays."""
 
 import random
 
@@ -28,7 +29,7 @@ EARLIER = 7  # events, at most, that arrive while a history is built in a thread
 
 
 class Screen:
-    """What one viewer is shown: settled texts, lines, and the text that streams."""
+    """What one viewer sees: settled texts, lines, and the text that is streaming."""
 
     def __init__(self):
         self.items, self.open, self.attempt = [], [], None
@@ -50,13 +51,13 @@ class Screen:
                     self.items.append((added.line.offset, added.line.kind))
 
     def text(self):
-        """The text that streams, by kind; how it was cut does not matter."""
+        """The streaming text of each kind, joined: the place of the cuts does not matter."""
         kinds = ("text", "thinking", "tool_name", "tool_input")
         return tuple("".join(text for k, text in self.open if k == kind) for kind in kinds)
 
 
 class Audience:
-    """A session that is played event by event, and its viewers."""
+    """A session that is played event by event, and the viewers of the session."""
 
     def __init__(self, name, history, read):
         self.history, self.read = history, read
@@ -82,7 +83,7 @@ class Audience:
 
 
 class Viewer:
-    """Subscribes, reads for a while, disconnects, and returns with its last cursor."""
+    """Subscribes, reads for a while, disconnects, and returns with the last cursor."""
 
     def __init__(self, audience, chance):
         self.audience, self.chance = audience, chance
@@ -91,7 +92,8 @@ class Viewer:
         self.subscription = audience.subscribe()
 
     def step(self):
-        """Read what is queued, or perhaps return. Reports a return to an open attempt."""
+        """Read what is queued; a viewer that has left may return. Reports a return to an open
+        attempt."""
         if self.subscription is None:
             if self.chance.random() >= RETURNS:
                 return False
@@ -119,7 +121,8 @@ class Viewer:
 
 
 def audiences(seed, scenario=None):
-    """The sessions of a simulated schedule: crashes, takeovers, cancels, late and double chunks."""
+    """The sessions of a simulated schedule that has crashes, takeovers, cancels, and late and
+    repeated chunks."""
     world = runner.run(seed, scenario).world
     histories = {}
     for partition in world.log.topic(SESSION_EVENTS).partitions:

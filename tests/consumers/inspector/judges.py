@@ -1,4 +1,4 @@
-"""Accessibility checks that run in the browser: each returns the violations."""
+"""Accessibility checks that run in the browser. Each returns the violations that it finds."""
 
 UNNAMED = """
 () => [...document.querySelectorAll("button, input, select, textarea, a, [tabindex='0'], summary")]

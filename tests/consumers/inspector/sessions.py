@@ -1,4 +1,5 @@
-"""Sessions for the tests of the inspector: long, hostile, or waiting for people."""
+"""Sessions for the tests of the inspector: long ones, hostile ones, and ones that wait for
+people."""
 
 import json
 from typing import NamedTuple
@@ -20,7 +21,7 @@ HOSTILE = (
 
 
 class Place(NamedTuple):
-    """One installation: a log and its settings."""
+    """One installation: a log, and the settings."""
 
     log: MemoryLog
     settings: Settings
@@ -33,7 +34,7 @@ class Place(NamedTuple):
         return sessions, played
 
     def talk(self, session_id: str, answers: int = 2, chunks: int = 2) -> Played:
-        """Turns of a message, a tool and two answers."""
+        """Play turns of a message, a tool and two answers in a new session."""
         sessions, played = self.open(session_id)
         for number in range(1, answers + 1):
             sessions.say(session_id, f"question {number}", message_id=f"m{number}")
@@ -42,7 +43,7 @@ class Place(NamedTuple):
 
 
 class Timed:
-    """A session on a log whose clock the test moves."""
+    """A session on a log whose clock the test advances."""
 
     def __init__(self, directory) -> None:
         self.ms = 1_800_000_000_000
@@ -64,7 +65,7 @@ class Timed:
         return sorted([*found.closed, *found.open], key=lambda run: (run.at, run.offset))
 
     def of(self, lane: str) -> list[tuple]:
-        """(kind, ms, outcome) of the lane's runs; None ms while one lasts."""
+        """The (kind, ms, outcome) of each run in a lane; ms is None while the run lasts."""
         return [
             (run.kind, None if run.end_at is None else run.end_at - run.at, run.outcome)
             for run in self.runs if run.lane == lane
@@ -72,14 +73,14 @@ class Timed:
 
 
 def propose(played: Played, content: str, *calls: tuple[str, dict]) -> None:
-    """An answer of the model with these calls."""
+    """Play an answer of the model with these calls."""
     played.call()
     played.start()
     played.complete(content, list(calls))
 
 
 def turn(played: Played, number: int, chunks: int) -> None:
-    """One turn: a tool call, then an answer in so many chunks."""
+    """Play one turn: a tool call, then an answer in this many chunks."""
     propose(played, "Let me look.", ("read_file", {"path": f"notes/{number}.md"}))
     played.invoke()
     played.tool_start()
@@ -112,7 +113,7 @@ def doubting(place: Place, session_id: str = "doubts") -> Played:
 
 
 def hostile(place: Place, session_id: str = "hostile") -> Played:
-    """A session in which every text is an attack on the page."""
+    """A session in which every text attacks the page."""
     _, played = place.open(session_id, HOSTILE[0])
     played.call()
     played.start()
@@ -127,7 +128,7 @@ def hostile(place: Place, session_id: str = "hostile") -> Played:
 
 
 def long(place: Place, session_id: str = "long", events: int = 10_000) -> Played:
-    """A session of at least so many events, most of them chunks."""
+    """A session of at least this many events, most of them chunks."""
     sessions, played = place.open(session_id)
     number = 0
     while length(played.views) < events:
@@ -138,5 +139,5 @@ def long(place: Place, session_id: str = "long", events: int = 10_000) -> Played
 
 
 def length(views: SessionViews) -> int:
-    """The approximate number of events behind these views: a turn of `long` has 101."""
+    """The approximate number of events in these views: each turn of `long` has 101."""
     return 101 * views.turn.number

@@ -1,5 +1,5 @@
-"""The home page in a real browser: what waits and its answers, new sessions, the table, filters,
-search, bulk actions, keys, the gateway lost and found."""
+"""The home page in a real browser: calls that wait and their answers, new sessions, the table,
+filters, search, bulk actions, keys, and a gateway that stops and returns."""
 
 import json
 import re
@@ -53,7 +53,7 @@ def failing(place, session_id="fails", text="Report the late deliveries."):
 
 
 def titled(place, session_id, title):
-    """A session with an answer, whose first message is its title."""
+    """A session with an answer. Its title is its first message."""
     _, played = place.open(session_id, title)
     played.answer(f"answer about {title}")
     return played
@@ -297,7 +297,7 @@ def test_a_refused_stop_is_reported_with_its_session(place, url, page_at):
 
 @pytest.fixture
 def clocked(tmp_path):
-    """The page of a log with today's times: the charts end now."""
+    """The address of the page of a log with today's times, because the charts end now."""
     log = MemoryLog(topics(PARTITIONS), threaded=True, clock_ms=lambda: time.time_ns() // 1_000_000)
     place = Place(log, settings_in(tmp_path))
     place.talk("today", 2)

@@ -1,4 +1,5 @@
-"""The routes of the home page: each user's sessions alone, what waits, charts, agents, search."""
+"""The routes of the home page: each user sees only their own sessions; what waits, charts, agents,
+search."""
 
 import json
 from hashlib import sha256
@@ -24,7 +25,7 @@ MINE = {"talk", "asks", "doubts", "failed", "hostile", "titled"}
 
 
 def as_user(place, user, session_id, text):
-    """A session of another user, with an answer."""
+    """A session that belongs to another user, with an answer."""
     sessions = Sessions(place.log, settings_in(place.settings.home, user))
     sessions.open(session_id, agent="shop", user=user)
     sessions.say(session_id, text, user=user, message_id="m1")
@@ -148,7 +149,8 @@ def test_later_answers_have_the_changed_rows_only(place, ana, bob):
 
 
 def test_a_restarted_gateway_shows_the_same(place, ana):
-    """The overview of a store read at once equals that of events folded one by one."""
+    """The overview of a store that is read at once equals the overview of events that are folded
+    one by one."""
     with served(place.log, place.settings, place.settings.home / "new", secret=SECRET) as other:
         with other.http("ana") as http:
             first, late = home(http), charts(ana)

@@ -1,4 +1,5 @@
-"""Hostile content of a model is shown: no route of the inspector or the gateway fails on it."""
+"""Hostile content of a model is shown as text: no route of the inspector or the gateway fails on
+it."""
 
 import json
 
@@ -31,7 +32,7 @@ def hostile_sessions(place):
 
 
 def hostile(place, session_id: str, content: bytes) -> None:
-    """A turn whose answer has this content, also as the arguments of its call."""
+    """Play a turn whose answer has this content, also as the arguments of a call."""
     _, played = place.open(session_id, "question")
     played.call()
     played.start()

@@ -1,5 +1,5 @@
-"""The page in a real browser: past moments, their requests, comparisons, accessibility, on a
-desktop and on a phone, with few events and with ten thousand."""
+"""The session page in a real browser: past moments, their requests, comparisons, accessibility; on
+a desktop and on a phone, with few events and with ten thousand."""
 
 import json
 import re

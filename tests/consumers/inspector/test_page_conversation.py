@@ -1,5 +1,5 @@
 """The conversation in a browser: markdown as elements, calls as tables, attempts and failures in
-one line, drafts that survive."""
+one line, drafts that survive a reload."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The page in a real browser, live: streams, decisions of people, the list of sessions."""
+"""The session page in a real browser, live: streams, decisions of people, the list of sessions."""
 
 
 import re

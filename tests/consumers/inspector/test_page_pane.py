@@ -1,4 +1,5 @@
-"""The pane in a browser: why, request, budget, cost and comparison of one instant, and forks."""
+"""The pane in a browser: why a session waits, request, budget, cost and comparison of one instant,
+and forks."""
 
 import json
 import re

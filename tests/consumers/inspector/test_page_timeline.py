@@ -1,4 +1,5 @@
-"""The timeline in a browser: real time, folded silences, zoom, the map, bars that are instants."""
+"""The timeline in a browser: real time, collapsed silences, zoom, the overview map, and bars that
+select an instant."""
 
 import re
 
@@ -16,7 +17,8 @@ WIDTH = "document.querySelector('.tl-map .frame').getBoundingClientRect().width"
 
 @pytest.fixture(scope="module")
 def timed(tmp_path_factory):
-    """A turn with a lost attempt, an hour of silence, then a doubt, a report and an approval."""
+    """A turn with a lost attempt, an hour of silence, a doubt, a report of a person, and an
+    approval."""
     timed = Timed(tmp_path_factory.mktemp("timed"))
     timed.after(10).call()
     timed.after(10).start()
@@ -55,7 +57,8 @@ def at(page, offset):
 
 
 def until(page, condition):
-    """Wait in the page, frame by frame; the policy forbids playwright's own way."""
+    """Wait in the page, frame by frame, because the content security policy forbids playwright's
+    way of waiting."""
     page.evaluate(f"""() => new Promise((done) => {{
       const look = () => ({condition} ? done() : requestAnimationFrame(look));
       look();
@@ -68,7 +71,7 @@ def offset_of(moments, kind, number=0):
 
 
 def drawn(page):
-    """The texts of the timeline."""
+    """The texts that the timeline shows."""
     return page.locator(".tl svg text").all_text_contents()
 
 

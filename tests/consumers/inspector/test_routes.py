@@ -1,4 +1,4 @@
-"""The inspector over HTTP: its files, its policy, its errors."""
+"""The inspector over HTTP: its files, its content security policy, its errors."""
 
 import re
 from hashlib import sha256
@@ -22,7 +22,7 @@ def sessions(place):
 
 
 def neighbour_of(place: Place, session_id: str) -> str:
-    """Another session of the same partition, which begins later."""
+    """Another session in the same partition, which begins later."""
     count = place.settings.partitions
     wanted = partition_for(session_id, count)
     names = (f"neighbour-{number}" for number in range(99))

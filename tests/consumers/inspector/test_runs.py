@@ -1,4 +1,4 @@
-"""The runs of a session over real time: what ran, what waited for whom, what was in doubt."""
+"""The runs of a session over real time: what ran, what waited for whom, and what was in doubt."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """The timeline: at every offset its views equal those of a fold up to that offset.
 
-Also the JSON made from these views.
+The tests also check the JSON that is made from these views.
 """
 
 import json
@@ -46,7 +46,7 @@ def timeline_of(place, session_id="s1"):
 
 
 def folds_at(place, session_id, offset):
-    """The session up to an offset, folded as by the command line."""
+    """The session folded up to an offset, as the command line folds it."""
     fold = SessionFold(place.log, session_id)
     known(fold, offset)
     return fold
@@ -150,8 +150,8 @@ def test_only_the_most_recently_used_timelines_are_kept(place):
 
 
 def test_few_sessions_are_folded_at_once_for_one_user(place, monkeypatch):
-    """Each fold reads a whole partition: one user's folds could occupy every thread of the gateway.
-    """
+    """Each fold reads a whole partition. Without a limit, one user's folds could occupy every
+    thread of the gateway."""
     for name in ("a", "b", "c"):
         place.talk(name, 1)
     timelines, released, begun = Timelines(place.log, no_blob), Event(), Semaphore(0)

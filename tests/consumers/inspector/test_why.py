@@ -1,4 +1,5 @@
-"""Why a session waits, in words: each condition of WAKE has them, the next rows are the table's."""
+"""The reasons why a session waits, in words: each condition of WAKE has words, and the next rows
+come from the table."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Chats of the AI SDK for tests: its real client in node against a gateway."""
+"""Chats of the AI SDK for tests: the real client in node talks to a gateway."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ CLIENT = Path(__file__).with_name("ai_sdk_chat.mjs")
 
 
 class Chat:
-    """One chat in node. Each method returns the state of the chat after it."""
+    """One chat in node. Each method returns the state of the chat after the action."""
 
     def __init__(self, node, gateway, session, name="a", **more):
         self.node, self.name = node, f"{session}/{name}"
@@ -37,5 +37,5 @@ def texts(message):
 
 
 def as_stored(state):
-    """A chat's messages as the gateway has them: a client's own have no metadata."""
+    """A chat's messages in the form in which the gateway stores them."""
     return json.loads(json.dumps(state["messages"]))

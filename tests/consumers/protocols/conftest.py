@@ -1,4 +1,5 @@
-"""The fixtures of this folder. The tests of a file share a gateway; each has its own session."""
+"""The fixtures of the protocols' tests. The tests of a file share a gateway; each test has its own
+session."""
 
 import zlib
 
@@ -12,7 +13,7 @@ __all__ = ["ana", "bob", "gateway", "log", "settings"]
 
 @pytest.fixture
 def session(request):
-    """The name of the test's own session."""
+    """The name of the session that belongs to this test."""
     return f"s{zlib.crc32(request.node.name.encode()):x}"
 
 
@@ -24,5 +25,5 @@ def node_chats(talk):
 
 @pytest.fixture
 def chat(node_chats, gateway, session):
-    """A chat of the test's own session."""
+    """A chat of the session that belongs to this test."""
     return Chat(node_chats, gateway, session)

@@ -1,8 +1,9 @@
-"""Runs the conformance suite of Durable Streams against a gateway: the result of each case.
+"""Runs the conformance suite of Durable Streams against a gateway, and returns the result of each
+case.
 
-`python -m foldlog.tests.consumers.protocols.durable_suite` (make durable) runs all of it,
-test_durable_suite.py the cases that take seconds. Each case must pass unless
-durable_excluded.json has it.
+`python -m foldlog.tests.consumers.protocols.durable_suite` (make durable) runs all cases;
+test_durable_suite.py runs those that take seconds. Each case must pass unless durable_excluded.json
+names it.
 """
 
 import json
@@ -29,12 +30,12 @@ SLOW = ("Fork - ", "TTL Expiration", "Property-Based", "Chunking", "Subscription
 
 
 def clock() -> int:
-    """Unix ms: streams expire by the broker's time."""
+    """The present time in Unix ms: streams expire by the broker's time."""
     return time.time_ns() // 1_000_000
 
 
 def outcomes(node: Node, directory: Path, pattern: str = "") -> dict[str, str]:
-    """Case -> `passed` or why it failed, of the cases whose name matches the pattern."""
+    """The result of each case whose name matches the pattern: `passed`, or why it failed."""
     before, routes_durable.LONG_POLL_S = routes_durable.LONG_POLL_S, LONG_POLL_S
     log = MemoryLog(topics(4), threaded=True, clock_ms=clock)
     try:
@@ -80,7 +81,8 @@ def failures(results: dict[str, str]) -> dict[str, str]:
 
 
 def main() -> int:
-    """Run all cases. Returns 1 if one fails that is not excluded, or the reverse."""
+    """Run all cases. Returns 1 if a case fails that is not excluded, or passes although it is
+    excluded."""
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
         node = Node(installed(Path.home() / ".cache" / "foldlog"), home)

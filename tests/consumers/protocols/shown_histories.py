@@ -1,4 +1,4 @@
-"""What viewers are shown of golden and random sessions: the input of every protocol's encoder."""
+"""What viewers see of golden and random sessions: the input for the encoder of every protocol."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from foldlog.tests.laws.law import history_of
 
 
 class Moment(NamedTuple):
-    """What one event shows, and the views and the viewer after it."""
+    """What one event shows to a viewer, and the views and the viewer after the event."""
 
     shown: list[Shown]
     views: SessionViews
@@ -23,20 +23,21 @@ class Moment(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A session as a viewer sees it that is connected from the start."""
+    """A session as seen by a viewer that is connected from the start."""
 
     session_id: str
     moments: list[Moment]
     read: Any
 
     def things(self, after: int = 0) -> Iterator[tuple[Shown, SessionViews]]:
-        """Everything shown from a moment on, and the session's views after it."""
+        """Everything that is shown from a moment on, each with the session's views at that time."""
         for moment in self.moments[after:]:
             for thing in moment.shown:
                 yield thing, moment.views
 
     def late(self, moment: Moment) -> Iterator[tuple[Shown, SessionViews]]:
-        """What a viewer is shown that connects after a moment: the history, and what streams."""
+        """What a viewer sees that connects after a moment: the history, and the text that is
+        streaming."""
         for _, thing in missed(Place(), moment.views, moment.viewer, self.read):
             yield thing, moment.views
 

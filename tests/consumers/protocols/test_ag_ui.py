@@ -1,6 +1,5 @@
 """Every prefix of every history is a legal AG-UI stream, and the real client ends up with the same
-messages as the encoder.
-"""
+messages as the encoder."""
 
 import random
 from collections import Counter
@@ -28,14 +27,14 @@ def client(talk):
 
 
 def encoded(watched, things=None):
-    """The encoder after everything shown, and a list of events for each thing."""
+    """The encoder after everything was shown, and a list of events for each shown thing."""
     encoder = Encoder(watched.session_id, watched.read)
     pieces = [encoder.show(thing, views) for thing, views in things or watched.things()]
     return encoder, pieces
 
 
 def usage_by_run(pieces):
-    """The usage that each ended run reports."""
+    """The usage that each ended run reports, by run."""
     found, run = {}, None
     for event in (event for piece in pieces for event in piece):
         run = event["runId"] if event["type"] == "RUN_STARTED" else run
@@ -45,9 +44,8 @@ def usage_by_run(pieces):
 
 
 def accepted(client, events, messages, known=()):
-    """The state of the real client after these events. Demands that it accepts them without a
-    warning, and ends up with these messages.
-    """
+    """Send these events to the real client, and return the client's state. Checks that the client
+    gives no warning and ends up with these messages."""
     state = client.ask({"events": events, "messages": list(known)})
     assert (state["error"], state["warnings"], state["wrong"]) == (None, [], []), events[-6:]
     assert state["messages"] == messages
@@ -55,7 +53,7 @@ def accepted(client, events, messages, known=()):
 
 
 def model_checked(events):
-    """Demand that the Python models accept the events, and know every field."""
+    """Check that the Python models accept the events, and know every field."""
     for event in events:
         model = EVENT.validate_python(event)
         assert model.model_dump(mode="json", by_alias=True) == event, event

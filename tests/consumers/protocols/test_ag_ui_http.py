@@ -37,7 +37,7 @@ class Agent:
                        "threadId": session, "headers": headers, "messages": list(messages)})
 
     def run(self, message_id="", text="", **more):
-        """Begin runAgent, with a new message or without."""
+        """Begin runAgent, with a new message or without one."""
         message = {"id": message_id, "role": "user", "content": text}
         self.node.send({"name": self.name, **({"message": message} if message_id else {}), **more})
 
@@ -46,7 +46,7 @@ class Agent:
         self.node.send({"name": self.name, "connect": True})
 
     def result(self):
-        """What the agent holds once its call has ended."""
+        """The agent's messages and state once the call has ended."""
         result = self.node.receive()
         assert result["warnings"] == []
         return result
@@ -302,6 +302,6 @@ def test_S2_a_stream_ends_with_its_token(log, gateway, ana, session, monkeypatch
 
 
 class FarAway:
-    """A clock by which every token has expired."""
+    """A clock that is so far in the future that every token has expired."""
 
     time = staticmethod(lambda: 2.0**40)

@@ -1,7 +1,8 @@
-"""The UI message stream of the AI SDK, read by its real client: every prefix, late, cut, and whole.
+"""The UI message stream of the AI SDK, read by the SDK's real client: every prefix, late, cut, and
+whole.
 
-Recorded and random histories. The client accepts every stream, and ends up with the message that
-the finished transcript gives, whenever it connected.
+The histories are recorded or random. The client accepts every stream, and ends up with the message
+that the finished transcript gives, whenever the client connected.
 """
 
 import json
@@ -33,7 +34,7 @@ CUTS_APART = 3
 
 @pytest.fixture(scope="module")
 def client(talk):
-    """The real client; the test fails if it refuses."""
+    """The real client. The test fails if the client refuses a stream."""
     process = talk(CLIENT)
 
     def ask(**request: Any) -> Any:
@@ -46,14 +47,14 @@ def client(talk):
 
 @cache
 def history_of(name: str | int) -> Watched:
-    """A recorded session by its name, a random one by its seed."""
+    """A recorded session by its name, or a random session by its seed."""
     return golden_session(name) if isinstance(name, str) else random_session(name)
 
 
 def encoded(
     history: Watched, turn: int, things: Iterable[tuple[Shown, SessionViews]]
 ) -> list[dict]:
-    """The chunks of a turn for things shown, each with the views at that time."""
+    """The chunks of a turn for these shown things, each with the views at its time."""
     state, chunks = begin(history.session_id, turn)
     for thing, views in things:
         state, more = encode(state, thing, history.read, steered_in(views))
@@ -67,20 +68,20 @@ def streamed(history: Watched, turn: int) -> list[dict]:
 
 
 def missed_before(history: Watched, cut: int) -> Iterator[tuple[Shown, SessionViews]]:
-    """What a client that connects after a moment is shown first."""
+    """What a client sees first if it connects after a moment."""
     moment = history.moments[cut]
     for thing, _ in history.late(moment):
         yield thing, moment.views
 
 
 def turns_of(history: Watched) -> range:
-    """The turns of a history; none if nothing of it was ever shown."""
+    """The numbers of a history's turns, none if nothing was ever shown."""
     return range(1, history.moments[-1].views.turn.number + 1 if history.moments else 1)
 
 
 def finished(history: Watched, client: Any) -> dict[str, dict]:
-    """The message of each turn by its id: from the finished transcript, or, for a turn that has not
-    ended, as a client that connects now gets it."""
+    """The message of each turn, by the message's id. It comes from the finished transcript; if the
+    turn has not ended, it is the message of a client that connects now."""
     if not history.moments:
         return {}
     made = json.loads(json.dumps(messages(history.moments[-1].views, history.read)))
@@ -108,14 +109,15 @@ def test_P5_every_prefix_of_a_turn_is_accepted_and_its_end_agrees_with_the_trans
 
 
 def whole(message: dict) -> dict:
-    """A message without the mark of an empty last step: the client reports it with the next part.
-    """
+    """A message without the `step-start` of an empty last step, which the client reports together
+    with the next part."""
     parts = message["parts"]
     return {**message, "parts": parts[:-1] if parts[-1:] == [{"type": "step-start"}] else parts}
 
 
 def without_errors(chunks: list[dict]) -> list[dict]:
-    """An `error` chunk ends the client's reading, as another test checks."""
+    """The chunks without `error` chunks, because these end the client's reading, as another test
+    checks."""
     return [chunk for chunk in chunks if chunk["type"] != "error"]
 
 

@@ -1,6 +1,7 @@
-"""Streamed answers of any blocks, cut anywhere, lost, superseded, or corrected at the end.
+"""Streamed answers with any blocks, which are cut anywhere, lost, superseded, or corrected at the
+end.
 
-The client ends up with the final content, even if the streamed content differed.
+The client ends up with the final content, even if the streamed content was different.
 """
 
 import json
@@ -71,7 +72,7 @@ def pieces(draw, of, content):
 
 @st.composite
 def turns(draw):
-    """What is shown of a turn, and its settled answers, the last one of each step."""
+    """What is shown of a turn, and the turn's settled answers: the last answer of each step."""
     shown, settled = [], []
     for step in range(1, draw(st.integers(1, 3)) + 1):
         for number in range(1, draw(st.integers(0, 2)) + 1):  # attempts that failed

@@ -127,7 +127,7 @@ def test_P6_a_superseded_attempt_is_taken_back(log, chat, ana, session):
 
 
 def asking(log, session, *calls):
-    """A worker whose turn waits for approval of these calls."""
+    """A played worker whose turn waits for approval of these calls."""
     worker = worker_of(log, session)
     worker.call()
     worker.start()

@@ -1,4 +1,4 @@
-"""Mistakes, and the details of responses, on the routes of the AI SDK."""
+"""Clients' mistakes, and the details of responses, on the routes of the AI SDK."""
 
 import base64
 

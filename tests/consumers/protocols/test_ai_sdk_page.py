@@ -1,5 +1,5 @@
-"""How a page reaches the gateway, as docs/ai-sdk.md describes: vite's dev server and its proxy, the
-real client of the AI SDK, a real browser."""
+"""A page reaches the gateway as docs/ai-sdk.md describes: vite's dev server with its proxy, the
+real client of the AI SDK, and a real browser."""
 
 import socket
 import threading
@@ -42,7 +42,7 @@ def closed(log, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(browser, talk, port, closed):
-    """A page of an app in development, whose proxy leads to `closed`."""
+    """A page of an app in development. The proxy of its dev server leads to `closed`."""
     talk(SERVER, str(port), closed.url).receive()
     context = browser.new_context()
     context.set_default_timeout(60_000)
@@ -54,7 +54,7 @@ def page(browser, talk, port, closed):
 
 
 def chat_of(page, log, api, chat):
-    """What the page shows of a chat whose message is answered."""
+    """The result in the page of a chat whose message is answered."""
 
     def answer():
         worker = Played(log, chat)

@@ -1,4 +1,5 @@
-"""Durable Streams, pure: offsets sort like places, what was read never changes, verdicts."""
+"""Durable Streams without HTTP: offsets sort like places, pages that were read never change, and
+the log's order decides on requests."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Sessions and written streams over HTTP, with the real client, and their limits."""
+"""Sessions and written streams over HTTP, read by the real client, and their limits."""
 
 import threading
 from pathlib import Path
@@ -21,7 +21,7 @@ def reader(talk):
 
 
 def turn(ana, log, session, text, answer):
-    """One turn: a message and its answer."""
+    """Play one turn: a message and the answer."""
     ana.post(f"/v1/sessions/{session}/messages", json={"text": text}).raise_for_status()
     worker = Played(log, own_id("ana", session))
     worker.wait(lambda views: views.turn.open)
@@ -29,14 +29,14 @@ def turn(ana, log, session, text, answer):
 
 
 def request(gateway, name, offset="-1", live=False):
-    """What the client in node is to read."""
+    """The request that the client in node must send."""
     headers = {"authorization": f"Bearer {token_for('ana', SECRET)}"}
     return {"url": f"{gateway.url}/v1/stream/{name}", "headers": headers, "offset": offset,
             "live": live}
 
 
 def end_after(ana, session, lines):
-    """Wait until the gateway has folded so many lines. Returns the stream's end."""
+    """Wait until the gateway has folded this many lines. Returns the end of the stream."""
     place = "-1"
     while lines:
         page = ana.get(f"/v1/stream/{session}", params={"offset": place, "live": "long-poll"})
@@ -143,7 +143,7 @@ def test_S2_a_request_with_a_fork_header_is_refused(ana):
 
 @pytest.fixture
 def bounded(log, settings, tmp_path, monkeypatch):
-    """A gateway that keeps 100 KB in 3 streams for one user, and its streams."""
+    """A gateway that keeps at most 100 KB and 3 streams for one user, and its cache of streams."""
     made = []
 
     def streams(gateway):

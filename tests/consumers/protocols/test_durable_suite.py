@@ -1,6 +1,6 @@
 """The conformance suite of Durable Streams passes, except for the excluded cases.
 
-The slow cases run with `make durable`.
+`make durable` also runs the slow cases.
 """
 
 from foldlog.tests.consumers.protocols.durable_suite import EXCLUDED, SLOW, failures, outcomes

@@ -1,4 +1,4 @@
-"""The clients of the protocols are the pinned ones, and their errors reach the test."""
+"""The clients of the protocols have the pinned versions, and their errors reach the test."""
 
 import json
 

@@ -12,7 +12,7 @@ from foldlog.tests.consumers.played import Played
 
 @pytest.fixture(scope="module")
 def unanswered(log, settings, ana):
-    """The ids of a stream, a deleted one, and a session of another framework."""
+    """The ids of a stream, of a deleted stream, and of a session of another framework."""
     text = {"content-type": "text/plain"}
     for name in ("notes", "gone"):
         ana.put(f"/v1/stream/{name}", headers=text, content=b"one").raise_for_status()

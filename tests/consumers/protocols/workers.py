@@ -1,4 +1,4 @@
-"""Helpers for tests of the protocols."""
+"""A played worker for the tests of the protocols."""
 
 from foldlog.consumers.gateway.names import own_id
 from foldlog.tests.consumers.played import Played
@@ -10,7 +10,8 @@ PNG = (
 
 
 def worker_of(log, name, turn=None):
-    """A worker, once Ana's session of this name has an open turn, or this turn open."""
+    """A played worker, once Ana's session of this name has an open turn; `turn`: the number of that
+    turn."""
     worker = Played(log, own_id("ana", name))
     worker.wait(lambda views: views.turn.open and turn in (None, views.turn.number))
     return worker

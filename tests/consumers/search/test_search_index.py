@@ -1,4 +1,5 @@
-"""The transcript index equals the transcripts after any interruption, and is rebuilt if needed."""
+"""The transcript index equals the transcripts after any interruption, and is rebuilt if
+necessary."""
 
 import sqlite3
 import threading
@@ -20,7 +21,7 @@ from foldlog.tests.laws.law import history_of
 
 
 class Library:
-    """Opens the index of one log again for each call, as runs of the command do."""
+    """Opens the index of one log anew for each call, as each run of the command does."""
 
     def __init__(self, log, path: Path, read=lambda ref: b""):
         self.log, self.path, self.read = log, path, read
@@ -46,7 +47,7 @@ class Library:
             )
 
     def transcripts(self) -> list[tuple]:
-        """The documents expected from each session's transcript view."""
+        """The documents that the index must have, from each session's transcript view."""
         found = []
         for name, views in fold_everything(self.log).sessions.items():
             for row in views.transcript.lines:
@@ -97,7 +98,8 @@ def test_S0_8_documents_equal_the_transcripts_wherever_indexing_was_interrupted(
 
 
 class Killed(BaseException):
-    """Stands for the end of a process: a BaseException, so that product code does not catch it."""
+    """Stands for the death of a process. It is a BaseException, so that product code does not catch
+    it."""
 
 
 @pytest.mark.parametrize("batch", [1, 3, 7])

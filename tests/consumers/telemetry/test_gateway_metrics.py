@@ -17,7 +17,7 @@ def log():
 
 
 def numbers(http) -> dict[str, dict[tuple[str, ...], float]]:
-    """The metrics, once the gateway has read the whole log."""
+    """The gateway's metrics, once it has read the whole log."""
     while True:
         answer = http.get("/metrics").raise_for_status()
         assert answer.headers["content-type"].startswith("text/plain")

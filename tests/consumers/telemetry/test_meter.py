@@ -1,4 +1,5 @@
-"""A worker's counters: each event counts once, labels are fixed, sums equal the ledger."""
+"""A worker's counters: each event counts once, labels come from a fixed set, sums equal the
+ledger."""
 
 from collections import Counter
 from decimal import Decimal
@@ -63,7 +64,7 @@ def test_claims_and_attempts_are_counted_by_role():
 
 
 def test_S0_4_a_refusal_of_a_tool_is_counted_and_logged_like_that_of_a_person():
-    """A tool's invalid transition was only a line in its result."""
+    """The defect: an invalid transition by a tool was only a line in the tool's result."""
     s = with_calls(Use("look", "{}", "a"))
     s.trigger("publish")
     s.result("1.1.0", triggers=(ev.Trigger(trigger="publish"), ev.Trigger(project_id="p1")))

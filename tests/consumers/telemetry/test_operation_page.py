@@ -1,4 +1,5 @@
-"""The operation page and the dashboard name exactly the existing metrics; log lines as JSON."""
+"""The operation page and the dashboard name exactly the existing metrics; log lines are valid
+JSON."""
 
 import json
 import logging

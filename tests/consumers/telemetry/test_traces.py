@@ -1,4 +1,4 @@
-"""Traces from the log: the same spans each time, one per attempt, below their turns."""
+"""Traces from the log: the spans are the same each time, one per attempt, below their turns."""
 
 import json
 import threading
@@ -104,7 +104,7 @@ def test_background_work_has_traces_of_its_own():
 
 @contextmanager
 def receiver(status: int = 200):
-    """An OTLP receiver: (its address, the requests it received)."""
+    """An OTLP receiver: its address, and the requests that it has received."""
     received: list[tuple[str, dict, bytes]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -131,7 +131,7 @@ def receiver(status: int = 200):
 
 @pytest.fixture
 def shell(tmp_path, capsys) -> Shell:
-    """A command line over a log with a recorded session."""
+    """Commands over a log with a recorded session."""
     made = make_shell(tmp_path, capsys)
     producer = made.log.producer()
     for record in PLAYS["conversation"]().records:

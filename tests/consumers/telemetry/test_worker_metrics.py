@@ -25,7 +25,7 @@ def fetch(url: str) -> tuple[int, str]:
 
 
 def measured(web: str) -> dict[str, dict[tuple[str, ...], float]]:
-    """The metrics by family and labels."""
+    """The worker's metrics, by family and labels."""
     _, text = fetch(f"{web}/metrics")
     assert "s1" not in text and "secret" not in text, "no id and no content"
     return {

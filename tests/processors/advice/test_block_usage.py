@@ -1,4 +1,4 @@
-"""Use of tools and prompt blocks (S3.8), measured from sessions, and the advice that follows."""
+"""How much sessions use tools and prompt blocks (S3.8), and the advice that follows from this."""
 
 import json
 from dataclasses import replace

@@ -1,5 +1,5 @@
-"""The five mistakes that exceed a token budget (S3.9): each is reported with its cause, without
-false alarms."""
+"""The five mistakes that exceed a token budget (S3.9): each is reported with its cause, and there
+are no false alarms."""
 
 import json
 from dataclasses import replace
@@ -85,7 +85,8 @@ def test_S3_9_a_raw_log_is_reported_even_with_line_numbers():
 def test_S3_9_a_tool_that_returns_a_raw_log_is_reported_although_its_result_was_truncated(
     tmp_path, returned, message
 ):
-    """The session stores what the model sees: the last 200 lines, or as much as the cap allows."""
+    """The session stores only what the model sees: the last 200 lines, or as much as the cap
+    allows."""
     (found,) = mistakes(after_result(served(tmp_path, returned)).views)
     assert (found.kind, found.culprit, found.call) == ("log", "look", "1.1.0")
     assert message in found.text and 500 < found.tokens <= DEFAULT_LIMITS.result_tokens
@@ -105,7 +106,7 @@ def test_S3_9_a_truncated_result_other_than_a_raw_log_is_not_reported(tmp_path):
 
 @pytest.mark.parametrize("notice", ["{n} of 12", "12 of {n}"])
 def test_bad_input_a_truncation_notice_with_an_enormous_number_is_ignored(notice):
-    """int() rejects that many digits: every worker that read the page crashed."""
+    """The defect: int() rejects that many digits, so every worker that read the page crashed."""
     amount = notice.format(n="9" * 5_000)
     page = "{" + NEWS * 6 + f"\n[{amount} bytes are left out here. ]\n"
     assert kinds(after_result(page)) == []
@@ -172,7 +173,8 @@ def test_S3_9_a_huge_tool_schema_is_reported_and_so_is_the_total_of_all():
 
 
 def test_S3_9_the_built_in_tool_search_is_not_reported():
-    """Its description lists all rare tools, and the advice would be to use a tool search."""
+    """The description of the tool search lists all rare tools, and the advice would be to use a
+    tool search."""
     rare = [replace(described(10, f"orders__list-{'x_' * 20}{n}"), tier="rare") for n in range(60)]
     some = [described(7_900, f"big{n}") for n in range(6)]
     made = prefix(tools=rare)
@@ -208,7 +210,8 @@ def test_S3_9_a_prompt_that_keeps_changing_is_reported():
 
 
 def test_S3_9_a_finding_counts_the_tokens_of_its_part_and_not_of_the_whole_prefix():
-    """One sentence before a schema of 4,000 tokens was reported as the most expensive part."""
+    """The defect: one sentence before a schema of 4,000 tokens was reported as the most expensive
+    part."""
     wide, clock = described(7_900, "wide"), "It is 2026-11-21T10:11."
     (_, found) = in_prefixes([prefix(clock, tools=[wide])])
     assert (found.culprit, found.tokens) == ("system prompt", estimate(clock))
@@ -377,7 +380,8 @@ def test_a_watch_remembers_a_bounded_number_of_sessions(monkeypatch):
 
 
 def test_a_finding_counts_tokens_as_the_model_does():
-    """An older model counts a third fewer for the same schema, which is under its limit."""
+    """An older model counts a third fewer tokens for the same schema, and stays below the model's
+    limit."""
     one = [described(4_000, "wide")]
     (found,) = in_prefixes([prefix(tools=one)])
     text = parts(prefix(tools=one))["tool wide"]

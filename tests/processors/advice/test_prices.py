@@ -1,4 +1,5 @@
-"""Prices: models are found by name, sums are exact, and an unknown price is reported as unknown."""
+"""Prices: a model is found by its name, sums are exact, and an unknown price is reported as
+unknown."""
 
 import json
 from decimal import Decimal

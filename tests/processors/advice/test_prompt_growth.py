@@ -1,4 +1,5 @@
-"""A system prompt that grows from session to session (S3.9) is reported by part and tokens."""
+"""A system prompt that grows from session to session (S3.9) is reported with the part that grows
+and its tokens."""
 
 import json
 from datetime import date
@@ -46,7 +47,7 @@ def session(number: int, system: int = 10, memory: int = 0, user: str = "ana") -
 
 
 def findings_of(sessions: list[SessionViews]) -> list[str]:
-    """Returns what doctor reports about the prompts of these sessions."""
+    """Returns what `doctor` reports about the prompts of these sessions."""
     by_id = {views.session_id: views for views in sessions}
     everything = Everything(by_id, dict.fromkeys(by_id, 0), {}, dict.fromkeys(by_id, 0), 0)
     found = budget_mistakes(everything, lambda ref: b"", TODAY)
@@ -54,7 +55,8 @@ def findings_of(sessions: list[SessionViews]) -> list[str]:
 
 
 def test_S3_9_a_prompt_that_grows_from_session_to_session_is_reported_by_part_and_tokens():
-    """No single session grows: each has one prefix, slightly longer than the previous one."""
+    """The prompt does not grow within a session: each session has one prefix, slightly longer than
+    that of the session before."""
     sessions = [session(n, system=100 + 40 * n) for n in range(30)]
     (text,) = findings_of(sessions)
     assert text.startswith("system prompt of agent helper: ")

@@ -1,4 +1,5 @@
-"""A result that repeats its arguments or an earlier message is reported, truncated or not."""
+"""A result that repeats its call's arguments or an earlier message is reported, even if it was
+truncated."""
 
 import json
 import random
@@ -65,7 +66,8 @@ def test_S3_9_a_short_quotation_is_not_reported_as_an_echo():
     ids=["one line", "truncated", "truncated lines", "truncated ASCII", "repeated words"],
 )
 def test_S3_9_an_echo_is_found_in_one_long_line_and_in_truncated_json(tmp_path, returned, text):
-    """Comparing whole lines or parsed JSON would miss these, the most expensive echoes."""
+    """These are the most expensive echoes, and a comparison of whole lines or parsed JSON would
+    miss them."""
     shown = served(tmp_path, returned)
     (found,) = mistakes(after_result(shown, args=json.dumps({"where": text})).views)
     assert (found.kind, found.culprit) == ("echo", "look")
@@ -81,7 +83,7 @@ def test_S3_9_a_chance_overlap_of_two_texts_is_not_reported_as_an_echo(tmp_path)
 
 
 def test_S3_9_the_search_for_echoes_takes_linear_time():
-    """Two texts of 64 KB that almost match everywhere."""
+    """The input is two texts of 64 KB that almost match at every place."""
     nearly = ("abcd" * 7 + "e") * 2_200
     other = ("abcd" * 7 + "f") * 2_200
     began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""background: a failed extraction is tried again, and no work outlives its session."""
+"""Background work: a failed memory extraction is tried again, and no work outlives its session."""
 
 import asyncio
 import re
@@ -27,7 +27,7 @@ from foldlog.tests.laws.history import History, opened
 
 
 def extracting() -> History:
-    """A turn has ended, and the extraction of its memory is running."""
+    """A session whose turn has ended and whose memory extraction is running."""
     s = opened(agent=variant(memory=True))
     s.say("I like tea.")
     return s.answer("So do I.")
@@ -39,14 +39,14 @@ def memory_work(s: History):
 
 
 def fail(s: History, why: str = "no words") -> None:
-    """The running extraction fails."""
+    """Let the running extraction fail."""
     work = memory_work(s)
     outcome = answers.done("memory", work.upto, work.attempt, why=why)
     assert s.append(outcome, "background").accepted
 
 
 def request_of(s: History) -> str:
-    """The request of the extraction."""
+    """The request of the memory extraction."""
     return task_of(s.views, memory_work(s), s.agent, s.blobs.read).request.decode()
 
 
@@ -137,7 +137,7 @@ def test_law_7_a_claim_after_the_end_of_the_session_is_void():
 
 
 def test_a_second_try_is_timed_from_its_own_start(monkeypatch):
-    """The first hangs for 50 s and may be tried 2 s later, and so may the second."""
+    """Both tries hang for 50 s, and each may be repeated 2 s after its end."""
     at, waited, began = [0.0], [], []
 
     async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
@@ -213,7 +213,7 @@ def test_S3_4_a_summary_that_was_cut_is_marked(stop_reason, is_cut, monkeypatch,
 
 
 def worked(kind: str, task: Task, agent: Agent, path: Any, stop: Stop | None = None) -> list[Any]:
-    """The events that background work writes."""
+    """The events that this background work writes."""
     sink = effect.OutcomeSink([])
     claim = effect.WorkClaim("s", kind, 3, 1, 1_000_000)
     blobs = BlobStore(path)
@@ -222,7 +222,7 @@ def worked(kind: str, task: Task, agent: Agent, path: Any, stop: Stop | None = N
 
 
 async def client() -> None:
-    """No model is called."""
+    """A client that must not be needed: no model is called."""
 
 
 def test_constraint_3_a_hanging_compactor_ends_with_the_abort_and_blocks_nothing(tmp_path):

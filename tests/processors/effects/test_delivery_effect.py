@@ -1,4 +1,5 @@
-"""One attempt of a delivery against a real HTTP receiver: accepting, refusing, slow, hostile."""
+"""One attempt of a delivery to a real HTTP receiver that accepts, refuses, is slow, or is
+hostile."""
 
 import asyncio
 import hmac
@@ -35,7 +36,7 @@ def claimed(attempt: int = 1, **changes) -> Delivery:
 
 
 class Receiver:
-    """Gives every connection the same answer, and records the requests."""
+    """Responds to every connection with the same answer, and records the requests."""
 
     def __init__(self, answer: bytes | Callable) -> None:
         self.answer = answer
@@ -71,7 +72,7 @@ def channel(port: int, **changes) -> Channel:
 
 
 def attempt(answer=OK, *, what: Delivery | None = None, limits: Limits = LIMITS, **changes):
-    """(outcome, the receiver) of one attempt."""
+    """Run one attempt. Returns (outcome, the receiver)."""
 
     async def one():
         receiver, sink = Receiver(answer), OutcomeSink([])

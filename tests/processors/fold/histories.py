@@ -1,4 +1,5 @@
-"""What several tests of the fold share: a history in its first model call, and codes of rulings."""
+"""Helpers that several tests of the fold share: a history in its first model call, and the codes of
+rulings."""
 
 from foldlog.processors.fold.ruling import Ruling
 from foldlog.tests.laws.history import History, opened
@@ -10,7 +11,7 @@ def code(ruling: Ruling) -> str:
 
 
 def streaming() -> History:
-    """A session whose first model call is claimed."""
+    """A session with a claim for its first model call."""
     s = opened()
     s.say("go", "m1")
     return s.work()

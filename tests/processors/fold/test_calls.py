@@ -1,4 +1,4 @@
-"""CALLS: one row for every status and event, and the invariants of its rows."""
+"""The table CALLS: it has one row for every status and event, and its rows keep the invariants."""
 
 from itertools import product
 
@@ -22,7 +22,7 @@ from foldlog.schemas import events as ev
 
 
 def combinations(event: type):
-    """Every combination of an event's facts."""
+    """Every combination of the facts of an event."""
     for values in product(*DOMAINS[event].values()):
         yield dict(zip(DOMAINS[event], values, strict=True))
 

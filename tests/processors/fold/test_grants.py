@@ -1,4 +1,4 @@
-"""The calls that a grant allows without an approval, and those that it does not."""
+"""Which calls a grant allows without an approval, and which it does not."""
 
 import json
 

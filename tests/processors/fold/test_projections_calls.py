@@ -41,7 +41,8 @@ def test_a_step_is_due_only_after_every_call_of_the_response_has_a_result():
 
 
 def closing_with(*uses: Use) -> History:
-    """A turn that was cancelled while these calls ran, and ended after the grace period."""
+    """A session whose turn was cancelled while these calls ran, and ended after the grace
+    period."""
     s = with_calls(*uses)
     s.cancel()
     s.later(LIMITS.grace_ms).work()
@@ -155,7 +156,7 @@ def test_S2_8_a_duplicate_does_not_reopen_a_resolved_contradiction():
 
 
 def denied(**opening) -> History:
-    """A call of a dead worker, which its reconciler reported as not run."""
+    """A session with a call of a dead worker. A reconciler reported the call as not run."""
     s = History()
     s.take()
     assert s.open(**opening).accepted
@@ -166,7 +167,7 @@ def denied(**opening) -> History:
 
 
 def resolved() -> History:
-    """A call in doubt that a person resolved as not having happened."""
+    """A session with a call that was in doubt. A person resolved it as not having happened."""
     s = doubtful()
     assert s.resolve("1.1.0", "did_not_happen").accepted
     return s.work()
@@ -182,7 +183,8 @@ def resolved() -> History:
 def test_S2_8_a_success_that_contradicts_an_earlier_report_needs_a_person_and_a_reminder(
     given, why
 ):
-    """A worker, paused during its tool, reported it 33 s later; it was dropped as a duplicate."""
+    """The defect: a worker was paused during a tool and reported the success 33 s later, and the
+    fold ignored the report as a duplicate."""
     s = given()
     assert s.result("1.1.0", "sent", attempt=1).accepted
     assert s.call("1.1.0").status == "contradicted" and s.rows().count("T7") == 1
@@ -268,7 +270,8 @@ def test_an_approval_expires_some_time_after_the_response_with_the_call():
     ],
 )
 def test_a_remembered_approval_grants_the_arguments_that_it_names(grant, args, status):
-    """It granted the tool: allowing one command allowed every later one."""
+    """The defect: the approval granted the tool, so allowing one command allowed every later
+    command."""
     s = with_calls(CHARGE)
     s.allow("1.1.0", remember=True, grant=grant)
     s.work()

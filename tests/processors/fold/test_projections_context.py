@@ -1,4 +1,5 @@
-"""context: the content that requests are built from, its reminders and its token estimate."""
+"""The view `context`: the content from which requests are built, its reminders and its token
+estimate."""
 
 from foldlog.processors.fold.projections.context import estimated_tokens
 from foldlog.processors.wake.budget import Rules, plan

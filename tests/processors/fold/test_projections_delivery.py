@@ -1,4 +1,5 @@
-"""Pending deliveries to push channels: which answers, in which order, by which claim, how long."""
+"""Pending deliveries to push channels: which answers, in which order, under which claim, and for
+how long."""
 
 from foldlog.processors.fold.projections import delivery
 from foldlog.processors.fold.projections.delivery import OWED_MAX, text_of
@@ -15,7 +16,8 @@ def pending(s: History) -> list[tuple[int, int, str, str]]:
 
 
 def answered(*channels: str, words: str = "hi") -> History:
-    """A turn whose messages came by these channels was answered; nothing is claimed."""
+    """A session with an answered turn, whose messages came by these channels. No delivery is
+    claimed."""
     s = opened()
     for channel in channels:
         s.say(channel=channel)

@@ -1,4 +1,5 @@
-"""The fold of items against a plain list, for any run of batches, retractions and repetitions."""
+"""The fold of items equals a plain list, for any sequence of batches, retractions and
+repetitions."""
 
 import json
 
@@ -45,7 +46,7 @@ def live_items(views: SessionViews) -> list:
 
 
 def play(s: History, moves: list) -> list:
-    """Apply the moves to a session and to a plain list of (batch, index); return that list."""
+    """Apply the moves to a session and to a plain list of (batch, index). Returns the list."""
     model: list[tuple[str, int]] = []
     first = len(s.records)
     for number, (move, size) in enumerate(moves):

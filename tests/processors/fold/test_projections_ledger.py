@@ -1,4 +1,5 @@
-"""ledger: the usage of each attempt, once, split into the classes that have prices of their own."""
+"""The view `ledger`: the usage of each attempt counts once, by the classes that have separate
+prices."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""session_state: the writers of its fields, phases, the project, the pending tool, and its size."""
+"""The view `session_state`: the writers of its fields, phases, the project, the pending tool, and
+its size."""
 
 import json
 
@@ -153,7 +154,7 @@ def test_in_a_session_of_rules_1_any_tool_locks_a_project():
 
 
 def test_S0_2_a_fold_that_violates_the_table_of_writers_freezes_the_session(monkeypatch):
-    """Only a law compared the table; the fold itself did not check it."""
+    """The defect: only a test compared the changes with the table; the fold itself did not."""
     s = opened()
     before = s.state
     correct = session_state.apply

@@ -1,4 +1,4 @@
-"""messages, transcript, ledger and whole sessions, on handwritten histories."""
+"""The views `messages`, `transcript` and `ledger`, and whole sessions, on handwritten histories."""
 
 import pytest
 
@@ -16,7 +16,7 @@ LOOK, POST, CHARGE = Use("look", "{}", "a"), Use("post", "{}", "b"), Use("charge
 
 
 def kinds(s: History) -> list[str]:
-    """The lines of the transcript, as kind or kind:name."""
+    """The lines of the transcript, each as kind or kind:name."""
     return [f"{line.kind}:{line.name}" if line.name else line.kind for line in _lines(s)]
 
 

@@ -1,4 +1,4 @@
-"""Turns: how they open, take messages, close and end.
+"""Turns: how a turn opens, takes messages, closes and ends.
 
 Each test is one rule of the design on a handwritten history: given, when, then.
 """

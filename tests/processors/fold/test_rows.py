@@ -1,4 +1,5 @@
-"""Rows that are appended twice: ahead of the log, then as they are read from it."""
+"""Rows to which the same row is appended twice: first ahead of the log, then when it is read from
+the log."""
 
 from foldlog.processors.fold.rows import Rows
 

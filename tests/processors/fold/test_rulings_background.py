@@ -1,4 +1,4 @@
-"""Rulings on background work, and whether a request may adopt its results."""
+"""Rulings on background work, and on requests that adopt its results."""
 
 from dataclasses import replace
 
@@ -17,7 +17,8 @@ RESTARTED = "w1/2"  # a newer incarnation of the partition's holder
 
 
 def long_session() -> History:
-    """Over the soft budget in the middle of a turn: a summary and a short form are claimed."""
+    """A session over the soft budget in the middle of a turn. A summary and a short form are
+    claimed."""
     s = opened(agent=variant())
     for _ in range(8):
         s.say("tell me more. " * 150)

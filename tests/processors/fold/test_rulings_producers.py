@@ -1,4 +1,5 @@
-"""Rulings on the commands of producers: accepted, ignored as duplicates, or refused with a code."""
+"""Rulings on the commands of producers: a command is accepted, ignored as a duplicate, or refused
+with a code."""
 
 import pytest
 

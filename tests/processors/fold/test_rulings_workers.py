@@ -1,4 +1,5 @@
-"""Rulings on the events of workers: those that do not fit the views are ignored, never refused."""
+"""Rulings on the events of workers: an event that does not fit the views is ignored, never
+refused."""
 
 from dataclasses import replace as changed
 
@@ -23,7 +24,7 @@ def newest(s: History, kind: type):
 
 
 def called() -> History:
-    """A session whose first step is decided and not claimed."""
+    """A session whose first step is decided but not claimed."""
     s = opened()
     s.say()
     return s.work(before=("S1",))
@@ -73,7 +74,8 @@ def test_events_of_workers_for_an_unknown_session_are_ignored():
 
 
 def freeze(s: History) -> int:
-    """Append an unreadable record that must be understood; returns its offset."""
+    """Append a record that is unreadable and must be understood, which freezes the session. Returns
+    the record's offset."""
     offset = s.offset
     s.append_raw(b"\xc3\x01newer!!!", (("t", b"NEW_EVENT"), ("w", b"sessions"), ("m", b"1")))
     return offset
@@ -147,7 +149,7 @@ def test_law_8_a_decision_on_an_older_basis_is_stale_and_decided_again():
 
 
 def written(s: History, row: str):
-    """The events that the holder would write for a row, and their roles."""
+    """The events that the holder would write for a row, each with its role."""
     records, views, steps, offset, at = len(s.records), s.views, len(s.steps), s.offset, s.at
     discharged = s.discharge(row)
     del s.records[records:], s.steps[steps:]
@@ -282,7 +284,8 @@ EPOCHS = [(-1, "superseded"), (0, "superseded"), (1, "accepted")]
 
 @pytest.mark.parametrize(("newer", "expected"), EPOCHS)
 def test_law_6_a_model_call_is_taken_over_under_a_newer_epoch_only(newer, expected):
-    """The GEN_RESUMED is forged: workers take over under their own, newer epoch."""
+    """The test forges the GEN_RESUMED, because a worker takes over only under its own, newer
+    epoch."""
     s = called().work()
     start = newest(s, ev.GenStart)
     forged = fields(start) | {"owner": "w2/1", "attempt": 2, "epoch": start.epoch + newer}
@@ -295,7 +298,8 @@ def test_law_6_a_model_call_is_taken_over_under_a_newer_epoch_only(newer, expect
 @pytest.mark.parametrize(("newer", "expected"), EPOCHS)
 @pytest.mark.parametrize("use", [LOOK, POST], ids=["pure", "once"])
 def test_law_6_a_tool_call_is_taken_over_under_a_newer_epoch_only(use, newer, expected):
-    """The TOOL_STARTED is forged: it would start a second run of a `once` tool."""
+    """The test forges the TOOL_STARTED. If the fold accepted it, a `once` tool would run a second
+    time."""
     s = with_calls(use)
     start = newest(s, ev.ToolStarted)
     forged = changed(start, owner="w2/1", attempt=2, epoch=start.epoch + newer)

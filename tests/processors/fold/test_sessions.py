@@ -1,4 +1,4 @@
-"""Folding many sessions of several partitions, each on its own."""
+"""Folding many sessions of several partitions, each session separately."""
 
 from foldlog.processors.fold.sessions import FoldedSessions, fold_event
 from foldlog.schemas import events as ev
@@ -8,7 +8,8 @@ from foldlog.tests.laws.history import History
 
 
 def conversation(name: str, partition: int, user: str) -> list[Entry]:
-    """The entries of a partition with one session; the first names the partition's holder."""
+    """The entries of a partition with one session. The first entry names the holder of the
+    partition."""
     history = History(name)
     history.append(ev.PartitionTaken(role="models", owner=f"{name}/1"), "models", PARTITION_KEY)
     history.append(ev.SessionOpened(user_id=user, agent=history.agent.name, rules=1), "producer")

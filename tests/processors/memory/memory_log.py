@@ -1,4 +1,4 @@
-"""Events of memory, as entries, records and views, and a MemoryService on an in-memory log."""
+"""Memory events as entries, records and views, and a MemoryService on an in-memory log."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -67,7 +67,7 @@ def serving(
     *,
     caught_up: bool = True,
 ) -> Iterator[MemoryService]:
-    """A service on a log, caught up with its end unless `caught_up` is false."""
+    """A memory service on a log. It has read the log to its end, unless `caught_up` is false."""
     say = (output if output is not None else []).append
     service = MemoryService(log, log.producer(), directory, say, embedder)
     service.begin()

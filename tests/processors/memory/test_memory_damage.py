@@ -1,4 +1,5 @@
-"""A damaged memory store is rebuilt from the log; one that cannot be used right now is kept."""
+"""A damaged memory store is rebuilt from the log; a store that cannot be opened at the moment is
+kept."""
 
 import sqlite3
 import time
@@ -24,7 +25,7 @@ BELONGS = Belongs("cluster", "topic", memory_version())
 
 @pytest.fixture
 def path(tmp_path):
-    """The file of a closed store with one entry."""
+    """The file of a closed store that has one entry."""
     file = tmp_path / "m.sqlite"
     store = MemoryStore(file, BELONGS, {0: 9}, pytest.fail)
     store.fold([record(0, wrote("tea", "likes green tea"), ANA)])
@@ -34,14 +35,15 @@ def path(tmp_path):
 
 
 def flip_bit(path, words: bytes) -> None:
-    """Flip a bit in every copy of some words in the file."""
+    """Flip one bit in every copy of some words in the file."""
     data = path.read_bytes()
     assert words in data
     path.write_bytes(data.replace(words, bytes([words[0] ^ 1]) + words[1:]))
 
 
 def test_a_flipped_bit_in_an_entry_is_detected_and_never_shown(path):
-    """SQLite has no checksums: "likes green tea" became another text in the prompts."""
+    """The defect: SQLite has no checksums, so "likes green tea" became another text in the
+    prompts."""
     flip_bit(path, b"likes green tea")
     store = MemoryStore(path, BELONGS, {0: 9}, pytest.fail)
     assert store.view(ANA).entries == () and "checksum" in store.damage
@@ -70,7 +72,7 @@ def test_an_error_of_the_system_is_not_damage(code):
 
 
 def test_a_memory_store_that_cannot_be_opened_is_kept(path, monkeypatch):
-    """Without a free descriptor it counted as damaged, and was deleted."""
+    """The defect: without a free file descriptor, the store counted as damaged and was deleted."""
     def refuse(*_args, **_kwargs):
         error = sqlite3.OperationalError("unable to open database file")
         error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN

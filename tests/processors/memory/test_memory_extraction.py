@@ -78,7 +78,8 @@ def test_entries_of_the_longest_session_ids_have_different_ids():
 
 
 def test_entries_of_two_long_session_ids_at_one_offset_have_different_ids():
-    """Offsets repeat across partitions: the second entry was refused as a change of the first."""
+    """Two partitions can have the same offset. The defect: the second entry was refused as a change
+    of the first."""
     answers = ({"kind": "core", "text": f"likes {what}"} for what in ("tea", "coffee"))
     both = [
         events_of(json.dumps([answer]), "s" * 127 + end, 1_000_000, ANA)

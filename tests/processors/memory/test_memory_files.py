@@ -1,4 +1,5 @@
-"""Edited files: their events reproduce the file, and lose nothing that was written elsewhere."""
+"""Edited memory files: their events reproduce the file, and lose nothing that others wrote
+meanwhile."""
 
 import pytest
 from hypothesis import given, strategies as st

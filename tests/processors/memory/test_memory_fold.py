@@ -1,4 +1,4 @@
-"""The view of a scope: order, repetition, bounds, and refusals."""
+"""The view of a memory scope: order, repetitions, limits, and refusals."""
 
 from hypothesis import assume, given, strategies as st
 
@@ -33,7 +33,7 @@ SCOPES = st.sampled_from([ANA, SHOP])
 
 
 def content_of(view: MemoryView) -> MemoryView:
-    """A view without offsets, times and refusals."""
+    """The view with offsets, times and refusals set to zero."""
     bare = tuple(replace(e, offset=0, at=0) for e in view.entries)
     todos = tuple(replace(t, offset=0, at=0) for t in view.todos)
     return replace(view, entries=bare, todos=todos, offset=0, refused=0, why="")

@@ -1,4 +1,5 @@
-"""Extraction does not write what memory contains already, also when it is retried."""
+"""Extraction does not write what memory already contains, not even when the extraction is
+retried."""
 
 import asyncio
 import json
@@ -39,7 +40,7 @@ def memory(tmp_path):
 
 @pytest.fixture
 def extract_turn(memory, monkeypatch, tmp_path):
-    """Run the extraction of a turn that ended at an offset; `items`: the model's answer."""
+    """Run the extraction of a turn that ended at an offset. `items`: the model's answer."""
 
     def run(offset, *items, keep=None, attempt=1):
         async def generate(call, request, sink, stop, client, **more):
@@ -47,7 +48,7 @@ def extract_turn(memory, monkeypatch, tmp_path):
             await sink.outcome("s", answers.complete((0, 0, 1), [block], "end_turn", MemoryBlobs()))
 
         async def client():
-            """No model is called."""
+            """A client that must not be needed: no model is called."""
 
         monkeypatch.setattr(effect.models, "generate", generate)
         claim, sink = effect.WorkClaim("s", "memory", offset, attempt, AT), effect.OutcomeSink([])
@@ -81,7 +82,7 @@ def test_S1_H_a_fact_extracted_from_every_turn_is_written_once(memory, extract_t
 
 def test_law_3_a_retried_extraction_recognizes_its_own_entries(memory, extract_turn):
     class Killed(Exception):
-        """The worker dies."""
+        """Stands for the death of the worker."""
 
     def write_one_and_die(scope, events):
         memory.keep(scope, events[:1], AT)

@@ -1,4 +1,5 @@
-"""Memory end to end: files, a worker on a real broker, tools, extraction, another session."""
+"""Memory end to end: files, a worker on a real broker, tools, extraction, and use in another
+session."""
 
 import json
 import sqlite3
@@ -31,7 +32,7 @@ FACT = {"kind": "note", "text": "Ana asked about the Oslo trip."}
 
 
 class Model:
-    """Answers an extraction with a list, and a conversation with a call of a memory tool."""
+    """Responds to an extraction with a list, and to a conversation with a call of a memory tool."""
 
     def __init__(self) -> None:
         self.prompts: list[str] = []
@@ -91,14 +92,14 @@ def test_S3_2_S1_H_a_session_knows_what_an_earlier_one_remembered(broker, tmp_pa
 
 
 def _embedder_of(directory) -> str:
-    """The embedder recorded in the store of the only worker."""
+    """The embedder that the only worker's store names."""
     (path,) = directory.rglob(FILE)
     with closing(sqlite3.connect(path)) as db:
         return db.execute("SELECT value FROM search_meta WHERE name = 'embedder'").fetchone()[0]
 
 
 def _await(log, condition) -> None:
-    """Wait until the memory of ana fulfils a condition; reads the log again for each check."""
+    """Wait until the memory of ana meets a condition. Reads the log again for each check."""
     until = time.monotonic() + WAIT_S
     while not condition(read_memory(log, ANA).now):
         assert time.monotonic() < until

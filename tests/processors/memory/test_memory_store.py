@@ -219,7 +219,7 @@ def test_a_service_that_was_not_started_can_be_closed(tmp_path):
 
 
 class FailingEmbedder:
-    """An embedder whose server is down at first."""
+    """An embedder whose server is unavailable at first."""
 
     name, dimensions = "failing-1", 2
 
@@ -245,7 +245,7 @@ def test_a_failing_embedder_is_retried(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not installed(), reason="the extra `embeddings` is not installed")
 def test_S3_3_a_store_embedded_again_with_word_vectors_finds_a_paraphrase(tmp_path):
-    """As after installing the extra on an existing worker."""
+    """This happens when the extra is installed for an existing worker."""
     output: list[str] = []
 
     def search_with(embedder):

@@ -1,4 +1,5 @@
-"""The tools of memory=True, run as in a worker, on a log and a store that follows it."""
+"""The tools of an agent with memory=True. They run as in a worker, on a log and on a store that
+follows the log."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Fixtures that give agents real MCP servers and stop the servers with the test."""
+"""Fixtures that give agents real MCP servers, and stop the servers when the test ends."""
 
 import asyncio
 import http.server
@@ -30,7 +30,8 @@ def text(event):
 class World:
     """A working directory for a server, agents that use the server, and their tool calls.
 
-    `logged` collects the lines that `OutsideTools` logs."""
+    `logged` collects the lines that `OutsideTools` logs.
+    """
 
     def __init__(self, directory):
         self.directory = directory
@@ -63,7 +64,7 @@ class World:
         return sink.only
 
     def serve(self, handler, **attributes):
-        """Starts an HTTP server on loopback with a handler class, and returns its address."""
+        """Starts an HTTP server with this handler class on loopback, and returns its address."""
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.servers.append(server)
         for name, value in attributes.items():
@@ -86,7 +87,7 @@ class World:
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Helps to respond to POST requests, and logs nothing."""
+    """Helps to respond to POST requests, and writes no log."""
 
     def body(self):
         return self.rfile.read(int(self.headers["content-length"]))
@@ -118,7 +119,8 @@ def free_port():
 
 @pytest.fixture
 def web(tmp_path):
-    """Starts the HTTP server; every start uses the same port. Kills the servers after the test."""
+    """Starts the MCP server over HTTP, with the same port for every start. Kills the servers after
+    the test."""
     running = []
     port = free_port()
 

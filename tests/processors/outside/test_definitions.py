@@ -1,4 +1,4 @@
-"""Input from operators and MCP servers is sanitized: names, schemas, arguments, results."""
+"""Input from operators and from MCP servers is sanitized: names, schemas, arguments, results."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Tests fetch_url with a real HTTP server on loopback, a network that only these tests allow."""
+"""Tests fetch_url with a real HTTP server on loopback; only these tests allow that network."""
 
 import gzip
 import http.server
@@ -123,7 +123,7 @@ def test_fetch_is_off_by_default_and_needs_approval_unless_hosts_are_listed():
     "host", ["https://docs.example.com", "docs.example.com/guide", "docs.example.com:443", "", 5]
 )
 def test_bad_input_a_host_that_no_url_can_have_is_rejected_at_construction(host):
-    """Such a host matches nothing, so every fetch would be refused."""
+    """No URL would match such a host, so every fetch would be refused."""
     with pytest.raises(ValueError, match="hosts of fetch_url must be names"):
         fetch_url(hosts=[host])
     assert fetch_url(hosts=["*.example.com", "10.0.0.1", "2001:db8::1"]).approval == "none"
@@ -268,7 +268,7 @@ def test_only_public_addresses_are_allowed(address, public):
 
 
 def test_bad_input_a_codec_that_is_not_a_charset_costs_no_time(fetch):
-    """Decoding a million bytes as punycode takes a quarter of an hour."""
+    """It would take a quarter of an hour to decode a million bytes as punycode."""
     outcome, text = fetch("/slow")
     assert outcome == "ok" and "-bbb" in text
 
@@ -283,7 +283,7 @@ def test_a_server_that_sends_slowly_is_abandoned(server):
     ("stopped", "message"), [(False, r"longer than 0\.3 s"), (True, "the fetch was stopped")]
 )
 def test_a_name_server_that_never_responds_is_abandoned(monkeypatch, stopped, message):
-    """getaddrinfo blocks for minutes and cannot be interrupted."""
+    """A call of getaddrinfo can block for minutes, and cannot be interrupted."""
     release, returned = threading.Event(), threading.Event()
 
     def names(*_rest, **_more):

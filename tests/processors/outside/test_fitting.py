@@ -1,4 +1,5 @@
-"""Schemas that the Messages API rejects are adapted; the server still receives its own names."""
+"""Schemas that the Messages API rejects are adapted; the server still receives the names that it
+declared."""
 
 import json
 
@@ -42,7 +43,7 @@ def agent_with(schema, call=None):
 
 
 def accepted_by_api(agent):
-    """Reports whether the API accepts a request with the agent's tools."""
+    """Reports whether the API accepts a request that has the agent's tools."""
     body = {
         "model": "claude-opus-5-5",
         "max_tokens": 1,

@@ -1,4 +1,4 @@
-"""MCP servers over streamable HTTP that go down, restart, die during a call or send too much."""
+"""MCP servers over streamable HTTP: they go down, restart, die during a call, or send too much."""
 
 import asyncio
 import gzip
@@ -66,7 +66,7 @@ def test_a_response_that_is_too_long_is_not_read(world, web):
 
 
 class Packed(Handler):
-    """Responds to every request with a small gzip body that unpacks to a large one."""
+    """Responds to every request with a small gzip body that decodes to a large one."""
 
     def do_POST(self):
         self.server.encodings.append(self.headers["accept-encoding"])
@@ -76,7 +76,7 @@ class Packed(Handler):
 
 
 def test_bad_input_a_compressed_response_is_rejected(world):
-    """Only received bytes are bounded, and half a megabyte may unpack to gigabytes."""
+    """The limit applies to received bytes only, and half a megabyte may decode to gigabytes."""
     server, address = world.serve(Packed, encodings=[])
     world.begin(McpServer(name="web", url=f"http://{address}/mcp"))
     assert any("down: the answer is packed as gzip" in line for line in world.logged), world.logged
@@ -84,7 +84,7 @@ def test_bad_input_a_compressed_response_is_rejected(world):
 
 
 class Guard(Handler):
-    """A proxy in front of a server that responds 401 once its key has expired."""
+    """A proxy in front of a server. It responds 401 once its key has expired."""
 
     def do_POST(self):
         body = self.body()
@@ -119,7 +119,7 @@ def test_a_call_rejected_with_401_is_an_error_and_not_in_doubt(world, web):
 
 
 class Echo(Handler):
-    """Echoes the path in the body and in a redirect to another host."""
+    """Repeats the request's path in the body and in a redirect to another host."""
 
     def do_POST(self):
         self.body()
@@ -142,7 +142,7 @@ def test_secrets_in_a_server_url_are_never_logged(world, caplog, status, message
 
 
 class Moved(Handler):
-    """Redirects within its host and responds 500 at the new path."""
+    """Redirects to another path of its own host, and responds 500 there."""
 
     def do_POST(self):
         self.body()
@@ -187,7 +187,7 @@ def test_an_error_shows_only_scheme_host_and_port_of_the_server_url(server, mess
 
 
 def test_status_lists_two_servers_of_the_same_name(tmp_path):
-    """Two agents may each have a server of that name; one must not hide the other."""
+    """Two agents may have different servers of the same name, and one must not hide the other."""
     servers = [McpServer(name="web", url=f"http://127.0.0.1:1/{n}") for n in range(2)]
     agents = [Agent(name=f"a{n}", model="m", mcp=(servers[n],)) for n in range(2)]
     tools = OutsideTools(agents, tmp_path, lambda text: None)

@@ -1,4 +1,5 @@
-"""MCP servers on stdin and stdout: real processes that die, stall, send too much or change."""
+"""MCP servers on stdin and stdout: real processes that die, stall, send too much, or change their
+tools."""
 
 import asyncio
 import json
@@ -167,7 +168,8 @@ def test_an_agent_starts_without_a_server_that_is_unavailable(world):
 
 
 def test_doctor_reports_a_server_that_never_responds_as_down(world):
-    """It reported "ok, not connected yet" until a call, and without tools no call can be made."""
+    """The defect: `doctor` reported "ok, not connected yet" until the first call, but without the
+    server's tools no call can be made."""
     noise = "while True: print('no protocol at all', flush=True); __import__('time').sleep(0.1)"
     world.begin(McpServer(name="garb", command=(sys.executable, "-c", noise)), start_s=0.5)
     (finding,) = mcp_servers(world.open[-1].status())

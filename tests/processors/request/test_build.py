@@ -1,6 +1,7 @@
-"""The bytes of a request: unchanged blocks, omitted blocks, and their order.
+"""The bytes of a request: which blocks are unchanged, which are omitted, and in which order they
+are.
 
-Requests also pass the checks of the API's rules that the laws use.
+The requests must also pass the checks of the API's rules that the laws use.
 """
 
 import json
@@ -24,7 +25,7 @@ SERVER_RESULT = '{"type":"web_search_tool_result","tool_use_id":"srv1","content"
 
 
 def answered(*blocks: "str | Use", stop: str = "end_turn") -> History:
-    """A turn with this answer, and the request of the next turn."""
+    """A session with a turn that has this answer, and with the request of the next turn."""
     s = opened()
     s.say("go", "m1")
     s.answer(*blocks, stop=stop)
@@ -119,7 +120,8 @@ def test_the_next_request_is_valid_after_any_answer(blocks, stop, sent):
     ],
 )
 def test_S1_C_thinking_after_an_omitted_block_is_omitted(blocks, stop, sent):
-    """Its signature covers that block: the API refused every later request."""
+    """The signature of the thinking covers the omitted block. The defect: the API rejected every
+    later request."""
     s = opened()
     s.say("go")
     s.answer(*blocks, stop=stop)

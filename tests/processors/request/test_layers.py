@@ -1,4 +1,4 @@
-"""Reading the layers of a prompt: instruction files and memory, and invalid ones."""
+"""Reading the layers of a prompt: valid and invalid instruction files and memory."""
 
 import os
 from dataclasses import replace
@@ -19,7 +19,7 @@ from foldlog.processors.worker.instruction_files import (
 
 @pytest.fixture
 def home(tmp_path):
-    """A directory with the agent's working directory `tree` and files outside of it."""
+    """A directory that has the agent's working directory `tree`, and files outside of that."""
     (tmp_path / "tree").mkdir()
     (tmp_path / "config").mkdir()
     return tmp_path
@@ -183,7 +183,7 @@ def test_bad_input_an_unreadable_file_is_reported(home, agent):
 
 
 class Memory:
-    """A memory reader with this many lines in its core and its index."""
+    """A memory reader whose core and index have this many lines."""
 
     def __init__(self, core: int, index: int, line: str = "note") -> None:
         self.lines, self.line = {"core": core, "index": index}, line

@@ -1,6 +1,6 @@
 """Renderings under compaction: their requests equal those of the plain builder.
 
-The views are built here by hand, with windows, summaries and short forms at any moment;
+The tests build the views themselves, with windows, summaries and short forms at any moment;
 tests/laws/test_rendered_laws.py checks the same on histories that a worker wrote.
 """
 
@@ -57,7 +57,8 @@ class GrowingViews:
         return Fragment(kind, self.turn, step, -1, 0, _body(blocks), stop_reason=stop)
 
     def step(self) -> None:
-        """A message or an answer with calls and their results, then a request."""
+        """Add a message, or an answer with calls and their results, then move to the next
+        request."""
         roll = self.chance.random()
         self.turn += 1
         words = [{"type": "text", "text": f"words {self.turn}"}]
@@ -93,7 +94,8 @@ class GrowingViews:
         self.compaction = replace(self.compaction, shorts=self.compaction.shorts.append(short))
 
     def move(self) -> None:
-        """The next request: mostly like the last, sometimes with another window or prefix."""
+        """Decide the next request, mostly like the last one, sometimes with another window or
+        prefix."""
         rows, last = self.context.fragments, self.context.request
         fields = {"start": 0, "bound_from": 0, "compacted_upto": -1, "checkpoint": None}
         if last is not None:
@@ -126,7 +128,7 @@ class GrowingViews:
         self.context = replace(self.context, request=request)
 
     def now(self) -> SimpleNamespace:
-        """The current views."""
+        """The views as they are now."""
         return SimpleNamespace(
             session_id=self.session_id, context=self.context, compaction=self.compaction
         )
@@ -153,7 +155,7 @@ def test_law_11_a_continued_request_equals_the_built_one(seed):
 
 @pytest.fixture
 def rendered(monkeypatch):
-    """The answers that are rendered during the test, in order."""
+    """A list of the answers that are rendered during the test, in order."""
     module = sys.modules[Rendering.__module__]
     answers, answer_blocks = [], module.answer_blocks
 
@@ -166,7 +168,7 @@ def rendered(monkeypatch):
 
 
 def chat_of(messages: int) -> GrowingViews:
-    """A chat of this many messages by turns, without compaction."""
+    """A chat of this many messages, alternately of the user and the model, without compaction."""
     growing = GrowingViews(1)
     growing.chance.random = lambda: 1.0
     for number in range(messages):

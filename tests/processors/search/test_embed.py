@@ -1,4 +1,4 @@
-"""Embedders: the default one, one that a setting names, and the rules for both."""
+"""Embedders: the default embedder, an embedder that a setting names, and the rules for both."""
 
 import subprocess
 import sys

@@ -1,4 +1,5 @@
-"""SearchIndex: the formula checked by hand, candidates, scopes, transactions, versions."""
+"""SearchIndex: the scores equal a calculation by hand; candidates, scopes, transactions,
+versions."""
 
 import math
 import sqlite3
@@ -15,7 +16,8 @@ from foldlog.processors.search.trigrams import padded, similarity, trigrams
 
 
 class Given:
-    """An embedder with a fixed vector for each given text, and the zero vector for any other."""
+    """An embedder that has a fixed vector for each given text, and the zero vector for any other
+    text."""
 
     dimensions = 3
 

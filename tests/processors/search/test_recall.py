@@ -1,4 +1,4 @@
-"""The labelled set of the benchmark is valid, and search reaches the documented recall on it."""
+"""The benchmark's labelled set is valid, and search reaches the documented recall on this set."""
 
 import sqlite3
 from collections import Counter
@@ -64,7 +64,7 @@ def test_S3_3_word_vectors_find_paraphrases_that_full_text_does_not(name, least)
 
 @pytest.mark.skipif(not installed(), reason="the extra `embeddings` is not installed")
 def test_S3_3_an_unrelated_query_finds_nothing():
-    """The distance threshold must not select documents for a query about another subject."""
+    """The distance threshold must exclude every document if the query is about another subject."""
     with sqlite3.connect(":memory:") as connection:
         index = bench.built(connection, WordVectors())
         for query in ("quantum chromodynamics", "recipe for lentil soup", "guitar chords"):

@@ -1,4 +1,4 @@
-"""Snippets: bounded, whole words, around the match, with the matches marked."""
+"""Snippets: they are bounded, have whole words, surround the match, and mark the matches."""
 
 import pytest
 from hypothesis import given, strategies as st

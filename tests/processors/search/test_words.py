@@ -1,4 +1,4 @@
-"""Words of every script, and queries as users type them, without any query syntax."""
+"""Words of every script, and queries as users type them, without a query syntax."""
 
 import sqlite3
 

@@ -1,6 +1,6 @@
-"""The contract of backends and stores: cases that test_dict.py and test_rocks.py inherit.
+"""The contract of backends and stores: test cases that test_dict.py and test_rocks.py inherit.
 
-A case gets `open`, which opens the same data again, as a restarted worker does.
+Each case gets `open`, a function that opens the same data again, as a restarted worker does.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ SEEDS = (1, 2, 3)
 
 
 class BackendContract:
-    """An ordered map of bytes to bytes, written in batches."""
+    """A backend is an ordered map of bytes to bytes, written in batches."""
 
     @pytest.fixture
     def open(self, tmp_path) -> Callable[[], Backend]:
@@ -66,7 +66,7 @@ class BackendContract:
 
 
 class Counting:
-    """Records the puts of a real backend."""
+    """Records what is put into a real backend."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -99,7 +99,7 @@ def world(seed: int) -> RandomHistory:
 
 
 def write_step(store: Store, step: Step, holders: PartitionView = INITIAL) -> None:
-    """Write a step's views as a worker does: after a chunk only the stream position."""
+    """Write a step's views as a worker does: after a chunk, it writes only the stream position."""
     views = {step.views.session_id: step.views}
     chunk = isinstance(step.entry.event, ChunkSeen) and step.before.turn is step.views.turn
     changed, streamed = ({}, views) if chunk else (views, {})
@@ -107,7 +107,7 @@ def write_step(store: Store, step: Step, holders: PartitionView = INITIAL) -> No
 
 
 class StoreContract:
-    """Views and cursor, written together."""
+    """A store writes views and cursor together."""
 
     @pytest.fixture
     def open(self, tmp_path) -> Callable[[], Backend]:
@@ -115,7 +115,8 @@ class StoreContract:
 
     @pytest.mark.parametrize("seed", SEEDS)
     def test_views_are_loaded_as_written_with_their_cursor(self, open, seed):
-        """In batches of several events, with restarts between some of them."""
+        """The views are written in batches of several events, with restarts between some of the
+        batches."""
         store, steps = Store(open()), world(seed).steps
         store.claim(BELONGS)
         for number, step in enumerate(steps):
@@ -260,7 +261,7 @@ class StoreContract:
 
 
 def unreported_doubt() -> History:
-    """A session whose turn is over, with a doubt that was not reported to a person yet."""
+    """A session whose turn is over, with a doubt that no person has been notified of yet."""
     s = opened("doubt")
     s.say()
     s.answer(Use("post", "{}", "p"))

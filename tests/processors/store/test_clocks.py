@@ -1,4 +1,4 @@
-"""On a machine whose clock was stepped, deadlines and expiries follow the brokers' time."""
+"""On a machine with a stepped clock, deadlines and expiries follow the time of the brokers."""
 
 import pytest
 
@@ -30,7 +30,7 @@ AGENT = Agent(name="a", model="m", tools=(pay, look))
 
 
 class SteppedWorker(ManualWorker):
-    """Its wall clock is `step` ms ahead of the brokers'."""
+    """A worker whose wall clock is `step` ms ahead of the brokers' time."""
 
     step = 0
 
@@ -52,7 +52,8 @@ def with_call(name: str) -> SteppedWorker:
 
 @pytest.mark.parametrize("step", [2 * DAY_MS, -2 * DAY_MS])
 def test_an_approval_expires_by_the_brokers_time_not_by_a_stepped_wall_clock(step):
-    """A step of two days expired every approval that was requested today, permanently."""
+    """The defect: a step of two days expired every approval that was requested today,
+    permanently."""
     rig = with_call("pay")
     rig.step = step
     rig.worker.tick()
@@ -85,7 +86,7 @@ def test_deadlines_of_claims_follow_the_brokers_time_not_a_stepped_wall_clock():
 
 
 def test_a_stepped_broker_clock_is_adopted_with_its_next_record():
-    """Only a new record shows which of two clocks is wrong, so the worker writes one."""
+    """Only a new record shows which of the two clocks is wrong, so the worker writes a record."""
     rig = with_call("pay")
     ahead = 0
     rig.log.clock_ms = lambda: rig.ms + ahead
@@ -98,7 +99,8 @@ def test_a_stepped_broker_clock_is_adopted_with_its_next_record():
 
 
 def test_time_continues_after_a_broker_was_ahead_temporarily():
-    """One record stamped ahead stopped the time until the brokers' clocks had caught up."""
+    """The defect: after one record with a time in the future, the worker's time stood still until
+    the brokers' clocks had caught up."""
     rig = with_call("pay")
     ahead = DAY_MS
     rig.log.clock_ms = lambda: rig.ms + ahead
@@ -110,7 +112,7 @@ def test_time_continues_after_a_broker_was_ahead_temporarily():
 
 
 def test_takes_lost_during_an_outage_do_not_break_the_clock():
-    """Every later take was matched with one from the outage."""
+    """The defect: the clock matched every later take with a lost take of the outage."""
     rig, lost = SteppedWorker(AGENT), []
     write = rig.worker.actions._append
     rig.worker.actions._append = lambda *record: lost.append(record[-1])  # for an hour

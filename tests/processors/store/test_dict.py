@@ -1,4 +1,4 @@
-"""The store in a dict, on which the simulator runs, passes the contract."""
+"""The store in a dict, which the simulator uses, fulfils the contract."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""The store in RocksDB passes the contract, belongs to one log, and survives crashes and damage."""
+"""The store in RocksDB fulfils the contract, belongs to one log, and survives crashes and
+damage."""
 
 import os
 import random
@@ -53,7 +54,7 @@ class TestRocksStore(InRocks, StoreContract):
 
 @pytest.fixture
 def directory(tmp_path) -> Path:
-    """The directory of a closed store with one session."""
+    """The directory of a closed store that has one session."""
     path = tmp_path / "store-0"
     store = new_store(path, BELONGS, END)
     write_step(store, opened().steps[-1])
@@ -131,7 +132,8 @@ def test_a_store_with_an_undecodable_cursor_is_rebuilt(directory):
 
 
 def test_S2_11_a_damaged_block_raises_Corrupt_instead_of_ending_a_scan(tmp_path):
-    """The list of busy sessions ended at the damage, so the sessions after it were never woken."""
+    """The defect: the list of busy sessions ended at the damage, so later sessions were never
+    woken."""
     backend, keys = RocksBackend(tmp_path), [b"b\0%04d" % n for n in range(2_000)]
     backend.write([(key, os.urandom(100)) for key in keys], [])
     backend._db.flush()
@@ -184,7 +186,7 @@ def test_the_version_of_the_folds_includes_the_schemas_of_the_events():
 @pytest.mark.crash
 @pytest.mark.parametrize("round_", range(4))
 def test_S1_G_after_SIGKILL_cursor_and_views_are_of_one_batch(tmp_path, round_):
-    """A child folds a history into a store, batch by batch, until it is killed."""
+    """A child process folds a history into a store, batch by batch, until it is killed."""
     directory, seed = tmp_path / "store-0", 40 + round_
     child = subprocess.Popen(
         [sys.executable, "-m", "foldlog.tests.processors.store.writer", str(directory), str(seed)],

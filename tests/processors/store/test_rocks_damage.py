@@ -1,4 +1,4 @@
-"""Damaged files of RocksDB are rebuilt; a store that the system refuses to open is kept."""
+"""A store with damaged files of RocksDB is rebuilt; a store that the system cannot open is kept."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ UNUSED = ("LOCK", "LOG", "IDENTITY")
 
 
 class RocksWorker(ManualWorker):
-    """A rig whose store is in RocksDB."""
+    """A worker that a test runs by hand, whose store is in RocksDB."""
 
     def __init__(self, directory: Path, incarnation: str = "1", log=None) -> None:
         super().__init__(AGENT, incarnation, log=log)
@@ -47,7 +47,7 @@ class RocksWorker(ManualWorker):
 
 @pytest.fixture(scope="module")
 def killed_store(tmp_path_factory):
-    """A log, and its store as a killed worker leaves it, with tables and a write-ahead log."""
+    """A log, and its store as a killed worker leaves it: with tables and a write-ahead log."""
     place = tmp_path_factory.mktemp("rocks")
     rig = RocksWorker(place / "live")
     rig.write("producer", opened("a"))
@@ -68,7 +68,7 @@ def killed_store(tmp_path_factory):
 
 
 def restart(log, directory: Path) -> RocksWorker:
-    """Run the next worker on that log and store until it is idle."""
+    """Run the next worker with this log and this store, until it is idle."""
     rig = RocksWorker(directory, "2", log)
     rig.assign()
     run_until_idle(rig)
@@ -76,7 +76,7 @@ def restart(log, directory: Path) -> RocksWorker:
 
 
 def is_correct(rig: RocksWorker) -> bool:
-    """Whether the stored views are those of the log."""
+    """Whether the stored views equal those of the log."""
     views = initial(SESSION)
     for entry in map(entry_of, rig.log.records(SESSION_EVENTS, 0)):
         if entry.session_id == SESSION:
@@ -92,7 +92,8 @@ def copied(directory: Path, to: Path) -> Path:
 
 
 def test_S2_11_any_flipped_bit_is_harmless_or_causes_a_rebuild(killed_store, tmp_path):
-    """RocksDB's error of a "block checksum" was taken for a held lock, which ended every worker."""
+    """The defect: RocksDB's error about a "block checksum" was taken for a held lock, which ended
+    every worker."""
     log, killed = killed_store
     dice, rebuilt = random.Random(7), 0
     files = sorted(path for path in killed.iterdir() if path.name not in UNUSED)
@@ -140,7 +141,7 @@ def test_opening_a_damaged_store_for_reading_raises_Corrupt(killed_store, tmp_pa
 
 
 def assert_refused(directory: Path, code: int) -> None:
-    """Assert that opening raises this error of the system and deletes nothing."""
+    """Assert that opening the store raises this error of the system, and deletes nothing."""
     before = {path.name for path in directory.iterdir()} - set(UNUSED)
     with pytest.raises(OSError) as raised:
         open_store(directory, BELONGS, 10**6, pytest.fail)
@@ -158,8 +159,8 @@ def stored_views(directory: Path) -> dict[str, str]:
 
 
 def limit_with_free(descriptors: int) -> int:
-    """The limit that leaves this many descriptors free. It bounds their numbers, and numbers of
-    closed descriptors are free too."""
+    """The limit on descriptors that leaves this many free. The limit bounds the numbers of
+    descriptors, so numbers of closed descriptors below it are free too."""
     used = {int(name) for name in os.listdir("/proc/self/fd")}
     return next(islice(filterfalse(used.__contains__, count()), descriptors, None))
 
@@ -188,7 +189,7 @@ def test_an_error_of_the_clients_own_files_gets_its_errno():
 
 
 def test_a_full_disk_is_not_damage(killed_store, tmp_path):
-    """Simulated by a limit on the size of files, which fails in the same way."""
+    """The test limits the size of files, which causes the same failures as a full disk."""
     directory = copied(killed_store[1], tmp_path / "store")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

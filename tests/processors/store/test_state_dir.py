@@ -1,4 +1,4 @@
-"""A worker id identifies one state directory, at one place, on one boot of one machine."""
+"""A worker id identifies one state directory, at one path, on one machine since one boot."""
 
 import shutil
 
@@ -13,7 +13,8 @@ def ids(*directories: StateDir) -> list[str]:
 
 
 def test_a_restart_is_the_same_worker_and_a_copy_of_its_directory_is_another(tmp_path):
-    """A copy took the first one's claims for those of its own past, and ran them again."""
+    """The defect: a worker in the copy took the claims of the first worker for claims of its own
+    past, and ran them again."""
     (first,) = ids(StateDir(tmp_path / "one"))
     assert first == worker_id_of(tmp_path / "one") == ids(StateDir(tmp_path / "one"))[0]
     shutil.copytree(tmp_path / "one", tmp_path / "copied")  # like `cp -a`, of a stopped worker
@@ -32,7 +33,8 @@ def test_a_copy_of_the_directory_of_a_running_worker_is_another_worker(tmp_path)
 
 
 def test_a_clone_of_the_disk_on_another_machine_is_another_worker(tmp_path):
-    """Only the machine differs, not even an inode; a reboot looks the same as a clone."""
+    """Only the machine is different, even the inodes are equal; to the worker, a reboot looks the
+    same as a clone."""
     StateDir(tmp_path).close()
     here, there = worker_id_of(tmp_path), worker_id_of(tmp_path, machine="another boot")
     assert here != there and worker_id_of(tmp_path) == here

@@ -1,7 +1,7 @@
 """A child process that folds a history into a store again and again until it is killed.
 
-Each round folds the history of a seed into a new session (s0, s1, ...), a few events per batch. A
-line on stdout reports each written batch.
+Each round folds the history of a seed into a new session (s0, s1, ...), a few events per batch. The
+process prints one line per written batch.
 """
 
 import sys
@@ -22,7 +22,7 @@ BATCH = 3  # events; a batch is written completely or not at all
 
 
 def steps(seed: int):
-    """(offset, session_id, entry) of every event of every round."""
+    """The (offset, session_id, entry) of every event of every round."""
     entries = [step.entry for step in history_of(seed).steps]
     offset = count()
     for number in range(ROUNDS_MAX):
@@ -31,12 +31,12 @@ def steps(seed: int):
 
 
 def session_ids(seed: int) -> list[str]:
-    """Every session that may be in the store."""
+    """The ids of all sessions that may be in the store."""
     return [f"s{number}" for number in range(ROUNDS_MAX)]
 
 
 def views_at(seed: int, session_id: str, cursor: int) -> SessionViews | None:
-    """The views of a session when the log was folded up to a cursor."""
+    """The views of a session after the log was folded up to this cursor."""
     views = None
     length = len(history_of(seed).steps)
     start = int(session_id[1:]) * length
@@ -48,7 +48,7 @@ def views_at(seed: int, session_id: str, cursor: int) -> SessionViews | None:
 
 
 def main(directory: Path, seed: int) -> None:
-    """Write until killed."""
+    """Write batches until the process is killed."""
     store = Store(RocksBackend(directory))
     store.claim(BELONGS)
     changed: dict[str, SessionViews] = {}

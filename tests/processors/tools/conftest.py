@@ -1,4 +1,4 @@
-"""Fixtures for the tests of tools: a host, and a working directory with the built-in tools."""
+"""Fixtures for the tests of tools: a tool host, and a working directory with the built-in tools."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The built-in tools that only read, on a real directory, run as a worker runs them."""
+"""The built-in tools that only read. They run on a real directory, as a worker runs them."""
 
 import os
 
@@ -15,7 +15,8 @@ from foldlog.schemas.enums import Approval, Effect
 
 @pytest.fixture
 def tree(bench):
-    """A small project, with files that must not be searched and a link that leads out."""
+    """A small project that has files that must not be searched, and a link that leads out of the
+    project."""
     root = bench.directory
     files = {
         "README.md": "# Shop\nIt charges cards.\n",

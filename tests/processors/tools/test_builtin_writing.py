@@ -1,4 +1,4 @@
-"""The built-in tools that edit and run, on a real directory, and read_result."""
+"""The built-in tools that edit files and run commands, on a real directory, and `read_result`."""
 
 import asyncio
 import json
@@ -163,7 +163,7 @@ asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3].encode()))
 
 
 def test_S2_8_F20_kill_9_of_a_worker_inside_a_command(bench, tmp_path):
-    """No outcome is written, no process survives, and the effect happened once."""
+    """No outcome is written, no process survives, and the effect happens once."""
     fifo, ledger = tmp_path / "begun", tmp_path / "ledger"
     os.mkfifo(fifo)
     command = f"echo run >> {ledger}; (sleep 1000 & echo $!; wait) > {fifo}"

@@ -1,4 +1,4 @@
-"""Processes of a tool end with the command, the run or the worker, whichever is first."""
+"""The processes of a tool end with the command, the run or the worker, whichever ends first."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ def shell(text, **options):
 
 
 def is_dead(process):
-    """Whether it has ended; a zombie that its parent has not reaped yet is dead."""
+    """Whether a process has ended, even if its parent has not reaped it yet."""
     try:
         process.wait(0.02)
     except psutil.TimeoutExpired:
@@ -43,7 +43,7 @@ def is_dead(process):
 
 
 def wait_dead(pids):
-    """Whether all of them end."""
+    """Whether all of these processes end in time."""
     deadline = time.monotonic() + DEATH_S
     for pid in pids:
         try:
@@ -90,7 +90,8 @@ def test_a_missing_directory_raises(tmp_path):
 
 
 def test_commands_do_not_get_the_secrets_of_the_worker(monkeypatch, tmp_path):
-    """A list of suspicious names is not enough: SOME_DB_URL contains a password."""
+    """A list of suspicious names is not enough: a variable such as SOME_DB_URL may contain a
+    password."""
     for name in ("ANTHROPIC_API_KEY", "my_token", "SOME_DB_URL", "LC_HARMLESS"):
         monkeypatch.setenv(name, "canary")
     text = "env; cat /proc/$PPID/environ; echo $PWD"
@@ -110,7 +111,8 @@ def test_commands_get_the_variables_that_the_operator_names(monkeypatch):
 
 
 def test_variables_larger_than_a_socket_buffer_reach_the_command():
-    """They were sent before the reader started, which blocked the loop and the whole worker."""
+    """The defect: the variables were sent before their reader started, which blocked the loop and
+    so the whole worker."""
     given = {f"PART_{number}": str(number) * 100_000 for number in range(6)}
     ended = shell("printf '%s' \"$PART_0$PART_5\" | wc -c", env=given)
     assert ended.output.strip() == b"200000"

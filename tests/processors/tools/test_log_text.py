@@ -1,4 +1,4 @@
-"""Of a log the last 200 lines are shown; any other text is unchanged."""
+"""Only the last 200 lines of a log are shown; any other text is unchanged."""
 
 import pytest
 from hypothesis import given, strategies as st

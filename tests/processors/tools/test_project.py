@@ -1,4 +1,4 @@
-"""build_and_deploy: the one tool that locks a project, and only after confirmation."""
+"""`build_and_deploy` is the only tool that locks a project, and only after a confirmation."""
 
 import json
 import sys

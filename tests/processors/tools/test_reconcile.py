@@ -1,4 +1,5 @@
-"""The fate of a call: side log, then reconciler; in doubt if neither knows it (S2.8)."""
+"""What happened to a call: the side log is asked first, then the reconciler; the call is in doubt
+if neither knows (S2.8)."""
 
 import asyncio
 from dataclasses import replace

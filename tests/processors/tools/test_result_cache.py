@@ -1,4 +1,4 @@
-"""S0.8: a pure tool that is called again with the same arguments within its TTL does not run."""
+"""S0.8: a pure tool does not run if it is called again with the same arguments within its TTL."""
 
 import sqlite3
 import subprocess
@@ -49,7 +49,7 @@ def host(host, cache):
 
 
 def counting(**options):
-    """A tool that returns how often it ran, and the list of its arguments."""
+    """A tool that returns the number of its runs, and the list of its arguments."""
     runs = []
 
     def measure(place: str = "here", size: int = 1):
@@ -220,7 +220,7 @@ def test_the_cache_prunes_itself(cache, clock, monkeypatch):
 
 
 def test_a_damaged_result_is_not_returned(tmp_path, cache, clock, messages):
-    """SQLite has no checksums: the model was given a damaged result."""
+    """The defect: SQLite has no checksums, so the model got a damaged result."""
     key = key_of(("ana",), b"{}")
     cache.keep(key, Shaped(Body(inline=b"the price is 100"), 16, 4, 0), clock.now, TTL_MS)
     assert cache.find(key, TTL_MS) is not None

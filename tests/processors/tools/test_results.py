@@ -1,4 +1,5 @@
-"""Results as the model gets them: bounded, stable, and nothing is lost by cutting."""
+"""Results as the model gets them: they are bounded and stable, and nothing is lost if they are
+cut."""
 
 import dataclasses
 import datetime
@@ -21,7 +22,8 @@ from foldlog.schemas.tokens import OLD, estimate
 
 @pytest.fixture(autouse=True, scope="module")
 def estimated():
-    """Cuts are made by the estimate on every machine; here results are counted by it too."""
+    """Results are cut by the estimate on every machine, so this makes the tests count tokens by the
+    estimate too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(token_count, "_ctok", lambda: None)
         yield patch
@@ -165,7 +167,8 @@ def test_a_preview_over_the_limit_is_cut(blobs):
 
 
 def test_empty_bytes_are_an_empty_result_without_a_notice(blobs):
-    """The notice stated that 0 of 0 bytes are left out, and where the whole is stored."""
+    """The defect: a notice stated that 0 of 0 bytes are left out, and where the full result is
+    stored."""
     result = shaped(blobs, b"")
     assert (text_of(result), result.left_out, result.content.ref) == ("", 0, None)
 
@@ -245,7 +248,7 @@ sized = st.one_of(
 
 
 def read_on(blobs, ref, offset, limit):
-    """The tool's page as the worker shapes it, which must not cut it again."""
+    """A page of `read_result`, shaped as in the worker. The worker must not cut the page again."""
     ctx = SimpleNamespace(blobs=blobs, result_tokens=limit, refs={ref})
     page = shaped(blobs, read_result.function(ctx, ref, offset), limit=limit)
     assert page.left_out == 0 and page.content.ref is None, "a page was cut again"
@@ -294,7 +297,7 @@ def test_a_text_stored_in_part_is_cut_between_characters(blobs, monkeypatch):
 
 
 def test_S3_5_a_result_is_cut_with_the_token_counts_of_its_reader(blobs):
-    """A model that counts a third fewer tokens gets a third more words."""
+    """A model that counts a third fewer tokens gets more words in the same limit."""
     page = "The tide table of a small harbour, read aloud. " * 1_000
     old, new = (
         shape(page, limit_tokens=2_000, blobs=blobs, readable=True, model=model)

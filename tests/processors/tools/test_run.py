@@ -1,4 +1,4 @@
-"""One run of a tool: exactly one outcome, which claims no more than is known."""
+"""One run of a tool has exactly one outcome, and the outcome claims no more than is known."""
 
 import asyncio
 import threading
@@ -242,7 +242,8 @@ def in_thread_below():
 @pytest.mark.parametrize("effect", EFFECTS)
 @pytest.mark.parametrize("is_async", [False, True])
 def test_E29_an_error_of_a_tool_is_logged_with_its_traceback(host, effect, is_async, caplog):
-    """The tool's author saw one line in the model's context, and nothing on the terminal."""
+    """The defect: the tool's author saw one line in the model's context, and nothing at the
+    terminal."""
 
     async def as_task(password: str):
         in_thread_below()

@@ -1,4 +1,4 @@
-"""The side log: the record of one call, found by its later attempts only."""
+"""The side log: only later attempts of the same call find the record of the call."""
 
 import os
 

@@ -1,4 +1,5 @@
-"""Abort and deadline: the run is ended if possible, and the outcome states what is known."""
+"""Abort and deadline: the run is ended if possible, and the outcome states what is known about its
+effect."""
 
 import asyncio
 import threading
@@ -21,7 +22,8 @@ from foldlog.tests.processors.tools.tool_bench import (
 
 
 def stopped(a_tool, host, begun, **changes):
-    """Begin, abort once the tool runs, and return the sink and the late task."""
+    """Begin a run, abort it once the tool is running, and return the sink and the task of the late
+    result."""
 
     async def main():
         sink, stop = RecordingSink(), Stop()
@@ -92,7 +94,7 @@ def test_a_tool_that_returns_after_the_abort_is_ok(host, effect):
 def test_constraint_3_a_thread_that_ignores_the_abort_does_not_block_the_turn(
     host, effect
 ):
-    """The limit stated in the README: no thread can be killed."""
+    """No thread can be killed; the README states this limit."""
     begun, release, acted = threading.Event(), threading.Event(), threading.Event()
 
     def ignores(ctx):

@@ -1,4 +1,5 @@
-"""Tool tiers (S3.8): visible tools, hidden ones found by a search, and calls through use_tool."""
+"""Tool tiers (S3.8): visible tools, hidden tools that a search finds, and calls through
+`use_tool`."""
 
 import json
 from dataclasses import replace

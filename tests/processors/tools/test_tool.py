@@ -1,4 +1,5 @@
-"""@tool: the schema that a model reads, the check of arguments, and functions that are rejected."""
+"""`@tool`: the schema that a model reads, the check of arguments, and the functions that it
+rejects."""
 
 import asyncio
 import dataclasses

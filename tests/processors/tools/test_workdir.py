@@ -1,4 +1,4 @@
-"""Tools stay in their directory: no path, no link and no race leads out of it."""
+"""Tools stay in their working directory: no path, no link and no race leads out of it."""
 
 import os
 import socket
@@ -16,7 +16,7 @@ SECRET = b"the secret outside"
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A directory next to a secret, with every kind of link to the secret in it."""
+    """A directory that has every kind of link to a secret, and the secret beside the directory."""
     outside = tmp_path_factory.mktemp("outside")
     (outside / "secret").write_bytes(SECRET)
     (outside / "inner").mkdir()
@@ -127,7 +127,8 @@ def test_the_directory_itself_may_be_a_link_and_must_exist(place, tmp_path):
 
 
 def test_S1_D_a_link_created_during_the_walk_is_not_followed(tmp_path):
-    """Swap a directory for a link to the secret's, as fast as possible, while it is read."""
+    """While a tool reads a directory, the test replaces the directory by a link to the secret's
+    directory and back, as fast as possible."""
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "file").write_bytes(SECRET)
     root = tmp_path / "root"

@@ -1,4 +1,4 @@
-"""Shared by the tests of tools: a recording sink, and functions that run a tool."""
+"""Helpers for the tests of tools: a sink that records outcomes, and functions that run a tool."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ class RecordingSink:
 
 
 def make_host(directory):
-    """A host with stores below a directory and a short grace."""
+    """A tool host with stores below a directory and a short grace period."""
     return ToolHost(
         limits=LIMITS,
         blobs=BlobStore(directory / "blobs"),
@@ -66,7 +66,7 @@ def claim_of(a_tool, args=b"{}", **changes):
 
 
 def run_once(a_tool, host, args=b"{}", stop=None, **changes):
-    """Run to the end, including a late result; returns the sink."""
+    """Run a tool to the end, wait for a late result, and return the sink."""
 
     async def main():
         sink = RecordingSink()
@@ -85,7 +85,7 @@ def make(effect, function, **options):
 
 
 class Bench:
-    """A working directory and the tools on it."""
+    """A working directory, and the tools that work in it."""
 
     def __init__(self, directory, state):
         self.directory = directory

@@ -1,4 +1,4 @@
-"""S3.6: a request of exactly the hard cap is sent, and one token more ends the turn."""
+"""S3.6: a request of exactly the hard cap is sent; one token more ends the turn."""
 
 from dataclasses import replace
 
@@ -17,12 +17,13 @@ WINDOW = "sliding_window_8"
 
 
 def capped(agent: Agent, tokens: int) -> Agent:
-    """The agent with this hard cap, and a soft budget that is never passed before it."""
+    """The agent with this hard cap; its soft budget is equal, so it is never exceeded before the
+    cap."""
     return replace(agent, limits=replace(agent.limits, hard_tokens=tokens, soft_tokens=tokens))
 
 
 def answered(agent: Agent) -> History:
-    """A session whose second step is due, with nothing to compact."""
+    """A session whose second step is due and that has nothing to compact."""
     s = opened(agent=agent)
     s.say("go")
     s.answer(LOOK)
@@ -56,7 +57,7 @@ def test_S3_6_a_step_one_token_over_the_hard_cap_is_not_sent():
 
 
 def first_step(cap: int | None) -> History:
-    """A session after its first step, whose estimate includes the prefix of its agent."""
+    """A session after its first step. The estimate of the request includes the prefix."""
     agent = variant("full", system="Be brief. " * 200)
     s = opened(agent=agent if cap is None else capped(agent, cap))
     s.say("go")

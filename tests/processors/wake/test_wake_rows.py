@@ -1,6 +1,7 @@
 """Every row of WAKE on a handwritten history: when the row is owed, and that law 9 holds there.
 
-Given (the history), when (its last line), then (the row), in the order of the table.
+Each test has a given (the history), a when (its last line) and a then (the row). The tests are in
+the order of the table.
 """
 
 from collections import Counter
@@ -30,26 +31,27 @@ RESTARTED, ANOTHER = "w1/2", "w2/1"  # a newer incarnation of the holder; anothe
 
 
 def streaming() -> History:
-    """The holder has claimed a model call."""
+    """A session whose partition's holder has claimed a model call."""
     s = opened()
     s.say()
     return s.work()
 
 
 def proposed(*uses: Use) -> History:
-    """A response has these calls, which are not decided."""
+    """A session with an answer that proposes these calls; none of them is decided."""
     s = streaming()
     s.complete(*uses)
     return s
 
 
 def allowed(use: Use) -> History:
-    """A call is decided and not claimed."""
+    """A session with a call that is allowed but not claimed."""
     return proposed(use).work(before=("T3",))
 
 
 def void(use: Use, times: int = 1) -> History:
-    """A call whose claims, this many, each follow a takeover of the partition in the log."""
+    """A session with a call whose claims are all void: each of them (`times`) follows a takeover of
+    the partition in the log."""
     s, row = allowed(use), "T3"
     for number in range(times):
         late = s.in_flight(row)
@@ -70,7 +72,7 @@ def failing(times: int, end: str = "fail") -> History:
 
 
 def crashing(times: int) -> History:
-    """The worker died this many times during the model call."""
+    """A session whose worker died this many times during the model call."""
     s = streaming()
     for number in range(times):
         s.take(f"w1/{number + 2}")
@@ -79,12 +81,13 @@ def crashing(times: int) -> History:
 
 
 def large_result() -> History:
-    """A result that is long enough for a short form."""
+    """A session with a result that is long enough for a short form."""
     return then(with_calls(LOOK), lambda s: s.result("1.1.0", "a row of it\n" * 1_000))
 
 
 def shortening(*, times: int = 1) -> History:
-    """A short form is claimed for the given time; the workers of the earlier claims died."""
+    """A session whose short form is claimed for the `times`-th time; the workers of the earlier
+    claims died."""
     s = large_result()
     s.discharge("B1")
     for number in range(2, times + 1):
@@ -93,7 +96,7 @@ def shortening(*, times: int = 1) -> History:
 
 
 def memory_failed() -> History:
-    """A memory extraction has just failed."""
+    """A session whose memory extraction has just failed."""
     s = opened(agent=variant(memory=True))
     s.say()
     work = s.answer("hi").views.background.works[-1]
@@ -102,7 +105,8 @@ def memory_failed() -> History:
 
 
 def pushed(times: int = 0) -> History:
-    """An answer is due on a push channel; this many workers died while delivering it."""
+    """A session whose answer is due on a push channel. This many workers died while they delivered
+    the answer."""
     s = opened()
     s.say(channel="push:crm")
     s.answer("hi")
@@ -117,7 +121,7 @@ def crashed_in(s: History, times: int) -> History:
 
 
 def answered_for_a_channel() -> History:
-    """An answer is complete whose message came by a push channel."""
+    """A session with a complete answer to a message that came by a push channel."""
     s = opened()
     s.say(channel="push:crm")
     s.work()
@@ -126,7 +130,7 @@ def answered_for_a_channel() -> History:
 
 
 def over_the_cap() -> History:
-    """A step is due whose request is over the hard cap, after many messages."""
+    """A session with many messages, whose next step has a request over the hard cap."""
     s = opened()
     for _ in range(8):
         s.say("long " * 20)

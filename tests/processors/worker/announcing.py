@@ -1,6 +1,7 @@
-"""A worker for the role `sessions` that announces its sessions, without its process, on any log.
+"""A worker for the role `sessions` that announces its sessions. It runs without a process, on any
+log.
 
-Its disk survives: `restart` starts a new incarnation on the same one.
+Its disk survives a restart: `restart` starts a new incarnation with the same disk.
 """
 
 from foldlog.log.door import Log
@@ -18,7 +19,7 @@ from foldlog.tests.laws.recorded_actions import RecordedEffects
 
 
 class Announcing:
-    """See the module docstring."""
+    """One such worker, see the module docstring."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -30,8 +31,9 @@ class Announcing:
     def restart(
         self, *, loses: bool = False, new_disk: bool = False, refusals: int = 0
     ) -> "Announcing":
-        """Replace the process by a new one with nothing in memory. loses: none of its announcements
-        reaches a broker; refusals: how many announcements the producer's full queue refuses."""
+        """Replace the worker by a new incarnation that has nothing in memory. loses: no broker
+        receives its announcements; refusals: how many announcements the full queue of its producer
+        refuses."""
         self.incarnation += 1
         self.disk = {} if new_disk else self.disk
         self.mail, producer = Mailbox(), self.log.producer()
@@ -67,7 +69,7 @@ class Announcing:
 
 
 class Loses:
-    """A producer whose records are lost with the process."""
+    """A producer that loses its records, as if the process had died."""
 
     def append(self, *args, **named) -> None:
         """Drop the record."""
@@ -80,7 +82,7 @@ class Full:
         self._producer, self._refusals = producer, refusals
 
     def append(self, *args, **named) -> None:
-        """Refuse the record, or produce it."""
+        """Refuse the record while the queue is full, then produce records."""
         if self._refusals:
             self._refusals -= 1
             raise LogBusy("the producer's queue is full")

@@ -1,4 +1,4 @@
-"""S0.7: a worker announces each change of a session to its user's tabs, also after a crash."""
+"""S0.7: a worker announces each change of a session to the user's tabs, also after a crash."""
 
 import json
 
@@ -21,7 +21,7 @@ def sessions(log, tmp_path):
 
 
 def announced(log) -> list[tuple[str, dict | None]]:
-    """Every record of the topic, in log order of each user."""
+    """Every record of the topic, in the log order of each user."""
     return [
         (record.key.decode(), json.loads(record.value) if record.value else None)
         for p in range(log.partitions(USER_SESSIONS))
@@ -88,8 +88,8 @@ def test_a_refused_announcement_is_retried_when_another_session_changes(log, ses
 
 
 def test_a_session_that_another_worker_announced_is_announced_again(log, sessions):
-    """The partition moves to a worker that announces another state and dies, then comes back with
-    the session in its first state."""
+    """The partition moves to a worker that announces another state and dies. Then the partition
+    returns, with the session in its first state."""
     mine, numbers = Announcing(log), range(log.partitions(SESSION_EVENTS))
     sessions.open("a", agent="helper")
     mine.run()

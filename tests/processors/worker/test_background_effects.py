@@ -1,4 +1,4 @@
-"""Background work in a real EffectsHost: its provider errors do not affect answers."""
+"""Background work in a real EffectsHost: provider errors of this work do not affect answers."""
 
 import gc
 import warnings
@@ -64,7 +64,8 @@ def test_S1_H_a_worker_does_not_write_a_fact_of_its_memory_again(tmp_path):
 
 
 def test_a_closed_host_leaves_no_connection_to_the_model_open(tmp_path):
-    """The unclosed socket was reported in an unrelated test, during garbage collection."""
+    """The defect: an unclosed socket was reported in an unrelated test, during garbage
+    collection."""
     log, output = MemoryLog(topics(1), threaded=True), []
     with ScriptedServer([Rule(reply=Reply([text("short")]))]) as server:
         host = host_of(log, server, tmp_path, output, Slots(9))
@@ -98,7 +99,7 @@ def begin(kind: str, upto: int, task: Task) -> BeginWork:
 
 
 def written(log: MemoryLog, count: int, output: list[str]) -> list:
-    """The first `count` events of the log."""
+    """Wait for the first `count` events of the log, and return them."""
     reader, events = log.reader(SESSION_EVENTS, {0: 0}), []
     while len(events) < count:
         records = reader.poll(WAIT_S, 1)

@@ -1,4 +1,4 @@
-"""The chunks of lost attempts are read outside of the poll thread, a few sessions at a time."""
+"""The chunks of lost attempts are read outside the poll thread, for a few sessions at a time."""
 
 import threading
 

@@ -1,4 +1,5 @@
-"""Stores that RocksDB opens but whose rows cannot be decoded; logs without their first records."""
+"""Stores that RocksDB can open but whose rows cannot be decoded, and logs without their first
+records."""
 
 import pytest
 
@@ -53,7 +54,7 @@ DAMAGES = {
 
 
 def restarted(damage, first: ManualWorker) -> tuple[ManualWorker, list[str]]:
-    """The next worker, on the same log and a damaged store; and its output."""
+    """The next worker, with the same log and a damaged store, and the worker's output."""
     rig, output = ManualWorker(AGENT, "2", log=first.log), []
     rig.worker._say = output.append
     rig.disk.update(first.disk)
@@ -64,7 +65,7 @@ def restarted(damage, first: ManualWorker) -> tuple[ManualWorker, list[str]]:
 
 
 def run_until_idle(rig: ManualWorker) -> None:
-    """Run rounds like the loop, until the worker writes nothing more."""
+    """Run rounds as the poll loop does, until the worker writes nothing more."""
     end = -1
     while end != rig.log.end_offsets(SESSION_EVENTS)[0]:
         end = rig.log.end_offsets(SESSION_EVENTS)[0]
@@ -93,7 +94,7 @@ def first() -> ManualWorker:
 def test_S2_11_an_unreadable_store_is_rebuilt_and_the_worker_continues(
     first, damage, found_by
 ):
-    """One row that could not be decoded ended the worker, and every worker after it."""
+    """The defect: one row that could not be decoded ended the worker, and every worker after it."""
     rig, output = restarted(damage, first)
     if found_by == "an event":
         rig.write("producer", ev.CancelRequested(
@@ -111,7 +112,7 @@ def test_S2_11_an_unreadable_store_is_rebuilt_and_the_worker_continues(
 
 
 def test_law6_no_past_obligation_is_discharged_while_a_damaged_store_is_rebuilt(first):
-    """An obligation at an earlier offset may be discharged by the end of the log."""
+    """The records behind an offset may already discharge the obligations at this offset."""
     rig, _ = restarted(DAMAGES["head"], first)
     before = first.log.end_offsets(SESSION_EVENTS)[0]
     run_until_idle(rig)
@@ -124,7 +125,8 @@ def test_law6_no_past_obligation_is_discharged_while_a_damaged_store_is_rebuilt(
 
 
 def test_damage_in_a_rebuilt_store_ends_the_worker(first):
-    """A broken disk or a bug: rebuilding again and again would be an endless, silent loop."""
+    """The cause is a broken disk or a bug, and to rebuild the store again and again would be an
+    endless, silent loop."""
     rig, output = restarted(DAMAGES["head"], first)
     make = rig._open
 
@@ -160,7 +162,8 @@ def test_a_store_that_folded_the_deleted_records_is_kept(tmp_path):
 
 
 def test_deleted_records_that_were_not_folded_end_the_worker_and_keep_the_store(tmp_path):
-    """The store was rebuilt, or the worker restarted for ever; the loss was never reported."""
+    """The defect: the store was rebuilt, or the worker restarted for ever, and nobody was told of
+    the loss."""
     cut_store(tmp_path / "0", folded=49)
     with pytest.raises(LogCut, match="start at offset 49.* begins at 50.*Nothing was changed"):
         open_store(tmp_path / "0", BELONGS, 100, pytest.fail, first_offset=50)
@@ -205,7 +208,8 @@ def test_an_offset_deleted_before_it_was_folded_ends_the_worker(trimmed):
 
 
 def test_an_offset_deleted_after_it_was_folded_changes_nothing(trimmed):
-    """A start reads the record before the cursor again, which may have been deleted."""
+    """At its start, a worker reads the record before the cursor again, but that record may have
+    been deleted."""
     rig, loop, output = trimmed
     rig.assign()
     rig.settle()

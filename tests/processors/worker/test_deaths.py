@@ -1,4 +1,5 @@
-"""Law 6: a proven death of an owner ends its claims before their deadline; none is guessed."""
+"""Law 6: if the death of an owner is proven, its claims end before their deadline; no death is
+guessed."""
 
 import os
 import signal
@@ -37,7 +38,7 @@ AGENT = Agent(name="a", model="m", tools=(look,))
 
 
 def took_over(dead: bool | None) -> ManualWorker:
-    """A worker that took a partition in which another one runs a tool."""
+    """A worker that took a partition in which another worker runs a tool."""
     before = ManualWorker(AGENT, roles=("sessions", "models"))
     before.write("producer", opened("a"))
     before.write("producer", message())
@@ -60,7 +61,8 @@ def took_over(dead: bool | None) -> ManualWorker:
 
 
 def test_law6_the_claims_of_a_dead_worker_are_taken_over_at_once():
-    """The takeover waited for the deadline: 145 s for a tool with the default timeout."""
+    """The defect: the takeover waited for the deadline, which is 145 s for a tool with the default
+    timeout."""
     rig = took_over(dead=True)
     assert [gone.owner for gone in rig.events(ev.OwnerGone)] == ["other/1"], "once"
     assert [start.owner for start in rig.events(ev.ToolStarted)] == ["other/1", "w/2"]
@@ -74,7 +76,8 @@ def test_law6_the_claims_of_a_live_or_unknown_worker_keep_their_deadline(dead):
 
 
 def test_a_lock_is_checked_once_for_all_partitions_and_never_the_own_one():
-    """A restarted worker checked its own lock, for each partition, twice a second, for ever."""
+    """The defect: a restarted worker checked its own lock twice a second for each partition, for
+    ever."""
     checked: list[str] = []
     rig = ManualWorker(AGENT, "2")
     deaths = rig.worker.deaths

@@ -1,4 +1,5 @@
-"""Every begun effect ends in an outcome, even if its task dies; a blocked host can be closed."""
+"""Every effect that has begun ends in an outcome, even if its task dies; a blocked host can be
+closed."""
 
 import asyncio
 import threading
@@ -31,7 +32,8 @@ WAIT_S = 20.0
 
 
 class Unwind(BaseException):
-    """Like what frameworks raise to end their tasks: not an Exception, so `except` misses it."""
+    """An exception like those that frameworks raise to end their tasks. It is no Exception, so
+    `except Exception` does not catch it."""
 
 
 async def unwind() -> str:
@@ -59,7 +61,7 @@ class Host:
         )
 
     def outcome(self):
-        """The next outcome in the log."""
+        """Wait for the next outcome in the log, and return it."""
         records = self.reader.poll(WAIT_S, 1)
         assert records, self.output
         return entry_of(records[0]).event
@@ -67,7 +69,7 @@ class Host:
 
 @pytest.fixture
 def start(tmp_path):
-    """A factory of hosts that are closed at the end."""
+    """A factory of hosts. All of them are closed when the test ends."""
     hosts = []
 
     def make(**more) -> Host:
@@ -117,7 +119,8 @@ def test_T4_a_tool_whose_task_dies_gets_an_outcome(start, effect, kind):
 
 @pytest.mark.parametrize("effect", ["once", "pure"])
 def test_T4_an_outcome_that_cannot_be_written_is_replaced_by_an_error(start, monkeypatch, effect):
-    """It counted as reported, and the call stayed open until the worker was restarted."""
+    """The defect: the outcome counted as reported, and the call stayed open until the worker was
+    restarted."""
     host = start()
     write = Reports.outcome
     broken = iter([ValueError("no event can hold that")])
@@ -167,7 +170,8 @@ def test_S0_8_a_cached_result_is_reused_for_the_same_user_only(start):
 
 
 def test_T4_a_once_tool_that_cannot_begin_within_its_window_is_not_run(start):
-    """After a tool that blocked the loop for minutes, it ran long after its deadline."""
+    """The defect: after another tool had blocked the loop for minutes, the tool ran long after its
+    deadline."""
     began, release, ran = threading.Event(), threading.Event(), []
 
     async def blocks() -> str:
@@ -194,7 +198,8 @@ def test_T4_a_once_tool_that_cannot_begin_within_its_window_is_not_run(start):
 
 
 def test_S2_a_model_call_that_cannot_begin_within_its_window_is_not_sent(start):
-    """Another worker may have taken it over by then: the call would be paid for twice."""
+    """Another worker may have taken the call over in the meantime, and the call would be paid
+    twice."""
     began, release, attempts = threading.Event(), threading.Event(), []
 
     async def blocks() -> str:

@@ -1,4 +1,4 @@
-"""The filtered log output of Faust and aiokafka."""
+"""The filter for the log output of Faust and aiokafka."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ def restored(monkeypatch):
 
 
 def test_only_our_own_client_reports_an_unreachable_broker(caplog):
-    """One `foldlog down` logged eight lines about the internals of a library."""
+    """The defect: one `foldlog down` logged eight lines about the internals of a library."""
     fetcher = logging.getLogger("aiokafka.consumer.fetcher")
     fetcher.error("Failed fetch messages from %s: %s", 1, "NodeNotReadyError: Attempt to send")
     logging.getLogger("aiokafka.conn").error("Unable connect to node with id %s", 1)
@@ -32,7 +32,8 @@ def test_only_our_own_client_reports_an_unreachable_broker(caplog):
 
 
 def test_a_cancelled_thread_logs_no_traceback(monkeypatch):
-    """`foldlog down`, then Ctrl-C on `dev`, printed thirty lines of traceback for a clean end."""
+    """The defect: `foldlog down`, followed by Ctrl-C on `dev`, printed thirty lines of traceback
+    for a clean end."""
     reported = []
     monkeypatch.setattr(threading, "__excepthook__", lambda args: reported.append(args.exc_type))
 
@@ -51,7 +52,8 @@ def test_a_cancelled_thread_logs_no_traceback(monkeypatch):
 
 
 def test_a_stream_without_records_logs_no_warning(caplog):
-    """From minute 5 on, a worker whose users had opened no tab logged fifteen lines every 7 s."""
+    """The defect: if no user had opened a tab, a worker logged fifteen lines every 7 s from the
+    fifth minute on."""
     thread = AIOKafkaConsumerThread.logger
     thread.error("[^---AIOKafkaConsumerThread]: Stream has not started processing TP(...)")
     thread.error("Stream has not started processing %r (started %s). ...", "tp", "5 minutes ago")

@@ -1,4 +1,5 @@
-"""The first prompt of a new worker has all the memory that the log had when the worker started."""
+"""The first prompt of a new worker has all the memory that was in the log when the worker
+started."""
 
 from foldlog.processors.agent import Agent
 from foldlog.processors.fold.views import initial
@@ -12,7 +13,7 @@ ENTRIES = 600  # several batches of the service
 
 
 def test_S3_2_the_first_prompt_waits_for_the_memory_of_its_user(tmp_path):
-    """A worker that started fast began sessions without the memory of their users."""
+    """The defect: a worker that started fast began sessions without the memory of their users."""
     log = new_log()
     writer = writer_of(log)
     for number in range(ENTRIES):
@@ -27,7 +28,8 @@ def test_S3_2_the_first_prompt_waits_for_the_memory_of_its_user(tmp_path):
 
 
 def test_the_first_prompt_waits_less_than_the_start_window_of_a_claim(tmp_path, monkeypatch):
-    """It blocks the poll thread: the claims read back afterwards were all too late to begin."""
+    """The wait blocks the poll thread. The defect: claims that the worker read back after the wait
+    were too late to begin."""
     waited: list[float] = []
     with serving(new_log(), tmp_path / "state") as service:
         monkeypatch.setattr(service, "_wait", lambda _held, wait_s: waited.append(wait_s) or True)

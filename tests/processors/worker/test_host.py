@@ -8,7 +8,8 @@ from foldlog.processors.worker.host import EndSignal
 
 
 def test_only_SIGTERM_and_SIGINT_end_a_worker():
-    """The wakeup fd gets every signal that has a handler, including an agent's own signals."""
+    """The wakeup file descriptor gets every signal that has a handler, including signals of an
+    agent's own code."""
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
         with EndSignal().at_signals() as ending:

@@ -1,4 +1,4 @@
-"""A worker that ends while one of its tools is still running."""
+"""A worker ends while one of its tools is still running."""
 
 import asyncio
 import threading
@@ -17,7 +17,8 @@ from foldlog.tests.processors.worker.test_effects_host import begin_tool
 
 
 def test_law6_the_lock_is_held_while_a_tool_that_ignores_its_abort_runs(tmp_path, monkeypatch):
-    """A free lock proves that its owner is dead: another worker would run the tool concurrently."""
+    """A free lock proves that its owner is dead. If the lock were free, another worker would run
+    the tool at the same time."""
     monkeypatch.setattr(assemble, "open_log", lambda _settings: MemoryLog(topics(1)))
     monkeypatch.setattr(effects_host, "SHUTDOWN_S", 0.05)
     settings = replace(settings_in(tmp_path), partitions=1)

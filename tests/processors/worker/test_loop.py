@@ -1,4 +1,4 @@
-"""Errors that end the poll loop, and the exit code of the process."""
+"""The errors that end the poll loop, and the exit code of the process."""
 
 import pytest
 
@@ -13,7 +13,8 @@ AGENT = Agent(name="a", model="m")
 
 
 def test_a_fatal_producer_ends_a_worker_that_has_nothing_to_write():
-    """The outcomes of effects failed on the dead producer, but the worker kept polling."""
+    """The defect: the outcomes of effects failed on the dead producer, but the worker continued to
+    poll."""
     rig, mail = ManualWorker(AGENT), Mailbox()
     outcomes = rig.log.producer(on_fatal=mail.fail)
     loop = Loop(rig.log, rig.worker, "g", mail)

@@ -1,4 +1,4 @@
-"""Effects that still run after their partition was lost: which events stop them."""
+"""Effects that are still running after their partition was lost: which events stop them."""
 
 import threading
 from dataclasses import fields, replace
@@ -39,9 +39,9 @@ AGENT = Agent(name="a", model="m", tools=(charge,))
 
 
 class LosingWorker(ManualWorker):
-    """Effects run until the test ends them.
+    """A worker whose effects run until the test ends them.
 
-    `stopped` lists the claim offsets of the effects that the worker asked to stop.
+    `stopped`: the claim offsets of the effects that the worker stopped.
     """
 
     def __init__(self, agent: Agent = AGENT, *, threaded: bool = False) -> None:
@@ -69,7 +69,7 @@ class LosingWorker(ManualWorker):
         return super().stop(effect, why)
 
     def follow(self) -> bool:
-        """One round of LostEffects; whether it follows a partition."""
+        """Run one round of LostEffects. Returns whether it follows a partition."""
         return self.lost.round(0)
 
     @property
@@ -141,7 +141,7 @@ def test_only_a_valid_abort_stops_an_effect():
 
 
 def test_a_model_call_that_another_worker_took_over_is_stopped():
-    """Its answer cannot count any more, but its tokens are billed."""
+    """The answer of such a call can no longer count, but its tokens are billed."""
     rig = with_model_call(LosingWorker())
     (start,) = rig.events(ev.GenStart)
     rig.revoke()
@@ -241,7 +241,8 @@ def test_a_partition_whose_next_offset_was_deleted_is_not_followed_any_more():
 
 @pytest.mark.parametrize("begin", [with_model_call, with_tool_call])
 def test_an_effect_is_not_judged_by_views_from_before_its_claim(begin):
-    """Views are old while a store is refolded from the first offset, or LostEffects lags."""
+    """The views are old while a store is folded again from the first offset, or while LostEffects
+    lags."""
     rig = begin(LosingWorker())
     rig.revoke()
     rig.disk.clear()

@@ -1,4 +1,5 @@
-"""The outbox keeps every outcome until it is done, through crashes, damage and a full disk."""
+"""The outbox keeps every outcome until it is in the log, through crashes, damage and a full
+disk."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""The monitoring pages: who may read them, and how hostile clients are limited."""
+"""The monitoring pages: who may read them, and which limits apply to hostile clients."""
 
 import http.client
 import socket
@@ -36,7 +36,8 @@ def test_a_trailing_slash_and_a_query_are_ignored(pages):
 
 
 def test_a_foreign_name_that_resolves_to_loopback_reads_nothing(pages):
-    """DNS rebinding: a page of evil.example requests a worker on 127.0.0.1 by its own name."""
+    """In an attack by DNS rebinding, a page of evil.example sends requests to a worker on 127.0.0.1
+    under the name evil.example."""
     for name in ("evil.example", f"evil.example:{pages.server_address[1]}", "127.0.0.1.evil", ""):
         assert get(pages, "/status", name)[0] == 403, name
     for name in ("localhost:1", "127.0.0.1", "[::1]:80"):
@@ -45,7 +46,8 @@ def test_a_foreign_name_that_resolves_to_loopback_reads_nothing(pages):
 
 @pytest.mark.parametrize("begin", ["POST /status HTTP/1.1", "GET / HTTP/9.9", "<b>\r\n"])
 def test_invalid_requests_get_a_plain_text_error(pages, begin):
-    """The library's errors were HTML without `nosniff`, and contained what was sent."""
+    """The defect: the errors of the library were HTML without `nosniff`, and repeated the request's
+    content."""
     with socket.create_connection(pages.server_address, 20) as connection:
         connection.sendall(f"{begin}\r\nHost: evil.example\r\n\r\n".encode())
         with connection.makefile("rb") as file:
@@ -107,7 +109,8 @@ def test_half_sent_requests_hold_connections_for_a_bounded_time(
 
 
 def test_one_machine_cannot_block_the_probes_of_another(pages):
-    """32 half-sent requests of one client took every connection: the next probe was closed."""
+    """The defect: 32 incomplete requests of one client took every connection, and the next probe
+    was rejected."""
     connections = [socket.create_connection(pages.server_address, 20) for _ in range(40)]
     try:
         assert connections[-1].recv(1) == b"", "this machine has too many connections"

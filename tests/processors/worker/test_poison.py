@@ -34,7 +34,7 @@ FULL = 2**62
 
 
 def usage(tokens: int) -> ev.Usage:
-    """Usage whose five counts are all the same."""
+    """A Usage whose five counts are equal."""
     return ev.Usage(
         input_tokens=tokens,
         cache_read_tokens=tokens,
@@ -46,12 +46,13 @@ def usage(tokens: int) -> ev.Usage:
 
 
 def spent(tokens: int, upto: int = 1) -> ev.BackgroundDone:
-    """An outcome of background work without a claim: a duplicate, but its usage counts."""
+    """An outcome of background work without a claim. It is a duplicate, but its usage counts."""
     return ev.BackgroundDone(kind="memory", upto=upto, attempt=1, ok=True, usage=usage(tokens))
 
 
 def unbounded(event: object) -> bytes:
-    """The bytes of an event without our bounds on numbers, as a foreign writer can produce them."""
+    """The bytes of an event without foldlog's limits on numbers, as another program could write
+    them."""
     row = codec.BY_CLASS[type(event)]
     schema, out = codec.schema_of(row.name), io.BytesIO()
     out.write(codec.MAGIC + codec.fingerprint_of(schema))
@@ -72,20 +73,20 @@ def two_sessions() -> ManualWorker:
 
 
 def write_unchecked(rig: ManualWorker, writer: str, event: object, key: str = POISONED) -> int:
-    """Write an event without checking its numbers; returns its offset."""
+    """Write an event without a check of its numbers. Returns the offset."""
     headers = tuple(codec.headers_for(event, writer))
     return rig.log.store(SESSION_EVENTS, 0, key.encode(), unbounded(event), headers).offset
 
 
 def neighbour_answers(rig: ManualWorker) -> bool:
-    """Whether the neighbour's turn ends when its model answers."""
+    """Whether the neighbour session's turn ends when its model answers."""
     rig.write("models", answered(), key=NEIGHBOUR)
     rig.settle()
     return not rig.worker.owned[0].views(NEIGHBOUR).turn.open
 
 
 def folded(rig: ManualWorker, name: str):
-    """The views of a session at the worker's offset, folded from the log alone."""
+    """The views of a session at the worker's offset, from a fold of the log alone."""
     views, end = initial(name), rig.worker.owned[0].next_offset
     for entry in map(codec.entry_of, rig.log.records(SESSION_EVENTS, 0)[:end]):
         if entry.session_id == name:
@@ -102,7 +103,8 @@ def stored(rig: ManualWorker, name: str):
 
 
 def test_law_13_usage_whose_sum_exceeds_64_bits_ends_no_worker_and_costs_nothing():
-    """Two such records of 79 bytes ended every worker and gateway, at every restart again."""
+    """The defect: two such records of 79 bytes ended every worker and every gateway, and did so
+    again at each restart."""
     rig = two_sessions()
     for upto in (1, 2):
         write_unchecked(rig, "background", spent(FULL, upto))
@@ -169,7 +171,8 @@ def test_the_codec_refuses_to_encode_a_number_out_of_bounds(_writer, event, fiel
 
 @pytest.mark.parametrize("tokens", [FULL, 10**9, bounds.REQUEST_TOKENS_MAX, -5])
 def test_an_impossible_usage_does_not_exceed_the_budget_of_its_session(tokens):
-    """It counted for the next request's estimate, so every later turn ended budget_exceeded."""
+    """The defect: the usage counted in the estimate of the next request, so every later turn ended
+    as budget_exceeded."""
     rig = two_sessions()
     write_unchecked(rig, "models", with_fields(answered(), usage=usage(tokens)))
     rig.settle()
@@ -183,7 +186,8 @@ def test_an_impossible_usage_does_not_exceed_the_budget_of_its_session(tokens):
 
 @pytest.mark.parametrize("tokens", [2**63, 10**30, bounds.USAGE_TOKENS_MAX + 1])
 def test_an_impossible_usage_counts_no_tokens_and_its_bytes_are_kept(tokens, caplog):
-    """It was written as 2**63 - 1, or the sum of two prevented the answer from being written."""
+    """The defect: the usage was written as 2**63 - 1, or the sum of two counts prevented that the
+    answer was written."""
     compacted = {"type": "compaction", "input_tokens": tokens, "output_tokens": 1}
     raw_usage = {"input_tokens": tokens, "output_tokens": 7, "iterations": [compacted]}
     answer = Answer()
@@ -196,7 +200,7 @@ def test_an_impossible_usage_counts_no_tokens_and_its_bytes_are_kept(tokens, cap
 
 
 def test_views_that_cannot_be_stored_freeze_only_their_session():
-    """The last line of defence: no event is known to cause this."""
+    """This is the last line of defence: no event is known to cause it."""
     backend = DictBackend()
     store = Store(backend)
     good, other = opened_history().views, opened_history("s2").views
@@ -222,7 +226,8 @@ EXTREMES = (b"\xff" * 9 + b"\x01", b"\xfe" + b"\xff" * 8 + b"\x01", b"\x80" * 9 
 @given(st.integers(0, 9), st.randoms(use_true_random=False))
 @example(0, random.Random(1))
 def test_law_13_fold_and_store_never_raise_for_any_bytes(seed, random):
-    """Records are cut, flipped and overwritten; the neighbour folds as if it were alone."""
+    """The test cuts, flips and overwrites bytes of records; the neighbour session must fold as if
+    it were alone."""
     rig, steps = ManualWorker(AGENT), history_of(seed).records
     for number, record in enumerate(steps[:150]):
         value = bytearray(record.value or b"")
@@ -263,7 +268,8 @@ HOSTILE = (
 
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
 def test_law_13_no_record_of_user_sessions_ends_the_tabs_reader(value):
-    """Deeply nested JSON ended the reading thread: /api/tabs answered 503 until a restart."""
+    """The defect: deeply nested JSON ended the reading thread, and /api/tabs responded 503 until a
+    restart."""
     log = MemoryLog(topics(1))
     good = b'{"phase":"chatting","project_id":null,"opened_at":5}'
     log.store(USER_SESSIONS, 0, b"ana/s1", value, ())

@@ -1,4 +1,4 @@
-"""S0.7: the page of a user's sessions, read from a broker by Faust."""
+"""S0.7: the page that lists a user's sessions, which Faust reads from a broker."""
 
 import asyncio
 import json
@@ -30,7 +30,8 @@ async def await_condition(condition) -> None:
 
 @pytest.mark.broker
 def test_S0_7_records_that_faust_dropped_before_its_first_commit_are_read_again(broker, tmp_path):
-    """A record that arrived during the start was dropped, and the page never showed it."""
+    """The defect: a record that arrived during the start was dropped, and the page never showed
+    it."""
     settings = settings_in(
         tmp_path, bootstrap_servers=broker.bootstrap_servers, topic_prefix=unique_name()
     )
@@ -73,8 +74,8 @@ def test_S0_7_records_that_faust_dropped_before_its_first_commit_are_read_again(
 
 
 def test_a_page_requested_during_the_start_does_not_touch_the_app():
-    """Faust creates its parts when they are first used: a part that a page's thread had used first
-    waited in an event loop that never ran, and the process never became ready."""
+    """Faust creates its parts at their first use. The defect: a part that the thread of a page had
+    used first waited in an event loop that never ran, and the process never became ready."""
     reading = rendezvous.Reading({0: 1})
     for path in ("/users/ana", "/readyz"):
         assert rendezvous.answer(None, None, reading, path).status == 503

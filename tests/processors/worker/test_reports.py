@@ -1,4 +1,5 @@
-"""Outcomes reach the log despite disk errors, and no kept outcome prevents a worker's start."""
+"""Outcomes reach the log despite disk errors, and no outcome in the outbox prevents a worker's
+start."""
 
 import asyncio
 
@@ -66,7 +67,7 @@ def test_a_kept_outcome_that_is_too_large_does_not_prevent_the_start(log, path):
 
 
 class BusyTwice(Faults):
-    """The producer's queue is full twice."""
+    """A producer whose queue is full for the first two appends."""
 
     def __init__(self) -> None:
         super().__init__()

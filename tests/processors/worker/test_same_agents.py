@@ -1,4 +1,4 @@
-"""A worker whose agents differ from those of the live workers does not start."""
+"""A worker does not start if its agents differ from those of the live workers."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def log():
 
 
 def join(log, name, agents, *, roles=ALL, rolling=False) -> None:
-    """Add a worker to its group, and announce its agents."""
+    """Add a worker to its consumer group, and announce the worker's agents."""
     label = label_of(agents, rolling=rolling) if agents else ""
     member = log.group_reader(
         SESSION_EVENTS, group_of(roles), name, lambda ps: dict.fromkeys(ps, 0), lambda _ps: None,

@@ -1,4 +1,5 @@
-"""Whether a worker may start in a state directory: alone, or after a worker that is ending."""
+"""When a worker may start in a state directory: if it is alone there, or after a worker that is
+ending."""
 
 import os
 import subprocess
@@ -26,7 +27,8 @@ def kill_a_supervisor(path) -> None:
 
 
 def test_a_start_after_a_killed_supervisor_waits_for_its_worker_and_reports_that(tmp_path):
-    """For up to ten seconds the start failed because another worker was using the directory."""
+    """The defect: for up to ten seconds, the start failed because another worker was using the
+    directory."""
     kill_a_supervisor(tmp_path)
     orphan = StateDir(tmp_path)
     output, waits = [], threading.Event()
@@ -57,7 +59,8 @@ def test_a_start_beside_a_live_worker_is_refused_at_once(tmp_path, supervises):
 
 @pytest.mark.parametrize("supervises", [True, False])
 def test_a_supervisor_holds_the_directory_between_two_of_its_workers(tmp_path, supervises):
-    """Between a worker's death and its spare's lock, a second supervisor could start."""
+    """The defect: a second supervisor could start after a worker's death and before its spare had
+    the lock."""
     with exclusive_start(tmp_path, None, pytest.fail, supervises=True):
         StateDir(tmp_path).close()  # a worker of its own starts and ends
         with pytest.raises(StateDirTaken, match=f"process {os.getpid()}.*is already running"):
@@ -77,7 +80,8 @@ def test_the_wait_is_bounded(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("before", ["a clean end", "a worker of its own since"])
 def test_a_start_waits_only_for_the_worker_of_a_killed_supervisor(tmp_path, before):
-    """A stale process id of a killed supervisor delayed every later refusal by half a minute."""
+    """The defect: a stale process id of a killed supervisor delayed every later refusal by half a
+    minute."""
     if before == "a clean end":
         with exclusive_start(tmp_path, None, pytest.fail, supervises=True):
             pass

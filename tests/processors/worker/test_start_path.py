@@ -1,4 +1,4 @@
-"""Which modules a worker imports before its first decision, as part of every takeover."""
+"""Which modules a worker imports before its first decision; each takeover has to wait for them."""
 
 import json
 import subprocess

@@ -25,7 +25,8 @@ exec(code)
 
 @pytest.fixture
 def supervised(tmp_path):
-    """Supervise workers that run some code: (exit code, number of workers, output)."""
+    """A function that supervises workers with some code. It returns (exit code, number of workers,
+    output)."""
     path, output = tmp_path / "started", []
 
     def run(code_to_run: str, say=output.append, reload=None):
@@ -38,7 +39,7 @@ def supervised(tmp_path):
 
 @contextmanager
 def stop_once_open(fifo):
-    """Stop the supervisor once a worker has run the yielded code, which opens the fifo."""
+    """Yield code that opens the fifo. Once a worker has run the code, stop the supervisor."""
     os.mkfifo(fifo)
 
     def stop() -> None:
@@ -54,7 +55,8 @@ def stop_once_open(fifo):
 def test_a_worker_that_ends_with_MISUSE_is_not_replaced_however_long_it_ran(
     supervised, monkeypatch
 ):
-    """Two workers with one id fenced each other in turns, each replaced by its supervisor."""
+    """The defect: two workers with one id fenced each other in turns, and their supervisors
+    replaced both."""
     monkeypatch.setattr(supervise, "QUICK_S", 0.0)
     code, workers, output = supervised("sys.exit(2)")
     assert (code, workers) == (2, 1)
@@ -66,7 +68,8 @@ def test_a_worker_that_cannot_start_is_given_up(supervised):
 
 
 def test_workers_that_die_of_a_signal_at_once_are_replaced_after_a_pause(supervised, monkeypatch):
-    """A worker that crashed at its first instruction was replaced as fast as processes start."""
+    """The defect: a worker that crashed at its first instruction was replaced as fast as processes
+    can start."""
     monkeypatch.setattr(supervise, "PAUSE_S", 3_600.0)
 
     def say(text: str) -> None:
@@ -78,14 +81,15 @@ def test_workers_that_die_of_a_signal_at_once_are_replaced_after_a_pause(supervi
 
 
 def test_SIGTERM_during_the_start_of_the_worker_is_a_clean_end(supervised, tmp_path):
-    """Before it handles SIGTERM, a worker dies of it; it holds nothing yet, so nothing is lost."""
+    """A worker that does not yet handle SIGTERM dies of it. At that time it holds nothing, so
+    nothing is lost."""
     with stop_once_open(tmp_path / "fifo") as opens_fifo:
         code, workers, _ = supervised(f"{opens_fifo}; signal.pause()")
     assert (code, workers) == (0, 1)
 
 
 def test_a_slow_end_is_reported_and_bounded(supervised, tmp_path, monkeypatch):
-    """After Ctrl-C nothing was reported for fifteen seconds."""
+    """The defect: for fifteen seconds after Ctrl-C, nothing was reported."""
     monkeypatch.setattr(supervise, "REPORT_S", 0.05)
     monkeypatch.setattr(supervise, "STOP_S", 0.1)
     ignore_signal = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
@@ -95,7 +99,8 @@ def test_a_slow_end_is_reported_and_bounded(supervised, tmp_path, monkeypatch):
 
 
 def test_a_worker_that_cannot_reach_the_log_is_restarted_until_it_can(supervised, monkeypatch):
-    """After a broker was killed with its worker, the supervisor gave up, unnoticed."""
+    """The defect: after a broker was killed together with its worker, the supervisor gave up, and
+    nobody noticed."""
     monkeypatch.setattr(supervise, "UNREACHABLE_PAUSE_S", 0.0)
     tries = supervise.QUICK_MAX + 1
     code_to_run = f"sys.exit(3 if open(path).read().count('works') < {tries} else 0)"
@@ -105,7 +110,7 @@ def test_a_worker_that_cannot_reach_the_log_is_restarted_until_it_can(supervised
 
 
 def test_a_reload_replaces_the_worker_and_its_spare_after_a_clean_end(supervised, tmp_path):
-    """The spare had imported the version before."""
+    """The spare must be replaced too, because it has imported the code before the change."""
     reload, path = threading.Event(), tmp_path / "lives"
     path.write_text("")
     code_to_run = f"""
@@ -138,7 +143,7 @@ while True: signal.pause()
 
 
 def test_with_a_reload_a_worker_that_cannot_run_starts_again_at_the_next_change(supervised):
-    """`dev` ended at a mistake that the next save would have mended."""
+    """The defect: `dev` ended at a mistake that the next save would have corrected."""
     reload, output = threading.Event(), []
 
     def say(text: str) -> None:

@@ -1,4 +1,5 @@
-"""A tool that reads /proc finds no secret of the worker or of the processes that started it."""
+"""A tool that reads /proc finds no secret of the worker or of the processes that started the
+worker."""
 
 import sys
 
@@ -88,7 +89,7 @@ agent = Agent(name="default", model="m", tools=[snoop, snoop_alone, broken, wron
 
 
 def test_C12_a_tool_finds_no_secret_in_any_of_its_ancestors(broker, tmp_path):
-    """/proc/PPID/environ contained the API key and the gateway's secret."""
+    """The defect: /proc/PPID/environ contained the API key and the gateway's secret."""
     machine = Machine(broker.bootstrap_servers, tmp_path)
     machine("topics", "apply")
     (tmp_path / "snoop.py").write_text(SNOOP)

@@ -1,4 +1,4 @@
-"""A topic that is deleted and recreated under a worker; a paused broker."""
+"""A topic is deleted and recreated under a worker; a broker is paused."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ WAIT_S = 60.0
 
 
 def recreate(servers: str, topic: str, log) -> None:
-    """Delete the topic, and create it again as soon as it is deleted."""
+    """Delete the topic, and create it again as soon as the deletion is complete."""
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     admin.delete_topics([topic])[topic].result(WAIT_S)
     until = time.monotonic() + WAIT_S
@@ -40,7 +40,8 @@ def recreate(servers: str, topic: str, log) -> None:
 
 
 def test_a_recreated_topic_that_is_longer_is_read_from_its_beginning(broker, tmp_path):
-    """Its records were folded onto those of the old topic, except those below the old cursor."""
+    """The defect: the new records were folded onto the views of the old topic, and those below the
+    old cursor were skipped."""
     servers, prefix = broker.bootstrap_servers, unique_name() + "-"
     settings = settings_in(tmp_path, bootstrap_servers=servers, topic_prefix=prefix)
     settings = replace(settings, partitions=1)
@@ -82,7 +83,8 @@ def test_a_recreated_topic_that_is_longer_is_read_from_its_beginning(broker, tmp
 
 
 def test_members_of_a_paused_broker_raises_LogUnreachable(own_broker):
-    """It raised AttributeError, which ended a worker that had been removed from its group."""
+    """The defect: AttributeError was raised, and ended a worker that had been removed from its
+    group."""
     broker = own_broker()
     with closing(KafkaLog(broker.bootstrap_servers, timeout_s=1.0)) as log:
         log.identity()

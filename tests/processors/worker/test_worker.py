@@ -1,4 +1,4 @@
-"""The worker: takes, rejections, claims ahead of decisions, slots, and a full disk."""
+"""The worker: takes, rejected decisions, claims ahead of decisions, slots, and a full disk."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def open_sessions(rig: ManualWorker, *names: str) -> None:
 
 
 def result_of_look(step: int) -> ev.ToolResult:
-    """The result of the tool `look`."""
+    """The result of a call of the tool `look`."""
     return ev.ToolResult(
         turn=1,
         step=step,
@@ -57,7 +57,8 @@ def result_of_look(step: int) -> ev.ToolResult:
 
 
 def test_law6_a_worker_that_reads_a_newer_take_waits_a_session_timeout():
-    """A paused worker read that another one holds the partition, and took it back at once."""
+    """The defect: a paused worker read that another worker holds the partition, and took it back at
+    once."""
     rig = ManualWorker(AGENT)
     rig.assign()
     rig.settle()
@@ -77,7 +78,8 @@ def test_law6_a_worker_that_reads_a_newer_take_waits_a_session_timeout():
 
 
 def test_law6_a_worker_that_is_catching_up_does_not_take_again():
-    """A worker that refolded for a minute took its partitions ten times and voided its claims."""
+    """The defect: a worker that refolded for a minute took its partitions ten times, and so voided
+    its own claims."""
     rig = ManualWorker(AGENT)
     open_sessions(rig, *(f"s{n}" for n in range(5)))
     rig.assign()
@@ -105,7 +107,7 @@ def test_law6_a_lost_take_is_produced_again():
 
 
 def write_before(rig: ManualWorker, event: object, make: object) -> None:
-    """Write `event` before the decision that the worker makes on `make`."""
+    """Put `event` into the log before the decision that the worker makes when it reads `make`."""
     (producer,) = rig.log._producers
     producer.pause()
     rig.write("tools", make)
@@ -116,7 +118,7 @@ def write_before(rig: ManualWorker, event: object, make: object) -> None:
 
 
 def test_law9_rejections_at_different_views_do_not_freeze_a_session():
-    """Workers with two versions of an agent reject each other's decisions now and then."""
+    """Workers with two versions of an agent sometimes reject each other's decisions."""
     rig = ManualWorker(AGENT)
     open_sessions(rig, SESSION)
     rig.assign()
@@ -133,7 +135,8 @@ def test_law9_rejections_at_different_views_do_not_freeze_a_session():
 
 
 def test_law9_rejections_by_a_frozen_session_do_not_count():
-    """The decisions and claims of one view were rejected, so the session counted as stuck."""
+    """The defect: the decisions and claims of one view were rejected, so the session counted as
+    stuck."""
     rig = ManualWorker(AGENT)
     open_sessions(rig, SESSION)
     rig.assign()
@@ -170,7 +173,8 @@ def test_law5_a_decision_and_its_claim_come_back_in_one_hop():
 
 
 def test_law8_a_claim_is_ignored_with_its_decision():
-    """After a message in between, both are ignored, and WAKE demands them again."""
+    """A message arrives before the decision. The fold then ignores decision and claim, and WAKE
+    requires both again."""
     rig = ManualWorker(AGENT)
     open_sessions(rig, SESSION)
     rig.assign()
@@ -241,7 +245,7 @@ def test_lost_claims_are_forgotten_with_their_session():
 
 
 class LoseClaims(Faults):
-    """Loses every TOOL_STARTED while it is on."""
+    """A fault that loses every TOOL_STARTED while `on` is true."""
 
     on = True
 
@@ -254,7 +258,7 @@ class LoseClaims(Faults):
 
 
 class Busy(ManualWorker):
-    """`busy`: the number of running model calls."""
+    """A worker that has `busy` running model calls."""
 
     busy = 9
 
@@ -276,7 +280,7 @@ def test_a_back_off_of_the_key_sets_one_timer():
 
 
 def test_sessions_that_wait_for_a_slot_are_not_woken_until_one_is_free():
-    """A thousand of them used half a core, because each was woken every 50 ms."""
+    """The defect: a thousand such sessions used half a core, because each was woken every 50 ms."""
     rig = Busy(AGENT)
     names = [f"s{n:02}" for n in range(30)]
     open_sessions(rig, *names)
@@ -312,14 +316,15 @@ def test_a_revoked_session_leaves_the_slot_queue():
 
 
 class Running(ManualWorker):
-    """Model calls that never end."""
+    """A worker whose model calls never end."""
 
     def running(self, role: str) -> int:
         return sum(1 for what, _ in self.begins if what == "generate") if role == "models" else 0
 
 
 def test_claims_read_back_in_one_batch_keep_their_slots():
-    """Read back but not yet running, they counted as neither, so others took their slots."""
+    """The defect: claims that were read back but not yet running held no slot, so other claims took
+    their slots."""
     rig = Running(AGENT)
     open_sessions(rig, *(f"z{n}" for n in range(9)))
     rig.assign()
@@ -335,7 +340,8 @@ def test_claims_read_back_in_one_batch_keep_their_slots():
 
 
 def test_a_full_disk_ends_the_worker_and_blames_no_session(tmp_path):
-    """With a full blob disk, every woken session was skipped until the next start."""
+    """The defect: if the disk of the blobs was full, the worker skipped every woken session until
+    its next start."""
     rig = ManualWorker(AGENT)
     blobs = BlobStore(tmp_path / "blobs")
     (tmp_path / "blobs" / "incoming").rmdir()  # from now on writing fails, as on a full disk

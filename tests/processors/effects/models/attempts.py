@@ -1,4 +1,4 @@
-"""Attempts against the scripted Messages API: a request, a checking sink, and a way to run one."""
+"""Runs attempts against the scripted Messages API: a request, and a sink that checks the events."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ def request(*messages, **params):
 
 
 class Collected:
-    """A sink that records events in order and checks that they can be encoded."""
+    """A sink that records events in order, and checks that each can be encoded."""
 
     def __init__(self):
         self.chunks, self.outcomes = [], []
@@ -57,15 +57,16 @@ class Collected:
         return outcome
 
     def text_of(self, kind):
-        """The joined text of the chunks of a kind."""
+        """The joined text of all chunks of this kind."""
         return "".join(chunk.delta for chunk in self.chunks if chunk.kind == kind)
 
 
 async def attempt(server, *, claim=CLAIM, body=None, stop=None, stall_after=None, **more):
-    """Run one attempt with a client of its own; returns the sink.
+    """Run one attempt with its own client, and return the sink.
 
-    stall_after: the limit for a stall is short, on a clock that starts with the first chunk of this
-    kind ("" for any, "-" for a clock that runs at once), so that a busy machine is no stall.
+    stall_after: if given, the limit for a stall is short. To prevent that a busy machine counts as
+    a stall, the clock starts only with the first chunk of this kind ("" for any kind; "-" for a
+    clock that starts at once).
     """
     sink = Collected()
     limits = DEFAULT_LIMITS if stall_after is None else STALLING

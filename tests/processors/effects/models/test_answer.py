@@ -1,4 +1,5 @@
-"""The answer is rebuilt from its deltas byte for byte, wherever they were cut and despite noise.
+"""The answer is rebuilt from its deltas byte for byte, wherever these were cut and whatever unknown
+events lie between.
 
 Rows: S1.C, constraint 7.
 """
@@ -24,7 +25,8 @@ def compact(value):
 
 
 def wire(event, escaped=False):
-    """An event as it is sent: characters escaped or not; surrogate halves always are."""
+    """An event in the form in which it is sent. `escaped`: whether non-ASCII characters are
+    escaped; surrogate halves always are."""
     text = json.dumps(event, ensure_ascii=escaped)
     return text.encode("utf-8", "backslashreplace").decode()
 
@@ -77,7 +79,7 @@ arguments = st.builds(
 
 @st.composite
 def cut(draw, text):
-    """The pieces of a text; empty pieces and surrogate halves may be among them."""
+    """The pieces of a text; some may be empty, and a piece may end between two surrogate halves."""
     utf16 = text.encode("utf-16-le")
     places = draw(st.lists(st.integers(0, len(utf16) // 2), max_size=5))
     ends = [0, *sorted(places), len(utf16) // 2]
@@ -86,7 +88,8 @@ def cut(draw, text):
 
 @st.composite
 def blocks(draw, index):
-    """(events of one block, the JSON it must become, the text that a viewer sees)"""
+    """The (events, JSON, visible text) of one block: the events that stream it, and the JSON that
+    must result from them."""
     kind = draw(st.sampled_from(["text", "thinking", "redacted", "tool", "server", "unknown"]))
     text = draw(texts)
     if kind == "text":

@@ -1,4 +1,5 @@
-"""One attempt against the scripted Messages API: answers, stop reasons, stops, bugs; one outcome.
+"""One attempt against the scripted Messages API: answers, stop reasons, stops, and bugs each end in
+one outcome.
 
 Rows: S1.C, S2.3, constraint 7. Physical calls are counted in the server's journal.
 """
@@ -85,7 +86,7 @@ def test_S1_C_the_first_token_does_not_wait_for_the_second(serve):
 
 
 def test_constraint_7_the_API_accepts_the_stored_content_in_the_next_request(serve):
-    """The server checks signatures against the exact prefix, and unknown blocks by their seal."""
+    """The server checks signatures against the exact prefix, and unknown blocks against a seal."""
     first = Reply([ANSWER[0], ANSWER[2], ANSWER[3]], fault="unknown_block")
     server = serve([Rule(reply=first, ordinal=1), Reply([text("done")])])
     content = run(server).only.content.inline
@@ -162,7 +163,7 @@ def test_a_call_cut_by_max_tokens_is_never_proposed(serve):
 
 
 def stopped_at(server, journal_kind, *, cancel=False):
-    """Run an attempt, stop it once the server reports a fact of this kind."""
+    """Run an attempt, and stop it once the server reports a fact of this kind."""
 
     async def go():
         stop, sink = Stop(), Collected()
@@ -240,7 +241,8 @@ def test_a_malformed_event_closes_the_socket(serve):
 
 
 def test_an_answer_that_progresses_may_take_longer_than_a_stall(serve):
-    """Each chunk takes 0.9 of the limit; the watchdog checks after three, without a stall."""
+    """Each chunk takes 0.9 of the limit. The watchdog checks only after three chunks, and must not
+    report a stall."""
     blocks = [text("a" * FLUSH_CHARS)] * 3  # each a chunk at once, without a timer
     server = serve(Reply(blocks, chunk="whole", gate="g", gate_after=11))
     limit_s = 0.05

@@ -1,4 +1,5 @@
-"""Chunks: nothing lost or repeated, the first at once, the rest by time or size (law 10)."""
+"""Chunks: none is lost or repeated; the first is sent at once, later ones by time or size (law
+10)."""
 
 from hypothesis import given, strategies as st
 
@@ -126,7 +127,7 @@ def test_P6_chunks_contain_every_delta_once_in_order(moves):
 
 
 def joined(sent):
-    """The chunks, those of one place in a row joined."""
+    """The chunks, with neighbours of the same place joined."""
     runs = []
     for _, block, kind, text in sent:
         if runs and runs[-1][:2] == (block, kind):
@@ -137,7 +138,8 @@ def joined(sent):
 
 
 def expected(deltas):
-    """The deltas, joined by place; a surrogate pair is never joined across a flush or a place."""
+    """The deltas, with neighbours of the same place joined. The halves of a surrogate pair are
+    never joined across a flush or a place."""
     runs, place, text = [], None, ""
     for delta in [*deltas, None]:
         if delta is not None and delta[2] == "":

@@ -1,6 +1,8 @@
-"""The client: imported late, retries off, and every failure of the transport becomes a Trouble.
+"""The client is imported late and makes no retries of its own; every failure of the transport
+becomes a Trouble.
 
-Failures that the scripted server does not offer (broken HTTP, odd bytes) come from a raw socket.
+The scripted server cannot produce some failures (broken HTTP, invalid bytes); these come from a raw
+socket.
 """
 
 import ast
@@ -28,7 +30,8 @@ SSE = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nrequest-id: req_9\
 
 @asynccontextmanager
 async def answering(data):
-    """A server that answers any request with these bytes and hangs up; yields its base URL."""
+    """A server that answers any request with these bytes and closes the connection; yields its base
+    URL."""
 
     async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
@@ -162,7 +165,8 @@ JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99
     ids=["silence", "a silent stream", "no stream"],
 )
 def test_the_stream_closes_its_own_socket_and_a_read_timeout_is_a_stall(data, source, message):
-    """The read timeout is the fallback of an attempt's watchdog, which is not running here."""
+    """The read timeout is the fallback for the watchdog of an attempt, which is not running
+    here."""
 
     async def go():
         closed = asyncio.Event()

@@ -1,6 +1,6 @@
 """Every class of failure has a policy, and every failure of the API has a class.
 
-The rows are the errors that the Messages API documents: status or type, and what to do.
+Each row is an error that the Messages API documents: its status or type, and what to do.
 """
 
 from datetime import UTC, datetime

@@ -1,4 +1,5 @@
-"""Every fault of the scripted Messages API ends in one outcome, with the time of the next attempt.
+"""Every fault of the scripted Messages API ends in one outcome, which has the time of the next
+attempt.
 
 Rows: S2.9, P6. Physical calls are counted in the server's journal.
 """

@@ -1,4 +1,5 @@
-"""Slots of an API key: their number is a limit, and a back-off applies to all sessions."""
+"""The slots of an API key: no more calls run than there are slots, and a back-off applies to all
+sessions."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Records the reads and writes of instruction files, memory and todos."""
+"""Records which parts of instruction files, memory and todos are read and written."""
 
 import dataclasses
 import json
@@ -32,7 +32,7 @@ READS = {
 
 
 class RecordingReader:
-    """The real reader; calls `note` with the field that a method reads."""
+    """The real memory reader. Each call passes the field that the method reads to `note`."""
 
     def __init__(self, reader: Any, note: Callable[[str], None]) -> None:
         self._reader, self._note = reader, note
@@ -44,7 +44,7 @@ class RecordingReader:
 
 
 def layers_for(memory: MemoryService, note: Callable[[str], None]) -> Callable[..., Layers]:
-    """The function by which a decision of a worker reads layers."""
+    """The function that a worker's decision uses to read layers."""
 
     def read(agent: Any, views: Any) -> Layers:
         reader = RecordingReader(memory.reader, note)
@@ -58,13 +58,13 @@ def layers_for(memory: MemoryService, note: Callable[[str], None]) -> Callable[.
 
 
 def todos_for(memory: MemoryService, note: Callable[[str], None]) -> Callable[..., str]:
-    """The function by which a decision of a worker reads todos."""
+    """The function that a worker's decision uses to read todos."""
     reader = RecordingReader(memory.reader, note)
     return lambda agent, views: reader.todos("project:shop")
 
 
 def tools_used(memory: MemoryService, directory: Path, note: Callable[[str], None]) -> None:
-    """Run tools of an agent that read and write memory and todos."""
+    """Run the tools of an agent that read and write memory and todos."""
     plain, memory.reader = memory.reader, RecordingReader(memory.reader, note)
     host = dataclasses.replace(make_host(directory), memory=memory)
     calls = [
@@ -84,7 +84,7 @@ def tools_used(memory: MemoryService, directory: Path, note: Callable[[str], Non
 
 
 def remember_for(memory: MemoryService, note: Callable[[str], None]) -> Callable[..., int]:
-    """The function by which an extraction of a worker writes memory."""
+    """The function that a worker's extraction uses to write memory."""
 
     def remember(scope: str, events: list[Any]) -> int:
         plain, memory.reader = memory.reader, RecordingReader(memory.reader, note)

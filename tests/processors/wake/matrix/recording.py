@@ -1,7 +1,7 @@
 """A history that records which fields of the views are read and written at each point of a turn.
 
-Written: a field differs before and after the fold of an accepted event. Read: the real decision,
-builder or task gets views that record every field it reads.
+A field is written if it differs before and after the fold of an accepted event. To find the fields
+that are read, the real decision, builder or task gets views that record every access.
 """
 
 from typing import Any
@@ -44,7 +44,7 @@ class Recorder:
 
 
 def kind_of(event: Any, views: SessionViews) -> str:
-    """The kind of background work of an event."""
+    """The kind of background work that an event belongs to."""
     if hasattr(event, "kind"):
         return event.kind
     if isinstance(event, ev.ResultCompacted):
@@ -53,7 +53,8 @@ def kind_of(event: Any, views: SessionViews) -> str:
 
 
 def written_at(event: Any, views: SessionViews) -> str:
-    """The point at which an event writes, or '' for events from outside of a turn."""
+    """The point of a turn at which an event writes, or '' if the event does not belong to a
+    turn."""
     name = BY_CLASS[type(event)].name
     where = WRITTEN_AT[name]
     if isinstance(where, dict):
@@ -87,7 +88,7 @@ class RecordingHistory(History):
         return ruling
 
     def recording(self, letter: str) -> Any:
-        """The current views, which record reads for a point."""
+        """The current views, in a form that records reads for this point."""
         return Recorder(self.views, lambda field: self.reads.add((letter, field)))
 
     def owed(self) -> tuple[Obligation, ...]:

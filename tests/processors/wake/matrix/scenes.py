@@ -34,7 +34,8 @@ def opened(agent: Agent = AGENT) -> RecordingHistory:
 
 
 def with_tools() -> RecordingHistory:
-    """Calls with and without approvals, reminders, a cancel, and a doubt that a person resolves."""
+    """A session with approved and unapproved calls, reminders, a cancel, and a doubt that a person
+    resolves."""
     history = opened()
     history.say("go")
     history.answer(use("look"), use("charge", "b"), use("post", "c"))
@@ -55,14 +56,15 @@ def with_tools() -> RecordingHistory:
 
 
 def run_all_work(history: RecordingHistory, server: ScriptedServer, directory: Path) -> None:
-    """Run background work until none is claimed."""
+    """Run background work until no work is claimed."""
     while claimed_kinds(history):
         run_work(history, server, directory)
         history.work()
 
 
 def shortened(server: ScriptedServer, directory: Path) -> RecordingHistory:
-    """A short form that is too late for its first request, and is adopted after a pause."""
+    """A session with a short form that is too late for its first request, and is adopted after a
+    pause."""
     history = opened()
     history.say("look")
     history.answer(use())
@@ -77,7 +79,7 @@ def shortened(server: ScriptedServer, directory: Path) -> RecordingHistory:
 
 
 def compacted(server: ScriptedServer, directory: Path) -> RecordingHistory:
-    """A summary that is made during a turn and adopted at its next step."""
+    """A session with a summary that is made during a turn and adopted at the turn's next step."""
     history = opened()
     talk(history, 8, tokens=900)
     history.say("look again")
@@ -90,7 +92,8 @@ def compacted(server: ScriptedServer, directory: Path) -> RecordingHistory:
 
 
 def resumed(server: ScriptedServer, directory: Path) -> RecordingHistory:
-    """A summary that is made while the session is idle and adopted by the next message."""
+    """A session with a summary that is made while the session is idle; the next message adopts the
+    summary."""
     history = opened()
     talk(history, 10)
     assert claimed_kinds(history) == ["resume"]
@@ -104,7 +107,7 @@ def resumed(server: ScriptedServer, directory: Path) -> RecordingHistory:
 
 
 def failing() -> RecordingHistory:
-    """A failed and a stopped attempt, and a request over the hard cap."""
+    """A session with a failed attempt, a stopped attempt, and a request over the hard cap."""
     history = opened()
     history.say("go")
     history.work()
@@ -127,7 +130,8 @@ def rememberer(request: Request) -> Reply:
 
 
 def remembering(directory: Path) -> RecordingHistory:
-    """Instruction files and memory in the prompt, memory and todos by tools and in background."""
+    """A session with instruction files and memory in the prompt; tools and background work use
+    memory and todos."""
     (directory / "FOLDLOG.md").write_text("Run the tests.")
     log = new_log()
     with serving(log, directory / "state") as memory, ScriptedServer(rememberer) as server:
@@ -157,7 +161,7 @@ class Recorded(NamedTuple):
 
 
 def everything(directory: Path) -> Recorded:
-    """Play all histories."""
+    """Play all histories, and return what they read and wrote."""
     with ScriptedServer(cheap_model) as server:
         played = [play(server, directory) for play in (shortened, compacted, resumed)]
     played += [with_tools(), failing(), remembering(directory)]

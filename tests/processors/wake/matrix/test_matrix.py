@@ -1,6 +1,7 @@
 """S1: the read/write matrix equals the reads and writes of the code, and has the specified cells.
 
-The reads and writes of histories are recorded field by field; a cell too many or too few fails.
+The histories record their reads and writes field by field; the tests fail on a missing cell and on
+a superfluous one.
 """
 
 import pytest
@@ -61,7 +62,8 @@ def cells(item: Item, reads: Touched, writes: Touched) -> dict[str, str]:
 
 
 def aborts() -> Touched:
-    """The points where WAKE reads the abort signal: every starting row of a lane depends on it."""
+    """The points at which WAKE reads the abort signal. A lane counts if every row that starts work
+    in it depends on the signal."""
     found = set()
     for lane, letters in ABORT_LANES.items():
         rows = [row for row in WAKE if row.lane == lane and row.owed in STARTS]
@@ -78,7 +80,7 @@ def test_S1_the_matrix_equals_the_reads_and_writes_of_the_code(item, touched):
 
 
 def test_law_11_a_request_is_built_from_the_context_and_compaction_views_only(touched):
-    """Each field that the builder reads is written at another point."""
+    """Each field that the builder reads must be written at a point other than the builder's own."""
     assert {field.split(".")[0] for field in touched.built} == {"context", "compaction"}
     producers = {"context.fragments": "DG", "context.prefixes": "A", "compaction.shorts": "E"}
     for field, letters in producers.items():
