@@ -1,7 +1,7 @@
 """An agent: the model, prompt, tools, limits and rules of the sessions that name it.
 
-All workers of an installation load the same agents. An agent is validated when it is created, so
-that a mistake prevents the start of a worker instead of failing a user's turn. It is only data.
+All workers of an installation load the same agents. An agent is data, validated when it is created,
+so that a mistake prevents the start of a worker instead of failing a user's turn.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ _OUR_PARAMS = {"model", "max_tokens", "system", "tools", "messages", "stream"}
 
 
 class Rule(NamedTuple):
-    """A permission rule: calls of tools whose name matches the glob are allow, ask or deny."""
+    """A permission rule: the decision (allow, ask or deny) for tools whose name matches a glob."""
 
     tools: str
     decision: str
@@ -36,8 +36,9 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """How long content is shortened. `model`: a cheap one, since it reads much and writes little.
-    `provider`: the agent's own model writes summaries signed by the provider, if it supports that.
+    """How results and conversations that are too long are shortened. `model`: the model for this, a
+    cheap one because it reads much and writes little. `provider`: instead, the agent's own model
+    writes summaries that the provider signs, if the model supports it.
     """
 
     model: str = "claude-haiku-5-5"
@@ -46,19 +47,19 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """The settings that the sessions of this agent run under.
+    """The settings of all sessions that run this agent.
 
-    `permissions`: rules in order; the first that matches a tool's name overrides the tool's own
-    default. `params`: further request parameters, such as thinking. `workdir`: the directory of its
-    tools. `strategy`: how its context is built: full, sliding_window_N or compacted.
-    `instructions`: whether instruction files of the user and of workdir are read (managed ones
-    always are). `directive`: the most important instruction, at the end of the system prompt.
-    `tools`: rare ones, and those over tool_schema_tokens (tokens of all schemas), are found by a
-    search. `mcp`: servers whose tools a worker adds when it starts.
-    `recovery`: of an answer whose worker died: replace starts it over, resume lets the model
-    continue it, if it was text.
-    `memory`: whether it has long-term memory: in its prompt, by tools, and extracted after turns.
-    Raises TypeError or ValueError with the mistake.
+    `permissions`: rules in order; the first rule that matches a tool's name overrides the tool's
+    own default. `params`: further request parameters, such as thinking. `workdir`: the directory
+    that the tools read and write. `strategy`: how the model's context is built: full,
+    sliding_window_N or compacted. `instructions`: whether the instruction files of the user and of
+    workdir are read (the managed file always is). `directive`: the most important instruction, at
+    the end of the system prompt. `tools`: the model finds rare tools by a search, and also tools
+    whose schemas do not fit into `tool_schema_tokens` for all tools together. `mcp`: servers whose
+    tools a worker adds when it starts. `recovery`: what happens to an answer whose worker died.
+    replace starts it over; resume lets the model continue it, if it was text.
+    `memory`: whether the agent has long-term memory, which is in its prompt, is available to its
+    tools, and is extracted after turns. Raises TypeError or ValueError that names the mistake.
     """
 
     name: str
@@ -114,7 +115,8 @@ class Agent:
         return next((tool for tool in self.tools if tool.name == name), None)
 
     def approval(self, name: str) -> Approval:
-        """Whether a call of this tool runs, asks or is denied. Raises KeyError if unknown."""
+        """Whether a call of this tool runs, needs approval or is denied. Raises KeyError if
+        unknown."""
         for rule in self.permissions:
             if fnmatchcase(name, rule.tools):
                 return DECISIONS[rule.decision]
@@ -124,11 +126,11 @@ class Agent:
         return found.approval
 
     def tools_json(self) -> bytes:
-        """The tool schemas of a request: compact JSON, the same bytes for the same tools."""
+        """The tool schemas of a request, as compact JSON: the same bytes for the same tools."""
         return tools_json(self.tools)
 
     def params_json(self) -> bytes:
-        """The parameters of a request besides model, system, tools and messages: compact JSON."""
+        """The parameters of a request except model, system, tools and messages, as compact JSON."""
         return self._params
 
     def _params_json(self) -> bytes:
@@ -163,7 +165,7 @@ class Agent:
             raise ValueError(f"agent {self.name}: soft_tokens must not exceed hard_tokens")
 
     def _check_thinking(self) -> None:
-        """The API rejects every request whose thinking budget leaves no room for the answer."""
+        """Rejects a thinking budget that leaves no tokens for the answer, as the API would."""
         thinking = self.params.get("thinking")
         if not isinstance(thinking, Mapping) or thinking.get("type") != "enabled":
             return
@@ -182,7 +184,7 @@ class Agent:
                 raise TypeError(f"the {what} prompt of agent {self.name} must be text")
         family, most = family_of(self.model), self.limits.hard_tokens
         tokens = estimate(self.system, family) + estimate(self.directive, family)
-        if tokens > most:  # every turn but the first would end with budget_exceeded
+        if tokens > most:  # every turn except the first would end with budget_exceeded
             raise ValueError(
                 f"agent {self.name}: its prompt has about {tokens} tokens, and no request may have "
                 f"more than {most} (limits.hard_tokens)"
@@ -205,7 +207,7 @@ def _tools(agent: Agent) -> tuple[Tool, ...]:
             raise ValueError(f"agent {agent.name} has two tools named {tool.name!r}")
         seen.add(tool.name)
     if agent.memory is True:  # any other value is rejected later
-        from .memory.tools import with_memory_tools  # not loaded for agents without memory
+        from .memory.tools import with_memory_tools  # imported only for agents with memory
 
         try:
             return with_memory_tools(tools)

@@ -1,7 +1,7 @@
 """Digests of agents, by which workers compare the agents they serve.
 
 A digest covers the settings that affect the log: the model and its parameters, the prompt, the
-tools, the limits. It excludes those that differ between machines (directories, the code of
+tools, the limits. It excludes settings that differ between machines (directories, the code of
 functions) and secrets (addresses, headers and variables of MCP servers). It is computed from
 canonical JSON, so every process and every version of Python computes the same digest.
 """
@@ -23,7 +23,7 @@ SHOWN_MAX = 5  # differing agents that are named
 
 
 def parts_of(agent: Agent) -> dict[str, Any]:
-    """The parts that a digest covers, as JSON values by name, in the order of the digest."""
+    """The settings that a digest covers, as JSON values by name, in the order of the digest."""
     return {
         "model": {
             "model": agent.model,
@@ -101,7 +101,7 @@ def digest_of_all(agents: Iterable[AgentDigest]) -> str:
 
 
 def differences(ours: Iterable[AgentDigest], theirs: Iterable[AgentDigest]) -> list[str]:
-    """The differences between another worker's agents and ours, agent by agent."""
+    """The differences between our agents and another worker's, one line per agent."""
     here, there = _by_name(ours), _by_name(theirs)
     found = []
     for name in sorted(here.keys() | there.keys()):

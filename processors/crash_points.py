@@ -1,8 +1,7 @@
-"""Named crash points: the instants at which a test may have this process killed.
+"""Named crash points: places in the code where a test can kill this process.
 
-A point marks a boundary between two steps whose order is essential for correctness. Only a hidden
-option of the worker arms a point. Until then `reach` does nothing and costs a check of one global
-variable.
+A point lies between two steps whose order is essential for correctness. Only a hidden option of the
+worker arms a point. While no point is armed, `reach` only checks one global variable.
 """
 
 import os
@@ -10,7 +9,8 @@ import signal
 import threading
 from collections.abc import Callable
 
-# The role in a name owns the step: `sessions.wrote` is a decision, `tools.wrote` a claim.
+# A name begins with the role that executes the step: `sessions.wrote` follows a decision,
+# `tools.wrote` a claim.
 POINTS: dict[str, str] = {
     # a round of the poll loop
     "poll.records": "records came from the log, none is folded",
@@ -46,7 +46,7 @@ POINTS: dict[str, str] = {
     "tools.sent": "the outcome of a tool call was handed to the producer",
     "tools.delivered": "the log has the outcome of a tool call, the outbox still lists it",
     "tools.done": "the outcome of a tool call is marked as done",
-    # background work: its product is an outcome, and its BACKGROUND_DONE is another
+    # background work has two outcomes: its product, and its BACKGROUND_DONE
     "background.begin": "the claim of background work was read back, the work has not begun",
     "background.ended": "an outcome of background work is known, not yet on disk",
     "background.kept": "an outcome of background work is in the outbox, not produced",
@@ -79,9 +79,10 @@ def reach(name: str) -> None:
 
 
 def arm(at: str, act: Callable[[], None] | None = None) -> None:
-    """Die of SIGKILL when `NAME:N`, a point of POINTS, is reached the Nth time from now.
+    """Kill this process with SIGKILL when it reaches a point for the Nth time; `at` is NAME:N.
 
-    `act`: called instead of dying. Raises ValueError. Replaces the point armed before.
+    `act`: called instead of the kill. Replaces the point armed before. Raises ValueError if POINTS
+    lacks the name.
     """
     global _left, _act
     name, _, times = at.partition(":")

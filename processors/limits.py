@@ -1,6 +1,6 @@
 """The limits of an agent (timeouts, sizes, retries), in one frozen object.
 
-An agent may change them, so all code reads them from the agent, never from a constant.
+Each agent may change its limits, so all code reads them from the agent, never from a constant.
 """
 
 from dataclasses import dataclass
@@ -10,25 +10,25 @@ from dataclasses import dataclass
 class Limits:
     """An agent's limits. Every duration is in milliseconds, every size in tokens."""
 
-    model_attempts: int = 5  # crashes and failures alike, as a request may kill its worker
-    tool_attempts: int = 3  # pure and idempotent tools only; a `once` tool has one
+    model_attempts: int = 5  # counts crashes too: a request may be what kills its worker
+    tool_attempts: int = 3  # for pure and idempotent tools; a `once` tool has one attempt
     steps: int = 50  # model calls of one turn
-    stall_timeout_ms: int = 60_000  # no chunk for this long: the attempt is dead
+    stall_timeout_ms: int = 60_000  # after this long without a chunk the attempt is lost
     tool_timeout_ms: int = 120_000  # for a tool without its own timeout
-    approval_expiry_ms: int = 24 * 3600 * 1000  # an ask without an answer
-    grace_ms: int = 5_000  # after an abort everything ends within seconds
-    margin_ms: int = 10_000  # clocks of two machines may differ by this much
+    approval_expiry_ms: int = 24 * 3600 * 1000  # how long a call waits for approval
+    grace_ms: int = 5_000  # how long effects may take to end after an abort
+    margin_ms: int = 10_000  # how much the clocks of two machines may differ
     start_window_ms: int = 5_000  # from producing a claim to beginning its effect; monotonic clock
     candidate_wait_ms: int = 60_000  # how long to wait for a pending compaction
     background_attempts: int = 3  # crashes of the workers that run the work
     background_timeout_ms: int = 120_000  # a summary of a long session takes tens of seconds
-    delivery_attempts: int = 10  # with their pauses: enough for a channel down for three hours
+    delivery_attempts: int = 10  # with their pauses, enough for a channel down for three hours
     delivery_timeout_ms: int = 15_000  # for a channel that does not answer
     soft_tokens: int = 50_000  # compaction is due above this
     resume_tokens: int = 20_000  # an idle session above this gets its summary before it is needed
-    short_tokens: int = 2_000  # a result above this gets a short form at once
+    short_tokens: int = 2_000  # a result of this size gets a short form at once
     hard_tokens: int = 180_000  # no request may exceed this
-    result_tokens: int = 8_000  # a tool result is cut above this
+    result_tokens: int = 8_000  # a longer tool result is cut
 
 
 DEFAULT_LIMITS = Limits()

@@ -1,8 +1,8 @@
 """An operator's settings for an MCP server: its address, its tools, and the rules for them.
 
-It is only data: validated when it is created, without connecting to the server. The server's own
-hints count only if the operator trusts them: by default a third-party tool is `once` and needs
-approval.
+The settings are data, validated when they are created, without connecting to the server. The
+server's own hints about its tools count only if the operator trusts them: by default a third-party
+tool is `once` and needs approval.
 """
 
 import re
@@ -17,23 +17,24 @@ from ..schemas.enums import Approval, Effect
 # `SERVER__TOOL` is split at its first double underscore, so a server's name must not contain one.
 _NAME = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 NAME_CHARS_MAX = 24  # of the 64 that a tool's name may have
-ENV_BYTES_MAX = 32 * 1024  # passed through a pipe with a buffer of 64 KiB
+ENV_BYTES_MAX = 32 * 1024  # env is passed through a pipe with a buffer of 64 KiB
 KEY_CHARS_MIN = 12  # a part of a url's path of at least this length may be a key
 TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer:
-    """An MCP server whose tools an agent has, as `NAME__TOOL`.
+    """An MCP server whose tools an agent has, under the names `NAME__TOOL`.
 
-    command: program and arguments of a server on stdin and stdout; or url: of one over streamable
-    HTTP. env: variables added for the command. headers: of every HTTP request. They are secret,
-    and so is all of the url except its host: never logged, not part of a repr. allow: globs of the
-    tools to be used, all if empty. rare: globs of tools that only a search finds. effects,
-    approvals: glob of tools -> word; the first that matches counts. trust_hints: believe the
-    server's hints on tools that `effects` does not name (read-only ones are pure and run without
-    approval). timeout_s: seconds a call may take.
-    Raises TypeError or ValueError naming the mistake.
+    command: the program and arguments of a server on stdin and stdout. url: the address of a server
+    over streamable HTTP; a server has either a command or a url. env: environment variables added
+    for the command. headers: HTTP headers added to every request. env, headers, and all of the url
+    except its host are secret: never logged, not part of a repr. allow: globs of the tools that the
+    model may use; empty means all. rare: globs of tools that only a search finds. effects,
+    approvals: the effect and the approval rule for each glob of tools; the first glob that matches
+    counts. trust_hints: believe the server's hints on tools that `effects` does not name (read-only
+    tools are then pure and run without approval). timeout_s: how many seconds a call may take.
+    Raises TypeError or ValueError that names the mistake.
     """
 
     name: str
@@ -83,7 +84,7 @@ class McpServer:
         return not self.allow or _matches(tool, self.allow)
 
     def is_rare(self, tool: str) -> bool:
-        """Whether a tool is found by search only."""
+        """Whether the model finds a tool only by a search."""
         return _matches(tool, self.rare)
 
     def effect(self, tool: str) -> str | None:
@@ -95,7 +96,7 @@ class McpServer:
         return _first(tool, self.approvals)
 
     def secrets(self) -> tuple[str, ...]:
-        """Texts that must never be shown."""
+        """The texts of these settings that must never be shown."""
         url = urlsplit(self.url)
         values = [text for _, text in parse_qsl(url.query)]
         keys = [part for part in url.path.split("/") if len(part) >= KEY_CHARS_MIN]

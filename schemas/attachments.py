@@ -1,4 +1,4 @@
-"""Images and PDFs in a message: detects their type, estimates their tokens, expands references.
+"""Images and PDFs in a message: detection of the type, token estimate, expansion of references.
 
 The log holds a reference (sha256, media type, bytes, tokens), the blob store holds the bytes, and a
 request holds them as base64. `expand` turns a reference into base64. It is a pure function of the
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from .canonical import compact
 from .events.parts import BlobRef
 
-SOURCE = "foldlog_blob"  # `type` of a source that is a reference
+SOURCE = "foldlog_blob"  # the `type` of a source that is a reference
 IMAGE_BYTES_MAX = 5 * 1024 * 1024 * 3 // 4  # the API accepts 5 MiB of base64 per image
 PDF_BYTES_MAX = 20 * 1024 * 1024  # the API accepts 32 MB per request; this is 27 MB as base64
 MESSAGE_BYTES_MAX = 20 * 1024 * 1024  # all attachments of one message, for the same reason
@@ -26,7 +26,7 @@ TITLE_CHARS_MAX = 200
 # A PDF page costs its text plus its image.
 PIXELS_PER_TOKEN, IMAGE_TOKENS_MAX = 750, 4_800
 PAGE_TOKENS = 3_000
-PAGE_BYTES = 60_000  # assumed for a PDF whose pages cannot be counted without unpacking it
+PAGE_BYTES = 60_000  # bytes per page, assumed if the pages cannot be counted without decompression
 PDF = "application/pdf"
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -38,18 +38,18 @@ _MAGIC = (
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", PDF)
 _SHA = re.compile(r"[0-9a-f]{64}")
 _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
-_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})  # JPEG: the size is here
+_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})  # JPEG: markers of the image size
 
 
 class Attachment(NamedTuple):
-    """The type of some bytes. tokens: an estimate, high rather than low."""
+    """The type of an attachment. `tokens`: an estimate, too high rather than too low."""
 
     media_type: str
     tokens: int
 
 
 def inspect(data: bytes) -> Attachment:
-    """Detect an attachment. Raises ValueError with the reason it cannot be attached."""
+    """Detect the type of an attachment. Raises ValueError with the reason it cannot be attached."""
     media_type = media_type_of(data)
     if media_type is None:
         raise ValueError("it is neither PNG, JPEG, GIF, WebP nor PDF")
@@ -69,7 +69,7 @@ def inspect(data: bytes) -> Attachment:
 
 
 def media_type_of(data: bytes) -> str | None:
-    """The media type by the first bytes; the name of the file is not used."""
+    """Detects the media type by the first bytes, regardless of the file's name."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((media for magic, media in _MAGIC if data.startswith(magic)), None)
@@ -115,11 +115,11 @@ def tokens_of(block: Mapping[str, Any]) -> int:
 
 
 def expand(text: str, read_blob: Callable[[BlobRef], bytes]) -> str:
-    """A user's content block as sent in a request: references become base64, others are unchanged.
+    """Replaces a reference in a user's content block by base64; other blocks stay unchanged.
 
-    A reference to anything but an image or a PDF becomes a note: blobs are shared between sessions,
-    and only attachments may be shown this way. Raises what `read_blob` raises: the log does not
-    record that a blob was lost.
+    A reference to anything but an image or a PDF becomes a note, because blobs are shared between
+    sessions and a block may expose only attachments. Raises what `read_blob` raises, because the
+    log does not record that a blob was lost.
     """
     if f'"{SOURCE}"' not in text:
         return text
@@ -158,7 +158,7 @@ def _pdf_tokens(data: bytes) -> int:
 
 
 def _size(data: bytes, media_type: str) -> tuple[int, int] | None:
-    """Width and height in pixels, or None if the bytes do not hold them."""
+    """Width and height in pixels, or None if the bytes do not contain them."""
     if media_type == "image/png":
         return _pair(data[16:24], 4, "big") if data[12:16] == b"IHDR" else None
     if media_type == "image/gif":

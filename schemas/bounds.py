@@ -1,8 +1,8 @@
 """The largest numbers that an event may hold, as types: the codec rejects larger ones.
 
-Folds add these numbers up and stores keep the sums in 64 bits. Within these bounds no history that
-fits on a disk reaches 2**63, so views can always be encoded. Token counts come from a provider: the
-codec accepts any number, and `Usage.counts` drops impossible ones (parts.py).
+Folds add these numbers up and stores keep the sums in 64 bits. Within these bounds, no history that
+fits on a disk adds up to 2**63, so views can always be encoded. Token counts come from a provider:
+the codec accepts any number, and `Usage.counts` drops impossible ones (parts.py).
 """
 
 from typing import Annotated
@@ -10,13 +10,13 @@ from typing import Annotated
 from msgspec import Meta
 
 COUNT_MAX = 2**53 - 1
-"""Turns, steps, attempts, offsets: the largest integer that other JSON readers keep."""
+"""Turns, steps, attempts, offsets: the largest integer that every JSON reader preserves exactly."""
 
 TIME_MAX = 253_402_300_799_999
 """Unix ms: the end of the year 9999."""
 
 TOKENS_MAX = 1_000_000_000
-"""Tokens of one text; it would be about 3 GB long."""
+"""Tokens of one text, which would be about 3 GB long."""
 
 ITEMS_MAX = 1_000_000_000
 """Items of one batch."""
@@ -25,7 +25,7 @@ BYTES_MAX = 2**36
 """Bytes of one blob: 64 GiB."""
 
 SUM_MAX = 2**62
-"""Where a running total stops growing; no genuine session gets near it."""
+"""The value at which a running total stops growing; no genuine session comes near it."""
 
 REQUEST_TOKENS_MAX = 4_000_000
 """Tokens of one request and its answer: several times the largest context window."""

@@ -17,25 +17,26 @@ _ASCII_SORTED = _encoder(sort_keys=True)
 
 
 def compact(value: Any) -> str:
-    """Compact JSON; text as it is, so half of a surrogate pair has no UTF-8."""
+    """Compact JSON, not escaped: a lone surrogate stays in the text, which then has no UTF-8
+    form."""
     return _PLAIN.encode(value)
 
 
 def compact_strict(value: Any) -> str:
-    """As `compact`. Raises ValueError for a number that JSON lacks (NaN, infinity)."""
+    """Like `compact`, but raises ValueError for a number that JSON lacks (NaN, infinity)."""
     return _STRICT.encode(value)
 
 
 def compact_strict_sorted(value: Any) -> str:
-    """As `compact_strict`, with sorted keys: equal values give equal text."""
+    """Like `compact_strict`, with sorted keys: equal values give equal text."""
     return _STRICT_SORTED.encode(value)
 
 
 def compact_ascii(value: Any) -> str:
-    """Compact JSON in ASCII: other characters, and halves of pairs, are escaped."""
+    """Compact JSON in ASCII: other characters, and lone surrogates, are escaped."""
     return _ASCII.encode(value)
 
 
 def compact_ascii_sorted(value: Any) -> str:
-    """As `compact_ascii`, with sorted keys: for digests of values whose keys have no order."""
+    """Like `compact_ascii`, with sorted keys: for digests of values whose keys have no order."""
     return _ASCII_SORTED.encode(value)

@@ -1,8 +1,8 @@
 """Encodes and decodes events: Avro single-object encoding, one schema per event type.
 
-A value is `C3 01`, the 8-byte fingerprint of the writer's schema, and the Avro body (Avro 1.11
-specification, single-object encoding). A record header has the type too, so a reader can skip
-chunks without decoding them.
+A record's value consists of `C3 01`, the 8-byte fingerprint of the writer's schema, and the Avro
+body (Avro 1.11 specification, single-object encoding). A record header contains the event type, so
+a reader can skip chunks without decoding them.
 """
 
 import io
@@ -32,7 +32,7 @@ Schema = dict[str, Any]
 """An Avro schema, or a file of history/, as JSON objects are in Python."""
 
 _Reader = tuple[type, Any, Any]
-"""Class, the writer's parsed schema, and the current one where that is another."""
+"""Class, the writer's parsed schema, and the current schema if it differs (else None)."""
 
 ROWS = (*EVENT_TYPES, *MEMORY_TYPES)
 """Every event that has a schema. A memory event is valid in its own topic only."""
@@ -42,11 +42,12 @@ _MEMORY = frozenset(row.cls for row in MEMORY_TYPES)
 
 
 class Undecodable(ValueError):
-    """A record that is not a known event: it is dead-lettered, or freezes its session."""
+    """A record is not a known event: the worker dead-letters it, or freezes its session."""
 
 
 class ChunkSeen(Value):
-    """The fields of a GEN_CHUNK that a fold needs, read from its header `g` without decoding."""
+    """The fields of a GEN_CHUNK that a fold needs, read from the record header `g`, not the
+    value."""
 
     turn: int
     step: int
@@ -54,7 +55,7 @@ class ChunkSeen(Value):
 
 
 class Unreadable(Value):
-    """A record that could not be decoded; `must_understand` freezes its session."""
+    """A record that could not be decoded. With `must_understand`, the fold freezes its session."""
 
     type: str
     must_understand: bool
@@ -62,11 +63,12 @@ class Unreadable(Value):
 
 
 class Entry(Value):
-    """One event and its position in the log. `at`: the broker's clock in Unix ms, never for order.
+    """One event and its position in the log. `at`: broker time in Unix ms, never used for ordering.
 
-    `writer` is the role in header `w`. `session_id` is the record's key; in memory-events, a scope.
-    `seed`: of a fork's SESSION_OPENED, once it is resolved (store/fork_seeds.py). `by`: the value
-    of the header that names who recorded a person's request (origin.py).
+    `writer`: the role in the record header `w`. `session_id`: the record's key, which is a scope in
+    memory-events. `seed`: the resolved seed, for a fork's SESSION_OPENED only
+    (store/fork_seeds.py). `by`: the value of the record header `by`, which names who recorded a
+    person's request (origin.py).
     """
 
     session_id: str
@@ -93,32 +95,32 @@ def _writer(cls: type) -> tuple[bytes, Any]:
 
 
 def fingerprint_of(schema: Schema) -> bytes:
-    """CRC-64-AVRO of the canonical form; fastavro's hex is already in little-endian byte order."""
+    """CRC-64-AVRO of the canonical form; fastavro returns hex in little-endian byte order."""
     return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
 
 
 def fingerprints(rows: Iterable[EventType]) -> str:
-    """12 hex digits that name the shapes of these events: another shape, another name."""
+    """A hash of the schemas of these events, 12 hex digits."""
     shapes = b"".join(fingerprint_of(schema_of(row.name)) for row in rows)
     return sha256(shapes).hexdigest()[:12]
 
 
 @cache
 def _readers() -> dict[bytes, _Reader]:
-    """Fingerprint to class and parsed schema; built once, on first use."""
+    """The readers of the current schemas, by the first 10 bytes of a value (HEAD_BYTES)."""
     return {_writer(row.cls)[0]: (row.cls, _writer(row.cls)[1], None) for row in ROWS}
 
 
 @cache
 def _history() -> list[Schema]:
-    """The files of history/, read at the first record whose schema current code does not write."""
+    """The files of history/, read when the first record with a retired schema is decoded."""
     files = resources.files(__package__).joinpath("history").iterdir()
     return [json.loads(f.read_text("utf-8")) for f in files if f.name.endswith(".json")]
 
 
 @cache
 def _retired() -> dict[bytes, _Reader]:
-    """The readers of schemas that current code no longer writes; loaded when first needed."""
+    """The readers of retired schemas, which the current code no longer writes."""
     return {
         head: reader for head, reader in map(reader_of, _history()) if head not in _readers()
     }
@@ -131,15 +133,16 @@ def is_ours(head: bytes) -> bool:
 
 @cache
 def shapes() -> dict[bytes, Schema]:
-    """Every schema whose records can be decoded, by head: slow to build."""
+    """Every schema whose records can be decoded, by head. This function is slow."""
     schemas = [shape["schema"] for shape in _history()] + [schema_of(row.name) for row in ROWS]
     return {MAGIC + fingerprint_of(schema): schema for schema in schemas}
 
 
 def reader_of(shape: Schema) -> tuple[bytes, _Reader]:
-    """The head of the records of an old schema, and (class, that schema, the current one).
+    """The head of records with an old schema, and their reader.
 
-    `shape` is a file of history/: {type, schema, ...}. Missing fields take their defaults.
+    `shape` is a file of history/: {type, schema, ...}. Fields that the old schema lacks take their
+    defaults.
     """
     cls = BY_NAME[shape["type"]].cls
     head = MAGIC + fingerprint_of(shape["schema"])
@@ -153,7 +156,7 @@ def encode(event: object) -> bytes:
     out.write(head)
     fields = msgspec.to_builtins(event, builtin_types=(bytes,))
     try:
-        msgspec.convert(fields, type(event))  # checks bounds: what is written can be read
+        msgspec.convert(fields, type(event))  # checks bounds, so that what is written can be read
         schemaless_writer(out, schema, fields, strict=True)
     except (TypeError, OverflowError) as error:
         raise ValueError(f"{type(event).__name__}: {error}") from error
@@ -161,7 +164,7 @@ def encode(event: object) -> bytes:
 
 
 def digest(event: Any) -> bytes:
-    """An 8-byte hash of the fields of an event; GEN_START.called holds that of its LLM_CALLED."""
+    """An 8-byte hash of an event's fields. GEN_START.called holds the hash of its LLM_CALLED."""
     return sha256(msgspec.msgpack.encode(event)).digest()[:8]
 
 
@@ -177,7 +180,7 @@ def decode(value: bytes) -> Any:
 
 
 def read_as(value: bytes, cls: type, written: Any, read: Any) -> Any:
-    """The event in a value of the schema `written`, resolved to `read` if they differ.
+    """The event in a value, which was written with the schema `written` and is resolved to `read`.
 
     Raises Undecodable with the reason.
     """
@@ -193,7 +196,7 @@ def read_as(value: bytes, cls: type, written: Any, read: Any) -> Any:
 
 
 def headers_for(event: Any, writer: str) -> Headers:
-    """The headers of an event: type, writer role, must-understand, and `g` on a chunk."""
+    """The record headers of an event: type, writer role, must-understand, and `g` for a chunk."""
     row = BY_CLASS[type(event)]
     headers = [("t", row.name.encode()), ("w", writer.encode())]
     if row.must_understand:
@@ -250,12 +253,12 @@ def _decoded(
 _CHUNK = ("t", b"GEN_CHUNK")  # the first header of a chunk, as headers_for writes it
 
 
-@lru_cache(maxsize=256)  # the roles: a handful
+@lru_cache(maxsize=256)  # there are few roles
 def _text(value: bytes) -> str:
     return value.decode("utf-8", "replace")
 
 
-@lru_cache(maxsize=4096)  # per streaming attempt: all its chunks share the header
+@lru_cache(maxsize=4096)  # all chunks of an attempt have the same header
 def _chunk_seen(value: bytes) -> ChunkSeen | Unreadable:
     parts = value.decode("utf-8", "replace").split(".")
     if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 10 for p in parts):

@@ -1,4 +1,4 @@
-"""Closed sets of words used in events, as in the enums of the .avsc files."""
+"""The enums used in events, the same as in the .avsc files."""
 
 from enum import StrEnum
 

@@ -1,8 +1,8 @@
 """Detects truncated images and PDFs. Pure: standard library only.
 
 Only the end of the file is checked, and unclear cases pass: readers accept many malformed files,
-and real files have padding and other files after their end. The check runs only when a file is
-attached; requests contain the attachments of a log unchanged.
+and real files may have padding or other data after their end. The check runs only when a file is
+attached; later requests send the attachment without another check.
 """
 
 import re
@@ -13,7 +13,8 @@ _PDF_OBJECT = re.compile(rb"\d\s+\d+\s+obj\b")
 
 
 def is_whole(data: bytes, media_type: str) -> bool:
-    """False if the bytes, which begin with a valid header of this type, are clearly truncated."""
+    """False if the bytes are clearly truncated. They must begin with a valid header of this
+    type."""
     return _ENDS[media_type](data)
 
 
@@ -22,7 +23,7 @@ def _png(data: bytes) -> bool:
 
 
 def _jpeg(data: bytes) -> bool:
-    """Searches after the header segments: a thumbnail in them has an end marker of its own."""
+    """Searches for the end marker after the header segments, which may contain a thumbnail's."""
     place = 2
     while data[place : place + 1] == b"\xff" and place + 4 <= len(data):
         marker, length = data[place + 1], int.from_bytes(data[place + 2 : place + 4], "big")
@@ -33,7 +34,7 @@ def _jpeg(data: bytes) -> bool:
 
 
 def _gif(data: bytes) -> bool:
-    """Walks the blocks to the trailer. Without a trailer the file may end after an image."""
+    """Walks the blocks up to the trailer. Without a trailer, the file must end after an image."""
     place, pictures = 13 + _gif_colors(data[10:11]), 0
     while place < len(data):
         if data[place] == 0x2C:  # a picture
@@ -42,7 +43,7 @@ def _gif(data: bytes) -> bool:
         elif data[place] == 0x21:  # an extension
             place += 2
         else:
-            return True  # the trailer, or bytes that readers accept as one
+            return True  # the trailer, or bytes that readers accept as a trailer
         while place < len(data) and data[place]:
             place += 1 + data[place]
         place += 1
@@ -60,8 +61,8 @@ def _webp(data: bytes) -> bool:
 
 
 def _pdf(data: bytes) -> bool:
-    """True if no object follows the last end marker: each update of a PDF appends one, and a
-    linearized PDF has its first near the beginning."""
+    """True if no object follows the last end marker. A PDF may have several end markers: each
+    update appends one, and a linearized PDF has one near the beginning."""
     end = data.rfind(b"%%EOF")
     return end >= 0 and not _PDF_OBJECT.search(data, end)
 

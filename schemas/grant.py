@@ -1,8 +1,8 @@
-"""The field `grant` of APPROVAL_DECIDED: which later calls run without approval.
+"""The field `grant` of APPROVAL_DECIDED, which defines the later calls that need no approval.
 
 An empty grant, as in old records, allows every call of the tool. `same` allows calls with the same
-arguments. A JSON object of globs by argument allows calls whose arguments match and which have no
-other arguments.
+arguments as the approved call. A JSON object of globs by argument allows calls that have exactly
+these arguments, with matching values.
 """
 
 import json
@@ -12,11 +12,11 @@ from .canonical import compact
 
 GRANT_SAME = "same"
 PATTERN_BYTES_MAX = 1024
-"""A view holds the pattern, and folds compare every later call of the tool with it."""
+"""The limit is small because a view holds the pattern and every later call is compared with it."""
 
 
 def pattern_text(globs: Mapping[str, str]) -> str:
-    """Globs by argument as stored in the log."""
+    """The text that the log stores for globs by argument."""
     return compact(dict(sorted(globs.items())))
 
 

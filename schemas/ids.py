@@ -2,11 +2,11 @@
 
 import re
 
-ID_CHARS_MAX = 128  # one limit for every id, so that keys and rows stay small
+ID_CHARS_MAX = 128  # the same for all ids, so that keys and rows stay small
 _ID = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
 PARTITION_KEY = "#partition"  # key of PARTITION_TAKEN: no legal session id begins with '#'
 
-PUSH = "push:"  # prefix of a push channel; its client does not wait for a stream
+PUSH = "push:"  # prefix of a channel to which answers are delivered, instead of streamed
 
 
 def is_id(text: str) -> bool:
@@ -31,7 +31,7 @@ def call_key(turn: int, step: int, index: int) -> str:
 
 
 def parse_call_key(text: str) -> tuple[int, int, int] | None:
-    """(turn, step, index) of a call key, or None if it is invalid; 01.1.0 is invalid too."""
+    """(turn, step, index) of a call key, or None if it is invalid, as 01.1.0 is."""
     parts = text.split(".")
     if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 10 for p in parts):
         return None

@@ -1,7 +1,7 @@
 """Memory that outlives sessions: the events of the topic memory-events, keyed by scope.
 
 A scope is `user:ID` or `project:ID`. Memory consists of entries in files (core.md, daily/DATE.md);
-the path decides whether an entry is in every prompt. Preferences belong to a user, todos to a
+the path determines whether an entry is in every prompt. Preferences belong to a user, todos to a
 project. Ids are derived from a call, a position in the log or the content, so writing an event
 twice is harmless. The event types below are not part of EVENT_TYPES: session folds do not read
 them.
@@ -66,8 +66,8 @@ class TodoMarked:
     by_user: str
 
 
-# Never inputs of a session and never must-understand: an older reader skips unknown events and
-# refolds when it is upgraded.
+# Memory events are never inputs of a session and never must-understand: an older reader skips event
+# types that it does not know, and refolds when it is upgraded.
 _PEOPLE, _AGENTS, _WORK = "producer", "tools", "background"
 MEMORY_TYPES = (
     EventType("MEMORY_WRITTEN", MemoryWritten, False, False, (_PEOPLE, _AGENTS, _WORK)),

@@ -1,7 +1,7 @@
-"""Scopes and paths of memory: who owns it, and the tier of each file.
+"""Scopes and paths of memory. A scope names the owner; the path determines a file's tier.
 
-The tier of a file is determined by its path alone (TIERS). Size limits are defined here because
-writers and folds must agree on them.
+The table TIERS has the tier for each path. Size limits are defined here because writers and folds
+must agree on them.
 """
 
 import re
@@ -15,10 +15,10 @@ KINDS = (USER, PROJECT)
 CORE = "core.md"
 DECISIONS = "decisions.md"
 TODAY = "daily"
-"""Stands for the file of the record's day, UTC: writers need no clock, and every fold finds the
-same day."""
+"""A path that stands for the daily file of the record's day (UTC). Writers therefore need no clock,
+and every fold determines the same day."""
 
-TEXT_BYTES_MAX = 8 * 1024  # of one entry: about 3,000 tokens; a longer text is many entries
+TEXT_BYTES_MAX = 8 * 1024  # of one entry: about 3,000 tokens; a longer text must be split
 PREFERENCE_CHARS_MAX = 500  # per value: a short text, not a document
 TODO_CHARS_MAX = 1_000
 WHY_CHARS_MAX = 1_000
@@ -26,14 +26,14 @@ PATH_CHARS_MAX = 200
 
 
 class Tier(StrEnum):
-    """hot: in every prompt. warm: loaded by path on request. cold: found by search."""
+    """How a file reaches the model. hot: in every prompt. warm: loaded by path. cold: by search."""
 
     HOT = "hot"
     WARM = "warm"
     COLD = "cold"
 
 
-# One name of a path below archive/: no leading dot, so nothing hidden and no way up.
+# One component of a path below archive/. It has no leading dot, so it is neither hidden nor `..`.
 _NAME = r"[A-Za-z0-9_@:-][A-Za-z0-9._@:-]{0,79}"
 TIERS: tuple[tuple[re.Pattern[str], Tier], ...] = (
     (re.compile(r"core\.md"), Tier.HOT),

@@ -1,8 +1,8 @@
 """Validates the content of a user message: a JSON array of text blocks and attachments.
 
-The bytes are sent unchanged in every later request, so content that the Messages API rejects, or a
-reader cannot parse, would break the session permanently. An attachment is a reference; a request
-has the file itself in its place (attachments.py).
+Every later request contains the same bytes, so content that the Messages API rejects, or a reader
+cannot parse, would break the session permanently. An attachment is a reference, which a request
+replaces by the file itself (attachments.py).
 """
 
 from typing import Annotated, Literal
@@ -43,10 +43,10 @@ _TEXT, _ATTACHMENT = msgspec.json.Decoder(TextBlock), msgspec.json.Decoder(Attac
 
 
 def texts_of(content: bytes) -> list[str]:
-    """The texts of a message's blocks; for an attachment, its media type.
+    """The text of each block of a message; for an attachment, its media type.
 
-    Raises ValueError for anything but an array of text blocks and attachments, including lone
-    surrogates and nesting that is too deep for a parser's stack.
+    Raises ValueError for anything but an array of text blocks and attachments, also for lone
+    surrogates and for nesting that is too deep for a parser's stack.
     """
     try:
         if b'"source"' not in content:

@@ -1,15 +1,15 @@
 """Parses JSON in folds, up to a fixed nesting depth.
 
-`json.loads` gives up when the interpreter's stack is full, so the same bytes can be valid in a
-worker and invalid in a gateway that calls from deeper down. Every reader of the log must reach the
-same ruling, so this file counts the depth itself.
+`json.loads` fails when the interpreter's stack is full, so the same bytes can be valid in a worker
+and invalid in a gateway whose stack is deeper. Every reader of the log must reach the same ruling,
+so this file counts the depth itself.
 """
 
 import json
 import re
 
 NESTING_MAX = 500
-"""Arrays and objects inside each other. Python's own limit is about 990 from an empty stack."""
+"""The deepest nesting of arrays and objects. Python's own limit is about 990 on an empty stack."""
 
 _NO_BRACKETS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[^"\[\]{}]+', re.DOTALL)
 _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
@@ -24,7 +24,7 @@ def parsed(data: bytes) -> object:
 
 
 def depth_of(text: str) -> int:
-    """How deep arrays and objects are nested; exact for valid JSON."""
+    """The nesting depth of arrays and objects; exact for valid JSON."""
     depth = deepest = 0
     for character in _NO_BRACKETS.sub("", text):
         depth += _STEPS[character]

@@ -1,8 +1,9 @@
 """The record header `by`: who recorded a person's request, and how the person was authenticated.
 
-The writer of an event sets `by_user`, and nothing proves it. The gateway and the command line add
-this header: who was authenticated, and how. The header is not signed: anyone who may write to the
-topic can forge it, so it is only as trustworthy as the ACLs of the topic. No fold reads it.
+The writer of an event sets the field `by_user`, and nothing proves it. The gateway and the command
+line add this header with the authenticated person and the kind of authentication. The header is not
+signed: anyone who may write to the topic can forge it, so it is only as trustworthy as the ACLs of
+the topic. No fold reads it.
 """
 
 from enum import StrEnum
@@ -21,7 +22,7 @@ class Recorder(StrEnum):
 
 
 class Proof(StrEnum):
-    """How the person was authenticated. app: by the application that the gateway is part of. none:
+    """How the person was authenticated. app: by the application that contains the gateway. none:
     not at all (a gateway in development mode)."""
 
     TOKEN = "token"
@@ -31,7 +32,7 @@ class Proof(StrEnum):
 
 
 class Origin(NamedTuple):
-    """`subject`: of the token, or the name of the OS user."""
+    """The value of the header. `subject`: the id of the user, or the name of the OS user."""
 
     recorder: Recorder
     proof: Proof
@@ -42,7 +43,7 @@ class Origin(NamedTuple):
 
 
 def origin_of(text: str) -> Origin | None:
-    """The origin in a header; None if it is not a known one."""
+    """Parses the value of the header; None if it is invalid."""
     try:
         recorder, proof, subject = text.split(" ")
         found = Origin(Recorder(recorder), Proof(proof), subject)

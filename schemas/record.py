@@ -1,17 +1,17 @@
-"""One record as read from the log: the type that folds, decoders, stores and viewers receive.
+"""One record as read from the log, the input of decoders and folds.
 
-It is independent of how a record is decoded and of the client that read it.
+It is independent of the decoding and of the Kafka client that read it.
 """
 
 from typing import NamedTuple
 
 
 class Record(NamedTuple):
-    """A record: its position in the log, the time of its append, and its bytes.
+    """A record: its position in the log, its time, its key, its value and its headers.
 
-    `topic` is the bare name, without the prefix of the installation. `timestamp_ms` is the broker's
-    clock (LogAppendTime), Unix milliseconds, shown and never used to order. `key` and `value` are
-    None if the writer set none; a None value is a tombstone in a compacted topic.
+    `topic` is the name without the prefix of the installation. `timestamp_ms` is broker time
+    (LogAppendTime), Unix milliseconds; it is displayed and never used for ordering. `key` and
+    `value` are None if the writer set none; a None value is a tombstone in a compacted topic.
     """
 
     topic: str

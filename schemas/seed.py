@@ -1,7 +1,7 @@
 """Seeds: the history that a fork starts with, as bytes for the blob store.
 
-A seed holds the records of its parent up to the fork, as stored in the log. Every reader of the
-fork refolds them, so a seed stays valid as long as the log format. Chunks are left out, except
+A seed holds the records of the fork's parent up to the fork, as stored in the log. Every reader of
+the fork refolds them, so a seed stays valid as long as the log format. Chunks are left out, except
 those of an attempt that was still open. The same records give the same bytes, so forks at the same
 offset share one blob.
 """
@@ -22,8 +22,8 @@ FORMAT = 1
 
 
 class Seed(Value):
-    """The resolved seed of a fork: the blobs of its ancestors, oldest first, its parent's last.
-    `why`: the reason if one is unavailable; then there are no blobs."""
+    """The resolved seed of a fork. `levels`: one blob for each ancestor, from the oldest to the
+    parent. `why`: the reason if a blob is unavailable; `levels` is then empty."""
 
     levels: tuple[bytes, ...] = ()
     why: str = ""
@@ -45,7 +45,8 @@ class _Sealed(Value):
 
 
 class Unsealed(NamedTuple):
-    """The content of a seed. `seed`: the seed of that session itself, if it was a fork."""
+    """The content of a seed. `session_id`: the parent; `seed`: the parent's seed, if it is a
+    fork."""
 
     session_id: str
     seed: BlobRef | None
@@ -57,7 +58,7 @@ _DECODER = msgspec.msgpack.Decoder(_Sealed)
 
 
 def seal(session_id: str, records: Iterable[Record], seed: BlobRef | None = None) -> bytes:
-    """The bytes of a seed. records: those of the session, in log order."""
+    """The bytes of a seed: the session's records in log order; `seed`: its own, if it is a fork."""
     sealed, partition = [], 0
     for record in records:
         partition = record.partition
@@ -68,7 +69,7 @@ def seal(session_id: str, records: Iterable[Record], seed: BlobRef | None = None
 
 
 def unseal(data: bytes) -> Unsealed:
-    """The content of a seed. Raises ValueError."""
+    """Decode the bytes of a seed. Raises ValueError."""
     try:
         sealed = _DECODER.decode(data)
     except msgspec.MsgspecError as error:

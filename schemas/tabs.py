@@ -36,13 +36,14 @@ def key_of(user_id: str, session_id: str) -> str:
 
 
 def names_in(key: bytes | None) -> tuple[str, str]:
-    """(user id, session id) of a record's key; the session id is empty if the key is foreign."""
+    """(user id, session id) of a record's key; the session id is empty if the key has another
+    form."""
     user, _, session_id = (key or b"").decode("utf-8", "replace").partition("/")
     return user, session_id
 
 
 def tab_in(session_id: str, value: bytes | None) -> Tab | None:
-    """The open session in a record; None for a tombstone and for a foreign value."""
+    """The open session in a record; None for a tombstone and for a value of another form."""
     if value is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Estimated tokens of a text: byte classes and runs, weighed by ratios measured per model family.
+"""Estimates the tokens of a text: byte classes and runs, with weights measured per model family.
 
 Producers record the estimate in a message, folds add estimates up, and effects truncate by them.
 Different estimates of one text would mean different budgets, so there is one function, in the
@@ -9,8 +9,8 @@ How it counts: each letter, digit and mark has a weight, and the start of a run 
 weight, because a tokenizer starts a token there. Weights are thousandths of a token, fitted with
 ctok 1.3.0 over 923 pieces of 1,600 characters in 21 languages, code, JSON, logs, tables and noise:
 the mean is 1 % (old) and 3 % (new) too high, 90 % of the pieces are between -14 % and +17 %, the
-worst are 22 % too low (base64, Italian) and 32 % too high (legal English). Too high is the safer
-error: an overflowing window costs a turn, a window with some room left costs nothing.
+worst are 22 % too low (base64, Italian) and 32 % too high (legal English). Overestimating is the
+safer error: an overflowing window costs a turn, a window with space left costs nothing.
 """
 
 import re
@@ -20,16 +20,16 @@ from typing import NamedTuple
 OLD, NEW = "old", "new"
 FAMILIES = (OLD, NEW)
 CHARS_PER_TOKEN = {OLD: 3.4, NEW: 2.6}
-"""Characters of English prose per token, measured; for sizes whose text is unavailable."""
+"""Measured characters of English prose per token, for texts of which only the size is known."""
 
-# Claude 2 to Opus 4.6 share one vocabulary, Opus 4.7 and everything after it the other.
+# Claude 2 to Opus 4.6 share one vocabulary, Opus 4.7 and later models share the other.
 _OLD_MODEL = re.compile(
     r"claude-(instant|v?[123](?![0-9]))|(opus|sonnet|haiku)-4(?![0-9])(?![-.]?[789](?![0-9]))"
 )
 
 
 class _Weight(NamedTuple):
-    """A class of bytes (the first byte of a character decides) and thousandths of a token each."""
+    """The weight of a class of characters, by their first byte, in thousandths of a token."""
 
     mark: bytes
     bytes_: bytes
@@ -41,7 +41,7 @@ def _span(first: int, last: int) -> bytes:
     return bytes(range(first, last + 1))
 
 
-_LATER = _span(0x80, 0xBF)  # the later bytes of a character in UTF-8: the first one counts for all
+_LATER = _span(0x80, 0xBF)  # UTF-8 continuation bytes: the first byte counts for the character
 _LOWER, _UPPER, _DIGITS = _span(0x61, 0x7A), _span(0x41, 0x5A), _span(0x30, 0x39)
 _WEIGHTS = (
     _Weight(b"a", _LOWER, 200, 282),
@@ -65,7 +65,7 @@ _MARKS_OLD, _MARKS_NEW = 177, 309  # every other byte: ASCII punctuation
 
 
 class _Run(NamedTuple):
-    """Thousandths of a token for the beginning of a run of these classes."""
+    """The extra weight of the beginning of a run of these classes, in thousandths of a token."""
 
     marks: bytes
     old: int
@@ -75,7 +75,7 @@ class _Run(NamedTuple):
 _RUNS = (
     _Run(b"aAlgrhw", 0, 205),  # a word
     _Run(b"0", 1108, 775),
-    _Run(b"A", 1394, 1339),  # capitals: a name, a constant, a hump
+    _Run(b"A", 1394, 1339),  # capitals: a name, a constant, camel case
     _Run(b".", 835, 924),
 )
 
@@ -91,7 +91,7 @@ def _class_of_bytes() -> bytes:
 _CLASSES = _class_of_bytes()
 _STARTS = tuple(bytes(0x78 if b in run.marks else 0x20 for b in range(256)) for run in _RUNS)
 _ASCII_WEIGHTS = tuple(weight for weight in _WEIGHTS if weight.bytes_.isascii())
-_LEAST = 60  # thousandths: below the weight of any character, for the reach of `prefix`
+_LEAST = 60  # thousandths: below the weight of any character; bounds the search in `prefix`
 
 
 @lru_cache(maxsize=256)  # called for every event; there are few model names
@@ -108,23 +108,23 @@ def chars_per_token(family: str = NEW) -> float:
 def estimate(text: str | bytes, family: str = NEW) -> int:
     """Estimated tokens of a text (bytes: UTF-8), without the frame that a message adds.
 
-    Never falls when a text grows, and is never more for two texts together than for each alone.
-    About 70 MB a second. Raises KeyError for an unknown family.
+    A longer text never has a lower estimate, and the estimate of two joined texts never exceeds the
+    sum of their estimates. Speed: about 70 MB a second. Raises KeyError for an unknown family.
     """
     return -(-_thousandths(text, family) // 1000)
 
 
 def estimate_size(size: int, family: str = NEW) -> int:
-    """Estimated tokens of a text of which only the size in bytes is known, as for English prose."""
+    """Estimated tokens of a text of this many bytes, if it is English prose."""
     return int(size / chars_per_token(family)) + 1
 
 
 def recounted(tokens: int, text: bytes, family: str) -> int:
-    """Converts tokens of the newest family to another; `text`: the text that was counted, or b"".
+    """Converts a token count of the newest family to `family`. `text`: the counted text, or b"".
 
     A producer does not know which model will read a message and counts for the newest family.
     Only the tokens of `text` are converted. Tokens of images are the same for all families. Tokens
-    of unknown text are kept too: overestimating is the safer mistake.
+    of unknown text stay as they are, because overestimating is the safer error.
     """
     if family == NEW or not text:
         return tokens
@@ -134,12 +134,12 @@ def recounted(tokens: int, text: bytes, family: str) -> int:
 
 
 def raised(tokens: int, counted: str, family: str) -> int:
-    """Converts a count to a family that counts more; never lowers it."""
+    """Converts a count from the family `counted` to `family`; never lowers it."""
     return int(tokens * max(1.0, chars_per_token(counted) / chars_per_token(family)))
 
 
 def prefix(text: str, tokens: int, family: str = NEW) -> str:
-    """The longest prefix of a text whose estimate is within the tokens."""
+    """The longest prefix of a text whose estimate is at most `tokens`."""
     low, high = 0, max(0, min(len(text), tokens * 1000 // _LEAST))
     if estimate(text[:high], family) <= tokens:
         return text[:high]

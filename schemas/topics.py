@@ -1,8 +1,7 @@
 """The topics of an installation, as data.
 
-Names, keys, cleanup policies and configuration; `log/admin.py` applies them to the cluster. Names
-are without prefix: the log adds the prefix of the installation on writing and removes it on
-reading.
+Names, keys, cleanup policies and configuration; `log/admin.py` applies them to the cluster. The
+names lack the prefix of the installation, which the log adds on writing and removes on reading.
 """
 
 from collections.abc import Mapping
@@ -21,25 +20,27 @@ FOREVER_MS = -1
 """Kafka's value for unlimited retention."""
 
 DEAD_LETTERS_MS = 90 * 24 * 3600 * 1000
-"""90 days. The undecodable record itself stays in its topic forever; the letter is a notice."""
+"""90 days. The undecodable record itself stays in its own topic; the dead letter is only a
+notice."""
 
 BATCH_BYTES_MAX = 1024 * 1024 + 12
-"""The largest record batch of a broker: 1 MiB plus a frame of 12 bytes. This is Kafka's default. It
-is set explicitly so that a cluster with another value is found when the topics are applied, not
-when the first large record is rejected."""
+"""The largest record batch of a broker: 1 MiB plus 12 bytes of framing, which is Kafka's default.
+It is set explicitly so that a cluster with another value is detected when the topics are applied,
+not when the first large record is rejected."""
 
 RECORD_BYTES_MAX = 1024 * 1024 - 1024
-"""Key, value and headers of one record, in bytes. 1 MiB minus the overhead of a batch: 61
-bytes of batch header, at most 40 of varints, and 10 for each header, of which 90 then fit."""
+"""The largest key, value and headers of one record together, in bytes: 1 MiB minus the overhead of
+a batch. The overhead is 61 bytes of batch header, at most 40 of varints, and 10 for each record
+header, so 90 headers fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
     """The definition of one topic.
 
-    `partitions` None stands for the installation's number (`Settings.partitions`). That number is
-    final, because a key must stay in the same partition forever. A compacted topic does not use
-    `retention_ms`. `config` holds the remaining topic properties, by Kafka's names.
+    `partitions` None stands for `Settings.partitions`. That number never changes, because a key
+    must stay in the same partition. A compacted topic does not use `retention_ms`. `config` holds
+    the remaining topic properties, under Kafka's names.
     """
 
     name: str
@@ -62,18 +63,19 @@ class TopicSpec:
 UNCLEAN = "unclean.leader.election.enable"
 _CONFIG: MappingProxyType[str, str] = MappingProxyType(
     {
-        # The broker's clock: one clock for all writers, and no record can be dated back.
+        # Broker time: one clock for all writers, and no record can be backdated.
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": str(BATCH_BYTES_MAX),
-        # A replica that lacks acknowledged records must not lead: offsets are identities here.
+        # A replica that lacks acknowledged records must not become leader, because offsets are
+        # identities.
         UNCLEAN: "false",
     }
 )
 
 _READ_BY_FAUST: MappingProxyType[str, str] = MappingProxyType(
     {
-        # The broker stores every batch in a form that Faust's client can read. That client does not
-        # support zstd, and its process dies at the first batch that it cannot read.
+        # The broker stores every batch uncompressed, because Faust's client does not support zstd
+        # and its process dies at the first batch that it cannot read.
         "compression.type": "uncompressed",
     }
 )

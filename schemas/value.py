@@ -1,8 +1,8 @@
 """The base class of views and entries: immutable, compared and hashed by their fields.
 
-A fold creates new values from old ones for every event, so this is the inner loop of all reading.
-Values are msgspec structs: replacing a field of a wide named tuple takes eight times as long, and
-creating a named tuple four times as long. A store writes them as arrays, in field order.
+A fold creates new values for every event, so their cost dominates the reading of a log. Values are
+msgspec structs: replacing a field of a wide named tuple takes eight times as long, and creating a
+named tuple four times as long. A store writes values as arrays, in field order.
 """
 
 from dataclasses import fields, is_dataclass
@@ -11,15 +11,15 @@ from typing import Any, dataclass_transform
 from msgspec import Struct, structs
 
 
-# No gc: a value refers to older values only, so it cannot be part of a cycle. The decorator tells
-# type checkers that subclasses are frozen too.
+# `gc=False` is safe: a value refers to older values only, so it cannot be part of a cycle. The
+# decorator tells type checkers that subclasses are frozen too.
 @dataclass_transform(frozen_default=True)
 class Value(Struct, frozen=True, array_like=True, gc=False):
-    """The base of a value: class Place(Value): turn: int; step: int = 0."""
+    """The base class of a value, as in `class Place(Value): turn: int; step: int = 0`."""
 
 
 replace = structs.replace
-"""replace(value, field=new): a copy with the named fields changed."""
+"""`replace(value, field=new)` returns a copy with the named fields changed."""
 
 fields_of = structs.asdict
 """The fields of a value by name, in order; nested values are not converted."""

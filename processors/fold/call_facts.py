@@ -1,4 +1,4 @@
-"""The facts that CALLS names: how the turn, a call and an event relate to each other."""
+"""The facts that the table CALLS uses, computed from the turn, a call and an event."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from .calls import DONE, Row, row_for
 from .projections.turn_view import ERROR, NOT_RUN, AboutCall, Call, TurnView, contradicts
 
 Facts = tuple[object, ...]
-"""In the order of the event's DOMAINS."""
+"""Values of facts, in the order of the event's DOMAINS."""
 
 
 def row_of(turn: TurnView, call: Call, event: AboutCall) -> Row:

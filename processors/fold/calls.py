@@ -1,8 +1,8 @@
-"""The life of a tool call, as a table: the call's next status and the ruling, for each event.
+"""The state machine of a tool call: a table of the call's next status and the ruling per event.
 
-Rulings and the turn view read the same rows, so the events that are accepted and the changes they
-make cannot drift apart. The rows of one event exclude each other and cover every combination of its
-facts: a test tries them all. call_facts.py computes the facts.
+Rulings and the turn view read the same rows, so an event changes a call exactly if it is accepted.
+For each event, exactly one row matches each combination of its facts: a test tries them all.
+call_facts.py computes the facts.
 """
 
 from enum import StrEnum
@@ -32,20 +32,20 @@ NOT_BEGUN = (PROPOSED, ASKS, ALLOWED)
 BEGUN = (STARTED, DOUBT)
 """Calls that were started and have no known outcome."""
 OPEN = (*NOT_BEGUN, *BEGUN)
-"""The turn must wait for these; it does not wait for a contradicted call."""
+"""The turn waits for calls with such a status. It does not wait for a contradicted call."""
 IN_DOUBT = (DOUBT, CONTRADICTED)
-"""A person must find out what happened."""
+"""A person must find out whether the call had its effect."""
 
 
 When = dict[str, tuple[object, ...]]
-"""Values by the name of the fact that may have them."""
+"""The values that match, by the name of the fact."""
 
 
 class Row(NamedTuple):
-    """One row: for an event, `when` maps facts to the values that match.
+    """One row: it matches an event if each fact in `when` has one of the listed values.
 
-    `becomes`: the call's next status; None leaves it unchanged. `ruling`: on the event. A refusal
-    has its code here and its text in rulings/producers.py.
+    `becomes`: the call's next status; None leaves it unchanged. `ruling`: the ruling on the event.
+    For a refusal it has the code; rulings/producers.py has the text.
     """
 
     event: type
@@ -178,24 +178,24 @@ DOMAINS: dict[type, When] = {
     ev.HumanResolved: {"status": _ANY, "repeats": _BOOLS},
     ev.TurnEnded: {"status": _ANY, "effect": ("once", "repeatable")},
 }
-"""The facts of each event, with all their values."""
+"""The facts of each event, with all values that a fact may have."""
 
 BY_EVENT = {event: tuple(row for row in CALLS if row.event is event) for event in DOMAINS}
 
 
 def _only_status(event: type) -> CallStatus | None:
-    """The status that every accepted row of an event gives, if they agree."""
+    """The next status in the accepted rows of an event if they all have the same, else None."""
     statuses = {row.becomes for row in BY_EVENT[event] if row.ruling.accepted}
     return statuses.pop() if len(statuses) == 1 else None
 
 
 ONLY_STATUS = {event: _only_status(event) for event in DOMAINS}
-"""The next status where all accepted rows of an event give the same: no row must be searched."""
+"""The next status for events whose accepted rows all have the same: it needs no search of a row."""
 
 
 @cache  # facts have few values
 def row_for(event: type, *facts: object) -> Row:
-    """The row for an event; `facts` in the order of its DOMAINS."""
+    """The row that matches an event; `facts`: values in the order of the event's DOMAINS."""
     known = dict(zip(DOMAINS[event], facts, strict=True))
     for row in BY_EVENT[event]:
         if all(known[name] in values for name, values in row.when.items()):

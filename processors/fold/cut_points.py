@@ -1,7 +1,7 @@
 """Where a conversation may be cut: between two messages, never between a call and its result.
 
 A cut is the ordinal of the first fragment that is kept. The results of parallel calls are
-consecutive fragments. No cut is followed by a result without its call, so a group of parallel calls
+consecutive fragments. A cut never separates a result from its call, so a group of parallel calls
 stays whole. Pure, and independent of tokens and summaries.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from ...schemas.nesting import parsed
 from .projections.context_view import Fragment, Request
 
-KEPT_MESSAGES = 12  # compaction keeps this many of the newest verbatim
+KEPT_MESSAGES = 12  # how many of the newest messages compaction keeps verbatim
 SPOKEN = ("assistant", "partial")
 SLIDING = "sliding_window_"
 STRATEGIES = ("full", "compacted", f"{SLIDING}N")
@@ -53,7 +53,8 @@ def cut_keeping(fragments: Fragments, messages: int, after: int) -> int | None:
 
 
 def messages_from(fragments: Fragments, place: int) -> int:
-    """The number of messages from a place on, as roles alternate."""
+    """The number of messages from `place` to the end; fragments in a row of one role count as
+    one."""
     roles = [fragments[n].kind in SPOKEN for n in range(place, len(fragments))]
     return sum(1 for n, role in enumerate(roles) if n == 0 or role is not roles[n - 1])
 
@@ -70,9 +71,9 @@ def window_size(strategy: str) -> int | None:
 
 
 def window_start(fragments: Fragments, start: int, size: int) -> int:
-    """Where a sliding window begins: unchanged while it has at most `size` messages.
+    """Where a sliding window begins. It begins at `start` while it has at most `size` messages.
 
-    Otherwise it moves a quarter further than necessary, because each move loses the cached prefix.
+    A longer window is cut to three quarters of `size`, because each move loses the cached prefix.
     """
     if messages_from(fragments, start) <= size:
         return start
@@ -81,7 +82,7 @@ def window_start(fragments: Fragments, start: int, size: int) -> int:
 
 
 def answers_calls(fragments: Fragments) -> bool:
-    """Whether the next message follows results of calls, with no text in between."""
+    """Whether the next message follows results of calls, with no answer in between."""
     for place in range(len(fragments) - 1, -1, -1):
         if fragments[place].kind == "result":
             return True
@@ -91,17 +92,17 @@ def answers_calls(fragments: Fragments) -> bool:
 
 
 def must_think(request: Request | None, fragments: Fragments) -> bool:
-    """Whether the next request must repeat the thinking: with a fixed thinking budget the API
-    demands it before each call whose result is sent."""
+    """Whether the next request must repeat the model's thinking. With a fixed thinking budget, the
+    API demands the thinking before each call whose result is sent."""
     return request is not None and is_fixed(request.params) and answers_calls(fragments)
 
 
 def _has_content(answer: Fragment) -> bool:
-    """Whether requests certainly contain a part of this answer."""
+    """Whether requests contain some part of this answer."""
     if answer.body is None:
         return True
     try:
-        blocks: Any = parsed(answer.body.inline or b"[]")  # unknown if stored as a blob
+        blocks: Any = parsed(answer.body.inline or b"[]")  # a blob is not read: it counts as empty
         return any(_is_sent(block, answer.stop_reason) for block in blocks)
     except (ValueError, AttributeError, TypeError):
         return True
@@ -120,8 +121,9 @@ def _is_sent(block: Any, stop_reason: str) -> bool:
 
 @lru_cache(64)  # there are few agents
 def is_fixed(params: bytes) -> bool:
-    """Whether the parameters fix the thinking budget. Then the thinking before a call must be sent
-    again with its result, and since it is bound to its prefix, nothing before it may move."""
+    """Whether the parameters fix the thinking budget. The thinking before a call must then be sent
+    again with the call's result. Thinking is signed for the request before it, so that part must
+    not change either."""
     try:
         fields: Any = parsed(params)
         thinking = fields.get("thinking")

@@ -1,7 +1,7 @@
 """The events that may change each field of session_state, as data.
 
-`demand_writer` enforces it: a fold that changes a field for an event of another type raises, which
-freezes the session at that offset instead of producing a wrong state.
+`demand_writer` enforces the table: if a fold changes a field for an event of another type, it
+raises. This freezes the session at that offset instead of producing a wrong state.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from functools import cache
 from operator import attrgetter
 
 PROJECT_TOOL = "build_and_deploy"
-"""The only tool that may lock a project; a user can open an existing one (PROJECT_LOCKED)."""
+"""The only tool that may lock a session to a project. A user can do so too (PROJECT_LOCKED)."""
 
 WRITERS: dict[str, tuple[str, ...]] = {
     "session_id": ("SESSION_OPENED",),
@@ -61,11 +61,11 @@ MEANING: dict[str, tuple[str, str]] = {
 
 
 class MistakenWriter(AssertionError):
-    """A fold changed a field for an event that WRITERS does not list for it."""
+    """A fold changed a field for a type of event that WRITERS does not list for the field."""
 
 
 def demand_writer(before: object, after: object, event_type: str) -> None:
-    """Check the change that an event made to the session state. Raises MistakenWriter."""
+    """Check which fields an event changed. Raises MistakenWriter."""
     if before is after:
         return
     fields, values_of = _locked(event_type)
@@ -77,6 +77,6 @@ def demand_writer(before: object, after: object, event_type: str) -> None:
 
 @cache
 def _locked(event_type: str) -> tuple[list[str], Callable[[object], object]]:
-    """The fields that events of a type may not change, and a function that reads their values."""
+    """The fields that events of this type must not change, and a function that reads them."""
     fields = [field for field, writers in WRITERS.items() if event_type not in writers]
     return fields, attrgetter(*fields)

@@ -1,8 +1,8 @@
 """Forks: the initial views of a session that was forked from another.
 
-They are the parent's views at an offset, with the open turn ended as by TURN_ENDED `forked`. What
-concerns the outside world stays with the parent: doubts, deliveries, refusals, background work,
-money spent. inherited.py lists what each view takes over. Pure.
+They are the parent's views at an offset, with the open turn ended as by TURN_ENDED `forked`.
+Everything that concerns the outside world stays with the parent: doubts, deliveries, refusals,
+background work, money spent. inherited.py lists what each view takes over. Pure.
 """
 
 from ...schemas import events as ev
@@ -21,9 +21,9 @@ def origin_of(entry: Entry) -> Origin:
 
 
 def ending_events(views: SessionViews, last: Entry, chunks: list[ev.GenChunk]) -> list[Entry]:
-    """The events that end the open turn of a parent, as if right after its last one.
+    """The events that end the open turn of a parent, as if they followed the parent's last event.
 
-    The partial answer of an open attempt is kept, as when a person stops it.
+    The partial answer of an open attempt is kept, as when a person stops the attempt.
     """
     turn = views.turn
     if not turn.open:
@@ -53,7 +53,8 @@ def ending_events(views: SessionViews, last: Entry, chunks: list[ev.GenChunk]) -
 def with_turn_closing(views: SessionViews, at: int) -> SessionViews:
     """The views of a parent whose turn a fork is about to end.
 
-    The parent answers the messages queued behind the turn; in the fork the turn consumes them.
+    In the parent, later turns answer the messages queued behind this turn. In the fork, they end
+    with this turn.
     """
     turn, messages = views.turn, views.messages
     consumed = [
@@ -69,7 +70,8 @@ def with_turn_closing(views: SessionViews, at: int) -> SessionViews:
 def initial_views(
     views: SessionViews, parent: SessionViews, entry: Entry, last: int
 ) -> SessionViews:
-    """The views of a fork after its SESSION_OPENED. `views`: before it; `parent`: with its turn
-    ended; `last`: the offset of the parent's last event."""
+    """The views of a fork after its SESSION_OPENED. `views`: the fork's views before that event;
+    `parent`: the parent's views with the turn ended; `last`: the offset of the parent's last
+    event."""
     inherited = {view.field: view.inherit(parent, entry, last) for view in VIEWS}
     return replace(views, stream=Stream(), origin=origin_of(entry), **inherited)

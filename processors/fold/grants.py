@@ -1,7 +1,7 @@
-"""Grants: later calls that an approval allows to run without asking.
+"""Grants: an approval may allow later calls to run without approval.
 
-A grant is a line in the turn view. `TOOL` allows every call of the tool; only approvals from before
-grants had arguments have this form. `TOOL SHA256` allows the arguments that were shown.
+A grant is a line in the turn view. `TOOL` allows every call of the tool; only old approvals have
+this form. `TOOL SHA256` allows calls with the same arguments as the approved call.
 `TOOL {"ARGUMENT":"GLOB",...}` allows calls with these arguments and no others, where `*` matches
 any text without shell metacharacters and without `..` as a path component.
 """
@@ -20,14 +20,14 @@ _CLIMBS = re.compile(r"(?<![\w.])\.\.(?![\w.])")  # a path component `..`, not a
 
 
 def grant_of(name: str, event: ApprovalDecided) -> str:
-    """The grant that an accepted approval of a call of the tool gives."""
+    """The grant that results from an accepted approval of a call of the tool `name`."""
     if not event.grant:
         return name
     return f"{name} {event.args_sha256 if event.grant == GRANT_SAME else event.grant}"
 
 
 def granting(grants: Sequence[str], name: str, args_sha256: str, args: bytes) -> str | None:
-    """The grant that lets a call run without asking, or None. `args`: as the model wrote them."""
+    """The grant that lets a call run without approval, or None. `args`: as the model wrote them."""
     parts = [grant.partition(" ") for grant in grants]
     allowed = [what for tool, _, what in parts if tool == name]
     for what in ("", args_sha256):
@@ -53,7 +53,7 @@ def grant_text(grant: str) -> str:
 
 
 def _arguments(name: str, args: bytes) -> dict[str, object] | None:
-    """The arguments by name; those of a rare tool are unwrapped from its envelope (tiers.py)."""
+    """The arguments by name, unwrapped from the envelope if the tool is hidden (tiers.py)."""
     try:
         arguments = json.loads(args or b"{}")
     except (ValueError, RecursionError):
@@ -73,7 +73,7 @@ def _matches_all(globs: Mapping[str, str], arguments: Mapping[str, object]) -> b
 
 
 def _matches(glob: str, text: str) -> bool:
-    """Whether the text matches the glob. Each part is searched once, from left to right."""
+    """Whether the text matches the glob, whose parts are searched once each, from left to right."""
     first, *parts = glob.split("*")
     if not parts:
         return text == glob

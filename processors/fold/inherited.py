@@ -1,8 +1,8 @@
 """The part of each view that a fork takes over from its parent.
 
-`at`: the offset of the fork's SESSION_OPENED, at which everything inherited entered the session.
-`last`: the offset of the parent's last event; see `below`. Deliveries, background work and money
-spent stay with the parent.
+In this file, `at` is the offset of the fork's SESSION_OPENED, which is the offset of everything
+that the fork inherits. `last` is the offset of the parent's last event; see `below`. Deliveries,
+background work and money spent stay with the parent.
 """
 
 from typing import TypeVar
@@ -30,7 +30,7 @@ V = TypeVar("V", bound=Value)
 
 
 def _moved(empty: Rows[V], rows: Rows[V], at: int) -> Rows[V]:
-    """The rows of a fork: all of them at one offset."""
+    """The parent's rows as rows of the fork, all at the offset `at`."""
     return empty.append(*(replace(row, offset=at) for row in rows))
 
 
@@ -47,7 +47,7 @@ def state(parent: SessionState, entry: Entry) -> SessionState:
 
 
 def turn(parent: TurnView, entry: Entry, state_sha: bytes) -> TurnView:
-    """The parent's numbers, grants and reminders, and nothing in flight."""
+    """The parent's turn and step numbers, grants and reminders, without work in flight."""
     event, at = entry.event, entry.offset
     reminders = tuple(
         replace(reminder, reminder_id=f"r{at}.{n}") for n, reminder in enumerate(parent.reminders)
@@ -70,7 +70,7 @@ def turn(parent: TurnView, entry: Entry, state_sha: bytes) -> TurnView:
 
 
 def context(parent: ContextView, at: int, last: int) -> ContextView:
-    """The whole conversation, at the offset of the event that opened the fork."""
+    """The parent's whole conversation, at the offset of the event that opened the fork."""
     empty, request = context_fold.initial(), parent.request
     if request is not None:
         request = replace(
@@ -94,7 +94,7 @@ def transcript(parent: TranscriptView, at: int) -> TranscriptView:
 
 
 def messages(parent: MessagesView, at: int) -> MessagesView:
-    """The parent's messages, so that their ids are taken."""
+    """The parent's messages, so that the fork recognizes their ids as used."""
     empty = messages_fold.initial()
     return MessagesView(
         _moved(empty.received, parent.received, at), _moved(empty.progress, parent.progress, at)
@@ -102,7 +102,7 @@ def messages(parent: MessagesView, at: int) -> MessagesView:
 
 
 def background(parent: BackgroundView, at: int) -> BackgroundView:
-    """No work; a summary that failed is not tried again."""
+    """A view without work. Only `tried_tokens` is kept: a failed summary is not tried again."""
     tried = parent.tried_tokens
     return BackgroundView(tried_tokens=tried, idle_at=at, remembered_upto=at)
 
@@ -118,13 +118,13 @@ def items(parent: ItemsView, at: int) -> ItemsView:
 
 
 def below(offset: int | None, last: int) -> int | None:
-    """An offset of the parent, moved below every offset of the fork and below -1, which means none.
-    For offsets that are compared with those of the fork."""
+    """Moves an offset of the parent below -1, so that it is less than every offset of the fork and
+    differs from -1, which means none."""
     return None if offset is None else offset - last - 2
 
 
 def compaction(parent: CompactionView, last: int) -> CompactionView:
-    """The parent's short forms and summaries, below the fork's own offsets."""
+    """The parent's short forms and summaries, at offsets below all offsets of the fork."""
     empty = compaction_fold.initial()
 
     def short(row: Short) -> Short:

@@ -1,4 +1,4 @@
-"""The partial answer of an attempt, from its chunks."""
+"""Builds the partial answer of an attempt from its chunks."""
 
 from collections.abc import Iterable
 
@@ -7,14 +7,14 @@ from ...schemas.enums import ChunkKind
 from ...schemas.events import GenChunk
 
 Chain = tuple[tuple[int, int], ...]
-"""(attempt, last seq kept of it) for each attempt that an attempt continues, oldest first."""
+"""The attempts that an attempt continues, oldest first: (attempt, seq of its last kept chunk)."""
 
 
 def chunks_of(
     chunks: Iterable[GenChunk], place: tuple[int, int, int], chain: Chain
 ) -> list[GenChunk]:
-    """The chunks of an attempt and of those it continues, in order, up to the first missing one.
-    `place`: (turn, step, attempt)."""
+    """The chunks of an attempt and of the attempts that it continues, in order, up to the first
+    missing chunk. `place`: (turn, step, attempt)."""
     turn, step, attempt = place
     candidates = list(chunks)
     found: list[GenChunk] = []
@@ -28,7 +28,8 @@ def chunks_of(
 
 
 def said_so_far(chunks: Iterable[GenChunk]) -> bytes:
-    """The text of the chunks, as a JSON array of text blocks; other blocks were unfinished."""
+    """The text of the chunks as a JSON array of text blocks, without unfinished blocks of other
+    kinds."""
     texts: dict[int, str] = {}
     last_seq = -1
     for chunk in chunks:

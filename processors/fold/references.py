@@ -12,7 +12,7 @@ class TurnRef(NamedTuple):
 
 
 class StepRef(NamedTuple):
-    """A step of a turn, and with it its model call."""
+    """A step of a turn, which also identifies the step's model call."""
 
     turn: int
     step: int
@@ -27,12 +27,12 @@ class CallRef(NamedTuple):
 
     @property
     def key(self) -> str:
-        """TURN.STEP.INDEX."""
+        """The key of the call, TURN.STEP.INDEX."""
         return call_key(*self)
 
 
 class WorkRef(NamedTuple):
-    """Background work, by its kind and the offset that it goes up to."""
+    """Background work, by its kind and the offset up to which it covers the session."""
 
     kind: str
     upto: int

@@ -1,8 +1,8 @@
 """Rows: the append-only part of a view.
 
-An immutable sequence whose newest version can be extended in constant time: versions share one
-list, each knows its own length, and extending an older version copies. A store writes only the new
-rows and never rewrites an old one, so storage grows only with new content.
+`Rows` is an immutable sequence whose newest version can be extended in constant time: versions
+share one list, each version knows its own length, and extending an older version copies the list. A
+store writes only new rows and never rewrites an old row, so storage grows only with new content.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 class Rows(Generic[R]):
-    """A growing sequence of rows, findable by the field that `key` names, if it is given.
+    """An append-only sequence of rows. `last` finds rows by the value that `key` returns for a row.
 
     `length`: the value of len(), for hot paths.
     """
@@ -29,7 +29,7 @@ class Rows(Generic[R]):
                 self._index.setdefault(key(row), []).append(position)
 
     def append(self, *rows: R) -> "Rows[R]":
-        """A version with these rows added; self does not change."""
+        """A version with these rows added; `self` does not change."""
         shared, length, key = self._list, self.length, self._key
         if len(shared) != length:  # this version was extended before
             ahead = shared[length : length + len(rows)]
@@ -76,7 +76,7 @@ class Rows(Generic[R]):
         return version
 
     def extends(self, other: "Rows[R]") -> bool:
-        """Whether these rows begin with the others, as far as that is known in constant time."""
+        """Whether these rows begin with the rows of `other`. True only if both share their list."""
         return self._list is other._list and self.length >= other.length
 
     def __eq__(self, other: object) -> bool:

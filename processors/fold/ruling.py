@@ -8,15 +8,16 @@ from typing import NamedTuple
 
 
 class Verdict(StrEnum):
-    """accepted: the views change. ignored: late, duplicate or stale; nothing changes. refused: a
-    producer's command is invalid now; nothing changes except that an answer is pending."""
+    """accepted: the views change. ignored: the event is late, duplicate or stale, and nothing
+    changes. refused: a producer's command is invalid now; only an answer to the producer becomes
+    pending."""
 
     ACCEPTED = "accepted"
     IGNORED = "ignored"
     REFUSED = "refused"
 
 
-_ACCEPTED, _IGNORED, REFUSED = Verdict  # Python 3.11 looks members up slowly
+_ACCEPTED, _IGNORED, REFUSED = Verdict  # Python 3.11 looks enum members up slowly
 
 
 class Ruling(NamedTuple):
@@ -36,7 +37,7 @@ ACCEPTED = Ruling(_ACCEPTED)
 DUPLICATE = Ruling(_IGNORED, "duplicate")
 STALE = Ruling(_IGNORED, "stale")  # another input came in between: WAKE decides again
 LATE = Ruling(_IGNORED, "late")  # the turn it belongs to has ended
-SUPERSEDED = Ruling(_IGNORED, "superseded")  # another attempt counts
+SUPERSEDED = Ruling(_IGNORED, "superseded")  # another attempt counts instead
 VOID = Ruling(_IGNORED, "void")  # the turn is closing
 MISTAKEN_WRITER = Ruling(_IGNORED, "writer")
 UNREADABLE = Ruling(_IGNORED, "unreadable")

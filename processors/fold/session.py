@@ -46,7 +46,7 @@ _CHECK_THE_SESSION = frozenset({ev.SessionOpened, ev.RecordSkipped})  # in their
 
 
 def judge(views: SessionViews, entry: Entry) -> Ruling:
-    """Whether an event counts at these views, and if not, why."""
+    """Whether an event counts at these views, and why not."""
     event = entry.event
     kind = type(event)
     if views.frozen is not None and kind not in _WHILE_FROZEN:
@@ -93,8 +93,8 @@ _UNRESOLVED = Seed(why="no reader resolved it")
 
 
 class SeedLost(ValueError):
-    """A seed is unavailable. A fork freezes at its first event; a session that was to continue
-    without a record freezes at its RECORD_SKIPPED."""
+    """A seed is unavailable. A fork then freezes at its first event, and a session that was to
+    continue without a record freezes at its RECORD_SKIPPED."""
 
 
 class Parent(NamedTuple):
@@ -114,8 +114,9 @@ def _fork(views: SessionViews, entry: Entry, parent: Parent) -> tuple[SessionVie
 def _without_record(views: SessionViews, entry: Entry) -> SessionViews:
     """The session refolded from its seed, which lacks the skipped record.
 
-    Events that arrived while it was frozen count now. The seed decides the views, not this
-    version's fold: later decisions rely on them, even if a later version understands more.
+    The seed contains the events that arrived while the session was frozen, so they count now. The
+    views always come from the seed, even in a version that understands the skipped record, because
+    later decisions rely on these views.
     """
     again = _refolded(entry.seed or _UNRESOLVED).views
     if (again.session_id, again.state.user_id) != (views.session_id, views.state.user_id):
@@ -130,7 +131,7 @@ def _parent_of(seed: Seed) -> Parent:
 
 
 class Refolded(NamedTuple):
-    """A session folded from the records in a seed, its last entry, and its chunks."""
+    """The views of a session folded from a seed, the last entry, and the open attempt's chunks."""
 
     views: SessionViews
     last: Entry | None
@@ -139,7 +140,7 @@ class Refolded(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _refolded(seed: Seed) -> Refolded:
-    """Fold a seed: the records of each ancestor, the oldest first; there may be thousands."""
+    """Fold a seed, ancestor by ancestor in a loop, because there may be thousands."""
     if seed.why:
         raise SeedLost(seed.why)
     *above, newest = seed.levels
@@ -158,7 +159,7 @@ def _fold_level(level: bytes, parent: Parent | None) -> Refolded:
         last = entry_of(record, chunks=True)
         if type(last.event) is ev.SessionOpened and last.event.seed_ref is not None:
             if parent is None or seed != last.event.seed_ref:
-                continue  # another record counted
+                continue  # the skip of another record counted
             if judge(views, last) is ACCEPTED:
                 views, _ = _fork(views, last, parent)
             continue
@@ -180,8 +181,8 @@ def _with_turn_ended(refolded: Refolded) -> Parent:
 
 
 def streamed_on(views: SessionViews, chunks: int, at: int) -> SessionViews:
-    """Folds further chunks of the same attempt at once. The first one was accepted, and a chunk
-    never changes the ruling on the next one. `at`: the broker time of the last chunk."""
+    """Folds further chunks of an attempt at once. The caller folded the attempt's first chunk, and
+    a chunk never changes the ruling on the next chunk. `at`: the broker time of the last chunk."""
     stream = views.stream
     return replace(views, stream=replace(stream, chunks=stream.chunks + chunks, last_at=at))
 
@@ -204,7 +205,7 @@ def _refuse(view: TurnView, offset: int, ruling: Ruling) -> TurnView:
 
 
 def _refuse_triggers(view: TurnView, offset: int, refusals: tuple[Ruling, ...]) -> TurnView:
-    """Refused triggers of a tool are answered in the log, like a person's command."""
+    """Adds one refusal for a tool's invalid triggers; like a command's, it gets an answer."""
     if not refusals:
         return view
     details = "; ".join(dict.fromkeys(refusal.detail for refusal in refusals))
@@ -213,7 +214,7 @@ def _refuse_triggers(view: TurnView, offset: int, refusals: tuple[Ruling, ...]) 
 
 def _apply(views: SessionViews, entry: Entry) -> SessionViews:
     kind = type(entry.event)
-    if kind in _CHUNKS:  # most of a log: keep this path short
+    if kind in _CHUNKS:  # chunks are most of a log: keep this path short
         return replace(views, stream=turn.stream(views.stream, entry))
     state, before = views.state, views.turn
     after: TurnView = turn.apply(before, entry)
@@ -228,7 +229,7 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
     for field, apply in _APPLY[kind]:
         changed[field] = apply(views, entry, after)
     if kind is ev.ResultCompacted and (short := changed["compaction"].shorts[-1]).early:
-        # The next request contains it, so a decision made before it is stale.
+        # The next request contains the reminder, so a decision made before this event is stale.
         changed["turn"] = replace(after, basis=entry.offset, basis_sha=digest(now))
         tokens = views.context.tail_tokens - short.saved
         changed["context"] = replace(views.context, tail_tokens=tokens)

@@ -1,7 +1,7 @@
 """The fold of many sessions: entries in log order in, views of sessions and partitions out.
 
 Every reader of the log folds with this loop; session.py folds one event of one session. A reader
-that stores or caches views itself calls `fold_event` with them. Pure.
+that stores or caches views itself calls `fold_event` with its views. Pure.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ KEY_BYTES_MAX = 2 * ID_CHARS_MAX  # a short key that is not an id still gets a r
 
 
 def is_foldable(key: bytes | None) -> bool:
-    """Whether a key can be that of a session; a longer or binary one is a dead letter."""
+    """Whether a key can be a session's; a record with a longer or binary key is a dead letter."""
     if key is None or not 0 < len(key) <= KEY_BYTES_MAX or b"\0" in key:
         return False
     try:
@@ -41,7 +41,7 @@ class FoldedEvent(NamedTuple):
 
 
 def fold_event(before: SessionViews | None, entry: Entry) -> FoldedEvent:
-    """Fold one event into the views of its session; None: this is its first event."""
+    """Fold one event into the views of its session, which are None before the first event."""
     if before is None:
         before = initial(entry.session_id)
     views, ruling = fold(before, entry)
@@ -93,7 +93,7 @@ class FoldedSessions(Generic[S]):
         self.newest_ms = 0
 
     def feed(self, entry: Entry) -> FoldedEvent | None:
-        """Fold an entry; None for one about a partition, such as PARTITION_TAKEN."""
+        """Fold an entry. Returns None for an entry about a partition, such as PARTITION_TAKEN."""
         if entry.at > self.newest_ms:
             self.newest_ms = entry.at
         name = entry.session_id

@@ -1,7 +1,8 @@
 """The phases of a session and all transitions between them.
 
 A trigger that is not in the table is refused and changes nothing. Triggers come from
-PHASE_TRIGGERED, an accepted CANCEL_REQUESTED (`cancel`), and the triggers of a TOOL_RESULT.
+PHASE_TRIGGERED, from an accepted CANCEL_REQUESTED (`cancel`), and from the `triggers` of a
+TOOL_RESULT.
 """
 
 FIRST_PHASE = "chatting"
@@ -15,7 +16,7 @@ TRANSITIONS: dict[str, dict[str, str]] = {
 
 
 class InvalidTransition(ValueError):
-    """The trigger is not in the table for this phase; the phase does not change."""
+    """The table lacks this trigger for the current phase; the phase does not change."""
 
     def __init__(self, phase: str, trigger: str) -> None:
         super().__init__(f"invalid transition: phase={phase}, event={trigger}")

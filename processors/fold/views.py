@@ -1,4 +1,4 @@
-"""The views of one session as one value: everything the fold keeps of its events.
+"""The views of one session as one value: everything that the fold computes from its events.
 
 Rulings, projections, wake and request read them; session.py computes new ones. The fold, forks, the
 store's codec, `show` and `replay` read the table VIEWS. docs/contributing.md lists what a new view
@@ -27,15 +27,16 @@ from .projections.turn_view import Stream, TurnView
 
 
 class Frozen(Value):
-    """The offset at which a session froze, and why; an upgrade refolds it."""
+    """The offset at which a session froze, and why. An upgrade refolds the session."""
 
     offset: int
     why: str
 
 
 class Origin(Value):
-    """The origin of a fork. `session_id`, `offset`: its parent and the offset of the fork; `seed`:
-    the sha256 of the blob; `opened`: the fork's SESSION_OPENED, where its own history begins."""
+    """The origin of a fork. `session_id`: the parent; `offset`: the parent's offset at which it was
+    forked; `seed`: the sha256 of the seed's blob; `opened`: the offset of the fork's
+    SESSION_OPENED."""
 
     session_id: str
     offset: int
@@ -64,17 +65,17 @@ class SessionViews(Value):
 
 
 def frozen_at(offset: int, why: str) -> Frozen:
-    """A session frozen at an offset; the reason is shortened and made valid UTF-8."""
+    """The value for a session frozen at an offset. The reason is shortened and made valid UTF-8."""
     return Frozen(offset, why[:500].encode("utf-8", "replace").decode())
 
 
 class View(NamedTuple):
-    """One view. `field`: of SessionViews, and its name in `show`; `name`: in replays and in pages.
+    """One view. `field`: its name in SessionViews and in `show`; `name`: in replays and in pages.
 
-    `reads`: the events that may change it. `apply`: the view after an accepted one of them, from
-    the views before it and the turn after it; None: session.py folds it first, as others need it.
-    `inherit`: the initial view of a fork, from its parent's views, its SESSION_OPENED and the
-    offset of the parent's last event.
+    `reads`: the events that may change the view. `apply`: computes the view after such an event,
+    from all views before the event and the turn view after it. It is None for the turn and the
+    session state, which session.py folds first. `inherit`: computes the initial view of a fork,
+    from the parent's views, the fork's SESSION_OPENED and the offset of the parent's last event.
     """
 
     name: str
@@ -93,7 +94,8 @@ def _turn_of_fork(parent: SessionViews, entry: Entry, last: int) -> TurnView:
     return inherited.turn(parent.turn, entry, digest(_state_of_fork(parent, entry, last)))
 
 
-# `v`: the views before event `e`; `turn_after`: the turn view after it; `p`: a fork's parent.
+# In the functions below, `v` are the views before event `e`, `turn_after` is the turn view after
+# it, and `p` are the views of a fork's parent.
 VIEWS = (
     View(
         "session_state", "state", session_state.SessionState, session_state.READS, None,
@@ -143,8 +145,8 @@ VIEWS = (
         lambda p, e, _: inherited.items(p.items, e.offset),
     ),
 )
-"""Every view, in display order. A fold reads the other views as they were before the event, except
-for the turn, so the order of folding does not matter."""
+"""Every view, in display order. A fold reads the other views as they were before the event (only
+the turn view is read as after it), so the order of folding does not matter."""
 
 
 def initial(session_id: str) -> SessionViews:

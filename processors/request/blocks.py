@@ -1,7 +1,7 @@
 """Content blocks as JSON texts: the parts of an answer, result or message that go into a request.
 
-Blocks are copied as text, byte for byte as received. The rules here apply to one fragment; build.py
-has the rules for windows, cache_marks.py those for cache marks.
+Blocks are copied as text, byte for byte as received. This file has the rules for one fragment,
+build.py those for windows, cache_marks.py those for cache marks.
 """
 
 import json
@@ -44,8 +44,9 @@ def answer_blocks(
 ) -> tuple[str, ...]:
     """The blocks of an answer that may be sent again; tool calls get unique ids.
 
-    `bound`: its thinking was signed for the prefix of this request. Thinking after a block that is
-    left out or renamed was signed for that block too, and is left out with it.
+    `bound`: the answer's thinking was signed for the prefix of this request; otherwise it is left
+    out. Thinking after a block that is left out or renamed was signed for that block too, and is
+    left out.
     """
     assert fragment.body is not None
     has_calls = fragment.stop_reason == "tool_use"
@@ -74,7 +75,7 @@ def answer_blocks(
 
 
 def _unique(call_id: str, place: tuple[int, int, int], taken: set[str]) -> str:
-    """The provider's id, or one derived from it where providers repeat ids."""
+    """The provider's id of a call, or an id derived from it if another call has the same id."""
     name, tail = call_id, "-".join(map(str, place))
     while name in taken:
         name, tail = f"{call_id[:96]}-{tail}", f"{tail}-x"
@@ -89,7 +90,8 @@ def user_blocks(
     compaction: CompactionView,
     request: Request,
 ) -> tuple[str, ...]:
-    """The blocks between two answers: results in the order of their calls, then the rest."""
+    """The blocks between two answers: results in the order of calls, then messages and
+    reminders."""
     results = [f for f in fragments if f.kind == "result"]
     results.sort(key=lambda f: (f.turn, f.step, f.index))
     blocks = []
@@ -110,7 +112,7 @@ def user_blocks(
 
 
 def _without_file(text: str) -> str:
-    """A block of a message, without its file."""
+    """A block of a message, with a note in place of its file."""
     file = label(json.loads(text)) if SOURCE in text else ""
     return compact({"type": "text", "text": f"[No longer shown: {file}]"}) if file else text
 
@@ -129,8 +131,8 @@ def _result_text(name: str, shown: bytes, tail: str, error: bool) -> str:
 
 @lru_cache(PARSED_MAX)
 def settled(blocks: tuple[str, ...]) -> tuple[str, ...]:
-    """The part of an answer that the API accepts before a user message: no server tool call that a
-    pause left without a result, no thinking at the end."""
+    """The part of an answer that the API accepts before a user message. It leaves out server tool
+    calls to which a pause left no result, and thinking at the end."""
     if any(_may_be(SERVERS_CALLS, text) for text in blocks):
         parsed = [json.loads(text) for text in blocks]
         answered = {block.get("tool_use_id") for block in parsed}
@@ -152,7 +154,7 @@ def _may_be(kinds: Iterable[str], text: str) -> bool:
 
 @lru_cache(PARSED_MAX)
 def raw_blocks(content: bytes) -> tuple[tuple[dict[str, Any], str], ...]:
-    """The blocks of a JSON array, each parsed and as its original text."""
+    """The blocks of a JSON array, each as a parsed object and as its original text."""
     text = content.decode()
     place = text.index("[") + 1
     blocks: list[tuple[dict[str, Any], str]] = []
@@ -167,5 +169,5 @@ def raw_blocks(content: bytes) -> tuple[tuple[dict[str, Any], str], ...]:
 
 
 def whole_of(body: Body, read_blob: ReadBlob) -> bytes:
-    """The bytes of a body, inline or blob."""
+    """The bytes of a body, which may be inline or a blob."""
     return read_blob(body.ref) if body.ref is not None else body.inline or b"[]"

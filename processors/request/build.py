@@ -1,8 +1,9 @@
 """The request of a step, as bytes: a pure function of the context and compaction views.
 
 A claim, a rebuild after a crash and a query a year later give the same bytes; GEN_START has their
-sha256 and the version of the builder (BUILDER). Static parts come before those that change: tools,
-system, a summary of the messages that are left out, messages.
+sha256 and the version of the builder (BUILDER). The order of the parts is: tools, system prompt, a
+summary of the messages that are left out, messages. Static parts thus come before those that
+change.
 """
 
 import json
@@ -28,11 +29,11 @@ from .blocks import (
 from .cache_marks import marked_request
 from .summary import LEFT_OUT, summary_blocks
 
-BUILDER = "window-2"  # to be changed whenever the same views would give other bytes
+BUILDER = "window-2"  # change it whenever the same views would give other bytes
 
 
 class Context(NamedTuple):
-    """The content of a request: blocks as JSON texts, messages strictly alternating."""
+    """The content of a request: blocks as JSON texts, messages whose roles alternate strictly."""
 
     system: tuple[str, ...]
     tools: tuple[str, ...]
@@ -40,7 +41,7 @@ class Context(NamedTuple):
 
 
 def request_bytes(views: SessionViews, read_blob: ReadBlob) -> bytes:
-    """The newest request of the views, compact UTF-8 JSON with its cache marks.
+    """The newest request of the views, as compact UTF-8 JSON with cache marks.
 
     Raises AssertionError if no step was decided, and the errors of `read_blob`.
     """
@@ -51,14 +52,15 @@ def request_bytes(views: SessionViews, read_blob: ReadBlob) -> bytes:
 
 
 def head_of(request: Request) -> list[str]:
-    """The first members of a request, as JSON texts: the model and the parameters."""
+    """The first members of the request's JSON object, as texts: the model and the parameters."""
     params = request.params.decode().strip()[1:-1]
     return [f'"model":{json.dumps(request.model)}', *([params] if params else [])]
 
 
 def compaction_request(views: SessionViews, cut: int, read_blob: ReadBlob) -> bytes | None:
-    """The request for the provider's own summary of everything before a cut; None if the provider
-    would refuse it: there is only one block, or thinking is missing before its end."""
+    """The request for the provider's own summary of everything before a cut. None if the provider
+    would refuse it, because there is only one block, or required thinking is missing before the
+    last results."""
     request = views.context.request
     assert request is not None
     covered = replace(request, fragments=cut)
@@ -70,7 +72,7 @@ def compaction_request(views: SessionViews, cut: int, read_blob: ReadBlob) -> by
 
 
 def _lacks_thinking(request: Request, messages: tuple[Message, ...]) -> bool:
-    """Whether the messages end with results of calls whose required thinking is left out."""
+    """Whether the messages end with results of calls, but lack the thinking before the calls."""
     if not is_fixed(request.params) or len(messages) < 2:
         return False
     answer, newest = messages[-2].blocks, messages[-1].blocks
@@ -79,7 +81,7 @@ def _lacks_thinking(request: Request, messages: tuple[Message, ...]) -> bool:
 
 
 def request_sha256(request: bytes) -> str:
-    """The request_sha256 of GEN_START."""
+    """The value of GEN_START.request_sha256."""
     return sha256(request).hexdigest()
 
 
@@ -98,11 +100,11 @@ def context_of(
 def _messages(
     view: ContextView, compaction: CompactionView, request: Request, read_blob: ReadBlob
 ) -> list[Message]:
-    """The conversation from the window's start on, after a summary of the rest."""
+    """The conversation from the window's start on, after a summary or note of what is left out."""
     messages: list[Message] = []
     names: Names = {}
     taken: set[str] = set()
-    pending: list[Fragment] = []  # since the last answer
+    pending: list[Fragment] = []  # fragments since the last answer
 
     def add_pending() -> None:
         blocks = user_blocks(pending, read_blob, names, compaction, request)
@@ -136,7 +138,7 @@ def add_beginning(
 
 
 def add_message(messages: list[Message], role: str, blocks: tuple[str, ...]) -> None:
-    """Add blocks as a message, or to the last one if it has the same role."""
+    """Add blocks as a message, or to the last message if it has the same role."""
     if not blocks:
         return
     if role == "user" and messages and messages[-1].role == "assistant":

@@ -1,9 +1,10 @@
-"""Cache marks: the positions up to which the provider may cache a request. They are added last.
+"""Cache marks: the positions up to which the provider may cache a request.
 
-At most four: the end of the tools, of the system prompt, of the newest user message, and of the
-user message before it. The last one had a mark in the previous request; without it the provider
-would not find that mark, because it searches back 20 blocks at most, and one step with many
-parallel calls is longer. Comparisons of requests ignore marks.
+A request has at most four: at the end of the tools, of the system prompt, of the newest user
+message, and of the user message before it. The last of these had a mark in the previous request
+too. Without it, the provider might not find the cached part, because it searches back 20 blocks at
+most, and a step with many parallel calls has more. Marks are added last; comparisons of requests
+ignore them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,15 +12,15 @@ from collections.abc import Iterable, Sequence
 from .blocks import Message
 
 MARK = ',"cache_control":{"type":"ephemeral"}}'  # 5 minutes; every step refreshes it
-# The shortest prefix that any model caches, in tokens; a mark on a shorter one is wasted.
+# The shortest prefix that any model caches, in tokens: a mark on a shorter prefix has no effect.
 MIN_TOKENS = 512
-CHARS_PER_TOKEN = 4  # more than any text has, so that no prefix is marked too early
+CHARS_PER_TOKEN = 4  # more than any text has, so that no mark is set on too short a prefix
 
 
 def marked_request(
     parts: list[str], system: Sequence[str], tools: Sequence[str], messages: Sequence[Message]
 ) -> bytes:
-    """The request as bytes: its first members, then system, tools and messages with their marks."""
+    """The request as bytes: `parts`, then system, tools and messages with their cache marks."""
     if system:
         long = _is_long((*tools, *system))
         parts.append(f'"system":[{",".join(_marked(system) if long else system)}]')
@@ -30,7 +31,7 @@ def marked_request(
 
 
 def marked_messages(messages: Sequence[Message]) -> str:
-    """Messages as JSON texts, with marks on the newest two of the user."""
+    """Messages as JSON text, with cache marks on the newest two user messages."""
     users = [n for n, message in enumerate(messages) if message.role == "user"][-2:]
     return ",".join([message_json(message, n in users) for n, message in enumerate(messages)])
 

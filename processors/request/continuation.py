@@ -1,9 +1,9 @@
 """Resuming an answer: the text of a lost attempt, and the request to continue it. Pure.
 
-An attempt that resumes continues after the chunks of the lost attempt: it numbers its chunks from
-there, and its content is the kept text and the new text. Only text can be continued. An answer with
-unsigned thinking or an unfinished call is started over (replace); so is one that must begin with
-thinking, and one that continues after a pause: see `may_resume`.
+An attempt that resumes numbers its chunks from the last chunk of the lost attempt on, and its
+content is the kept text followed by the new text. Only text can be continued. An answer is started
+over (replace) if it has thinking or an unfinished call, if it must begin with thinking, or if it
+continues after a pause: see `may_resume`.
 """
 
 import json
@@ -16,7 +16,7 @@ from ..fold.cut_points import SPOKEN, is_fixed
 from ..fold.partial_answer import chunks_of
 from ..fold.views import SessionViews
 
-# Models that accept an assistant's message at the end; newer ones refuse it.
+# Models that accept an assistant message at the end of a request; newer models refuse it.
 PREFILLED = ("claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4-5")
 NOT_PREFILLED = ("-4-6", "-4-7", "-4-8")
 CONTINUE = (
@@ -26,7 +26,7 @@ CONTINUE = (
 
 
 class Kept(NamedTuple):
-    """The text of lost attempts, by block, and its last chunk."""
+    """The text of lost attempts, one text per block, and the block and seq of the last chunk."""
 
     texts: tuple[str, ...]
     block: int
@@ -36,9 +36,9 @@ class Kept(NamedTuple):
 def may_resume(views: SessionViews) -> bool:
     """Whether another request may continue the answer to the step's request.
 
-    Not with a fixed thinking budget: the thinking is bound to a request that is not sent again, and
-    without it results of calls are refused. Not after a pause: the kept text would be a second
-    assistant message, after a call that has no result yet.
+    It may not with a fixed thinking budget: the thinking is bound to a request that is not sent
+    again, and the API refuses results of calls without it. It may not after a pause: the kept text
+    would be a second assistant message, after a call that has no result yet.
     """
     request, fragments = views.context.request, views.context.fragments
     assert request is not None, "a request exists once a step was decided"
@@ -47,7 +47,7 @@ def may_resume(views: SessionViews) -> bool:
 
 
 def kept_of(chunks: list[GenChunk]) -> Kept | None:
-    """The text of these chunks; None if it cannot be continued."""
+    """The text of these chunks; None if the model cannot continue it."""
     texts: dict[int, str] = {}
     for chunk in chunks:
         if chunk.kind != "text":
@@ -61,9 +61,9 @@ def kept_of(chunks: list[GenChunk]) -> Kept | None:
 def resumed_request(
     request: bytes, views: SessionViews, chunks: Iterable[GenChunk]
 ) -> bytes | None:
-    """The request of an attempt that resumes, rebuilt from the log. `request`: of the step;
-    `views`: right after the claim; `chunks`: of the step until then. None: they differ from the
-    claim."""
+    """Rebuilds the request of an attempt that resumes. `request`: the step's request; `views`: the
+    views right after the claim; `chunks`: the step's chunks up to the claim. Returns None if the
+    chunks are not those that the claim names."""
     turn, generation, called = views.turn, views.turn.generation, views.context.request
     assert generation is not None and called is not None, "an attempt has a step and its request"
     attempt = (turn.number, turn.step, generation.attempt)
@@ -74,18 +74,19 @@ def resumed_request(
 
 
 def prefills(model: str, params: bytes) -> bool:
-    """Whether the model continues an assistant's message at the end; with thinking none does."""
+    """Whether the model continues an assistant message at a request's end; none does with
+    thinking."""
     thinks = json.loads(params or b"{}").get("thinking", {}).get("type", "disabled")
     old = model.startswith(PREFILLED) and not any(new in model for new in NOT_PREFILLED)
     return old and thinks == "disabled"
 
 
 def continued(request: bytes, kept: Kept, model: str, params: bytes) -> bytes:
-    """The request of the step with the kept text at its end, to be continued."""
+    """The step's request with the kept text at its end, for the model to continue."""
     assert request.endswith(b"]}"), "messages come last in a request"
     texts, prefill = list(kept.texts), prefills(model, params)
     if prefill:
-        texts[-1] = texts[-1].rstrip()  # the provider refuses whitespace at the end
+        texts[-1] = texts[-1].rstrip()  # the provider refuses trailing whitespace
     blocks = [{"type": "text", "text": text} for text in texts]
     more = [{"role": "assistant", "content": blocks}]
     if not prefill:
@@ -95,7 +96,7 @@ def continued(request: bytes, kept: Kept, model: str, params: bytes) -> bytes:
 
 
 def joined(before: str, text: str) -> str:
-    """A continuation as shown: without the whitespace that the text before it ends with."""
+    """A continuation without the leading whitespace with which the text before it ends."""
     tail = before[len(before.rstrip()) :]
     words = text.lstrip()
     if not words or not tail:

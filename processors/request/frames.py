@@ -1,14 +1,14 @@
 """The only way to put third-party text into a prompt: inside a frame that the text cannot close.
 
-A frame is a pair of our tags around the text. Anything in the text that looks like one of our tags
-is escaped, so a file cannot pose as another file or as text outside the frame.
+A frame is a pair of foldlog's tags around the text. Anything in the text that looks like one of
+these tags is escaped, so a file cannot pose as another file or as text outside the frame.
 """
 
 import re
 from typing import NamedTuple
 
 FRAMES = ("instruction_file", "memory_core", "memory_index", "summary")
-# No two quantifiers over blanks may be adjacent: backtracking through 16 KiB of blanks would take
+# No two quantifiers over spaces may be adjacent: backtracking through 16 KiB of spaces would take
 # 15 s.
 _TAG = re.compile(rf"<(?=\s*(?:/\s*)?(?:{'|'.join(FRAMES)})\b)", re.IGNORECASE)
 _FRAMED = re.compile(
@@ -27,10 +27,10 @@ class Framed(NamedTuple):
 
 
 def framed(tag: str, text: str, **more: str) -> str:
-    """A text in its frame; `more`: attributes of the opening tag, as in layer="project".
+    """Puts a text into a frame. `more`: attributes of the opening tag, such as layer="project".
 
-    The text loses only blank lines at its ends; our tags in it become `&lt;...`. Framing the text
-    of a frame again gives the same bytes.
+    The text loses only blank lines at its ends, and foldlog's tags in it become `&lt;...`. Framing
+    the text of a frame again gives the same bytes.
     """
     assert tag in FRAMES, tag
     attributes = "".join(f' {name}="{_attribute(value)}"' for name, value in more.items())
@@ -38,8 +38,8 @@ def framed(tag: str, text: str, **more: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """The text as it appears inside a frame: valid Unicode, without our tags."""
-    valid = text.encode("utf-8", "replace").decode()  # half of a surrogate pair is not text
+    """The text as it appears inside a frame: valid Unicode, with foldlog's tags escaped."""
+    valid = text.encode("utf-8", "replace").decode()  # a lone surrogate is not valid text
     return _TAG.sub("&lt;", valid).strip("\r\n")
 
 
@@ -52,6 +52,6 @@ def unframed(block: str) -> Framed | None:
 
 
 def _attribute(value: str) -> str:
-    """A value between quotes: a quote or a line end in a file name must not end the tag."""
+    """A value for use between quotes: a quote or line end in a file name must not end the tag."""
     clean = re.sub(r'[^\x20-\U0010ffff]|["<>]', "_", value)
     return clean.encode("utf-8", "replace").decode()

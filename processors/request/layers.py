@@ -1,12 +1,12 @@
 """The layers of a prompt: the texts of instruction files and memory, as values.
 
-worker/instruction_files.py reads them; prefix.py lays them out.
+worker/instruction_files.py reads the files; prefix.py puts the texts into the prefix.
 """
 
 from typing import NamedTuple
 
 FILE = "FOLDLOG.md"
-OTHERWISE = "AGENTS.md"  # which many repositories have already
+OTHERWISE = "AGENTS.md"  # a file that many repositories have
 LOCAL = "FOLDLOG.local.md"
 
 WHERE = {
@@ -16,13 +16,13 @@ WHERE = {
     "project": f"`{FILE}` in the agent's working directory, or `{OTHERWISE}` where there is none",
     "local": f"`{LOCAL}` in the same directory, for instructions outside of version control",
 }
-"""The location of each layer's file; later layers are closer to the work. Each is optional."""
+"""The location of each layer's file. Every file is optional; later layers are more specific."""
 
 FILES = tuple(WHERE)
 MEMORY = ("core", "index")
 
 class Layer(NamedTuple):
-    """One text. `name`: of FILES or MEMORY; `source`: the file's name, equal on every machine."""
+    """One text. `name`: one of FILES or MEMORY; `source`: a file name that is equal everywhere."""
 
     name: str
     source: str
@@ -30,7 +30,7 @@ class Layer(NamedTuple):
 
 
 class Layers(NamedTuple):
-    """All texts in order, and notices for people about them."""
+    """All texts in order, and notices about them for people."""
 
     texts: tuple[Layer, ...] = ()
     notices: tuple[str, ...] = ()

@@ -5,8 +5,8 @@
     memory core, memory index            framed as data
     the agent's central directive        last: models follow the end of a prompt best
 
-Static before dynamic: the parts that change least come first. Pure: the same agent and layers give
-the same bytes on every machine and in every process.
+The parts that change least come first. Pure: the same agent and layers give the same bytes on every
+machine and in every process.
 """
 
 import json
@@ -28,14 +28,14 @@ MEMORY_PREFACE = (
 
 
 class Prefix(NamedTuple):
-    """A static prefix: JSON arrays of text blocks and of tool schemas, compact UTF-8."""
+    """A static prefix: two compact JSON arrays in UTF-8, of text blocks and of tool schemas."""
 
     system: bytes
     tools: bytes
 
 
 def assemble(agent: Agent, layers: Layers) -> Prefix:
-    """The prefix of an agent with these layers; without layers, only its own texts."""
+    """The prefix of an agent with these layers, in addition to the agent's own texts."""
     texts = [agent.system] if agent.system.strip() else []
     for names, preface, frame in (
         (FILES, FILES_PREFACE, _file), (MEMORY, MEMORY_PREFACE, _memory)
@@ -49,7 +49,7 @@ def assemble(agent: Agent, layers: Layers) -> Prefix:
 
 
 def layers_of(system: bytes) -> Layers | None:
-    """The layers of a prefix, or None if foldlog did not build the bytes.
+    """The layers in the system prompt of a prefix, or None if foldlog did not build it.
 
     `assemble(agent, layers_of(assemble(agent, layers).system))` is the same prefix again.
     """

@@ -1,11 +1,11 @@
-"""The request of a step, extended from the request before it: the same bytes as build.py, faster.
+"""Builds the request of a step by extending the request before it: build.py's bytes, but faster.
 
-A conversation grows at its end, so the next request begins with the bytes of the last one. One
+A conversation grows at its end, so the next request begins with the bytes of the last request. One
 `Rendering` per session caches the messages that can no longer change, with the state of their hash.
-A step renders only the new ones; an answer that ends its turn is rendered before the next message.
-build.py is the reference: a law compares both for every history. After any change of what was sent
-before (a checkpoint, a short form, another history), all is rendered again. Dropping this cache
-only costs time.
+A step renders only the new messages. An answer that ends its turn is rendered before the next
+message arrives. build.py is the reference: a property test compares both for random histories. If
+the earlier part changes (by a checkpoint, a short form or another history), everything is rendered
+again. Dropping this cache only costs time.
 """
 
 from collections import OrderedDict
@@ -24,14 +24,15 @@ from .blocks import Message, Names, answer_blocks, raw_blocks, user_blocks, whol
 from .build import add_beginning, add_message, head_of
 from .cache_marks import marked_messages, marked_request, message_json
 
-# The newest messages may still change: a user message joins the last one, or removes a part of the
-# answer before it. They include the newest two of the user, which have the cache marks.
+# The newest messages may still change: a user message is added to the last user message, or removes
+# a part of the answer before it. The newest two user messages, which have the cache marks, are
+# among them.
 OPEN = 4
 BYTES_MAX = 64 * 1024 * 1024  # of all renderings: about 300 sessions with a full window
 
 
 class Built(NamedTuple):
-    """A request, and its sha256 as GEN_START carries it."""
+    """A request, and its sha256 for GEN_START."""
 
     request: bytes
     sha256: str
@@ -49,7 +50,7 @@ class Rendering:
         self._reset(None)
 
     def _reset(self, shape: Any) -> None:
-        self._shape = shape  # of the request: see `_shape_of`
+        self._shape = shape  # the request's shape, see `_shape_of`
         self._rows: Rows[Fragment] = Rows()  # the rendered fragments, and those before them
         self._shorts = 0
         self._messages: list[Message] = []
@@ -64,7 +65,7 @@ class Rendering:
 
     @property
     def size(self) -> int:
-        """Approximate size in bytes: the texts, and the settled bytes again."""
+        """Approximate size in bytes of the cached texts; settled texts are cached twice."""
         return 2 * self._length
 
     def request(self, views: SessionViews, read_blob: ReadBlob) -> Built:
@@ -75,18 +76,19 @@ class Rendering:
             self._render(views, request, read_blob)
             return self._bytes(views, request, read_blob)
         except BaseException:
-            self._reset(None)  # a blob is lost: do not extend a partial rendering
+            self._reset(None)  # a blob is lost: the rendering is partial and must not be extended
             raise
 
     def render_ahead(self, views: SessionViews, read_blob: ReadBlob) -> None:
-        """Render everything since the newest request: the next one will most likely contain it."""
+        """Render everything since the newest request, since the next will most likely contain
+        it."""
         request, rows = views.context.request, views.context.fragments
         if request is None or rows.length == self._rows.length:
             return
         try:
             self._render(views, replace(request, fragments=rows.length), read_blob)
             self._settle(max(0, len(self._messages) - OPEN))
-        except Exception:  # a lost blob: the request that needs it raises
+        except Exception:  # a lost blob: the request that needs the blob will raise
             self._reset(None)
 
     # -- messages --------------------------------------------------------------------------------
@@ -115,13 +117,13 @@ class Rendering:
         self._rows = rows
 
     def _continues(self, rows: Rows[Fragment]) -> bool:
-        """Whether these rows begin with the rendered ones."""
+        """Whether these rows begin with the rendered rows."""
         if rows.extends(self._rows):
             return True
         return rows.since(0)[: len(self._rows)] == self._rows.since(0)
 
     def _shortened(self, views: SessionViews, request: Request) -> bool:
-        """Whether a short form of a rendered result has come into force since."""
+        """Whether a short form of a result came into force after the result was rendered."""
         shorts, end = views.compaction.shorts, len(self._rows)
         if len(shorts) < self._shorts:
             return True  # another history
@@ -133,7 +135,8 @@ class Rendering:
     def _user_blocks(
         self, views: SessionViews, request: Request, read_blob: ReadBlob
     ) -> tuple[str, ...]:
-        """The blocks since the last answer: one request ends with them, the next repeats them."""
+        """The blocks fragments since the last answer. One request ends with these blocks, the next
+        repeats them."""
         if self._pending_blocks is None:
             self._pending_blocks = user_blocks(
                 self._pending, read_blob, self._names, views.compaction, request
@@ -156,7 +159,7 @@ class Rendering:
         return built
 
     def _set_head(self, prefix: Prefix, request: Request, read_blob: ReadBlob) -> None:
-        """Everything before the first message."""
+        """Set the bytes before the first message."""
         of = (prefix, request.model, request.params)
         if of == self._head_of:
             return
@@ -181,7 +184,7 @@ class Rendering:
 
 
 class Renderings:
-    """The most recently used renderings, within BYTES_MAX."""
+    """A cache of the most recently used renderings, limited to BYTES_MAX."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -201,7 +204,7 @@ class Renderings:
         return built
 
     def render_ahead(self, views: SessionViews, read_blob: ReadBlob) -> None:
-        """Render, while the session is idle, the part that its next request will contain."""
+        """Render, while the session is idle, what its next request will contain."""
         rendering = self._renderings.get(views.session_id)
         if rendering is not None:
             rendering.render_ahead(views, read_blob)

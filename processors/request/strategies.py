@@ -1,7 +1,7 @@
 """`build_context(views, strategy)`: the next request under any strategy.
 
-A context is a query over views: nothing is stored for it. `build_context` runs the fold on a step
-decided now, so its result cannot differ from a real request.
+A context is a query over views; nothing is stored for it. `build_context` folds an LLM_CALLED as if
+a step were decided now, so its result cannot differ from a real request.
 """
 
 from ...schemas import events as ev
@@ -20,17 +20,17 @@ NOTHING = ev.Body(inline=b"[]")
 
 
 def build_context(views: SessionViews, strategy: str, read_blob: ReadBlob) -> Context:
-    """The content of the next request: system, tools, messages as JSON texts, without cache marks.
+    """The content of the next request (system, tools, messages) as JSON texts without cache marks.
 
-    `strategy`: full, sliding_window_N or compacted; raises ValueError for another. Messages that
-    are pending for the next step are included. Without CONTEXT_SET, system and tools are empty.
+    `strategy`: full, sliding_window_N or compacted; raises ValueError for any other. Messages that
+    wait for the next step are included. Without CONTEXT_SET, system and tools are empty.
     """
     after, request = next_request(views, strategy)
     return context_of(after, views.compaction, request, read_blob)
 
 
 def next_request(views: SessionViews, strategy: str) -> tuple[ContextView, Request]:
-    """The context view after a step decided now, and its request."""
+    """The context view as it would be after a step decided now, and the step's request."""
     window_size(strategy)
     view, turn = views.context, views.turn
     if not len(view.prefixes):

@@ -1,8 +1,8 @@
 """The summary in place of the part of a conversation that a request leaves out.
 
-The model that wrote the summary had read tool output, so the summary is untrusted data: it stands
-in a frame that no text can close, with a note about what it is. The provider's own signed summary
-(a `compaction` block) is sent back as received.
+The model that wrote the summary had read tool output, so the summary is untrusted data. It is put
+into a frame that no text can close, with a note that describes it. The provider's own signed
+summary (a `compaction` block) is sent back as received.
 """
 
 from ...schemas.canonical import compact, compact_ascii
@@ -28,7 +28,7 @@ LEFT_OUT = compact_ascii(
 
 
 def summary_blocks(summary: Body, read_blob: ReadBlob) -> tuple[str, tuple[str, ...]]:
-    """The role and the blocks of the first message."""
+    """The role and the blocks of the message with the summary."""
     blocks = raw_blocks(whole_of(summary, read_blob))
     if blocks and blocks[0][0].get("type") == PROVIDERS:
         return "assistant", tuple([text for _, text in blocks])
@@ -37,11 +37,11 @@ def summary_blocks(summary: Body, read_blob: ReadBlob) -> tuple[str, tuple[str, 
 
 
 def summary_text(summary: Body, read_blob: ReadBlob) -> str:
-    """The content of a summary of either kind."""
+    """The text of a summary, foldlog's or the provider's."""
     blocks = raw_blocks(whole_of(summary, read_blob))
     return "\n".join(str(block.get("text") or block.get("content") or "") for block, _ in blocks)
 
 
 def framed(text: str) -> str:
-    """A text that was not written by a person of this conversation, as data."""
+    """A text in a frame that marks it as data, not written by a person of this conversation."""
     return f"{_BEFORE}\n{in_frame(FRAME, text)}"

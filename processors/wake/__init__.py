@@ -1,6 +1,7 @@
-"""WAKE: what a session needs next. Pure.
+"""WAKE: the pending work of a session. Pure.
 
-facts.py computes the facts of a session's views, table.py lists the obligation for each combination
-of facts, and decide.py builds the events that discharge it, with budget.py and background_tasks.py.
-matrix.py lists which point of a turn reads and writes which state; only docs and tests use it.
+facts.py computes facts from a session's views, table.py lists the obligation for each combination
+of facts, and decide.py builds the events that discharge an obligation, with the help of budget.py
+and background_tasks.py. matrix.py lists which state each point of a turn reads and writes; only
+docs and tests use it.
 """

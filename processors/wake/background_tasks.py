@@ -1,8 +1,8 @@
-"""Tasks of background work: the request to a cheap model, and the content that its answer replaces.
+"""Tasks of background work: the request to a cheap model, and the text that the answer replaces.
 
-A task is built when its claim begins, purely from the views. The model gets the conversation as
-data: one JSON line per fragment in one user message, without tools, so nothing that it reads can
-act.
+A task is built from the views alone, when the claimed work begins. The model gets the conversation
+as data in one user message, with one JSON line per fragment. It gets no tools, so instructions in
+the data cannot cause actions.
 """
 
 import json
@@ -26,13 +26,13 @@ from ..request.summary import summary_text
 from .budget import SUMMARY_TOKENS, best_cut, must_shorten
 from .decide import rules_of
 
-SHORT_TOKENS = 500  # of a short form at most: a quarter of the smallest result that gets one
-# The length that the model is asked for: 2.2 tokens a word, with room for ids, paths and code. A
-# longer record would be cut off in mid-sentence, and open tasks come last in it.
+SHORT_TOKENS = 500  # limit of a short form: a quarter of the smallest result that gets a short form
+# The number of words that the prompts ask for, at 2.2 tokens a word, with a reserve for ids, paths
+# and code. A longer text would be cut off, and its end, where open tasks are, would be lost.
 SHORT_WORDS, SUMMARY_WORDS = 180, 700
-SPEAKERS = ("person", "assistant")  # memory is extracted from their text, not from tool output
-READ_CHARS = 300_000  # input of a summary: 115,000 tokens, of 200,000 that fit
-PIECE_CHARS = 8_000  # of one fragment shown to the cheap model; the rest adds little
+SPEAKERS = ("person", "assistant")  # memory is extracted from this text, not from tool output
+READ_CHARS = 300_000  # input of a summary: 115,000 tokens; the model's window has 200,000
+PIECE_CHARS = 8_000  # how much of one fragment the cheap model gets; more adds little
 
 _SUMMARY = (
     "You keep the record of a conversation between a person, an assistant and its tools. The user "
@@ -54,11 +54,11 @@ _SHORT = (
 
 
 class Task(NamedTuple):
-    """The input of a piece of background work that can begin.
+    """The input of claimed background work.
 
-    `request`: the request to its model; `covers`: the tokens of the text to shorten. For a short
-    form, `call`, `tool`, `text` and `whole` describe the result. `kept_from`: the first fragment
-    after a summary. `scope`: the scope of extracted memory.
+    `request`: the request to the model that does the work; `covers`: the tokens of the text to
+    shorten. For a short form, `call`, `tool`, `text` and `whole` describe the tool result.
+    `kept_from`: the first fragment after a summary. `scope`: the scope of extracted memory.
     """
 
     request: bytes
@@ -73,7 +73,7 @@ class Task(NamedTuple):
 
 
 def is_made(views: SessionViews, work: Work) -> bool:
-    """Whether the log already has the result, because its worker died before reporting the end."""
+    """Whether the log already has the work's product: a worker died before BACKGROUND_DONE."""
     match work.kind:
         case WorkKind.RESULT:
             large = _large(views, work)
@@ -91,7 +91,7 @@ def _large(views: SessionViews, work: Work) -> Large | None:
 
 
 def task_of(views: SessionViews, work: Work, agent: Agent, read_blob: ReadBlob) -> Task | None:
-    """The task of claimed work, or None if it is no longer needed."""
+    """The task of claimed work, or None if the work is no longer needed."""
     match work.kind:
         case WorkKind.RESULT:
             return _result_task(views, work, agent, read_blob)
@@ -131,7 +131,7 @@ def _result_task(views: SessionViews, work: Work, agent: Agent, read_blob: ReadB
 
 
 def _call_at(views: SessionViews, place: int, read_blob: ReadBlob) -> tuple[str, str]:
-    """The name and the arguments of the call that the result at a place answers."""
+    """The name and the arguments of the call whose result is the fragment at `place`."""
     result = views.context.fragments[place]
     while views.context.fragments[place].kind != "assistant":
         place -= 1
@@ -181,7 +181,7 @@ def _memory_task(views: SessionViews, agent: Agent, read_blob: ReadBlob) -> Task
     texts = [f"{who}: {text}" for line in lines for who, text in line.items() if who in SPEAKERS]
     if not texts:
         return None
-    prefixes, layers = views.context.prefixes, None  # none if the turn ended before a step
+    prefixes, layers = views.context.prefixes, None  # there is none if the turn ended before a step
     if len(prefixes):
         layers = layers_of(whole_of(prefixes[-1].system, read_blob))
     core = next((layer.text for layer in (layers or NO_LAYERS).texts if layer.name == "core"), "")
@@ -191,7 +191,7 @@ def _memory_task(views: SessionViews, agent: Agent, read_blob: ReadBlob) -> Task
 
 
 def _lines(views: SessionViews, fragment: Fragment, read_blob: ReadBlob) -> list[dict[str, str]]:
-    """A fragment as data: each block with its speaker or kind."""
+    """The blocks of a fragment as data, each with its speaker or kind."""
     match fragment.kind:
         case "result":
             short = in_force(views.compaction, _key(fragment), views.compaction.compacted_upto)

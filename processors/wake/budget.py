@@ -1,8 +1,8 @@
-"""The budget of the next request: its tokens, the compactions it adopts, and the work that is due.
+"""The budget of the next request: its tokens, its compactions, and the background work that is due.
 
-Pure, from the views and the agent's rules. Adopting a compaction changes the beginning of later
-requests, which loses the cache and the signed thinking. So it happens only over the soft budget or
-when the cache is cold, and in batches.
+The functions are pure and use only the views and the agent's rules. Adopting a compaction changes
+the beginning of later requests, which loses the cache and the signed thinking. So compactions are
+adopted in batches, and only over the soft budget or when the cache is cold.
 """
 
 from typing import NamedTuple
@@ -28,18 +28,18 @@ from ..fold.projections.turn_view import thinking_refused, too_long
 from ..fold.views import SessionViews
 from ..limits import DEFAULT_LIMITS, Limits
 
-BATCH = 10  # adopting must save a tenth of the soft budget: less is not worth the cached prefix
-SAVED = 5  # and a fifth of the request: the kept part may itself exceed the soft budget
-COVERED = 4  # a summary must cover a quarter of the request
-SUMMARY_TOKENS = 2_000  # of a summary at most: 4 % of the soft budget
-HEARD = ("user", "reminder")  # fragments that answer no call
-CACHE_LIFE_MS = 300_000  # of an unused prefix: after that, moving it costs nothing
+BATCH = 10  # adopting must save 1/10 of the soft budget, to be worth the loss of the cache
+SAVED = 5  # and 1/5 of the request, because the kept part alone may exceed the soft budget
+COVERED = 4  # a summary must cover 1/4 of the request
+SUMMARY_TOKENS = 2_000  # limit of a summary: 4 % of the soft budget
+HEARD = ("user", "reminder")  # fragments that are neither answers nor results
+CACHE_LIFE_MS = 300_000  # an unused prefix stays cached this long; changing it later is free
 
 
 class Rules(NamedTuple):
     """The part of an agent that WAKE reads. `stop_tools`: the tools whose success ends a turn;
-    `strategy`: how its context is built; `fixed_thinking`: see `held`; `family`: of its model, for
-    counting tokens."""
+    `strategy`: how the context is built; `fixed_thinking`: see `held`; `memory`: whether the agent
+    has memory; `family`: the model's family, for counting tokens."""
 
     limits: Limits = DEFAULT_LIMITS
     stop_tools: frozenset[str] = frozenset()
@@ -50,8 +50,8 @@ class Rules(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The next request: its strategy and adopted compactions, as in LLM_CALLED, and its estimated
-    input tokens."""
+    """The plan of the next request: the strategy and adopted compactions, as in LLM_CALLED, and the
+    estimated input tokens. `adopts`: the request is the first to adopt a compaction."""
 
     strategy: str
     checkpoint: int | None
@@ -61,8 +61,8 @@ class Plan(NamedTuple):
 
 
 class Due(NamedTuple):
-    """Background work that is due. `worth`: it would save enough. `at`: Unix ms of the earliest
-    next try."""
+    """Background work that is due. `worth`: whether it would save enough. `at`: when the work may
+    begin at the earliest, Unix ms."""
 
     kind: WorkKind
     upto: int
@@ -71,10 +71,10 @@ class Due(NamedTuple):
 
 
 def held(views: SessionViews, rules: Rules) -> Request | None:
-    """The request that the next one must extend unchanged, or None if it may move.
+    """The last request if the next one must begin with it unchanged, else None.
 
     With a fixed thinking budget, model, params, strategy and prefix stay the same while a turn
-    runs, and while calls left by an ended turn are answered.
+    runs, and until the calls that an ended turn left are answered.
     """
     request = views.context.request
     if request is None or not (rules.fixed_thinking or is_fixed(request.params)):
@@ -92,7 +92,7 @@ def must_shorten(views: SessionViews) -> bool:
 
 
 def plan(views: SessionViews, rules: Rules, prefix: Prefix | None = None) -> Plan:
-    """The next request by the rules. `prefix`: one not yet in force that it will begin with."""
+    """The plan of the next request. `prefix`: the request's prefix, if it is not in force yet."""
     view = views.compaction
     before = held(views, rules)
     if before is None:
@@ -125,7 +125,7 @@ def plan(views: SessionViews, rules: Rules, prefix: Prefix | None = None) -> Pla
 
 
 def _covers_thinking(views: SessionViews) -> bool:
-    """Whether the candidate replaces every answer and result, so that no thinking must be kept."""
+    """Whether the candidate covers every answer and result, so that no thinking must be kept."""
     candidate, fragments = views.compaction.candidate, views.context.fragments
     return candidate is not None and all(
         fragments[place].kind in HEARD for place in range(candidate.kept_from, len(fragments))
@@ -133,9 +133,10 @@ def _covers_thinking(views: SessionViews) -> bool:
 
 
 def _window(views: SessionViews, rules: Rules, prefix: Prefix | None) -> tuple[str, int]:
-    """The strategy of the next request and its tokens, before it adopts anything.
+    """The strategy and the tokens of the next request before it adopts compactions.
 
-    A window over the hard cap is halved until it fits: nothing else can continue such a session.
+    A window over the hard cap is halved until it fits, because the session could not continue
+    otherwise.
     """
     strategy, extended = rules.strategy, _extended(views, rules.family, prefix)
     tokens, size = extended + _moved(views, strategy), window_size(strategy)
@@ -147,7 +148,7 @@ def _window(views: SessionViews, rules: Rules, prefix: Prefix | None) -> tuple[s
 
 
 def _moved(views: SessionViews, strategy: str) -> int:
-    """The tokens that a different start adds to the next request; negative if it removes some."""
+    """The tokens that another start adds to the next request; negative if it removes some."""
     fragments, last, size = views.context.fragments, views.context.request, window_size(strategy)
     if last is None:
         return 0
@@ -160,7 +161,7 @@ def _moved(views: SessionViews, strategy: str) -> int:
 
 
 def saving(views: SessionViews, candidate: Summary, compacted_upto: int) -> int:
-    """The tokens that this summary saves compared to the adopted one."""
+    """The tokens that the candidate saves compared to the summary in force."""
     view = views.compaction
     begin, end = kept_from(view), candidate.kept_from
     covered = fragment_tokens(views.context.fragments, begin, end)
@@ -170,7 +171,7 @@ def saving(views: SessionViews, candidate: Summary, compacted_upto: int) -> int:
 
 
 def _shorter(view: CompactionView, begin: int, end: int, compacted_upto: int) -> int:
-    """The tokens that the short forms in force save in a range of fragments."""
+    """The tokens that short forms in force save in the fragments from `begin` to before `end`."""
     return sum(
         short.saved
         for short in view.shorts
@@ -179,8 +180,8 @@ def _shorter(view: CompactionView, begin: int, end: int, compacted_upto: int) ->
 
 
 def _extended(views: SessionViews, counts: str, prefix: Prefix | None) -> int:
-    """Estimated tokens of the next request if it extends the last one by everything since, the new
-    messages included. Counted for a family of models."""
+    """Estimated tokens of the next request if it extends the last request by everything since,
+    including new messages. They are counted for the family `counts`."""
     rows = (views.messages.received.last(message_id) for message_id in _next_messages(views))
     new = sum(row.tokens_for(counts) for row in rows if row)
     new += sum(estimate(reminder.text, counts) for reminder in views.turn.reminders)
@@ -188,13 +189,13 @@ def _extended(views: SessionViews, counts: str, prefix: Prefix | None) -> int:
 
 
 def _next_messages(views: SessionViews) -> tuple[str, ...]:
-    """The ids of the messages that the next request is the first to contain."""
+    """The ids of the messages that are new in the next request."""
     turn = views.turn
     return (*turn.owned, *(w.message_id for w in turn.queue if w.when_busy == WhenBusy.STEER))
 
 
 def is_cold(views: SessionViews) -> bool:
-    """Whether a turn's first request is due and the prefix of the last one is no longer cached."""
+    """Whether a turn's first request is due and the cache of the last request has expired."""
     turn = views.turn
     if turn.step > 0 or not turn.owned or views.context.request is None:
         return False
@@ -203,23 +204,24 @@ def is_cold(views: SessionViews) -> bool:
 
 
 def needs_room(views: SessionViews, rules: Rules) -> bool:
-    """Whether the next request is too long even with the candidate, so that no step is possible."""
+    """Whether the next request is too long even with the candidate, so that no step can run."""
     return _with_candidate(views, rules) > rules.limits.hard_tokens or must_shorten(views)
 
 
 def best_cut(views: SessionViews, rules: Rules) -> int | None:
-    """Where the next summary would end, or None: it keeps the newest messages verbatim.
+    """The cut at which the next summary would end, or None. Everything after it is kept verbatim.
 
-    It keeps fewer than KEPT_MESSAGES if those alone leave no room, since the session could never
-    continue: at least the messages after the last results. A request that the model found too long
-    by its own count (bytes, images) keeps at most half of its tokens.
+    The cut keeps KEPT_MESSAGES messages. It keeps fewer if these alone are too long, because the
+    session could never continue, but at least the messages after the last results. If the model
+    refused the request as too long by its own count (bytes, images), at most half of the tokens are
+    kept.
     """
     fragments, begin = views.context.fragments, kept_from(views.compaction)
     keep, most = KEPT_MESSAGES, rules.limits.hard_tokens
     cut = cut_keeping(fragments, keep, begin)
     if not needs_room(views, rules):
         return cut
-    # The prefix and the new messages.
+    # The tokens of the prefix and of the new messages.
     others = _window(views, rules, None)[1] - _tokens_from(views, begin)
     room = min(most // 2, max(0, most - others - SUMMARY_TOKENS))
     if must_shorten(views):
@@ -237,7 +239,7 @@ def best_cut(views: SessionViews, rules: Rules) -> int | None:
 
 
 def _tokens_from(views: SessionViews, place: int) -> int:
-    """The tokens of everything from a fragment on, as the next request would contain it."""
+    """The tokens of the fragments from `place` on, as the next request would contain them."""
     view, end = views.compaction, len(views.context.fragments)
     whole = fragment_tokens(views.context.fragments, place, end)
     return whole - _shorter(view, place, end, view.compacted_upto)
@@ -282,12 +284,12 @@ def _summary_due(views: SessionViews, rules: Rules) -> Due | None:
     covered = fragment_tokens(fragments, begin, cut) if cut is not None else 0
     worth = covered >= (least if must else max(least + SUMMARY_TOKENS, tokens // COVERED))
     if candidate is not None and not worth:
-        return None  # there is a candidate already, and a newer one would cover little more
+        return None  # there is a candidate, and a newer one would cover little more
     return Due(WorkKind.CONTEXT if turn.open else WorkKind.RESUME, upto, worth)
 
 
 def _with_candidate(views: SessionViews, rules: Rules) -> int:
-    """Estimated tokens of the next request if it adopted the candidate, too."""
+    """Estimated tokens of the next request if it also adopted the candidate."""
     planned, candidate = plan(views, rules), views.compaction.candidate
     if candidate is None or planned.checkpoint == candidate.offset:
         return planned.tokens
@@ -295,7 +297,7 @@ def _with_candidate(views: SessionViews, rules: Rules) -> int:
 
 
 def _grew(views: SessionViews) -> float:
-    """By how many tokens the context grew since a summary failed."""
+    """By how many tokens the context grew since a summary failed; infinite if none failed."""
     tried = views.background.tried_tokens
     return views.context.fragments[-1].total - tried if tried else float("inf")
 

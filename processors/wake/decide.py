@@ -1,7 +1,8 @@
-"""The events that discharge obligations: pure, from the views and the agent.
+"""Builds the events that discharge obligations. Pure: they depend on the views and the agent.
 
-Each function builds the events of one Action of WAKE. A test folds the events at the views that
-they were built from, and checks that the fold accepts them and that the row then no longer matches.
+Each function builds the events of one Action of WAKE. A test folds the events at the views from
+which they were built, and checks that the fold accepts them and that the row of WAKE no longer
+matches.
 """
 
 from collections.abc import Callable
@@ -48,7 +49,7 @@ Decision = (
     | ev.TurnEnded
 )
 TOO_LITTLE = "too little lies before the newest messages, which are kept as they are"
-END_REASONS = {  # by the provider's stop_reason
+END_REASONS = {  # reason of TURN_ENDED by the provider's stop_reason
     "end_turn": EndReason.END_TURN,
     "stop_sequence": EndReason.END_TURN,
     "max_tokens": EndReason.MAX_TOKENS,
@@ -70,18 +71,19 @@ def rules_of(agent: Agent) -> Rules:
 
 
 def no_layers(agent: Agent, views: SessionViews) -> Layers:
-    """The ReadLayers of an installation without files and memory."""
+    """The ReadLayers function of an installation without instruction files and memory."""
     return NO_LAYERS
 
 
 def no_todos(agent: Agent, views: SessionViews) -> str:
-    """The ReadTodos of an installation without memory."""
+    """The ReadTodos function of an installation without memory."""
     return ""
 
 
 class Desk(NamedTuple):
-    """The sources that a decision may read outside the log: blobs, files and memory for a new
-    prefix, and the todos of a project. Text from them is written to the log before a model gets it.
+    """The sources outside the log that a decision may read: blobs, files and memory for a new
+    prefix, and the todos of a project. Text from these sources is written to the log before a model
+    gets it.
     """
 
     store_body: StoreBody
@@ -93,8 +95,8 @@ class Desk(NamedTuple):
 def decide(
     owed: Obligation, views: SessionViews, agent: Agent | None, desk: Desk
 ) -> list[Decision]:
-    """The events that discharge an obligation, in order. Claims, outcomes of effects and waits need
-    more than the views: worker/actions.py discharges those."""
+    """The events that discharge an obligation, in order. worker/actions.py handles claims, outcomes
+    of effects and waits, because they need more than the views."""
     match owed.owed:
         case Action.REFUSED:
             return [_refused(owed, views)]
@@ -204,7 +206,7 @@ def _tool_invoked(
             step=call.step,
             index=call.index,
             call_id=call.call_id,
-            name=tool.name if tool else call.name,  # the real tool: see tiers.py
+            name=tool.name if tool else call.name,  # the real tool, see tiers.py
             effect=effect,
             approval=approval,
             expires_at=expires_at if approval == Approval.ASK else None,
@@ -272,7 +274,7 @@ def _turn_ended(
 def context_set_of(
     agent: Agent, store_body: StoreBody, layers: Layers = NO_LAYERS
 ) -> ev.ContextSet:
-    """The static prefix of the agent's requests: without a clock, an id or a counter."""
+    """The static prefix of the agent's requests. It contains no time, id or counter."""
     system, tools = assemble(agent, layers)
     named = sha256(len(system).to_bytes(8, "big") + system + tools).hexdigest()
     return ev.ContextSet(
@@ -284,7 +286,7 @@ def context_set_of(
     )
 
 
-@lru_cache(maxsize=32)  # every turn assembles it again, mostly unchanged
+@lru_cache(maxsize=32)  # every turn assembles the prefix again, mostly unchanged
 def _weight(text: bytes, family: str) -> int:
     return estimate(text, family)
 
@@ -292,11 +294,12 @@ def _weight(text: bytes, family: str) -> int:
 def _context_set(
     views: SessionViews, agent: Agent, desk: Desk, moves: bool
 ) -> tuple[str, list[ev.ContextSet]]:
-    """The prefix of the next request, and the CONTEXT_SET that it needs.
+    """The sha256 of the next request's prefix, and a CONTEXT_SET if that prefix is not in force.
 
     A running turn keeps its prefix (see also `held`). An edited file takes effect with the next
-    turn. Memory, which any turn may change, takes effect only where that costs nothing: no request
-    has the prefix yet, it is cold, or it `moves` anyway.
+    turn. Memory, which any turn may change, takes effect only where that costs nothing: if no
+    request has the prefix yet, if its cache has expired, or if the request changes before its end
+    anyway (`moves`).
     """
     known = views.context.prefix_sha
     if known and (views.turn.step > 0 or held(views, rules_of(agent)) is not None):
@@ -312,7 +315,7 @@ def _context_set(
 
 
 def _todos(views: SessionViews, agent: Agent, desk: Desk) -> ev.ReminderAdded | None:
-    """The open todos at the first step of a turn, unless the model has seen exactly these."""
+    """The open todos at the first step of a turn, unless the model has seen this very list."""
     text = desk.read_todos(agent, views) if views.turn.step == 0 else ""
     reminder_id = f"todos-{sha256(text.encode()).hexdigest()[:16]}"
     if not text or reminder_id in views.turn.reminder_ids:
@@ -323,7 +326,7 @@ def _todos(views: SessionViews, agent: Agent, desk: Desk) -> ev.ReminderAdded | 
 def _with_prefix(
     views: SessionViews, agent: Agent, desk: Desk
 ) -> tuple[Plan, str, list[ev.ContextSet]]:
-    """The next request, its prefix, and the CONTEXT_SET that it needs."""
+    """The plan of the next request, the sha256 of its prefix, and a CONTEXT_SET if it needs one."""
     rules = rules_of(agent)
     planned = plan(views, rules)
     moves = planned.adopts or planned.tokens > rules.limits.hard_tokens
@@ -336,7 +339,7 @@ def _with_prefix(
 def _over_cap(
     owed: Obligation, views: SessionViews, agent: Agent, desk: Desk
 ) -> list[Decision]:
-    """Row N2: the turn ends, unless a new prefix makes the request short enough."""
+    """The events of row N2: the turn ends, unless a new prefix makes the request short enough."""
     planned, _, events = _with_prefix(views, agent, desk)
     if events and planned.tokens <= agent.limits.hard_tokens:
         return [*events]

@@ -1,7 +1,7 @@
 """`wake(views, partition, now, rules)`: the obligations of a session now, and when to check again.
 
-One small function per lane computes the facts that the table names and looks them up. The table
-decides. There is no clock: `now` is an argument (Unix ms).
+For each lane, a small function computes the facts that the table uses, and looks up the row. The
+functions read no clock: `now` is an argument (Unix ms).
 """
 
 from collections.abc import Iterator
@@ -39,14 +39,14 @@ from ..fold.views import SessionViews
 from .budget import Due, Rules, due_works, may_still_come, must_shorten, plan
 from .table import REBUILT, Action, Facts, StepDue, match
 
-# Python 3.11 looks members up slowly.
+# Python 3.11 looks enum members up slowly.
 NO, FIRST, CALLS_ANSWERED, STEERED, PAUSED, TOO_LONG, PART_REFUSED, ENDED = StepDue
 WAIT, STEER = Action.WAIT, WhenBusy.STEER
 
 
 class Obligation(NamedTuple):
-    """One obligation. `subject`: the turn, step, call or work that it is about; the properties
-    return it where its type is known. `due`: Unix ms to check again, on a wait."""
+    """One obligation. `subject`: the turn, step, call or work that the obligation is about; each
+    property returns the subject with its type. `due`: for a wait, when to check again (Unix ms)."""
 
     row: str
     lane: str
@@ -57,31 +57,31 @@ class Obligation(NamedTuple):
 
     @property
     def call(self) -> CallRef:
-        """The tool call that it is about."""
+        """The subject, if it is a tool call."""
         assert isinstance(self.subject, CallRef), self
         return self.subject
 
     @property
     def work(self) -> WorkRef:
-        """The background work that it is about."""
+        """The subject, if it is background work."""
         assert isinstance(self.subject, WorkRef), self
         return self.subject
 
     @property
     def delivery(self) -> DeliveryRef:
-        """The delivery that it is about."""
+        """The subject, if it is a delivery."""
         assert isinstance(self.subject, DeliveryRef), self
         return self.subject
 
     @property
     def refusal(self) -> RefusalRef:
-        """The refusal that it answers."""
+        """The subject, if it is a refusal."""
         assert isinstance(self.subject, RefusalRef), self
         return self.subject
 
 
 class Moment(NamedTuple):
-    """Everything that facts are computed from. `common`: the facts of every subject."""
+    """The input from which facts are computed. `common`: the facts that all subjects share."""
 
     views: SessionViews
     partition: PartitionView
@@ -95,15 +95,15 @@ class Moment(NamedTuple):
         return claim_status(claim, holder, self.now, deadline, margin)
 
     def takeover_at(self, deadline: int) -> int:
-        """When a claim may be taken over."""
+        """The time from which another worker may take over a claim."""
         return deadline + self.rules.limits.margin_ms
 
 
 def wake(
     views: SessionViews, partition: PartitionView, now: int, rules: Rules | None
 ) -> tuple[Obligation, ...]:
-    """Everything owed. `rules` is None if no agent of that name is known: then only refusals and
-    the end of a closing turn (rows C), which need no agent."""
+    """All obligations of a session. `rules` is None if the session's agent is unknown; then only
+    refusals and the end of a closing turn (rows C) are owed, which need no agent."""
     turn = views.turn
     halted = views.frozen is not None or (turn.terminated and not turn.open)
     is_live = not halted and rules is not None
@@ -119,7 +119,7 @@ def wake(
 
 
 def _always(moment: Moment) -> Iterator[Obligation | None]:
-    """Lanes R and T. Some of their rows match a session that is frozen or has no agent."""
+    """The obligations of lanes R and T, also for a frozen session and an unknown agent."""
     turn = moment.views.turn
     for refusal in turn.refusals:
         yield _owe("R", {}, RefusalRef(refusal.offset))
@@ -130,7 +130,7 @@ def _always(moment: Moment) -> Iterator[Obligation | None]:
 
 
 def _live(moment: Moment) -> Iterator[Obligation | None]:
-    """The other lanes, of a session that is live."""
+    """The obligations of the other lanes, in a live session."""
     views = moment.views
     if views.turn.open:
         if views.turn.closing is not None:
@@ -146,7 +146,7 @@ def _live(moment: Moment) -> Iterator[Obligation | None]:
 
 
 def _owe(lane: str, facts: Facts, subject: Subject, due: int | None = None) -> Obligation | None:
-    """The obligation by the table, or None. `due`: when to check again, if it is a wait."""
+    """The obligation from the table, or None. `due`: when to check again, if it is a wait."""
     row = match(lane, facts)
     if row is None:
         return None
@@ -200,7 +200,7 @@ def _running(moment: Moment, generation: Generation) -> tuple[ClaimStatus, int]:
 
 
 def step_due(views: SessionViews, rules: Rules) -> StepDue:
-    """Why a step is due, or why none is."""
+    """Whether a step is due, and why."""
     turn = views.turn
     if turn.step == 0:
         return FIRST
@@ -218,7 +218,7 @@ def step_due(views: SessionViews, rules: Rules) -> StepDue:
 
 
 def stop_reason(views: SessionViews, rules: Rules) -> EndReason | None:
-    """The stop condition that holds before another step, or None."""
+    """The reason to end the turn instead of making another step, or None."""
     turn = views.turn
     if turn.step == 0:
         return None
@@ -283,7 +283,7 @@ def _delivery(moment: Moment, owed: Owed) -> Obligation | None:
 
 
 def _effects(moment: Moment) -> Iterator[Obligation | None]:
-    """Lanes A and C: effects that still run while the turn closes, and whether it may end."""
+    """The obligations of lanes A (effects that still run while the turn closes) and C (its end)."""
     views, turn = moment.views, moment.views.turn
     if turn.closing is None:
         return
@@ -312,6 +312,7 @@ def _effects(moment: Moment) -> Iterator[Obligation | None]:
 
 
 def _is_mine(claim: Claim, role: str, partition: PartitionView) -> bool:
-    """Claimed by the current holder, in this epoch or in an earlier one of the same incarnation."""
+    """Whether the current holder made the claim, in this or an earlier epoch of the same
+    process."""
     holder = partition.holder(role)
     return holder is not None and (claim.epoch == holder.epoch or claim.owner == holder.owner)

@@ -1,8 +1,8 @@
-"""Which point of a turn reads and writes which state, as data.
+"""A table of the state that each point of a turn reads and writes.
 
-Eight points of a turn, four buckets by lifetime, and for every item the points that read and write
-it. A test plays real histories, records what the code touches at each point, and compares that with
-this file; the docs are generated from this file. No decision reads this file.
+The file lists eight points of a turn, four buckets by lifetime, and for every item the points that
+read and write it. A test plays real histories, records which state the code touches at each point,
+and compares the record with this file. The docs are generated from this file; no decision reads it.
 """
 
 from typing import NamedTuple
@@ -28,11 +28,11 @@ POINTS = (
     Point("H", "background", "memory is extracted, the next resume is prepared"),
 )
 
-# Background work belongs to the point for which it began.
+# The effects of background work belong to the point for which the work began.
 BY_KIND = {"result": "E", "context": "B", "resume": "H", "memory": "H"}
 
-# The point of a turn at which an event is written and folded. Two letters: for the first step of a
-# turn, and for later ones. '': outside of a turn.
+# The point of a turn at which an event is written and folded. Of two letters, the first is for the
+# first step of a turn, the second for later steps. '': outside of a turn.
 WRITTEN_AT: dict[str, str | dict[str, str]] = {
     "SESSION_OPENED": "",
     "MESSAGE_RECEIVED": "A",
@@ -74,7 +74,8 @@ WRITTEN_AT: dict[str, str | dict[str, str]] = {
     "GEN_SENT": "",
 }
 
-# The point at which a decision or claim reads the views; two letters as above.
+# The point at which a decision or claim reads the views. Two letters have the same meaning as
+# above.
 DECIDED_AT = {
     "LLM_CALLED": "AB",
     "GEN_START": "B",
@@ -86,10 +87,10 @@ DECIDED_AT = {
 
 
 class Item(NamedTuple):
-    """One piece of state. bucket: step, turn, session or across (sessions).
+    """One piece of state. bucket: its lifetime: step, turn, session or across (sessions).
 
-    kept_in: fields of the views, or storage outside of them (`memory.`, `files`). cells: R, W or RW
-    for each point that touches it. others: readers and writers outside of all points.
+    kept_in: fields of the views, or storage outside of the views (`memory.`, `files`). cells: R, W
+    or RW for each point that touches the item. others: readers and writers outside of all points.
     """
 
     name: str
@@ -177,7 +178,7 @@ ITEMS = (
     ),
 )
 
-# The points to which the lanes of WAKE belong: after an abort, their work does not begin, or is
-# stopped.
+# The points to which the lanes of WAKE belong. After an abort, the work of these lanes does not
+# begin, or is stopped.
 ABORT_LANES = {"N": "BF", "S": "C", "T": "D", "B": "EH"}
 ABORT_FACTS = ("closing", "stop")

@@ -1,12 +1,12 @@
-"""WAKE, as data: what is pending in a session, given the facts of its views.
+"""The WAKE table: the obligation of a session for each combination of facts about its views.
 
-Normal running, retry, restart, rebalance and a manual wake all read this table, so recovery is
-not a second program. facts.py computes the facts; a row matches when each fact that it names has
-one of the values that it lists. Rows of a lane exclude each other: a test tries every combination.
+Normal operation, retry, restart, rebalance and a manual wake all read this table, so recovery needs
+no code of its own. facts.py computes the facts. A row matches when each fact that it names has one
+of the values that the row lists. At most one row of a lane matches: a test tries every combination.
 
-Lane A (per begun effect) and C (the turn) apply while a turn closes; T (per call), S (the model
-call) and N (the turn) while it runs; B (per background work), D (per delivery to a push channel)
-and R (per refusal) always.
+A lane has one obligation at most per subject, given here in parentheses. Lanes A (begun effect) and
+C (turn) apply while a turn closes; lanes T (call), S (model call) and N (turn) apply while it runs;
+lanes B (background work), D (delivery to a push channel) and R (refusal) always apply.
 """
 
 from enum import StrEnum
@@ -22,11 +22,11 @@ Fact = str | bool
 Facts = dict[str, Fact]
 """The facts of one subject, by the names that rows use."""
 When = dict[str, tuple[Fact, ...]]
-"""Values by the name of the fact that may have them."""
+"""The values that match, by the name of the fact."""
 
 
 class Action(StrEnum):
-    """The action of a row: an event of this type, or in lower case an action of a worker."""
+    """The action of a row: an event of this type or, in lower case, an action of a worker."""
 
     APPROVAL_EXPIRED = "APPROVAL_EXPIRED"
     BACKGROUND_DONE = "BACKGROUND_DONE"
@@ -51,7 +51,7 @@ class Action(StrEnum):
 
 
 class StepDue(StrEnum):
-    """Why a step is due, or why none is: a step is in flight (NO), or the model is done (ENDED)."""
+    """Why a step is due. None is due if a step is in flight (NO) or the model is done (ENDED)."""
 
     NO = "no"
     FIRST = "first"
@@ -64,7 +64,8 @@ class StepDue(StrEnum):
 
 
 class Row(NamedTuple):
-    """One row: `when` maps facts to the values that match. `why`: for people and the docs."""
+    """One row. `when`: the values that match, by fact. `why`: the reason, for people and the
+    docs."""
 
     id: str
     lane: str
@@ -281,11 +282,11 @@ SEED_ROWS: tuple[tuple[str, str, str], ...] = (
 
 
 def match(lane: str, facts: Facts) -> Row | None:
-    """The row of a lane that matches the facts, or None. Facts that no row names may be missing."""
+    """The row of a lane that matches the facts, or None. Facts that no row uses may be missing."""
     return _match(lane, tuple(facts.items()))
 
 
-@cache  # facts have few values: each combination is searched once
+@cache  # facts have few values, so each combination is searched once
 def _match(lane: str, facts: tuple[tuple[str, Fact], ...]) -> Row | None:
     known = dict(facts)
     for row in BY_LANE[lane]:

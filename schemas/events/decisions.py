@@ -1,7 +1,7 @@
 """Events: the decisions of the sessions role, and the owners of partitions.
 
 The fields are documented in avro/*.avsc; a test compares the classes with them. An event does not
-repeat what its record has: the session id (the key), the position and the timestamp.
+repeat what its Kafka record has: the session id (the key), the position and the timestamp.
 """
 
 from ..bounds import Count, TimeMs, Tokens
@@ -37,7 +37,7 @@ class ContextSet:
 
 @event
 class LlmCalled:
-    """A step was decided: a model call with the content that the fields name."""
+    """A step was decided: a model call whose content the fields list."""
 
     turn: Count
     step: Count
@@ -56,7 +56,7 @@ class LlmCalled:
 
 @event
 class ToolInvoked:
-    """A proposed call was decided."""
+    """A decision on a proposed tool call."""
 
     turn: Count
     step: Count
@@ -80,7 +80,7 @@ class ApprovalExpired:
 
 @event
 class TurnEnded:
-    """A turn ended, which closes everything that it left open."""
+    """A turn ended. This closes everything that was still open in the turn."""
 
     turn: Count
     reason: str

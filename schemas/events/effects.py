@@ -1,7 +1,7 @@
 """Events: the claims, streams and outcomes of effects.
 
 The fields are documented in avro/*.avsc; a test compares the classes with them. An event does not
-repeat what its record has: the session id (the key), the position and the timestamp.
+repeat what its Kafka record has: the session id (the key), the position and the timestamp.
 """
 
 from ..bounds import Bytes, Count, TimeMs, Tokens
@@ -55,7 +55,7 @@ class GenChunk:
 
 @event
 class GenComplete:
-    """The model finished."""
+    """An attempt of a model call completed with an answer."""
 
     turn: Count
     step: Count
@@ -70,7 +70,7 @@ class GenComplete:
 
 @event
 class GenFailed:
-    """An attempt failed."""
+    """An attempt of a model call failed."""
 
     turn: Count
     step: Count
@@ -86,7 +86,7 @@ class GenFailed:
 
 @event
 class GenStopped:
-    """An attempt was stopped."""
+    """An attempt of a model call was stopped."""
 
     turn: Count
     step: Count
@@ -131,7 +131,7 @@ class ToolResult:
 
 @event
 class ToolFailedUncertain:
-    """A call may or may not have had its effect."""
+    """A tool call is in doubt: it may or may not have had its effect."""
 
     turn: Count
     step: Count
@@ -202,7 +202,7 @@ class DeliveryStarted:
 
 @event
 class DeliveryFailed:
-    """An attempt of a delivery failed, or the delivery is given up."""
+    """An attempt of a delivery failed, or the delivery was given up."""
 
     turn: Count
     step: Count

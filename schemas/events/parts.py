@@ -1,4 +1,4 @@
-"""The parts that several events share: bodies, usage, proposed calls.
+"""The types that several events share: bodies, usage, proposed calls.
 
 The fields are documented in avro/*.avsc; a test compares the classes with them.
 """
@@ -28,12 +28,12 @@ class BlobRef:
 
 
 ReadBlob = Callable[[BlobRef], bytes]
-"""Reads the blob of a reference; may raise BlobError."""
+"""Returns the bytes of a blob; may raise BlobError."""
 
 
 @event
 class Body:
-    """Content: inline, or in the blob store, then with an optional inline preview."""
+    """Content, either inline or in the blob store (then `inline` may hold a preview)."""
 
     inline: bytes | None = None
     ref: BlobRef | None = None
@@ -41,7 +41,7 @@ class Body:
 
 @event
 class Budget:
-    """The token limits a request was decided under."""
+    """The token limits under which a request was decided."""
 
     soft_tokens: int
     hard_tokens: int
@@ -49,7 +49,7 @@ class Budget:
 
 @event
 class Usage:
-    """Tokens of one model attempt, normalized: the four input counts do not overlap."""
+    """Tokens of one attempt of a model call, normalized: the input counts do not overlap."""
 
     input_tokens: int
     cache_read_tokens: int
@@ -60,7 +60,8 @@ class Usage:
 
     @property
     def counts(self) -> tuple[int, int, int, int, int]:
-        """The five counts in order, all 0 if one of them is impossible; `raw` keeps the report."""
+        """The five counts in order; all are 0 if one is impossible, and only `raw` has the
+        report."""
         counts = (
             self.input_tokens,
             self.cache_read_tokens,
@@ -89,7 +90,7 @@ class AgentDigest:
 
 @event
 class ProposedCall:
-    """One tool_use block of a model response."""
+    """A tool call that the model proposed: one tool_use block of its response."""
 
     index: Count
     call_id: str

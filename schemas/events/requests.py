@@ -1,7 +1,7 @@
-"""Events: the requests of producers, which are the inputs of people and other programs.
+"""Events: the requests of producers, that is, the inputs of people and other programs.
 
 The fields are documented in avro/*.avsc; a test compares the classes with them. An event does not
-repeat what its record has: the session id (the key), the position and the timestamp.
+repeat what its Kafka record has: the session id (the key), the position and the timestamp.
 """
 
 from ..bounds import Count, Items, Tokens
@@ -44,7 +44,7 @@ class PhaseTriggered:
 
 @event
 class ProjectLocked:
-    """Locking the session to a project was requested."""
+    """A lock of the session to a project was requested."""
 
     command_id: str
     project_id: str
@@ -97,7 +97,7 @@ class ItemAdded:
 
 @event
 class ItemRetracted:
-    """An adapter retracted its last item, or all of them."""
+    """An adapter removed the session's last item, or all of its items."""
 
     item_id: str
     index: Count = 0
@@ -117,7 +117,7 @@ class SessionTerminated:
 
 @event
 class RecordSkipped:
-    """A record that froze the session is skipped: the session is folded without it."""
+    """A record that froze the session was skipped: the session is folded without the record."""
 
     offset: Count
     seed_ref: BlobRef

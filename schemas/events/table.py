@@ -1,4 +1,4 @@
-"""The events of the log as data: type name, class, writers, and whether decisions depend on it."""
+"""The table of event types: name, class, writers, and whether decisions depend on the event."""
 
 from typing import NamedTuple
 
@@ -8,8 +8,9 @@ from . import decisions, effects, requests
 class EventType(NamedTuple):
     """One row of the event table.
 
-    `is_input`: decisions depend on it, so it moves the basis. `must_understand`: one that cannot be
-    read freezes its session. `writers`: the roles that may write it.
+    `is_input`: decisions depend on the event, so it moves the basis. `must_understand`: a record of
+    this type that cannot be decoded freezes its session. `writers`: the roles that may write the
+    event.
     """
 
     name: str

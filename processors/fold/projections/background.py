@@ -1,7 +1,7 @@
-"""background: work outside the conversation (lane B): due, claimed and tried.
+"""background: the background work of a session (lane B), which is due, claimed or failed.
 
-The kind of the work and the offset that it covers up to identify it. The view is bounded: if too
-many results wait for a short form, it drops the oldest.
+A piece of work is identified by its kind and by the offset up to which it covers the session. The
+view is bounded: if too many results wait for a short form, the view drops the oldest.
 """
 
 from enum import StrEnum
@@ -15,8 +15,8 @@ from .turn_view import CANCELLED, TERMINATED, Claim, TurnView, call_of, claim_of
 
 
 class WorkKind(StrEnum):
-    """result: a short form of one tool result. context, resume: a summary, while a turn runs or
-    while the session is idle. memory: what to remember of a turn."""
+    """result: a short form of one tool result. context: a summary, made while a turn runs. resume:
+    a summary, made while the session is idle. memory: an extraction of memory from ended turns."""
 
     RESULT = "result"
     CONTEXT = "context"
@@ -25,16 +25,16 @@ class WorkKind(StrEnum):
 
 
 KINDS = tuple(WorkKind)
-SUMMARIES = (WorkKind.CONTEXT, WorkKind.RESUME)  # of these, one at a time
+SUMMARIES = (WorkKind.CONTEXT, WorkKind.RESUME)  # one summary runs at a time
 RESULT_TOKENS_MIN = 500  # a smaller result is never worth a model call
-RESULTS_MAX = 32  # waiting at a time; a summary covers the dropped ones
+RESULTS_MAX = 32  # how many may wait; a summary covers the dropped ones
 STOPPING = (CANCELLED, TERMINATED)  # an abort ends background work too
 # Errors of BACKGROUND_DONE that are not failures, and those of a provider without the feature.
 ABORTED, STOPPED = "the turn was aborted", "it was stopped"
 NOTHING_LEFT = "nothing is left to be done"
 NOT_SUMMARIZED = "the provider could not summarize"
-MEMORY_TRIES = 4  # failures in a row, after which the turns they covered are skipped
-MEMORY_WAIT_MS = 60_000  # before the second try; ten times longer before each further one
+MEMORY_TRIES = 4  # failures in a row after which extraction skips the turns that they covered
+MEMORY_WAIT_MS = 60_000  # wait before the second try; each further wait is ten times longer
 
 
 class Large(Value):
@@ -46,8 +46,8 @@ class Large(Value):
 
 
 class Work(Value):
-    """Claimed work. `stop`: the turn during which it ran was aborted; `released`: its owner ended
-    cleanly, so another worker may take over at once."""
+    """Claimed work. `stop`: a turn was aborted while the work ran, so the work must stop.
+    `released`: the owner of the claim ended cleanly, so another worker may take over at once."""
 
     kind: WorkKind
     upto: int
@@ -58,12 +58,12 @@ class Work(Value):
 
 
 class BackgroundView(Value):
-    """`results`: not yet tried. `works`: claimed and not done. `tried_upto`, `tried_tokens`: the
-    newest summary that failed, and the tokens of the conversation at that time.
-    `idle_at`: offset of the newest TURN_ENDED, or of a failed extraction since;
-    `remembered_upto`: everything before it is in memory or was given up. `memory_missed`:
-    failed extractions since; the next one runs at `memory_at` (Unix ms) or later. `said`: why the
-    newest work failed, or ''."""
+    """`results`: results for which no short form was tried. `works`: claimed work that has not
+    ended. `tried_upto`, `tried_tokens`: the offset of the newest failed summary, and the tokens of
+    the conversation at that time. `idle_at`: the offset of the newest TURN_ENDED, or of a later
+    failed extraction. `remembered_upto`: everything before this offset is in memory or was given
+    up. `memory_missed`: how many extractions failed since then; the next one runs at `memory_at`
+    (Unix ms) or later. `said`: why the newest work failed, or ''."""
 
     results: tuple[Large, ...] = ()
     works: tuple[Work, ...] = ()
@@ -106,7 +106,7 @@ def running_summary(view: BackgroundView) -> Work | None:
 def apply(
     view: BackgroundView, entry: Entry, before: TurnView, after: TurnView, context: ContextView
 ) -> BackgroundView:
-    """The view after an accepted event; `context` and `before` are as they were before it."""
+    """The view after an accepted event. `context`: the context view before the event."""
     event: Reads = entry.event
     match event:
         case ev.ToolResult():
@@ -151,7 +151,7 @@ def _started(view: BackgroundView, entry: Entry, event: ev.BackgroundStarted) ->
 
 
 def _others(view: BackgroundView, event: ev.BackgroundStarted | ev.BackgroundDone) -> list[Work]:
-    """The claimed work that an event is not about."""
+    """The claimed work, except the work that the event names."""
     return [work for work in view.works if (work.kind, work.upto) != (event.kind, event.upto)]
 
 
@@ -170,10 +170,10 @@ def _done(
             return replace(view, results=left)
         case WorkKind.MEMORY:
             if work.stop and not event.ok:
-                return view  # aborted work is due again when the turn has ended
+                return view  # stopped work is due again when the turn has ended
             return _extracted(view, entry, event)
         case WorkKind.CONTEXT | WorkKind.RESUME:
-            if event.ok:  # a summary exists, or is no longer useful: none is due for this offset
+            if event.ok:  # the summary exists or became useless: none is due for this offset
                 return replace(view, tried_upto=max(view.tried_upto, event.upto), tried_tokens=0)
             return _tried(view, event.upto, why, context)
         case _:
@@ -181,8 +181,8 @@ def _done(
 
 
 def _extracted(view: BackgroundView, entry: Entry, event: ev.BackgroundDone) -> BackgroundView:
-    """The view after a try to extract memory. A failed one is due again under its own offset, so
-    that it also covers everything since."""
+    """The view after an extraction of memory. A failed extraction is due again, up to the offset of
+    its failure, so that the next one also covers everything since."""
     missed = 0 if event.ok else view.memory_missed + 1
     if not 0 < missed < MEMORY_TRIES:
         upto = max(view.remembered_upto, event.upto)

@@ -1,8 +1,8 @@
 """compaction: short forms by call, the newest candidate summary, and the adopted checkpoint.
 
-A candidate comes into force when an LLM_CALLED names it. A short form is in
-force if it came before its result was first sent to the model, or if an LLM_CALLED adopted it
-since through compacted_upto.
+A candidate comes into force when an LLM_CALLED adopts it through `checkpoint`. A short form is in
+force if it was written before its result was first sent to the model, or if a later LLM_CALLED
+adopted it through `compacted_upto`.
 """
 
 from operator import attrgetter
@@ -17,9 +17,10 @@ from .context_view import ContextView, fragment_tokens, place_of_result
 
 
 class Short(Value):
-    """A short form of a result. `early`: it came before any request contained the result.
+    """A short form of a result. `early`: it was written before any request contained the result.
 
-    `place`: the ordinal of the result's fragment; `saved`: estimated tokens that it saves.
+    `place`: the ordinal of the result's fragment; `saved`: estimated tokens that the short form
+    saves.
     """
 
     call: str
@@ -31,8 +32,8 @@ class Short(Value):
 
 
 class Summary(Value):
-    """A summary in place of the fragments before `kept_from`. `offset`: of its CONTEXT_COMPACTED;
-    `upto`: the offset it was made at."""
+    """A summary, which replaces the fragments before `kept_from`. `offset`: the offset of its
+    CONTEXT_COMPACTED; `upto`: the offset of the newest fragment when the summary became due."""
 
     offset: int
     upto: int
@@ -43,9 +44,9 @@ class Summary(Value):
 
 
 class CompactionView(Value):
-    """`candidate_at`, `checkpoint_at`: offsets of summaries, the newest not adopted and the one in
-    force. `compacted_upto`: short forms at or before this offset are in force; `waiting`: tokens
-    that the others would save."""
+    """`candidate_at`: the offset of the newest summary, if it is not adopted. `checkpoint_at`: the
+    offset of the summary in force. `compacted_upto`: short forms at or before this offset are in
+    force. `waiting`: tokens that the other short forms would save."""
 
     shorts: Rows[Short]
     summaries: Rows[Summary]
@@ -56,7 +57,7 @@ class CompactionView(Value):
 
     @property
     def candidate(self) -> Summary | None:
-        """The newest summary that no request has adopted."""
+        """The newest summary, if no request has adopted it."""
         return self.summaries.last(self.candidate_at)
 
     @property
@@ -70,7 +71,7 @@ READS = frozenset(get_args(Reads))
 
 
 def initial() -> CompactionView:
-    """Nothing compacted; a new value each time, because rows share storage."""
+    """The view without compactions; a new value each time, because rows share storage."""
     return CompactionView(Rows(key=attrgetter("call")), Rows(key=attrgetter("offset")))
 
 
@@ -89,7 +90,7 @@ def kept_from(view: CompactionView) -> int:
 
 
 def has_summary(view: CompactionView, upto: int) -> bool:
-    """Whether the log has a summary made at an offset: the newest one, as one is made at a time."""
+    """Whether the newest summary was made up to this offset. Summaries are made one at a time."""
     return len(view.summaries) > 0 and view.summaries[-1].upto == upto
 
 

@@ -1,8 +1,8 @@
 """context: the conversation for the model, as verbatim fragments in order, never rewritten.
 
 A request is a function of these rows up to a position (processors/request/). Fragments keep the
-bytes as received. Whoever builds a request decides what it leaves out (a refused answer, an
-unfinished tool_use, unsigned thinking) and never changes the rows.
+bytes as received. The builder of a request decides what the request leaves out (an unfinished
+tool_use, unsigned thinking) and never changes the rows.
 """
 
 from collections.abc import Iterable
@@ -66,9 +66,9 @@ def estimated_tokens(view: ContextView) -> int:
 
 
 def tokens_for(view: ContextView, counts: str, prefix: Prefix | None = None) -> int:
-    """Estimated input tokens of the next request, counted for a family of models. `prefix`: the
+    """Estimated input tokens of the next request, counted for the family `counts`. `prefix`: the
     prefix of that request, if it is not in force yet."""
-    if view.request is None:  # nothing was measured: estimate everything
+    if view.request is None:  # no response was measured: everything is estimated
         first = prefix or standing(view.prefixes)
         return (0 if first is None else first.tokens(counts)) + view.tail_tokens
     measured = family_of(view.request.model)
@@ -77,8 +77,9 @@ def tokens_for(view: ContextView, counts: str, prefix: Prefix | None = None) -> 
 
 
 def _anchor(view: ContextView, prefix: Prefix, counts: str) -> int:
-    """The tokens that the last response would have had with another prefix: at least those of that
-    prefix, because the difference is estimated and the rest was measured."""
+    """The `anchor_tokens` that the last response would have had with another prefix. The difference
+    between the prefixes is only estimated, so the result is at least the tokens of the new
+    prefix."""
     moved = heavier(standing(view.prefixes), prefix, counts)
     return max(prefix.tokens(counts), view.anchor_tokens + moved)
 
@@ -91,7 +92,7 @@ def apply(
     state: SessionState,
     compaction: CompactionView,
 ) -> ContextView:
-    """The view after an accepted event; the other views are those before it."""
+    """The view after an accepted event; the arguments are the views before it."""
     event: Reads = entry.event
     match event:
         case ev.LlmCalled():
@@ -123,7 +124,7 @@ def _weight(fragment: Fragment, counts: str) -> int:
 
 
 def _grown(rows: Rows[Fragment], fragments: Iterable[Fragment], counts: str) -> Rows[Fragment]:
-    """The rows and the new ones, with running totals of tokens."""
+    """The rows with these fragments appended, each with the running total of tokens."""
     total, added = rows[-1].total if len(rows) else 0, []
     for fragment in fragments:
         total = min(SUM_MAX, total + (fragment.total or _weight(fragment, counts)))
@@ -220,13 +221,14 @@ def _called(
 
 
 def all_input(usage: ev.Usage) -> int:
-    """Every input token of an attempt, cached or not."""
+    """All input tokens of an attempt, cached or not."""
     return sum(usage.counts[:-1])
 
 
 def _failed(view: ContextView, entry: Entry, event: ev.GenFailed) -> ContextView:
-    """After such an error no request contains the earlier thinking or the earlier files again:
-    thinking was signed for the files, too."""
+    """The view after the model refused a part of the request. Later requests leave out the thinking
+    before this point, and after FILE_REFUSED the files too, for which the thinking was also
+    signed."""
     request = view.request
     if event.error not in PARTS or request is None:
         return view
@@ -283,7 +285,7 @@ def _ended(
             results.append(Fragment("result", *place, None, after[1], call.call_id, error=True))
     if before.terminated:
         return _add(view, *results)
-    # Messages that no request has contained yet.
+    # The messages of the turn that no request has contained.
     unsent = _messages(entry, before.number, before.step, before.owned, messages, view.counts)
     if event.reason == BUDGET_EXCEEDED:
         tokens = sum(fragment.total or _weight(fragment, view.counts) for fragment in unsent)
@@ -292,10 +294,10 @@ def _ended(
 
 
 def _outweighs(view: ContextView, tokens: int, limit: int | None) -> bool:
-    """Whether messages that did not fit have more tokens than the rest of the conversation, or
-    leave it less than a tenth of the cap: then they fit no later request either."""
+    """Whether messages that exceeded the budget would exceed it in later requests too: they have
+    more tokens than the rest of the conversation, or leave it less than a tenth of the cap."""
     prefix = standing(view.prefixes)
-    if prefix is None or not prefix.is_weighed:  # as such logs have always been folded
+    if prefix is None or not prefix.is_weighed:  # old logs must fold as before
         return tokens > estimated_tokens(view)
     start = view.request.start if view.request is not None else 0
     others = fragment_tokens(view.fragments, start, len(view.fragments))
@@ -306,12 +308,12 @@ def _outweighs(view: ContextView, tokens: int, limit: int | None) -> bool:
 def _result(
     entry: Entry, event: ResultEvent, before: TurnView, state: SessionState
 ) -> Fragment | None:
-    """The result that an event gives to a call of the running turn without one."""
+    """The result of a call of the running turn, from an event that ends the call, or None."""
     if isinstance(event, ev.ToolInvoked) and event.outcome is None:
         return None
     call = call_of(before, event)
     if call is None or call not in before.calls or not is_open(call):
-        return None  # the model has a result: a reminder brings later news
+        return None  # the model has a result; it gets later news as a reminder
     body, text, error, tokens = None, "", True, 0
     match event:
         case ev.ToolInvoked():

@@ -1,4 +1,4 @@
-"""The context of a session: computed by the context fold, read by requests."""
+"""The values of the context view: the context fold computes them, requests read them."""
 
 from ....schemas.events import Body
 from ....schemas.tokens import NEW
@@ -8,10 +8,10 @@ from .prefixes import Prefix
 
 
 class Fragment(Value):
-    """One piece of the conversation. `kind`: user, reminder, assistant, partial, result.
+    """One piece of the conversation. `kind`: user, reminder, assistant, partial or result.
 
-    `text`: a reminder, a result made by the fold, or the text appended to a result's body.
-    `total`: estimated tokens of this and every earlier fragment.
+    `text`: the text of a reminder, a result that the fold wrote, or text to append to a result's
+    body. `total`: estimated tokens of this and every earlier fragment.
     """
 
     kind: str
@@ -28,12 +28,12 @@ class Fragment(Value):
 
 
 class Request(Value):
-    """A step's request. `fragments`, `prefixes`: how many of them there were.
+    """A step's request. `fragments`, `prefixes`: how many fragments and prefixes the view had.
 
-    `start`: the first fragment it contains; earlier ones are in the summary at `checkpoint` or
-    left out. `bound_from`: thinking before this fragment was signed for another prefix, or refused.
-    `files_after`: the model could not read a file at or before this offset: none of those is sent.
-    `checkpoint`, `compacted_upto`: as in LLM_CALLED.
+    `start`: the first fragment of the request; earlier fragments are in the summary at `checkpoint`
+    or left out. `bound_from`: the thinking before this fragment was signed for another prefix, or
+    refused. `files_after`: files at or before this offset are not sent, because the model could not
+    read one of them. `checkpoint`, `compacted_upto`: as in LLM_CALLED.
     """
 
     turn: int
@@ -52,13 +52,13 @@ class Request(Value):
 
 
 class ContextView(Value):
-    """Fragments and prefixes, the newest request, and their tokens.
+    """The conversation's fragments and prefixes, the newest request, and token counts.
 
-    `anchor_tokens`: all input and output of the last response; `tail_tokens`: the estimate of
-    everything after it. Both are counted for the family `counts`: that of the newest request's
-    model, or the newest family in an old log that lacks the tokens of its prefix.
-    `last_step_tokens`: input and output of the last response, also of a refused one.
-    `answered_at`: broker time of the last response, Unix ms.
+    `anchor_tokens`: all input and output of the last response; `tail_tokens`: an estimate of
+    everything after that response. Both are counted for the family `counts`: the family of the
+    newest request's model, or the newest family if an old log lacks the tokens of the prefix.
+    `last_step_tokens`: input and output of the last response, also of a refused one. `answered_at`:
+    broker time of the last response, Unix ms.
     """
 
     fragments: Rows[Fragment]
@@ -73,7 +73,7 @@ class ContextView(Value):
 
 
 def fragment_tokens(fragments: Rows[Fragment], start: int, end: int | None = None) -> int:
-    """Estimated tokens of the fragments from `start` to before `end` (one, if it is None)."""
+    """Estimated tokens of the fragments from `start` to before `end`, or of one fragment."""
     end = start + 1 if end is None else end
     if end <= start:
         return 0
@@ -81,7 +81,7 @@ def fragment_tokens(fragments: Rows[Fragment], start: int, end: int | None = Non
 
 
 def place_of_result(view: ContextView, turn: int, step: int, index: int) -> int | None:
-    """The ordinal of the fragment that answers a call, or None. Newest first: most are recent."""
+    """The ordinal of the fragment with the result of a call, or None. Searches the newest first."""
     for place in range(len(view.fragments) - 1, -1, -1):
         fragment = view.fragments[place]
         if (fragment.turn, fragment.step) < (turn, step):

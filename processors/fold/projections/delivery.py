@@ -1,8 +1,8 @@
 """delivery: answers pending for push channels (lane D), and those that were given up.
 
-A message names the channel it came by. An answer with text goes to every push channel that a
-message of its turn came by; streaming viewers hold cursors and need only the log. The address of a
-channel is a setting, not a fact of the log.
+A message names the channel through which it was sent. An answer with text goes to every push
+channel through which a message of its turn was sent. Viewers that stream read the log and need no
+delivery. The address of a channel is a setting, not a fact of the log.
 """
 
 from enum import StrEnum
@@ -28,15 +28,15 @@ class DeliveryStatus(StrEnum):
 
 
 class Asked(Value):
-    """A message that came by a push channel, and whose turn has not ended."""
+    """A message that was sent through a push channel and whose turn has not ended."""
 
     message_id: str
     channel: str
 
 
 class Owed(Value):
-    """An answer for a channel. `number`: of the delivery in its session, from 1. `error`: of the
-    newest attempt that failed."""
+    """The delivery of an answer to a channel. `number`: its number in the session, from 1. `error`:
+    the error of the newest attempt that failed."""
 
     number: int
     turn: int
@@ -50,8 +50,9 @@ class Owed(Value):
 
 
 class DeliveryView(Value):
-    """`owed`: pending deliveries in the order of the answers. `undelivered`: the newest that were
-    given up; `given_up` counts all of those, `count` all deliveries."""
+    """`owed`: pending deliveries in the order of the answers. `undelivered`: the newest deliveries
+    that were given up. `given_up` counts all deliveries that were given up, `count` all
+    deliveries."""
 
     asked: tuple[Asked, ...] = ()
     owed: tuple[Owed, ...] = ()
@@ -86,7 +87,7 @@ def delivery_of(view: DeliveryView, number: int) -> Owed:
 
 
 def next_owed(view: DeliveryView) -> list[Owed]:
-    """The deliveries that may run now: the oldest of each channel, to keep answers in order."""
+    """The deliveries that may run now: the oldest one of each channel, to keep answers in order."""
     first: dict[str, Owed] = {}
     for owed in view.owed:
         first.setdefault(owed.channel, owed)
@@ -151,7 +152,8 @@ def _answered(
 
 
 def _has_text(content: ev.Body) -> bool:
-    """Whether there may be text to deliver; blobs are not read here."""
+    """Whether an answer may have text to deliver. A blob counts as text, since it is not read
+    here."""
     if content.ref is not None:
         return True
     return bool(text_of(content.inline or b"[]"))
@@ -185,7 +187,7 @@ def _given_up(view: DeliveryView, owed: Owed) -> DeliveryView:
 
 
 def _sent(view: DeliveryView, event: ev.GenSent) -> DeliveryView:
-    """A late GEN_SENT of a delivery that was given up counts: the channel has the answer."""
+    """The view after a GEN_SENT, which counts even for a delivery that was given up."""
     place = (event.turn, event.step, event.channel)
     owed = find_owed(view, *place)
     if owed is not None:

@@ -1,9 +1,9 @@
 """items: history that another framework stores here through an adapter, in append-only rows.
 
 Items are added in batches and retracted from the end, or all at once. The live items are therefore
-a stack: each batch names the one below it, and the view names the top. A retraction moves the top
-and keeps every row, so any past moment can be read; a reader finds the newest N by walking down, in
-a time that does not depend on how many others there are.
+a stack: each batch names the live item below it, and the view names the top. A retraction moves the
+top and keeps every row, so the items of any past moment can be read. A reader walks down from the
+top to find the newest N items, in a time that does not depend on the number of items.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,8 @@ from ..rows import Rows
 
 
 class Place(Value):
-    """The first `items` of the batch in row `row` are live; row -1: there are no live items."""
+    """A top of the stack: the first `items` of the batch in row `row` are live. Row -1: none
+    are."""
 
     row: int = -1
     items: int = 0
@@ -35,7 +36,7 @@ class Batch(Value):
 
 
 class Retraction(Value):
-    """A retraction: of the last item, or of all (`count` of them)."""
+    """A retraction of the last item or of all items; `count`: how many items it retracted."""
 
     command_id: str
     count: int
@@ -43,7 +44,8 @@ class Retraction(Value):
 
 
 class ItemsView(Value):
-    """Every batch and retraction so far; `top` and `live` describe the live items."""
+    """All batches and retractions. `top`: the top of the stack; `live`: the number of live
+    items."""
 
     batches: Rows[Batch]
     retractions: Rows[Retraction]
@@ -56,7 +58,7 @@ READS = frozenset(get_args(Reads))
 
 
 def initial() -> ItemsView:
-    """No items yet; a new value each time, because rows share storage."""
+    """The view without items; a new value each time, because rows share storage."""
     return ItemsView(Rows(key=attrgetter("item_id")), Rows(key=attrgetter("command_id")))
 
 
@@ -88,12 +90,12 @@ def apply(view: ItemsView, entry: Entry) -> ItemsView:
 
 
 def version(view: ItemsView) -> int:
-    """The number of accepted events; a retraction names the version that its sender has seen."""
+    """The number of batches and retractions. A retraction names the version that its sender saw."""
     return len(view.batches) + len(view.retractions)
 
 
 def _under(view: ItemsView) -> Place:
-    """The top without its last item."""
+    """The top after the last item is removed."""
     row, items = view.top.row, view.top.items
     return Place(row, items - 1) if items > 1 else view.batches[row].below
 
@@ -108,7 +110,7 @@ def newest_first(view: ItemsView) -> Iterator[tuple[Batch, int]]:
 
 
 def last_item(view: ItemsView) -> tuple[str, int] | None:
-    """The batch and the index of the last live item."""
+    """The id of the last live item's batch and the item's index in the batch, or None."""
     for batch, items in newest_first(view):
         return batch.item_id, items - 1
     return None

@@ -1,9 +1,9 @@
-"""ledger: the tokens of every model attempt, each counted once (failed and stopped too).
+"""ledger: the tokens of every attempt of a model call, each counted once (failed and stopped too).
 
 An attempt that lost to another is still billed, so this fold also counts superseded and late
-outcomes. Background work (compaction, memory) is counted per request. Usage is as the models role
-normalized it, and empty if the provider's numbers are impossible; the event has the raw usage.
-Prices are not facts of the log: processors/advice/prices.py has a table.
+outcomes. Background work (compaction, memory) is counted per request. The usage is the one that the
+models role normalized; its counts are 0 if the provider's numbers are impossible, and the event has
+the raw usage. Prices are not facts of the log: processors/advice/prices.py has a table.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ ANSWER, BACKGROUND = "answer", "background"
 
 class Spent(Value):
     """One request to a model. `outcome`: complete, failed or stopped. `model`: empty if the log
-    lacks it. The four inputs add up to all tokens read.
+    lacks it. The four counts of input tokens add up to all input.
 
     `kind`: answer or background. Background work belongs to no turn: `turn` and `step` are 0, and
     `work` and `upto` identify it. An attempt of an answer is one request; an attempt of background
@@ -46,14 +46,14 @@ class Spent(Value):
 
     @property
     def key(self) -> tuple[str | int, ...]:
-        """The identity of a request, to find duplicates."""
+        """The identity of a request, to recognize duplicates."""
         if self.kind == BACKGROUND:
             return (self.work, self.upto, self.attempt, self.request)
         return (self.turn, self.step, self.attempt)
 
     @property
     def read_tokens(self) -> int:
-        """All input, cached or not."""
+        """All input tokens, cached or not."""
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     @property
@@ -63,7 +63,7 @@ class Spent(Value):
 
 
 class Asked(Value):
-    """The newest LLM_CALLED: failed and stopped attempts do not name their model."""
+    """The newest LLM_CALLED; its model is kept because outcomes of failed attempts lack it."""
 
     turn: int = 0
     step: int = 0
@@ -94,12 +94,12 @@ READS = frozenset({ev.LlmCalled}) | OUTCOMES
 
 
 def initial() -> LedgerView:
-    """Nothing spent; a new value each time, because rows share storage."""
+    """The view without requests; a new value each time, because rows share storage."""
     return LedgerView(Rows(key=attrgetter("key")))
 
 
 def apply(view: LedgerView, entry: Entry) -> LedgerView:
-    """The view after an accepted LLM_CALLED, or after an outcome of an attempt, accepted or not."""
+    """The view after an accepted LLM_CALLED or after an outcome of an attempt, accepted or not."""
     event: ev.LlmCalled | AttemptOutcome = entry.event
     if isinstance(event, ev.LlmCalled):
         return replace(view, asked=Asked(event.turn, event.step, event.model))
@@ -122,7 +122,7 @@ def _counted(view: LedgerView, row: Spent) -> LedgerView:
 
 
 def _rows(view: LedgerView, event: AttemptOutcome, offset: int) -> Iterator[Spent]:
-    """The requests that an outcome reports, as far as their usage is known."""
+    """The requests that an outcome reports and whose usage is known."""
     model, response_id = "", ""
     match event:
         case ev.GenComplete():
@@ -149,7 +149,7 @@ def _rows(view: LedgerView, event: AttemptOutcome, offset: int) -> Iterator[Spen
 
 
 def _model_of(view: LedgerView, turn: int, step: int) -> str:
-    """The model that a step called, if this view still knows it."""
+    """The model that a step called; '' if the view no longer knows it."""
     if (view.asked.turn, view.asked.step) == (turn, step):
         return view.asked.model
     last = view.spent[-1] if len(view.spent) else None

@@ -6,6 +6,6 @@ from ....schemas.events import Body
 
 
 def message_sha(role: str, content: Body) -> str:
-    """Hex sha256 of the role and the content, inline or blob."""
+    """Hex sha256 of the role and the content, which may be inline or a blob."""
     whole = content.ref.sha256.encode() if content.ref is not None else content.inline or b""
     return sha256(role.encode() + b"\0" + whole).hexdigest()

@@ -1,6 +1,7 @@
 """messages: every message by its id, its turn, and its outcome.
 
-Append-only: a message is received once; further rows record the progress of its turn.
+The rows are append-only: a message is received once, and further rows record the progress of its
+turn.
 """
 
 from operator import attrgetter
@@ -16,7 +17,7 @@ from .turn_view import TurnView
 
 
 class Received(Value):
-    """A message as received. `tokens`: estimated by the sender for the newest family, or here."""
+    """A message as received. `tokens`: an estimate for the newest family of models."""
 
     message_id: str
     sha256: str
@@ -27,7 +28,7 @@ class Received(Value):
     at: int
 
     def tokens_for(self, family: str) -> int:
-        """Its tokens, counted for a family of models."""
+        """The message's tokens, counted for a family of models."""
         return recounted(self.tokens, self.content.inline or b"", family)
 
 
@@ -41,7 +42,7 @@ class Progress(Value):
 
 
 class MessagesView(Value):
-    """Rows of both kinds, each findable by message_id; the last row of an id is current."""
+    """Rows indexed by message_id; the last row of an id is current."""
 
     received: Rows[Received]
     progress: Rows[Progress]
@@ -52,7 +53,7 @@ READS = frozenset(get_args(Reads))
 
 
 def initial() -> MessagesView:
-    """No messages yet; a new value each time, because rows share storage."""
+    """The view without messages; a new value each time, because rows share storage."""
     message_id = attrgetter("message_id")
     return MessagesView(Rows(key=message_id), Rows(key=message_id))
 

@@ -1,7 +1,7 @@
-"""partition: the holder of a partition for each role. Not part of any session.
+"""partition: the holder of a partition for each role. This view belongs to no session.
 
-The offset of a PARTITION_TAKEN is the epoch. A claim of an older epoch may be taken over once its
-owner is certainly dead: `claim_status` decides that for WAKE.
+The offset of a PARTITION_TAKEN is the epoch. Another worker may take over a claim of an older epoch
+once the claim's owner is certainly dead: `claim_status` decides that for WAKE.
 """
 
 from enum import StrEnum
@@ -15,9 +15,9 @@ from .turn_view import Claim
 
 
 class Holder(NamedTuple):
-    """The newest owner of a partition for a role. `earlier`: its epochs before this one, oldest
-    first, since another owner had the role. `agents`: those it serves; empty if unknown. `gone`:
-    other owners that are certainly dead, oldest first."""
+    """The newest owner of a partition for a role. `earlier`: the owner's earlier epochs since
+    another owner held the role, oldest first. `agents`: the agents that the owner serves; empty if
+    unknown. `gone`: other owners that are certainly dead, oldest first."""
 
     role: str
     owner: str
@@ -28,7 +28,7 @@ class Holder(NamedTuple):
 
 
 class PartitionView(NamedTuple):
-    """Newest holder per role, and the newest broker time folded (Unix ms)."""
+    """The newest holder for each role."""
 
     holders: tuple[Holder, ...] = ()
 
@@ -41,14 +41,14 @@ class PartitionView(NamedTuple):
 
 
 INITIAL = PartitionView()
-GONE_MAX = 16  # dead workers kept; claims of others wait for their deadline
-EARLIER_MAX = 8  # earlier epochs kept; claims of older ones wait for their deadline
+GONE_MAX = 16  # dead owners that are kept; claims of older ones wait for their deadline
+EARLIER_MAX = 8  # earlier epochs that are kept; older claims wait for their deadline
 ROLES = ("sessions", "models", "tools", "background", "delivery")
 ANSWERS = ("sessions", "models")  # the roles that every answer needs
 
 
 def apply(view: PartitionView, entry: Entry) -> PartitionView:
-    """The view after a PARTITION_TAKEN or an OWNER_GONE; one with an unknown role or the wrong
+    """The view after a PARTITION_TAKEN or an OWNER_GONE. An event with an unknown role or the wrong
     writer has no effect."""
     event = entry.event
     if isinstance(event, OwnerGone) and entry.writer in ROLES:
@@ -78,8 +78,7 @@ def _with_gone(holder: Holder, owner: str) -> Holder:
 
 
 def without(view: PartitionView, agent: str) -> Holder | None:
-    """The holder for which a session of `agent` waits because it does not serve the agent, or
-    None."""
+    """The holder that does not serve `agent`, for which the agent's sessions wait, or None."""
     for role in ANSWERS:
         holder = view.holder(role)
         if holder is not None and holder.agents and all(a.name != agent for a in holder.agents):
@@ -88,18 +87,18 @@ def without(view: PartitionView, agent: str) -> Holder | None:
 
 
 def worker_id(owner: str) -> str:
-    """The worker id of an owner `worker id/incarnation`."""
+    """The worker id in an owner, which has the form `worker id/incarnation`."""
     return owner.rpartition("/")[0]
 
 
 class ClaimStatus(StrEnum):
     """The relation of the current holder of a partition to a claim.
 
-    MINE: made under the current epoch, or won under an earlier one by the same process with no
-    other owner in between; only that process knows whether it began. VOID: made under an older
-    epoch after the newer one began, so it never began. GONE: its owner is certainly dead (the log
-    has OWNER_GONE, or it is an older incarnation of the holder), or deadline + margin has passed.
-    OTHER: wait.
+    MINE: the claim was made under the current epoch, or under an earlier epoch by the same process
+    with no other owner in between; only that process knows whether the effect began. VOID: the
+    claim was made under an older epoch after the newer epoch began, so its effect never began.
+    GONE: the claim's owner is certainly dead (the log has OWNER_GONE, or the owner is an older
+    incarnation of the holder), or deadline + margin has passed. OTHER: the holder must wait.
     """
 
     MINE = "mine"
@@ -114,13 +113,13 @@ MINE, VOID, GONE, OTHER = ClaimStatus  # Python 3.11 looks members up slowly
 def claim_status(
     claim: Claim, holder: Holder | None, now: int, deadline: int, margin: int
 ) -> ClaimStatus:
-    """The relation of the current holder to a claim, `now` (Unix ms)."""
+    """The relation of the current holder to a claim at the time `now` (Unix ms)."""
     if holder is None:
         return OTHER
     if claim.epoch == holder.epoch:
         return MINE
     if claim.epoch > holder.epoch:
-        return OTHER  # impossible: an epoch is an offset that this partition has folded
+        return OTHER  # impossible: an epoch is an offset that was already folded
     if claim.offset > holder.epoch:
         return VOID
     if _was_won(claim, holder):
@@ -133,7 +132,8 @@ def claim_status(
 
 
 def _was_won(claim: Claim, holder: Holder) -> bool:
-    """Whether the holder made a claim under an earlier epoch of its own, before the next one."""
+    """Whether the holder made the claim in one of its earlier epochs, before the next epoch
+    began."""
     if claim.epoch not in holder.earlier:
         return False
     later = (*holder.earlier, holder.epoch)[holder.earlier.index(claim.epoch) + 1]

@@ -1,7 +1,7 @@
 """The static prefixes of a session's requests, and their tokens for each family of models.
 
-CONTEXT_SET carries the tokens, because its writer had the whole text. Older logs have only the size
-in bytes, and fold to the same views as before.
+CONTEXT_SET has the tokens, because its writer had the whole text. Older logs have only the size in
+bytes, and fold to the same views as before.
 """
 
 from ....schemas import events as ev
@@ -12,8 +12,8 @@ from .messages import body_size
 
 
 class Prefix(Value):
-    """A static prefix: system prompt and tools, as JSON. `new`, `old`: its tokens as each family
-    counts them, or 0 if the log lacks them."""
+    """A static prefix: system prompt and tools, as JSON. `new`, `old`: the prefix's tokens for each
+    family of models, or 0 if the log lacks them."""
 
     sha256: str
     system: ev.Body
@@ -24,34 +24,34 @@ class Prefix(Value):
 
     @property
     def is_weighed(self) -> bool:
-        """Whether the log has its tokens."""
+        """Whether the log has the tokens of this prefix."""
         return self.new > 0
 
     def tokens(self, counts: str) -> int:
-        """Its tokens, counted for a family of models."""
+        """The tokens of this prefix, counted for a family of models."""
         if not self.is_weighed:
             return self.by_size(counts)
         return self.new if counts == NEW else self.old
 
     def by_size(self, counts: str) -> int:
-        """Its tokens, estimated as prose."""
+        """The tokens of this prefix, estimated from its size as for prose."""
         return estimate_size(body_size(self.system) + body_size(self.tools), counts)
 
 
 def prefix_of(event: ev.ContextSet, offset: int = -1) -> Prefix:
-    """The prefix that an event sets. `offset`: of the event, or -1 if it is not in the log yet."""
+    """The prefix that an event sets. `offset`: the event's, or -1 if it is not in the log yet."""
     return Prefix(
         event.sha256, event.system, event.tools, offset, event.tokens, event.tokens_old
     )
 
 
 def standing(prefixes: Rows[Prefix]) -> Prefix | None:
-    """The prefix of the next requests, if the log has one."""
+    """The prefix of the next requests, or None."""
     return prefixes[-1] if len(prefixes) else None
 
 
 def heavier(one: Prefix | None, other: Prefix, counts: str) -> int:
-    """The tokens that the other prefix has in excess of the first, counted the same way."""
+    """How many more tokens `other` has than `one`, both counted in the same way."""
     if one is None:
         return other.tokens(counts)
     if one.is_weighed and other.is_weighed:

@@ -1,7 +1,7 @@
 """session_state: the facts about a session that clients may rely on.
 
-Seven fields and the id of the last message. No field is derived from text. WRITERS lists the events
-that may change each field.
+The state has seven fields and the id of the last message. No field is derived from text. WRITERS
+lists the events that may change each field.
 """
 
 from operator import attrgetter
@@ -19,11 +19,11 @@ from ..ruling import Ruling, refused
 from ..transitions import FIRST_PHASE, TRANSITIONS, InvalidTransition, transition
 from .turn_view import HOLDS_TOOLS, TurnView, call_of
 
-NAME_CHARS_MAX = 64  # of a tool, as in the Messages API; keeps the state under 1 KB
+NAME_CHARS_MAX = 64  # of a tool name, as in the Messages API; keeps the state under 1 KB
 
 
 class PendingTool(Value):
-    """The oldest begun call without an outcome, and how many are open. Never arguments."""
+    """The oldest begun call without an outcome, without its arguments, and how many are open."""
 
     call: str
     name: str
@@ -32,7 +32,7 @@ class PendingTool(Value):
 
 
 class SessionState(Value):
-    """The state of a session. `updated_at`: Unix ms, when another field last changed."""
+    """The state of a session. `updated_at`: when any other field last changed, Unix ms."""
 
     session_id: str = ""
     user_id: str = ""
@@ -61,7 +61,7 @@ READS = frozenset(get_args(Reads))
 
 
 def as_json(state: SessionState) -> bytes:
-    """The state as compact JSON, fields in order: what clients see."""
+    """The state as clients get it: compact JSON with the fields in order."""
     fields = fields_of(state)
     if state.pending_tool is not None:
         fields["pending_tool"] = fields_of(state.pending_tool)
@@ -71,9 +71,9 @@ def as_json(state: SessionState) -> bytes:
 def triggered(
     state: SessionState, before: TurnView, event: ev.ToolResult
 ) -> tuple[SessionState, tuple[Ruling, ...]]:
-    """The state after a tool's triggers, and the refusals of the invalid ones, in order.
+    """The state after the triggers of a result, and the refusals of invalid triggers, in order.
 
-    `before`: the turn view before the result, which knows the call.
+    `before`: the turn view before the result, which has the call.
     """
     refusals: list[Ruling] = []
     for wanted in event.triggers:

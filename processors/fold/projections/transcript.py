@@ -1,7 +1,7 @@
 """transcript: what a person sees of a session, in append-only rows.
 
-Superseded attempts never appear: only accepted outcomes do. No view stores chunks: a viewer folds
-the chunks of the open attempt itself (consumers/transcript_stream.py).
+Only accepted outcomes appear, so superseded attempts never do. No view stores chunks: a viewer
+folds the chunks of the open attempt itself (consumers/transcript_stream.py).
 """
 
 from operator import attrgetter
@@ -16,7 +16,7 @@ from .session_state import SessionState, triggered
 from .turn_view import TurnView, call_of
 
 CONTINUED = "continued"
-"""The name of the line of an attempt that continues the text of a lost one."""
+"""The `name` of an attempt's line if the attempt continues the text of a lost attempt."""
 RESUME = Recovery.RESUME
 
 
@@ -24,8 +24,8 @@ class Line(Value):
     """One line. `kind`: message, answer, partial, call, asks, approval, result, doubt, resolved,
     attempt, ended, phase, project, terminated.
 
-    `name`: the message_id, tool, reason or trigger; of an attempt, failed, resumed (the text before
-    is lost) or continued. `call`: TURN.STEP.INDEX. `text`: a note for people.
+    `name`: the message_id, tool, reason or trigger; for the kind attempt, it is failed, resumed
+    (the text before it is lost) or continued. `call`: TURN.STEP.INDEX. `text`: a note for people.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class Line(Value):
 
 
 class Sent(Value):
-    """A channel that received an answer."""
+    """The delivery of an answer to a channel."""
 
     turn: int
     step: int
@@ -103,14 +103,14 @@ OF_LIMIT = {"budget_exceeded": "tokens", "max_steps": "steps", "failed": "attemp
 
 
 def _limit(event: ev.TurnEnded) -> str:
-    """How much of the limit that ended it a turn had used, for people; '' for other reasons."""
+    """How much of the limit that ended a turn was used, for people; '' for other reasons."""
     if event.limit is None or event.used is None:
         return ""
     return f"{event.used:,} {OF_LIMIT.get(event.reason, 'used')}, {event.limit:,} are allowed"
 
 
 def _line(entry: Entry, event: OtherEvent, before: TurnView, turn: TurnView) -> Line | None:
-    """The line that an event about no call adds."""
+    """The line that an event adds if it is not about a call."""
     at = (entry.offset, entry.at)
     match event:
         case ev.MessageReceived():

@@ -1,7 +1,7 @@
 """turn: the fold of the work in flight. Its values are in turn_view.py.
 
 There is one short function per event type. The functions get only events that the rulings accepted,
-so they validate nothing again; they assert what the rulings guarantee.
+so they do not validate; they assert what the rulings guarantee.
 """
 
 from collections.abc import Callable, Iterable
@@ -47,7 +47,7 @@ from .turn_view import (
 )
 
 INITIAL = TurnView()
-RANK = {INTERRUPTED: 0, CANCELLED: 1, TERMINATED: 2}  # of several reasons, the highest closes
+RANK = {INTERRUPTED: 0, CANCELLED: 1, TERMINATED: 2}  # of several reasons, the highest counts
 INTERRUPT, AFTER_STEP = WhenBusy.INTERRUPT, CancelMode.AFTER_STEP
 RESUME, RECONCILER = Recovery.RESUME, Via.RECONCILER
 
@@ -200,7 +200,7 @@ def _with_call(view: TurnView, call: Call, **changes: Any) -> TurnView:
 
 
 def _kept(doubts: tuple[Call, ...], ended: Iterable[Call] = ()) -> tuple[Call, ...]:
-    """Every open doubt, those of the ended calls included, and the newest resolved ones."""
+    """All open doubts, including those of `ended` calls, and the newest resolved doubts."""
     doubts = (*doubts, *[call for call in ended if _outlives(call)])
     if not doubts:  # nearly always
         return doubts
@@ -220,7 +220,7 @@ def _call(view: TurnView, event: AboutCall) -> Call:
 
 
 def _becomes(view: TurnView, call: Call, event: AboutCall) -> CallStatus:
-    """The status of a call after an accepted event, by CALLS."""
+    """The status of a call after an accepted event, from the table CALLS."""
     becomes = ONLY_STATUS[type(event)] or row_of(view, call, event).becomes
     assert becomes is not None, "the event changes the call's status"
     return becomes
@@ -229,7 +229,7 @@ def _becomes(view: TurnView, call: Call, event: AboutCall) -> CallStatus:
 def _tool_invoked(view: TurnView, entry: Entry, event: ev.ToolInvoked) -> TurnView:
     call = _call(view, event)
     changes: dict[str, Any] = {
-        "name": event.name,  # the real tool; the model may have named it in the arguments
+        "name": event.name,  # the real tool, which the model may have named in the arguments
         "effect": event.effect,
         "status": _becomes(view, call, event),
     }
@@ -370,7 +370,7 @@ FOLDS: dict[type, Callable[[TurnView, Entry, Any], TurnView]] = {
     ev.ToolResult: _tool_result,
     ev.ToolFailedUncertain: _uncertain,
 }
-# What may make a step due; N2w waits for a summary from then on.
+# The events that may make a step due. Row N2w waits for a summary from their time on.
 SETTLES = frozenset(
     {
         ev.MessageReceived,

@@ -1,7 +1,7 @@
-"""The work in flight of a session: computed by the turn fold, read by WAKE.
+"""The values of the turn view, the work in flight: the turn fold computes them, WAKE reads them.
 
-Bounded: it has no content of messages (the messages view has that) or of answers (the context
-view has that), and of a call only the arguments.
+The view is bounded. It has the arguments of calls, but no content of messages (which is in the
+messages view) and none of answers (which is in the context view).
 """
 
 from enum import StrEnum
@@ -14,24 +14,25 @@ from ....schemas.ids import call_key, parse_call_key
 from ....schemas.value import Value, replace
 from ..calls import DOUBT, NOT_BEGUN, OPEN, PROPOSED, CallStatus, row_for
 
-REFUSALS_MAX = 64  # pending refusals; older ones are only counted
+REFUSALS_MAX = 64  # pending refusals that are kept; older ones are only counted
 SEEN_MAX = 64  # cancel, command and reminder ids kept to recognize duplicates
 GRANTS_MAX = 64
 QUEUE_MAX = 256  # messages that may wait behind a turn; more are refused
 RESOLVED_MAX = 16  # resolved doubts kept, to detect a late result that contradicts them
 REMINDERS_MAX = 64
-CONTRADICTS_RECONCILER = 2  # since these rules a late success contradicts "did not happen"
-HOLDS_TOOLS = 2  # since these rules only the project tool may lock, and refused tools get answers
-# Errors in GEN_FAILED: too long in tokens or bytes; or a part was refused: a signature, a file.
+CONTRADICTS_RECONCILER = 2  # from this version on, a late success contradicts "did not happen"
+HOLDS_TOOLS = 2  # from here on, only the project tool may lock, and refused tools get answers
+# Errors in GEN_FAILED: the request is too long in tokens or bytes; or the model refused a part of
+# it, thinking or a file.
 TOO_LONG = ("context_too_long", "request_too_large")
 THINKING_REFUSED = "thinking_refused"
 FILE_REFUSED = "file_refused"
-PARTS = (THINKING_REFUSED, FILE_REFUSED)  # a request can do without them
+PARTS = (THINKING_REFUSED, FILE_REFUSED)  # a request can leave them out
 REBUILDABLE = (*TOO_LONG, *PARTS)
 
 
 class GenerationStatus(StrEnum):
-    """The status of a model call: of its newest attempt, or OWED before the first."""
+    """The status of a model call: that of its newest attempt, or OWED before the first attempt."""
 
     OWED = "owed"
     RUNNING = "running"
@@ -40,7 +41,7 @@ class GenerationStatus(StrEnum):
     ANSWERED = "done"
 
 
-# Python 3.11 looks members up slowly, and these are read for every event.
+# Python 3.11 looks enum members up slowly, and these are read for every event.
 OWED, RUNNING, FAILED, STOPPED, ANSWERED = GenerationStatus
 INTERRUPTED, CANCELLED = EndReason.INTERRUPTED, EndReason.CANCELLED
 TERMINATED, BUDGET_EXCEEDED = EndReason.TERMINATED, EndReason.BUDGET_EXCEEDED
@@ -55,7 +56,8 @@ AnyClaim = (
 
 
 class Claim(Value):
-    """The owner of an attempt, where it was claimed, and until when. Times in Unix ms."""
+    """The owner of an attempt, the place and time of the claim, and the deadline. Times in Unix
+    ms."""
 
     owner: str
     epoch: int
@@ -72,7 +74,7 @@ def claim_of(entry: Entry, event: AnyClaim) -> Claim:
 class Generation(Value):
     """The model call of the current step and its newest attempt.
 
-    `called`: digest of the LLM_CALLED. `chain`: the earlier attempts whose text the newest one
+    `called`: digest of the LLM_CALLED. `chain`: the earlier attempts whose text the newest attempt
     continues, oldest first, each as (attempt, seq of its last chunk that is kept).
     """
 
@@ -90,11 +92,11 @@ class Generation(Value):
 
 
 class Call(Value):
-    """One tool call; calls.py lists what changes its status.
+    """One tool call. calls.py lists the events that change its status.
 
-    `human`: what a person reported; `denied`: a reconciler reported that it did not happen; `told`:
-    HUMAN_NEEDED was written for this status; `reported`: the tool's late outcome that contradicts
-    either, accepted once.
+    `human`: what a person reported about the call. `denied`: a reconciler reported that the call
+    did not happen. `told`: HUMAN_NEEDED was written for this status. `reported`: a late outcome of
+    the tool that contradicts `human` or `denied`; only one is accepted.
     """
 
     turn: int
@@ -120,7 +122,7 @@ class Call(Value):
 
     @property
     def key(self) -> str:
-        """TURN.STEP.INDEX."""
+        """The key of the call, TURN.STEP.INDEX."""
         return call_key(self.turn, self.step, self.index)
 
 
@@ -132,8 +134,8 @@ class Waiting(Value):
 
 
 class Closing(Value):
-    """Why the open turn must end, and since when (Unix ms): the grace period of several starts with
-    the first."""
+    """Why the open turn must end, and since when (Unix ms). If there are several reasons, `since`
+    is the time of the first."""
 
     reason: EndReason
     since: int
@@ -155,10 +157,10 @@ class Reminder(Value):
 
 
 class TurnView(Value):
-    """Everything in flight. `number`: the open or last turn; `step`: its last LLM_CALLED."""
+    """The work in flight of a session. `number`: the open or last turn; `step`: its last step."""
 
     known: bool = False
-    rules: int = 1  # of SESSION_OPENED: see CONTRADICTS_RECONCILER
+    rules: int = 1  # the `rules` of SESSION_OPENED, see CONTRADICTS_RECONCILER
     since: int = 0  # broker time of SESSION_OPENED, Unix ms
     agent: str = ""
     terminated: bool = False
@@ -177,18 +179,18 @@ class TurnView(Value):
     owned: tuple[str, ...] = ()  # message ids of this turn, not yet in a request
     said: tuple[str, ...] = ()  # message ids that are in a request of this turn
     queue: tuple[Waiting, ...] = ()
-    doubts: tuple[Call, ...] = ()  # of ended turns
+    doubts: tuple[Call, ...] = ()  # doubts of ended turns
     grants: tuple[str, ...] = ()  # see grants.py
     reminders: tuple[Reminder, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     refusals_dropped: int = 0
     cancel_ids: tuple[str, ...] = ()
     command_ids: tuple[str, ...] = ()
-    reminder_ids: tuple[str, ...] = ()  # of REMINDER_ADDED, pending or sent: never sent again
+    reminder_ids: tuple[str, ...] = ()  # ids of pending and sent reminders, to recognize duplicates
 
 
 class Stream(Value):
-    """How far the running attempt has streamed. Not in TurnView, because chunks are frequent."""
+    """How far the running attempt has streamed; not in TurnView, because chunks are frequent."""
 
     turn: int = 0
     step: int = 0
@@ -198,7 +200,7 @@ class Stream(Value):
 
 
 def find_call(view: TurnView, turn: int, step: int, index: int) -> Call | None:
-    """The call at that place, in the open turn or in doubt from an ended one."""
+    """The call at this place: a call of the open turn, or a call in doubt of an ended turn."""
     for call in (*view.calls, *view.doubts):
         if call.index == index and call.step == step and call.turn == turn:
             return call
@@ -209,7 +211,8 @@ NAMES_KEY = (ev.ApprovalDecided, ev.ApprovalExpired, ev.HumanNeeded, ev.HumanRes
 NamesKey = ev.ApprovalDecided | ev.ApprovalExpired | ev.HumanNeeded | ev.HumanResolved
 NamesPlace = ev.ToolInvoked | ev.ToolStarted | ev.ToolResult | ev.ToolFailedUncertain
 AboutCall = NamesPlace | NamesKey
-"""The events about one call: those of workers have its turn, step and index, the others its key."""
+"""The events about one call. Workers' events have its turn, step and index, other events its
+key."""
 
 
 def call_of(view: TurnView, event: AboutCall) -> Call | None:
@@ -221,12 +224,12 @@ def call_of(view: TurnView, event: AboutCall) -> Call | None:
 
 
 def calls_of(event: GenComplete) -> tuple[ProposedCall, ...]:
-    """The calls of a response; with any other stop_reason than tool_use they were cut off."""
+    """The calls of a response; none unless its stop_reason is tool_use, as they were cut off."""
     return event.calls if event.stop_reason == "tool_use" else ()
 
 
 def is_open(call: Call) -> bool:
-    """Whether the turn must still wait for the call; it does not wait for a contradicted one."""
+    """Whether the turn must still wait for the call. It does not wait for a contradicted call."""
     return call.status in OPEN
 
 
@@ -241,17 +244,17 @@ def thinking_refused(view: TurnView) -> bool:
 
 
 def to_rebuild(view: TurnView) -> bool:
-    """Whether the newest request must be built differently, which is tried once per turn."""
+    """Whether the newest request must be rebuilt in another way, which is tried once per turn."""
     return _error_to_mend(view) in REBUILDABLE
 
 
 def part_refused(view: TurnView) -> bool:
-    """Whether the model refused a part that can be left out, for the first time in this turn."""
+    """Whether the model refused an optional part (PARTS), for the first time in this turn."""
     return _error_to_mend(view) in PARTS
 
 
 def _error_to_mend(view: TurnView) -> str | None:
-    """The error of the newest request, unless a request of this turn was rebuilt before."""
+    """The error of the newest request, or None; None too if this turn has rebuilt a request."""
     generation = view.generation
     if generation is None or view.rebuilt or generation.status is not FAILED:
         return None
@@ -259,8 +262,8 @@ def _error_to_mend(view: TurnView) -> str | None:
 
 
 def generation_deadline(generation: Generation, stream: Stream) -> int:
-    """Unix ms after which the running attempt counts as lost; each chunk extends it by the stall
-    timeout."""
+    """The time (Unix ms) after which the running attempt counts as lost. Each chunk extends it by
+    the stall timeout."""
     claim = generation.claim
     assert claim is not None
     if stream.attempt != generation.attempt or not stream.chunks:
@@ -269,7 +272,7 @@ def generation_deadline(generation: Generation, stream: Stream) -> int:
 
 
 def closed(call: Call) -> tuple[Call, str] | None:
-    """The call after TURN_ENDED, and the text for the model; None if it has its outcome.
+    """The call after TURN_ENDED, and its result for the model; None if the call has its outcome.
 
     A begun `once` call stays in doubt and outlives the turn; repeatable calls are abandoned.
     """
@@ -293,7 +296,8 @@ OUTCOME_UNKNOWN = (
 def contradicts(call: Call, outcome: str) -> bool:
     """Whether a late outcome contradicts what a person or a reconciler reported about the call.
 
-    A reconciler that found the effect has seen it: only its "did not happen" can be contradicted.
+    A reconciler that reports an effect has seen it, so only its report "did not happen" can be
+    contradicted.
     """
     if call.human:
         return (call.human == HAPPENED) != (outcome == OK)

@@ -1,7 +1,7 @@
 """Rulings on background work, and on the compactions that a request may adopt.
 
-As with all events that workers write, one that does not fit the views is ignored, and WAKE decides
-again. The first outcome of any attempt wins: a summary is equally good from any worker.
+As with all events of workers, an event that does not fit the views is ignored, and WAKE decides
+again. The first outcome of any attempt counts, because a summary is equally good from any worker.
 """
 
 from typing import assert_never
@@ -18,9 +18,10 @@ from .judges import Judges
 
 
 def may_adopt(views: SessionViews, event: ev.LlmCalled) -> bool:
-    """Whether a request may name these compactions: those in force, or the candidate.
+    """Whether a request may adopt the compactions that it names.
 
-    Short forms that an earlier request adopted stay adopted.
+    It may name the summary in force or the candidate. Short forms that an earlier request adopted
+    stay adopted.
     """
     view = views.compaction
     try:
@@ -37,7 +38,7 @@ def may_adopt(views: SessionViews, event: ev.LlmCalled) -> bool:
 
 
 def background_started(views: SessionViews, event: ev.BackgroundStarted) -> Ruling:
-    """Claims work that is due, or takes it over under a newer epoch."""
+    """Rules on a claim of work that is due, or a takeover under a newer epoch."""
     view = views.background
     if event.kind not in KINDS:
         return UNSUPPORTED
@@ -47,7 +48,7 @@ def background_started(views: SessionViews, event: ev.BackgroundStarted) -> Ruli
     if work is not None:
         if event.attempt != work.attempt + 1:
             return DUPLICATE
-        # The epoch guards against forged and foreign records, as in gen_resumed.
+        # The check of the epoch guards against forged and foreign records, as in gen_resumed.
         takes_over = (work.released or event.epoch > work.claim.epoch) and not work.stop
         return ACCEPTED if takes_over else SUPERSEDED
     if event.attempt != 1:
@@ -73,17 +74,18 @@ def _is_due(views: SessionViews, kind: WorkKind, upto: int) -> bool:
 
 
 def background_done(views: SessionViews, event: ev.BackgroundDone) -> Ruling:
-    """Ends claimed work: the first outcome counts, but only the newest attempt may release it."""
+    """Rules on the end of work: the first outcome counts; only the newest attempt may release
+    it."""
     work = find_work(views.background, event.kind, event.upto)
     if work is None or (event.released and work.released):
         return DUPLICATE
     if event.released and event.attempt < work.attempt:
-        return SUPERSEDED  # the ledger counts its cost all the same
+        return SUPERSEDED  # the ledger counts the cost anyway
     return ACCEPTED if event.attempt <= work.attempt else STALE
 
 
 def result_compacted(views: SessionViews, event: ev.ResultCompacted) -> Ruling:
-    """The short form of a result in the context, made by claimed work. One per result."""
+    """Rules on a short form: one per result, made by claimed work, for a result in the context."""
     view = views.background
     if views.compaction.shorts.last(event.call) is not None:
         return DUPLICATE
@@ -96,7 +98,7 @@ def result_compacted(views: SessionViews, event: ev.ResultCompacted) -> Ruling:
 
 
 def context_compacted(views: SessionViews, event: ev.ContextCompacted) -> Ruling:
-    """A candidate, made by the running summary: it must end between messages."""
+    """Rules on a candidate: it must come from the running summary work and end between messages."""
     work = running_summary(views.background)
     if has_summary(views.compaction, event.upto):
         return DUPLICATE  # adopted or not: both workers of a takeover may write one
@@ -112,7 +114,7 @@ def context_compacted(views: SessionViews, event: ev.ContextCompacted) -> Ruling
 
 
 def compaction_skipped(views: SessionViews, event: ev.CompactionSkipped) -> Ruling:
-    """Records, once, that a summary at this offset is not worth its cost."""
+    """Rules on the note that a summary at this offset is not worth its cost: it counts once."""
     if event.upto <= views.background.tried_upto:
         return DUPLICATE
     due = any(_is_due(views, kind, event.upto) for kind in SUMMARIES)

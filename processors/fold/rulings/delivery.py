@@ -1,7 +1,7 @@
 """Rulings on deliveries to push channels, and on GEN_SENT.
 
-As with all events that workers write, one that does not fit the views is ignored, and WAKE decides
-again. The first GEN_SENT of an answer and channel counts, from any worker.
+As with all events of workers, an event that does not fit the views is ignored, and WAKE decides
+again. The first GEN_SENT for an answer and channel counts, from any worker.
 """
 
 from typing import assert_never
@@ -14,7 +14,7 @@ from .judges import Judges
 
 
 def delivery_started(views: SessionViews, event: ev.DeliveryStarted) -> Ruling:
-    """Claims the next attempt of a pending delivery, or takes it over under a newer epoch."""
+    """Rules on a claim of a pending delivery's next attempt, or a takeover under a newer epoch."""
     owed = find_owed(views.delivery, event.turn, event.step, event.channel)
     if owed is None:
         return LATE
@@ -26,7 +26,7 @@ def delivery_started(views: SessionViews, event: ev.DeliveryStarted) -> Ruling:
 
 
 def delivery_failed(views: SessionViews, event: ev.DeliveryFailed) -> Ruling:
-    """Only the newest attempt's failure counts; a delivery waiting for a retry may be given up."""
+    """Rules on a failure: only the newest attempt's counts, but a waiting retry may be given up."""
     owed = find_owed(views.delivery, event.turn, event.step, event.channel)
     if owed is None:
         return LATE
@@ -44,7 +44,7 @@ def delivery_failed(views: SessionViews, event: ev.DeliveryFailed) -> Ruling:
 
 
 def gen_sent(views: SessionViews, event: ev.GenSent) -> Ruling:
-    """Counts once per answer and channel."""
+    """Rules on a delivered answer: it counts once per answer and channel."""
     key = (event.turn, event.step, event.channel)
     return DUPLICATE if views.transcript.sent.last(key) is not None else ACCEPTED
 

@@ -1,8 +1,8 @@
 """Rulings on the items of other frameworks: accepted, duplicate, refused or stale.
 
-An adapter retracts the item that it saw at the end. If another item was added since, the command is
-stale, like a decision that lost a race: the command gets no answer, and the adapter reads the items
-and tries again.
+An adapter retracts the item that was last when it read the items. If another item was added since,
+the command is stale, like a decision that lost a race: it gets no answer, and the adapter reads the
+items and tries again.
 """
 
 from ....schemas import events as ev
@@ -17,7 +17,7 @@ NO_ITEMS = "the content is not a JSON list of as many items as it says"
 
 
 def item_added(views: SessionViews, event: ev.ItemAdded) -> Ruling:
-    """A batch counts once; the same id with other content is refused."""
+    """Rules on a batch: it counts once, and the same id with other content is refused."""
     if not is_id(event.item_id):
         return refused("invalid_id", why_not_an_id("item_id", event.item_id))
     known = views.items.batches.last(event.item_id)
@@ -31,7 +31,7 @@ def item_added(views: SessionViews, event: ev.ItemAdded) -> Ruling:
 
 
 def _has_items(body: ev.Body, count: int) -> bool:
-    """Whether there are that many items; a blob was checked by the producer that stored it."""
+    """Whether the body has this many items. A blob passes, since its producer has checked it."""
     if body.ref is not None:
         return True
     try:
@@ -42,15 +42,15 @@ def _has_items(body: ev.Body, count: int) -> bool:
 
 
 def item_retracted(views: SessionViews, event: ev.ItemRetracted) -> Ruling:
-    """A command counts once, and only if no item changed since its sender read them."""
+    """Rules on a retraction: it counts once, and only if its sender has seen the newest items."""
     if not is_id(event.command_id):
         return refused("invalid_id", why_not_an_id("command_id", event.command_id))
     if views.items.retractions.last(event.command_id) is not None:
         return DUPLICATE
     if event.all:
         return ACCEPTED
-    # The last item alone is not enough: a stale command could be in the log twice, and its item
-    # could be the last one again by then.
+    # Comparing the last item is not enough: a stale command could be in the log twice, and its item
+    # could be the last item again at the second time.
     fits = event.seen == version(views.items)
     return ACCEPTED if fits and last_item(views.items) == (event.item_id, event.index) else STALE
 

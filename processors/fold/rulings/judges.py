@@ -7,5 +7,5 @@ from ..ruling import Ruling
 from ..views import SessionViews
 
 Judges = dict[type, Callable[[SessionViews, Any], Ruling]]
-"""By event type. Each takes the views before an event, and the event, which is of that type: a dict
-cannot express this, hence Any."""
+"""Ruling functions by event type. Each takes the views before an event, and the event. The event is
+of that type, which a dict cannot express, hence Any."""

@@ -1,7 +1,7 @@
 """Rulings on the commands of producers: each is accepted, a duplicate, or refused with a reason.
 
-One function per event type, each a list of reasons to refuse. Nothing here changes a view;
-projections do, and only for events accepted here.
+There is one function per event type, which lists the reasons to refuse it. The functions change no
+view: projections do, and only for accepted events.
 """
 
 from typing import Any
@@ -23,12 +23,12 @@ from . import items as item_rulings
 from .judges import Judges
 
 SKIPPED_MAX = 64  # skipped records of one session
-Fork = tuple[str | None, int | None, str | None]  # parent, offset and sha256 of the seed
+Fork = tuple[str | None, int | None, str | None]  # parent, offset, sha256 of the seed
 RULES = 2  # the newest version of the rules that this code knows
 
 
 def why_not_possible(views: SessionViews, event: Any) -> Ruling | None:
-    """The objections to any command, or None; SESSION_OPENED and RECORD_SKIPPED have their own."""
+    """The refusal of any command but SESSION_OPENED and RECORD_SKIPPED at these views, or None."""
     if not views.turn.known:
         return refused("unknown_session", "unknown session: open it first")
     if getattr(event, "by_user", views.state.user_id) != views.state.user_id:
@@ -45,7 +45,7 @@ def _invalid_id(field: str, text: str) -> Ruling:
 
 
 def session_opened(views: SessionViews, event: ev.SessionOpened) -> Ruling:
-    """Opened once; the same command again is a duplicate, another is refused."""
+    """Rules on an opening: the same command again is a duplicate, a different one is refused."""
     fork = _fork_of(event)
     if views.turn.known:
         same = (views.state.user_id, views.turn.agent) == (event.user_id, event.agent)
@@ -73,13 +73,13 @@ def _fork_of(event: ev.SessionOpened) -> Fork | None:
 
 
 def _forked_from(views: SessionViews) -> Fork | None:
-    """The fork as which a session was opened, or None."""
+    """The fork that opened the session, or None."""
     origin = views.origin
     return None if origin is None else (origin.session_id, origin.offset, origin.seed)
 
 
 def fork_opened(parent: SessionViews, event: ev.SessionOpened) -> Ruling:
-    """Whether a fork continues its parent. `parent`: the views that the seed folds to."""
+    """Rules on a fork: it must continue its parent. `parent`: the views that the seed folds to."""
     if not parent.turn.known or parent.session_id != event.parent_session:
         return refused("invalid_fork", f"the seed is not one of session {event.parent_session}")
     if parent.state.user_id != event.user_id:
@@ -94,7 +94,8 @@ EMPTY = "an empty message: say something"
 
 
 def content_error(body: ev.Body) -> str | None:
-    """Why a message's content is invalid, or None; the producer that stored a blob checked it."""
+    """Why a message's content is invalid, or None. A blob passes, since its producer has checked
+    it."""
     if body.ref is not None:
         return None
     try:
@@ -105,7 +106,7 @@ def content_error(body: ev.Body) -> str | None:
 
 
 def message_received(views: SessionViews, event: ev.MessageReceived) -> Ruling:
-    """One message per id; the same id with other content is refused."""
+    """Rules on a message: it counts once, and the same id with other content is refused."""
     if not is_id(event.message_id):
         return _invalid_id("message_id", event.message_id)
     known = views.messages.received.last(event.message_id)
@@ -125,7 +126,7 @@ def message_received(views: SessionViews, event: ev.MessageReceived) -> Ruling:
 
 
 def phase_triggered(views: SessionViews, event: ev.PhaseTriggered) -> Ruling:
-    """Only triggers that TRANSITIONS has for this phase."""
+    """Rules on a trigger: TRANSITIONS must have it for this phase."""
     if not is_id(event.command_id):
         return _invalid_id("command_id", event.command_id)
     if event.command_id in views.turn.command_ids:
@@ -151,7 +152,7 @@ def project_locked(views: SessionViews, event: ev.ProjectLocked) -> Ruling:
 
 
 def cancel_requested(views: SessionViews, event: ev.CancelRequested) -> Ruling:
-    """Applies to the turn it names, else to the open one; the first cancel of a turn counts."""
+    """Rules on a cancel of the named or the open turn: the first cancel of a turn counts."""
     turn = views.turn
     if not is_id(event.cancel_id):
         return _invalid_id("cancel_id", event.cancel_id)
@@ -176,7 +177,7 @@ def cancel_requested(views: SessionViews, event: ev.CancelRequested) -> Ruling:
 
 
 def _named_call(views: SessionViews, key: str) -> Call | Ruling:
-    """The call of that key, or the refusal."""
+    """The call with this key, or the refusal."""
     parts = parse_call_key(key)
     if parts is None:
         return refused("invalid_call", f"a call is TURN.STEP.INDEX, not {key[:40]!r}")
@@ -193,11 +194,11 @@ STANDS: dict[CallStatus, str] = {
     CallStatus.CONTRADICTED: "is contradicted by what its tool said later",
     CallStatus.DONE: "is done",
 }
-"""The end of a sentence about a call, by its status."""
+"""For each status, the end of a sentence about a call."""
 
 
 def approval_decided(views: SessionViews, event: ev.ApprovalDecided) -> Ruling:
-    """Bound to the arguments that were shown; counts once."""
+    """Rules on an approval: it is bound to the arguments that the person saw, and counts once."""
     ruling = _about_call(views, event)
     if ruling.code == "invalid_grant":
         detail = f"what is to be allowed later is not understood: {why_wrong(event.grant)}"
@@ -206,12 +207,12 @@ def approval_decided(views: SessionViews, event: ev.ApprovalDecided) -> Ruling:
 
 
 def human_resolved(views: SessionViews, event: ev.HumanResolved) -> Ruling:
-    """Only a call in doubt or contradicted can be resolved."""
+    """Rules on a resolution: only a call that is in doubt or contradicted can be resolved."""
     return _about_call(views, event)
 
 
 def _about_call(views: SessionViews, event: ev.ApprovalDecided | ev.HumanResolved) -> Ruling:
-    """The ruling of CALLS, with the message of a refusal."""
+    """The ruling from the table CALLS; a refusal gets its message."""
     call = _named_call(views, event.call)
     if isinstance(call, Ruling):
         return call
@@ -231,13 +232,13 @@ def _about_call(views: SessionViews, event: ev.ApprovalDecided | ev.HumanResolve
 
 
 def session_terminated(views: SessionViews, event: ev.SessionTerminated) -> Ruling:
-    """Ends the session permanently; why_not_possible has ruled on a second one."""
+    """Rules on a termination, which is permanent. why_not_possible rules on a second one."""
     return ACCEPTED
 
 
 def record_skipped(views: SessionViews, event: ev.RecordSkipped) -> Ruling:
-    """Counts once for a record, even if this version is not frozen there: a later version may
-    understand the record, and decisions made since rely on its having been skipped."""
+    """Rules on a skipped record: it counts once. It counts even if this version understands the
+    record and did not freeze there, because later decisions were made without the record."""
     if not views.turn.known:
         return refused("unknown_session", "unknown session: open it first")
     if event.by_user != views.state.user_id:

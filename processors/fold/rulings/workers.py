@@ -1,7 +1,7 @@
 """Rulings on the events of workers: decisions, claims, chunks and outcomes.
 
-A worker is never refused, because nothing waits for an answer: an event that does not fit the views
-is ignored, and WAKE decides again. A decision that lost a race has a stale basis.
+An event of a worker is never refused, because nothing waits for an answer. If it does not fit the
+views it is ignored, and WAKE decides again. A decision that lost a race has a stale basis.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ from .background import may_adopt
 from .judges import Judges
 
 STEER = WhenBusy.STEER
-WAITING = (OWED, FAILED, STOPPED)  # for the next attempt
+WAITING = (OWED, FAILED, STOPPED)  # no attempt runs: the next one may start
 GenerationEvent = (
     ev.GenStart
     | ev.GenResumed
@@ -53,7 +53,7 @@ GenerationEvent = (
 
 
 def context_set(views: SessionViews, event: ev.ContextSet) -> Ruling:
-    """A prefix that is already in force is a duplicate; a running turn keeps its prefix."""
+    """Rules on a prefix: the one in force is a duplicate; a turn with steps keeps its prefix."""
     view, turn = views.context, views.turn
     if view.prefix_sha == event.sha256:
         return DUPLICATE
@@ -62,8 +62,9 @@ def context_set(views: SessionViews, event: ev.ContextSet) -> Ruling:
 
 
 def step_is_due(views: SessionViews) -> bool:
-    """Whether the open turn has no step in flight: it has had none, or the last one is answered and
-    its calls have outcomes, or the model refused the request and another must be built."""
+    """Whether the next step is due in the open turn: the turn has had no step; or the last step is
+    answered and its calls have outcomes; or the model refused the request and another must be
+    built."""
     turn = views.turn
     if not turn.open or turn.closing is not None:
         return False
@@ -74,7 +75,7 @@ def step_is_due(views: SessionViews) -> bool:
 
 
 def llm_called(views: SessionViews, event: ev.LlmCalled) -> Ruling:
-    """The next step of the open turn; its basis must still be the newest input."""
+    """Rules on the next step of the open turn: its basis must still be the newest input."""
     turn = views.turn
     if not turn.open or event.turn != turn.number:
         return LATE
@@ -94,13 +95,13 @@ def llm_called(views: SessionViews, event: ev.LlmCalled) -> Ruling:
 
 
 def tool_invoked(views: SessionViews, event: ev.ToolInvoked) -> Ruling:
-    """Decides a proposed call, once."""
+    """Rules on the decision about a proposed call, which counts once."""
     call = call_of(views.turn, event)
     return LATE if call is None else row_of(views.turn, call, event).ruling
 
 
 def approval_expired(views: SessionViews, event: ev.ApprovalExpired) -> Ruling:
-    """Only a call that still waits for approval can expire."""
+    """Rules on an expiry: only a call that still waits for approval can expire."""
     call = call_of(views.turn, event)
     if call is None or call not in views.turn.calls:
         return LATE
@@ -108,7 +109,7 @@ def approval_expired(views: SessionViews, event: ev.ApprovalExpired) -> Ruling:
 
 
 def turn_ended(views: SessionViews, event: ev.TurnEnded) -> Ruling:
-    """Ends the open turn: for the reason it is closing, or when nothing in it is open."""
+    """Rules on the end of the open turn: for the reason that closes it, or by _MAY_END."""
     turn = views.turn
     if not turn.open or event.turn != turn.number:
         return LATE
@@ -161,19 +162,19 @@ _MAY_END: dict[str, Callable[[SessionViews], bool]] = {
 
 
 def refused_event(views: SessionViews, event: ev.Refused) -> Ruling:
-    """Answers a refusal that is still pending."""
+    """Rules on the answer to a refusal, which must still be pending."""
     is_pending = any(refusal.offset == event.offset for refusal in views.turn.refusals)
     return ACCEPTED if is_pending else DUPLICATE
 
 
 def human_needed(views: SessionViews, event: ev.HumanNeeded) -> Ruling:
-    """Once for each doubt, and once more for a contradiction."""
+    """Rules on the notice to a person: once for each doubt, and once more for a contradiction."""
     call = call_of(views.turn, event)
     return DUPLICATE if call is None else row_of(views.turn, call, event).ruling
 
 
 def reminder_added(views: SessionViews, event: ev.ReminderAdded) -> Ruling:
-    """One reminder per id, whether it is pending or sent."""
+    """Rules on a reminder: one per id, whether it is pending or sent."""
     return DUPLICATE if event.reminder_id in views.turn.reminder_ids else ACCEPTED
 
 
@@ -200,7 +201,7 @@ def _claimable(
 
 
 def gen_start(views: SessionViews, event: ev.GenStart) -> Ruling:
-    """Claims the next attempt of the step, for exactly the decision in force."""
+    """Rules on a claim of the next attempt of the step, made for exactly the decision in force."""
     generation = _claimable(views, event)
     if isinstance(generation, Ruling):
         return generation
@@ -211,7 +212,7 @@ def gen_start(views: SessionViews, event: ev.GenStart) -> Ruling:
 
 
 def gen_resumed(views: SessionViews, event: ev.GenResumed) -> Ruling:
-    """Takes a running attempt over, under a newer epoch than its claim's.
+    """Rules on the takeover of a running attempt, under a newer epoch than that of its claim.
 
     Here and in every other takeover, the epoch guards against forged and foreign records: an honest
     worker takes over under its own epoch, which is newer, and with the next attempt number.
@@ -226,7 +227,7 @@ def gen_resumed(views: SessionViews, event: ev.GenResumed) -> Ruling:
 
 
 def chunk_seen(views: SessionViews, event: ChunkSeen) -> Ruling:
-    """A chunk of the newest attempt, while it runs."""
+    """Rules on a chunk: it belongs to the newest attempt, which is running."""
     generation = _generation(views, event)
     if isinstance(generation, Ruling):
         return generation
@@ -237,7 +238,7 @@ def chunk_seen(views: SessionViews, event: ChunkSeen) -> Ruling:
 def gen_outcome(
     views: SessionViews, event: ev.GenComplete | ev.GenFailed | ev.GenStopped
 ) -> Ruling:
-    """Only the newest attempt's outcome counts, once, until the turn has ended."""
+    """Rules on an outcome: only the newest attempt's counts, once, until the turn has ended."""
     generation = _generation(views, event)
     if isinstance(generation, Ruling):
         return generation
@@ -249,7 +250,7 @@ def gen_outcome(
 def call_event(
     views: SessionViews, event: ev.ToolStarted | ev.ToolResult | ev.ToolFailedUncertain
 ) -> Ruling:
-    """A claim or an outcome of a call: CALLS has the ruling."""
+    """Rules on a claim or an outcome of a call by the table CALLS."""
     call = call_of(views.turn, event)
     if call is None:
         return LATE if event.turn <= views.turn.number else UNKNOWN_CALL
@@ -257,7 +258,7 @@ def call_event(
 
 
 def misplaced(views: SessionViews, event: ev.PartitionTaken | ev.OwnerGone) -> Ruling:
-    """An event about a partition, written under a session's key, does not concern the session."""
+    """Rules on an event about a partition with a session's key: it does not concern the session."""
     return MISPLACED
 
 
