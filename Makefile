@@ -122,7 +122,7 @@ recording: setup ## record the killed worker of the README from a real run
 	$(PY) -m foldlog.docs.recording
 
 .PHONY: screenshot
-screenshot: setup ## photograph the inspector for the README, in a real browser
+screenshot: setup ## photograph the inspector for README and docs, in a real browser
 	$(PY) -m foldlog.docs.screenshot
 
 .PHONY: lint

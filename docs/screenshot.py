@@ -1,8 +1,9 @@
-"""Takes the README's screenshot of the inspector, docs/images/inspector.png: `make screenshot`.
+"""Takes the screenshots of the inspector in docs/images: `make screenshot`.
 
-The distribution's Chromium, driven by playwright, opens a session of a real run: its worker was
-killed in the middle of an answer, another one took over, and a tool call was approved. The page
-shows the moment at which that call started.
+The distribution's Chromium, driven by playwright, opens the sessions of a real run. In the first
+one the worker was killed in the middle of an answer, another one took over, and a tool call was
+approved: the README's picture shows the moment at which that call started. In the second one a call
+waits for approval: the other pictures show it on the home page and in its session.
 """
 
 import json
@@ -17,20 +18,25 @@ import zlib
 from inspect import getsource
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 from foldlog.docs.running import QUESTION, WAIT_S, Running, fingerprint, running
 from foldlog.docs.tables import ROOT
 from foldlog.tests.browser_fixture import WAIT_MS, chromium_path
 
-PICTURE = ROOT / "docs" / "images" / "inspector.png"
+IMAGES = ROOT / "docs" / "images"
+PICTURE = IMAGES / "inspector.png"
+HOME = IMAGES / "inspector-home.png"
+WAITING = IMAGES / "inspector-waiting.png"
+PICTURES = (PICTURE, HOME, WAITING)
 SESSION = "returns"
+ASKING = "late-fee"
 SIZE = {"width": 1440, "height": 900}
 CHUNKS_BEFORE_KILL = 3
 
 
 def main() -> None:
-    """Run the session, and write the picture."""
+    """Run the sessions, and write the pictures."""
     browser = chromium_path()
     if browser is None:
         raise SystemExit("no Chromium found: apt-get install chromium")
@@ -38,6 +44,7 @@ def main() -> None:
         _kill_in_the_middle_of_an_answer(place)
         place.printed("chat", "--agent", "shop", SESSION, stdin="charge 1900\nyes\n")
         offset = _offset(place, "TOOL_STARTED")
+        place.printed("send", ASKING, "charge 500", "--agent", "shop")
         with sync_playwright() as playwright:
             options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
             chromium = playwright.chromium.launch(executable_path=browser, args=options)
@@ -48,9 +55,21 @@ def main() -> None:
             page.get_by_role("status").get_by_text(where).wait_for()
             page.get_by_role("button", name="Show the whole session").click()
             page.get_by_role("heading", name="charge was running").wait_for()
-            PICTURE.write_bytes(with_comment(page.screenshot(), made_by()))
+            _write(PICTURE, page)
+            page.goto(f"{place.gateway}#/s/{ASKING}")
+            page.get_by_role("heading", name="Waiting for a person to allow charge").wait_for()
+            _write(WAITING, page)
+            page.goto(f"{place.gateway}#/")
+            page.get_by_text("One session is waiting for you").first.wait_for()
+            page.get_by_role("button", name="Allow").wait_for()
+            _write(HOME, page)
             chromium.close()
-    print(f"{PICTURE.relative_to(ROOT)}: {PICTURE.stat().st_size / 1024:.0f} KB")
+
+
+def _write(path: Path, page: Page) -> None:
+    """Write a picture of the page as it is now."""
+    path.write_bytes(with_comment(page.screenshot(), made_by()))
+    print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1024:.0f} KB")
 
 
 def made_by() -> str:

@@ -20,11 +20,13 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 120  # for a worker to take its partitions on a busy machine, or for an output
-SERVERS = ("foldlog dev", "foldlog worker", "python -m foldlog.local.messages_api",
-           "python -m http.server", "python -m uvicorn")
+SERVERS = ("foldlog dev", "foldlog worker", "foldlog gateway",
+           "python -m foldlog.local.messages_api", "python -m http.server", "python -m uvicorn")
 READS = ("show", "sessions", "status", "context", "request", "doctor", "tail", "search", "wake")
 QUERIES = {f"foldlog {command}" for command in READS} | {"cat refunds.txt"}
-PORTS = ("8199", "5173", "8100")  # of the scripted server and of pages' own servers, as shown
+PROBLEM = "PROBLEM "  # printed by `foldlog doctor`, whose exit code is then 1
+# Of the scripted server, of pages' own servers, of a proxy and its gateways, as shown.
+PORTS = ("8199", "5173", "8100", "8400", "8401", "8402")
 GATEWAY_PORT = "8377"  # if it is free
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"(?:# |<!-- )(\w+\.\w+)(?: -->)?\n")
@@ -96,13 +98,15 @@ class Reader:
     def read(self, page: str) -> None:
         """Save the files of the page and type its `sh` blocks, and compare the outputs."""
         for block in blocks(page):
-            text = block.text
-            for shown, free in self.ports.items():
-                text = text.replace(shown, free)
+            text = self.with_free_ports(block.text)
             if block.language == "sh":
                 self.type(text, block.printed)
             elif (file := _FILE.match(text)) is not None:
                 (self.directory / file[1]).write_text(text)
+
+    def with_free_ports(self, text: str) -> str:
+        """A text of the page with free ports in place of those that it shows."""
+        return re.sub("|".join(self.ports), lambda shown: self.ports[shown[0]], text)
 
     def type(self, text: str, expected: str = "") -> None:
         """Type one block; assert that nothing failed and that `expected` was printed."""
@@ -112,6 +116,9 @@ class Reader:
                 name, _, value = command.removeprefix("export ").strip().partition("=")
                 self.env[name] = value
             elif command.startswith(SERVERS):
+                if commands:
+                    self._run("".join(commands), "", "")
+                    commands = []
                 self._serve(command.strip(), expected)
             elif " ".join(command.split()[:2]) in QUERIES:
                 queries.append(command)
@@ -146,7 +153,7 @@ class Reader:
         while True:
             shown, code = self._shell(queries) if queries else ("", 0)
             unmatched = missing(expected, printed + shown)
-            if not unmatched and code == 0:
+            if not unmatched and code == int(PROBLEM in expected):
                 return
             report = "\n".join([commands + queries, (printed + shown)[-4_000:],
                               *(f"missing: {line}" for line in unmatched)])

@@ -1,6 +1,7 @@
-"""The README's pictures are small and self-contained, and the current scripts made them."""
+"""The pictures of README and docs/ are small, self-contained, and made by the current scripts."""
 
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -10,8 +11,10 @@ from foldlog.docs.running import ANSWER, QUESTION, fingerprint
 from foldlog.docs.tables import ROOT
 from foldlog.docs.terminal_svg import CELL_WIDTH, PADDING
 
-PICTURES = [recording.PICTURE, screenshot.PICTURE]
-BYTES_MAX = 300 * 1024
+MADE = [(recording, recording.PICTURE), *((screenshot, path) for path in screenshot.PICTURES)]
+PICTURES = [path for _, path in MADE]
+BYTES_MAX = 200 * 1024
+SHOWN = re.compile(r"!\[[^\]]{40,}\]\(([^)]+)\)")  # with a text for those who do not see it
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -28,16 +31,25 @@ def screens() -> list[str]:
     return texts
 
 
-def test_the_readme_shows_every_picture():
-    shown = re.findall(r"!\[[^\]]{40,}\]\(([^)]+)\)", (ROOT / "README.md").read_text("utf-8"))
-    assert [ROOT / path for path in shown] == PICTURES
-    assert sorted((ROOT / "docs" / "images").iterdir()) == sorted(PICTURES)
+def shown_on(page: Path) -> list[Path]:
+    """The pictures that a page shows, each with a description."""
+    return [page.parent / path for path in SHOWN.findall(page.read_text("utf-8"))]
 
 
-@pytest.mark.parametrize("script", [recording, screenshot])
-def test_a_picture_was_made_by_the_current_script(script):
+def test_the_readme_shows_the_recording_and_the_inspector():
+    assert shown_on(ROOT / "README.md") == [recording.PICTURE, screenshot.PICTURE]
+
+
+def test_every_picture_is_made_by_a_script_and_shown_on_a_page():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    assert {path for page in pages for path in shown_on(page)} == set(PICTURES)
+    assert set((ROOT / "docs" / "images").iterdir()) == set(PICTURES)
+
+
+@pytest.mark.parametrize(("script", "path"), MADE)
+def test_a_picture_was_made_by_the_current_script(script, path):
     target = script.__name__.rpartition(".")[2]
-    assert script.made_by().encode() in script.PICTURE.read_bytes(), f"run `make {target}`"
+    assert script.made_by().encode() in path.read_bytes(), f"run `make {target}`"
 
 
 def test_a_changed_script_has_another_fingerprint():
