@@ -1,1 +1,2 @@
-"""Actions on the outside world: model calls, deliveries and background work, each under a claim."""
+"""Effects, the actions on the outside world: model calls, deliveries and background work. Each runs
+under a claim."""

@@ -1,8 +1,8 @@
-"""One run of claimed background work, from its task to its outcome.
+"""Runs claimed background work, from its task to its outcome.
 
-The model is called as for an answer, with the same outcomes. No viewer follows, so chunks are
-dropped. BACKGROUND_DONE records a failure, and the session continues without the result. The output
-of a cheap model is validated before it is used.
+The model is called as for an answer, with the same outcomes. No viewer waits for the output, so
+chunks are dropped. BACKGROUND_DONE records a failure, and the session continues without the result.
+The output of a cheap model is validated before it is used.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ from ..tools.run import READER, in_thread
 from ..wake.background_tasks import Task
 from .models import call as models
 
-TRIES = 3  # model calls per work: it is not urgent, and a later work covers what this one misses
+TRIES = 3  # model calls per work: work is not urgent, and later work covers what failed
 WAIT_S_MAX = 20.0  # between two tries
-GRACE_S = 5.0  # work is asked to end at its deadline, so that its request still reports its usage
+GRACE_S = 5.0  # time after the stop at the deadline, in which a request still reports its usage
 PROVIDERS = "compaction"
 CUT = "[The record ends here: it had become too long, and what should follow is not in it.]"
 WHY_CHARS_MAX = 500
@@ -36,7 +36,8 @@ Remember = Callable[[str, list[Any]], int]
 
 
 class WorkClaim(NamedTuple):
-    """A claimed work. `claimed_at`: Unix ms, from which the tries of its model call are timed."""
+    """A claimed piece of work. `claimed_at`: the time of the claim (Unix ms), to which the retry
+    times of its model calls are relative."""
 
     session_id: str
     kind: str
@@ -51,7 +52,7 @@ class OutcomeSink(NamedTuple):
     outcomes: list[Any]
 
     def chunk(self, session_id: str, event: ev.GenChunk) -> None:
-        """Drop the chunk: there is no viewer."""
+        """Drop the chunk, because no viewer waits for it."""
 
     async def outcome(self, session_id: str, event: Any) -> None:
         """Keep the outcome."""
@@ -73,18 +74,18 @@ async def work(
     blobs: BlobStore,
     remember: Remember | None = None,
 ) -> None:
-    """Do the work and report it: its result, if it has one, then BACKGROUND_DONE.
+    """Do the work and report its result, if it has one, then BACKGROUND_DONE.
 
-    get_client() returns the model's client; it is called only when a model is needed. remember:
-    writes memory, waits until the log has it, and returns how much was known already; needed for
-    work of the kind `memory`.
+    get_client: returns the model's client; called only when a model is needed. remember: writes
+    memory events, waits until the log has them, and returns how many entries were known already;
+    needed for work of the kind `memory`.
     """
     tries: list[ev.Try] = []
     why, made, ok, limit_s = "", None, False, agent.limits.background_timeout_ms / 1000
     late = f"it did not end within {agent.limits.background_timeout_ms} ms"
     ending = asyncio.get_running_loop().call_later(limit_s, stop.request, late)
     try:
-        async with asyncio.timeout(limit_s + GRACE_S):  # otherwise its slot might never be freed
+        async with asyncio.timeout(limit_s + GRACE_S):  # else the work's slot might never be freed
             made = await _run(claim, task, agent, stop, get_client, blobs, tries)
             if isinstance(made, Extraction):
                 why = await _write_memory(made, task.scope, remember)
@@ -121,7 +122,7 @@ async def _run(
     blobs: BlobStore,
     tries: list[ev.Try],
 ) -> ev.ResultCompacted | ev.ContextCompacted | Extraction:
-    """The event that the work produces, or the memory to be written. Raises UnusableOutput."""
+    """The event that the work produces, or the memory to write. Raises UnusableOutput."""
     if stop.requested:
         raise UnusableOutput(ABORTED)
     tool = agent.tool(task.tool) if task.tool else None
@@ -143,8 +144,8 @@ async def _run(
 
 
 async def _write_memory(found: Extraction, scope: str, remember: Remember | None) -> str:
-    """Write to the memory. Returns what was left out. An entry written twice counts once, so a
-    killed work can be repeated."""
+    """Write extracted memory. Returns a note about entries that were known or left out, or ''. An
+    entry written twice counts once, so work can be repeated after a kill."""
     if remember is None:
         raise UnusableOutput("this worker keeps no memory")
     if not found.events:
@@ -158,7 +159,8 @@ async def _write_memory(found: Extraction, scope: str, remember: Remember | None
 
 
 async def _by_tool(compactor: Callable[[str], str], text: str, stop: Stop) -> str:
-    """The output of the tool's own compactor. One that hangs is left running in its thread."""
+    """The output of the tool's own compactor. A compactor that hangs is left running in its
+    thread."""
     running = asyncio.ensure_future(in_thread(lambda: compactor(text), "compactor"))
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -185,7 +187,7 @@ async def _ask_model(
 ) -> ev.GenComplete:
     """The model's whole answer, retried after temporary failures. Raises UnusableOutput.
 
-    tries: every request is added to it, because each is billed.
+    tries: gets an entry for every request, because each is billed.
     """
     began = clock()
 
@@ -199,9 +201,9 @@ async def _ask_model(
             turn=0,
             step=0,
             attempt=attempt,
-            claimed_at=now(),  # each try has its own: its retry time counts from there
+            claimed_at=now(),  # the retry time counts from here
         )
-        # Without the pace of the key: answers must not wait because a cheap model is busy.
+        # No `pace`: answers must not wait because a cheap model is busy.
         await models.generate(call, task.request, kept, stop, client, limits=limits)
         outcome = kept.outcomes[0]
         model = getattr(outcome, "model", task.model)
@@ -216,7 +218,7 @@ async def _ask_model(
 
 
 async def _wait_until_due(stop: Stop, failed: ev.GenFailed, now: int) -> bool:
-    """Wait until the next try is due. Returns whether the work was stopped before that."""
+    """Wait until the next try is due. Returns whether the work was stopped in the meantime."""
     due_s = ((failed.retry_at or 0) - now) / 1000
     try:
         await asyncio.wait_for(stop.wait(), min(WAIT_S_MAX, max(0.0, due_s)))
@@ -230,8 +232,8 @@ def _text(blocks: list[dict[str, Any]]) -> str:
 
 
 def _short(task: Task, text: str, agent: Agent, blobs: BlobStore) -> ev.ResultCompacted:
-    """A short form, with a reference to the whole result in the blob store. The reference names
-    the tool that reads it only if the agent has that tool."""
+    """The event with a short form, which ends with a reference to the whole result in the blob
+    store. The reference names the tool read_result only if the agent has that tool."""
     if not text.strip():
         raise UnusableOutput("the short form is empty")
     whole = task.whole or blobs.store(task.text.encode(), "text/plain")

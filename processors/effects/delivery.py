@@ -1,11 +1,11 @@
 """One attempt to deliver an answer to a push channel: a signed HTTP POST, with one outcome.
 
-GEN_SENT if the channel accepted it (2xx), else DELIVERY_FAILED with the time of the next attempt.
-All attempts of a delivery carry the same body and the same Idempotency-Key, because the receiver
-may have handled an attempt whose HTTP response was lost. Redirects are not followed, and no proxy
-is used: the connection goes to the address that was checked. Only the status and the headers of the
-response are read, and only the status gets into an event or an error: never a header, the URL or
-the secret.
+The outcome is GEN_SENT if the channel accepted the request (2xx), else DELIVERY_FAILED with the
+time of the next attempt. All attempts of a delivery have the same body and the same
+Idempotency-Key, because the receiver may have handled an attempt whose HTTP response was lost.
+Redirects are not followed, and no proxy is used: the connection goes to the address that was
+checked. Only the status and the headers of the response are read. Events and errors contain only
+the status, never a header, the URL or the secret.
 """
 
 import asyncio
@@ -29,13 +29,14 @@ from ..limits import Limits
 from ..outside.addresses import is_allowed, networks
 from ..tools.output_sink import Sink
 
-HEAD_BYTES_MAX = 16 * 1024  # of an answer's head; a longer one is an error
-PAUSES_S = (2, 8, 32, 128, 512, 2_048, 3_600)  # before the next attempt; the last for all others
-NEVER_AGAIN = (410,)  # Gone: permanent, according to the receiver
+HEAD_BYTES_MAX = 16 * 1024  # limit of a response's status line and headers
+PAUSES_S = (2, 8, 32, 128, 512, 2_048, 3_600)  # pauses between attempts; the last one repeats
+NEVER_AGAIN = (410,)  # 410 Gone: the receiver reports a permanent failure
 
 
 class Delivery(NamedTuple):
-    """A claimed delivery. `claimed_at`: Unix ms by the broker's clock. `content`: the answer's."""
+    """A claimed delivery. `claimed_at`: broker time of the claim, Unix ms. `content`: of the
+    answer."""
 
     session_id: str
     user_id: str
@@ -49,7 +50,7 @@ class Delivery(NamedTuple):
 
 
 class Failed(Exception):
-    """The attempt failed: `error` for machines, the message for people."""
+    """The attempt failed. `error` is a code for programs, the message is for people."""
 
     def __init__(
         self, error: str, detail: str, status: int | None = None, wait_s: float = 0
@@ -59,7 +60,7 @@ class Failed(Exception):
 
 
 class Answer(NamedTuple):
-    """The relevant part of the head of a receiver's answer."""
+    """The relevant part of the status line and headers of a receiver's response."""
 
     status: int
     retry_after_s: float
@@ -69,7 +70,7 @@ Find = Callable[[str], Channel | None]
 
 
 def channel_finder(channels: Mapping[str, Channel]) -> Find:
-    """find(channel name as in a message) -> the channel of the settings, or None."""
+    """A function from the name of a channel, as in a message, to its settings, or None."""
     return lambda name: channels.get(name.removeprefix(PUSH)) if name.startswith(PUSH) else None
 
 
@@ -89,7 +90,7 @@ async def deliver(delivery: Delivery, find: Find, sink: Sink, limits: Limits) ->
         failed = Failed("timeout", why)
     except Failed as error:
         failed = error
-    except Exception as bug:  # each claim ends in an outcome; the text might hold the URL
+    except Exception as bug:  # each claim ends in an outcome; the text may contain the URL
         failed = Failed("internal", type(bug).__name__)
     else:
         await sink.outcome(delivery.session_id, ev.GenSent(**place))
@@ -110,12 +111,12 @@ async def deliver(delivery: Delivery, find: Find, sink: Sink, limits: Limits) ->
 
 
 def pause_s(attempt: int) -> float:
-    """Seconds before the attempt after this one, with jitter so that retries spread."""
+    """Seconds between this attempt and the next, with jitter so that retries spread."""
     return PAUSES_S[min(attempt, len(PAUSES_S)) - 1] * uniform(0.8, 1.2)
 
 
 def idempotency_key(delivery: Delivery) -> str:
-    """Identifies the delivery, the same in every attempt."""
+    """The Idempotency-Key of the delivery, the same in every attempt."""
     return f"{delivery.session_id}/{delivery.turn}/{delivery.step}/{delivery.channel}"
 
 
@@ -134,7 +135,7 @@ def body_of(delivery: Delivery, text: str) -> bytes:
 
 
 def signature(secret: str, timestamp: str, body: bytes) -> str:
-    """`v1=` and the hex HMAC-SHA256 of `TIMESTAMP.BODY`."""
+    """The signature of a request: `v1=` and the hex HMAC-SHA256 of `TIMESTAMP.BODY`."""
     signed = hmac.new(secret.encode(), timestamp.encode() + b"." + body, sha256)
     return f"v1={signed.hexdigest()}"
 
@@ -174,14 +175,15 @@ async def _post(channel: Channel, delivery: Delivery, body: bytes) -> None:
 
 
 async def _connected(channel: Channel) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to a checked address of the host. Raises Failed, OSError."""
+    """Connect to a checked address of the channel's host. Raises Failed, OSError."""
     parts = urlsplit(channel.url)
     host, secure = parts.hostname or "", parts.scheme == "https"
     port = parts.port or (443 if secure else 80)
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
     inside = networks(channel.networks)
-    # One forbidden address rejects the host: a public name has no address in a private network.
+    # One forbidden address rejects the host, since no public name has an address in a private
+    # network.
     if not addresses or not all(is_allowed(each, inside) for each in addresses):
         why = "its host is not on the public internet; name its network in `networks`"
         raise Failed("address", why)
@@ -222,8 +224,8 @@ def _request(channel: Channel, delivery: Delivery, body: bytes) -> bytes:
 
 
 async def _answer(reader: asyncio.StreamReader) -> Answer:
-    """Read the head of the receiver's final response. Raises Failed, OSError, EOFError."""
-    for _ in range(4):  # a few provisional answers may come first
+    """Read the status and headers of the final response. Raises Failed, OSError, EOFError."""
+    for _ in range(4):  # a few provisional (1xx) responses may come first
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:

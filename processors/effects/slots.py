@@ -1,15 +1,16 @@
-"""Slots of one API key: how many attempts may run at once, and until when the whole key waits.
+"""The slots of one API key limit how many attempts run at once; a back-off makes the whole key
+wait.
 
-One object per API key, shared by every session of the process: a 429 or 529 of one session slows
-down all sessions, so that a restart does not send 500 sessions into more 429s. Safe to use from any
-thread. Times are Unix ms on the caller's clock.
+All sessions of a process share one object per API key: a 429 or 529 of one session slows down all
+sessions, so that 500 sessions do not all get 429s after a restart. Safe to use from any thread.
+Times are Unix ms on the caller's clock.
 """
 
 import threading
 
 
 class Slots:
-    """Counted slots and one shared back-off.
+    """A number of slots and one shared back-off.
 
     The caller takes a slot when it claims an attempt and releases it when the effect has ended or
     the claim was lost. A back-off prevents new attempts; running attempts continue.
@@ -52,6 +53,6 @@ class Slots:
             self._taken -= 1
 
     def back_off(self, until_ms: int) -> None:
-        """Make the whole key wait; a shorter wait never shortens a longer one."""
+        """Make the whole key wait. An earlier, longer wait stays in force."""
         with self._lock:
             self._back_off_until_ms = max(self._back_off_until_ms, until_ms)

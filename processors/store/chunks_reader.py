@@ -1,4 +1,4 @@
-"""Reads the chunks of a lost attempt again, from its claim's offset (WAKE row A2)."""
+"""Reads the chunks of a lost attempt again, from the offset of its claim on (WAKE row A2)."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,8 @@ POLL_S = 1.0
 
 
 def chunks_reader(log: Log) -> ChunksReader:
-    """A function (session_id, partition, from offset) -> the session's chunks up to the log's end.
+    """A function (session_id, partition, offset) that returns the session's chunks from the offset
+    to the log's end.
     """
 
     def read(session_id: str, partition: int, start: int) -> list[GenChunk]:

@@ -1,24 +1,25 @@
-"""The time for decisions: the wall clock, or the brokers' time if the two disagree.
+"""The time for decisions: the wall clock, or broker time if the two disagree.
 
-A broker stamps every record. When a worker reads back a record of its own, it learns the broker's
-time with an error of at most the record's round trip; the monotonic clock measures the time since.
+A broker stamps every record. When a worker reads back its own record, it learns broker time with an
+error of at most the record's round trip. The monotonic clock measures the time since then.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-MARGIN_MS = 10_000  # tolerated difference of clocks: what claims allow for beyond a deadline
+MARGIN_MS = 10_000  # tolerated difference of clocks; takeovers wait this long after a deadline
 
 
 class Clock(Protocol):
-    """The source of time. Wall clock and monotonic clock in ms."""
+    """The wall clock and the monotonic clock of this process, in ms."""
 
     def now_ms(self) -> int: ...
     def monotonic_ms(self) -> int: ...
 
 
 class Anchor(NamedTuple):
-    """A record of our own: when it was produced and read (monotonic ms), and the broker's stamp."""
+    """One of the worker's own records: when it was produced and read (monotonic ms), and its broker
+    time."""
 
     produced_at: int
     read_at: int
@@ -26,19 +27,21 @@ class Anchor(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Unix ms to decide by, and the proven lead of the wall clock over the broker's."""
+    """`now`: the time for decisions, Unix ms. `skew_ms`: how far the wall clock is certainly ahead
+    of broker time (negative: behind)."""
 
     now: int
     skew_ms: int
 
     @property
     def is_off(self) -> bool:
-        """Whether the wall clock is too far off to decide by."""
+        """Whether the wall clock is too wrong to be used for decisions."""
         return abs(self.skew_ms) > MARGIN_MS
 
 
 def reading(clock: Clock, anchor: Anchor | None, newest_at: int) -> Reading:
-    """The time. newest_at: the broker time of the newest record, which has passed for certain."""
+    """The time for decisions, which is never before `newest_at`, the broker time of the newest
+    record."""
     wall = clock.now_ms()
     if anchor is None:
         return Reading(max(wall, newest_at), 0)
@@ -50,20 +53,20 @@ def reading(clock: Clock, anchor: Anchor | None, newest_at: int) -> Reading:
 
 
 class ClockWatch:
-    """Logs once when the clock differs from the brokers', and once when it agrees again."""
+    """Logs once when the wall clock differs from broker time, and once when it agrees again."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self._is_off = say, False
 
     def check(self, skew_ms: int) -> None:
-        """Log a change."""
+        """Log if the clock became wrong, or right again."""
         if Reading(0, skew_ms).is_off != self._is_off:
             self._is_off = not self._is_off
             self._say(in_words(skew_ms) if self._is_off else "the clock agrees with the brokers'")
 
 
 def in_words(skew_ms: int) -> str:
-    """The message about a clock that is off, with its effect and the remedy."""
+    """The message about a wrong clock, with the effect and the remedy."""
     side = "ahead of" if skew_ms > 0 else "behind"
     return (
         f"this machine's clock is {abs(skew_ms) // 1000} s {side} the brokers'. Nothing expires by "

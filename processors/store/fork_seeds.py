@@ -1,9 +1,9 @@
-"""Resolves seeds: the one place where a reader of the log gets the initial content of a fork.
+"""Resolves seeds: every reader of the log gets the initial content of a fork here.
 
-A fold does no I/O, so a reader that decodes a fork's SESSION_OPENED passes the seed's bytes to it
-with the entry. The worker, every viewer, replays, the gateway and the simulator use this. If a seed
-is unavailable, the entry gets the reason in its place: the fold then freezes the fork, and other
-sessions continue.
+A fold does no I/O, so the reader of a fork's SESSION_OPENED adds the seed's bytes to the entry. The
+worker, every viewer, replays, the gateway and the simulator use this file. If a seed is
+unavailable, the entry gets the reason instead: the fold then freezes the fork, and other sessions
+continue.
 """
 
 
@@ -17,8 +17,9 @@ from ...schemas.value import replace
 
 
 def foldable_entry(record: Record, read: ReadBlob | None, *, chunks: bool = False) -> Entry:
-    """A record's entry for a fold. That of a fork's SESSION_OPENED or of a RECORD_SKIPPED gets the
-    seed, or the reason why it is unavailable; without `read` neither. `chunks`: as `entry_of`."""
+    """A record's entry for a fold. If the event is a fork's SESSION_OPENED or a RECORD_SKIPPED, the
+    entry gets the seed or the reason why it is unavailable, except if `read` is None. `chunks`: as
+    in `entry_of`."""
     entry = entry_of(record, chunks=chunks)
     event = entry.event
     if type(event) not in (SessionOpened, RecordSkipped) or event.seed_ref is None or read is None:
@@ -27,14 +28,14 @@ def foldable_entry(record: Record, read: ReadBlob | None, *, chunks: bool = Fals
 
 
 def seed_of(ref: BlobRef, read: ReadBlob) -> Seed:
-    """A seed and those of its ancestors: a fork may itself be forked."""
+    """The seed with the seeds of its ancestors, because the parent may itself be a fork."""
     levels: list[bytes] = []
     up: BlobRef | None = ref
     try:
         while up is not None:
             levels.insert(0, read(up))
             up = unseal(levels[0]).seed
-    except (BlobMissing, BlobCorrupt) as error:  # without a path, so that it is the same everywhere
+    except (BlobMissing, BlobCorrupt) as error:  # `why` has no path, so it is equal everywhere
         assert up is not None
         return Seed(why=f"{type(error).__name__}: {up.sha256}")
     except ValueError as error:

@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 
 class Identity(NamedTuple):
-    """A worker's identity. The owner of its claims is `worker_id/incarnation`."""
+    """A worker's identity. `worker_id/incarnation` is the owner in the worker's claims."""
 
     worker_id: str
     incarnation: str
 
     @property
     def owner(self) -> str:
-        """The owner as claims and PARTITION_TAKEN contain it."""
+        """The owner, as in claims and PARTITION_TAKEN."""
         return f"{self.worker_id}/{self.incarnation}"

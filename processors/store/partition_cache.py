@@ -1,6 +1,7 @@
-"""An assigned partition: its cached sessions, its timers, and the changes not written yet.
+"""An assigned partition: its cached sessions, its timers, and the changes that are not stored yet.
 
-This file decides nothing. `views` is the only access to a session's views: cache, then store.
+This file makes no decisions. `views` is the only access to a session's views: it reads the cache,
+then the store.
 """
 
 import heapq
@@ -25,31 +26,33 @@ from ..wake.budget import Rules, due_works
 from .clocks import Anchor
 from .store import Cursor, Store
 
-HOT_SESSIONS_MAX = 2_000  # cached as objects; about 10 KB each, so some tens of MB
+HOT_SESSIONS_MAX = 2_000  # sessions cached as objects of about 10 KB, some tens of MB in total
 
 
 class OtherLog(Corrupt):
-    """The log has another record before a store's cursor: it was truncated and written again."""
+    """The log has another record before a store's cursor: the log was truncated and written
+    again."""
 
     def __init__(self) -> None:
         super().__init__("the log is not the one its store was folded from")
 
 
 class OpenStore(Protocol):
-    """Opens the store of a partition; `fresh` replaces an existing one by an empty one."""
+    """Opens the store of a partition; `fresh` replaces an existing store by an empty one."""
 
     def __call__(self, partition: int, *, fresh: bool) -> Store: ...
 
 
 def checksum_of(record: Record) -> int:
-    """A checksum that differs for any other record with the same offset: of its bytes, and of its
-    broker time, since the same event may be written again after a log lost its end."""
+    """A checksum that distinguishes records with the same offset. It includes the broker time,
+    because the same event may be written again after a log lost its end."""
     at = record.timestamp_ms.to_bytes(8, "big", signed=True)
     return crc32(record.value or b"", crc32(record.key or b"", crc32(at)))
 
 
 def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
-    """Whether WAKE can have a row for these views: such sessions are checked on assignment."""
+    """Whether WAKE can have a row for these views. Such sessions are checked when the partition is
+    assigned."""
     turn = views.turn
     unreported = any(call.status in IN_DOUBT and not call.told for call in turn.doubts)
     if turn.open or bool(turn.refusals) or unreported:
@@ -63,7 +66,7 @@ _beside_stream = attrgetter(*[name for name in SessionViews.__annotations__ if n
 
 
 def _only_streamed(before: SessionViews, views: SessionViews) -> bool:
-    """Whether only the stream position differs; any other change is found at the first field."""
+    """Whether only the stream position differs."""
     if views.stream is before.stream:
         return False
     return all(map(is_, _beside_stream(views), _beside_stream(before)))
@@ -75,14 +78,14 @@ class PartitionCache:
     def __init__(self, number: int, store: Store) -> None:
         self.number = number
         self.taken_at = 0
-        self.takes_from = store.log_end  # a take before this offset is of an earlier assignment
+        self.takes_from = store.log_end  # an earlier PARTITION_TAKEN is of an earlier assignment
         self.checking = False
         self.anchor: Anchor | None = None
-        self._takes_at: list[int] = []  # when the takes not read back yet were produced
+        self._takes_at: list[int] = []  # when the PARTITION_TAKENs not yet read back were produced
         self.reset(store)
 
     def reset(self, store: Store) -> None:
-        """Restart at a store's cursor with an empty cache."""
+        """Restart at the cursor of `store` with an empty cache."""
         self.store = store
         self.partition: PartitionView = store.partition
         self.next_offset = store.cursor.offset
@@ -99,7 +102,7 @@ class PartitionCache:
         self._wake_at: dict[str, int] = {}
 
     def views(self, session_id: str) -> SessionViews | None:
-        """The views of a session at the next offset, or None if it is unknown."""
+        """The views of a session at the next offset, or None if the session is unknown."""
         views = self._hot.get(session_id)
         if views is None:
             views = self.store.load(session_id)
@@ -112,7 +115,8 @@ class PartitionCache:
         return self._hot.get(session_id)
 
     def take_produced(self) -> Callable[[], None]:
-        """Record that a take was produced. Returns the function to call if it is lost."""
+        """Record that a PARTITION_TAKEN was produced. Returns the function to call if that record
+        is lost."""
         taken_at = self.taken_at
         self._takes_at.append(taken_at)
 
@@ -123,18 +127,19 @@ class PartitionCache:
         return lost
 
     def take_read_back(self, broker_at: int, monotonic: int) -> None:
-        """Record that our take was read back; takes arrive in the order of their production."""
+        """Record that our PARTITION_TAKEN was read back. They arrive in the order of production."""
         if self._takes_at:
             self.anchor = Anchor(self._takes_at.pop(0), monotonic, broker_at)
 
     def first_read(self) -> int:
-        """The first offset to read: of the record before the cursor, to verify the log."""
+        """The first offset to read, that of the record before the cursor, so that `check` can
+        verify the log."""
         self.checking = self.next_offset > 0
         return max(self.store.log_first, self.next_offset - 1)
 
     def check(self, record: Record) -> None:
-        """Verify that the log still has the record before the cursor: it is the first one read,
-        unless it was deleted. Raises OtherLog."""
+        """Verify that the log still has the record before the cursor, which is the first record
+        read unless it was deleted. Raises OtherLog."""
         if not self.checking:
             return
         self.checking, before = False, self.store.cursor
@@ -145,17 +150,18 @@ class PartitionCache:
             raise OtherLog
 
     def is_next(self, record: Record) -> bool:
-        """Whether a record is not folded yet: reading begins one record before the cursor."""
+        """Whether a record must still be folded; reading begins one record before the cursor."""
         return record.offset >= self.next_offset
 
     def advance(self, record: Record) -> None:
         """Advance past a folded record."""
         self.next_offset = record.offset + 1
         self.last = record
-        self.newest_at = record.timestamp_ms  # not the greatest: a broker may have been ahead
+        self.newest_at = record.timestamp_ms  # not the maximum: a broker may have been ahead
 
     def feed(self, entry: Entry) -> FoldedEvent | None:
-        """Fold an entry into the cached views; None for an entry of the partition itself."""
+        """Fold an entry into the cached views. Returns None for an entry about the partition
+        itself."""
         if entry.session_id == PARTITION_KEY:
             self.partition = partition_fold.apply(self.partition, entry)
             return None
@@ -166,16 +172,19 @@ class PartitionCache:
         return event
 
     def fold_chunks(self, session_id: str, chunks: int, last: Record) -> None:
-        """Fold chunks that follow an accepted one of the same attempt, the bulk of a log."""
+        """Fold chunks that follow an accepted chunk of the same attempt. Such chunks are most of a
+        log."""
         before = self.views(session_id)
         assert before is not None
         self.advance(last)
         self.record_change(session_id, before, streamed_on(before, chunks, last.timestamp_ms))
 
     def record_change(self, session_id: str, before: SessionViews, views: SessionViews) -> None:
-        """Record new views. A chunk changes only the stream position; then only that is written.
+        """Record new views. If only the stream position changed, as by a chunk, only that is
+        written.
 
-        A fork of a streaming session begins with a stream position and all other views.
+        A fork of a streaming session begins with a stream position, but its other views are new
+        too.
         """
         self._hot[session_id] = views
         if session_id not in self.dirty and _only_streamed(before, views):
@@ -205,7 +214,7 @@ class PartitionCache:
             self.store.forget(session_id)
 
     def schedule_wake(self, session_id: str, due: int) -> None:
-        """Wake a session at a time (Unix ms), or earlier; one timer per session."""
+        """Wake a session at `due` (Unix ms) or earlier; each session has one timer."""
         known = self._wake_at.get(session_id)
         if known is None or due < known:
             self._wake_at[session_id] = due

@@ -1,4 +1,4 @@
-"""RocksDB as the backend of a store; decides which of its errors mean damaged files.
+"""RocksDB as the backend of a store. Decides which errors of RocksDB mean damaged files.
 
 Only this file imports rocksdict.
 """
@@ -14,9 +14,10 @@ from ...log.errors import Corrupt
 
 
 class RocksBackend:
-    """RocksDB through rocksdict, raw bytes. Only one process at a time can open a directory.
+    """A RocksDB database of raw bytes. Only one process at a time can open its directory.
 
-    Every method raises Corrupt for damaged files, OSError for a refusal of the system.
+    Every method raises Corrupt for damaged files, and OSError if the operating system refused an
+    operation.
     """
 
     def __init__(self, directory: Path, *, read_only: bool = False) -> None:
@@ -24,7 +25,7 @@ class RocksBackend:
 
         options = Options(raw_mode=True)
         options.create_if_missing(not read_only)
-        options.set_write_buffer_size(8 * 1024 * 1024)  # the default, 64 MiB, times partitions
+        options.set_write_buffer_size(8 * 1024 * 1024)  # the default is 64 MiB per partition
         options.set_keep_log_file_num(2)
         table = BlockBasedOptions()
         table.set_block_cache(Cache(8 * 1024 * 1024))
@@ -41,7 +42,7 @@ class RocksBackend:
             return self._db.get(key)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        # Not the client's items(): at a damaged block it ends as if there were no more items.
+        # Not the client's items(), which ends at a damaged block as if there were no more items.
         with _Errors():
             place = self._db.iter()
             place.seek(prefix)
@@ -67,8 +68,8 @@ class RocksBackend:
                 del self._db  # a failed flush must not keep the lock
 
 
-# Errors of the operating system within a RocksDB message: the files may be intact and must be
-# kept. RocksDB itself reports some of these as corruption or as a wrong option.
+# Errors of the operating system in a RocksDB message: the files may be intact and must be kept.
+# RocksDB reports some of these errors as corruption or as a wrong option.
 _SYSTEM_ERRORS = {
     os.strerror(code): code
     for code in (
@@ -83,18 +84,18 @@ _SYSTEM_ERRORS = {
         errno.ENOMEM,
         errno.EIO,
         errno.ENOLCK,  # RocksDB's error for a lock held by this process
-        errno.EAGAIN,  # for one held by another process
+        errno.EAGAIN,  # for a lock held by another process
     )
 }
 _FILE_MISSING = f"IO error: {os.strerror(errno.ENOENT)}"
 
 
 def classified(error: Exception) -> Exception:
-    """Classifies a RocksDB error by the reaction to it: Corrupt for damaged files, OSError for a
-    refusal of the system. rocksdict raises plain Exception for all; unknown ones stay unchanged.
+    """Converts an error of RocksDB, for which rocksdict raises a plain Exception. Damaged files
+    become Corrupt, refusals of the operating system OSError; unknown errors stay unchanged.
 
-    Only Corrupt leads to deleting a store, so a full disk, too few descriptors or a held lock must
-    never be classified as such.
+    Only Corrupt leads to the deletion of a store, so a full disk, too few descriptors or a held
+    lock must never become Corrupt.
     """
     text = str(error)
     for words, code in _SYSTEM_ERRORS.items():
@@ -106,13 +107,13 @@ def classified(error: Exception) -> Exception:
 
 
 class _Errors:
-    """Re-raises RocksDB's exceptions in its block as classified."""
+    """A context manager that raises RocksDB's exceptions as `classified` converts them."""
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, _where: Any) -> None:
-        # The client's own files (rocksdict-config.json) fail with an OSError that has no errno.
+        # Errors of the client's own files (rocksdict-config.json) are an OSError without errno.
         unnamed = kind is Exception or (isinstance(error, OSError) and error.errno is None)
         if unnamed and isinstance(error, Exception) and (found := classified(error)) is not error:
             raise found from error

@@ -2,7 +2,7 @@
 
 import sqlite3
 
-# By primary result code: the file may be intact, and must be kept.
+# Primary result codes after which the file may be intact and must be kept.
 _FILE_MAY_BE_WHOLE = frozenset(
     {
         sqlite3.SQLITE_PERM,
@@ -23,6 +23,6 @@ _FILE_MAY_BE_WHOLE = frozenset(
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether the file is damaged; false if the system refused an operation."""
-    code = getattr(error, "sqlite_errorcode", None)  # errors of the Python module itself have none
+    """Whether an error means that the file is damaged, not that the system refused an operation."""
+    code = getattr(error, "sqlite_errorcode", None)  # errors of the Python module have no code
     return code is not None and code & 0xFF not in _FILE_MAY_BE_WHOLE

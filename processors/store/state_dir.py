@@ -1,10 +1,10 @@
-"""The state directory of a worker. Its lock proves that the worker's older incarnations are dead.
+"""The state directory of a worker. The lock proves that older incarnations of the worker are dead.
 
-It contains the worker's name, the outbox, the stores and the side logs. Takeovers rely on the lock:
-the process that holds it knows that no other process of this worker id lives. The lock proves that
-only for one directory, on one machine, since its boot; so the worker id is the worker's name and a
-digest of directory, machine and boot. A copy of the directory, on this machine or another, is
-another worker.
+The directory contains the worker's name, the outbox, the stores and the side logs. Takeovers rely
+on the lock: the process that holds it knows that no other process with this worker id lives. The
+lock proves this only for one directory, on one machine, since the machine's boot. So the worker id
+consists of the worker's name and a digest of directory, machine and boot. A copy of the directory,
+on this machine or another, is therefore another worker.
 """
 
 import fcntl
@@ -19,22 +19,24 @@ from typing import Any
 from ...log.errors import SettingsError
 
 PROBE_S = 0.1
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # of this boot of this kernel (Linux)
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # the id of this boot of the kernel (Linux)
 
 
 class StateDirTaken(SettingsError):
-    """Another process uses this directory. Stop it, or give this worker its own.
+    """Another process uses this directory. Stop that process, or give this worker its own
+    directory.
 
-    A supervisor treats it as a wrong setting: the next start would fail as well.
+    A supervisor treats this as a wrong setting, because the next start would fail as well.
     """
 
 
 class StateDir:
-    """A locked state directory. Raises StateDirTaken, or OSError if it cannot be written."""
+    """A locked state directory. Raises StateDirTaken, or OSError if the directory cannot be
+    written."""
 
     def __init__(self, path: Path, worker_id: str | None = None) -> None:
         self.path = path
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)  # it contains users' messages
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)  # it will contain users' messages
         self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not self._locked():
             holder = os.pread(self._lock, 20, 0).decode("ascii", "replace")
@@ -72,7 +74,7 @@ class StateDir:
         return self.path / "store" / topic / str(partition)
 
     def note(self, facts: dict[str, Any]) -> None:
-        """Record what runs here, for `status` and `doctor`."""
+        """Record facts about the process in this directory, for `status` and `doctor`."""
         _replace(self.path / "worker.json", json.dumps(facts))
 
     def close(self) -> None:
@@ -82,10 +84,11 @@ class StateDir:
 
 
 def worker_id_of(path: Path, machine: str | None = None) -> str | None:
-    """The worker id of a state directory here and now; None if no worker has used it.
+    """The worker id of a state directory; None if no worker has used the directory.
 
-    machine: for another machine or boot. A reboot makes the directory another worker, because a
-    machine cannot distinguish its own reboot from a clone of its disk elsewhere.
+    machine: the id of another machine or boot; None means this boot of this machine. A reboot makes
+    the directory another worker, because a machine cannot distinguish a reboot from a clone of its
+    disk elsewhere.
     """
     try:
         name = (path / "worker_id").read_text("utf-8").strip()
@@ -97,7 +100,7 @@ def worker_id_of(path: Path, machine: str | None = None) -> str | None:
 
 
 def _machine() -> str:
-    """This boot of this machine; without Linux's boot id, only the machine."""
+    """The id of this boot of this machine; without Linux's boot id, the id of the machine."""
     try:
         return _BOOT_ID.read_text("ascii").strip()
     except OSError:

@@ -1,8 +1,8 @@
 """The store of one partition: views and cursor, changed together in one batch.
 
-A store is a cache of the log: it may be deleted at any time, and is deleted whenever it does not
-belong to the current log. Two backends share one contract test: RocksDB (rocks.py), and a dict for
-the simulator.
+A store is a cache of the log. It may be deleted at any time, and is deleted if it does not belong
+to the current log. Two backends share one contract test: RocksDB (rocks.py), and a dict for the
+simulator.
 """
 
 import json
@@ -33,12 +33,13 @@ FOLDS = "35c6b7b6fcda9aff"
 
 @cache
 def fold_version() -> str:
-    """Identifies the folds and the events that they know: if it changes, stores are refolded."""
+    """The version of the folds and of the events that they know. If it changes, stores are
+    refolded."""
     return f"{LAYOUT}-{RULES}-{codec.fingerprints(EVENT_TYPES)}"
 
 
 class Belongs(NamedTuple):
-    """The log that a store was folded from, and the version of the folds."""
+    """The log from which a store was folded, and the version of the folds."""
 
     cluster_id: str
     topic_id: str
@@ -65,7 +66,7 @@ _BELONGS, _CURSOR, _PARTITION = b"\0belongs", b"\0cursor", b"\0partition"
 
 
 class _Batch:
-    """The changes of one write."""
+    """The changes of one atomic write."""
 
     def __init__(self) -> None:
         self.puts: list[tuple[bytes, bytes]] = []
@@ -73,7 +74,7 @@ class _Batch:
 
 
 class Store:
-    """The views of every session of one partition, at one cursor."""
+    """The views of every session of a partition, all at one cursor."""
 
     def __init__(
         self,
@@ -84,16 +85,17 @@ class Store:
         log_first: int = 0,
     ) -> None:
         self._backend = backend
-        self.log_end = log_end  # of the log when this store was opened: the point to catch up to
+        self.log_end = log_end  # the log's end when this store was opened: where catching up ends
         self.log_first = log_first  # the log's first offset then; 0 unless records were deleted
         self._lengths: dict[str, views_codec.Lengths] = {}
-        self._busy: dict[str, bool] = {}  # as written, of the cached sessions
+        self._busy: dict[str, bool] = {}  # the stored value, by cached session
         self._streams: dict[str, Stream] = {}  # likewise
         self._skipped: dict[str, tuple[int, ...]] = {}  # likewise
         self.belongs: Belongs | None = self._read(_BELONGS, Belongs)
         self.cursor: Cursor = self._read(_CURSOR, Cursor) or Cursor()
         self.partition: PartitionView = self._read(_PARTITION, PartitionView) or PartitionView()
-        # The dead letters below this offset were written while the previous store was in use.
+        # Dead letters for records below this offset were written while the previous store was in
+        # use.
         self.letters_from = self.cursor.offset if letters_from is None else letters_from
         self.is_new = letters_from is not None
 
@@ -102,13 +104,13 @@ class Store:
         return None if value is None else msgspec.msgpack.decode(value, type=kind)
 
     def claim(self, belongs: Belongs) -> None:
-        """Record the log that this store is folded from; only on a new store."""
+        """Record the log from which this store is folded. For new stores only."""
         assert self.belongs in (None, belongs)
         self._backend.write([(_BELONGS, views_codec.encode_row(belongs))], [])
         self.belongs = belongs
 
     def load(self, session_id: str) -> SessionViews | None:
-        """The views of a session, or None if it is unknown. Raises Corrupt."""
+        """The views of a session, or None if the session is unknown. Raises Corrupt."""
         name = session_id.encode()
         head = self._backend.get(b"h\0" + name)
         if head is None:
@@ -117,7 +119,7 @@ class Store:
         pages = [page for _, page in self._backend.scan(b"r\0" + name + b"\0")]
         try:
             views = views_codec.views_from(head, stream, pages)
-        except Exception as error:  # corrupt bytes may make a decoder raise anything
+        except Exception as error:  # a decoder may raise anything for corrupt bytes
             raise Corrupt(f"session {session_id}: {type(error).__name__}: {error}") from error
         self._lengths[session_id] = views_codec.lengths_of(views)
         self._skipped[session_id] = views.skipped
@@ -132,11 +134,12 @@ class Store:
         cursor: Cursor,
         since: Mapping[str, int] | None = None,
     ) -> dict[str, SessionViews]:
-        """Write one batch: changed sessions, those that only streamed, the partition, the cursor.
+        """Write one batch: changed sessions, sessions that only streamed, the partition, the
+        cursor.
 
-        Returns the sessions whose views cannot be encoded, in the form stored instead: their
-        previous views, frozen at their offset in `since`. Bounds (schemas/bounds.py) should prevent
-        this, but other sessions must not depend on that.
+        Returns the sessions whose views cannot be encoded, with the views that are stored instead:
+        the previous views, frozen at the session's offset in `since`. Bounds (schemas/bounds.py)
+        should prevent this, but such a session must not harm the others.
         """
         batch, frozen = _Batch(), {}
         for session_id, views in changed.items():
@@ -167,11 +170,11 @@ class Store:
         views: SessionViews,
         busy: Callable[[SessionViews], bool],
     ) -> None:
-        """Add a session to a batch. An exception is raised before anything is recorded."""
+        """Add a session to a batch. If this raises, the batch and the store are unchanged."""
         name = session_id.encode()
         known = self._lengths.get(session_id, views_codec.NO_ROWS)
         old_pages: list[bytes] = []
-        if views.skipped != self._skipped.get(session_id, ()):  # refolded without a record
+        if views.skipped != self._skipped.get(session_id, ()):  # it was refolded without a record
             old_pages = [key for key, _ in self._backend.scan(b"r\0" + name + b"\0")]
             known = views_codec.NO_ROWS
         lengths, is_busy = views_codec.lengths_of(views), _is_busy(views, busy)
@@ -193,7 +196,7 @@ class Store:
                 batch.deletes.append(b"b\0" + name)
 
     def forget(self, session_id: str) -> None:
-        """Drop the bookkeeping of a session that left the cache."""
+        """Forget what was last stored of a session, because it left the cache."""
         self._lengths.pop(session_id, None)
         self._busy.pop(session_id, None)
         self._streams.pop(session_id, None)
@@ -217,7 +220,7 @@ class Store:
         self._backend.close()
 
     def abandon(self) -> None:
-        """Close a damaged store and ignore errors: it is rebuilt."""
+        """Close a damaged store, which will be rebuilt, and ignore errors."""
         with suppress(Corrupt, OSError):
             self._backend.close()
 
@@ -231,7 +234,7 @@ def _is_busy(views: SessionViews, busy: Callable[[SessionViews], bool]) -> bool:
 
 
 class DictBackend:
-    """The in-memory backend: a dict, sorted when it is scanned."""
+    """The in-memory backend: a dict, whose keys are sorted when it is scanned."""
 
     def __init__(self, data: dict[bytes, bytes] | None = None) -> None:
         self.data = {} if data is None else data
@@ -258,10 +261,11 @@ def open_store(
     say: Callable[[str], None],
     first_offset: int = 0,
 ) -> Store:
-    """The store in a directory, or a new one if the old one is not of this log, which is logged.
+    """The store in a directory. A store that does not belong to this log is replaced, with a
+    message.
 
-    Raises LogCut if the log no longer has the records to be folded, and OSError, leaving the store
-    as it is, if it is open elsewhere or the system refuses to open it.
+    Raises LogCut if the log no longer has the records to fold. Raises OSError, and keeps the store,
+    if another process has it open or the system refuses to open it.
     """
     why, letters_from = None, 0
     try:
@@ -279,7 +283,7 @@ def open_store(
             return store
         had = store.belongs
         if had is not None and had[:2] == belongs[:2] and store.cursor.offset <= end_offset:
-            letters_from = store.cursor.offset  # another version of the folds, the same log
+            letters_from = store.cursor.offset  # another version of the folds, but the same log
         store.close()
     if first_offset == 0:
         say(f"the store {directory.name} is rebuilt from the log: {why}")
@@ -305,8 +309,9 @@ def new_store(
 ) -> Store:
     """An empty store, which replaces the content of the directory.
 
-    letters_from: every dead letter below it was written. A duplicate dead letter is harmless.
-    Raises LogCut, and keeps the old store, if the log no longer begins at 0.
+    letters_from: every dead letter for records below this offset was written already. A duplicate
+    dead letter is harmless. Raises LogCut, and keeps the old store, if the log no longer begins at
+    0.
     """
     if first_offset > 0:
         raise LogCut(directory.name, 0, first_offset)
@@ -329,10 +334,10 @@ def _mismatch(store: Store, belongs: Belongs, end_offset: int) -> str | None:
 
 
 def open_readonly(directory: Path) -> Store:
-    """A store for reading only: an unused one, or a snapshot of one that a worker writes."""
+    """Open for reading a store that no worker uses, or a snapshot of a store in use."""
     return Store(RocksBackend(directory, read_only=True))
 
 
 def as_json(belongs: Belongs) -> str:
-    """A store's log and folds, for people."""
+    """The log and the version of the folds of a store as JSON, for people."""
     return json.dumps(belongs._asdict())

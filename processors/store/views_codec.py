@@ -1,8 +1,8 @@
-"""Encodes views: what a store keeps, and what a replay compares.
+"""Encodes views as bytes, which stores keep and replays compare.
 
-A session is one head (everything that is rewritten), a small stream position, and pages of rows,
-which only grow. Equal views give equal bytes: msgpack in field order, nothing unordered. This
-format is not a contract: a store is a cache, and a new layout only means a refold.
+A session consists of one head (everything that is rewritten), a small stream position, and pages of
+rows, which are append-only. Equal views give equal bytes: msgpack in field order, without unordered
+values. The format may change: a store is a cache, and a new layout only causes a refold.
 """
 
 import types
@@ -27,16 +27,16 @@ def _series() -> Iterator[tuple[type, str]]:
 
 
 SERIES: dict[type, str] = dict(_series())
-"""The row series of a session: the type of their rows, and where they are."""
+"""The row series of a session: the type of the rows, and the path to them in SessionViews."""
 assert len(SERIES) == len(list(_series())), "two series have rows of one type"
-Lengths = tuple[int, ...]  # of every series, in that order
+Lengths = tuple[int, ...]  # of every series, in the order of SERIES
 NO_ROWS: Lengths = (0,) * len(SERIES)
 
 series_of = attrgetter(*SERIES.values())
-"""series_of(views): every series of a session, in that order."""
+"""`series_of(views)` returns every series of a session, in the order of SERIES."""
 
 lengths_of = attrgetter(*[f"{place}.length" for place in SERIES.values()])
-"""lengths_of(views): how many rows each series has."""
+"""`lengths_of(views)` returns the number of rows of each series."""
 
 # Rows are kept in pages: the head of a session contains only the length of each series.
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=attrgetter("length"))  # in C: len calls Python
@@ -48,7 +48,7 @@ encode_row = _ENCODER.encode
 
 
 def head_of(views: SessionViews) -> bytes:
-    """Everything of a session except its rows, as bytes."""
+    """The views of a session except rows and stream position, as bytes."""
     return _ENCODER.encode(views)
 
 
@@ -83,21 +83,22 @@ VIEW_NAMES = tuple(view.name for view in VIEWS)
 
 
 def view_parts(views: SessionViews) -> Iterator[tuple[str, bytes]]:
-    """(view name, bytes) of every view, which a replay compares byte for byte."""
+    """(view name, bytes) of every view. A replay compares the bytes."""
     for view in VIEWS:
         whole = _with_turn(views) if view.name == "turn" else _whole(getattr(views, view.field))
         yield view.name, _ENCODER.encode(whole)
 
 
 def _with_turn(views: SessionViews) -> tuple[Any, ...]:
-    """The turn, and what no view of its own keeps."""
+    """The turn view, with the values that belong to no other view."""
     frozen: Any = views.frozen if views.origin is None else (views.frozen, views.origin)
     frozen = (frozen, views.skipped) if views.skipped else frozen
     return views.turn, views.stream, frozen
 
 
 def _whole(view: Any) -> Any:
-    """A view with its rows, which its own bytes only count; of rows alone, the rows."""
+    """A view together with its rows, because its encoding has only the number of rows. If the view
+    has no other fields, only the rows."""
     values = [getattr(view, name) for name in field_names(view)]
     rows = [value.since(0) for value in values if isinstance(value, Rows)]
     if not rows:

@@ -1,8 +1,9 @@
-"""The arguments of a tool: a JSON schema made from its signature, and the check of raw arguments.
+"""The arguments of a tool: the JSON schema made from the signature, and the check of raw arguments.
 
-The model reads the schema, so it is small and stable: parameters in the order of the signature, no
-titles. The check is strict, because an approval binds the exact arguments that a person saw: no
-text is converted to a number, no key may occur twice, no unknown key passes.
+The model reads the schema, so the schema is small and stable: it has the parameters in the order of
+the signature, without titles. The check is strict, because an approval is bound to the exact
+arguments that a person saw: no text is converted to a number, no key may occur twice, and unknown
+keys are rejected.
 """
 
 import copy
@@ -14,14 +15,14 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-_ERRORS_SHOWN_MAX = 5  # a model corrects a call from the first few; more would only cost tokens
+_ERRORS_SHOWN_MAX = 5  # a model needs only the first few to correct a call
 _ERROR_CHARS_MAX = 300  # one error may quote an enum with hundreds of members
-_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")  # for any other name the API rejects the whole request
+_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")  # with any other name, the API rejects the whole request
 _VALUES_KEPT = ("default", "enum", "const", "examples")  # data, not schemas: never cleaned
 
 
 class ToolArguments(Protocol):
-    """The arguments of a tool: its schema and the check, however the schema was made."""
+    """The interface of a tool's arguments: the schema and the check."""
 
     @property
     def schema(self) -> Mapping[str, Any]: ...
@@ -37,8 +38,8 @@ class Arguments(NamedTuple):
     adapter: Any
 
     def parse(self, raw: bytes) -> dict[str, Any]:
-        """Keyword arguments of the call. Raises ValueError with every reason."""
-        raw = raw or b"{}"  # a call without arguments may stream no input at all
+        """Parse raw JSON into keyword arguments. Raises ValueError with every reason."""
+        raw = raw or b"{}"  # the input of a call without arguments may be empty
         object_of(raw)
         try:
             value = self.adapter.validate_json(raw, strict=True, extra="forbid")
@@ -61,7 +62,7 @@ def why_wrong(parse: Callable[[bytes], object], raw: bytes) -> str | None:
 def arguments_of(function: Callable[..., Any], name: str) -> tuple[Arguments, str | None]:
     """The arguments of a tool's function, and the name of its context parameter if it has one.
 
-    Raises TypeError, naming the parameter that cannot be offered to a model and the reason.
+    Raises TypeError that names a parameter which cannot be offered to a model, and the reason.
     """
     parameters = list(inspect.signature(function).parameters.values())
     hints = _hints(function, name)
@@ -111,16 +112,17 @@ def _field(tool: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) ->
     try:
         field = dataclasses.field(default=default)
         hash(default)
-    except TypeError:  # a list or dict: each call gets its own
+    except TypeError:  # a list or dict: each call gets a copy
         field = dataclasses.field(default_factory=lambda: copy.deepcopy(default))
     return parameter.name, hint, field
 
 
 def _described(hint: Any) -> Any:
-    """`Annotated[T, "text"]` gives the parameter a description, without a pydantic import."""
+    """Convert `Annotated[T, "text"]` into a pydantic description. A tool needs no pydantic
+    import."""
     if typing.get_origin(hint) is not typing.Annotated:
         return hint
-    from pydantic import Field  # takes 50 ms, paid only by a process that defines tools
+    from pydantic import Field  # takes 50 ms, and only processes that define tools need it
 
     base, *notes = typing.get_args(hint)
     notes = [Field(description=n) if isinstance(n, str) else n for n in notes]
@@ -141,7 +143,7 @@ def _adapt(shape: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
 
 
 def _clean(schema: Any) -> Any:
-    """Remove titles: they repeat the names and cost tokens in every request."""
+    """Remove titles, which repeat the names and cost tokens in every request."""
     if isinstance(schema, list):
         return [_clean(item) for item in schema]
     if not isinstance(schema, dict):
@@ -151,7 +153,7 @@ def _clean(schema: Any) -> Any:
         if key in ("properties", "$defs"):
             cleaned[key] = {name: _clean(part) for name, part in value.items()}
         elif key in _VALUES_KEPT:
-            if value is not None:  # `default: null` adds nothing to "not required"
+            if value is not None:  # `default: null` says no more than "not required"
                 cleaned[key] = value
         elif key != "title":
             cleaned[key] = _clean(value)
@@ -159,7 +161,7 @@ def _clean(schema: Any) -> Any:
 
 
 def object_of(raw: bytes) -> dict[str, Any]:
-    """A JSON object; ambiguous JSON is rejected. Raises ValueError."""
+    """Parse a JSON object. Raises ValueError, also for ambiguous JSON."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(items)
@@ -186,7 +188,7 @@ def object_of(raw: bytes) -> dict[str, Any]:
 
 
 def _reasons(error: Any) -> str:
-    """The reasons of a pydantic ValidationError, without the values, which may be large."""
+    """The reasons in a pydantic ValidationError, without the values, which may be large."""
     listed = error.errors(include_url=False, include_context=False, include_input=False)
     lines = []
     for item in listed[:_ERRORS_SHOWN_MAX]:

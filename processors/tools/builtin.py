@@ -1,8 +1,8 @@
-"""The tools that come with foldlog: they read and edit one directory, and run commands there.
+"""The tools of foldlog's default agent, which read and edit one directory and run commands there.
 
-`tools(directory)` returns them, `default_agent(directory)` an agent that has them. Reading needs no
-permission; editing and running ask. A result is bounded; one that is cut ends with the way to
-request the rest.
+`tools(directory)` returns the tools, `default_agent(directory)` an agent that has them. Reading
+needs no approval; editing files and running commands do. The size of a result is limited; a cut
+result ends with a note on how to request the rest.
 """
 
 import json
@@ -26,11 +26,11 @@ from .tool import Shortened, Tool, ToolCancelled, ToolContext, ToolFailed, tool
 from .workdir import CLOSED, Workdir
 
 SEARCH_SCRIPT = Path(__file__).with_name("search_script.py")
-SEARCH_KILL_S = 15  # the script ends by itself after 10 s, unless its pattern backtracks for ever
+SEARCH_KILL_S = 15  # the script ends by itself after 10 s, unless its pattern backtracks forever
 PATTERN_CHARS_MAX = 1_000
 ENTRIES_MAX = 20_000  # of one directory, sorted in memory
 LINES_DEFAULT, LINES_MAX = 400, 2_000
-LINE_CHARS_MAX = 2_000  # a longer line is data; about 800 tokens
+LINE_CHARS_MAX = 2_000  # about 800 tokens; a longer line is data
 SCAN_BYTES_MAX = 64 * 1024 * 1024  # limit of read_file's scan for an offset or the last line
 EDIT_BYTES_MAX = 2 * 1024 * 1024
 PAGE_BYTES_MAX = INLINE_BYTES_MAX - 1_000  # of a result read in pages; the last line names the next
@@ -41,7 +41,8 @@ DirectoryPath = Annotated[str, "relative to the working directory"]
 
 
 def _room(ctx: ToolContext) -> int:
-    """The tokens of a result that leave space below the limit for a notice of our own."""
+    """How many tokens of content a result may have, so that the tool's own notice also fits below
+    the limit."""
     return ctx.result_tokens * 4 // 5
 
 
@@ -73,7 +74,7 @@ def list_directory(
 
 
 def _row(entry: os.DirEntry[str], fd: int) -> tuple[bool, str, str]:
-    """(not a directory, name, line)."""
+    """The sort key and line of an entry: (whether it is no directory, name, line)."""
     name = _printable(entry.name)
     try:
         found = entry.stat(follow_symlinks=False)
@@ -176,7 +177,7 @@ async def search_files(
 
 
 def _found(output: bytes, killed: bool, code: int, offset: int) -> str:
-    """The rows that the script printed, and its report on the rest."""
+    """The result for the model: the rows that the script printed, and how many more there are."""
     lines = output.decode("utf-8", "replace").splitlines()
     parsed = [_parsed(line) for line in lines]
     rows = [value for value in parsed if isinstance(value, str)]
@@ -247,10 +248,11 @@ def edit_file(
 
 
 def _already(text: str, old: str, new: str, *, again: bool) -> bool:
-    """Whether the edit is already in the text: the new text is there, the old only within it."""
+    """Whether the edit is already done: the text has the new text, and the old one only as a part
+    of it."""
     if not old:
         return text == new
-    if not new:  # a deletion leaves no trace: only a repetition may count as done
+    if not new:  # a deletion leaves no trace: it counts as done only if the call is repeated
         return again and old not in text
     return new in text and not any(old in part for part in text.split(new))
 
@@ -297,7 +299,7 @@ async def run_command(
 
 
 def _last_lines(text: str, tokens: int) -> str:
-    """The end of a text, within a number of lines and tokens."""
+    """The end of a text, limited to LOG_LINES_MAX lines and `tokens` tokens."""
     lines = text.splitlines(keepends=True)
     shown = "".join(lines[-LOG_LINES_MAX:])
     shown = prefix(shown[::-1], tokens)[::-1]
@@ -315,7 +317,7 @@ def read_result(
 ) -> str:
     """Read on in a tool result that was cut; its notice names the ref and the offset."""
     none = ToolFailed(f"no result of this session is kept as {ref[:80]!r}")
-    if ref not in ctx.refs:  # otherwise a ref would open other people's results
+    if ref not in ctx.refs:  # otherwise a ref could open other people's results
         raise none
     try:
         text = ctx.blobs.get(ref).decode()
@@ -333,10 +335,10 @@ def read_result(
 
 
 def _page(text: str, tokens: int) -> str:
-    """The beginning of a text that fits into a result without another cut; never empty."""
+    """The beginning of a text that fits into a result without being cut again; never empty."""
     part = prefix(text, tokens) or text[:1]
     part = part.encode()[:PAGE_BYTES_MAX].decode("utf-8", "ignore")
-    if looks_like_log(part):  # of a log only the last lines would be shown
+    if looks_like_log(part):  # a log would be cut to its last lines
         part = "".join(part.splitlines(keepends=True)[: LOG_LINES_MAX - 2])
     return part
 

@@ -1,10 +1,10 @@
 """One run of a claimed tool call, from its arguments to exactly one outcome.
 
-The rule behind everything here: the outcome claims no more than is known. A begun `once` call ends
-in an ordinary outcome only if the tool itself returned or raised ToolFailed; an abort, the deadline
-or any other exception leaves it in doubt. Pure and idempotent calls may be repeated, so in these
-cases they end as `error` or `cancelled`. A result that the tool returns later still resolves a
-doubt (`run` returns a task that waits for it).
+The rule of this file: the outcome claims no more than is known. A begun `once` call ends in an
+ordinary outcome only if the tool itself returned or raised ToolFailed; after an abort, the deadline
+or any other exception the call is in doubt. Pure and idempotent calls may be repeated, so they end
+as `error` or `cancelled` in these cases. If the tool returns later, its result still resolves the
+doubt (`run` returns a task that waits for the tool).
 """
 
 import asyncio
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def timeout_ms(tool: Tool | None, limits: Limits) -> int:
-    """The time limit of a run of a tool; None: a tool that the agent no longer has."""
+    """The time limit of a run of a tool; `tool` is None if the agent no longer has the tool."""
     return (tool and tool.timeout_ms) or limits.tool_timeout_ms
 
 
@@ -45,8 +45,9 @@ async def run(
 ) -> asyncio.Task[None] | None:
     """Run a claimed call and report exactly one outcome: ToolResult or ToolFailedUncertain.
 
-    Returns None when the tool has ended, else a task that ends with it; for a call in doubt that
-    task reports the late result as one more ToolResult. Keep the task: a thread can't be killed.
+    Returns None if the tool has ended, else a task that ends when the tool ends. For a call in
+    doubt, that task reports the late result as another ToolResult. The caller must keep a reference
+    to the task, because a tool's thread cannot be killed.
     """
     early = _why_not(claim, tool, args, stop)
     if early is not None:
@@ -82,7 +83,7 @@ async def reconcile(
     """Determine whether a dead worker's call had its effect, and report exactly one outcome.
 
     Called only after the claim's deadline and the margin have passed, so that "it did not happen"
-    cannot become untrue. The side log is read first, then the tool's reconciler is asked; if
+    cannot become untrue later. This reads the side log first, then calls the tool's reconciler. If
     neither knows, the call stays in doubt.
     """
     one = Run(claim, tool, host)
@@ -107,7 +108,7 @@ async def reconcile(
 
 
 def _why_not(claim: ToolClaim, tool: Tool, args: bytes, stop: Stop) -> ToolResult | None:
-    """The outcome of a call that must not begin, or None."""
+    """The outcome of a call that must not run, or None if it may run."""
     if stop.requested:
         return not_run(claim, f"it was stopped before it began ({stop.why})")
     if claim.approval == Approval.DENY:
@@ -125,7 +126,7 @@ def _is_idempotent(one: Run) -> bool:
 
 
 def _recorded(one: Run) -> ToolResult | None:
-    """The result that an earlier attempt of an idempotent call left in the side log."""
+    """The result that an earlier attempt of an idempotent call left in the side log, or None."""
     log = one.ctx.side_log
     if not log.has_result:
         return None
@@ -136,17 +137,17 @@ def _recorded(one: Run) -> ToolResult | None:
 
 
 def _record(one: Run, value: Any) -> None:
-    """Record the result of an idempotent call, for an attempt after a crash."""
+    """Record the result of an idempotent call in the side log, for an attempt after a crash."""
     triggers = [{"trigger": t.trigger, "project_id": t.project_id} for t in one.ctx.triggers]
     requests = {"triggers": triggers, "reminders": one.ctx.reminders}
     try:
         one.ctx.side_log.record(plain(value), beside=requests)
-    except Exception:  # bytes, odd objects, a full disk: the call then runs again
+    except Exception:  # bytes, unusual objects, a full disk: a later attempt runs the call again
         return
 
 
 def _cached(one: Run, key: bytes) -> ToolResult | None:
-    """The result of the same call a short while ago, if its content is still there."""
+    """The cached result of the same call, or None; None too if its content is gone."""
     assert one.host.cache is not None and one.tool.cache_ttl_ms is not None
     kept = one.host.cache.find(key, one.tool.cache_ttl_ms)
     if kept is None:
@@ -162,7 +163,7 @@ def _keep(one: Run, key: bytes, event: ToolResult | ToolFailedUncertain) -> None
     """Cache a success for its TTL, unless the call also requested triggers or reminders."""
     if not isinstance(event, ToolResult) or event.outcome != Outcome.OK:
         return
-    lost = event.left_out and event.content.ref is None  # the disk was full: do not cache that
+    lost = event.left_out and event.content.ref is None  # the disk was full: do not cache this
     if not event.triggers and not event.reminders and not lost:
         shaped = Shaped(event.content, event.bytes, event.tokens, event.left_out)
         assert one.host.cache is not None and one.tool.cache_ttl_ms is not None
@@ -170,7 +171,7 @@ def _keep(one: Run, key: bytes, event: ToolResult | ToolFailedUncertain) -> None
 
 
 def _outcome(one: Run, end: End | None) -> ToolResult | ToolFailedUncertain:
-    """The outcome of a call, which claims no more than is known."""
+    """The outcome of a call whose function ended with `end`, or still runs (None)."""
     claim, ctx, error = one.claim, one.ctx, None if end is None else end.error
     if end is not None and error is None:
         if _is_idempotent(one):
@@ -191,7 +192,7 @@ def _outcome(one: Run, end: End | None) -> ToolResult | ToolFailedUncertain:
 
 
 def _shaped(one: Run, value: Any) -> Shaped:
-    """A value as content. Never raises: the tool has run, and that must be reported."""
+    """Turn a value into content. Never raises, because the tool has run, which must be reported."""
     limit, host = one.ctx.result_tokens, one.host
     try:
         return shape(
@@ -206,7 +207,8 @@ def _shaped(one: Run, value: Any) -> Shaped:
 
 
 async def _late(one: Run, work: asyncio.Task[End], event: Any, sink: Sink) -> None:
-    """Wait for a tool that outlived its outcome; its result resolves a doubt."""
+    """Wait for a tool that still ran when its outcome was reported, and resolve a doubt by its
+    result."""
     end = await work
     known = end.error is None or isinstance(end.error, ToolFailed)
     if isinstance(event, ToolFailedUncertain) and known:
@@ -214,7 +216,7 @@ async def _late(one: Run, work: asyncio.Task[End], event: Any, sink: Sink) -> No
 
 
 async def _ask(one: Run, args: bytes, stop: Stop) -> Any:
-    """The reconciler's answer, or a text with the reason why there is none."""
+    """The reconciler's answer, or a text with the reason why it gave none."""
     reconciler = one.tool.reconciler
     assert reconciler is not None
     try:

@@ -1,8 +1,8 @@
-"""Processes that a tool starts: they end with the command, the run or the worker.
+"""The processes that a tool starts. They end no later than the command, the run or the worker.
 
-Each command runs under a reaper (reaper.py), a process of its own that outlives a killed worker
-just long enough to kill what the worker had started. A parent-death signal alone is not enough: it
-reaches the first process only, and fires when the starting thread ends.
+Each command runs under a reaper (reaper.py), a separate process that outlives a killed worker just
+long enough to kill the processes that the worker started. A parent-death signal alone is not
+enough: it reaches only the first process, and is also sent when the starting thread ends.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from .output_sink import Stop
 
 REAPER = Path(__file__).with_name("reaper.py")
 TERM_S = 0.3  # from SIGTERM to SIGKILL: enough to remove a lock file, small compared to the grace
-KILL_S = 5.0  # a process that survives SIGKILL this long hangs in the kernel: stop waiting for it
+KILL_S = 5.0  # a process that survives SIGKILL this long hangs in the kernel: do not wait longer
 OUTPUT_BYTES_MAX = 1024 * 1024  # kept of one command: a quarter from its start, the rest its end
 _READ_BYTES = 64 * 1024
 
@@ -34,10 +34,11 @@ def reaper_command(lifeline: int, env_end: int, command: Sequence[str]) -> list[
 
 @contextlib.asynccontextmanager
 async def handed_env(env: Mapping[str, str]) -> AsyncIterator[int]:
-    """A descriptor from which a reaper, started in the block, reads its command's extra variables.
+    """A descriptor for a reaper started in the block, to read the command's extra variables from.
 
-    It is a socket, because no other process can open one through /proc, while arguments and pipes
-    can be read. It is filled after the block, because its buffer may be smaller than the variables.
+    The descriptor is a socket, because other processes can read arguments and pipes through /proc,
+    but cannot open a socket. The variables are written after the block, because they may exceed the
+    socket's buffer.
     """
     ours, theirs = socket.socketpair()
     with ours:
@@ -45,14 +46,15 @@ async def handed_env(env: Mapping[str, str]) -> AsyncIterator[int]:
             yield theirs.fileno()
         ours.setblocking(False)
         handing = asyncio.get_running_loop().sock_sendall(ours, json.dumps(dict(env)).encode())
-        with contextlib.suppress(OSError):  # it has ended already, which its caller notices
+        with contextlib.suppress(OSError):  # the reaper has ended already, which the caller notices
             await asyncio.wait_for(handing, HAND_OVER_S)
 
 
 class Ended(NamedTuple):
-    """How a command ended. code: exit code, or minus the signal. left_out: bytes not kept.
+    """How a command ended. code: the exit code, or minus the signal. left_out: how many bytes of
+    output were dropped.
 
-    why: None if it ended by itself, else `timeout` or the reason of the abort.
+    why: None if the command ended by itself, else `timeout` or the reason of the abort.
     """
 
     code: int
@@ -62,9 +64,9 @@ class Ended(NamedTuple):
 
 
 class Children:
-    """The commands of one tool run. `ctx.children` in a tool.
+    """The commands of one tool run. A tool uses it as `ctx.children`.
 
-    env_names: globs of the worker's variables that they get in addition to the usual ones.
+    env_names: globs of environment variables of the worker that commands get in addition to PASSED.
     """
 
     def __init__(self, stop: Stop, env_names: Sequence[str] = ()) -> None:
@@ -85,11 +87,12 @@ class Children:
         pass_fds: Sequence[int] = (),
         output_bytes_max: int = OUTPUT_BYTES_MAX,
     ) -> Ended:
-        """Run a command to its end, its standard output and error together. Raises OSError.
+        """Run a command to its end. Standard output and error are joined. Raises OSError.
 
-        It ends early at timeout_s seconds, and when the run is aborted: SIGTERM, then SIGKILL for
-        it and everything it started. Of the worker's environment it gets what every program needs
-        (PASSED in log/environment.py) and what the operator named; env: additional variables.
+        The command is ended after timeout_s seconds, and when the run is aborted: by SIGTERM, then
+        by SIGKILL for the command and everything it started. From the worker's environment, the
+        command gets the variables that every program needs (PASSED in log/environment.py) and those
+        that the operator named. env: additional variables.
         """
         if self._closed or self._stop.requested:
             raise OSError(f"{command[0]} was not started: the run is ending")
@@ -114,16 +117,17 @@ class Children:
         return Ended(code, output.kept(), output.left_out, why)
 
     def run_blocking(self, command: Sequence[str], **options: Any) -> Ended:
-        """`run` for a tool that is not a coroutine function: it blocks the tool's own thread."""
+        """Like `run`, for a tool that is not a coroutine function: blocks the tool's own thread."""
         return asyncio.run_coroutine_threadsafe(self.run(command, **options), self._loop).result()
 
     @property
     def busy(self) -> bool:
-        """Whether a command is running: its end then informs the caller of an abort."""
+        """Whether a command is running. An abort ends it, so a tool that waits for it learns of the
+        abort."""
         return bool(self._lifelines)
 
     async def close(self) -> None:
-        """Kill the commands that still run and wait for their end. Later ones are refused."""
+        """Kill the commands that still run and wait for their end. Later commands are refused."""
         self._closed = True
         for process in list(self._lifelines):
             self._close_lifeline(process)
@@ -176,7 +180,7 @@ class Children:
         return -signal.SIGKILL
 
     def _close_lifeline(self, process: asyncio.subprocess.Process) -> None:
-        """Close the lifeline: the reaper then kills everything that still runs below it."""
+        """Close the lifeline, after which the reaper kills all of its descendants."""
         lifeline = self._lifelines.pop(process, None)
         if lifeline is not None:
             os.close(lifeline)
@@ -201,7 +205,7 @@ class _Output:
                 del self._tail[: -self._tail_max]
 
     def kept(self) -> bytes:
-        """Head and tail; `left_out` bytes between them were dropped."""
+        """Head and tail of the output; the `left_out` bytes between them were dropped."""
         return bytes(self._head + self._tail[-self._tail_max :])
 
     @property

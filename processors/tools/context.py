@@ -1,7 +1,7 @@
-"""The ToolContext: what a tool may read and request while it runs, passed as its parameter `ctx`.
+"""The ToolContext: the interface of a running tool to foldlog, passed as the parameter `ctx`.
 
 It identifies the call, signals when to stop, keeps results across attempts, starts processes that
-cannot outlive the run, and collects the tool's requests.
+cannot outlive the run, and collects the tool's requests (reminders, triggers, a project lock).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from .children import Children
     from .side_log import SideLog
 
-REQUESTS_MAX = 16  # triggers, and reminders, of one call: the event and the fold repeat them
-REMINDER_CHARS_MAX = 4_000  # a reminder enters the prompt whole: about 1,500 tokens
+REQUESTS_MAX = 16  # limit of triggers, and of reminders, of one call, since the event holds them
+REMINDER_CHARS_MAX = 4_000  # a reminder is never cut in the prompt: about 1,500 tokens
 
 
 class Abort:
-    """Whether the run must end: true as a flag, awaitable as a signal.
+    """Whether the run must end: a flag that is true then, and a signal that can be awaited.
 
-    `if ctx.aborted:` in a loop, `await ctx.aborted` during the work. A tool that uses it gets time
-    to end by itself; one that never does is cancelled at once.
+    Use `if ctx.aborted:` in a loop, or `await ctx.aborted` beside the work. A tool that uses it
+    gets time to end by itself; a tool that never does is cancelled at once.
     """
 
     def __init__(self, stop: Stop) -> None:
@@ -52,7 +52,8 @@ class Abort:
         return self._stop.wait().__await__()
 
     def wait_blocking(self, timeout_s: float | None = None) -> bool:
-        """Wait in a tool's own thread, at most timeout_s seconds. Returns whether it came."""
+        """Wait in a tool's own thread, at most timeout_s seconds. Returns whether the run must
+        end."""
         self.watched = True
         waiting = asyncio.run_coroutine_threadsafe(self._stop.wait(), self._loop)
         try:
@@ -67,10 +68,10 @@ class ToolContext:
     """One run of one tool call. `call_key` is TURN.STEP.INDEX, `attempt` counts from 1.
 
     result_tokens: a longer result is cut, so a tool that can choose should return less. user_id,
-    project_id: of the session. claim_offset: the offset of this run's claim in the session's
-    partition. memory: what the agent remembers across sessions, None if the worker keeps none.
-    refs: the stored results of this session, for the tool that reads them. approved: whether a
-    person allowed this very call.
+    project_id: the session's. claim_offset: the offset of this run's claim in the session's
+    partition. memory: the agent's memory across sessions; None if the worker keeps none. refs:
+    references to the stored results that the tool may read. approved: whether this call needed
+    approval, which was given.
     """
 
     session_id: str
@@ -93,25 +94,26 @@ class ToolContext:
 
     @property
     def idempotency_key(self) -> str:
-        """The same key for every attempt of this call, for example for a payment API."""
+        """A key that is the same for every attempt of this call, for example for a payment API."""
         return f"{self.session_id}/{self.call_key}"
 
     def remind(self, text: str) -> None:
-        """Show a text to the model once, with the next message. Raises ValueError."""
+        """Send a text to the model once, in the next request. Raises ValueError."""
         if not text or len(text) > REMINDER_CHARS_MAX:
             raise ValueError(f"a reminder has 1-{REMINDER_CHARS_MAX} characters, not {len(text)}")
         self._room(self.reminders, "reminders")
         self.reminders.append(text.encode("utf-8", "replace").decode())  # an event is UTF-8
 
     def trigger(self, name: str) -> None:
-        """Request a phase transition, made if the call ends ok. Raises ValueError."""
+        """Request a phase transition, which is made if the call ends ok. Raises ValueError."""
         if not is_id(name):
             raise ValueError(why_not_an_id("a trigger", name))
         self._room(self.triggers, "triggers")
         self.triggers.append(Trigger(trigger=name))
 
     def lock_project(self, project_id: str) -> None:
-        """Request to lock the session to a project, done if the call ends ok. Raises ValueError."""
+        """Request to lock the session to a project, which happens if the call ends ok. Raises
+        ValueError."""
         if not is_id(project_id):
             raise ValueError(why_not_an_id("a project id", project_id))
         self._room(self.triggers, "triggers")

@@ -1,7 +1,7 @@
 """Recognizes logs, and cuts them to their last lines.
 
-A log grows at its end and reports errors there, so its last lines are worth more than its first
-thousands. Pure functions on text.
+A log grows at its end and has the newest errors there, so the last lines matter more than thousands
+of first lines. Pure functions on text.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 LOG_LINES_MAX = 200  # the last 200 lines are shown
-SAMPLE_LINES = 400  # lines examined at the end of a text: enough to decide, and cheap
+SAMPLE_LINES = 400  # how many lines at the end of a text are examined: enough to decide
 LOG_SHARE = 0.5  # share of lines that begin an entry; stack traces and wrapped lines are indented
 
 _DATE = r"\d{4}[-/]\d\d[-/]\d\d"
@@ -24,13 +24,13 @@ _ENTRY = re.compile(
     r"|time=\S+ level="
     r'|\{"(?:time|timestamp|ts|@timestamp|level)":'
 )
-NUMBERED = re.compile(r"\A *\d+\t")  # as tools number the lines of a file
+NUMBERED = re.compile(r"\A *\d+\t")  # the format in which tools number the lines of a file
 
 
 def looks_like_log(text: str, *, numbered: bool = False) -> bool:
-    """Whether a text is a log, judged by its last lines.
+    """Whether a text looks like a log, judged by its last lines.
 
-    numbered: ignore the line numbers that a tool has put in front.
+    numbered: ignore the line numbers that a tool put before the lines.
     """
     lines = text[-SAMPLE_LINES * 200 :].splitlines()[-SAMPLE_LINES:]
     if numbered:
@@ -47,7 +47,7 @@ def last_lines(text: str, count: int = LOG_LINES_MAX) -> str:
 
 
 def _line_ends_backwards(text: str) -> Iterator[int]:
-    """The positions of line ends, from the last but one backwards."""
+    """The positions of line ends, backwards, without the one at the end of the text."""
     place = text.rfind("\n", 0, max(0, len(text) - 1))
     while place != -1:
         yield place

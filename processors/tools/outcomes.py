@@ -1,7 +1,7 @@
 """The outcomes of tool calls as events, and the claim that each outcome ends.
 
-Code that must end a call without running it (a late claim, attempts used up) builds its outcome
-here, so that the same case always has the same text.
+Code that must end a call without running it (a late claim, attempts used up) uses these functions,
+so that the same case always has the same text.
 """
 
 from collections.abc import Sequence
@@ -14,17 +14,17 @@ from ...schemas.ids import call_key
 from ...schemas.tokens import estimate
 from .results import Shaped
 
-DETAIL_CHARS_MAX = 2_000  # of an exception's text, which may contain a whole response body
+DETAIL_CHARS_MAX = 2_000  # limit of an exception's text, which may contain a whole response body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolClaim:
-    """A claim that was read back and won. effect, approval: from TOOL_INVOKED.
+    """A claim that was read back and accepted. effect, approval: from TOOL_INVOKED.
 
-    args_sha256: of the raw arguments that were decided on. timeout_ms: how long the run may take
-    from now; it must end by TOOL_STARTED's deadline. user_id, project_id: of the session, at the
-    time of the claim. claim_offset: the claim's offset in the session's partition. refs: the stored
-    results that the call may read.
+    args_sha256: the hash of the raw arguments that were decided on. timeout_ms: how long the run
+    may take from now, so that it ends by TOOL_STARTED's deadline. user_id, project_id: the
+    session's, at the time of the claim. claim_offset: the claim's offset in the session's
+    partition. refs: the stored results that the call may read.
     """
 
     session_id: str
@@ -44,12 +44,13 @@ class ToolClaim:
 
     @property
     def call_key(self) -> str:
-        """TURN.STEP.INDEX."""
+        """The key of the call, TURN.STEP.INDEX."""
         return call_key(self.turn, self.step, self.index)
 
 
 def not_run(claim: ToolClaim, why: str) -> ToolResult:
-    """The outcome of an attempt that did not begin; an earlier attempt may have begun."""
+    """The outcome of an attempt that did not begin (an earlier attempt of the call may have
+    begun)."""
     if claim.attempt > 1:
         text = f"not run again: {why}. An earlier attempt may have run."
         return result(claim, Outcome.ERROR, short(text))
@@ -101,7 +102,7 @@ def result(
 
 
 def short(text: str) -> Shaped:
-    """A text of our own as content: never long enough to be cut by the agent's limit."""
+    """A text of foldlog as content, which is always too short to be cut by the agent's limit."""
     text = _cut(text)
     data = text.encode()
     return Shaped(Body(inline=data), len(data), estimate(text), 0)

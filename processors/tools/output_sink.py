@@ -1,4 +1,4 @@
-"""The interfaces of an effect: Sink takes its chunks and its one outcome, Stop tells it to stop.
+"""The interfaces of an effect: Sink receives its chunks and its one outcome, Stop asks it to stop.
 
 Effects are independent of the log, the outbox and the worker: they get a Sink and a Stop.
 """
@@ -14,16 +14,16 @@ class Sink(Protocol):
     """Receives an effect's events."""
 
     def chunk(self, session_id: str, event: GenChunk) -> None:
-        """Produce a chunk without waiting; it keeps its order before the outcome."""
+        """Produce a chunk without waiting. Chunks stay in order, and before the outcome."""
 
     async def outcome(self, session_id: str, event: Any) -> None:
-        """Make the outcome durable here, produce it, and return when the log has it."""
+        """Make the outcome durable on this machine, produce it, and return when the log has it."""
 
 
 class Stop:
-    """Asks one begun effect to end. `request` may be called from any thread, any number of times.
+    """Asks one begun effect to end. Any thread may call `request`, any number of times.
 
-    `leaves`: the worker is ending; the effect itself is not unwanted.
+    `leaves`: the effect must end because the worker is ending, not because it is unwanted.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Stop:
         return self.why is not None
 
     def request(self, why: str, *, leaves: bool = False) -> None:
-        """Ask the effect to end; the first reason stays."""
+        """Ask the effect to end. `why` of the first request is kept."""
         with self._lock:
             if self.why is not None:
                 return

@@ -1,8 +1,8 @@
 """build_and_deploy: the one tool that may lock a session to a project.
 
-A project is locked once: by this tool with confirm_new_project, which only a person should allow,
-or by PROJECT_LOCKED when somebody opens an existing one. The fold refuses a lock requested by any
-other tool.
+A session is locked to a project once: by this tool with confirm_new_project, which only a person
+should allow, or by PROJECT_LOCKED when somebody opens an existing project. The fold refuses a lock
+that any other tool requests.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ PROJECT_ENV = "FOLDLOG_PROJECT"
 
 
 def build_and_deploy(command: Sequence[str], *, timeout_s: float = 600) -> Tool:
-    """The tool that builds and deploys the session's project with a command of yours.
+    """A tool that builds and deploys the session's project by running `command`.
 
     The command runs in the agent's working directory, with the project's id in FOLDLOG_PROJECT. In
-    a session without a project the call must confirm a new one, which is locked once the command
-    has succeeded.
+    a session without a project, the call must confirm a new project. The session is locked to it
+    after the command has succeeded.
     """
     argv = [str(part) for part in command]
 

@@ -1,14 +1,15 @@
 """The reaper: a small process that runs one command and kills everything the command leaves behind.
 
-Run as a script, `python -I -S reaper.py LIFELINE ENV -- COMMAND...`, by children.py and by
-outside/protocol.py; it must not import foldlog. LIFELINE is the read end of a pipe whose only
-writer is the worker: `T` asks the command to terminate; end-of-file (the worker closed it, or was
-killed) kills everything at once. Processes that outlive the command are killed too, even if they
-left its process group: the reaper is the subreaper of all its descendants. It ends the way the
-command ended, by exit code or by signal.
+children.py and outside/protocol.py run this file as a script, `python -I -S reaper.py LIFELINE ENV
+-- COMMAND...`; it must not import foldlog. LIFELINE is the read end of a pipe whose only writer is
+the worker. `T` in the pipe asks the command to terminate; end-of-file (the worker closed the pipe,
+or was killed) kills all processes at once. Processes that outlive the command are killed too, even
+if they left its process group, because the reaper is the subreaper of all its descendants. The
+reaper ends as the command ended, by exit code or by signal.
 
-The command gets the reaper's environment (log/environment.py chooses it) and the variables read as
-a JSON object from the descriptor ENV: other processes can see arguments.
+The command gets the reaper's environment (which log/environment.py selects) and the variables in a
+JSON object that the reaper reads from the descriptor ENV, because other processes can see
+arguments.
 """
 
 import contextlib
@@ -24,16 +25,17 @@ NOT_STARTED = 127  # a shell's exit code for a command that does not exist
 
 
 def _prctl(option: int, value: int) -> None:
-    """Call Linux's prctl; on other systems only the process group is controlled."""
+    """Call Linux's prctl. Other systems lack it: there the reaper controls only the process
+    group."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
 def _become(command: list[str], added: dict[str, str]) -> None:
-    """In the child: replace it by the command. Never returns."""
+    """Replace the child process by the command. Never returns."""
     try:
         os.setpgid(0, 0)
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # in case the reaper itself is killed
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # kills the command if the reaper is killed
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
@@ -46,7 +48,7 @@ def _become(command: list[str], added: dict[str, str]) -> None:
 
 
 def _children() -> list[int]:
-    """Direct children of this process, including its descendants' orphans."""
+    """The direct children of this process, including orphans of its descendants."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
             return [int(pid) for pid in file.read().split()]
@@ -63,7 +65,7 @@ def _kill_all(group: int) -> None:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         try:
-            os.waitpid(-1, 0)  # each death may give us orphans, found in the next round
+            os.waitpid(-1, 0)  # a dead process may leave orphans, found in the next round
         except ChildProcessError:
             return
 
@@ -82,7 +84,7 @@ def _reap(pid: int) -> int | None:
 
 
 def _end_as(status: int) -> None:
-    """End with the command's exit code or signal."""
+    """End this process with the command's exit code or signal."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -98,7 +100,7 @@ def _given(descriptor: int) -> dict[str, str]:
         text = file.read()
     if text == "{}":
         return {}
-    import json  # costs some milliseconds, paid only for a command with variables
+    import json  # takes some milliseconds, only for a command with variables
 
     given: dict[str, str] = json.loads(text)
     return given
@@ -118,7 +120,7 @@ def main(lifeline: int, command: list[str], added: dict[str, str]) -> None:
     if pid == 0:
         _become(command, added)
     with contextlib.suppress(OSError):
-        os.setpgid(pid, pid)  # parent and child both do this: the group exists before it is used
+        os.setpgid(pid, pid)  # called by parent and child, so the group exists before its first use
     while True:
         ready, _, _ = select.select([lifeline, wake_read], [], [])
         if lifeline in ready:

@@ -1,17 +1,17 @@
 """Caches results of pure tools: a repeated call does not run again within its TTL.
 
-A SQLite file in the worker's state directory, bounded in entries and bytes. If this cache is lost
-or damaged, tools simply run. No session's state depends on it: the TOOL_RESULT of a call answered
-from the cache is an event like any other, and marked as cached.
+The cache is a SQLite file in the worker's state directory, bounded in entries and bytes. If it is
+lost or damaged, tools simply run. No session's state depends on the cache: if it answers a call,
+the TOOL_RESULT is an event like any other, marked as cached.
 
-The key of a result is everything that a pure tool may depend on: the user and the project (no user
-gets the result of another user's call), the agent, the tool with its schema, the arguments as
+The key of a result covers everything on which a pure tool may depend: the user and the project (no
+user gets the result of another user's call), the agent, the tool with its schema, the arguments as
 canonical JSON, the working directory and how results are cut. The code of the tool is not part of
 the key: a changed tool may return old results for one TTL.
 
-Time is the wall clock, because the age of an entry must survive a restart of the process and of the
-machine, which a monotonic clock does not. After a clock was set back, an entry has a negative age,
-which counts as expired; after it was set forward, it expires early. In both cases the tool runs.
+The age of an entry is measured by the wall clock, because a monotonic clock does not survive a
+restart of the machine. If the clock is set back, an entry has a negative age, which counts as
+expired; if it is set forward, the entry expires early. In both cases the tool runs.
 """
 
 import json
@@ -30,10 +30,10 @@ from ...schemas.events.parts import BlobRef, Body
 from .results import Shaped
 
 ENTRIES_MAX = 10_000
-BYTES_MAX = 64 * 1024 * 1024  # of results kept inline: one is 64 KiB at most, most are far smaller
-PRUNE_EVERY = 200  # writes between two prunings: the bounds may be exceeded by that many entries
+BYTES_MAX = 64 * 1024 * 1024  # of results kept inline: each is 64 KiB at most, most are far smaller
+PRUNE_EVERY = 200  # writes between two prunings; so many entries may exceed the bounds
 BUSY_MS = 1_000  # how long a write waits for another process that uses the file
-LAYOUT = 2  # of the file; a file with another layout is emptied
+LAYOUT = 2  # the version of the file's layout; a file with another version is emptied
 _TABLE = """
 CREATE TABLE IF NOT EXISTS results (
     key BLOB PRIMARY KEY, at INTEGER NOT NULL, until INTEGER NOT NULL,
@@ -44,31 +44,31 @@ CREATE TABLE IF NOT EXISTS results (
 
 
 class CachedResult(NamedTuple):
-    """A cached result. at: Unix ms when the run that produced it began."""
+    """A cached result. at: when the run that produced it began, Unix ms."""
 
     shaped: Shaped
     at: int
 
 
 def wall_ms() -> int:
-    """Unix ms."""
+    """The wall clock in Unix ms."""
     return time.time_ns() // 1_000_000
 
 
 def key_of(scope: tuple[str | int | None, ...], args: bytes) -> bytes:
-    """The key of a call: `scope` is everything it depends on except its arguments (raw JSON)."""
+    """The key of a call. `scope`: everything on which the call depends except `args` (raw JSON)."""
     canonical = json.loads(args)
     whole = compact_ascii_sorted([scope, canonical])
     return sha256(whole.encode()).digest()
 
 
 def _checksum(*values: object) -> int:
-    """A row's checksum: SQLite has none, and a model trusts a cached result like a tool's own."""
+    """The checksum of a row. SQLite has no checksums, and a model trusts a cached result."""
     return crc32(repr(values).encode("utf-8", "backslashreplace"))
 
 
 class ResultCache:
-    """The cache of one worker. Safe to use from several threads; never raises."""
+    """The cache of one worker. It is safe to use from several threads, and never raises."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class ResultCache:
                 self._lost(second, "not used")
 
     def find(self, key: bytes, ttl_ms: int) -> CachedResult | None:
-        """The result of a call not older than its TTL, or None."""
+        """The result for a key if it is not older than the TTL, else None."""
         row = self._do(
             "SELECT at, inline, ref, bytes, tokens, left_out, checksum FROM results WHERE key = ?",
             (key,),
@@ -109,7 +109,7 @@ class ResultCache:
         return CachedResult(Shaped(body, size, tokens, left_out), at)
 
     def keep(self, key: bytes, shaped: Shaped, at: int, ttl_ms: int) -> None:
-        """Cache a result for its TTL, replacing an older one; `at`: when its run began."""
+        """Cache a result for its TTL, replacing an older result. `at`: when the run began."""
         body = shaped.content
         ref = json.dumps(asdict(body.ref)) if body.ref is not None else None
         checksum = _checksum(key, at, body.inline, ref, *shaped[1:])
@@ -122,7 +122,7 @@ class ResultCache:
             self.prune()
 
     def prune(self, entries_max: int = ENTRIES_MAX, bytes_max: int = BYTES_MAX) -> None:
-        """Delete expired results, then the oldest until both bounds hold."""
+        """Delete expired results, then the oldest results until both bounds hold."""
         now = self._now_ms()
         self._do("DELETE FROM results WHERE until <= ? OR at > ?", (now, now))
         self._do(
@@ -144,9 +144,9 @@ class ResultCache:
         db = sqlite3.connect(self.path, timeout=BUSY_MS / 1000, check_same_thread=False,
                              isolation_level=None)
         try:
-            self.path.chmod(0o600)  # results may be anybody's data
+            self.path.chmod(0o600)  # results may contain any user's data
             db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = NORMAL")  # kill -9 loses nothing, a power cut little
+            db.execute("PRAGMA synchronous = NORMAL")  # kill -9 loses nothing, a power loss little
             (layout,) = db.execute("PRAGMA user_version").fetchone()
             if layout not in (0, LAYOUT):
                 db.execute("DROP TABLE IF EXISTS results")
@@ -158,7 +158,7 @@ class ResultCache:
         return db
 
     def _do(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        """Run a statement; after an error the file is no longer used, which is logged once."""
+        """Run a statement. After an error the file is no longer used, which is logged once."""
         with self._lock:
             if self._db is None:
                 return []

@@ -1,7 +1,7 @@
-"""Shapes a tool's result for the model: text of a bounded size, and a reference to the rest.
+"""Shapes a tool's result for the model: a text of limited size, and a reference to the whole.
 
-Cutting loses nothing: whenever something is left out, the whole is in the blob store and the text
-states how much is missing and how to get it. Pure except for the blob store.
+Nothing is lost by cutting: if something is left out, the blob store has the whole result, and the
+text states how much is missing and how to get it. The functions are pure except for the blob store.
 """
 
 import json
@@ -16,18 +16,19 @@ from ..advice.token_count import count
 from .log_text import LOG_LINES_MAX, last_lines, looks_like_log
 from .tool import Shortened
 
-PREVIEW_CHARS = 1_000  # the shown part of a result that is off-loaded to a blob
-ROWS_MAX = 100  # lists give 100 rows and "N more"
-LISTS_DEEP = 3  # depth to which nested objects are searched for lists; rows stay as they are
-NAME_CHARS_MAX = 60  # of a list's path, whose names come from the tool
+PREVIEW_CHARS = 1_000  # how much of a binary result is shown
+ROWS_MAX = 100  # rows of a list that are shown, before "N more"
+LISTS_DEEP = 3  # depth to which nested objects are searched for lists, but not within rows
+NAME_CHARS_MAX = 60  # limit of a list's path, whose names come from the tool
 NOTICES_MAX = 10  # notices of shortened lists; an object may have a thousand of them
-KEPT_BYTES_MAX = 32 * 1024 * 1024  # of one result: a tool in a loop must not fill the disk
-WEIGHED_BYTES = 1024 * 1024  # bytes whose tokens are estimated, the rest in proportion: 15 ms
+KEPT_BYTES_MAX = 32 * 1024 * 1024  # of a stored result: a tool in a loop must not fill the disk
+WEIGHED_BYTES = 1024 * 1024  # bytes whose tokens are estimated (15 ms); the rest is in proportion
 _BINARY, _TEXT = "application/octet-stream", "text/plain; charset=utf-8"
 
 
 class Shaped(NamedTuple):
-    """A result as its event contains it. bytes: the whole; left_out: bytes not in the content."""
+    """A result as in its event. bytes: the size of the whole; left_out: bytes not in the
+    content."""
 
     content: Body
     bytes: int
@@ -36,13 +37,13 @@ class Shaped(NamedTuple):
 
 
 class _Rendering(NamedTuple):
-    """The whole result as bytes, and the part shown of it if that is not all."""
+    """The whole result as bytes; `shown`: the part for the model, None if that is the whole."""
 
     whole: bytes
     media_type: str
     shown: str | None = None
-    shown_bytes: int = 0  # how much of the whole is in `shown`
-    read_at: int = 0  # character of the whole from which reading should continue
+    shown_bytes: int = 0  # how many bytes of the whole are in `shown`
+    read_at: int = 0  # the character of the whole at which reading should continue
 
 
 def shape(
@@ -50,9 +51,9 @@ def shape(
 ) -> Shaped:
     """Turn what a tool returned into an event's content.
 
-    A string stays as it is, anything else becomes compact JSON. readable: whether the model has
-    the tool `read_result`. model: the reader, whose tokenizer counts; '' for the newest one.
-    Never raises for a value: the tool has run, and that must be reported.
+    A string stays as it is, any other value becomes compact JSON. readable: whether the model has
+    the tool `read_result`. model: the model that reads the result, for counting tokens; '' for the
+    newest family. Never raises for a value, because the tool has run, which must be reported.
     """
     shaped = _fitted(_rendering_of(value), limit_tokens, blobs, readable, family_of(model))
     text = (shaped.content.inline or b"").decode()
@@ -62,7 +63,7 @@ def shape(
 def _fitted(
     rendering: _Rendering, limit_tokens: int, blobs: BlobStore, readable: bool, family: str
 ) -> Shaped:
-    """The result within a limit of estimated tokens. The estimate is the same on every worker."""
+    """Cut the result to a limit of estimated tokens. The estimate is the same on every worker."""
     total = len(rendering.whole)
     if rendering.shown is None and total > INLINE_BYTES_MAX:
         preview = rendering.whole[: PREVIEW_CHARS * 4].decode("utf-8", "ignore")[:PREVIEW_CHARS]
@@ -75,7 +76,7 @@ def _fitted(
     try:
         ref = blobs.store(_kept(rendering), rendering.media_type)
         how = _how_to_read_on(ref.sha256, readable and rendering.media_type == _TEXT)
-    except BlobError as error:  # the tool has run: a full disk must not put the call in doubt
+    except BlobError as error:  # a full disk must not put the call in doubt, since the tool has run
         ref, how = None, f"The rest is lost, it could not be kept: {error.__cause__ or error}."
     left_out = max(0, total - rendering.shown_bytes)
     noticed = f"{text}\n{_notice(left_out, rendering, how, rendering.read_at, family)}"
@@ -89,7 +90,7 @@ def _fitted(
 
 
 def plain(value: Any) -> Any:
-    """A value as plain JSON data; TypeError or ValueError if that is impossible."""
+    """Convert a value to plain JSON data. Raises TypeError or ValueError if that is impossible."""
     try:
         json.dumps(value, allow_nan=False, sort_keys=True)
         return value
@@ -101,7 +102,8 @@ def plain(value: Any) -> Any:
 
 
 def _with_lists(value: Any) -> Any:
-    """The value with lists instead of views, and of sets, whose order differs by process."""
+    """The value with lists in place of dict views and sets. Sets are sorted, because their order
+    differs by process."""
     match value:
         case dict():
             return {name: _with_lists(item) for name, item in value.items()}
@@ -111,7 +113,7 @@ def _with_lists(value: Any) -> Any:
             rows = [_with_lists(item) for item in value]
             try:
                 return sorted(rows)
-            except TypeError:  # numbers mixed with strings
+            except TypeError:  # values that cannot be compared, such as numbers and strings
                 return sorted(rows, key=_json)
     return value
 
@@ -148,7 +150,8 @@ def _rendering_of(value: Any) -> _Rendering:
 
 
 def _first_rows(value: Any, path: tuple[str, ...], notes: list[str]) -> Any:
-    """The value with 100 rows of each long list; `notes` gets how many are missing, and where."""
+    """The value with only 100 rows of each long list. `notes` gets how many rows are missing, and
+    where."""
     if isinstance(value, list | tuple) and len(value) > ROWS_MAX:
         where = " ".join(".".join(path).split())[:NAME_CHARS_MAX]
         more = f"{len(value) - ROWS_MAX} more rows, of {len(value)}."
@@ -161,7 +164,8 @@ def _first_rows(value: Any, path: tuple[str, ...], notes: list[str]) -> Any:
 
 
 def _common_length(one: str, other: str) -> int:
-    """Where a reader of `one` should continue in `other`: the position where they differ."""
+    """The position in `other` at which a reader of `one` should continue: where the texts
+    differ."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -176,7 +180,7 @@ def _encoded(whole: str | bytes) -> tuple[bytes, str]:
 
 
 def _json(value: Any) -> str:
-    """Stable compact JSON; the repr of a value that JSON cannot represent."""
+    """The value as stable compact JSON; if JSON cannot represent the value, its repr."""
     try:
         text = compact_strict_sorted(plain(value))
     except Exception as error:  # a value's own methods may raise anything
@@ -193,7 +197,7 @@ def _safe_repr(value: Any) -> str:
 
 
 def _kept(rendering: _Rendering) -> bytes:
-    """The part of the whole that is stored; a text is cut between two characters."""
+    """The part of the whole that is stored. A text is never cut within a character."""
     data = rendering.whole[:KEPT_BYTES_MAX]
     if rendering.media_type == _TEXT and len(rendering.whole) > KEPT_BYTES_MAX:
         data = data.decode("utf-8", "ignore").encode()
@@ -219,7 +223,7 @@ def _notice(left_out: int, rendering: _Rendering, how: str, read_at: int, family
 
 
 def _within(text: str, tokens: int, bytes_max: int, family: str) -> str:
-    """The beginning of a text that is within both limits."""
+    """The longest beginning of a text that is within both limits."""
     data = prefix(text, tokens, family).encode("utf-8", "replace")
     return data[:bytes_max].decode("utf-8", "ignore")
 
@@ -230,8 +234,8 @@ def _cut(
     """Head and tail of a text with a notice between them, and the number of bytes left out."""
     longest = _notice(len(rendering.whole), rendering, how, len(text), family)
     room = max(0, limit_tokens - estimate(f"\n{longest}\n", family))
-    space = INLINE_BYTES_MAX - len(longest.encode()) - 2  # a text of blanks has few tokens
-    # Two parts head, one part tail: logs end in the error.
+    space = INLINE_BYTES_MAX - len(longest.encode()) - 2  # a text of spaces has few tokens
+    # Two parts head, one part tail, because a text may end in the error.
     head = _within(text, room * 2 // 3, space * 2 // 3, family)
     rest = text[len(head) :][::-1]
     tail = _within(rest, room - room * 2 // 3, space // 3, family)[::-1]

@@ -1,6 +1,6 @@
-"""Calls a tool's function and ends it: as a task or in a thread, until it returns or must stop.
+"""Runs a tool's function, as a task or in a thread, until it returns or must stop.
 
-It reports how the function ended; call.py decides what that means for the call.
+It reports how the function ended; call.py derives the outcome of the call.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger("foldlog.tools")
 TRACEBACK_CHARS_MAX = 16_000  # an exception's text may contain anything that a tool was given
 READER = "read_result"  # the tool by which a model reads the rest of a cut result
-# Shares of the grace of a turn. Together they leave time for the outcome to reach the log.
+# Shares of a turn's grace period. They leave time for the outcome to reach the log.
 ASK_SHARE = 0.3  # between ctx.aborted and the cancellation of the task
-END_SHARE = 0.3  # between the cancellation and continuing without the tool
+END_SHARE = 0.3  # between the cancellation and giving up the wait for the tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolHost:
-    """The parts of a worker that the runs of an agent's tools share."""
+    """The resources of a worker that all runs of an agent's tools share."""
 
     limits: Limits
     blobs: BlobStore
@@ -53,8 +53,8 @@ class ToolHost:
     results_readable: bool = False  # whether the agent has the tool that reads cut results
     memory: "MemoryService | None" = None
     agent: str = ""
-    model: str = ""  # the reader of the results, whose tokenizer counts their tokens
-    cache: ResultCache | None = None  # of the reusable results of pure tools
+    model: str = ""  # the model that reads the results, for counting their tokens
+    cache: ResultCache | None = None  # reusable results of pure tools
     tool_env: tuple[str, ...] = ()  # globs of variables that the operator passes to commands
 
     @classmethod
@@ -84,14 +84,14 @@ class ToolHost:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a function ended: it returned a value, or raised. None instead of it: it still runs."""
+    """How a function ended: it returned `value`, or raised `error`."""
 
     value: Any = None
     error: BaseException | None = None
 
 
 class Run:
-    """One run of one call. `once`: by the log or by the code, whichever is stricter."""
+    """One run of one call. `once`: whether the log or the code has the call as `once`."""
 
     def __init__(self, claim: ToolClaim, tool: Tool, host: ToolHost) -> None:
         self.claim, self.tool, self.host = claim, tool, host
@@ -99,7 +99,7 @@ class Run:
         self.began_at = wall_ms()
         self.timed_out = False
         self.cancelled = False  # the task of this run was cancelled: the worker is ending
-        self.stop = Stop()  # the run's own: both an outer abort and the deadline request it
+        self.stop = Stop()  # the run's own stop, which an outer abort and the deadline both request
         self.children = Children(self.stop, host.tool_env)
         self.ctx = ToolContext(
             session_id=claim.session_id,
@@ -116,13 +116,13 @@ class Run:
             claim_offset=claim.claim_offset,
             memory=host.memory,
             refs=claim.refs,
-            approved=claim.approval == Approval.ASK,  # it would not run otherwise
+            approved=claim.approval == Approval.ASK,  # such a call runs only with approval
         )
 
     def cache_key(self, args: bytes) -> bytes | None:
         """The key under which a result of this call may be reused, or None if it may not.
 
-        Both the log and the code must call the tool pure, and the user must be known.
+        The tool must be pure by both the log and the code, and the user must be known.
         """
         tool, claim, ctx = self.tool, self.claim, self.ctx
         pure = claim.effect == tool.effect == Effect.PURE
@@ -137,7 +137,7 @@ class Run:
     def call(
         self, function: Callable[..., Any], kwargs: Mapping[str, Any], *, context: bool
     ) -> asyncio.Task[End]:
-        """Begin a function; the task ends in an End and never raises."""
+        """Start a function. The returned task ends with an End and never raises."""
         args = (self.ctx,) if context else ()
         return asyncio.create_task(
             self._call(partial(function, *args, **kwargs)),
@@ -169,8 +169,9 @@ class Run:
     async def until_end(self, work: asyncio.Task[End], outer: Stop, *, cancel: bool) -> End | None:
         """Return how the work ended, or None if it still runs after every attempt to end it.
 
-        An abort and the deadline are handled alike: ctx.aborted first, for a tool that uses it;
-        then the task is cancelled (a thread can't be), and its processes are killed.
+        An abort and the deadline are handled alike. First ctx.aborted is set, and a tool that uses
+        it gets time to end. Then the task is cancelled (a thread cannot be), and its processes are
+        killed.
         """
         await self._first_of(work, outer)
         if not work.done():
@@ -187,7 +188,7 @@ class Run:
         return work.result() if work.done() else None
 
     async def _first_of(self, work: asyncio.Task[End], outer: Stop) -> None:
-        """Return when the work ends, is stopped, or exceeds its time limit."""
+        """Wait until the work ends, is stopped, or exceeds its time limit."""
         stopping = asyncio.ensure_future(outer.wait())
         try:
             await asyncio.wait(
@@ -201,12 +202,12 @@ class Run:
             stopping.cancel()
 
     def why_ended(self, error: BaseException | None) -> str:
-        """Why a run has no result, for the model and for a person."""
+        """The reason why a run has no result, as text for the model and for people."""
         if self.timed_out:
             return f"{self.claim.name} did not end within {self.claim.timeout_ms / 1000:g} s"
         if self.stop.requested:
             return f"{self.claim.name} was stopped while it ran ({self.stop.why})"
-        if isinstance(error, Parked):  # ours: its text is complete, its class name adds nothing
+        if isinstance(error, Parked):  # foldlog's own error, whose text is complete
             return f"{self.claim.name}: {error}"
         return f"{self.claim.name} raised {type(error).__name__}: {_text_of(error)}"
 
@@ -223,10 +224,10 @@ async def _call(function: Callable[[], Any], name: str) -> End:
 
 
 def in_thread(function: Callable[[], Any], name: str) -> Awaitable[Any]:
-    """Run a function in a thread of its own, which the process's end does not wait for.
+    """Run a function in a new thread. The process does not wait for this thread when it ends.
 
-    (The default executor has few threads and joins them at exit: a hung tool would prevent the
-    worker from ending.)
+    The default executor has few threads and joins them at exit, so a hung tool would prevent the
+    worker from ending.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
@@ -239,7 +240,7 @@ def in_thread(function: Callable[[], Any], name: str) -> Awaitable[Any]:
             future.set_result(value)
         elif isinstance(error, Exception) and not isinstance(error, StopIteration):
             future.set_exception(error)
-        else:  # an exception that would end a loop or a generator must not pass through a future
+        else:  # exceptions such as StopIteration must not pass through a future
             future.set_exception(RuntimeError(f"the tool raised {type(error).__name__}"))
 
     def main() -> None:

@@ -1,8 +1,9 @@
-"""The search of the tool search_files, as a process of its own; it must not import foldlog.
+"""The search of the tool search_files, run as a separate process; it must not import foldlog.
 
-Run as `python -I -S search_script.py FD REQUEST`, where FD is an open directory or file and
-REQUEST is JSON. A regular expression that backtracks for ever can't be interrupted inside a worker,
-but a process can be killed. Prints one JSON string per row as it is found, then one object.
+It is run as `python -I -S search_script.py FD REQUEST`, where FD is an open directory or file and
+REQUEST is JSON. A regular expression that backtracks forever cannot be interrupted inside a worker,
+but a process can be killed. The script prints each row that it finds as a JSON string, then one
+object with counts.
 """
 
 import fnmatch
@@ -17,16 +18,17 @@ from typing import Any
 
 # Never searched: version control, installed packages and generated files.
 SKIPPED = frozenset({".git", "node_modules", ".venv", "__pycache__"})
-FILE_BYTES_MAX = 2 * 1024 * 1024  # larger text is data, and would only fill the rows
+FILE_BYTES_MAX = 2 * 1024 * 1024  # a larger text file is data that would only fill the rows
 BINARY_PROBE_BYTES = 8 * 1024
-LINE_CHARS_MAX = 200  # of a matching line: minified files have one line
-MATCHES_MAX = 10_000  # counted for "N more", then the search ends
+LINE_CHARS_MAX = 200  # limit of a shown line, because minified files have one line
+MATCHES_MAX = 10_000  # the search ends at this count of matches
 SEARCH_S = 10.0  # seconds; then the matches found so far are returned
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def files(fd: int) -> Iterator[tuple[str, int, str]]:
-    """(path below FD, descriptor of its directory, name), sorted, without following links."""
+    """The files below FD, sorted: (path, descriptor of the directory, name). Links are not
+    followed."""
     for path, directories, names, directory in os.fwalk(".", dir_fd=fd):
         directories[:] = sorted(name for name in directories if name not in SKIPPED)
         for name in sorted(names):
@@ -34,7 +36,7 @@ def files(fd: int) -> Iterator[tuple[str, int, str]]:
 
 
 def wanted(path: str, glob: str | None) -> bool:
-    """Whether a glob matches this path: by its name, or by the whole path."""
+    """Whether a glob matches the name or the whole path; None matches all."""
     if glob is None:
         return True
     short = glob.removeprefix("**/")
@@ -61,7 +63,7 @@ def matches(path: str, text: str, search: re.Pattern[str]) -> Iterator[str]:
 
 
 def rows(fd: int, request: dict[str, Any], counts: dict[str, int]) -> Iterator[str]:
-    """Every row; `counts` gets the number of files searched and skipped."""
+    """Yield every row. `counts` gets the number of files searched and skipped."""
     search = re.compile(request["pattern"], re.IGNORECASE if request["ignore_case"] else 0)
     if not stat.S_ISDIR(os.fstat(fd).st_mode):
         yield from matches(request["name"], text_of(fd) or "", search)
@@ -72,7 +74,7 @@ def rows(fd: int, request: dict[str, Any], counts: dict[str, int]) -> Iterator[s
             continue
         try:
             opened = os.open(name, _FLAGS, dir_fd=directory)
-        except OSError:  # a link, or just deleted, or unreadable
+        except OSError:  # it is a link, unreadable, or was just deleted
             counts["skipped"] += 1
             continue
         try:
@@ -87,7 +89,7 @@ def rows(fd: int, request: dict[str, Any], counts: dict[str, int]) -> Iterator[s
 
 
 def main(fd: int, request: dict[str, Any]) -> None:
-    """Print the requested rows, count the others."""
+    """Print the requested rows and count the others."""
     until = time.monotonic() + SEARCH_S
     counts = {"files": 0, "skipped": 0, "more": 0, "complete": True}
     first, last = request["offset"], request["offset"] + request["rows"]

@@ -1,9 +1,9 @@
-"""The side log: a record of a tool call's effect, kept outside the log across crashes.
+"""The side log: a record of a tool call's effect, stored outside the log, which survives crashes.
 
-One file per call, named by session and call key, shared by the attempts of the call. An idempotent
-tool that ran before returns the earlier result; a `once` tool may record what it did, so that a
-reconciler finds it. Losing a file costs a repetition of an idempotent call, or a question to a
-human, never a wrong answer.
+There is one file per call, named by session and call key; the attempts of the call share it. An
+idempotent call that ran before returns the earlier result. A `once` tool may record its effect, so
+that a reconciler finds the record. If a file is lost, an idempotent call is repeated or a person is
+asked, but no result becomes wrong.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from typing import Any
 from ...log.blobs import fsync_directory, write_durably
 
 _MISSING = object()
-ENTRIES_MAX = 20_000  # an entry matters until its turn ends; 20,000 calls are days of work
+ENTRIES_MAX = 20_000  # an entry is needed until its turn ends; 20,000 calls are days of work
 
 
 class SideLogStore:
@@ -31,7 +31,8 @@ class SideLogStore:
         return SideLog(self.directory, session_id, call_key)
 
     def prune(self, keep: int = ENTRIES_MAX) -> int:
-        """Delete all but the newest entries. Returns how many were deleted. Called at the start."""
+        """Delete all but the newest entries. Returns how many were deleted. Called when a worker
+        starts."""
         found = []
         for path in self.directory.glob("??/*"):
             with contextlib.suppress(FileNotFoundError):
@@ -43,7 +44,7 @@ class SideLogStore:
 
 
 class SideLog:
-    """The record of one call. `ctx.side_log` in a tool."""
+    """The record of one call. A tool uses it as `ctx.side_log`."""
 
     def __init__(self, directory: Path, session_id: str, call_key: str) -> None:
         self._named = {"session_id": session_id, "call_key": call_key}
@@ -56,13 +57,13 @@ class SideLog:
         return self._read().get("value", _MISSING) is not _MISSING
 
     def result(self, default: Any = None) -> Any:
-        """The value recorded by an earlier attempt, else the default."""
+        """The value that an attempt of this call recorded, else the default."""
         return self._read().get("value", default)
 
     def record(self, value: Any, *, beside: Mapping[str, Any] | None = None) -> None:
-        """Store a JSON value; it is on disk when this returns. Raises TypeError, OSError.
+        """Store a JSON value. It is on disk when this returns. Raises TypeError, OSError.
 
-        beside: data that accompanies the result but is not part of it (triggers, reminders).
+        beside: further data that is not part of the result (triggers, reminders).
         """
         entry = {**self._named, "value": value, "beside": dict(beside or {})}
         data = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode()
@@ -72,12 +73,12 @@ class SideLog:
 
     @property
     def beside(self) -> Mapping[str, Any]:
-        """The data recorded along with the result."""
+        """The further data that was recorded with the result."""
         found = self._read().get("beside")
         return found if isinstance(found, dict) else {}
 
     def _read(self) -> Mapping[str, Any]:
-        """The entry; empty if it is missing, damaged or of another call."""
+        """The content of the file; empty if the file is missing, damaged or of another call."""
         try:
             entry = json.loads(self._path.read_bytes())
         except (OSError, ValueError):

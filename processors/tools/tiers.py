@@ -1,11 +1,11 @@
-"""Tool tiers: schemas that most turns need are in every request, a search finds the rest.
+"""Tool tiers: every request has the schemas that most turns need; a search finds other tools.
 
-Tools that are marked rare, or exceed the agent's budget for schemas, are hidden behind two tools:
-`find_tools` returns names, descriptions and schemas as data, `use_tool` calls one. A call through
-it is decided, claimed and reported under the real tool's name, so permissions, effects, doubt and
-grants are independent of tiers. The one difference: the raw arguments stay wrapped as use_tool
-received them; the hidden tool unwraps them when it checks them. Pure: the same tools and budget
-give the same arrangement.
+Tools that are marked rare, or whose schemas exceed the agent's budget, are hidden behind two tools:
+`find_tools` returns names, descriptions and schemas of hidden tools as data, and `use_tool` calls a
+hidden tool. Such a call is decided, claimed and reported under the hidden tool's name, so
+permissions, effects, doubt and grants are independent of tiers. There is one difference: the raw
+arguments stay as use_tool received them, in an envelope, and the hidden tool unwraps them when it
+checks them. Pure: the same tools and budget give the same arrangement.
 """
 
 import re
@@ -19,17 +19,17 @@ from .arguments import ToolArguments, object_of
 from .tool import RARE, SEARCH, Tool, ToolFailed, tool
 
 FIND, USE = "find_tools", "use_tool"
-SCHEMA_TOKENS = 10_000  # a fifth of the soft budget of a turn, paid again in every step
+SCHEMA_TOKENS = 10_000  # a fifth of a turn's soft budget, sent in every step
 FOUND_MAX = 5
-FOUND_TOKENS_MAX = 6_000  # of one search: below the cap of a result, so that no schema is cut
-NAMES_MAX = 100  # same as other lists: 100 rows and "N more"
+FOUND_TOKENS_MAX = 6_000  # of one search: below the limit of a result, so that no schema is cut
+NAMES_MAX = 100  # as in other lists: 100 rows and "N more"
 NAMES_CHARS_MAX = 2_000  # of the names in the description of find_tools: about 800 tokens
 _WORD = re.compile(r"[^\W_]+")
 _ENVELOPE = {"name", "arguments"}
 
 
 class HiddenArguments(NamedTuple):
-    """The arguments of a hidden tool: its own ones, inside the envelope of use_tool."""
+    """The arguments of a hidden tool, which are inside the envelope of use_tool."""
 
     tool: str
     inner: ToolArguments
@@ -40,7 +40,7 @@ class HiddenArguments(NamedTuple):
         return self.inner.schema
 
     def parse(self, raw: bytes) -> dict[str, Any]:
-        """Keyword arguments of the call. Raises ValueError."""
+        """Parse the raw envelope into the hidden tool's keyword arguments. Raises ValueError."""
         name, arguments = _opened(raw)
         if name != self.tool:  # the agent's tools changed since this was decided
             raise ValueError(f"they are for {name[:64]!r}")
@@ -48,16 +48,16 @@ class HiddenArguments(NamedTuple):
 
 
 def is_hidden(each: Tool) -> bool:
-    """Whether a tool is called through use_tool only."""
+    """Whether the model can call a tool only through use_tool."""
     return isinstance(each.arguments, HiddenArguments)
 
 
 def arranged(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...]:
-    """The tools in the order of a request; hidden ones come last, preceded by the search. A result
-    of this function may be passed in again.
+    """The tools in the order of a request: visible tools, the two search tools, hidden tools. The
+    function also accepts its own result.
 
-    In the given order, each tool that still fits into `budget` tokens stays visible, so that one
-    huge schema loses only its own place.
+    If the schemas exceed `budget` tokens, each tool that still fits stays visible, in the given
+    order. A tool with a huge schema thus hides only itself.
     """
     plain = [_unwrapped(each) for each in tools if each.tier != SEARCH]
     rare = [each for each in plain if each.tier == RARE]
@@ -79,7 +79,7 @@ def arranged(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...]:
 
 
 def tools_json(tools: Iterable[Tool]) -> bytes:
-    """The schemas of a request's visible tools: compact JSON, equal bytes for equal tools."""
+    """The schemas of the visible tools as compact JSON: equal bytes for equal tools."""
     return compact_strict([each.entry for each in tools if not is_hidden(each)]).encode()
 
 
@@ -89,7 +89,7 @@ def schema_tokens(each: Tool) -> int:
 
 
 class HasTools(Protocol):
-    """An agent, as far as this file uses it."""
+    """The part of an agent that this file uses."""
 
     @property
     def tools(self) -> tuple[Tool, ...]: ...
@@ -98,9 +98,10 @@ class HasTools(Protocol):
 
 
 def resolve(agent: HasTools, name: str, raw: bytes) -> tuple[Tool | None, str]:
-    """The tool that a proposed call means, or None and the reason, as text for the model.
+    """The tool that a proposed call names, or None and the reason as text for the model.
 
-    The raw arguments stay unchanged, including the envelope: an approval is bound to their sha256.
+    The raw arguments stay unchanged, including the envelope, because an approval is bound to their
+    sha256.
     """
     found = agent.tool(name)
     if found is None:
@@ -123,7 +124,7 @@ def resolve(agent: HasTools, name: str, raw: bytes) -> tuple[Tool | None, str]:
 
 
 def _opened(raw: bytes) -> tuple[str, dict[str, Any]]:
-    """Name and arguments from the envelope. Raises ValueError."""
+    """The name and the arguments in an envelope. Raises ValueError."""
     envelope = object_of(raw or b"{}")
     name, arguments = envelope.get("name"), envelope.get("arguments", {})
     if not isinstance(name, str) or not name:
@@ -136,13 +137,14 @@ def _opened(raw: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def may_hide(input_schema: Mapping[str, Any]) -> bool:
-    """Whether a tool may be hidden: not if its own arguments could be mistaken for the envelope of
-    `use_tool`, because a call would change its meaning when the tool becomes visible."""
+    """Whether a tool may be hidden. It may not if its arguments could be mistaken for the envelope
+    of `use_tool`, because a recorded call would change its meaning when the tool becomes
+    visible."""
     return not set(input_schema.get("properties", ())) >= _ENVELOPE
 
 
 def search_tokens() -> int:
-    """The tokens that the search adds to a request, without the names of the hidden tools."""
+    """The tokens that the two search tools add to a request, without the names of hidden tools."""
     return sum(map(schema_tokens, _search(())))
 
 
@@ -157,7 +159,7 @@ def _wrapped(each: Tool) -> Tool:
 
 
 def _search(hidden: Sequence[Tool]) -> tuple[Tool, Tool]:
-    """The two visible tools that search and call the hidden ones."""
+    """The two visible tools that search and call hidden tools."""
 
     def find(
         query: Annotated[str, "words of what it should do, or its name; empty lists the names"],
@@ -181,7 +183,8 @@ def _search(hidden: Sequence[Tool]) -> tuple[Tool, Tool]:
 
 
 def _found(hidden: Sequence[Tool], query: str) -> dict[str, Any]:
-    """The best matches with their schemas, and the names of others."""
+    """The result of find_tools: the best matches with their schemas, and the names of other
+    matches."""
     words = [word.lower() for word in _WORD.findall(query)]
     scored = sorted((-_score(each, words), each.name, each) for each in hidden)
     matches = [each for score, _, each in scored if score < 0]
@@ -202,7 +205,8 @@ def _found(hidden: Sequence[Tool], query: str) -> dict[str, Any]:
 
 
 def _score(each: Tool, words: Sequence[str]) -> int:
-    """How well a tool matches: its name counts most, a part of a word least."""
+    """How well a tool matches the words. A match of the name counts most, of a part of a word
+    least."""
     name = set(_WORD.findall(each.name.lower()))
     described = set(_WORD.findall(each.description.lower()))
     return sum(

@@ -1,8 +1,9 @@
-"""Tools: functions that a model may call, and what foldlog must know to run them safely.
+"""Tools: functions that a model may call, with the properties that foldlog needs to run them
+safely.
 
-`effect` states whether a call may be repeated, and so what happens after a crash: a `pure` or
-`idempotent` call is run again, a `once` call (the default, because it is the safe guess) never is.
-This file only describes tools; it does not run them.
+`effect` states whether a call may be repeated, which determines what happens after a crash: a
+`pure` or `idempotent` call runs again, a `once` call (the default, because it is the safe choice)
+never does. This file only describes tools; it does not run them.
 """
 
 import inspect
@@ -31,25 +32,25 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # the tool names that the Messages API accepts
-_DESCRIPTION_CHARS_MAX = 8_000  # it is in every request: 3,000 tokens or more are a mistake
+_DESCRIPTION_CHARS_MAX = 8_000  # every request has it; 3,000 tokens or more are a mistake
 ALWAYS, RARE, SEARCH = "always", "rare", "search"
 
 
 class ToolFailed(Exception):
-    """Raised by a tool that knows it failed; the text is the reason, for the model.
+    """Raised by a tool that knows that it failed. The text is the reason, for the model.
 
-    It ends a call definitely: outcome `error`, even of a `once` tool. Raise it only when the
-    effects of the call are known; any other exception of a `once` tool puts the call in doubt.
+    The call ends with the outcome `error`, even for a `once` tool. Raise it only if the effects of
+    the call are known; any other exception of a `once` tool puts the call in doubt.
     """
 
 
 class ToolCancelled(ToolFailed):
-    """Raised by a tool that ended because of `ctx.aborted`: outcome `cancelled`."""
+    """Raised by a tool that ended because of `ctx.aborted`. The outcome is `cancelled`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A result that its tool has cut itself: `shown` goes to the model, `whole` is stored."""
+    """A result that the tool itself has cut: `shown` is sent to the model, `whole` is stored."""
 
     shown: str
     whole: str | bytes
@@ -71,14 +72,15 @@ class DidNotHappen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A tool as foldlog sees it. Calling it calls its function (for the tool's own tests).
+    """A tool as foldlog uses it. Calling the object calls the function, for tests of the tool.
 
-    timeout_ms, result_tokens: None takes the agent's limit. stops: its success ends the turn.
-    reconciler: `(ctx, **arguments) -> Happened | DidNotHappen | None`, None if it does not know.
-    compactor: `(text) -> shorter text`: shortens its long results, instead of a model.
-    workdir: the directory it works in; None takes the agent's. tier: ALWAYS is in every request
-    while there is room, RARE is found by a search (tiers.py), SEARCH is that search itself.
-    cache_ttl_ms: how long a result is reused for the same call; None: never. Pure tools only.
+    timeout_ms, result_tokens: None means the agent's limit. stops: whether a success of the tool
+    ends the turn. reconciler: `(ctx, **arguments) -> Happened | DidNotHappen | None`; None if it
+    does not know. compactor: `(text) -> shorter text`, which shortens long results instead of a
+    model. workdir: the tool's directory; None means the agent's. tier: ALWAYS: every request has
+    the tool, if its schema fits; RARE: a search finds it (tiers.py); SEARCH: it is part of that
+    search. cache_ttl_ms: how long a result is reused for the same call, for pure tools only; None:
+    never.
     """
 
     name: str
@@ -99,7 +101,7 @@ class Tool:
 
     @property
     def entry(self) -> dict[str, Any]:
-        """The tool's entry in a request's `tools`."""
+        """The tool's entry in the field `tools` of a request."""
         return {
             "name": self.name,
             "description": self.description,
@@ -113,7 +115,7 @@ class Tool:
 
     @property
     def is_async(self) -> bool:
-        """Whether it runs as a task, which can be cancelled; else in a thread, which cannot."""
+        """Whether the tool runs as a task, which can be cancelled, or in a thread, which cannot."""
         return inspect.iscoroutinefunction(self.function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -161,18 +163,20 @@ def tool(
     tier: str = ALWAYS,
     cache_ttl_s: float | None = None,
 ) -> Any:
-    """Make a tool of a function; the model reads its docstring. `@tool` or `@tool(...)`.
+    """Make a tool of a function, as `@tool` or `@tool(...)`. The model gets the function's
+    docstring.
 
-    effect: what a repetition would do, pure | idempotent | once. approval: none | ask | deny.
-    timeout_s: seconds it may run. result_tokens: a longer result is cut, the whole is stored.
-    reconciler: asked about the fate of a `once` call whose worker died. compactor: shortens a long
-    result, instead of a model. stops: its success ends the turn. tier: always | rare; a rare tool
-    is not in the requests but found by searching. A first parameter `ctx` gets a ToolContext.
-    cache_ttl_s: for this many seconds the same arguments of the same user get the result of an
-    earlier run instead of a new run; pure tools only. An async function runs as a task and is
-    cancelled on abort; any other runs in a thread, which cannot be killed: it should check
-    `ctx.aborted`, and a result that it returns after its deadline is still reported.
-    Raises TypeError or ValueError, at import, if it cannot be a tool.
+    effect: whether a call may be repeated: pure | idempotent | once. approval: none | ask | deny.
+    timeout_s: how many seconds a run may take. result_tokens: a longer result is cut, and the whole
+    is stored. reconciler: called after the worker of a `once` call died, to find out whether the
+    call had its effect. compactor: shortens a long result, instead of a model. stops: whether a
+    success of the tool ends the turn. tier: always | rare; a rare tool is not in the requests, and
+    the model finds it by a search. A first parameter `ctx` gets a ToolContext. cache_ttl_s: for
+    this many seconds, the same arguments of the same user get the result of an earlier run instead
+    of a new run; pure tools only. An async function runs as a task and is cancelled on abort. Any
+    other function runs in a thread, which cannot be killed: it should check `ctx.aborted`. A result
+    that it returns after its deadline is still reported. Raises TypeError or ValueError, at import,
+    if the function cannot be a tool.
     """
 
     def make(function: Callable[..., Any]) -> Tool:

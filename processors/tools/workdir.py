@@ -1,8 +1,9 @@
 """Confines tools to a directory.
 
-Every path is opened name by name with descriptors and O_NOFOLLOW, so that no `..`, no absolute path
-and no symbolic link leads out, not even one that is created during the walk. `.git` is closed:
-files written there are run as code. Raises ToolFailed with a text for the model.
+Every path is opened name by name with descriptors and O_NOFOLLOW, so no `..`, absolute path or
+symbolic link leads out of the directory, not even a link that is created in the meantime. `.git` is
+inaccessible, because git runs files in it as code. Errors are raised as ToolFailed, with a text for
+the model.
 """
 
 import contextlib
@@ -17,18 +18,19 @@ from pathlib import Path
 from .tool import ToolFailed
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: opening a pipe without a writer must not block; it is refused afterwards.
+# O_NONBLOCK: opening a pipe without a writer must not block. The pipe is refused afterwards.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-PATH_CHARS_MAX = 1_024  # longer ones are a mistake; the kernel's own limit is 4,096 bytes
+PATH_CHARS_MAX = 1_024  # a longer path is a mistake; the kernel's own limit is 4,096 bytes
 CLOSED = ".git"
 
 
 class _Missing(ToolFailed):
-    """The path does not exist: for some callers a fact, for the others a failure."""
+    """The path does not exist, which is not a failure for every caller."""
 
 
 class Workdir:
-    """The directory to which tools are confined. Its own path may contain links."""
+    """The directory to which tools are confined. The path of the directory itself may contain
+    links."""
 
     def __init__(self, root: Path | None) -> None:
         if root is None:
@@ -37,13 +39,13 @@ class Workdir:
 
     @contextmanager
     def directory(self, path: str) -> Iterator[int]:
-        """A descriptor of a directory, closed at the end."""
+        """A descriptor of a directory, closed at the end of the block."""
         with self._walk(_names(path), path) as fd:
             yield fd
 
     @contextmanager
     def file(self, path: str) -> Iterator[int]:
-        """A descriptor of a regular file to read from, closed at the end."""
+        """A descriptor for reading a regular file, closed at the end of the block."""
         with self._parent(path) as (parent, name), _open(path, parent, name) as fd:
             yield fd
 
@@ -113,7 +115,8 @@ class Workdir:
 
 
 def _names(path: str) -> list[str]:
-    """The names of a path below the root. Raises ToolFailed for a path that leads out of it."""
+    """The names in a path below the directory. Raises ToolFailed for a path that leads out of
+    it."""
     shown = repr(path[:100])
     if len(path) > PATH_CHARS_MAX:
         raise ToolFailed(f"the path {shown} is too long")
@@ -131,7 +134,8 @@ def _names(path: str) -> list[str]:
 
 @contextmanager
 def _readable_errors(path: str, parent: int | None = None, name: str = "") -> Iterator[None]:
-    """Translate an OSError into a text that helps a model. `name` in `parent` was accessed."""
+    """Raise an OSError as ToolFailed, with a text for the model. `name` in `parent` was
+    accessed."""
     try:
         yield
     except FileNotFoundError:
@@ -163,7 +167,7 @@ def _open(path: str, parent: int, name: str) -> Iterator[int]:
 
 
 def _read(path: str, parent: int, name: str, bytes_max: int) -> bytes | None:
-    """A file's content, cut one byte after the maximum; None if the name does not exist."""
+    """A file's content, at most one byte more than the maximum; None if the file does not exist."""
     try:
         with _open(path, parent, name) as fd, open(fd, "rb", closefd=False) as file:
             return file.read(bytes_max + 1)
@@ -172,7 +176,8 @@ def _read(path: str, parent: int, name: str, bytes_max: int) -> bytes | None:
 
 
 def _write(parent: int, name: str, data: bytes, *, fresh: bool) -> None:
-    """Write a temporary file and rename it: a reader sees the old content or the new, never both.
+    """Write a temporary file and rename it, so that a reader gets either the old or the new
+    content.
     """
     mode = 0o644 if fresh else stat.S_IMODE(os.stat(name, dir_fd=parent).st_mode)
     temporary = f".{secrets.token_hex(8)}.foldlog"

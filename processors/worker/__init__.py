@@ -1,1 +1,1 @@
-"""The worker process: consume, fold, store, wake, produce."""
+"""The worker process: it consumes records, folds and stores them, evaluates WAKE and produces."""

@@ -1,8 +1,8 @@
-"""Discharges obligations: writes a decision or a claim, begins or stops an effect.
+"""Discharges obligations: writes decisions and claims, begins and stops effects.
 
-It remembers only what is in flight: which produced records it has not read back (for at most 15
-seconds), and which claims have begun their effect. Losing this memory is harmless, because WAKE
-asks again.
+It remembers only what is in flight: the produced records that it has not read back (for at most 15
+seconds), and the claims whose effects have begun. It is harmless to lose this memory, because WAKE
+requires the pending actions again.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,10 +46,10 @@ from .resumption import PartialAnswers
 from .slot_queue import Place, SlotQueue
 from .start_window import ClaimTimes
 
-AWAITED_MS = 15_000  # after that a produced record counts as lost
-SLOT_WAIT_MS = 50  # between two polls for a free slot: nothing announces one
-BACKGROUND_SLOTS = 4  # concurrent summaries and short forms, per process: they may wait
-DELIVERY_SLOTS = 16  # concurrent deliveries, per process: a down channel blocks one for long
+AWAITED_MS = 15_000  # after this time a produced record counts as lost
+SLOT_WAIT_MS = 50  # between two polls for a free slot
+BACKGROUND_SLOTS = 4  # concurrent background work per process; it may wait
+DELIVERY_SLOTS = 16  # concurrent deliveries per process: a channel that is down blocks one slot
 CLAIMS = {
     "tools": ("TOOL_STARTED",),
     "models": ("GEN_START", "GEN_RESUMED"),
@@ -57,13 +57,13 @@ CLAIMS = {
     "delivery": ("DELIVERY_STARTED",),
 }
 CLAIMED = frozenset(name for names in CLAIMS.values() for name in names)
-EXPECTED = ("", "duplicate", "frozen")  # rulings on our own records that do not mean a bug in wake
+EXPECTED = ("", "duplicate", "frozen")  # rulings on our own records that indicate no bug in WAKE
 Lost = Callable[[], None]  # called if the log did not accept a record
-REJECTIONS_MAX = 2  # the second rejection at the same view is a bug, not a race
+REJECTIONS_MAX = 2  # the second rejection at the same views is a bug, not a race
 
 
 class ObligationKey(NamedTuple):
-    """Identifies an obligation, independent of the views that it was computed from."""
+    """Identifies an obligation, independently of the views from which it was computed."""
 
     partition: int
     session_id: str
@@ -73,7 +73,7 @@ class ObligationKey(NamedTuple):
 
 
 class InFlight(NamedTuple):
-    """The records produced for an obligation and not read back yet."""
+    """The records that were produced for an obligation and are not read back yet."""
 
     values: frozenset[bytes]
     until_ms: int
@@ -81,7 +81,7 @@ class InFlight(NamedTuple):
 
 
 class DischargeResult(NamedTuple):
-    """When to check again (Unix ms, or None), and the events just written."""
+    """When to check the session again (Unix ms, or None), and the events just written."""
 
     check_at: int | None
     written: tuple[Any, ...] = ()
@@ -171,7 +171,7 @@ class Actions:
         before: SessionViews,
         ruling: Ruling,
     ) -> None:
-        """Stop awaiting a record of ours; detect a fold that rejects what wake demanded."""
+        """Stop awaiting one of our records, and detect a fold that rejects what WAKE required."""
         keys = self._keys_by_session.get(entry.session_id)
         if not keys:
             return
@@ -209,7 +209,7 @@ class Actions:
             self._keys_by_session.pop(session_id, None)
 
     def drop_partition(self, number: int) -> None:
-        """Drop decisions that are not sent yet; begun effects continue."""
+        """Forget the records awaited in a partition that was revoked. Begun effects continue."""
         for key in [key for key in self._awaited if key.partition == number]:
             self._forget(key.session_id, key)
         self.slot_queue.remove_partition(number)
@@ -259,9 +259,10 @@ class Actions:
         return DischargeResult(now + AWAITED_MS, tuple(events))
 
     def _has_slot(self, role: str, now: int) -> bool:
-        """Whether one more effect may be claimed: running ones and claims in flight count.
+        """Whether one more effect may be claimed. Running effects and claims in flight take slots.
 
-        So do claims read back in the current batch whose session is woken after this one.
+        Claims that were read back in the current batch take slots too, until their sessions are
+        woken.
         """
         slots = self._slots[role]
         keys = (*self._awaited, *self._claims_back)
@@ -272,10 +273,11 @@ class Actions:
         return max(now + SLOT_WAIT_MS, self._slots[role].back_off_until_ms)
 
     def sessions_to_retry(self, now: int) -> Iterator[Place]:
-        """Pop the sessions that may try for a slot now, as long as one is free."""
-        self._claims_back.clear()  # the batch has ended: every claim that could begin has begun
+        """Pop the sessions that may try to get a slot now, while one is free."""
+        self._claims_back.clear()  # the batch has ended, so every claim that could begin has begun
         for role in self.slot_queue.due(now):
-            # Try each session once: by the clock of its own partition it may still be too early.
+            # Try each session once, because its partition's clock may say that it is still too
+            # early.
             for _ in range(self.slot_queue.count(role)):
                 if not self._has_slot(role, now):
                     break
@@ -316,7 +318,7 @@ class Actions:
         obligation: Obligation,
         agent: Agent | None,
     ) -> int | None:
-        """Begin the effect of our claim, once; or stop it, or report that it never began."""
+        """Begin the effect of our claim once, or stop the effect, or report that it never began."""
         claim = claim_of(views, obligation)
         begun = self._begun.setdefault(views.session_id, set())
         self._claims_back -= {
@@ -356,7 +358,8 @@ class Actions:
         return self._partial_answers.begin(views, agent, self._request(views))
 
     def _request(self, views: SessionViews) -> Built:
-        """Build the step's request for its claim; it is cached until the effect begins."""
+        """Build the request of the step to be claimed. The request is cached until the effect
+        begins."""
         generation, request = views.turn.generation, views.context.request
         assert generation is not None and request is not None
         covers = (generation.called, request.fragments, request.prefixes)
@@ -368,7 +371,7 @@ class Actions:
         return made
 
     def prerender(self, views: SessionViews) -> None:
-        """Render the part that the next request will repeat, now that the turn is over."""
+        """Render the part that the next request will repeat, after the turn has ended."""
         self._renderings.render_ahead(views, self.read_blob)
 
     def _begin_tool(self, views: SessionViews, obligation: Obligation, agent: Agent) -> None:
@@ -401,7 +404,7 @@ class Actions:
         agent: Agent | None,
         now: int,
     ) -> int | None:
-        """Lane A2 and rows T6: report on the effect of a dead owner, once per claim."""
+        """Rows A2 and T6: report on the effect of a dead owner, once per claim."""
         assert agent is not None
         begun = self._begun.setdefault(views.session_id, set())
         if obligation.owed == "GEN_STOPPED":
@@ -420,7 +423,7 @@ class Actions:
         reconciles = obligation.row == "T6" and tool is not None and tool.reconciler is not None
         ended_at = call.claim.deadline + agent.limits.margin_ms
         if reconciles and now < ended_at:
-            return ended_at  # until then the effect may still happen after a DidNotHappen
+            return ended_at  # the effect may still happen before this time
         begun.add(effect)
         if obligation.owed == "TOOL_RESULT":
             why, may_have_run = "its attempts are used up", obligation.row == "T6r"

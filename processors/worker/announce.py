@@ -1,11 +1,11 @@
 """Announces the open sessions of each user on `user-sessions`, so that a user's tabs can find them.
 
-One record per session, keyed USER/SESSION and partitioned by the user: {phase, project_id,
-opened_at} while it is open, a tombstone once it has ended. The role `sessions` writes the record
-after the fold, at least once. Until a broker has confirmed the newest state of a session, the
-session is marked in the store, in the batch that folded it; so a worker that dies announces it
-after its restart. A second announcement is harmless. An announcement may be slightly older than the
-log; the log decides, this topic is only an index.
+The topic has one record per session, with the key USER/SESSION, partitioned by the user. The value
+is {phase, project_id, opened_at} while the session is open, and a tombstone once it has ended. The
+role `sessions` writes the record after the fold, at least once. Until a broker has confirmed the
+newest state of a session, the session is marked in the store, in the batch that folded it; a worker
+that dies before that announces it after a restart. A second announcement is harmless. An
+announcement may be slightly older than the log, because the topic is only an index.
 """
 
 from collections import OrderedDict
@@ -21,9 +21,9 @@ from ..fold.views import SessionViews
 from ..store.partition_cache import may_owe
 from .worker import Worker
 
-ANNOUNCED_MAX = 50_000  # sessions remembered as announced; a forgotten one is announced again
+ANNOUNCED_MAX = 50_000  # sessions remembered as announced; others are announced again
 _Announcement = tuple[int, bytes | None]
-"""The first offset at which we own the session's partition, and the announced value."""
+"""The first offset at which this process owns the session's partition, and the announced value."""
 
 
 def announce(
@@ -34,7 +34,7 @@ def announce(
     say: Callable[[str], None],
     also: Callable[[SessionViews], None] = lambda _views: None,
 ) -> "Announcer":
-    """Have a worker announce its sessions. also: called with each session that changes."""
+    """Make a worker announce its sessions. also: called with the views of each changed session."""
     def since(session_id: str) -> int:
         owned = worker.owned.get(partition_for(session_id, partitions))
         return -1 if owned is None else owned.takes_from
@@ -50,7 +50,7 @@ def announce(
 
 
 def mark_idle(worker: Worker, session_id: str) -> None:
-    """Mark an announced session idle if it has no other obligation: a restart need not check it."""
+    """Mark an announced session as idle in the store, if it has no obligation."""
     for owned in worker.owned.values():
         views = owned.hot(session_id)
         if views is not None and not may_owe(views, worker.rules.get(views.turn.agent)):
@@ -58,12 +58,12 @@ def mark_idle(worker: Worker, session_id: str) -> None:
 
 
 class Announcer:
-    """Announces sessions; see the module docstring. Runs in the poll thread; `post` queues a job
-    there.
+    """Announces sessions; see the module docstring. It runs in the poll thread, for which `post`
+    queues a job.
 
-    partitions: how many the topic has. settled: called once the broker has a session's newest
-    state. since: the first offset at which we own a partition; before it another worker may have
-    announced.
+    partitions: the number of partitions of the topic. settled: called once the broker has a
+    session's newest state. since: the first offset at which this process owns a partition; before
+    this offset another worker may have announced.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Announcer:
         return self._since(views.session_id), announcement_of(views)
 
     def announce(self, views: SessionViews) -> None:
-        """Announce a session's new state; before that, retry earlier announcements."""
+        """Announce a session's new state, after a retry of earlier announcements."""
         self._catch_up()
         session_id, state = views.session_id, self._state(views)
         if self.is_unannounced(views) and self._in_flight.get(session_id) != state:
@@ -104,7 +104,7 @@ class Announcer:
             if self._in_flight.get(session_id) == state:
                 self._produce(session_id, user_id, state)
                 if session_id in self._unsent:
-                    return  # still no room
+                    return  # the queue is still full
 
     def _produce(self, session_id: str, user_id: str, state: _Announcement) -> None:
         def on_delivery(answer: Delivered | AppendError) -> None:
@@ -142,7 +142,7 @@ class Announcer:
 
 
 def announcement_of(views: SessionViews) -> bytes | None:
-    """The announcement of a known session; None once it has ended."""
+    """The announced value of a session; None (a tombstone) once the session has ended."""
     if views.turn.terminated:
         return None
     state = views.state

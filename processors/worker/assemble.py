@@ -1,7 +1,8 @@
 """Assembles the parts of one worker process; host.py runs it.
 
 The order matters: the state directory is locked first, and outcomes that an earlier process left in
-the outbox are written before any partition is taken. Imports that only effects need are made later.
+the outbox are written before any partition is taken. Modules that only effects need are imported
+later.
 """
 
 import json
@@ -57,7 +58,7 @@ EFFECTS = ("models", "tools", "background", "delivery", "reports")
 MODEL_SLOTS = 16  # concurrent model calls of one API key, per process
 TOOL_SLOTS = 32  # concurrent tool calls, per process
 PROMPT_SIZES = "prompt_sizes.json"
-OUTBOX_S = 30.0  # to write the outcomes of an earlier process, before any partition is taken
+OUTBOX_S = 30.0  # limit of writing an earlier process's outcomes, before any partition is taken
 _log = logging.getLogger("foldlog.worker")
 
 
@@ -72,7 +73,8 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Ms since an arbitrary start; never steps back, and counts during sleep (Linux)."""
+        """Ms since an arbitrary start. The clock never steps back, and counts during sleep
+        (Linux)."""
         return time.clock_gettime_ns(_MONOTONIC) // 1_000_000
 
 
@@ -82,12 +84,13 @@ def say(text: str) -> None:
 
 
 class TokenAdvisor:
-    """Reports mistakes that exceed a session's token budget, each finding once.
+    """Reports costly mistakes in the use of tokens, each finding once per session.
 
-    An earlier worker reported on the records that the store had when it was opened, and on those
-    that the log had when the store was rebuilt. This is advice: if it fails, the failure is logged
-    once per session and the worker continues. partition_of: the partition of a session. sizes: a
-    file with the prompt sizes of earlier sessions, for the next process; losing it is harmless.
+    Records that the store had when it was opened, or that the log had when the store was rebuilt,
+    are not reported, because an earlier worker did so. If a check fails, the failure is logged once
+    per session and the worker continues. partition_of: returns the partition of a session. sizes: a
+    file in which a process leaves the prompt sizes of its sessions for the next process; it may be
+    lost.
     """
 
     def __init__(
@@ -106,7 +109,7 @@ class TokenAdvisor:
         self._failed: set[tuple[str, str]] = set()
 
     def store_opened(self, partition: int, store: Store) -> None:
-        """A partition was assigned to this worker, or its store was rebuilt."""
+        """Called when a partition was assigned to this worker, or its store was rebuilt."""
         self._since[partition] = store.log_end if store.is_new else store.cursor.offset
 
     def check(self, views: SessionViews) -> None:
@@ -124,7 +127,7 @@ class TokenAdvisor:
         if self._sizes is None or self._growth.checks == self._saved_at:
             return
         self._saved_at = self._growth.checks
-        with suppress(OSError):  # a full disk is reported by the writes that are required
+        with suppress(OSError):  # other writes report a full disk
             fresh = self._sizes.with_name(f"{self._sizes.name}.new")
             fresh.write_text(json.dumps(self._growth.to_json()), "utf-8")
             fresh.replace(self._sizes)
@@ -142,7 +145,7 @@ class TokenAdvisor:
 
 
 def _json_in(file: Path | None) -> Any:
-    """The JSON in a file of ours; None for a missing or invalid file."""
+    """The JSON in one of this worker's files; None if the file is missing or invalid."""
     try:
         return None if file is None else json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -150,7 +153,7 @@ def _json_in(file: Path | None) -> Any:
 
 
 class LogFacts(NamedTuple):
-    """The facts about the log that opening a store needs."""
+    """The facts about the log that are needed to open a store."""
 
     first: Mapping[int, int]
     end: Mapping[int, int]
@@ -158,9 +161,9 @@ class LogFacts(NamedTuple):
 
 
 class Parts:
-    """Everything of one worker process. `close` shuts it down in the right order."""
+    """All parts of one worker process. `close` shuts them down in the right order."""
 
-    _facts: LogFacts | None = None  # while partitions are assigned
+    _facts: LogFacts | None = None  # set while partitions are assigned
 
     def __init__(
         self,
@@ -287,7 +290,7 @@ class Parts:
 
     @contextmanager
     def _opening(self) -> Iterator[None]:
-        """While the block runs, open partitions with facts that were read from the log once."""
+        """Read the facts of the log once, for all partitions that are opened in the block."""
         self._facts = self._query_log()
         try:
             yield
@@ -330,8 +333,8 @@ class Parts:
     def close(self) -> None:
         """End effects, flush the producer, release the directory.
 
-        If a tool is still running, the lock is kept as long as the process lives: a free lock
-        proves that nothing of this worker runs.
+        If a tool is still running, the lock is kept as long as the process lives, because a free
+        lock proves that no effect of this worker runs.
         """
         self.topic_watch.close()
         self.effects.close()

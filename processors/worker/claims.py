@@ -1,4 +1,4 @@
-"""Claims: the events with which a worker takes attempt n of an effect, built from the views."""
+"""Claims: builds the events by which a worker claims an attempt of an effect, from the views."""
 
 from typing import Any
 
@@ -65,8 +65,9 @@ def tool_claim(
         owner=holder.owner,
         epoch=holder.epoch,
         start_by=now + limits.start_window_ms,
-        # Nothing acts after the deadline, so the margin covers clocks alone: the call begins within
-        # one window here and one in the effects' loop, runs its time, and ends within the grace.
+        # The effect ends before the deadline, so the margin covers only the difference of clocks.
+        # The call begins within one window here and one in the effects' loop, runs for its time
+        # limit, and ends within the grace period.
         deadline=now + 2 * limits.start_window_ms + timeout + limits.grace_ms,
     )
 
@@ -88,7 +89,7 @@ def delivery_claim(
 
 
 def claim_of(views: SessionViews, obligation: Obligation) -> Claim:
-    """The claim that was read back, whose effect an obligation would begin or stop."""
+    """The claim, already read back, whose effect an obligation begins or stops."""
     claim: Claim | None
     match obligation.role:
         case "background":
@@ -130,8 +131,8 @@ def work_claim(
 
 
 def work_ended(views: SessionViews, work: Work, lost: str = "") -> ev.BackgroundDone:
-    """The outcome of claimed work that need not or cannot begin. lost: why it cannot."""
-    # A session without any message has nothing to remember, and nothing to retry.
+    """The outcome of claimed work that need not or cannot begin. lost: the reason why it cannot."""
+    # A session without messages has nothing to extract, and nothing to retry.
     made = not lost and (is_made(views, work) or (work.kind == "memory" and not work.stop))
     why = ABORTED if work.stop else lost or NOTHING_LEFT
     return ev.BackgroundDone(

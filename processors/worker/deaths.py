@@ -1,9 +1,9 @@
-"""Finds owners proven dead, so that none of their claims blocks until its deadline.
+"""Finds owners that are proven dead, so that nobody must wait for the deadlines of their claims.
 
-Two facts prove a death: a clean leave, which the leaving worker writes, and, on one machine, a free
-lock of the state directory, which is released when its process dies. Either becomes an OWNER_GONE
-in the log, so that every fold knows it. A paused process still holds its lock, and the death of an
-owner on another machine cannot be proven here: their claims expire by their deadlines.
+Two facts prove a death. A worker that leaves cleanly writes it to the log itself. On one machine, a
+free lock of a state directory proves that its process died. In both cases an OWNER_GONE is written
+to the log, so that every fold knows it. A paused process still holds its lock, and the death of an
+owner on another machine cannot be proven here: such claims expire at their deadlines.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ from .actions import Actions
 CHECK_MS = 500  # between two checks of a lock
 
 IsDead = Callable[[str], bool | None]
-"""Whether an owner is dead; None if this machine can never know."""
+"""A function that returns whether an owner is dead; None if this machine can never know."""
 
 
 class Deaths:
-    """Watches the owners from whom a worker took over its partitions."""
+    """Watches the owners from which a worker took over its partitions."""
 
     def __init__(self, identity: Identity, actions: Actions, role: str) -> None:
         self.is_dead: IsDead = lambda _owner: None
@@ -37,8 +37,9 @@ class Deaths:
         self._checked_at = -CHECK_MS
 
     def watch(self, owned: PartitionCache, before: PartitionView) -> None:
-        """Watch the owners that held a partition before this worker; `before`: its view then. This
-        worker's own older incarnations need no record: holding the lock proves that they are dead.
+        """Watch the owners that held a partition before this worker. `before`: the partition's view
+        at that time. Older incarnations of this worker need no OWNER_GONE, because this process
+        holds their lock, which proves that they are dead.
         """
         own = self._identity.worker_id
         owners = {holder.owner for holder in before.holders if worker_id(holder.owner) != own}
@@ -72,18 +73,20 @@ class Registry:
         self._directory = directory
 
     def register(self, name: str, state_dir: Path) -> None:
-        """Record a worker's state directory. If that fails, its claims end at their deadlines."""
+        """Record a worker's state directory. If that fails, the worker's claims end at their
+        deadlines."""
         with contextlib.suppress(OSError):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self._directory / name).write_text(str(state_dir), "utf-8")
 
     def is_dead(self, owner: str) -> bool | None:
-        """Whether the lock of an owner's directory is free, on this machine and since its boot."""
+        """Whether the lock of an owner's directory is free; None if this cannot prove the owner's
+        death."""
         name = worker_id(owner)
         try:
             path = Path((self._directory / name).read_text("utf-8"))
             if worker_id_of(path) != name:
-                return None  # a directory of another machine or an earlier boot, or a copy of one
+                return None  # the directory belongs to another machine or boot, or is a copy
             lock = os.open(path / "lock", os.O_RDONLY | os.O_CLOEXEC)
         except (OSError, ValueError):
             return None

@@ -1,6 +1,6 @@
-"""Runs effects as tasks of one event loop, in a thread of its own, away from the poll thread.
+"""Runs effects as tasks of one event loop, in a separate thread beside the poll thread.
 
-Each begun effect ends in exactly one outcome through Reports, even if its task dies. The model SDK
+Each begun effect reports exactly one outcome through Reports, even if its task dies. The model SDK
 is imported here, in the background, because the import is slow and must not delay a worker's start.
 """
 
@@ -37,7 +37,7 @@ CANDIDATES = (ev.ResultCompacted, ev.ContextCompacted)
 if TYPE_CHECKING:
     from ..memory.service import MemoryService
 
-SHUTDOWN_S = 5.0  # how long an ending worker waits for its effects, as long as a cancel's grace
+SHUTDOWN_S = 5.0  # how long an ending worker waits for its effects, the same as a cancel's grace
 
 
 class TrackedSink:
@@ -49,16 +49,16 @@ class TrackedSink:
         self.has_outcome = False
 
     async def outcome(self, session_id: str, event: Any) -> None:
-        """Like Reports.outcome; if that raises, nothing was written."""
+        """Report an event as Reports.outcome does. If this raises, nothing was written."""
         await self._reports.outcome(session_id, event)
-        self.has_outcome = type(event) not in CANDIDATES  # their BACKGROUND_DONE is still to come
+        self.has_outcome = type(event) not in CANDIDATES  # BACKGROUND_DONE follows these
         if not self.has_outcome:
             crash_points.reach("background.made")
 
 
 class EffectsHost:
-    """Runs effects; see the module docstring. Any thread may call its methods; they return at once.
-    """
+    """Runs effects; see the module docstring. Any thread may call the methods; all return at
+    once."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class EffectsHost:
         self._thread.start()
 
     def warm(self) -> None:
-        """Import the model SDK and make the client, in the background."""
+        """Import the model SDK and create the client, in the background."""
         asyncio.run_coroutine_threadsafe(self._get_client(), self._loop)
 
     async def _get_client(self) -> Any:
@@ -108,7 +108,7 @@ class EffectsHost:
         return self._running[role]
 
     def begun(self) -> list[Running]:
-        """Every running effect."""
+        """All running effects."""
         with self._lock:
             return [Running(role, effect) for effect, (role, _) in self._stops.items()]
 
@@ -130,10 +130,12 @@ class EffectsHost:
         tracked: TrackedSink | None = None,
         start_window: StartWindow | None = None,
     ) -> None:
-        """Run `work`. If it dies without an outcome, it gets `fallback_outcome(why)` (T4, S2).
+        """Run `work`. If it dies without an outcome, `fallback_outcome(why)` is reported (rows T4,
+        S2).
 
-        effect, stop: None for a report, which is never stopped. An effect does not begin if another
-        one blocked the loop until its start window had passed, as when a claim is read back late.
+        effect, stop: None for a report, which is never stopped. If the loop was blocked until the
+        effect's start window had passed, the effect does not begin, as when a claim is read back
+        late.
         """
         spawned_at = time.monotonic()
         with self._lock:
@@ -268,7 +270,8 @@ class EffectsHost:
     def chunks_since(
         self, session_id: str, partition: int, offset: int, attempt: int
     ) -> list[ev.GenChunk] | None:
-        """A session's chunks from an offset on, for a lost attempt; None: call again later."""
+        """A session's chunks from `offset` on, for a lost attempt; None: not read yet, call
+        again."""
         return self._chunks_loader.since(session_id, partition, offset, attempt)
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
@@ -331,13 +334,13 @@ class EffectsHost:
         )
 
     def report(self, session_id: str, event: Any) -> None:
-        """Write an outcome that no effect produced."""
+        """Write an outcome without running an effect."""
         self._spawn("reports", session_id, self._reports.outcome(session_id, event))
 
     def close(self) -> None:
         """Stop the model calls, give tools a short time to end by themselves, stop the loop.
 
-        A tool that still runs then dies with the process; its claim is in the log.
+        A tool that still runs after that dies with the process; the log has its claim.
         """
         for role, stop in list(self._stops.values()):
             if role in ("models", "background"):
@@ -348,20 +351,20 @@ class EffectsHost:
             if tasks:
                 await asyncio.wait(tasks, timeout=SHUTDOWN_S)
             if self._client is not None and self._client.done():
-                with suppress(Exception, asyncio.CancelledError):  # or it could not be made
-                    await self._client.result().close()  # its connections to the model
+                with suppress(Exception, asyncio.CancelledError):  # it may have failed to start
+                    await self._client.result().close()  # closes the connections to the model
 
         settled = asyncio.run_coroutine_threadsafe(settle(), self._loop)
         try:
             settled.result(SHUTDOWN_S * 2)
-        except TimeoutError:  # a tool that blocks the loop must not prevent closing the log
+        except TimeoutError:  # a tool that blocks the loop must not prevent the log's closing
             self._say("the effects could not be asked to end: one of them blocks their event loop")
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(SHUTDOWN_S)
 
 
 def generation_claim_of(session_id: str, begin: BeginGeneration) -> models.GenClaim:
-    """The claim of a model call in the form that the call takes."""
+    """The claim of a model call, as `models.generate` takes it."""
     return models.GenClaim(
         session_id=session_id,
         turn=begin.turn,
@@ -372,12 +375,12 @@ def generation_claim_of(session_id: str, begin: BeginGeneration) -> models.GenCl
 
 
 def work_claim_of(session_id: str, begin: BeginWork) -> background.WorkClaim:
-    """The claim of background work in the form that the work takes."""
+    """The claim of background work, as `background.work` takes it."""
     return background.WorkClaim(session_id, begin.kind, begin.upto, begin.attempt, begin.claim.at)
 
 
 def tool_claim_of(session_id: str, begin: BeginTool) -> tools.ToolClaim:
-    """The claim of a tool call in the form that its run takes."""
+    """The claim of a tool call, as `tools.run` takes it."""
     call, agent = begin.call, begin.agent
     return tools.ToolClaim(
         session_id=session_id,
@@ -398,7 +401,7 @@ def tool_claim_of(session_id: str, begin: BeginTool) -> tools.ToolClaim:
 
 
 def place_of(event: Any) -> tuple[int, int, int]:
-    """(turn, step, attempt) of a generation's event."""
+    """(turn, step, attempt) of an event about a model call."""
     return event.turn, event.step, event.attempt
 
 

@@ -1,7 +1,7 @@
 """Translates the login settings of `client.properties` into those of Faust's client.
 
-The properties are librdkafka's. Faust uses aiokafka, which knows none of librdkafka's property
-names. Only this file and `rendezvous.py` import faust.
+The properties have librdkafka's names, which Faust's client aiokafka does not know. Only this file
+and `rendezvous.py` import faust.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _TOKEN_S = 10.0  # timeout of the token endpoint
 
 
 def faust_credentials(settings: Settings) -> Any:
-    """Faust's `broker_credentials`; None for a cluster without TLS and login.
+    """The value of Faust's `broker_credentials`; None for a cluster without TLS and login.
 
     Raises SettingsError for a property that aiokafka does not support.
     """
@@ -51,7 +51,7 @@ def faust_credentials(settings: Settings) -> Any:
 
 
 def _context(given: Mapping[str, str]) -> ssl.SSLContext:
-    """The TLS context that the properties describe. Raises SettingsError for an unusable file."""
+    """The TLS context for the properties. Raises SettingsError for an unusable file."""
     try:
         context = ssl.create_default_context(
             cafile=given.get("ssl.ca.location"), cadata=given.get("ssl.ca.pem")
@@ -87,7 +87,7 @@ def _token_provider(given: Mapping[str, str]) -> Any:
 
 
 def _token(given: Mapping[str, str]) -> str:
-    """A token by the client credentials grant, requested the way librdkafka does."""
+    """Request a token by the client credentials grant, as librdkafka does."""
     login = f"{given['sasl.oauthbearer.client.id']}:{given['sasl.oauthbearer.client.secret']}"
     form = {"grant_type": "client_credentials"}
     if scope := given.get("sasl.oauthbearer.scope"):

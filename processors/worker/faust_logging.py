@@ -1,6 +1,6 @@
-"""Filters the log output of Faust and its Kafka client down to what helps an operator.
+"""Filters the log output of Faust and its Kafka client, so that only useful lines remain.
 
-Faust reads a few records a day, in a process of its own (rendezvous.py).
+Faust runs in a separate process (rendezvous.py), which reads only a few records a day.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ _UNREACHABLE = (
 
 _HAS_NO_STREAM = "Stream has not started processing"
 """A warning that Faust logs every 7 s, from minute 5 on, for a partition whose stream has had no
-record. Our streams read tables and announcements, which may have no record for days."""
+record. This process's streams read tables and announcements, which may have no record for days."""
 
 
 class _DropIdleStream(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        return _HAS_NO_STREAM not in record.getMessage()  # follows the name of the service
+        return _HAS_NO_STREAM not in record.getMessage()  # a service's name comes first
 
 
 class _DropUnreachable(logging.Filter):
@@ -40,7 +40,7 @@ def filter_logs() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("aiokafka").setLevel(logging.ERROR)
     for part in ("", ".conn", ".cluster", ".consumer.fetcher", ".consumer.group_coordinator"):
-        logger = logging.getLogger(f"aiokafka{part}")  # a filter is not inherited
+        logger = logging.getLogger(f"aiokafka{part}")  # loggers do not inherit filters
         for one in (_DropUnreachable(), OncePerWhile()):
             logger.addFilter(one)
     logging.getLogger("faust.transport.drivers.aiokafka").addFilter(_DropIdleStream())
@@ -48,7 +48,7 @@ def filter_logs() -> None:
 
 
 def _unless_cancelled(args: threading.ExceptHookArgs, /) -> None:
-    """Report a thread's exception, except CancelledError: ending a consumer's thread while its
-    broker is down raises that."""
+    """Report a thread's exception, except CancelledError, which a consumer's thread raises if it is
+    ended while the broker is down."""
     if args.exc_type is not asyncio.CancelledError:
         threading.__excepthook__(args)

@@ -1,4 +1,4 @@
-"""One worker process: a thread works, the main thread waits for signals, pages serve HTTP.
+"""One worker process: the worker thread, the main thread, which waits for signals, and HTTP pages.
 
 `run` assembles the parts and blocks until the process is asked to end.
 """
@@ -33,8 +33,9 @@ END_S = 13.0  # limit of a clean end: a supervisor kills after 15 s
 class EndSignal:
     """Ends a process: at a signal, or when one of its threads asks for it.
 
-    It is a pipe to which the interpreter itself writes at a signal (`set_wakeup_fd`): a handler
-    in Python runs only once the main thread wakes, and the kernel may give the signal to another.
+    It is a pipe, to which the interpreter itself writes at a signal (`set_wakeup_fd`). A handler in
+    Python would not be enough: it runs only once the main thread wakes, and the kernel may deliver
+    the signal to another thread.
     """
 
     def __init__(self) -> None:
@@ -42,8 +43,8 @@ class EndSignal:
         os.set_blocking(self._end, False)
 
     def request(self) -> None:
-        """Request the end: from any thread, any number of times."""
-        with suppress(OSError):  # the pipe is full of requests, or already closed
+        """Request the end. Any thread may call this, any number of times."""
+        with suppress(OSError):  # the pipe is already full of requests, or closed
             os.write(self._end, b"\0")
 
     def wait(self) -> bool:
@@ -62,7 +63,8 @@ class EndSignal:
 
     @contextmanager
     def at_signals(self) -> Iterator["EndSignal"]:
-        """In the block SIGTERM and SIGINT request the end; then the old handlers are restored."""
+        """In the block, SIGTERM and SIGINT request the end. The old handlers are restored after
+        it."""
         before = {number: signal.signal(number, lambda *_: None) for number in END_SIGNALS}
         woken = signal.set_wakeup_fd(self._end, warn_on_full_buffer=False)
         try:
@@ -84,10 +86,9 @@ def run(
     rolling: bool = False,
     web: tuple[str, int] = ("127.0.0.1", 0),
 ) -> int:
-    """Run a worker until SIGTERM or SIGINT. Returns the exit code: 0 after a clean end, 2 if a
-    restart would be wrong.
+    """Run a worker until SIGTERM or SIGINT. Returns the exit code, see `exit_code`.
 
-    web: the address of its HTTP pages (status, metrics); port 0 takes a free one.
+    web: the address of the HTTP pages (status, metrics); port 0 means a free port.
     rolling: start even if live workers serve other agents.
     Raises SettingsError, AgentsDiffer, StateDirTaken, TopicMissing, TopicMismatch, LogUnreachable
     before it starts.
@@ -102,7 +103,7 @@ def run(
 
 
 def _leave(code: int) -> None:
-    """End the process even if one of its threads does not end: all our resources are closed."""
+    """End the process even if a thread does not end, after all resources were closed."""
     others = [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
     for thread in others:
         thread.join(LINGER_S)
@@ -128,7 +129,7 @@ def _limit_end() -> None:
 
 
 def _exit(code: int) -> NoReturn:
-    """End the process now. Child processes and locks end with it."""
+    """End the process now. Its child processes end and its locks are released."""
     logging.shutdown()
     os._exit(code)
 
@@ -136,8 +137,8 @@ def _exit(code: int) -> NoReturn:
 def exit_code(fatal: list[BaseException]) -> int:
     """The exit code for the errors that ended the worker thread; 0 if there were none.
 
-    2 if the next process would only do harm or fail in the same way; 3 if the log cannot be used
-    now but may be usable later, for example after an access right was revoked.
+    The code is 2 if the next process would only do harm or fail in the same way. It is 3 if the log
+    cannot be used now but may be usable later, for example after an access right was revoked.
     """
     if any(isinstance(error, Fenced | LogCut | LogGrown | AgentsDiffer) for error in fatal):
         return MISUSE
@@ -149,8 +150,8 @@ def exit_code(fatal: list[BaseException]) -> int:
 class _Host:
     """The worker thread and the pages of one worker.
 
-    The main thread only waits, so it reacts to a signal at any moment of the start, even while the
-    worker thread waits for a broker that does not answer.
+    The main thread only waits, so it reacts to a signal at any time, even while the worker thread
+    waits for a broker that does not answer.
     """
 
     def __init__(self, settings: Settings, web: tuple[str, int], ending: EndSignal) -> None:
@@ -159,7 +160,8 @@ class _Host:
         self._pages = Pages(web, settings.web_token, self._answer)
 
     def run(self, assemble: Callable[[], Parts]) -> int:
-        """Assemble and poll in a thread until the process has to end. Returns the exit code.
+        """Assemble the parts and poll in a thread until the process must end. Returns the exit
+        code.
 
         Raises what `assemble` raises.
         """
@@ -185,7 +187,7 @@ class _Host:
         say(f"worker {parts.identity.owner} runs {roles} on port {port}")
 
     def _answer(self, path: str) -> Answer | None:
-        """The page of a path: for monitoring, with numbers and ids but no content."""
+        """The monitoring page of a path, which has numbers and ids but no content."""
         parts = None if self._thread is None else self._thread.parts
         match path:
             case "/healthz":

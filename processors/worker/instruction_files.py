@@ -1,6 +1,6 @@
 """Reads instruction files and memory for the prefix of a session's requests.
 
-A bad file never stops a turn: the file is left out or cut, and a notice reports it to the operator.
+A bad file never stops a turn: it is left out or cut, and a notice reports it to the operator.
 """
 
 import os
@@ -16,18 +16,19 @@ from ..tools.tool import ToolFailed
 from ..tools.workdir import Workdir
 
 FILE_BYTES_MAX = 16 * 1024
-"""Limit of one instruction file. Four of them, at 2.6 bytes a token, are half of the soft budget of
-50,000 tokens, more than any request should carry before the conversation starts."""
+"""Limit of one instruction file. Four files of this size, at 2.6 bytes a token, are half of the
+soft budget of 50,000 tokens. No request should have more than that before the conversation
+starts."""
 
 MEMORY_LINES_MAX = {"core": 100, "index": 200}
-MEMORY_BYTES_MAX = 16 * 1024  # a line may be long; as for a file
+MEMORY_BYTES_MAX = 16 * 1024  # the same as for a file
 
 
 class MemoryReader(Protocol):
     """Reads memory; a scope is `user:ID` or `project:ID`."""
 
     def core(self, scopes: Sequence[str]) -> str:
-        """The memory that every turn needs (HOT)."""
+        """The text of the files of the tier HOT, which is in every prompt."""
         ...
 
     def index(self, scopes: Sequence[str]) -> str:
@@ -44,7 +45,7 @@ class Places(NamedTuple):
 
 
 def places_of(settings: Settings) -> Places:
-    """The places that the settings name."""
+    """The places according to the settings."""
     user = None if settings.config_dir is None else settings.config_dir / FILE
     return Places(settings.managed_instructions, user, settings.user)
 
@@ -59,8 +60,8 @@ def read_layers(
 ) -> Layers:
     """The current content of the files and the memory, for a session of this user and project.
 
-    An agent with `instructions=False` gets the managed layer only. A bad file never raises: a file
-    that cannot be used is left out, one that is too long is cut, and a notice names it.
+    An agent with `instructions=False` gets only the managed layer and memory. A bad file never
+    raises: an unusable file is left out, a file that is too long is cut, and a notice names it.
     """
     collector = _Collector()
     if places.managed is not None:
@@ -80,14 +81,15 @@ def read_layers(
 
 
 class _Collector:
-    """Collects the texts of the layers, and notices about those that were left out or cut."""
+    """Collects the texts of the layers, and notices about texts that were left out or cut."""
 
     def __init__(self) -> None:
         self.texts: list[Layer] = []
         self.notices: list[str] = []
 
     def named_file(self, layer: str, path: Path) -> None:
-        """Add a file that its owner named. Links are followed: people link to their settings."""
+        """Add a file that the settings name. Links are followed, because people link to their
+        settings."""
         try:
             data, size = _read(path)
         except FileNotFoundError:
@@ -98,7 +100,8 @@ class _Collector:
         self._add(layer, path.name, str(path), data, size)
 
     def tree_file(self, layer: str, root: Path, *names: str) -> None:
-        """Add the first of these files that exists, unless it leads out of the tree."""
+        """Add the first of these files that exists, unless it is a link that leads out of the
+        tree."""
         for name in names:
             shown = str(root / name)
             if not os.path.lexists(root / name):
@@ -107,7 +110,7 @@ class _Collector:
             if inside.split(os.sep)[0] == os.pardir:
                 self._refused(layer, shown, "it is a link that leads out of the working directory")
                 return
-            try:  # each name opened without following links: a concurrent change is refused
+            try:  # no name is followed as a link, so a concurrent change is refused
                 with Workdir(root).file(inside) as fd, open(fd, "rb", closefd=False) as file:
                     data, size = file.read(FILE_BYTES_MAX + 1), os.fstat(fd).st_size
             except ToolFailed as error:
@@ -117,7 +120,7 @@ class _Collector:
             return
 
     def memory(self, name: str, read, scopes: Sequence[str]) -> None:
-        """Add a part of the memory. A failed read must not leave a user without an answer."""
+        """Add a part of the memory. A failed read becomes a notice, so that the turn continues."""
         try:
             text = read(scopes) if scopes else ""
         except Exception as error:  # a store may be third-party code
@@ -160,7 +163,8 @@ class _Collector:
 
 
 def _read(path: Path) -> tuple[bytes, int]:
-    """The start of a regular file, one byte over the limit at most, and the size of the file."""
+    """The beginning of a regular file (at most one byte over the limit), and the size of the
+    file."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe must not block
     with open(fd, "rb") as file:
         found = os.fstat(fd)
@@ -170,14 +174,14 @@ def _read(path: Path) -> tuple[bytes, int]:
 
 
 def _cut(data: bytes, bytes_max: int) -> bytes:
-    """The whole lines within `bytes_max`; the start of the first line if that one is longer."""
+    """The whole lines that fit into `bytes_max`. If the first line is longer, its beginning."""
     if len(data) <= bytes_max:
         return data
     head = data[:bytes_max]
     end = head.rfind(b"\n") + 1
     if end:
         return head[:end]
-    for back in range(1, 4):  # not within a character
+    for back in range(1, 4):  # do not cut within a character
         if head[-back] & 0xC0 == 0xC0:
             return head[:-back]
     return head

@@ -1,6 +1,6 @@
 """Reads the prompt layers of a worker's sessions: instruction files, and memory.
 
-A worker without a memory service reads no memory.
+It reads no memory if the worker has no memory service.
 
 A problem with a file is reported to the operator once, and never stops a turn.
 """
@@ -15,7 +15,7 @@ from ..memory.service import MemoryService
 from ..request.layers import Layers
 from .instruction_files import places_of, read_layers
 
-REPORTED_MAX = 1_000  # notices remembered as reported; further ones are not reported
+REPORTED_MAX = 1_000  # notices remembered as reported; further notices are not reported
 
 
 class LayersReader:
@@ -54,7 +54,8 @@ class LayersReader:
         return memory.reader.todos(scope_of(PROJECT, project_id))
 
     def _memory_of(self, agent: Agent) -> MemoryService | None:
-        """An agent's memory, once it has read the log as of the start; None without memory."""
+        """An agent's memory, caught up with the log's end at the start; None if the agent has no
+        memory."""
         if self._memory is None or not agent.memory:
             return None
         self._memory.await_start()

@@ -1,8 +1,8 @@
 """The poll loop of a worker: one consumer, one fold, one store per partition, in one thread.
 
-The order of a round is the argument for its correctness:
-1 poll, 2 decode, 3 fold in memory, 4 write one batch with the cursor, 5 wake and produce, 6 every
-COMMIT_ROUNDS commit the cursor to the group as a hint. Steps 2 to 5 are Worker.consume.
+The correctness of a round follows from its order: 1. poll; 2. decode; 3. fold in memory; 4. write
+one batch with the cursor; 5. evaluate WAKE and produce; 6. in every round COMMIT_ROUNDS, commit the
+cursor to the group as a hint. Worker.consume executes steps 2 to 5.
 """
 
 import gc
@@ -22,7 +22,7 @@ from .worker import Worker
 
 POLL_S = 0.2  # longest wait of a round: timers and lost records are checked at least this often
 WROTE = {role.encode(): f"{role}.wrote" for role in ROLES}
-COMMIT_ROUNDS = 500  # rounds between two commits of the cursor, which only serve lag metrics
+COMMIT_ROUNDS = 500  # rounds between two commits of the cursor, which serve only lag metrics
 
 
 # Net allocations between two collections. One batch is 20,000 tuples and no garbage: at Python's
@@ -31,7 +31,7 @@ GC_ALLOCATIONS = 10_000
 
 
 def tune_gc() -> None:
-    """Make garbage collection rare, and exclude every object that exists now from it."""
+    """Make garbage collection rare, and exclude all objects that exist now from it."""
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS, *gc.get_threshold()[1:])
 
@@ -61,14 +61,15 @@ class Mailbox:
 
 
 def appender(producer: Producer, mail: Mailbox):
-    """The Append of Actions: produces without waiting, reports a lost record in the poll thread."""
+    """The Append of Actions, which produces without waiting and reports a lost record in the poll
+    thread."""
 
     def append(topic, partition, key, value, headers, failed) -> None:
         def on_delivery(answer: Delivered | AppendError) -> None:
             if not isinstance(answer, Delivered):
                 mail.post(lambda: failed(str(answer)))
 
-        # A session's key determines its partition; the partition's own key does not.
+        # A session's key determines its partition; PARTITION_KEY does not.
         place = partition if key == PARTITION_KEY and topic == SESSION_EVENTS else None
         try:
             producer.append(topic, key, value, headers, partition=place, on_delivery=on_delivery)
@@ -97,9 +98,9 @@ class Loop:
         rebalanced: Callable[[], None] = lambda: None,
         opening: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """label: shown by the group for this member. rebalanced: called in the round after
-        partitions were assigned or revoked; an exception from it ends the loop. opening: entered
-        while the stores of a batch of assigned partitions are opened."""
+        """label: the group metadata of this member. rebalanced: called in the round after
+        partitions were assigned or revoked; if it raises, the loop ends. opening: a context in
+        which the stores of a batch of assigned partitions are opened."""
         self._log = log
         self._label, self._rebalanced, self._has_moved = label, rebalanced, False
         self._worker = worker
@@ -116,13 +117,15 @@ class Loop:
         self._halt.set()
 
     def topic_is(self, topic_id: str) -> None:
-        """Receive the topic's current id, from any thread: stores of another topic are rebuilt."""
+        """Receive the topic's current id. Stores of another topic are rebuilt. Any thread may call
+        this."""
         self._topic_id = topic_id
 
     def run(self, started: Callable[[], None] = lambda: None) -> None:
-        """Poll, fold, write, wake until stopped; then close the stores. Raises fatal errors.
+        """Run rounds until stopped, then close the stores. Raises fatal errors.
 
-        started: called once, when the partitions are held and their obligations were decided.
+        started: called once, when the worker holds its partitions and has discharged their
+        obligations.
         """
         tune_gc()
         reader = self.reader()
@@ -164,10 +167,11 @@ class Loop:
         self._worker.revoked(partitions)
 
     def _reopen_others(self, reader: GroupReader, topic_id: str) -> None:
-        """Reopen the stores that belong to another topic than this one.
+        """Reopen the stores that belong to a topic with another id.
 
-        A topic that was deleted and recreated may already have the offset to be read next. No error
-        reports that, and its records would be folded onto those of the old topic. Raises LogCut.
+        A topic that was deleted and recreated may already have the offset to be read next. Then no
+        error occurs, and without this check the new topic's records would be folded into the old
+        topic's views. Raises LogCut.
         """
         for number, owned in list(self._worker.owned.items()):
             belongs = owned.store.belongs
@@ -176,7 +180,7 @@ class Loop:
                 reader.seek(number, self._worker.reopened(number, why))
 
     def round(self, reader: GroupReader) -> None:
-        """One round. Raises fatal errors."""
+        """Run one round. Raises fatal errors."""
         if self._has_moved:
             self._has_moved = False
             self._rebalanced()

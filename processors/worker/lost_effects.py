@@ -1,9 +1,9 @@
-"""Stops effects that still run here after their partition moved to another worker.
+"""Stops effects that still run in this process after their partition moved to another worker.
 
-A worker that lost a partition decides nothing there and lets begun effects end, but a cancel must
-still reach them. So the worker keeps reading the partition, outside of the group, from the offset
-where it stopped. It folds only the sessions whose effects run here, in memory, and stops an effect
-once its outcome is no longer needed.
+A worker that lost a partition makes no decisions in it and lets begun effects end, but a cancel
+must still reach these effects. So the worker continues to read the partition, outside of the group,
+from the offset where it stopped. It folds, in memory, only the sessions whose effects run in this
+process, and stops an effect once its outcome is no longer needed.
 """
 
 import threading
@@ -36,7 +36,7 @@ class Running(NamedTuple):
 
 
 class Effects(Protocol):
-    """Lists and stops running effects; from any thread."""
+    """Lists and stops running effects. Any thread may call the methods."""
 
     def begun(self) -> list[Running]: ...
     def stop(self, effect: EffectId, why: str) -> bool: ...
@@ -46,7 +46,7 @@ def is_wanted(views: SessionViews, running: Running) -> bool:
     """Whether the outcome of a begun effect can still count for its session."""
     turn, at = views.turn, running.effect.claim_offset
     if views.frozen is not None:
-        return True  # its later state is unknown here
+        return True  # the later state is unknown here
     live = turn.open and turn.closing is None
     match running.role:
         case "models":
@@ -57,34 +57,35 @@ def is_wanted(views: SessionViews, running: Running) -> bool:
             return live and any(call.claim is not None and call.claim.offset == at for call in own)
         case "background":
             return any(work.claim.offset == at and not work.stop for work in views.background.works)
-    return True  # a delivery: an abort does not concern what was generated before it
+    return True  # an abort does not affect the delivery of an earlier answer
 
 
 class _Lost:
-    """A lost partition: the sessions whose effects run here, and the next offset to read."""
+    """A lost partition: the sessions whose effects run in this process, and the next offset to
+    read."""
 
     def __init__(self, next_offset: int, sessions: dict[str, SessionViews]) -> None:
         self.next_offset, self.sessions = next_offset, sessions
 
 
 class NoLostEffects:
-    """Follows nothing: for a worker whose effects do not run in this process."""
+    """Reads nothing. For a worker whose effects do not run in this process."""
 
     def partition_lost(self, owned: PartitionCache) -> None:
-        """No effect runs here."""
+        """Do nothing, because no effect runs in this process."""
 
     def partition_regained(self, partition: int) -> None:
-        """No effect ran here."""
+        """Do nothing, because no effect ran in this process."""
 
     def check(self, sessions: Iterable[SessionViews | None], next_offset: int) -> None:
-        """No effect runs here."""
+        """Do nothing, because no effect runs in this process."""
 
 
 NO_LOST_EFFECTS = NoLostEffects()
 
 
 class LostEffects:
-    """Follows lost partitions: a thread reads them while effects run. No method blocks.
+    """Reads lost partitions in a thread while effects run. No method blocks.
 
     threaded: False if the caller calls `round` itself.
     """
@@ -109,10 +110,10 @@ class LostEffects:
     # -- called by the worker --------------------------------------------------------------------
 
     def partition_lost(self, owned: PartitionCache) -> None:
-        """Follow the sessions of a lost partition whose effects still run."""
+        """Read on for the sessions of a lost partition whose effects still run."""
         names = {running.effect.session_id for running in self._claimed()}
         known = {name: owned.views(name) for name in names}
-        if owned.next_offset < owned.takes_from:  # still catching up: a session may be unknown yet
+        if owned.next_offset < owned.takes_from:  # still catching up: a session may be missing
             known = {name: held or initial(name) for name, held in known.items()}
         sessions = {name: held for name, held in known.items() if held is not None}
         number, next_offset = owned.number, owned.next_offset
@@ -123,16 +124,16 @@ class LostEffects:
             self._post(lambda: self._follow(number, next_offset, sessions))
 
     def partition_regained(self, partition: int) -> None:
-        """Stop following the partition: the worker itself folds it again."""
+        """Stop reading the partition, because the worker itself folds it again."""
         if self._lost or self._jobs:
             self._post(lambda: self._forget(partition))
 
     def check(self, sessions: Iterable[SessionViews | None], next_offset: int) -> None:
         """Check the sessions that changed in an assigned partition, by their views at an offset.
 
-        In a held partition WAKE stops effects, but it knows only the claims that count. A claim
-        that another worker took over, or an attempt whose call ended by an earlier attempt, may
-        still run here.
+        In a held partition WAKE stops effects, but the views have only the newest claims. An effect
+        may still run in this process although another worker took its claim over, or although an
+        earlier attempt ended its call.
         """
         running = {running.effect.session_id for running in self._claimed()}
         for views in sessions if running else ():
@@ -142,7 +143,8 @@ class LostEffects:
     def judge(self, views: SessionViews, next_offset: int) -> None:
         """Stop a session's effects whose outcome is no longer needed.
 
-        Old views, as while a store is folded again, do not know claims beyond `next_offset`.
+        Views may be old, for example while a store is refolded. They do not have claims from
+        `next_offset` on, so such effects are not stopped.
         """
         for running in self._claimed():
             effect = running.effect
@@ -151,14 +153,14 @@ class LostEffects:
                 self._effects.stop(effect, ENDING)
 
     def _claimed(self) -> list[Running]:
-        """The effects that run under a claim and can be stopped: no recoveries, no deliveries."""
+        """The running effects that can be stopped, without recoveries and deliveries."""
         claimed = ("models", "tools", "background")
         return [r for r in self._effects.begun() if r.role in claimed and not r.effect.recovers]
 
     # -- following -------------------------------------------------------------------------------
 
     def positions(self) -> dict[int, int]:
-        """The next offset of every followed partition."""
+        """The next offset of every lost partition that is read."""
         return {number: lost.next_offset for number, lost in self._lost.items()}
 
     @property
@@ -167,7 +169,8 @@ class LostEffects:
         return bool(self._jobs)
 
     def round(self, timeout_s: float) -> bool:
-        """Read new records and stop unneeded effects. Returns whether a partition is followed."""
+        """Read new records and stop unneeded effects. Returns whether lost partitions are being
+        read."""
         while self._jobs:
             self._jobs.popleft()()
         names = {running.effect.session_id for running in self._claimed()}
@@ -210,7 +213,7 @@ class LostEffects:
             self._close_reader()
 
     def _close_reader(self) -> None:
-        """Close the reader: a changed set of partitions needs another one."""
+        """Close the reader, because another set of partitions needs a new reader."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
@@ -225,7 +228,7 @@ class LostEffects:
                 self._thread.start()
 
     def _run(self) -> None:
-        reported: type[Exception] | None = None  # not its text, which varies during one outage
+        reported: type[Exception] | None = None  # the class only: texts vary during an outage
         while not self._halt.is_set():
             try:
                 follows, reported = self.round(POLL_S), None

@@ -1,4 +1,4 @@
-"""Counts what a worker folds and does: plain numbers, rendered by metrics.py.
+"""Counts what a worker folds and does. metrics.py renders the counters.
 
 Each event of the log is counted once, by the worker that holds its partition: a rebuilt store
 folds old events without counting them again. Labels are fixed words and names of models, never an
@@ -23,11 +23,13 @@ from ..store.partition_cache import PartitionCache
 from .actions import Actions, DischargeResult
 
 SERIES_MAX = 500
-"""Limit of one family: a log may name any number of models; further ones count as `other`."""
+"""Limit of label values in a family: a log may name any number of models, and further models count
+as `other`."""
 
 
 LOGGED_REFUSALS = frozenset({"invalid_transition", "not_the_project_tool"})
-"""Refusals that are more often a program's mistake than a person's: each is logged."""
+"""Codes of refusals that are logged, because they are mostly mistakes of a program, not of a
+person."""
 
 
 class Family(NamedTuple):
@@ -90,7 +92,7 @@ _PARTS = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
 
 
 class Meter:
-    """Counters by family and labels; counted in one thread, read in any."""
+    """Counters by family and labels. One thread counts, any thread may read."""
 
     def __init__(self, prices: PriceTable) -> None:
         self._prices = prices
@@ -117,7 +119,7 @@ class Meter:
         counted[labels] += by
 
     def count(self, entry: Entry, before: SessionViews, ruling: Ruling) -> None:
-        """Count an event. Of a run of equal chunks only the first is passed here."""
+        """Count an event. For a run of equal chunks, this is called only with the first."""
         event = entry.event
         kind = type(event)
         if kind is ChunkSeen:
@@ -173,12 +175,12 @@ class Meter:
 
 
 def refused_triggers(before: SessionViews, event: ev.ToolResult) -> tuple[Ruling, ...]:
-    """The refusals of the requests that a tool made with its result."""
+    """The refusals of the triggers of a tool result."""
     return session_state.triggered(before.state, before.turn, event)[1] if event.triggers else ()
 
 
 def refusal_lines(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterator[str]:
-    """A log line for each refusal of LOGGED_REFUSALS."""
+    """A log line for each refusal whose code is in LOGGED_REFUSALS."""
     event, whose = entry.event, "somebody"
     asked: tuple[Ruling, ...] = (ruling,)
     if isinstance(event, ev.ToolResult):

@@ -1,7 +1,7 @@
-"""Renders metrics for Prometheus. Only this file imports prometheus_client, at the first request.
+"""Renders metrics for Prometheus. Only this file imports prometheus_client, when it is first used.
 
-The worker's gauges are computed here from the current state of the process; its counters come from
-its meter.
+The worker's gauges are computed here from the current state of the process. The counters come from
+the worker's meter.
 """
 
 from collections.abc import Iterable, Mapping
@@ -55,8 +55,7 @@ def exposition(families: Mapping[Family, Samples]) -> bytes:
 
 
 def worker_metrics(parts: "Parts") -> bytes:
-    """A worker's metrics. Queries the log for its end offsets: do not call it on the poll thread.
-    """
+    """A worker's metrics. Queries the log's end offsets: do not call this on the poll thread."""
     status = status_of(parts.worker)["partitions"]
     held = {role: sum(role in p["held"] for p in status.values()) for role in parts.worker.roles}
     families: dict[Family, Samples] = dict(parts.meter.counts())
@@ -83,7 +82,7 @@ def lag(log, places: Mapping[int, int]) -> dict[Family, Samples]:
 
 def why_not_ready(parts: "Parts") -> str:
     """Why a worker is not ready; '' if it holds all assigned partitions, its poll thread has no
-    error, and a broker answers. Queries the log: do not call it on the poll thread."""
+    error, and a broker answers. Queries the log: do not call this on the poll thread."""
     numbers = list(parts.worker.owned)
     if parts.fatal:
         return "not ready: ending"
@@ -100,7 +99,7 @@ def why_not_ready(parts: "Parts") -> str:
 
 
 def not_readable(error: LogUnreachable | TopicMissing) -> str:
-    """The text of a status page for it, without the address of a broker."""
+    """The text of a status page about an error, without the address of a broker."""
     if isinstance(error, TopicMissing):
         return "not ready: the topic does not exist"
     return "not ready: no broker answers; the worker resumes by itself when one does"

@@ -1,4 +1,4 @@
-"""Outcomes of effects that were claimed but never began, built from the claim alone."""
+"""Builds the outcomes of effects that were claimed but never began, from the claim alone."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from ..wake.facts import Obligation
 from .claims import claimed_work
 from .ports import BeginGeneration, BeginTool
 
-NOT_BEGUN = "not_begun"  # error class of a claim that was read back too late
+NOT_BEGUN = "not_begun"  # error of a claim that was read back too late
 
 
 def generation_stopped(turn: TurnView) -> ev.GenStopped:
-    """The outcome of a claim whose turn ended before the call began."""
+    """The outcome of a claimed model call whose turn ended before the call began."""
     assert turn.generation is not None
     return ev.GenStopped(
         turn=turn.number,
@@ -27,8 +27,8 @@ def generation_stopped(turn: TurnView) -> ev.GenStopped:
 
 
 def outcome_of_late_claim(views: SessionViews, obligation: Obligation, why: str) -> Any:
-    """The outcome of a claim that was read back too late to begin. It ends a tool call; for any
-    other effect the next attempt is due at once."""
+    """The outcome of a claim that was read back too late to begin. A tool call then has ended; for
+    any other effect the next attempt is due at once."""
     match obligation.role:
         case "background":
             work = claimed_work(views, obligation)
@@ -51,7 +51,7 @@ def generation_not_begun(turn: int, step: int, attempt: int, why: str) -> ev.Gen
 
 
 def work_not_begun(kind: str, upto: int, attempt: int, why: str) -> ev.BackgroundDone:
-    """The outcome of background work that was claimed but not begun: another attempt follows."""
+    """The outcome of background work that was claimed but not begun. Another attempt follows."""
     return ev.BackgroundDone(
         kind=kind, upto=upto, attempt=attempt, ok=False, why=why, released=True
     )
@@ -71,8 +71,8 @@ def delivery_not_begun(owed: Owed, why: str) -> ev.DeliveryFailed:
 
 
 def tool_not_begun(call: Call, why: str, *, may_have_run: bool = False) -> ev.ToolResult:
-    """The outcome of a claim that did not begin: not run, unless this or an earlier attempt may
-    have run."""
+    """The outcome of a tool call whose claim did not begin: not_run, unless this or an earlier
+    attempt may have run."""
     may_have_run |= call.attempt > 1 and call.effect != "once"
     text = f"An earlier attempt may have run: {why}." if may_have_run else f"Not run: {why}."
     return _tool_result(call, "error" if may_have_run else "not_run", text)

@@ -1,13 +1,14 @@
-"""The outbox: outcomes of effects, on disk before they are produced.
+"""The outbox stores outcomes of effects on disk before they are produced.
 
-The outcome of an effect must survive an unreachable broker and a crash of the worker. `put` is
-durable when it returns; `done` records that the log has the event; every outcome that is not done
-is in `pending` at the next start and is produced again (a duplicate is harmless). One worker
-owns the file; any of its threads may use it.
+The outcome of an effect must survive an unreachable broker and a crash of the worker. When `put`
+returns, the outcome is durable; `done` records that the log has it. At the next start, `pending`
+returns every outcome that is not done, and these are produced again (a duplicate is harmless). One
+worker owns the file; any of the worker's threads may use it.
 
-The file is a sequence of frames: magic, length and crc32 of the payload, payload. A frame that a
-crash left incomplete was never acknowledged to a caller, so it is discarded. After damage in the
-middle, reading resumes at the next whole frame, and a copy of the damaged file is kept.
+The file is a sequence of frames: magic, length and crc32 of the payload, payload. An incomplete
+frame at the end, after a crash, was never acknowledged to a caller, so it is discarded. After
+damage in the middle, reading continues at the next whole frame, and a copy of the damaged file is
+kept.
 """
 
 import os
@@ -25,18 +26,20 @@ _HEAD = struct.Struct("<4sII")  # magic, payload length, payload crc32
 _BODY = struct.Struct("<BQH")  # kind, token, length of the session id; then session id, event
 _MAGIC = b"FLob"
 _PUT, _DONE = 1, 2
-_COMPACT_BYTES = 1024 * 1024  # above this the file is rewritten once most of it is done
-# Enough for a broker that is down for hours, and every effect that was running when it went down.
+_COMPACT_BYTES = 1024 * 1024  # a larger file is rewritten once most of it is done
+# Enough for hours without a broker, and for all effects that run when the broker becomes
+# unreachable.
 PENDING_BYTES_MAX = 256 * 1024 * 1024
-_PAYLOAD_BYTES_MAX = 16 * 1024 * 1024  # no event is near this; a greater length means damage
+_PAYLOAD_BYTES_MAX = 16 * 1024 * 1024  # events are far smaller; a greater length means damage
 
 
 class OutboxFull(FoldlogError):
-    """The outbox is full; this outcome was not kept. Begin no more effects until it drains."""
+    """The outbox is full, and this outcome was not stored. Begin no more effects until the outbox
+    drains."""
 
 
 class Pending(NamedTuple):
-    """An outcome that the log may lack: pass `token` to `done` once the log has it."""
+    """An outcome that the log may lack. Pass `token` to `done` once the log has the outcome."""
 
     token: int
     session_id: str
@@ -53,14 +56,14 @@ class _Kept(NamedTuple):
 
 
 class Outbox:
-    """A file of outcomes. Raises OSError on a disk error; then the outcome was not kept."""
+    """A file of outcomes. A disk error raises OSError; the outcome is then not stored."""
 
     def __init__(self, path: Path | str, *, pending_bytes_max: int = PENDING_BYTES_MAX) -> None:
         self.path = Path(path)
         self.pending_bytes_max = pending_bytes_max
         self.damaged: Path | None = None  # the copy of a damaged file, for `doctor`
-        self._write_lock = threading.Lock()  # guards the order of frames and all state in memory
-        self._sync_lock = threading.Lock()  # taken first where both are needed
+        self._write_lock = threading.Lock()  # protects the order of frames and all state in memory
+        self._sync_lock = threading.Lock()  # acquired first where both are needed
         self._kept: dict[int, _Kept] = {}
         self._pending_bytes = 0
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +73,7 @@ class Outbox:
         self._rewrite()
 
     def put(self, session_id: str, event: Any) -> int:
-        """Store an outcome; it is on disk when this returns. Returns the token for `done`."""
+        """Store an outcome on disk. Returns the token for `done`."""
         kept = _Kept(session_id, codec.encode(event))
         with self._write_lock:
             if self._pending_bytes + kept.bytes > self.pending_bytes_max:
@@ -87,7 +90,8 @@ class Outbox:
         return token
 
     def done(self, token: int) -> None:
-        """Record that the log has an outcome. Not synced: losing this produces it once more."""
+        """Record that the log has an outcome. This is not synced: if it is lost, the outcome is
+        produced again."""
         with self._write_lock:
             kept = self._kept.pop(token, None)
             if kept is None:
@@ -99,7 +103,8 @@ class Outbox:
             self._rewrite()
 
     def pending(self) -> list[Pending]:
-        """The outcomes not done, oldest first. Those that fail to decode stay kept."""
+        """The outcomes that are not done, oldest first. Undecodable outcomes are left out, but stay
+        stored."""
         with self._write_lock:
             kept = list(self._kept.items())
         found = []
@@ -112,21 +117,21 @@ class Outbox:
 
     @property
     def undecodable(self) -> int:
-        """The number of outcomes that only another version can decode; none is dropped."""
+        """The number of stored outcomes that only another version can decode."""
         return len(self) - len(self.pending())
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def close(self) -> None:
-        """Close the file; the pending outcomes stay in it."""
+        """Close the file, which keeps the pending outcomes."""
         with self._sync_lock, self._write_lock:
             if self._fd >= 0:
                 os.close(self._fd)
                 self._fd = -1
 
     def _append(self, frame: bytes) -> None:
-        """Append a frame, or leave the file unchanged."""
+        """Append a frame. If this fails, the file is unchanged."""
         try:
             _write_all(self._fd, frame)
         except OSError:
@@ -136,7 +141,7 @@ class Outbox:
         self._written += len(frame)
 
     def _sync(self, written: int) -> None:
-        """Sync up to `written` bytes; one fsync serves every waiting thread."""
+        """Sync the file up to `written` bytes. One fsync serves all waiting threads."""
         with self._sync_lock:
             if self._synced >= written:
                 return
@@ -146,7 +151,7 @@ class Outbox:
             self._synced = upto
 
     def _rewrite(self) -> None:
-        """Replace the file with one that holds only the pending outcomes."""
+        """Replace the file by a file with only the pending outcomes."""
         with self._sync_lock, self._write_lock:
             fresh = self.path.with_name(self.path.name + ".new")
             flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
@@ -201,7 +206,8 @@ def _frame(payload: bytes) -> bytes:
 
 
 def _frames(data: bytes) -> tuple[list[bytes], int]:
-    """The whole payloads, and the number of holes between them; a torn tail is not a hole."""
+    """The intact payloads, and the number of damaged places between them, without an incomplete
+    end."""
     payloads, holes, at = [], 0, 0
     while at < len(data):
         payload = _payload(data, at)

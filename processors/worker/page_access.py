@@ -1,9 +1,9 @@
-"""Which requests may read the pages of `pages.py`, and the form of an answer.
+"""Decides which requests may read the pages of `pages.py`.
 
-Two kinds of clients may read them: those on this machine whose Host header is a loopback name, and
-those elsewhere that send the token. The Host header keeps out web pages whose domain resolves to
-loopback: their requests have that domain. `/healthz` and `/readyz` need no token, because an
-orchestrator's probes have none and both return one word.
+Two kinds of clients may read the pages: clients on this machine whose Host header is a loopback
+name, and other clients that send the token. The check of the Host header rejects web pages whose
+domain resolves to loopback, because their requests name that domain. `/healthz` and `/readyz` need
+no token, because an orchestrator's probes have none and both pages have only one word.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ class Answer(NamedTuple):
 
 
 def text(words: str, status: int = 200) -> Answer:
-    """A line of plain text."""
+    """A response with one line of plain text."""
     return Answer(f"{words}\n".encode(), status)
 
 
 class Caller(NamedTuple):
-    """The origin of a request, and the headers that authorize it."""
+    """The address of a client, and the headers that authorize its request."""
 
     peer: str
     host: str
@@ -37,7 +37,7 @@ class Caller(NamedTuple):
 
 
 def refusal(path: str, caller: Caller, token: str | None) -> Answer | None:
-    """The error for a request that is not allowed; None if it may read the page."""
+    """The error response for a request that is not allowed, or None."""
     sent = caller.authorization.removeprefix("Bearer ").encode()
     if token and caller.authorization and hmac.compare_digest(sent, token.encode()):
         return None

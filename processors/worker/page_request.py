@@ -1,4 +1,5 @@
-"""Handles one HTTP request to `pages.py`: parse, authorize, answer. Imported at the first one."""
+"""Parses, authorizes and answers one HTTP request to `pages.py`, which imports this file at the
+first request."""
 
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PageRequest(BaseHTTPRequestHandler):
-    """Answers GET only."""
+    """The request handler, which answers only GET."""
 
     server: "Pages"
     server_version, sys_version = "foldlog", ""
@@ -28,12 +29,13 @@ class PageRequest(BaseHTTPRequestHandler):
         if found is None:
             try:
                 found = self.server.answer(path) or text("404: no such page", 404)
-            except Exception as error:  # only its class: a message may contain an address
+            except Exception as error:  # only the class, because a message may contain an address
                 found = text(f"500: {type(error).__name__}", 500)
         self._say(found)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Send an error that the library detected as plain text; its own page is HTML."""
+        """Send as plain text an error that http.server detected. The library itself would send
+        HTML."""
         self.close_connection = True
         self._say(text(f"{code}: {HTTPStatus(code).phrase}", code))
 
@@ -48,4 +50,4 @@ class PageRequest(BaseHTTPRequestHandler):
             self.wfile.write(found.body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: a probe sends a request every few seconds."""
+        """Log nothing, because a probe sends a request every few seconds."""

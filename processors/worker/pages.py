@@ -1,6 +1,6 @@
-"""The HTTP pages a process serves for monitoring: numbers and states, never content.
+"""The HTTP pages that a process serves for monitoring: numbers and states, never content.
 
-`page_access.py` decides who may read them.
+`page_access.py` decides who may read the pages.
 """
 
 import contextlib
@@ -14,15 +14,16 @@ from typing import Any
 from ...log.errors import SettingsError
 from .page_access import Answer, is_loopback
 
-CONNECTIONS_MAX = 32  # for a scraper, a probe and `doctor`; further ones are closed unanswered
-PER_PEER_MAX = CONNECTIONS_MAX // 2  # so that one machine never blocks the probes of another
+CONNECTIONS_MAX = 32  # for a scraper, a probe and `doctor`; further connections are closed
+PER_PEER_MAX = CONNECTIONS_MAX // 2  # so that one machine cannot block the probes of another
 REQUEST_S = 10.0  # maximum life of a connection, however slowly its request arrives
 
 
 class Pages(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """A threaded HTTP server. `answer` gets a path without a trailing slash.
+    """A threaded HTTP server. `answer` returns the page for a path without a trailing slash.
 
-    Raises SettingsError if the address cannot be bound, or is not loopback and there is no token.
+    Raises SettingsError if the address cannot be bound, or if it is not loopback and no token is
+    set.
     """
 
     allow_reuse_address = True
@@ -87,12 +88,12 @@ class Pages(socketserver.ThreadingMixIn, socketserver.TCPServer):
                 self._open += Counter()  # drops the peers whose count is 0
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        from .page_request import PageRequest  # costs 30 ms that a start must not wait for
+        from .page_request import PageRequest  # takes 30 ms, which must not delay a start
 
         PageRequest(request, client_address, self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log nothing: the client disconnected, or its connection timed out."""
+        """Log nothing, because the client disconnected or its connection timed out."""
 
     def close(self) -> None:
         """Stop serving."""

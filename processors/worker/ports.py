@@ -1,4 +1,4 @@
-"""The interfaces of a worker's actions: to produce a record, and to begin or stop an effect.
+"""The interfaces through which a worker's actions produce records, and begin and stop effects.
 
 effects_host.py and loop.py implement them, and so does the simulator.
 """
@@ -22,12 +22,12 @@ from ..wake.background_tasks import Task, is_made, task_of
 from ..wake.facts import Obligation
 from .claims import claimed_work, work_ended
 
-LOST_CHARS_MAX = 500  # of the text that names the lost content
-_REF = re.compile(rf'{READER}, ref "([0-9a-f]{{64}})"')  # as a notice in a result names it
+LOST_CHARS_MAX = 500  # limit of the text that names the lost content
+_REF = re.compile(rf'{READER}, ref "([0-9a-f]{{64}})"')  # the reference in a result's notice
 
 
 class Append(Protocol):
-    """Produces a record to a partition without waiting; calls `failed` if it was lost."""
+    """Produces a record to a partition without waiting; calls `failed` if the record was lost."""
 
     def __call__(
         self,
@@ -59,7 +59,7 @@ class Effects(Protocol):
 
 class EffectId(NamedTuple):
     """Identifies an effect by its claim. `recovers`: the effect determines the outcome of a dead
-    owner's claim, and does not run under it."""
+    owner's claim, and is not the claimed effect itself."""
 
     session_id: str
     claim_offset: int
@@ -67,8 +67,8 @@ class EffectId(NamedTuple):
 
 
 class BeginGeneration(NamedTuple):
-    """A model call to begin. `claim` is the one read back from the log. `kept`: the partial answer
-    that it resumes, found by its `chain` among the chunks from offset `since`."""
+    """A model call to begin. `claim`: as read back from the log. `kept`: the partial answer that
+    the call resumes, built from the chunks of the attempts in `chain`, from offset `since` on."""
 
     turn: int
     step: int
@@ -82,7 +82,7 @@ class BeginGeneration(NamedTuple):
 
 
 class BeginTool(NamedTuple):
-    """A tool call to begin or to reconcile. `refs`: the results that it may read."""
+    """A tool call to begin or to reconcile. `refs`: the stored results that the call may read."""
 
     call: Call
     args: bytes
@@ -103,16 +103,17 @@ def begin_tool(
 
 
 def refs_in(views: SessionViews) -> frozenset[str]:
-    """The stored results that this session's model may read; refs of other sessions are refused."""
+    """References to the stored results that this session's model may read."""
     fragments, shorts = views.context.fragments, views.compaction.shorts
     bodies = [f.body for f in fragments if f.kind == "result"] + [s.body for s in shorts]
-    late = [f.text for f in fragments if f.kind == "reminder"]  # results of earlier turns' calls
+    late = [f.text for f in fragments if f.kind == "reminder"]  # late results of earlier calls
     kept = {body.ref.sha256 for body in bodies if body is not None and body.ref is not None}
     return frozenset(kept.union(*map(_REF.findall, late)))
 
 
 class BeginWork(NamedTuple):
-    """Background work to begin: `task` is its input from the views, computed when it begins."""
+    """Background work to begin. `task`: the input of the work, built from the views when it
+    begins."""
 
     kind: str
     upto: int
@@ -125,7 +126,7 @@ class BeginWork(NamedTuple):
 def begin_work(
     views: SessionViews, obligation: Obligation, agent: Agent, read_blob: ReadBlob
 ) -> BeginWork | ev.BackgroundDone:
-    """The start of claimed work, or its outcome if there is nothing to begin."""
+    """The BeginWork of claimed work, or the work's outcome if there is nothing to do."""
     work = claimed_work(views, obligation)
     if obligation.owed == "abort" or is_made(views, work):
         return work_ended(views, work)
@@ -139,7 +140,8 @@ def begin_work(
 
 
 class BeginDelivery(NamedTuple):
-    """A delivery to begin. `content`: the answer's, from the log; `stop_reason`: why it ended."""
+    """A delivery to begin. `content`: of the answer, from the log; `stop_reason`: why the answer
+    ended."""
 
     owed: Owed
     content: bytes
@@ -154,7 +156,7 @@ class BeginDelivery(NamedTuple):
         return self.owed.claim
 
     def delivery(self, session_id: str) -> Delivery:
-        """The delivery in the form that its effect takes."""
+        """The delivery, as `effects.delivery.deliver` takes it."""
         return Delivery(
             session_id,
             self.user_id,
@@ -171,7 +173,8 @@ class BeginDelivery(NamedTuple):
 def begin_delivery(
     views: SessionViews, number: int, agent: Agent, read_blob: ReadBlob
 ) -> BeginDelivery:
-    """The start of a claimed delivery; its content is the answer's line of the transcript."""
+    """The BeginDelivery of a claimed delivery. Its content is the body of the answer, which is
+    found in the transcript."""
     wanted, lines = delivery_of(views.delivery, number), views.transcript.lines
     place = ("answer", wanted.turn, wanted.step)
     line = next(

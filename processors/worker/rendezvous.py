@@ -1,10 +1,10 @@
 """Lists each user's open sessions: a Faust table that groups `user-sessions` by user.
 
-It runs in its own process (`foldlog users`), because no worker needs it: no decision depends on it,
-and the gateway reads the topic itself. Each such process reads every partition from its beginning,
-so any of them can answer for any user, once it has read the records that existed at its start:
-http://WEB/users/USER. The table's changelog is one of foldlog's topics: all processes write the
-same records to it, and none restores its table from it. Only this file and `faust_credentials.py`
+It runs in its own process (`foldlog users`), because no decision depends on the table and the
+gateway reads the topic itself. Each such process reads every partition from the beginning. Once it
+has read the records that existed at its start, it can answer for any user at http://WEB/users/USER.
+The table's changelog is one of foldlog's topics: all processes write the same records to the
+changelog, and no process restores its table from it. Only this file and `faust_credentials.py`
 import faust.
 """
 
@@ -30,17 +30,17 @@ from .page_access import JSON, Answer, text
 from .pages import Pages
 
 QUERY_S = 5.0  # timeout of a query to the table in Faust's event loop
-READY_S = 60.0  # limit of a start; a busy machine needs 6
-END_S = 8.0  # limit of the end of Faust, which takes 2
+READY_S = 60.0  # limit of a start, which takes 6 s on a busy machine
+END_S = 8.0  # limit of Faust's end, which takes 2 s
 TICK_S = 0.1
-NOT_READY = 1  # exit code; a supervisor starts another process
+NOT_READY = 1  # exit code, after which a supervisor starts another process
 
 
 def run(settings: Settings, web: tuple[str, int], ends: Offsets, say: Callable[[str], None]) -> int:
     """Serve the pages until SIGTERM or SIGINT. Returns the exit code.
 
-    `ends`: the end offsets of the partitions of `user-sessions` that hold records; the pages are
-    not ready until those are read.
+    `ends`: the end offsets of the partitions of `user-sessions` that hold records. The pages are
+    not ready until the records before these offsets are read.
     Raises SettingsError if the address cannot be bound.
     """
     import faust
@@ -48,9 +48,9 @@ def run(settings: Settings, web: tuple[str, int], ends: Offsets, say: Callable[[
     filter_logs()
     with tempfile.TemporaryDirectory(prefix="foldlog-users-") as datadir:
         app = faust.App(
-            # A group of its own for each process. A member that replaces a killed one is assigned
-            # that one's partitions, including those of the table's changelog, before it subscribes
-            # to them, which crashes Faust's client.
+            # Each process has its own group. In a shared group, a member that replaces a killed
+            # member is assigned the killed member's partitions, including those of the table's
+            # changelog, before it subscribes to them, which crashes Faust's client.
             f"{settings.topic_prefix}foldlog-users-{uuid.uuid4().hex[:8]}",
             **options(settings, datadir),
         )
@@ -112,7 +112,7 @@ class Watch(threading.Thread):
 
 
 def options(settings: Settings, datadir: str) -> dict[str, Any]:
-    """Faust's options; the topics it reads are created by us."""
+    """The options of the Faust app, which creates no topics."""
     return dict(
         broker=[f"kafka://{server}" for server in str(settings.bootstrap_servers).split(",")],
         broker_credentials=faust_credentials(settings),
@@ -130,7 +130,7 @@ def options(settings: Settings, datadir: str) -> dict[str, Any]:
 
 
 def answer(app: Any, tabs: Any, reading: "Reading", path: str) -> Answer | None:
-    """The page of a path, called in a thread of its own."""
+    """The page of a path. Called in a separate thread."""
     if path == "/healthz":
         return text("ok")
     ready = reading.ready.is_set()
@@ -149,15 +149,17 @@ async def _open_sessions(tabs: Any, user: str) -> list[Tab]:
 
 
 def reading_all(consumer: type) -> type:
-    """A consumer that restores no table and reads uncommitted partitions from their start.
+    """A subclass of Faust's consumer that restores no table and reads uncommitted partitions from
+    their start.
 
-    The changelog also holds sessions whose end was compacted away; a table restored from it would
-    list them for ever. Faust also fetches while it restores, and then seeks, which lost records.
-    The topic itself is small and complete, so it is read instead.
+    The changelog also has sessions whose end was compacted away, which a restored table would list
+    forever. Also, Faust fetches records while it restores and then seeks, which lost records. The
+    topic `user-sessions` is small and complete, so it is read instead.
 
     Faust drops the records that it fetched while its flow was stopped, and then seeks to the
-    committed offset. Without a commit it stayed behind the dropped records, so a page never showed
-    the sessions announced while it started. Grouping the same record twice is harmless.
+    committed offset. Without a committed offset it did not seek back, so the dropped records were
+    lost and a page never showed the sessions announced during the start. It is harmless to group
+    the same record twice.
     """
 
     class ReadingAll(consumer):
@@ -177,9 +179,9 @@ def reading_all(consumer: type) -> type:
 class Reading:
     """Tracks the progress of the grouping up to the end that the topic had at the start.
 
-    Other threads read `ready`. They must not touch an app that is starting: Faust creates its parts
-    when they are first used, and a part that another thread had used first waited in an event loop
-    that never ran. Then the process never became ready, and did not end when asked to.
+    Other threads read `ready`. They must not use an app that is starting: Faust creates each part
+    when it is first used, and a part that another thread used first would wait in an event loop
+    that never runs. The process then never became ready, and did not end when asked to.
     """
 
     def __init__(self, ends: Offsets) -> None:
@@ -192,7 +194,7 @@ class Reading:
             del self._left[partition]
 
     async def follow(self, app: Any) -> None:
-        """Keep `ready` in step with the app. Runs in the app's event loop."""
+        """Keep `ready` up to date with the app's state. Runs in the app's event loop."""
         while True:
             if self._left or app.rebalancing:
                 self.ready.clear()
@@ -238,7 +240,8 @@ def attach(app: Any, settings: Settings, reading: Reading) -> Any:
 
 
 def with_tab(grouped: dict[str, Any], session_id: str, value: bytes | None) -> dict[str, Any]:
-    """A user's sessions after one record, as a new dict: the table keeps the object it is given."""
+    """A user's sessions after one record. They are a new dict, because the table keeps a reference
+    to the old one."""
     new = tab_in(session_id, value)
     others = {name: tab for name, tab in grouped.items() if name != session_id}
     return others if new is None else {**others, session_id: new._asdict()}

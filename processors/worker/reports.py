@@ -1,7 +1,8 @@
-"""The sink of a worker's effects: chunks straight to the producer, outcomes through the outbox.
+"""The sink of a worker's effects: produces chunks directly, and outcomes through the outbox.
 
 An outcome is synced to disk before it is produced, and is never dropped: it is produced again until
-the log has it. After a restart this happens before the worker takes its partitions.
+the log has it. After a restart, stored outcomes are produced before the worker takes its
+partitions.
 """
 
 import asyncio
@@ -36,7 +37,8 @@ ROLE_OF = {
 
 
 class Reports:
-    """Writes effects' chunks and outcomes; one per process, used from any thread and loop."""
+    """Writes effects' chunks and outcomes. There is one per process; any thread and event loop may
+    use it."""
 
     def __init__(self, producer: Producer, outbox: Outbox, say: Callable[[str], None]) -> None:
         self._producer = producer
@@ -44,7 +46,7 @@ class Reports:
         self._say = say
 
     def chunk(self, session_id: str, event: ev.GenChunk) -> None:
-        """Produce a chunk without waiting; losing one only costs a viewer some text."""
+        """Produce a chunk without waiting. If a chunk is lost, viewers only miss some text."""
         try:
             self._producer.append(
                 SESSION_EVENTS, session_id, encode(event), headers_for(event, "models")
@@ -81,7 +83,8 @@ class Reports:
             await asyncio.sleep(RETRY_S)
 
     async def _keep(self, session_id: str, event: Any) -> int | None:
-        """The outcome's token in the outbox; None if the disk fails: it is still produced."""
+        """Store an outcome. Returns its token, or None if the disk failed; it is produced in either
+        case."""
         try:
             return await asyncio.to_thread(self._outbox.put, session_id, event)
         except (OSError, OutboxFull) as error:
@@ -95,7 +98,7 @@ class Reports:
         try:
             if token is not None:
                 self._outbox.done(token)
-        except OSError as error:  # then the outcome is produced once more at the next start
+        except OSError as error:  # the outcome is produced once more at the next start
             self._say(f"could not record in the outbox that the log has an outcome: {error}")
 
     def _append(
@@ -107,7 +110,8 @@ class Reports:
         )
 
     def emit_pending(self, timeout_s: float) -> int:
-        """Produce the outcomes of an earlier process. Returns how many were not written in time."""
+        """Produce the stored outcomes of an earlier process. Returns how many were not written in
+        time."""
         left, until = threading.Semaphore(0), time.monotonic() + timeout_s
         pending = self._outbox.pending()
         for kept in pending:
@@ -128,7 +132,8 @@ class Reports:
     def _append_kept(
         self, kept: Pending, settle: Callable[[Delivered | AppendError], None], until: float
     ) -> None:
-        """Produce a stored outcome, shortened if it is too large; it stays stored if that fails."""
+        """Produce a stored outcome, shortened if it is too large. If this fails, it stays
+        stored."""
         event = kept.event
         while True:
             try:
@@ -158,7 +163,7 @@ def _settle(done: asyncio.Future) -> Callable[[Delivered | AppendError], None]:
 
 
 def _smaller(event: Any, why: str) -> Any:
-    """A shorter outcome in place of one that exceeds the record limit."""
+    """A shorter outcome that replaces one which exceeds the record limit."""
     assert isinstance(event, (*GENERATIONS, ev.ToolResult)), "short events are never too large"
     place: dict[str, Any] = {"turn": event.turn, "step": event.step, "attempt": event.attempt}
     text = f"The outcome could not be written: {why}"[:2_000]

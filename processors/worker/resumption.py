@@ -1,7 +1,7 @@
-"""Resumes answers: keeps the text of a lost attempt, from before the next claim until it begins.
+"""Resumes answers: reads the text of a lost attempt, and keeps it until the next attempt begins.
 
-The text is in the attempt's chunks, which no view contains. They are read from the log outside of
-the poll thread, which polls for the result. The text is kept only in this process; if it is lost,
+The text is in the attempt's chunks, which no view contains. Another thread reads the chunks from
+the log; the poll thread polls for the result. The text is kept only in this process. If it is lost,
 the claim is reported as not begun, and the next attempt reads the chunks again.
 """
 
@@ -22,19 +22,20 @@ from ..wake.facts import Obligation
 from .ports import BeginGeneration, Effects
 
 READS_MAX = 8
-"""Limit of concurrent reads of chunks: each reader is a client of the broker, and after a takeover
-many sessions need one."""
+"""Limit of concurrent reads of chunks, because each is a client of the broker and many sessions may
+need one after a takeover."""
 
 
 class _Resumed(NamedTuple):
-    """The content that an attempt resumes. `attempt`: its LLM_CALLED's digest, and its number."""
+    """The text that an attempt resumes. `attempt`: the digest of the LLM_CALLED, and the attempt's
+    number."""
 
     attempt: tuple[bytes, int]
     kept: Kept | None
 
 
 class PartialAnswers:
-    """The partial answers kept for the next attempts of each session's model call."""
+    """The partial answers that are kept for the next attempt of each session's model call."""
 
     def __init__(self) -> None:
         self._found: dict[str, _Resumed] = {}
@@ -47,7 +48,8 @@ class PartialAnswers:
         partition: int,
         effects: Effects,
     ) -> bool:
-        """Whether the lost attempt's chunks are still being read, for the attempt that resumes it.
+        """Whether the chunks of the lost attempt are still being read, so that no claim is made
+        yet.
         """
         generation, session_id = views.turn.generation, views.session_id
         if obligation.owed != "GEN_RESUMED" or agent is None or agent.recovery != Recovery.RESUME:
@@ -78,14 +80,15 @@ class PartialAnswers:
         return with_kept(views, built, kept).sha256, kept
 
     def begin(self, views: SessionViews, agent: Agent, built: Built) -> BeginGeneration:
-        """The claimed model call. It cannot begin without `kept` if it has a `chain`."""
+        """The BeginGeneration of a claimed model call. If it has a `chain`, it needs `kept` to
+        begin."""
         turn, generation = views.turn, views.turn.generation
         assert generation is not None and generation.claim is not None
         kept = None
         if generation.chain:
             kept = self._for_attempt(views.session_id, generation, generation.attempt)
             if kept is not None and kept.prior_seq != generation.chain[-1][1]:
-                kept = None  # read again since; the claim that won determines how much is kept
+                kept = None  # read again since; the accepted claim determines how much is kept
         return BeginGeneration(
             turn.number,
             turn.step,
@@ -108,7 +111,8 @@ class PartialAnswers:
 
 
 def with_kept(views: SessionViews, built: Built, kept: Kept | None) -> Built:
-    """The step's request, followed by the kept partial answer."""
+    """The request of an attempt: the step's request, with the kept partial answer if there is
+    one."""
     request = views.context.request
     if kept is None or request is None:
         return built
@@ -121,7 +125,8 @@ def _in_a_thread(run: Callable[[], None]) -> None:
 
 
 class ChunksLoader:
-    """Reads chunks in the background; the caller polls for them. `begin`: starts the function."""
+    """Reads chunks in the background; the caller polls for them. `begin`: runs a function in the
+    background."""
 
     def __init__(
         self,
@@ -135,10 +140,10 @@ class ChunksLoader:
     def since(
         self, session_id: str, partition: int, offset: int, attempt: int
     ) -> list[ev.GenChunk] | None:
-        """The chunks of a session from an offset on; None while they are being read.
+        """The chunks of a session from `offset` on; None while they are being read.
 
-        `attempt`: the lost attempt that they are read for. A caller that never came back for its
-        result leaves one that must not be given to another attempt.
+        `attempt`: the lost attempt for which the chunks are read. A result that no caller polled
+        for must not be given to another attempt.
         """
         key = (session_id, partition, offset, attempt)
         with self._lock:
@@ -157,7 +162,7 @@ class ChunksLoader:
         try:
             with self._slots:
                 found = self._read(*key[:3])
-        except Exception:  # the log is unreachable: the answer then starts over
+        except Exception:  # the log is unreachable: the answer will start over
             found = []
         with self._lock:
             if key in self._results:

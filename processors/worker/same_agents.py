@@ -1,9 +1,9 @@
 """Refuses to start a worker whose agents differ from those of the live workers.
 
-A session waits for ever in a partition whose worker lacks its agent. Live workers are the members
-of the installation's groups, each labelled with the digest of its agents, so comparing equal sets
-costs one query to the broker. The agents themselves are read from the PARTITION_TAKEN events in the
-log, and only if the digests differ.
+A session waits forever in a partition whose worker lacks the session's agent. The live workers are
+the members of the installation's consumer groups, each labelled with the digest of its agents, so
+the check needs one query to the broker if all digests are equal. Only if they differ, the agents
+themselves are read from the PARTITION_TAKEN events in the log.
 """
 
 import time
@@ -22,12 +22,12 @@ from ..fold.projections.partition import ROLES, worker_id
 GROUP = "foldlog-"
 WAIT_S = 7.0  # a worker that ended or was killed stays a member for a session timeout, 6 s
 POLL_S = 0.25
-READ_S = 30.0  # for reading the others' announcements; without them the message is shorter
+READ_S = 30.0  # limit of reading other workers' agents; without these the message is shorter
 ROLLING = "-rolling"
 
 
 class AgentsDiffer(SettingsError):
-    """Live workers serve other agents than this one would. This worker started nothing."""
+    """Live workers serve other agents than this worker would. This worker has not started."""
 
 
 def group_of(roles: Sequence[str]) -> str:
@@ -36,7 +36,7 @@ def group_of(roles: Sequence[str]) -> str:
 
 
 def label_of(agents: Sequence[AgentDigest], *, rolling: bool) -> str:
-    """The label that a worker shows as a member of its group: its agents' digest."""
+    """The group metadata of a worker: the digest of its agents."""
     return digest_of_all(agents) + (ROLLING if rolling else "")
 
 
@@ -47,7 +47,8 @@ def demand_same_agents(
     say: Callable[[str], None],
     wait_s: float = WAIT_S,
 ) -> None:
-    """Return once no live worker serves other agents. Raises AgentsDiffer after `wait_s` s."""
+    """Return once no live worker serves other agents. Raises AgentsDiffer after `wait_s`
+    seconds."""
     until, is_reported = time.monotonic() + wait_s, False
     while others := others_than(log, own_id, agents):
         names = ", ".join(member.instance_id for member in others)
@@ -60,8 +61,8 @@ def demand_same_agents(
 
 
 def demand_after_rebalance(log: Log, own_id: str, agents: Sequence[AgentDigest]) -> None:
-    """If two workers with different agents started at the same time, end the one with the greater
-    id. Raises AgentsDiffer."""
+    """Raises AgentsDiffer if a worker with other agents and a smaller id started at the same time.
+    Of two such workers, only the one with the greater id ends."""
     others = [
         member
         for member in others_than(log, own_id, agents)

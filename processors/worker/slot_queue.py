@@ -1,8 +1,8 @@
 """Queues of sessions that wait for a slot: first in, first out, with one timer per queue.
 
-A timer per session would wake every waiting session at each check: with a thousand of them that
-took half a core. This module does not know what a slot is used for, nor when one is free:
-the caller does.
+With a timer per session, every waiting session would be woken at each check: a thousand sessions
+took half a core. The queues are independent of what a slot is used for; the caller knows when a
+slot is free.
 """
 
 from typing import NamedTuple
@@ -17,13 +17,14 @@ class _Queue(NamedTuple):
 
 
 class SlotQueue:
-    """One queue per role. Times are Unix ms."""
+    """The queues, one per role. Times are Unix ms."""
 
     def __init__(self) -> None:
         self._queues: dict[str, _Queue] = {}
 
     def enqueue(self, role: str, place: Place, check_at: int) -> None:
-        """Enqueue once. check_at: the time of the first check, if the queue was empty."""
+        """Enqueue a session, unless it is in the queue. check_at: the first check, if the queue was
+        empty."""
         queue = self._queues.get(role)
         if queue is None:
             self._queues[role] = _Queue({place: None}, check_at)

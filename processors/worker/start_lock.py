@@ -1,9 +1,9 @@
 """Decides whether a worker may start in a state directory: at once, after a short wait, or never.
 
-A second worker there is a mistake and is refused at once, with one exception. A killed supervisor
-leaves a worker that has noticed it and needs seconds to end; a restart then waits for that end
-instead of being refused. The supervisor's own lock distinguishes the cases: its file contains a
-process id while a supervisor runs, and still does after the supervisor was killed.
+A second worker in the same directory is a mistake and is refused at once, with one exception. After
+a supervisor was killed, its worker notices that and needs seconds to end. A restart then waits for
+this end instead of being refused. The supervisor's own lock distinguishes the cases: the lock's
+file contains a process id while a supervisor runs, and still does after the supervisor was killed.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..store.state_dir import StateDir, StateDirTaken
 
-WAIT_S = 30.0  # a clean end is 10 s for the poll thread, some more for effects and the group
+WAIT_S = 30.0  # a clean end takes 10 s for the poll thread, then some for effects and the group
 POLL_S = 0.1
 
 
@@ -23,9 +23,10 @@ POLL_S = 0.1
 def exclusive_start(
     path: Path, worker_id: str | None, say: Callable[[str], None], *, supervises: bool
 ) -> Iterator[None]:
-    """Refuse if another worker uses this directory; with `supervises`, lock it for the block.
+    """Refuse if another worker uses this directory. With `supervises`, hold the supervisor's lock
+    in the block.
 
-    Waits at most `WAIT_S` seconds for the worker of a killed supervisor, and logs that.
+    Waits at most `WAIT_S` seconds for the worker of a killed supervisor, and logs the wait.
     Raises StateDirTaken, or OSError if the directory cannot be written.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,7 +62,8 @@ def _process_in(lock_fd: int) -> str:
 def _await_free(
     path: Path, worker_id: str | None, killed: str, say: Callable[[str], None]
 ) -> None:
-    """Wait for the worker's own lock. `killed`: the supervisor that left its worker, or ''."""
+    """Wait until the worker's lock is free. `killed`: the process id of the killed supervisor, or
+    ''."""
     until, is_reported = time.monotonic() + WAIT_S, False
     while True:
         try:

@@ -1,9 +1,9 @@
 """The start window: a claim that is read back too late does not begin its effect.
 
-The deadline of a claim counts from the moment when it was produced. If a worker reads its own claim
-late, for example after a pause, another worker may already have taken the claim over: a tool would
-run late, and a model call would be paid for twice. WAKE rows T4, S2, B2 and D2 begin effects. Time
-is that of the monotonic clock.
+The deadline of a claim counts from the moment when the claim was produced. If a worker reads its
+own claim late, for example after a pause, another worker may already have taken the claim over: a
+tool would run late, and a model call would be paid for twice. WAKE rows T4, S2, B2 and D2 begin
+effects. Times are those of the monotonic clock.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from ..wake.facts import Obligation
 
 
 class StartWindow(NamedTuple):
-    """How soon an effect must begin, and the function that makes its outcome if it did not."""
+    """How soon an effect must begin, and the function that builds the outcome if it did not."""
 
     window_ms: int
     outcome: Callable[[str], Any]
@@ -51,6 +51,6 @@ class ClaimTimes:
 
 
 def _place(obligation: Obligation, claim: Any) -> tuple:
-    """Identifies a claim when it is read back. The deadline is part of it: a claim that is read
-    back late differs from the one produced in its place since."""
+    """Identifies a claim when it is read back. The identity includes the deadline, so that a claim
+    that is read back late differs from a newer claim that was produced in the meantime."""
     return obligation.role, obligation.subject, claim.epoch, claim.deadline

@@ -6,7 +6,7 @@ from .worker import Worker
 
 
 def status_of(worker: Worker) -> dict[str, Any]:
-    """The worker's state. Called from another thread than the worker's."""
+    """The worker's state. This is called in another thread than the worker's."""
     return {
         "owner": worker.identity.owner,
         "roles": list(worker.roles),

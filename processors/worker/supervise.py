@@ -1,8 +1,8 @@
 """Keeps a worker running: a warm spare replaces a dead worker at once.
 
-Importing the model SDK takes seconds; a spare has done it and waits for a byte on its control pipe.
-End-of-file on the pipe also informs a worker that its supervisor died, so that no worker is
-orphaned. The supervisor does not use the log: it starts processes and waits for them.
+The import of the model SDK takes seconds. A spare has imported it and waits for a byte on its
+control pipe. End-of-file on the pipe informs a worker that the supervisor died, so that no worker
+is orphaned. The supervisor does not use the log: it only starts processes and waits for them.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ from ...log.environment import start_process
 GO = b"g"
 QUICK_S = 10.0  # a worker that ends within this time failed to start; a busy machine needs 5
 QUICK_MAX = 3  # failed starts in a row before the supervisor gives up
-PAUSE_S = 1.0  # before the next try, after that many workers in a row died of a signal
+PAUSE_S = 1.0  # before the next try, after QUICK_MAX workers in a row died of a signal
 LOG_UNREACHABLE = 3  # exit code: the start is retried until the broker is back
-UNREACHABLE_PAUSE_S = 3.0  # between two such tries; a worker's start takes seconds of one core
-MISUSE = 2  # exit code: for example two workers with one id. A restart would fence the other again
+UNREACHABLE_PAUSE_S = 3.0  # between two such tries, since a start takes seconds of CPU time
+MISUSE = 2  # exit code: for example two workers with one id; a restart would fence the other
 REPORT_S = 2.0  # an end that takes longer is reported
 STOP_S = 15.0  # limit of a clean end: the grace of effects and a round of the poll loop
-LOOK_S = 0.2  # a signal or a reload is noticed after this time at the latest
-WARM_AFTER_S = 1.0  # before a spare warms up, so that it does not compete with a start or takeover
-HEAVY = (  # a worker's slow imports, some of them only at first use
+LOOK_S = 0.2  # a signal or a reload is noticed within this time
+WARM_AFTER_S = 1.0  # a spare's imports wait, to not compete with a start or takeover
+HEAVY = (  # a worker's slow imports, some of which it makes only at first use
     "anthropic",
     "httpcore2",
     "confluent_kafka",
@@ -84,7 +84,7 @@ class Child:
         self.close()
 
     def close(self) -> None:
-        """Close the pipe of an ended child; again, it does nothing."""
+        """Close the pipe of an ended child. A second call does nothing."""
         if self._write_end >= 0:
             os.close(self._write_end)
         self._write_end = -1
@@ -95,8 +95,9 @@ def run(
 ) -> int:
     """Supervise `command` until SIGTERM or SIGINT. Returns the exit code of the last worker.
 
-    reload: set when the worker is to be replaced by one that imports everything again. With it the
-    supervisor never gives up: a worker that cannot run is started again at the next reload.
+    reload: the caller sets this event to replace the worker by one that imports everything again.
+    With `reload`, the supervisor never gives up: a worker that cannot run is started again at the
+    next reload.
     """
     stopping = threading.Event()
     previous = {
@@ -155,7 +156,7 @@ def run(
 
 
 def _activate(spare: Child, command: Sequence[str]) -> tuple[Child, Child]:
-    """The spare, now at work, and the next spare."""
+    """Start the work of the spare. Returns this worker and the next spare."""
     spare.go()
     return spare, Child(command)
 
@@ -163,12 +164,12 @@ def _activate(spare: Child, command: Sequence[str]) -> tuple[Child, Child]:
 def _reloaded(
     active: Child, spare: Child, command: Sequence[str], say: Callable[[str], None]
 ) -> tuple[Child, Child]:
-    """A worker that has imported everything again, now at work, and the next spare.
+    """Replace the worker by one that has imported everything again. Returns it and the next spare.
 
-    The old one ends first, and cleanly: it releases its state directory, and what it has begun is
-    in the log.
+    The old worker first ends cleanly: it releases its state directory, and the log has the claims
+    of its effects.
     """
-    spare.discard()  # it may have imported the version before
+    spare.discard()  # it may have imported the old version
     fresh = Child(command)
     active.end(STOP_S, say)
     say(f"the worker was replaced: pid {fresh.process.pid} takes over")
@@ -178,7 +179,8 @@ def _reloaded(
 def _wait(
     child: Child, stopping: threading.Event, reload: threading.Event | None
 ) -> int | None:
-    """The exit code of an ended child, or None if the supervisor is to stop or to reload."""
+    """Wait for a child to end. Returns the exit code, or None if the supervisor must stop or
+    reload."""
     ended = threading.Event()
 
     def watch() -> None:
@@ -198,9 +200,11 @@ def _wait(
 
 
 def await_go(control_fd: int, warm: Callable[[], object] = lambda: None) -> None:
-    """In a child: do the slow imports, wait for the go byte, then end when the supervisor dies.
+    """Called in a child: do the slow imports and wait for the go byte. From then on, a thread ends
+    the process if the supervisor dies.
 
-    `warm` prepares more; its errors are ignored here and raised again at the first use.
+    `warm` makes further preparations. Its errors are ignored here, because they occur again at the
+    first use.
     Raises SystemExit if the supervisor dies before it writes the go byte.
     """
     select.select([control_fd], [], [], WARM_AFTER_S)

@@ -1,8 +1,8 @@
 """Checks periodically whether the topic is still the one that this worker reads.
 
-A topic that is deleted and recreated gets another id. A reader notices that only if the new topic
-is so short that the reader's next offset does not exist. Otherwise the records of two logs would be
-folded together without any error.
+A topic that is deleted and recreated gets another id. A reader notices this only if the new topic
+is so short that the reader's next offset does not exist. Otherwise the records of both topics would
+be folded together without any error.
 """
 
 import threading
@@ -13,12 +13,13 @@ from ...log.door import Log
 from ...log.errors import FoldlogError
 from ...schemas.topics import SESSION_EVENTS
 
-CHECK_S = 5.0  # one small request; a worker may fold records of another topic for this long
+CHECK_S = 5.0  # one small request; for this long, a worker may fold records of another topic
 CLOSE_S = 2.0
 
 
 class TopicWatch:
-    """A thread that passes the topic's id to `found` every CHECK_S, while a broker answers."""
+    """A thread that passes the topic's id to `found` every CHECK_S seconds, while a broker
+    answers."""
 
     def __init__(self, log: Log, found: Callable[[str], None], check_s: float = CHECK_S) -> None:
         self._log, self._found, self._check_s = log, found, check_s
@@ -37,6 +38,6 @@ class TopicWatch:
 
     def _run(self) -> None:
         while not self._halt.wait(self._check_s):
-            # Unreachable, or deleted and not recreated yet: a later check finds out.
+            # The broker is unreachable, or the topic is not recreated yet: a later check will tell.
             with suppress(FoldlogError):
                 self._found(self._log.topic_id(SESSION_EVENTS))

@@ -1,7 +1,7 @@
 """Wakes one session by hand: runs the worker's own code on its partition until it is idle or waits.
 
-It is for machines without a running worker: after a power loss, from a timer, or by a person. A
-session that waits (for a person, for a time) is left waiting; the next wake checks it again.
+It is for machines without a running worker, for example after a power loss; a timer or a person
+starts it. A session that waits for a person or for a time stays as it is until the next wake.
 """
 
 import time
@@ -27,9 +27,10 @@ def wake_session(
 ) -> tuple[Obligation, ...]:
     """Do a session's pending work in this process, without a worker, until it is idle or waits.
 
-    Returns what is still pending then: a wait for a person or for a time, or after `timeout_s`
-    also work that was not finished. Raises StateDirTaken if a worker runs in the state directory.
-    It takes the session's partition, so a worker elsewhere takes it back after a session timeout.
+    Returns the obligations that are still pending: waits for a person or for a time, and after
+    `timeout_s` also unfinished work. Raises StateDirTaken if a worker runs in the state directory.
+    This process takes the session's partition, so a worker elsewhere takes it back after a session
+    timeout.
     """
     parts = Parts(settings, agents, roles, None, alone=True)
     worker = parts.worker

@@ -1,8 +1,8 @@
-"""The worker's core: records in, obligations out, without a thread, socket or clock of its own.
+"""The worker's core: it gets records and discharges obligations, without a thread, socket or clock.
 
-One round: fold new records, write views and cursor in one batch, then evaluate WAKE and discharge
+A round folds new records, writes views and cursor in one batch, then evaluates WAKE and discharges
 the obligations. The producer, the stores, the effects and the clock are passed in, so the simulator
-runs this same code.
+runs the same code.
 """
 
 import math
@@ -36,8 +36,8 @@ from .actions import Actions
 from .deaths import Deaths
 from .lost_effects import NO_LOST_EFFECTS, LostEffects, NoLostEffects
 
-ASK_TIME_MS = 300_000  # between two takes that only serve to learn the brokers' time
-SESSION_TIMEOUT_MS = 6_000  # of the group; the shortest time between two takes
+ASK_TIME_MS = 300_000  # between PARTITION_TAKENs that only measure broker time
+SESSION_TIMEOUT_MS = 6_000  # of the group; the shortest time between two PARTITION_TAKENs
 
 
 class Worker:
@@ -63,7 +63,7 @@ class Worker:
         self.clock = clock
         self.owned: dict[int, PartitionCache] = {}
         self.rulings: dict[str, int] = {}
-        self.on_change: Callable[[SessionViews], None] | None = None  # for each changed session
+        self.on_change: Callable[[SessionViews], None] | None = None  # called for changed sessions
         self.is_unannounced: Callable[[SessionViews], bool] = lambda _views: False
         self.lost_effects: LostEffects | NoLostEffects = NO_LOST_EFFECTS
         self._clock_watch = ClockWatch(say)
@@ -76,9 +76,9 @@ class Worker:
     # -- assignment ------------------------------------------------------------------------------
 
     def assigned(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Open the stores and take the partitions. Returns the offsets to read from.
+        """Open the stores and take the partitions. Returns the offsets from which to read.
 
-        Reading begins one record before the cursor, to verify that the log is still the same.
+        Reading begins one record before the cursor, to verify that it is still the same log.
         """
         starts = {}
         for number in partitions:
@@ -98,7 +98,7 @@ class Worker:
             crash_points.reach("partition.taking")
 
     def revoked(self, partitions: Iterable[int]) -> None:
-        """Begin no more effects there; begun effects end and report by themselves."""
+        """Begin no more effects in these partitions. Begun effects end and report by themselves."""
         for number in partitions:
             owned = self.owned.pop(number, None)
             if owned is not None:
@@ -115,7 +115,8 @@ class Worker:
     # -- one round -------------------------------------------------------------------------------
 
     def consume(self, records: Iterable[Record]) -> dict[int, int]:
-        """Fold, write, wake. Returns the offsets to seek to, for stores that were rebuilt."""
+        """Run a round on these records. Returns the offsets to seek to, for stores that were
+        rebuilt."""
         for number, run in groupby(records, attrgetter("partition")):
             owned = self.owned.get(number)
             if owned is not None and number not in self._seeks:
@@ -134,7 +135,7 @@ class Worker:
         return seeks
 
     def _fold_run(self, owned: PartitionCache, records: Iterable[Record]) -> None:
-        """Fold one partition's records; stop if its store proves to belong to another log."""
+        """Fold one partition's records. Stop if the partition's store belongs to another log."""
         ahead = iter(records)
         record = next(ahead, None)
         while record:
@@ -163,16 +164,16 @@ class Worker:
         self._seeks[owned.number] = 0
 
     def _with_rebuild(self, do: Callable[..., None], owned: PartitionCache, *args: Any) -> None:
-        """Call `do`; if the partition's store proves to be damaged, rebuild it. Raises Corrupt if
-        the rebuilt store is damaged too.
+        """Call `do`, and rebuild the partition's store if it is damaged. Raises Corrupt if the
+        rebuilt store is damaged too.
 
-        The partition then counts as lost and reassigned: no obligation is discharged in it until a
-        take after the last record to be folded again has been read.
+        After a rebuild, the partition counts as lost and reassigned: no obligation is discharged in
+        it until this worker has refolded the log and then read a new PARTITION_TAKEN of its own.
         """
         try:
             do(owned, *args)
         except Corrupt as damage:
-            # A new store that is damaged too would be rebuilt for ever.
+            # If the new store is damaged too, do not rebuild it forever.
             if owned.store.is_new or isinstance(damage, LogCut):
                 raise
             self.actions.drop_partition(owned.number)
@@ -181,7 +182,8 @@ class Worker:
             self._take(owned)
 
     def reopened(self, partition: int, why: str) -> int:
-        """Reopen a partition whose log is no longer the one that was read. Returns the next offset.
+        """Reopen a partition because the log is no longer the one that was read. Returns the next
+        offset.
 
         If the log was recreated or truncated at its end, the store is rebuilt. Raises LogCut.
         """
@@ -190,7 +192,8 @@ class Worker:
         return self.assigned([partition])[partition]
 
     def _fold(self, owned: PartitionCache, record: Record) -> str | None:
-        """Fold one record. Returns the session id if equal chunks after it fold alike, else None.
+        """Fold one record. Returns the session id if chunks like this record may follow in one
+        fold, else None.
         """
         entry = foldable_entry(record, self.actions.read_blob)
         session_id = entry.session_id
@@ -220,7 +223,7 @@ class Worker:
         owned.feed(entry)
         now_held = self.held(owned)
         if now_held and owned.partition is not before:
-            owned.wake_all = True  # also for another role: its claims may be lost now (S4g, A2)
+            owned.wake_all = True  # also for another role, whose claims may be lost now (S4g, A2)
         if now_held - held:
             self.deaths.watch(owned, before)
             crash_points.reach("partition.held")
@@ -232,10 +235,10 @@ class Worker:
         return getattr(entry.event, "owner", "") == self.identity.owner
 
     def held(self, owned: PartitionCache) -> frozenset[str]:
-        """The roles for which this very process holds the partition, as far as it has read.
+        """The roles for which this process holds the partition, by the records read so far.
 
-        Takes of an earlier assignment do not count: only records after the new take show who holds
-        the partition now.
+        A PARTITION_TAKEN of an earlier assignment does not count: another worker may have taken the
+        partition since.
         """
         return frozenset(
             holder.role
@@ -246,7 +249,8 @@ class Worker:
         )
 
     def holds(self, partition: int) -> bool:
-        """Whether this process has read its take of a partition for each of its roles."""
+        """Whether this process has read its PARTITION_TAKEN of a partition for each of its
+        roles."""
         owned = self.owned.get(partition)
         return owned is not None and len(self.held(owned)) == len(self.roles)
 
@@ -272,24 +276,24 @@ class Worker:
         held = self.held(owned)
         self.lost_effects.check(map(owned.hot, touched), owned.next_offset)
         if held:
-            for session_id in sorted(touched):  # the same order in every process: seeds replay
+            for session_id in sorted(touched):  # sorted, so that the simulator's seeds replay
                 self.wake(owned, session_id)
                 if self.on_change is not None and (views := owned.views(session_id)) is not None:
                     self.on_change(views)
-                owned.trim({session_id})  # here too: a takeover wakes more than memory can hold
+                owned.trim({session_id})  # here too: a takeover may wake more than fits into memory
         owned.trim(touched)
 
     def tick(self) -> dict[int, int]:
-        """Check what is due: timers, free slots, partitions to take again.
+        """Handle what is due: timers, free slots, partitions to take again.
 
-        Returns offsets to seek to, as `consume` does.
+        Returns the offsets to seek to, as `consume` does.
         """
         now = self.clock.monotonic_ms()
         self._clock_watch.check(self.skew_ms())
         self.deaths.check(self.owned, now)
         for owned in list(self.owned.values()):
             if owned.next_offset < owned.takes_from:
-                owned.taken_at = now  # still catching up: its take is ahead, not lost
+                owned.taken_at = now  # still catching up: the PARTITION_TAKEN is ahead, not lost
             if now - owned.taken_at >= self._retake_ms(owned):
                 self._take(owned)
             for session_id in owned.due(self.now(owned)):
@@ -300,7 +304,8 @@ class Worker:
         return self._take_seeks()
 
     def _retake_ms(self, owned: PartitionCache) -> float:
-        """Ms from a partition's last take to the next; a take also measures the brokers' time."""
+        """Ms from the last PARTITION_TAKEN of a partition to the next, which may serve only to
+        measure broker time."""
         if not self.holds(owned.number):
             return SESSION_TIMEOUT_MS
         return ASK_TIME_MS if self._reading(owned).is_off else math.inf
@@ -313,14 +318,15 @@ class Worker:
         return max(map(self.now, self.owned.values()), default=self.clock.now_ms())
 
     def now(self, owned: PartitionCache) -> int:
-        """Unix ms: by the wall clock while it agrees with the brokers', else by theirs."""
+        """The time for decisions, Unix ms: the wall clock while it agrees with broker time, else
+        broker time."""
         return self._reading(owned).now
 
     def _reading(self, owned: PartitionCache) -> Reading:
         return reading(self.clock, owned.anchor, owned.newest_at)
 
     def skew_ms(self) -> int:
-        """The proven lead of the wall clock over the brokers'; 0 if they may agree."""
+        """How far the wall clock is certainly ahead of broker time (negative: behind), or 0."""
         found = [self._reading(owned).skew_ms for owned in list(self.owned.values())]
         return max(found, key=abs, default=0)
 
@@ -332,7 +338,7 @@ class Worker:
         return max(0, min(waits)) if waits else None
 
     def wake(self, owned: PartitionCache, session_id: str) -> None:
-        """Discharge a session's obligations to this worker's roles, now."""
+        """Discharge a session's obligations that belong to this worker's roles."""
         held, views = self.held(owned), owned.views(session_id)
         if self.only not in (None, session_id):
             return
@@ -352,7 +358,7 @@ class Worker:
                     self._discharge(owned, views, obligation, now)
         except (LogFatal, Corrupt, OSError):
             raise
-        except Exception as bug:  # such as a lost blob: other sessions continue, as in a fold
+        except Exception as bug:  # such as a lost blob: other sessions continue
             if type(bug) is BlobError:  # the disk is full: no session can continue
                 raise
             self._skip_session(owned, session_id, f"{type(bug).__name__}: {bug}"[:500])
@@ -384,9 +390,9 @@ class Worker:
     def _claim_ahead(
         self, owned: PartitionCache, views: SessionViews, decided: tuple[Any, ...], now: int
     ) -> None:
-        """Produce the claims that follow from a decision along with it: both take one hop.
+        """Produce the claims that follow from a decision together with it, to save a round trip.
 
-        If another event comes between, the fold ignores both, and WAKE demands them again.
+        If another event comes in between, the fold ignores them, and WAKE requires them again.
         """
         for offset, event in enumerate(decided, owned.next_offset):
             entry = Entry(views.session_id, owned.number, offset, now, "sessions", event)

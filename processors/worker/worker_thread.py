@@ -1,6 +1,6 @@
 """The thread of a worker: assembles the parts, then works until it is stopped or fails.
 
-`host.py` runs it in a process of its own, `api/worker.py` in an application's process.
+`host.py` runs it in a separate process, `api/worker.py` in an application's process.
 """
 
 import threading
@@ -13,10 +13,11 @@ JOIN_S = 10.0
 
 
 class WorkerThread(threading.Thread):
-    """Calls `begin` once the parts exist, and `end` when it ends by itself or was stopped.
+    """Calls `begin` once the parts exist, and `end` when the thread ends, by itself or after
+    `stop`.
 
-    parts: None until they are assembled. failed: what assembling them raised. What ended the work
-    is in `parts.fatal`.
+    parts: the assembled parts; None before that. failed: the exception of the assembly. The
+    exception that ended the work is in `parts.fatal`.
     """
 
     def __init__(
@@ -40,13 +41,14 @@ class WorkerThread(threading.Thread):
             self._end()
             return
         self.parts = parts
-        if self.is_stopping:  # since before the parts existed
+        if self.is_stopping:  # stopped before the parts existed
             parts.loop.stop()
         try:
             self._begin(parts)
             models = "models" in parts.worker.roles
             parts.topic_watch.start()
-            # Not earlier: importing the model SDK would compete with the pending obligations.
+            # Not earlier, because the import of the model SDK would compete with pending
+            # obligations.
             parts.loop.run(parts.effects.warm if models else lambda: None)
         except BaseException as error:
             parts.fatal.append(error)
@@ -56,8 +58,8 @@ class WorkerThread(threading.Thread):
             self._end()
 
     def stop(self) -> bool:
-        """Finish the round, and wait for that. Returns whether the thread has ended; its parts are
-        still to be closed."""
+        """Finish the round and wait for it. Returns whether the thread has ended. The caller must
+        still close the parts."""
         self.is_stopping = True
         if self.parts is not None:
             self.parts.loop.stop()

@@ -1,7 +1,7 @@
-"""Folds the raw stream events of one attempt into its answer: blocks, usage, stop reason, calls.
+"""Builds the answer of one attempt from raw stream events: blocks, usage, stop reason, calls.
 
-It tolerates protocol noise (repeats, unknown events, events after the end). An answer is whole if
-it has a stop_reason; nothing else decides that. No clock, no SDK, no socket.
+It tolerates protocol noise (repeats, unknown events, events after the end). An answer is complete
+if and only if it has a stop_reason. The file uses no clock, no SDK and no socket.
 """
 
 import logging
@@ -32,7 +32,8 @@ class Shown(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One tool_use block. args: its raw text; error: why that is not a JSON object, or None."""
+    """One tool_use block. args: the raw text of its input; error: why this is no JSON object, or
+    None."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a Call
     call_id: str
@@ -123,7 +124,8 @@ class Answer:
         self._count(event.get("usage"))
 
     def _count(self, raw: bytes | None) -> None:
-        # Totals are cumulative: they overwrite. A null means "not given" and resets nothing.
+        # Totals are cumulative, so a new value replaces the old. A null means "not given" and
+        # replaces nothing.
         for name, value in (js.fields(raw) if raw and raw != b"null" else {}).items():
             if value != b"null" or name not in self._usage:
                 self._usage[name] = js.compact(value)
@@ -137,14 +139,14 @@ class Answer:
         return js.array(self._rendered([b for b in self._ordered() if b.closed or not b.is_call]))
 
     def calls(self) -> list[Call]:
-        """The tool_use blocks, if the model stopped in order to have them run."""
+        """The tool_use blocks, or none if the model did not stop to have them run."""
         if self.stop_reason != "tool_use":
             return []
         asked = [block for block in self._ordered() if block.type == "tool_use"]
         return [_call(index, block) for index, block in enumerate(asked)]
 
     def usage(self) -> Usage | None:
-        """The known tokens of the attempt; None if the provider reported none."""
+        """The tokens of the attempt as far as reported; None if the provider reported none."""
         return _possible(_normalised(self._usage)) if self._usage else None
 
     def _ordered(self) -> list[Block]:
@@ -160,7 +162,8 @@ def _call(index: int, block: Block) -> Call:
 
 
 def _normalised(usage: dict[str, bytes]) -> Usage:
-    """The four inputs add up: `input_tokens` excludes the cache, writes are split by lifetime."""
+    """The usage with input counts that do not overlap: `input_tokens` excludes the cache, and cache
+    writes are split by lifetime."""
     raw_split = usage.get("cache_creation", b"{}")
     split = js.fields(raw_split) if raw_split.startswith(b"{") else {}
     written = js.count(usage.get("cache_creation_input_tokens"))
@@ -170,7 +173,7 @@ def _normalised(usage: dict[str, bytes]) -> Usage:
     return Usage(
         input_tokens=js.count(usage.get("input_tokens")) + read,
         cache_read_tokens=js.count(usage.get("cache_read_input_tokens")),
-        # Writes not in the split have the default lifetime, which is five minutes.
+        # Writes that are not in the split have the default lifetime, five minutes.
         cache_write_5m_tokens=max(for_5m, written - for_1h),
         cache_write_1h_tokens=for_1h,
         output_tokens=js.count(usage.get("output_tokens")) + wrote,
@@ -179,7 +182,7 @@ def _normalised(usage: dict[str, bytes]) -> Usage:
 
 
 def _possible(usage: Usage) -> Usage:
-    """The usage, with zero tokens in place of counts that no attempt can have."""
+    """The usage; all counts are 0 if one of them is impossible."""
     counts: dict[str, Any] = dict(zip(COUNTS, usage.counts, strict=True))
     possible = replace(usage, **counts)
     if possible != usage:
@@ -189,7 +192,7 @@ def _possible(usage: Usage) -> Usage:
 
 
 def _of_compaction(raw: bytes) -> tuple[int, int]:
-    """Input and output tokens of a provider's summary, which the top-level totals exclude."""
+    """Input and output tokens of a provider's summary, which the usage's totals exclude."""
     given = js.parsed(raw)
     found = [i for i in given if isinstance(i, dict)] if isinstance(given, list) else []
     read = wrote = 0

@@ -1,8 +1,8 @@
 """One content block, rebuilt from its deltas as compact JSON.
 
-Text, thinking, signature and tool input are taken from the stream. Every other field, and every
-block of an unknown type, stays the raw value that was received. A tool input is never
-parsed and written again: its raw text is spliced in.
+Text, thinking, signature and tool input are assembled from deltas. Every other field, and every
+block of an unknown type, stays the raw value that was received. A tool input is never parsed and
+serialized again: the block contains its raw text.
 """
 
 from typing import NamedTuple
@@ -11,8 +11,8 @@ from ....schemas.enums import ChunkKind
 from . import json_bytes as js
 
 NO_INPUT = b"{}"
-# Folds and tools parse arguments again, deeper in the stack than here: a nesting close to the
-# interpreter's recursion limit (1,000) could be parsed here and freeze the session there.
+# Folds and tools parse arguments again, with a deeper stack than here. A nesting close to the
+# interpreter's recursion limit (1,000) could be parsed here and then freeze the session in a fold.
 DEPTH_MAX = 128
 
 
@@ -33,7 +33,7 @@ _SETS = {
     "signature_delta": ("signature",),
     "compaction_delta": ("content", "encrypted_content"),
 }
-# Viewers see these fields of a block that begins with a part of its text.
+# The fields that viewers see if a block begins with a part of its text.
 _SHOWN_AT_START = (("text", ChunkKind.TEXT), ("thinking", ChunkKind.THINKING))
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 
@@ -51,7 +51,7 @@ class Block:
 
     @property
     def is_call(self) -> bool:
-        """Whether the block has an input that is unusable until it is complete."""
+        """Whether the block is a call, whose input is unusable until it is complete."""
         return self.type in _CALLS or self._input is not None
 
     def opening(self) -> list[Piece]:
@@ -61,14 +61,14 @@ class Block:
         return [Piece(kind, self.text(name)) for name, kind in _SHOWN_AT_START]
 
     def closing(self) -> list[Piece]:
-        """The pieces that a viewer sees when the block ends: an input that came without deltas."""
+        """The pieces that a viewer sees when the block ends: the input, if it had no deltas."""
         if self.type not in _CALLS or self._input is not None:
             return []
         raw = self._fields.get("input", NO_INPUT)
         return [] if js.compact(raw) == NO_INPUT else [Piece(ChunkKind.TOOL_INPUT, raw.decode())]
 
     def extend(self, raw_delta: bytes) -> list[Piece]:
-        """Apply a delta; an unknown type is ignored. Returns the pieces that a viewer sees."""
+        """Apply a delta; unknown types are ignored. Returns the pieces that a viewer sees."""
         delta = js.fields(raw_delta)
         kind = js.string(delta.get("type"))
         if kind in _EXTENDS:
@@ -90,12 +90,12 @@ class Block:
         return []
 
     def text(self, field: str) -> str:
-        """A text field of content_block_start; "" if it is not text."""
+        """A text field of content_block_start; "" if the field is not text."""
         return js.string(self._fields.get(field))
 
     def input(self) -> tuple[bytes, str | None]:
         """The raw text of a call's input, and why it is not a JSON object, or None."""
-        # A tool without arguments may stream no delta, or only an empty text.
+        # The provider may stream no delta, or only an empty text, for a tool without arguments.
         text = js.whole_pairs("".join(self._input or ()))
         text = text or self._fields.get("input", NO_INPUT).decode()
         return text.encode("utf-8", "backslashreplace"), why_no_arguments(text)
@@ -122,7 +122,7 @@ def why_no_arguments(text: str) -> str | None:
     """Why a raw text cannot be the arguments of a call, or None if it can."""
     try:
         js.strict_fields(text)
-        js.parsed(text)  # Python cannot read a number of 5,000 digits, and every request is reread
+        js.parsed(text)  # Python cannot parse a number of 5,000 digits, but requests are parsed
     except js.Malformed as error:
         return f"the arguments are not a JSON object: {error}"
     if text.count("{") + text.count("[") > DEPTH_MAX and js.depth(text) > DEPTH_MAX:

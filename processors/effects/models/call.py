@@ -1,9 +1,9 @@
-"""The models effect: one physical attempt of a model call, from a claim to exactly one outcome.
+"""The effect of the models role: one attempt of a model call, from a claim to exactly one outcome.
 
-It manages the attempt: send, stream, detect a stall, stop at once, and report the outcome. It gets
-its request as bytes and is independent of log, fold and agent. Read on in models/client.py (the
-socket), models/answer.py and models/blocks.py (the content), models/chunks.py (what viewers see),
-models/errors.py (the classes of failures), slots.py.
+It sends the request, streams the answer, detects a stall, stops at once on request, and reports the
+outcome. It gets the request as bytes and is independent of log, fold and agent. Continue with
+models/client.py (the socket), models/answer.py and models/blocks.py (the content), models/chunks.py
+(the stream for viewers), models/errors.py (the classes of failures) and slots.py.
 """
 
 import asyncio
@@ -27,12 +27,13 @@ from .resumed import ResumedAnswer
 
 __all__ = ["GenClaim", "StoreBody", "generate", "inline_body", "make_client"]
 
-# After message_stop only the end of the body is missing. Reading it lets the connection serve the
-# next step without a new TLS handshake; a server that keeps it open costs this long, once.
+# After message_stop only the end of the HTTP body is missing. Reading it makes the connection
+# reusable for the next step without a TLS handshake. If the server does not end the body, this wait
+# is lost.
 LINGER_S = 0.2
 # How long an outcome waits for a socket to close.
 CLOSE_S = 2.0
-# Bodies up to this size never go to the blob store, so no disk is waited for.
+# Bodies up to this size are stored inline without a thread, because they never need the blob store.
 INLINE_BYTES = 64 * 1024
 JSON_MEDIA_TYPE = "application/json"
 
@@ -41,7 +42,7 @@ StoreBody = Callable[[bytes, str], Body]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenClaim:
-    """The claim an attempt runs under. claimed_at: the claim's broker timestamp, Unix ms."""
+    """The claim under which an attempt runs. claimed_at: broker time of the claim, Unix ms."""
 
     session_id: str
     turn: int
@@ -51,12 +52,13 @@ class GenClaim:
 
     @property
     def label(self) -> str:
-        """The name of this attempt outside the log: value of the header x-foldlog-attempt."""
+        """The name of this attempt for the provider: the value of the HTTP header
+        x-foldlog-attempt."""
         return f"{self.session_id} {self.turn}.{self.step}.{self.attempt}"
 
 
 def inline_body(data: bytes, media_type: str) -> Body:
-    """A body without a blob store: everything inline."""
+    """A body with all data inline, for use without a blob store."""
     return Body(inline=data)
 
 
@@ -75,11 +77,11 @@ async def generate(
 ) -> None:
     """Make one model call and report it; returns when the log has its one outcome.
 
-    request: the body without `stream`, sent byte for byte. pace: the slots of the API key, which
-    are informed when the whole key must wait (the caller takes and releases the slot itself).
-    store_body(data, media_type): may write a blob, and is called in a thread. kept: the partial
-    answer that a resuming attempt continues. clock: monotonic seconds.
-    Ends without an outcome only when its task is cancelled or the sink raises.
+    request: the body without `stream`, sent byte for byte. pace: the slots of the API key, whose
+    `back_off` is called when the whole key must wait (the caller takes and releases the slot
+    itself). store_body(data, media_type): may write a blob, and is called in a thread. kept: the
+    partial answer that a resuming attempt continues. clock: monotonic seconds. There is no outcome
+    only if this task is cancelled or the sink raises.
     """
     run = _Attempt(claim, sink, limits, store_body, clock, kept)
     try:
@@ -113,9 +115,10 @@ class _Attempt:
         self._chunks = Chunks(self._emit, asyncio.get_running_loop().call_later, first)
 
     async def receive(self, request: bytes, client: Any, stop: Stop) -> Trouble | None:
-        """Receive until the answer ends, fails, stalls or is stopped. None: it ended or stopped.
+        """Receive until the answer ends, fails, stalls or is stopped. Returns None if it ended or
+        was stopped.
 
-        In every case the socket is closed and all chunks are sent when this returns.
+        When this returns, the socket is closed and all chunks are sent.
         """
         if stop.requested:
             return None
@@ -184,10 +187,10 @@ class _Attempt:
     async def outcome(
         self, trouble: Trouble | None, stop: Stop
     ) -> GenComplete | GenFailed | GenStopped:
-        """The one outcome.
+        """The event that reports how the attempt ended.
 
-        message_delta comes after the last block, so an answer with a stop_reason is complete,
-        however the stream ended; without one it is not, however complete it looks.
+        message_delta, which has the stop_reason, comes after the last block. So an answer with a
+        stop_reason is complete, however the stream ended, and an answer without one is incomplete.
         """
         claim, answer = self._claim, self._answer
         if answer.stop_reason is not None:
@@ -256,7 +259,7 @@ class _Attempt:
         )
 
     def failed_inside(self, error: Exception) -> GenFailed:
-        """The outcome when our own code raised. The received content stays in the chunks."""
+        """The outcome if foldlog's own code raised. The received content stays in the chunks."""
         message = f"{type(error).__name__}: {error}"[:DETAIL_CHARS_MAX]
         return self._failed(Trouble(source="internal", message=message), Body(inline=b"[]"))
 
@@ -267,7 +270,7 @@ class _Attempt:
 
 
 def _streaming(request: bytes) -> bytes:
-    """The request with `stream` added: its own bytes stay those whose hash the claim carries."""
+    """The request with `stream` added. The other bytes stay those whose hash is in the claim."""
     if not (request.startswith(b"{") and request.endswith(b"}") and len(request) > 2):
         raise ValueError(f"the request is not a compact JSON object: {request[:60]!r}")
     return request[:-1] + b',"stream":true}'

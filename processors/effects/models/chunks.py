@@ -1,8 +1,8 @@
-"""Joins streamed deltas into chunks: few records that still reach a viewer at once.
+"""Joins streamed deltas into chunks: fewer records, without a visible delay for viewers.
 
-A provider sends up to a few hundred deltas a second; one record each would write more headers than
-text. The first token is sent at once, because people wait for it; after that, chunks are
-sent by time or size.
+A provider sends up to a few hundred deltas a second; a record for each would have more overhead
+than text. The first token is sent at once, because people wait for it; after that, chunks are sent
+by time or size.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from typing import Protocol
 from ....schemas.enums import ChunkKind
 from .json_bytes import encodable, whole_pairs
 
-# 25 updates a second look like a steady stream, and a chunk then holds about 2-10 tokens.
+# 25 updates a second look like a continuous stream; a chunk then holds about 2-10 tokens.
 FLUSH_AFTER_S = 0.040
-# A burst (a tool's input, cached text) is cut here, so that a chunk stays a small record.
+# A burst (a tool's input, cached text) is split at this size, so that a chunk stays a small record.
 FLUSH_CHARS = 256
 # One delta may be huge. 16 Ki characters are at most 64 KiB of UTF-8, far below a record's limit.
 CHUNK_CHARS_MAX = 16_384
@@ -44,7 +44,7 @@ class Chunks:
         self._timer: Timer | None = None
 
     def add(self, block: int, kind: ChunkKind, text: str) -> None:
-        """Add a delta of a block; an empty one is ignored."""
+        """Add a delta of a block; an empty delta is ignored."""
         if not text:
             return
         if self._place != (block, kind):
@@ -58,7 +58,7 @@ class Chunks:
             self._timer = self._later(FLUSH_AFTER_S, self._on_time)
 
     def flush(self) -> None:
-        """Send the remaining text: the block changed, or the outcome follows."""
+        """Send the remaining text, before another block or the outcome."""
         self._send(keep_half_pair=False)
 
     def _on_time(self) -> None:
@@ -70,7 +70,7 @@ class Chunks:
             self._timer.cancel()
             self._timer = None
         text = whole_pairs("".join(self._parts))
-        # A provider may split a surrogate pair: its first half waits for the second.
+        # A provider may split a surrogate pair: the first half then waits for the second.
         kept = text[-1:] if keep_half_pair and "\ud800" <= text[-1:] <= "\udbff" else ""
         self._parts = [kept] if kept else []
         self._chars = len(kept)

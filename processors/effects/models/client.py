@@ -1,7 +1,8 @@
-"""The only file that imports `anthropic`: makes a client and a raw event stream, reports errors.
+"""Creates the client and the raw event stream, and converts errors. The only file that imports
+`anthropic`.
 
-The import takes 1.4-3 s, so it happens inside functions: only the models role pays for it, when it
-makes its client. The SDK's own retries are always off, because retries are events of the log.
+The import takes 1.4-3 s, so it happens inside functions: only the models role imports the SDK, when
+it creates its client. The SDK's own retries are always off, because retries are events of the log.
 """
 
 from collections.abc import AsyncIterator
@@ -14,15 +15,15 @@ from .errors import AttemptFailed, Trouble, retry_after_ms
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 ATTEMPT_HEADER = "x-foldlog-attempt"
-# A connection not established by now will fail: the SDK's own default is 5 s, doubled here for slow
-# name servers. The attempt is retried much sooner than a stall would be noticed.
+# A connection that is not established within this time counts as failed. The SDK's default is 5 s,
+# doubled here for slow name servers. The retry then comes much sooner than after a stall.
 CONNECT_TIMEOUT_S = 10.0
 # The watchdog of an attempt ends a stall at its limit; the socket's read timeout is the fallback if
 # the watchdog itself does not run.
 READ_MARGIN_S = 5.0
 COMPACTION_BETA = "compact-2026-09-04"
 COMPACTED = b'"messages":[{"role":"assistant"'  # only a signed summary may come first like this
-DETAIL_CHARS_MAX = 500  # a longer text is not a message but a proxy's HTML page
+DETAIL_CHARS_MAX = 500  # a longer text is probably a proxy's HTML page
 
 
 class StreamEvent(NamedTuple):
@@ -33,13 +34,13 @@ class StreamEvent(NamedTuple):
 
 
 def host_of(base_url: str | None) -> str:
-    """Host and port that requests go to, without parts of the URL that may be secret."""
+    """Host and port of the API, without the parts of the URL that may be secret."""
     host = urlsplit(base_url or DEFAULT_BASE_URL).netloc.rpartition("@")[2]
     return host or "ANTHROPIC_BASE_URL, which names no host"
 
 
 def make_client(api_key: str, base_url: str | None = None) -> Any:
-    """An async client of the Messages API, its retries off. Imports `anthropic` (1.4-3 s).
+    """An async client of the Messages API without retries. Imports `anthropic` (1.4-3 s).
 
     Every setting is passed, so the SDK reads no credential and no base URL from the environment.
     """
@@ -48,8 +49,8 @@ def make_client(api_key: str, base_url: str | None = None) -> Any:
 
     url, http = base_url or DEFAULT_BASE_URL, None
     if urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost"):
-        # A proxy from the environment is for the internet, and cannot reach this machine's
-        # loopback. The SDK mounts proxies unless it is given a transport.
+        # A proxy from the environment is for the internet and cannot reach this machine's loopback.
+        # The SDK uses the environment's proxies unless it is given a transport.
         direct = httpx2.AsyncHTTPTransport(limits=DEFAULT_CONNECTION_LIMITS)
         http = DefaultAsyncHttpxClient(transport=direct)
     return AsyncAnthropic(api_key=api_key.strip(), base_url=url, max_retries=0, http_client=http)
@@ -59,7 +60,8 @@ def make_client(api_key: str, base_url: str | None = None) -> Any:
 async def open_stream(
     client: Any, body: bytes, *, label: str, stall_timeout_s: float
 ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
-    """Send one request and yield its raw events; leaving the block closes the socket.
+    """Send one request and yield the raw events of the response. Leaving the block closes the
+    socket.
 
     body: sent byte for byte. label: value of the attempt header. Raises AttemptFailed for any
     error of the API, the transport or the SDK.
@@ -70,8 +72,8 @@ async def open_stream(
     timeout = httpx2.Timeout(stall_timeout_s + READ_MARGIN_S, connect=CONNECT_TIMEOUT_S)
     response = None
     try:
-        # Not messages.create: it would parse the body and serialize it again, with other bytes than
-        # those whose hash the claim carries. The generic post of the client sends it as it is.
+        # Not messages.create, which would parse the body and serialize it again, with other bytes
+        # than those whose hash is in the claim. The client's generic post sends the body unchanged.
         response = await client.post(
             "/v1/messages",
             content=body,
@@ -93,7 +95,7 @@ async def open_stream(
     except Exception as error:
         trouble = _trouble_of(error, getattr(client, "api_key", None), client.base_url)
         if trouble is None:
-            raise  # neither the API's nor the transport's: a bug, classified above
+            raise  # not an error of the API or the transport: a bug, which the caller classifies
         raise AttemptFailed(trouble) from error
     finally:
         if response is not None:
@@ -101,7 +103,7 @@ async def open_stream(
 
 
 def _betas(body: bytes) -> dict[str, str]:
-    """The beta header for a signed summary that is requested or sent back."""
+    """The beta header, if the request asks for a signed summary or contains one."""
     asked = b'"compaction":{"type":"summarize"}' in body
     return {"anthropic-beta": COMPACTION_BETA} if asked or COMPACTED in body else {}
 
@@ -116,7 +118,7 @@ def _no_stream(response: Any, kind: str) -> Trouble:
 
 
 def _trouble_of(error: Exception, api_key: str | None, base_url: Any) -> Trouble | None:
-    """The facts in an exception of the SDK or the transport; None for any other."""
+    """The facts in an exception of the SDK or the transport; None for any other exception."""
     import anthropic
     import httpx2
 
@@ -141,7 +143,7 @@ def _trouble_of(error: Exception, api_key: str | None, base_url: Any) -> Trouble
             cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
             if isinstance(cause, (httpx2.ReadTimeout, httpx2.WriteTimeout)):
                 return Trouble(source="stalled", message=text)
-            # The request is written only once the connection is established, TLS included.
+            # The request is written only after the connection is established, TLS included.
             unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol)
             if isinstance(cause, unsent):
                 host = base_url.netloc.decode("ascii", "replace")
@@ -153,13 +155,13 @@ def _trouble_of(error: Exception, api_key: str | None, base_url: Any) -> Trouble
 
 
 def _text_of(error: Exception, api_key: str | None) -> str:
-    """An exception's text and its cause's: the SDK hides the cause behind "Connection error."."""
+    """The text of an exception and of its cause, which the SDK hides behind "Connection error."."""
     parts = [f"{type(e).__name__}: {e}" for e in (error, error.__cause__) if e is not None]
     return _cut(" < ".join(parts), api_key)
 
 
 def _cut(text: str, api_key: str | None) -> str:
-    # A header that the transport rejects is quoted in its message, and the key is a header.
+    # The transport quotes a header that it rejects in its message, and the API key is a header.
     for shown in (api_key, repr(api_key)[1:-1]) if api_key else ():
         text = text.replace(shown, "***")
     return text if len(text) <= DETAIL_CHARS_MAX else text[: DETAIL_CHARS_MAX - 3] + "..."

@@ -1,8 +1,8 @@
 """Classifies failed attempts: one table from class to policy, and the delay of the next attempt.
 
-The SDK's retries are off: every retry is a new attempt of its own, demanded by the WAKE table. A
-failure is classified by the API's error code first, then its type, then the status, because a
-mid-stream error has status 200, and a spend limit may be a 400.
+The SDK's retries are off: every retry is a new attempt, which the WAKE table requires. A failure is
+classified first by the API's error code, then by its type, then by the status, because an error in
+mid-stream has status 200, and a spend limit may be a 400.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class Trouble:
 
 
 class AttemptFailed(Exception):
-    """An attempt ended without a whole answer; carries the facts."""
+    """An attempt ended without a complete answer. `trouble` has the facts."""
 
     def __init__(self, trouble: Trouble) -> None:
         super().__init__(trouble.message)
@@ -42,7 +42,8 @@ class AttemptFailed(Exception):
 
 
 class Backoff(NamedTuple):
-    """Exponential: `first_ms` before the second attempt, doubled each time, at most `most_ms`."""
+    """An exponential back-off: `first_ms` before the second attempt, doubled each time, at most
+    `most_ms`."""
 
     first_ms: int
     most_ms: int
@@ -51,8 +52,9 @@ class Backoff(NamedTuple):
 class Policy(NamedTuple):
     """The consequences of a class of failure.
 
-    backoff None: no further attempt can help, a person or another request must. shared: the whole
-    API key waits, not only this session. advice: the end of the sentence that people read.
+    backoff: the delay of the next attempt; None if only a person or another request can help.
+    shared: the whole API key waits, not only this session. advice: the end of the sentence that
+    people read.
     """
 
     backoff: Backoff | None
@@ -60,12 +62,12 @@ class Policy(NamedTuple):
     advice: str
 
 
-# A lost connection is usually back at once, and the cached prefix makes a retry cheap.
+# A lost connection usually works again at once, and the cached prefix makes a retry cheap.
 SOON = Backoff(500, 8_000)
-# A failing or overloaded server needs longer; five attempts then span about half a minute.
+# A failing or overloaded server needs longer: five attempts then take about half a minute.
 LATER = Backoff(2_000, 60_000)
-# The longest retry-after that is honoured. Rate limits refill within a minute; the header has no
-# limit of its own, and eleven days would park a session without a decision of anybody.
+# The longest retry-after that is obeyed. Rate limits refill within a minute, but the header has no
+# limit: eleven days would block a session without a person's decision.
 RETRY_AFTER_MOST_MS = 10 * 60 * 1000
 
 _NEVER = "no retry: the same request fails again"
@@ -109,8 +111,9 @@ _CLASS_OF_CODE = {
     "linked_organization_spend_limit_reached": "spend_limit",
     "linked_organization_billing_unavailable": "billing",
     "compaction_unavailable": "overloaded",
-    # A signed summary that is no longer known, for example after the key changed, is the start of
-    # every request: it must be replaced by one of our own, as for a context that is too long.
+    # Every request begins with the signed summary. If the provider no longer knows it, for example
+    # after the key changed, foldlog's own summary must replace it, as for a context that is too
+    # long.
     "compaction_signature_invalid": "context_too_long",
     "compaction_content_mismatch": "context_too_long",
     "compaction_tool_changes_mismatch": "context_too_long",
@@ -143,16 +146,17 @@ _CLASS_OF_STATUS = {
     504: "timeout",
     529: "overloaded",
 }
-# Causes of a 400 that have no type or code of their own, only a message (documented as 400 too;
-# those of images as reported by users of the API). A prompt that is too long or too large changes
-# the next obligation (a shorter context), the others only the text for people.
+# Causes of a 400 that have only a message and no type or code (they are documented as 400; those of
+# images are reported by users of the API). A prompt that is too long or too large, or a refused
+# file, changes the next obligation (another request); the other causes change only the text for
+# people.
 _CLASS_OF_WORDS = (
     ("prompt is too long", "context_too_long"),
     ("exceed context limit", "context_too_long"),
     ("too many images", "request_too_large"),
     ("too much media", "request_too_large"),
-    ("many-image requests", "request_too_large"),  # over 20 of them, one over 2,000 pixels a side
-    # An unreadable file would be in every later request, too.
+    ("many-image requests", "request_too_large"),  # over 20 images, one over 2,000 pixels a side
+    # Every later request would contain the unreadable file again.
     ("could not process image", "file_refused"),
     ("could not process pdf", "file_refused"),
     ("the pdf specified", "file_refused"),  # "was not valid", "is password protected"
@@ -160,12 +164,12 @@ _CLASS_OF_WORDS = (
     ("the image appears to be", "file_refused"),  # of another type than declared
     ("image exceeds", "file_refused"),
     ("image dimensions exceed", "file_refused"),
-    # A signature that is no longer accepted, as after a change of the account or by a proxy.
+    # A signature that is not accepted, as after a change of the account or behind a proxy.
     ("invalid signature in thinking block", "thinking_refused"),
     ("invalid `signature` in `thinking` block", "thinking_refused"),
     ("blocks in the latest assistant message cannot be modified", "thinking_refused"),
-    # With a fixed thinking budget a call cannot be sent without its thinking; a summary replaces
-    # both.
+    # With a fixed thinking budget, a call cannot be sent without its thinking; a summary then
+    # replaces both.
     ("expected `thinking` or `redacted_thinking`", "context_too_long"),
     ("api usage limits", "spend_limit"),
     ("spend limit", "spend_limit"),
@@ -186,8 +190,8 @@ def class_of(trouble: Trouble) -> str:
         words = trouble.message.lower()
         return next((name for text, name in _CLASS_OF_WORDS if text in words), found)
     if found == "rate_limit" and trouble.source == "status" and trouble.retry_after_ms is None:
-        # A 429 without a time is the tier's spend cap, which waiting minutes does not clear. An
-        # error event cannot carry the header, so its absence there means nothing.
+        # A 429 without retry-after is the tier's spend cap, which a wait of minutes does not clear.
+        # An error event in a stream cannot have the header, so its absence there means nothing.
         return "spend_limit"
     return found
 
@@ -205,7 +209,7 @@ def advice_in(error: str, detail: str) -> str:
 
 def _of_status(trouble: Trouble) -> str:
     if trouble.source == "event" or trouble.status is None:
-        return "api_error"  # an unknown error type, without a status to classify it by
+        return "api_error"  # an unknown error type without a status
     if trouble.status >= 500:
         return _CLASS_OF_STATUS.get(trouble.status, "api_error")
     return _CLASS_OF_STATUS.get(trouble.status, "client_error")
@@ -214,13 +218,14 @@ def _of_status(trouble: Trouble) -> str:
 def wait_ms(policy: Policy, *, attempt: int, identity: str, retry_after_ms: int | None) -> int:
     """Milliseconds from now to the next attempt, 0 for a policy without one.
 
-    Attempts count from 1. The jitter, half to whole of the step, comes from the identity of the
-    claim and not from chance, so two workers that report the same attempt report the same time.
-    A retry-after is a minimum, up to our own limit; the back-off on top of it spreads sessions.
+    Attempts count from 1. The jitter (a half to the whole of the step) is derived from the identity
+    of the claim and not random, so two workers that report the same attempt report the same time. A
+    retry-after is a minimum, up to RETRY_AFTER_MOST_MS; the back-off is added so that sessions
+    spread.
     """
     if policy.backoff is None:
         return 0
-    # 2**20 steps exceed any limit here, and a shift by a huge attempt number would use up memory.
+    # 2**20 exceeds every limit; a shift by a huge attempt number would use up memory.
     step_ms = min(policy.backoff.first_ms << min(max(attempt - 1, 0), 20), policy.backoff.most_ms)
     share = int.from_bytes(sha256(identity.encode()).digest()[:4]) / 2**32
     asked_ms = min(retry_after_ms or 0, RETRY_AFTER_MOST_MS)
@@ -230,8 +235,8 @@ def wait_ms(policy: Policy, *, attempt: int, identity: str, retry_after_ms: int 
 def retry_after_ms(headers: Mapping[str, str], now: datetime) -> int | None:
     """The delay in `retry-after-ms` or `retry-after` (seconds or a date); None without either.
 
-    A date counts from the server's own `date` header, or from `now`. An unreadable value is 0: the
-    server did ask to come back, and our own back-off determines when.
+    A date is compared with the server's own `date` header, or with `now`. An unreadable value gives
+    0, because the server asked for a retry and the back-off determines its time.
     """
     for name, unit_ms in (("retry-after-ms", 1), ("retry-after", 1000)):
         text = headers.get(name)
@@ -241,7 +246,7 @@ def retry_after_ms(headers: Mapping[str, str], now: datetime) -> int | None:
             asked_ms = float(text) * unit_ms
         except ValueError:
             asked_ms = _date_ms(text, headers.get("date"), now)
-        if not asked_ms > 0:  # NaN too
+        if not asked_ms > 0:  # also false for NaN
             return 0
         return int(min(asked_ms, 2**53))  # "1e999" is infinite
     return None

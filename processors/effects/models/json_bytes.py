@@ -1,6 +1,6 @@
-"""Lossless JSON: values that foldlog does not have to understand stay the bytes that it received.
+"""Lossless JSON: values that foldlog need not understand keep the bytes as received.
 
-A number, an escape or an unknown field may change when it is parsed and written again, and a
+A number, an escape or an unknown field may change when it is parsed and serialized again, but a
 thinking signature is bound to the bytes that the provider sent. So this file splits an object into
 raw values, and decodes only strings that are streamed in pieces.
 """
@@ -22,14 +22,14 @@ class Malformed(ValueError):
 def fields(raw: bytes | str) -> dict[str, bytes]:
     """The members of a JSON object in their order, each value as the bytes received.
 
-    A lone surrogate is accepted, because its other half may come with the next delta.
-    Raises Malformed if it is not an object.
+    A lone surrogate is accepted, because the other half of the pair may come with the next delta.
+    Raises Malformed if the JSON is not an object.
     """
     try:
         return strict_fields(raw)
     except Malformed:
-        # msgspec rejects an escaped lone surrogate, the standard library does not. Only an object
-        # that contains one has its numbers re-serialized.
+        # msgspec rejects an escaped lone surrogate, the standard library does not. It re-serializes
+        # numbers, but only those of an object with a lone surrogate.
         value = parsed(raw)
         if not isinstance(value, dict):
             raise Malformed(f"not a JSON object: {_shown(raw)}") from None
@@ -38,7 +38,7 @@ def fields(raw: bytes | str) -> dict[str, bytes]:
 
 
 def strict_fields(raw: bytes | str) -> dict[str, bytes]:
-    """Like `fields`, but a lone surrogate is Malformed too, as for most JSON readers."""
+    """Like `fields`, but also raises Malformed for a lone surrogate, as most JSON readers do."""
     try:
         return {key: bytes(value) for key, value in _CUT.decode(raw).items()}
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
@@ -46,7 +46,7 @@ def strict_fields(raw: bytes | str) -> dict[str, bytes]:
 
 
 def parsed(raw: bytes | str) -> Any:
-    """The value of a JSON text. Raises Malformed; NaN and Infinity are not JSON."""
+    """The value of a JSON text. Raises Malformed, also for NaN and Infinity."""
     try:
         return json.loads(raw, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -58,25 +58,25 @@ def _no_constant(name: str) -> Any:
 
 
 def string(raw: bytes | None) -> str:
-    """The text of a JSON string; "" for anything else or nothing."""
+    """The text of a JSON string; "" for anything else or None."""
     value = parsed(raw) if raw else ""
     return value if isinstance(value, str) else ""
 
 
 def count(raw: bytes | None) -> int:
-    """A JSON count, clamped to an Avro long; 0 for anything else or nothing."""
+    """The value of a JSON count, clamped to an Avro long; 0 for anything else or None."""
     return number(parsed(raw) if raw else 0)
 
 
 def number(value: Any) -> int:
-    """`count` of a parsed value."""
+    """Like `count`, for a parsed value."""
     if not isinstance(value, int) or isinstance(value, bool):
         return 0
     return min(max(value, 0), 2**63 - 1)
 
 
 def compact(raw: bytes) -> bytes:
-    """The same JSON without white space between its tokens; strings and numbers unchanged."""
+    """The same JSON without white space between tokens; strings and numbers stay unchanged."""
     try:
         return msgspec.json.format(raw, indent=-1)
     except (msgspec.DecodeError, RecursionError):
@@ -84,8 +84,8 @@ def compact(raw: bytes) -> bytes:
 
 
 def quoted(text: str) -> bytes:
-    """A JSON string. A lone surrogate is replaced: UTF-8 has no bytes for it, and the API would
-    reject every later request that carried it as an escape."""
+    """The text as a JSON string. A lone surrogate is replaced, because UTF-8 cannot encode it and
+    the API would reject every later request with its escape."""
     return encodable(canonical.compact(text)).encode()
 
 
@@ -110,7 +110,7 @@ def array(items: list[bytes]) -> bytes:
 
 
 def whole_pairs(text: str) -> str:
-    """Join surrogate halves that came in two pieces into their character."""
+    """Join surrogate halves, which may have come in two pieces, into one character."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

@@ -1,7 +1,8 @@
 """The answer of an attempt that resumes a lost attempt: the kept text, then the new text.
 
-The first new text continues the last kept block; later blocks follow it. Thinking of a resumed
-attempt is neither shown nor kept: it was signed for a request that no later request begins with.
+The first new text continues the last kept block; later blocks follow. Thinking of a resumed attempt
+is neither shown nor kept, because it was signed for this attempt's request and later requests do
+not begin with that request.
 """
 
 from ....schemas.enums import ChunkKind
@@ -14,7 +15,7 @@ THINKING_TYPES = ("thinking", "redacted_thinking")
 
 
 class ResumedAnswer(Answer):
-    """An answer whose beginning is known."""
+    """An answer that begins with the kept text of a lost attempt."""
 
     def __init__(self, kept: Kept) -> None:
         super().__init__()
@@ -48,7 +49,7 @@ class ResumedAnswer(Answer):
         return Shown(place, shown.kind, text)
 
     def _rendered(self, blocks: list[Block]) -> list[bytes]:
-        """The kept blocks, the last of them continued, then the new ones."""
+        """The kept blocks, with the continuation appended to the last, then the new blocks."""
         continued = self._blocks.get(self._continued) if self._continued is not None else None
         *before, last = self._kept.texts
         members = js.fields(continued.json()) if continued is not None else {"type": b'"text"'}
