@@ -1,8 +1,8 @@
 """One real Kafka for a test session, started when the first test asks for it.
 
 A pytest plugin, loaded by tests/conftest.py. Tests that use it carry the marker `broker`. They
-share the node and use separate topics: take `topic_prefix` from `unique_name()`. A test that kills
-or fills its broker starts its own with `own_broker`.
+share the broker and use separate topics: take `topic_prefix` from `unique_name()`. A test that
+kills or fills a broker starts its own with `own_broker`.
 """
 
 import itertools
@@ -19,13 +19,13 @@ _numbers = itertools.count(1)
 
 
 def unique_name(stem: str = "t") -> str:
-    """A name that no other test on this machine uses: for topic prefixes, groups, sessions."""
+    """A name for topic prefixes, groups and sessions that no other test on this machine uses."""
     return f"{stem}{os.getpid()}-{next(_numbers)}"
 
 
 @pytest.fixture(scope="session")
 def broker_cache_dir() -> Path:
-    """The directory of downloads that are kept between runs: the product's own."""
+    """The product's own directory of downloads, which are kept between runs."""
     cache_home = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache_home) if cache_home else Path.home() / ".cache") / "foldlog"
 
@@ -39,6 +39,6 @@ def broker(broker_cache_dir: Path) -> Iterator[Broker]:
 
 @pytest.fixture
 def own_broker(broker_cache_dir: Path) -> Iterator[Callable[..., Broker]]:
-    """A factory of running brokers of one test, which may kill and restart them."""
+    """A factory of running brokers for one test, which may kill and restart them."""
     with ExitStack() as stack:
         yield lambda **more: stack.enter_context(temporary_broker(broker_cache_dir, **more))

@@ -1,8 +1,8 @@
 """A real headless Chromium for the tests of the inspector; they wait for states, never for a time.
 
 A pytest plugin, loaded by tests/conftest.py. The browser is the distribution's own (.ci/run
-installs it if it may); without one, tests that need it are skipped. A page fails its test if it
-logs an error, violates its content security policy, or sends a request to another host.
+installs it if it may); without a browser, tests that need one are skipped. A page fails its test if
+it logs an error, violates its content security policy, or sends a request to another host.
 """
 
 import shutil
@@ -19,14 +19,15 @@ PHONE = {"width": 390, "height": 844}
 
 
 def chromium_path() -> str | None:
-    """The path of the distribution's Chromium, None without one."""
+    """The path of the distribution's Chromium, or None if there is none."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:  # noqa: F821
-    """One browser for the tests of a file, each in a context of its own. It ends with the file: its
-    event loop runs in the main thread, where other tests need theirs."""
+    """One browser for the tests of a file; each test has its own browser context. The browser ends
+    after the file, because its event loop runs in the main thread, where tests of other files need
+    their own loops."""
     path = chromium_path()
     if path is None:
         pytest.skip(f"no Chromium found ({', '.join(NAMES)}): apt-get install chromium")
@@ -43,7 +44,7 @@ def browser() -> Iterator["Browser"]:  # noqa: F821
 
 @pytest.fixture
 def page_at(browser) -> Iterator[Callable[..., "Page"]]:  # noqa: F821
-    """A factory: page_at(url, viewport=DESK, color_scheme="light") opens a watched page."""
+    """A factory of watched pages: page_at(url, viewport=DESK, color_scheme="light")."""
     from playwright.sync_api import expect
 
     expect.set_options(timeout=WAIT_MS)

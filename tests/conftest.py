@@ -1,8 +1,8 @@
-"""For every test: shared fixtures, a hypothesis profile, an environment without settings.
+"""Applies to every test: shared fixtures, a hypothesis profile, an environment without settings.
 
 There is no `__init__.py` below tests/ (pytest runs in importlib mode). Import helpers of several
 test files as `from foldlog.tests.NAME import ...`: the editable install maps the package to the
-checkout, so this works in any directory and loads a helper once.
+checkout, so such an import works in any directory and loads a helper once.
 """
 
 import atexit
@@ -25,8 +25,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _end_without_duckdbs_report() -> None:
-    """Close stderr if DuckDB is loaded: at the end of a process with a running thread it lists all
-    its objects, hundreds of lines after pytest's summary."""
+    """Close stderr if DuckDB is loaded. Otherwise, when a process with a running thread ends,
+    DuckDB lists all its objects in hundreds of lines after pytest's summary."""
     if "_duckdb" in sys.modules:
         sys.stderr.flush()
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -62,7 +62,7 @@ def pytest_configure(config):
     config.pluginmanager.register(RootIsNotATestPackage())
 
 
-# The caller's settings that tests get: the mark of .ci/run, and the directory of downloads.
+# The only settings of the caller that tests get: the mark of .ci/run, and the downloads' place.
 _PASSED = {"FOLDLOG_CI_RUN", "FOLDLOG_CACHE_DIR"}
 
 
@@ -70,7 +70,7 @@ _PASSED = {"FOLDLOG_CI_RUN", "FOLDLOG_CACHE_DIR"}
 def no_settings_of_the_caller(tmp_path_factory):
     """Remove the caller's broker, key, home and client file from the environment.
 
-    The API key above all: a real model must never answer, or bill, a test.
+    Most important is the API key: a real model must never answer a test and bill it.
     """
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
@@ -82,7 +82,8 @@ def no_settings_of_the_caller(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def no_log_lines_of_other_tests():
-    """Remove log handlers that a command added: they write to the closed stderr of its test."""
+    """Remove log handlers that a command added, because they write to the closed stderr of that
+    command's test."""
     before = list(logging.getLogger().handlers)
     yield
     for handler in list(logging.getLogger().handlers):

@@ -1,9 +1,11 @@
-"""The protocols' own clients, in node: installed once outside of the tree, and run by tests.
+"""The clients that the protocols' authors publish, in node: installed once outside the tree, and
+run by tests.
 
-A pytest plugin, loaded by tests/conftest.py. node and npm come from a Python package; the clients
-are pinned in tests/node/package-lock.json and cached under the hash of that lock. If npm reaches no
-registry, tests that need them are skipped; on a CI server (CI is set) they fail. To change a
-version, edit package.json and run `npm install --package-lock-only` in its directory.
+A pytest plugin, loaded by tests/conftest.py. node and npm come from a Python package.
+tests/node/package-lock.json pins the clients, and the cache keeps them under the hash of that lock
+file. If npm reaches no registry, tests that need the clients are skipped; on a CI server (CI is
+set) they fail. To change a version, edit package.json and run `npm install --package-lock-only` in
+its directory.
 """
 
 import fcntl
@@ -30,11 +32,11 @@ INSTALL_S = 300
 
 
 class Unreachable(Exception):
-    """npm could not download the packages of the lock."""
+    """npm could not download the packages that the lock file names."""
 
 
 class Talk:
-    """A node process that answers each line of JSON with a line of JSON."""
+    """A node process that responds to each line of JSON with a line of JSON."""
 
     def __init__(self, command: list[str], directory: Path) -> None:
         self._process = subprocess.Popen(
@@ -47,7 +49,7 @@ class Talk:
         self._process.stdin.flush()
 
     def receive(self) -> Any:
-        """The next answer."""
+        """Wait for the next answer, and return it."""
         answer = self._process.stdout.readline()
         if not answer:
             raise AssertionError(f"node ended with {self._process.wait()}: see its stderr above")
@@ -72,20 +74,21 @@ class Talk:
 
 
 class Node:
-    """Runs scripts of the tests with the installed packages, in a directory of their own."""
+    """Runs scripts of the tests in a separate directory that has the installed packages."""
 
     def __init__(self, modules: Path, directory: Path) -> None:
         self.directory = directory
         (directory / "node_modules").symlink_to(modules)
 
     def command(self, script: Path, *args: str) -> list[str]:
-        """The command of a script; copies it, its neighbours and tests/node to `directory`."""
+        """The command for a script. Copies the script, its neighbours and tests/node to `directory`
+        first."""
         for source in {*PINNED.glob("*.mjs"), *script.parent.glob("*.mjs")}:
             shutil.copy(source, self.directory)
         return [str(NODE), str(self.directory / script.name), *args]
 
     def run(self, script: Path, stdin: str = "", *args: str, timeout_s: float = 120) -> str:
-        """The output of a script; if the script fails, the test fails with its stderr."""
+        """The output of a script. If the script fails, the test fails with the script's stderr."""
         ran = subprocess.run(
             self.command(script, *args),
             cwd=self.directory,
@@ -99,12 +102,13 @@ class Node:
         return ran.stdout
 
     def talk(self, script: Path, *args: str) -> Talk:
-        """A process that answers many requests. Use it with `with`."""
+        """A process that answers many requests. Use it in a `with` statement."""
         return Talk(self.command(script, *args), self.directory)
 
 
 def installed(cache: Path, pinned: Path = PINNED) -> Path:
-    """The node_modules of the lock, installed if it is missing. Raises Unreachable."""
+    """The node_modules of the lock file; installs the packages if they are missing. Raises
+    Unreachable."""
     lock = (pinned / "package-lock.json").read_bytes()
     place = cache / "node" / sha256(lock).hexdigest()[:16]
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -156,7 +160,7 @@ def node_modules(broker_cache_dir: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def node(node_modules: Path, tmp_path_factory) -> Node:
-    """Runs scripts with the installed packages."""
+    """Runs scripts that use the installed packages."""
     return Node(node_modules, tmp_path_factory.mktemp("node"))
 
 

@@ -1,7 +1,7 @@
-"""The default fixtures `log`, `settings` and `client`: a log in memory.
+"""The default fixtures `log`, `settings` and `client`, over a log in memory.
 
-For sessions that `tests/consumers/played.py` plays. A test file that needs another log defines its
-own.
+They serve the sessions that `tests/consumers/played.py` plays. A test file that needs another log
+defines its own fixtures.
 """
 
 import pytest

@@ -1,7 +1,7 @@
 """Stops a process by SIGSTOP and waits until each of its threads has stopped (Linux).
 
-The signal is sent at once, but a thread stops when it is next scheduled. On a busy machine a
-process has answered requests for some milliseconds after the signal.
+The signal is sent at once, but each thread stops only when it is next scheduled. On a busy machine,
+a process was seen to answer requests for some milliseconds after the signal.
 """
 
 import os
@@ -20,7 +20,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def stop(pid: int) -> None:
-    """Stop the process; returns when no thread of it runs. Raises TimeoutError."""
+    """Stop the process, and return when none of its threads is running. Raises TimeoutError."""
     os.kill(pid, signal.SIGSTOP)
     end = time.monotonic() + PATIENCE_S
     while not is_stopped(pid):

@@ -35,7 +35,7 @@ def test_every_command_has_help_with_an_example(shell, name):
     command = foldlog.get_command(None, name)
     first = command.get_short_help_str(200)
     assert BY_NAME[name].help.rstrip(".") == first.rstrip("."), "the list and the command agree"
-    commands = getattr(command, "commands", {})  # of a group each command has its own example
+    commands = getattr(command, "commands", {})  # each command of a group has its own example
     for words in [f"{name} {part}" for part in commands] or [name]:
         shown = shell(f"{words} --help")
         assert re.search(rf"Example:\n.*foldlog {words}", shown.out, re.DOTALL), words

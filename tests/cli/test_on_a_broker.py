@@ -17,7 +17,7 @@ WAIT_S = 60
 
 
 class Machine:
-    """Runs `foldlog` against the shared broker, under a topic prefix and a home of its own."""
+    """Runs `foldlog` against the shared broker, with a separate topic prefix and home directory."""
 
     def __init__(self, servers: str, home: Path) -> None:
         kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV")

@@ -140,7 +140,7 @@ def test_bad_input_an_invalid_memory_file_is_left_unchanged_and_reported(desk, d
     assert len(report.refused) == 1 and why in report.refused[0]
     assert desk.file().read_bytes() == data and desk.log_text() == "likes tea\n"
     assert desk.log_text("decisions.md") == "use JSON\n"
-    # Its base was kept: once corrected, the file is an edit of what was last written.
+    # The file's base was kept: once corrected, the file is an edit of the text written last.
     desk.file().write_text("likes coffee\n")
     report = desk.sync()
     assert report.refused == report.conflicts == [] and desk.log_text() == "likes coffee\n"

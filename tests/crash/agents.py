@@ -46,7 +46,7 @@ SHORT = replace(
     margin_ms=1_000,
 )
 POLL_S = 0.01  # between two checks for a file that a test creates
-BIG_BYTES = 150_000  # beyond the inline limit: the result goes through the blob store
+BIG_BYTES = 150_000  # over the inline limit, so the result goes to the blob store
 FILLER, FILLER_TOKENS = "word 12 ", 3  # fills pages and messages
 
 
@@ -70,7 +70,7 @@ class Ledger:
             os.close(fd)
 
     def lines(self, name: str | None = None, **equal: Any) -> list[dict[str, Any]]:
-        """The runs of a tool whose facts have the given values, oldest first."""
+        """The runs of a tool, oldest first, whose facts have these values."""
         try:
             text = self.path.read_text("utf-8")
         except FileNotFoundError:
@@ -100,7 +100,7 @@ class Ledger:
         order = self.directory / "die"
         with contextlib.suppress(FileNotFoundError):
             if order.read_text() == place:
-                order.unlink()  # two calls may run at once: only one kills
+                order.unlink()  # if two calls run at once, only one of them kills
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def release(self, session_id: str) -> None:

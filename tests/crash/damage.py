@@ -65,7 +65,7 @@ def unreadable(directory: Path) -> None:
 
 
 def undecodable(directory: Path) -> None:
-    """Write session heads that RocksDB accepts and the codec cannot decode."""
+    """Replace the heads of sessions by values that RocksDB accepts but the codec cannot decode."""
     backend = RocksBackend(directory)
     try:
         heads = [b"h" + key[1:] for key, _ in backend.scan(b"b\0")]

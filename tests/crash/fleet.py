@@ -22,7 +22,7 @@ from foldlog.tests import stopped_process
 
 MAIN = Path(__file__).with_name("worker_main.py")
 ZYGOTE = Path(__file__).with_name("zygote.py")
-PATIENCE_S = 90.0  # for what takes a second on an idle machine
+PATIENCE_S = 90.0  # for waits that take a second on an idle machine
 POLL_S = 0.005
 
 
@@ -35,7 +35,8 @@ class Ended(NamedTuple):
 
 
 def wait_until(what: str, found: Callable[[], Any], bound_s: float = PATIENCE_S) -> Any:
-    """Wait until `found()` is true; returns its value. Raises TimeoutError naming `what`."""
+    """Wait until `found()` is true, and return its value. Raises a TimeoutError that names
+    `what`."""
     end = time.monotonic() + bound_s
     while not (value := found()):
         if time.monotonic() > end:
@@ -45,7 +46,7 @@ def wait_until(what: str, found: Callable[[], Any], bound_s: float = PATIENCE_S)
 
 
 class Zygote:
-    """The process that workers are forked from."""
+    """The process from which workers are forked."""
 
     def __init__(self) -> None:
         read_end, self._lifeline = os.pipe()

@@ -19,11 +19,11 @@ from foldlog.tests.crash.script import gate_of
 from foldlog.tests.crash.stage import Stage
 
 CAST = ("talk", "tools", "approve", "cancel", "steer")
-KEEPERS = ("shorts", "returns", "haul", "stopped")  # whose sessions compact: results, idle, busy
-PUSHED = ("pushed", "tools")  # for deliveries
+KEEPERS = ("shorts", "returns", "haul", "stopped")  # scenes that compact: results, idle, busy
+PUSHED = ("pushed", "tools")  # scenes for points of deliveries
 WORKERS = ("sessions", "models", "tools", "background", "delivery")  # writers in a worker
 
-# Points in addition to those in the code: tools that kill their worker, and kills from outside.
+# Points that are not in the code: tools that kill their worker, and kills by the test.
 BESIDE: dict[str, str] = {
     **{
         f"tool {name} {when}": f"inside the tool {name}, {when} its effect"
@@ -122,7 +122,7 @@ class Play:
         self.handle.arm("")
 
     def rest(self) -> list[str]:
-        """Wait until everybody has an answer; returns the violations that the witnesses find."""
+        """Wait until everybody has an answer. Returns the violations that the witnesses find."""
         self.until("everybody has an answer and nothing is pending", self.all_at_rest)
         wrong = witnesses.violations(self.stage, self.people)
         wrong += witnesses.the_store_is_the_fold(self.stage, self.handle.worker_id, self.people)

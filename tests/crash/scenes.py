@@ -37,7 +37,7 @@ class Scene(NamedTuple):
 
 
 def streamed(chunks: int) -> Callable[[WatchedSession], bool]:
-    """Whether the first turn has streamed this many chunks, or is over."""
+    """Whether the first turn has streamed this many chunks or has ended."""
     return lambda w: len(w.counted(ev.GenChunk)) >= chunks or ended(1)(w)
 
 
@@ -47,7 +47,7 @@ def ended(turn: int) -> Callable[[WatchedSession], bool]:
 
 
 def started(w: WatchedSession) -> bool:
-    """Whether a tool has started, or the first turn is over."""
+    """Whether a tool has started or the first turn has ended."""
     return bool(w.counted(ev.ToolStarted)) or ended(1)(w)
 
 
@@ -67,7 +67,7 @@ def waits(w: WatchedSession) -> bool:
 
 
 def all_ended(w: WatchedSession) -> bool:
-    """Whether the first turn is over, and the background work that ran with it."""
+    """Whether the first turn and the background work that ran with it have ended."""
     return ended(1)(w) and bool(w.counted(ev.BackgroundDone))
 
 

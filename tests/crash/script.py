@@ -33,7 +33,7 @@ class ScriptedModel:
         """Reply to a request, as a `Speaker` does."""
         if request.model == CHEAP or request.body.get("compaction"):
             return self._note(request.n, summary(request))
-        everything = json.dumps(request.messages)  # where a signed summary stands for the message
+        everything = json.dumps(request.messages)  # if a signed summary replaces the message
         found = _SCENE.findall(request.last_user_text) or _SCENE.findall(everything)
         steps = SCENES[found[-1]] if found else (answer,)
         if found and found[-1] in BY_STEP:

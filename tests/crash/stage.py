@@ -132,7 +132,7 @@ class Stage:
 
     @property
     def deaths(self) -> list[float]:
-        """The times at which workers ended, Unix ms."""
+        """The times at which workers ended, in Unix ms."""
         return [ended.at * 1000 for handle in self.handles for ended in handle.ends]
 
     # -- following -------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Stage:
         return found
 
     def follow_until(self, what: str, found: Any, bound_s: float = PATIENCE_S) -> Any:
-        """Follow the log until `found()` returns something true, and return that."""
+        """Follow the log until `found()` returns a true value, and return this value."""
         end = time.monotonic() + bound_s
         while not (value := found()):
             if time.monotonic() > end:
@@ -186,7 +186,8 @@ class Stage:
         return self._reader.positions()
 
     def owner(self) -> str:
-        """The worker that holds every partition for every role, or '' if no single one does."""
+        """The worker that holds every partition for every role, or '' if there is no such
+        worker."""
         owners = [holder.owner for view in self.holders.values() for holder in view.holders]
         whole = len(owners) == self.settings.partitions * len(ROLES)
         return owners[0] if whole and len(set(owners)) == 1 else ""
@@ -215,7 +216,7 @@ class Stage:
                 yield f"{entry.offset:5} {entry.at} {ruled.verdict:8} {ruled.code:10} {text}"
 
     def close(self) -> None:
-        """End the workers first, then the log and the servers they used."""
+        """End the workers first, then close the log and the servers that they used."""
         for handle in self.handles:
             handle.close()
         self.sessions.close()

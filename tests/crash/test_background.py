@@ -38,10 +38,10 @@ def test_lane_B_only_a_request_that_would_not_fit_waits_for_a_summary(rig):
         (made,) = _offsets(returns, ev.ContextCompacted)
         assert made < _offsets(returns, ev.MessageReceived)[1], "before a turn needs it"
         assert _checkpoints(returns, turn=2) == [made]
-        # The cheap model could not answer until the first turn was over.
+        # The cheap model's gate stays closed until the first turn is over.
         assert _offsets(patient, ev.BackgroundStarted)[0] < _offsets(patient, ev.TurnEnded)[0]
         assert _offsets(patient, ev.TurnEnded)[0] < _offsets(patient, ev.ContextCompacted)[0]
-        # Until the second message was in the log; its turn needs the summary (N2w).
+        # The gate stays closed until the second message, whose turn needs the summary (N2w).
         (made,) = _offsets(brim, ev.ContextCompacted)
         assert _offsets(brim, ev.MessageReceived)[1] < made
         assert _checkpoints(brim, turn=2) == [made]

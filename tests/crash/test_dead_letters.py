@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.crash]
 OPENED = SessionOpened(user_id="tester", agent="helper", rules=1)
 WHOLE, NAMED = encode(OPENED), headers_for(OPENED, "producer")
 FOREIGN = [("t", b"FROM_THE_FUTURE"), ("w", b"producer")]
-# Name -> key, value, headers. The keys are of other sessions: the people are unaffected.
+# Name -> key, value, headers. The keys name other sessions, so the people are unaffected.
 POISON: dict[str, tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]] = {
     "random bytes": (b"poison", bytes(range(256)), NAMED),
     "no bytes": (b"poison", b"", NAMED),
@@ -83,7 +83,7 @@ def test_S2_4_poison_gets_one_dead_letter_and_affects_no_other_session(stage):
     assert handle.status()["dead_letters"] == len(letters), "the worker counts its dead letters"
     assert (handle.pid, play.ends) == (pid, [])
 
-    # A rebuilt store reads all of it again, and writes no letter again.
+    # A worker with a rebuilt store reads all records again, but repeats no dead letter.
     handle.kill()
     for partition in range(stage.settings.partitions):
         damage.of_other_folds(damage.store_of(stage, "w1", partition))

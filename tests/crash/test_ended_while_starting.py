@@ -17,8 +17,8 @@ POINTS = ("start.locked", "start.emitted", "partition.opened", "partition.held")
 def test_S2_9_a_worker_can_be_ended_during_its_start_without_a_broker(
     broker_cache_dir, tmp_path
 ):
-    """The defect: the worker handled SIGTERM only after its start, when the supervisor had already
-    killed it."""
+    """The defect: a worker handled SIGTERM only once its start was complete; by then, its
+    supervisor had killed it."""
     with (
         temporary_broker(broker_cache_dir) as mortal,
         stage_on(mortal.bootstrap_servers, tmp_path) as stage,

@@ -15,7 +15,7 @@ from foldlog.tests.crash.rounds import ALL_POINTS, CAST, KEEPERS, PUSHED, Play
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
-# Points at which a later time is interesting too: between two records of one decision, in the
+# Points that are also tested at a later pass: between two records of one decision, in the
 # middle of a stream, in the claim of a takeover, in the second of two outcomes.
 LATER = (
     "poll.records:5",
@@ -30,7 +30,7 @@ LATER = (
     "background.ended:2",
     "background.kept:4",
 )
-# By default five people; others if a point needs them or fewer are enough.
+# By default, five people talk; these points need others, or fewer are enough.
 CASTS = {
     "tools.kept": ("twice", "approve", "big"),
     "tools.sent": ("twice", "approve", "wire"),
@@ -56,7 +56,7 @@ def test_S2_9_killed_at(at, rig):
 @pytest.mark.parametrize("step", ["kept", "sent"])
 @pytest.mark.parametrize("at", ["tools.{}:3", "models.{}:2"])
 def test_S2_8_an_outcome_on_disk_is_not_requested_again(at, step, rig):
-    # Alone: the third outcome of a tool is that of a `once` tool, and nothing else is running.
+    # One person alone: the third outcome is that of a `once` tool, and nothing else is running.
     with rig.round() as (stage, handle):
         play = Play(stage, handle, at.format(step), ("tools",))
         assert play.run().wrong == []

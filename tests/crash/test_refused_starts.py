@@ -1,4 +1,4 @@
-"""Workers that must not start: each reports why and what to do, and changes nothing."""
+"""Workers that must not start: each reports why it ends and what to do, and changes nothing."""
 
 import subprocess
 
@@ -60,7 +60,7 @@ def test_S0_2_missing_topics_are_named(stage):
 
 
 def test_S0_2_a_truncated_log_needs_a_store_that_has_folded_the_deleted_records(stage):
-    """The defect: the worker ended at its first poll without a message, and so did each worker
+    """The defect: the worker ended at its first poll and gave no reason, and so did each worker
     after it."""
     handle = stage.handle()
     handle.start()

@@ -16,7 +16,7 @@ from foldlog.tests.crash.rounds import Play
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 DAMAGES = {
-    damage.deleted: None,  # nothing is left to compare
+    damage.deleted: None,  # no store is left to compare
     damage.of_other_folds: "is rebuilt from the log: its folds is older",
     damage.of_another_history: "the log is not the one its store was folded from",
     damage.beyond_the_end: "is beyond the log's end",

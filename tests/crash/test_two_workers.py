@@ -70,7 +70,7 @@ def test_law_7_a_second_worker_joins_in_the_middle_of_everything(stage):
 
 
 def _outcomes(person) -> list:
-    """The outcomes of the first turn's effects, ignored ones included."""
+    """The outcomes of the first turn's effects, including the ignored ones."""
     ends = (ev.GenStopped, ev.ToolResult)
     return [h for h in person.watched.events if isinstance(h.entry.event, ends)]
 

@@ -24,7 +24,7 @@ class Received(NamedTuple):
 
 
 class PushReceiver:
-    """An HTTP receiver of deliveries, which answers every third request with 503."""
+    """An HTTP receiver of deliveries, which responds to every third request with 503."""
 
     def __init__(self, directory: Path) -> None:
         receiver = self
@@ -51,7 +51,7 @@ class PushReceiver:
         )
 
     def take(self, headers: Any, body: bytes) -> int:
-        """Record a request; returns the status of the answer."""
+        """Record a request, and return the status of the response."""
         signed = signature(SECRET, headers["Foldlog-Timestamp"], body)
         with self._lock:
             self._requests += 1

@@ -7,7 +7,7 @@ from foldlog.tests.crash.agents import HASTY
 from foldlog.tests.crash.rounds import Play
 from foldlog.tests.crash.stage import Stage
 
-# Just after a record of its own, which it has not read back.
+# Points right after a worker's own record, which it has not read back yet.
 STOPS = ("tools.wrote", "models.wrote", "sessions.wrote", "background.wrote")
 
 

@@ -1,7 +1,7 @@
 """Runs a page of docs/ as a reader would: its commands in order, in a new directory.
 
 A code block whose first line is a comment with a file name is saved as that file. The lines of
-output that a page shows must appear in the output of the command, in order; numbers and hashes may
+output that a page shows must appear in the output of the command, in order. Numbers and hashes may
 differ, and `...` matches anything.
 """
 
@@ -55,7 +55,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def missing(expected: str, printed: str) -> list[str]:
-    """The lines of a page that a command did not print, in order."""
+    """The lines of output on a page that a command did not print, in order."""
     rest = iter([" ".join(line.split()) for line in printed.splitlines()])
     unmatched = []
     for line in filter(None, (" ".join(line.split()) for line in expected.splitlines())):
@@ -70,7 +70,8 @@ def _anything(found: re.Match) -> str:
 
 
 class Reader:
-    """Types the commands of a page. Use it with `with`, which ends the processes it started."""
+    """Types the commands of a page. Use it in a `with` statement, which ends the processes that it
+    started."""
 
     def __init__(self, directory: Path, env: Mapping[str, str]) -> None:
         passed = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV", "PYTHONPATH")
@@ -96,7 +97,7 @@ class Reader:
             process.wait(WAIT_S)
 
     def read(self, page: str) -> None:
-        """Save the files of the page and type its `sh` blocks, and compare the outputs."""
+        """Save the page's files, type its `sh` blocks, and compare the outputs with the page."""
         for block in blocks(page):
             text = self.with_free_ports(block.text)
             if block.language == "sh":
@@ -109,7 +110,7 @@ class Reader:
         return re.sub("|".join(self.ports), lambda shown: self.ports[shown[0]], text)
 
     def type(self, text: str, expected: str = "") -> None:
-        """Type one block; assert that nothing failed and that `expected` was printed."""
+        """Type one block. Assert that nothing failed and that `expected` was printed."""
         commands, queries = [], []
         for command in filter(None, _BEGINS.split(text.strip())):
             if command.startswith("export "):
@@ -129,7 +130,7 @@ class Reader:
             self._run("".join(commands), "".join(queries), expected)
 
     def _serve(self, command: str, expected: str) -> None:
-        """Start a server in a terminal of its own, and wait for its expected output."""
+        """Start a server in a separate terminal, and wait for the expected output."""
         out = self.directory / f"terminal-{len(self._servers)}"
         with out.open("w") as file:
             process = subprocess.Popen(
@@ -145,7 +146,7 @@ class Reader:
             self.ports[GATEWAY_PORT] = serves[1]
 
     def _run(self, commands: str, queries: str, expected: str) -> None:
-        """Run the commands once; repeat queries at the end until they print the expected output."""
+        """Run the commands once, then repeat the queries until they print the expected output."""
         printed, until = "", _until()
         if commands:
             printed, code = self._shell(commands)

@@ -1,4 +1,4 @@
-"""The generated tables in docs/ equal those of the code."""
+"""The generated tables in docs/ equal those that the code produces."""
 
 import pytest
 

@@ -19,7 +19,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def screens() -> list[str]:
-    """The text on each terminal at the end of the recording, with its lines joined."""
+    """The text of each terminal at the end of the recording, with its lines joined."""
     texts = []
     for terminal in ElementTree.parse(recording.PICTURE).iter(f"{SVG}g"):
         rows: dict[str, list[str]] = {}

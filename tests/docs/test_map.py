@@ -1,4 +1,4 @@
-"""docs/README.md lists every page; links and paths of code in pages exist."""
+"""docs/README.md lists every page; links between pages, and paths of code in pages, exist."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Types the commands of the pages, and compares the code on them with examples/."""
+"""Types the commands of the pages, and compares the code on the pages with examples/."""
 
 import inspect
 import json
@@ -41,7 +41,7 @@ OF_EXAMPLES = PAGES | {
 
 @pytest.fixture
 def copied(tmp_path):
-    """A factory of copies of a directory of examples/."""
+    """A factory that copies a directory of examples/."""
 
     def copy(name: str) -> Path:
         place = tmp_path / "mine"
@@ -236,7 +236,8 @@ def test_the_python_page_names_every_event_class():
 
 
 def use_chat_page(browser, port: str) -> None:
-    """Use the tutorial's chat page: an answer arrives, and a reload shows it again."""
+    """Use the tutorial's chat page: an answer arrives, and after a reload the page shows it
+    again."""
     page = browser.new_page()
     page.set_default_timeout(WAIT_MS)
     page.goto(f"http://127.0.0.1:{port}/chat.html")

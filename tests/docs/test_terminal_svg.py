@@ -1,4 +1,4 @@
-"""A recorded terminal as an SVG: what the screen showed is what is drawn, when it was shown."""
+"""A recorded terminal as an SVG: the picture shows what the screen showed, at the same times."""
 
 import re
 from xml.etree import ElementTree
@@ -9,7 +9,7 @@ from foldlog.docs.terminal_svg import HOLD_S, Recording, Screen, pieces, shorten
 
 
 def after(*outputs, columns=10, rows=3):
-    """The moments of a screen, one second apart."""
+    """A screen, and its content after each of these outputs, one second apart."""
     screen, moments = Screen(columns, rows), []
     for at, output in enumerate(outputs):
         screen.feed(output)

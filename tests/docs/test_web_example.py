@@ -1,4 +1,5 @@
-"""examples/web as separate processes: several servers, and a server killed in mid-stream."""
+"""examples/web as separate processes: several servers, and a server that is killed in
+mid-stream."""
 
 import json
 import os
@@ -25,7 +26,7 @@ ANSWER = "Order 17 was packed on Monday, and it will arrive tomorrow."
 
 
 class Example:
-    """A copy of the example, and the processes started in it."""
+    """A copy of the example, and the processes that a test starts in it."""
 
     def __init__(self, place: Path, env: dict[str, str]) -> None:
         kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV", "PYTHONPATH")
@@ -38,7 +39,8 @@ class Example:
 
     @contextmanager
     def running(self, *arguments: str, until: str, **env: str) -> Iterator[subprocess.Popen]:
-        """A Python process, from the line of output that is waited for to the end of the block."""
+        """A Python process. The block begins once the process prints the line `until`, and the
+        process ends with the block."""
         out = self.place / f"out-{arguments[0].strip('-')}"
         with out.open("w") as file:
             process = subprocess.Popen(
@@ -76,7 +78,7 @@ def example(tmp_path, broker, model):
 
 
 def events_of(stream: httpx.Response) -> Iterator[tuple[str, str, dict]]:
-    """Server-sent events: id, name, data."""
+    """The (id, name, data) of each server-sent event."""
     fields = {}
     for line in stream.iter_lines():
         if line:

@@ -42,7 +42,7 @@ class Driven(Engine):
         return DrivenEffects(self)
 
     def restart(self, agent: Agent | None = None) -> None:
-        """Kills the worker and starts another, with another version of the agent."""
+        """Kills the worker and starts another one, which may have another version of the agent."""
         self.agents = [agent or self.agent]
         self.held.clear()
         super().restart()

@@ -94,7 +94,7 @@ def test_lane_B_work_that_hangs_fails_at_its_deadline(drive):
 
 
 def session_with_signed_summary(drive) -> Driven:
-    """Returns a session that continues from a summary signed by the provider."""
+    """Returns a session that continues from a summary with the provider's signature."""
     session = drive(compaction=Compaction(model=CHEAP, provider=True))
     session.server.add(
         Rule(reply=Reply([compaction("SIGNED RECORD")]), when=lambda r: r.body.get("compaction"))
@@ -179,7 +179,8 @@ def test_the_ledger_counts_an_attempt_that_ended_after_another_had_finished(driv
 
 
 def test_S1_H_each_billed_request_of_background_work_is_a_row_of_the_ledger(drive, monkeypatch):
-    """The first attempt fails after it was billed, the second before; the third succeeds."""
+    """The first attempt fails after it was billed, the second fails before that, and the third
+    succeeds."""
     monkeypatch.setattr(background, "WAIT_S_MAX", 0.0)
     broken = {"name": "error_event", "k": 3}
     rules = (

@@ -168,7 +168,8 @@ def diff(session: Driven) -> list[Change]:
 
 
 def test_S1_E_a_short_form_that_was_ready_in_time_is_listed_as_left_out(drive):
-    """The first request with the result already contains the short form, so no prefix changed."""
+    """The first request with the result already contains the short form, so the prefix did not
+    change."""
     both = Reply([tool_use("leaf", {}), tool_use("read", {})])
     session = drive(Rule(reply=both, contains="both", times=1))
     session.hold = {"tool"}

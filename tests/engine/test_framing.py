@@ -53,7 +53,7 @@ def framed(tmp_path, monkeypatch):
 def test_a_worker_does_the_same_in_either_framing(framed, tmp_path):
     records, views = framed
     heads = [record.value[0] for record in records]
-    assert heads.count(0) > 5 and heads.count(0xC3) > 1  # not written by the worker: unframed
+    assert heads.count(0) > 5 and heads.count(0xC3) > 1  # the test wrote some, unframed
     plain, plain_views = play_session(tmp_path / "plain")
     assert [r.headers for r in records] == [r.headers for r in plain]
     assert views.state == plain_views.state and views.turn == plain_views.turn

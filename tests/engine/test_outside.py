@@ -1,4 +1,5 @@
-"""Tools of MCP servers end to end: the model finds one, a person approves it, it runs once."""
+"""Tools of MCP servers end to end: the model finds a tool, a person approves the call, and the tool
+runs once."""
 
 import json
 
@@ -14,7 +15,7 @@ MODEL = "claude-opus-5-5"
 
 
 def answers(request):
-    """Replies as the model: searches for a tool, calls the one it found, then answers."""
+    """Replies as the model: searches for a tool, calls the tool that it found, then answers."""
     done = len(request.turn_results)
     cents = int(request.last_user_text.split()[-1])
     steps = [

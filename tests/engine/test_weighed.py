@@ -84,7 +84,8 @@ def test_S3_6_a_larger_prefix_is_counted_before_it_is_sent(drive):
 
 
 def test_S3_6_a_session_continues_when_its_prefix_has_shrunk(drive):
-    """The message fits next to the new prefix; with the earlier prefix it would exceed the cap."""
+    """The message fits next to the new prefix. With the earlier prefix, the request would exceed
+    the cap."""
     session = drive(system=LONG, strategy="full")
     session.say("Hello.").run()
     change_agent(session, system="Be brief.")
@@ -112,8 +113,8 @@ def described(number: int):
 
 @pytest.mark.parametrize("model, family", [(OLDER, OLD), (NEWER, NEW)])
 def test_S3_6_tokens_are_counted_as_the_model_counts_them(drive, model, family):
-    """The two families of models count a third more or fewer tokens for the same text, in the
-    prefix and in messages."""
+    """For the same text, the newer family of models counts about a third more tokens than the older
+    one, in the prefix and in messages."""
     session = drive(model=model, system=LONG[:10_000])
     content = json.dumps([{"type": "text", "text": FACTS[:20_000]}]).encode()
     assert estimate(content, OLD) < estimate(content, NEW)
@@ -134,8 +135,8 @@ def test_S3_6_tokens_are_counted_as_the_model_counts_them(drive, model, family):
 
 
 def test_S3_6_a_count_of_an_older_model_is_raised_for_a_newer_one(drive):
-    """An older model reports a third fewer tokens than a newer model counts for the same
-    request."""
+    """For the same request, a newer model counts about a third more tokens than an older model
+    reports."""
     session = drive(model=OLDER, system="Be brief.")
     session.say(FACTS[:9_000]).run()
     measured = session.views.context.anchor_tokens

@@ -48,7 +48,7 @@ def conversation() -> History:
 
 
 def crash_and_resume() -> History:
-    """The worker dies during an answer and during a tool call that may be retried."""
+    """The worker dies during an answer, and during a tool call that may be retried."""
     s = opened(SESSION_ID)
     s.say("go", "m1")
     s.work()
@@ -112,7 +112,7 @@ def cancel_with_partial() -> History:
 
 
 def steer_and_interrupt() -> History:
-    """Messages that queue, steer and interrupt; a paused turn and a refusal."""
+    """Messages that queue, steer and interrupt; a paused turn; and a refusal."""
     s = opened(SESSION_ID)
     s.say("one", "m1")
     s.say("two", "m2")

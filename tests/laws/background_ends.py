@@ -49,7 +49,7 @@ def _candidates(
 ) -> list[Any]:
     match claim.kind:
         case "memory":
-            return []  # its events are in another topic
+            return []  # the events of memory are in another topic
         case "result":
             tool = agent.tool(task.tool)
             if tool is not None and tool.compactor is not None:

@@ -104,7 +104,7 @@ class ForgedEvents:
     def _by_type(self, cls: type, name: str, kind: str, offset: int, at: int) -> Any:
         choose = self.choose
         if "Body" in kind:
-            # Content of workers goes into requests unchecked: only people's content is validated.
+            # Workers' content enters requests unchecked: only people's content is validated.
             made = TEXTS_OF_TOOLS if cls is ev.ResultCompacted else ANSWERS
             return ev.Body(inline=choose.pick(CONTENTS if cls is ev.MessageReceived else made))
         if "ProposedCall" in kind:

@@ -114,7 +114,7 @@ class History:
         return find_call(self.turn, *_parsed(key))
 
     def request(self) -> dict:
-        """The newest request, parsed."""
+        """The newest request, as parsed JSON."""
         return json.loads(self.request_bytes())
 
     def request_bytes(self) -> bytes:

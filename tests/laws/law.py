@@ -13,9 +13,9 @@ from hypothesis import given, settings, strategies as st
 from foldlog.tests.laws.random_history import ACTS, RandomHistory, Rolled
 from foldlog.tests.laws.resumed import recovery_fields
 
-SEEDS = 120  # of the shared long histories; `python -m foldlog.tests.laws` takes more
-DRAWN_ACTS = 25  # of a drawn one: draws are slow, and shrinking needs hundreds of histories
-LAW = settings(max_examples=40)  # of each law; they share the seeded histories
+SEEDS = 120  # seeds of the shared long histories; `python -m foldlog.tests.laws` takes more
+DRAWN_ACTS = 25  # per drawn history: draws are slow, and shrinking needs hundreds of them
+LAW = settings(max_examples=40)  # per law; all laws share the seeded histories
 
 
 @cache

@@ -33,7 +33,7 @@ STOPS = (
     "stop_sequence",
     "model_context_window_exceeded",
 )
-CALL_IDS = ("a", "b", "toolu_1", "a-1-1-2", "a-1-2-1")  # few: providers repeat them
+CALL_IDS = ("a", "b", "toolu_1", "a-1-1-2", "a-1-2-1")  # only a few, because providers repeat ids
 USES = (
     ("look", '{"where":"there"}'),
     ("look", "{}"),
@@ -78,7 +78,7 @@ class Outcomes(History):
             return
         if isinstance(claim, ev.ToolStarted):
             if self.temper in ("crashing", "racing") and self.choose.chance(75):
-                return  # it dies, or its claim is lost, before it reports
+                return  # the worker dies before it reports, or its claim is lost
             self.append(self.tool_outcome(claim), "tools")
         else:
             self.append(self.model_outcome(claim), "models")
@@ -152,7 +152,7 @@ class Outcomes(History):
         choose, streamed = self.choose, chunks_until(self, self.views)
         chunks = chunks_in(self.records)
         own = [c.seq for c in chunks if (c.turn, c.step, c.attempt) == self.place]
-        seq = max([len(streamed) - 1, *own]) + 1  # also behind a missing one
+        seq = max([len(streamed) - 1, *own]) + 1  # may follow a missing chunk
         block, resumed = streamed[-1].block if streamed else 0, self.turn.generation.chain
         before = streamed[-1].kind if streamed else ""
         begins_call = not resumed and choose.chance(8)
@@ -187,7 +187,7 @@ class Outcomes(History):
                     )
                 )
             )
-        if stop == "pause_turn":  # it stops in the middle of a server tool
+        if stop == "pause_turn":  # the answer stops in the middle of a server tool
             made += self._server_use()[: choose.number(1, 2)]
         elif choose.chance(10):
             made += self._server_use()

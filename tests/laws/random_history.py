@@ -36,7 +36,7 @@ from foldlog.tests.laws.history import NEEDS_AN_EFFECT, ROLES, Step
 from foldlog.tests.laws.outcomes import Outcomes
 from foldlog.tests.laws.signed_thinking import Prefixes
 
-ACTS = 80  # of a history: each appends no, one or a few events
+ACTS = 80  # acts of a history; each appends no, one or a few events
 STEPS_MAX = 400  # records of a history; the time of a law grows with them
 LAYERS = (
     Layers(),
@@ -147,7 +147,8 @@ class RandomHistory(Outcomes):
         return ruling
 
     def decided_at(self, step: Step) -> int:
-        """The newest offset that the writer of a step's event had read when it decided."""
+        """The newest offset that the writer of a step's event had read when it made the
+        decision."""
         return self.read_to.get(step.entry.offset, step.entry.offset - 1)
 
     def request_at(self, step: Step) -> bytes:
@@ -155,7 +156,7 @@ class RandomHistory(Outcomes):
         with requests that are built from stored views or from later ones, or that continue an
         earlier request."""
         context, compaction = step.views.context, step.views.compaction
-        of = (id(context), id(compaction))  # the steps keep both alive
+        of = (id(context), id(compaction))  # unique, because the steps keep both objects alive
         if of not in self._requests:
             self._requests[of] = request_bytes(step.views, self.blobs.read)
         return self._requests[of]

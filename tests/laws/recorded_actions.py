@@ -154,7 +154,7 @@ class RecordedActions(RecordedEffects):
         """Discharge one obligation at these views."""
         self._written, self.begins, self.reported, self.stopped = [], [], [], []
         self._owned.partition = holders
-        if owed.owed == "begin" and owed.role != "tools":  # it has read its claim back at once
+        if owed.owed == "begin" and owed.role != "tools":  # let it read back its claim at once
             claim = claim_of(views, owed)
             self.actions._claim_times.record(views.session_id, owed, claim, self._now())
         self.actions.discharge(self._owned, views, owed, agent, now)

@@ -17,7 +17,7 @@ from foldlog.tests.laws.continued_answer import ContinuedAnswer, StreamedBlock, 
 from foldlog.tests.laws.history import History, Step
 from foldlog.tests.laws.recorded_actions import chunks_in
 
-ONE_IN = 4  # sessions resumes its answers
+ONE_IN = 4  # one in so many sessions resumes its answers
 MODELS = (("claude-test", "adaptive"), ("claude-test", ""), ("claude-3-test", ""))
 """Two that are asked to continue, with thinking and without; one that accepts a last message of the
 assistant's."""

@@ -61,7 +61,8 @@ def test_constraint_1_the_boundary_lies_within_the_conversation(history):
 
 @law()
 def test_S3_4_a_summary_keeps_the_newest_12_messages_verbatim(history):
-    """The exception is a request over the hard cap: otherwise, no request would ever fit again."""
+    """A request over the hard cap is an exception, because otherwise no request would ever fit
+    again."""
     for number, step in enumerate(history.steps):
         if isinstance(step.entry.event, ev.ContextCompacted) and step.ruling.accepted:
             event, fragments = step.entry.event, list(step.views.context.fragments)
@@ -111,7 +112,7 @@ def blocks(context: Any) -> list[Any]:
 
 @law()
 def test_S2_5_a_sliding_window_shows_no_more_messages_than_its_size(history):
-    """A request may show one message more, where a cut would separate a call from its result."""
+    """A request shows one message more if a cut would otherwise separate a call from its result."""
     for made in requests(history):
         name, fragments = made.row.strategy, list(made.step.views.context.fragments)
         if name.startswith("sliding_window_") and not is_fixed(made.row.params):
@@ -121,7 +122,7 @@ def test_S2_5_a_sliding_window_shows_no_more_messages_than_its_size(history):
 
 @law()
 def test_S1_C_with_fixed_thinking_nothing_moves_while_calls_are_answered(history):
-    """The exception is a summary that replaces every answer: then no thinking has to be
+    """A summary that replaces every answer is an exception, because then no thinking has to be
     repeated."""
     made = requests(history)
     for one, other in zip(made, made[1:], strict=False):
@@ -187,7 +188,7 @@ def test_constraint_2_a_short_form_is_shown_iff_it_was_early_or_adopted(history)
                 continue
             entry = shorts.get(call_key(fragment.turn, fragment.step, fragment.index))
             if entry is not None and entry.offset > row.offset:
-                entry = None  # it did not exist yet
+                entry = None  # the short form did not exist yet
             early = entry is not None and entry.offset < sent_at[place]
             in_force = early or (entry is not None and entry.offset <= row.compacted_upto)
             body = entry.event.short if in_force else fragment.body

@@ -130,9 +130,9 @@ def test_law_2_an_event_that_is_not_accepted_changes_no_view_but_the_pending_ref
     for step in history.steps:
         before, after, ruling = step.before, step.views, step.ruling
         if ruling.verdict == "ignored" and type(step.entry.event) in PAID:
-            after = replace(after, ledger=before.ledger)  # it was paid for, whichever attempt won
+            after = replace(after, ledger=before.ledger)  # each attempt is paid for, whichever wins
         if after.frozen is not None and after.frozen.offset == step.entry.offset:
-            after = replace(after, frozen=None)  # a law of its own, above
+            after = replace(after, frozen=None)  # a separate law, above, checks `frozen`
         if ruling.verdict == "ignored":
             assert after == before, step.entry
         if ruling.verdict == "refused":

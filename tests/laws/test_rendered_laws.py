@@ -10,7 +10,7 @@ from foldlog.tests.laws.test_request_laws import changes_the_request
 def test_law_11_a_continued_request_equals_the_built_one(world):
     rendering = Rendering()
     for step in world.steps:
-        if step.entry.offset % 3 == 0:  # as a worker does between turns; here at any time
+        if step.entry.offset % 3 == 0:  # a worker does this between turns, the test at any time
             rendering.render_ahead(step.views, world.blobs.read)
         if not changes_the_request(step):
             continue

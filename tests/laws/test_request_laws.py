@@ -105,8 +105,8 @@ def changes_the_request(step: Step) -> bool:
 
 @law()
 def test_S2_11_a_request_begins_with_the_one_before_it_block_by_block(history):
-    """The exception is a request that adopts a summary or short forms. Under a new prefix, or after
-    a rejection of thinking or files, the law holds for the other blocks."""
+    """A request that adopts a summary or short forms is an exception. Under a new prefix, or after
+    the API rejected thinking or files, the law holds for the other blocks."""
     made = requests(history)
     for one, other in zip(made, made[1:], strict=False):
         same_prefix = one.row.prefixes == other.row.prefixes
@@ -155,10 +155,10 @@ def test_S2_11_only_events_in_the_log_move_the_prefix(history):
 
 @law()
 def test_S1_C_constraint_7_thinking_is_repeated_byte_for_byte_where_it_was_signed(history):
-    """Thinking is signed for the prefix in force. All thinking since the last change of the prefix
-    is repeated if something visible follows it, and none from before. An answer that continued a
-    pause is exempt: it may have signed its thinking for a call that the pause left open, and that
-    call is removed."""
+    """Thinking is signed for the prefix in force. Thinking since the last change of the prefix is
+    repeated if something visible follows it; thinking from before that change is not repeated. An
+    answer that continued a pause is exempt: it may have signed its thinking for a call that the
+    pause left open, and that call is removed."""
     for made in requests(history):
         request, row = made.request.decode(), made.row
         fragments = list(made.step.views.context.fragments)

@@ -1,4 +1,4 @@
-"""Regression tests of requests and compaction: histories that broke a law, one per bug."""
+"""Regression tests of requests and compaction: histories that broke a law, one for each bug."""
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -91,7 +91,7 @@ def test_T4_a_late_claim_does_not_get_the_time_of_its_repetition():
     rig = with_model_call(AGENT)
     rig.write("models", answered(call("look")))
     rig.read()  # TOOL_INVOKED is written
-    rig.read(1)  # and read: the claim is in the log, its reader is paused
+    rig.read(1)  # and is read; the claim is in the log, and the worker pauses
     (claim,) = rig.events(ev.ToolStarted)
     rig.ms += 16_000  # taken for lost
     rig.worker.tick()
@@ -123,7 +123,7 @@ def test_T4_not_run_does_not_decide_a_newer_attempt():
 
 
 def test_T6r_an_attempt_that_may_have_run_is_not_reported_as_not_run():
-    """The defect: if one attempt was allowed, the lost attempt was reported as not run."""
+    """The defect: if only one attempt was allowed, the lost attempt was reported as not run."""
     first = with_model_call(AGENT)
     first.write("models", answered(call("look")))
     first.settle()
@@ -211,7 +211,7 @@ def test_S4g_a_sessions_worker_waits_with_the_models_worker():
 
 
 def test_law6_a_tool_can_act_no_later_than_its_deadline():
-    """The defect: a slow start and the grace were added after the deadline, and used up the margin
+    """The defect: a slow start and the grace period came after the deadline, and used up the margin
     for clocks."""
     rig = with_model_call(PATIENT)
     produced_at = rig.ms

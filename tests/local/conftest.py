@@ -1,4 +1,4 @@
-"""The fixture `broker_of`: brokers of one test, killed at its end."""
+"""The fixture `broker_of`: brokers for one test, which are killed at its end."""
 
 from contextlib import ExitStack
 
@@ -9,7 +9,8 @@ from foldlog.local.kafka import Broker
 
 @pytest.fixture
 def broker_of(tmp_path, broker_cache_dir):
-    """A factory of brokers in the test's directory, not started; killed at the end."""
+    """A factory of brokers in the test's directory. They are not started, and are killed at the
+    test's end."""
     with ExitStack() as stack:
 
         def make(name: str = "kafka", **more) -> Broker:

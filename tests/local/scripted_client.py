@@ -1,4 +1,5 @@
-"""Helpers of the tests of the scripted Messages API server: the real client, small requests."""
+"""Helpers for the tests of the scripted Messages API server: the real client, and small
+requests."""
 
 import functools
 import http.client
@@ -32,12 +33,12 @@ def _shared() -> anthropic.Anthropic:
 
 
 def client(server) -> anthropic.Anthropic:
-    """The real client, pointed at a server, without its own retries."""
+    """The real client with the address of a server, and without retries of its own."""
     return _shared().with_options(base_url=server.base_url)
 
 
 def request(*messages, **fields):
-    """Keyword arguments of a small request; a string is a user's message."""
+    """The keyword arguments of a small request; a string becomes a user's message."""
     full = [{"role": "user", "content": m} if isinstance(m, str) else m for m in messages]
     fields = {"model": MODEL, "max_tokens": 256, "tools": TOOLS, **fields}
     return {**fields, "messages": full or [{"role": "user", "content": "hi"}]}
@@ -65,7 +66,7 @@ def call(id, name="look"):
 
 
 def ask(server, *messages, **fields):
-    """The final message of a stream."""
+    """The final message of a streamed answer."""
     with client(server).messages.stream(**request(*messages, **fields)) as stream:
         return stream.get_final_message()
 
@@ -76,7 +77,7 @@ def text_of(message):
 
 
 def refused(server, *messages, **fields):
-    """The message of the 400 that the real client raises."""
+    """The message of the 400 error that the real client raises."""
     with pytest.raises(anthropic.BadRequestError) as caught:
         client(server).messages.create(**request(*messages, **fields))
     assert caught.value.type == "invalid_request_error"
@@ -89,12 +90,12 @@ BLOCKS = [thinking("hm"), text(SENTENCE), tool_use("look", {"path": "a" * 40})]
 
 
 def serving(name, blocks=BLOCKS, **params):
-    """A server whose every answer has this fault."""
+    """A server that puts this fault into every answer."""
     return ScriptedServer(Reply(blocks, chunk=4, fault=fault(name, **params)))
 
 
 def by_stage(stage):
-    """The names of the faults of a stage."""
+    """The names of the faults that belong to a stage."""
     return [name for name, mode in FAULTS.items() if mode.stage is stage]
 
 
@@ -105,7 +106,7 @@ def events(server, *messages, **fields):
 
 
 def post(server, path="/v1/messages", body=None, headers=None):
-    """A raw POST past the client: (status, headers, parsed body)."""
+    """A raw POST without the client. Returns (status, headers, parsed body)."""
     connection = http.client.HTTPConnection(server.base_url.removeprefix("http://"), timeout=20)
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     default = {"authorization": "Bearer key", "anthropic-version": "2026-10-21"}
@@ -118,7 +119,7 @@ def post(server, path="/v1/messages", body=None, headers=None):
 
 
 def raw_chunks(server):
-    """(headers, HTTP chunks) of a stream, as bytes."""
+    """The (headers, HTTP chunks) of a stream, as bytes."""
     body = json.dumps({**request("go"), "stream": True}).encode()
     head = (
         b"POST /v1/messages HTTP/1.1\r\nhost: x\r\nauthorization: Bearer k\r\n"

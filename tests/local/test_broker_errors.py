@@ -64,7 +64,7 @@ def test_a_java_without_a_version(no_bundled_java, monkeypatch, tmp_path):
 @pytest.mark.broker
 @pytest.mark.skipif(shutil.which("java") is None, reason="no system Java here")
 def test_a_system_java_runs_it_when_none_is_bundled(broker_of, no_bundled_java):
-    assert find_java().version is None  # so no startup cache: older ones refuse the option
+    assert find_java().version is None  # then no startup cache: an older Java refuses the option
     assert broker_of().up().cluster_id
 
 
@@ -78,7 +78,7 @@ def test_no_network_with_a_cold_cache(broker_of, tmp_path):
 
 @pytest.mark.broker
 def test_a_lock_with_a_wrong_hash_starts_nothing(broker_of, tmp_path, broker, broker_cache_dir):
-    """The mirror serves the jars that `broker` downloaded, so no network is used."""
+    """The mirror serves the jars that the fixture `broker` downloaded, so no network is used."""
     jar = next(jar for jar in read_lock(LOCK) if jar.artifact == "jspecify")
     bad = tmp_path / "bad.lock"
     bad.write_text(LOCK.read_text().replace(jar.sha256, jar.sha256[::-1]))
@@ -219,4 +219,4 @@ def test_prepare_builds_a_startup_cache_that_the_next_start_uses(
     assert built.suffix == ".aot"
     mine = broker_of(cache_dir=cache)
     mine.up()
-    assert mine.log_file.read_text().count("[aot") == 0  # Java logs why it rejects one
+    assert mine.log_file.read_text().count("[aot") == 0  # Java would log why it rejects the cache

@@ -1,4 +1,5 @@
-"""A real broker is started, stopped, killed and interrupted, also by two commands at once."""
+"""A real broker is started, stopped, killed and interrupted, also by two commands at the same
+time."""
 
 import json
 import os
@@ -74,7 +75,7 @@ def read(broker: Broker, topic: str, count: int) -> list[bytes]:
 
 
 def eventually(condition, what: str):
-    """Wait for a condition of another process, which sends no signal."""
+    """Wait until another process meets a condition. The process sends no signal, so this polls."""
     deadline = time.monotonic() + 60
     while not (result := condition()):
         assert time.monotonic() < deadline, what
@@ -83,7 +84,8 @@ def eventually(condition, what: str):
 
 
 def processes_in(directory: Path) -> list[int]:
-    """Pids with this working directory, as every JVM of a broker there has."""
+    """The ids of the processes whose working directory this is, as it is for every JVM of the
+    broker there."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -102,7 +104,7 @@ def up_in_a_process(broker: Broker) -> subprocess.Popen:
 
 
 def listening(port: int) -> set[str]:
-    """Local addresses (hex, as the kernel writes them) that listen on the port."""
+    """The local addresses (in hex, as the kernel writes them) that listen on the port."""
     addresses = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
@@ -166,7 +168,7 @@ def test_data_survives_down_and_up_in_a_directory_with_unusual_characters(broker
     assert read(broker, "kept", 3) == [b"one", b"two", b"three"]
     assert second.cluster_id == first.cluster_id
     assert second.pid != first.pid
-    assert second.port == first.port  # running workers and gateways find it again
+    assert second.port == first.port  # so that running workers and gateways find the broker again
 
 
 def test_after_kill_9_it_is_back_on_its_port_with_every_acknowledged_record(broker_of):

@@ -1,4 +1,4 @@
-"""`up` when its port is free, or taken by another program, another Kafka or its own broker."""
+"""`up` when its port is free, or is used by another program, another Kafka or its own broker."""
 
 import re
 import socket
@@ -14,7 +14,7 @@ from foldlog.local.kafka.probe import ask
 
 @pytest.fixture
 def server():
-    """A program that has a port and is not Kafka; it sends `server.response` to each client."""
+    """A program that is not Kafka and uses a port. It sends `server.response` to each client."""
     with OtherServer() as listening:
         yield listening
 
@@ -40,7 +40,8 @@ class OtherServer(socket.socket):
 
 
 def metadata(port: int, *, correlation_id: int = 1) -> bytes:
-    """The metadata response of a Kafka of the cluster `other` that advertises `port`."""
+    """The metadata response of a Kafka that belongs to the cluster `other` and advertises
+    `port`."""
     body = struct.pack(">iiiih", correlation_id, 0, 1, 1, 9) + b"127.0.0.1"
     body += struct.pack(">ihh", port, -1, 5) + b"other" + struct.pack(">ii", 1, 0)
     return struct.pack(">i", len(body)) + body
@@ -134,7 +135,8 @@ def test_a_port_that_another_kafka_takes_during_the_start_is_replaced(broker_of)
 
 
 def take_the_port_of(broker: Broker) -> None:
-    """Listen on the port as soon as the properties name it, before the JVM binds it."""
+    """Listen on a broker's port as soon as its properties name the port, before the JVM binds
+    it."""
     properties, text = broker.dir / "server.properties", ""
     while not (found := re.search(r"^listeners=\S+:(\d+),", text, re.MULTILINE)):
         text = properties.read_text() if properties.exists() else ""

@@ -1,4 +1,4 @@
-"""The jar cache, against a real HTTP server with the faults of downloads."""
+"""The jar cache, against a real HTTP server that has the faults of downloads."""
 
 import hashlib
 import signal
@@ -161,7 +161,7 @@ def test_an_interrupted_download_ends_at_once_and_leaves_no_jar(tmp_path, lock, 
     with fetch_in_a_process(tmp_path, lock, mirror) as downloading:
         assert mirror.stalled.wait(60)
         downloading.send_signal(how)
-        downloading.wait(20)  # less than the timeout of a request, so it did not wait for that
+        downloading.wait(20)  # less than a request's timeout, so that was not waited for
     assert not [name for name in left_in(tmp_path / "cache") if name.endswith(".jar")]
     mirror.fault = None
     paths = fetch(tmp_path, lock, mirror.address)

@@ -1,4 +1,4 @@
-"""Preserved thinking and compaction: blocks must come back unchanged and in their place."""
+"""Preserved thinking and compaction: blocks must come back unchanged and in the same place."""
 
 import anthropic
 import pytest
@@ -29,7 +29,7 @@ BOUND = "Invalid `signature` in `thinking` block. The block is bound to a differ
 
 
 def script(request):
-    """Thinks before each of two calls, then answers."""
+    """Replies as the model: thinks before each of two calls, then answers."""
     count = len(request.turn_results)
     if count < 2:
         return Reply([thinking(f"thought {count}"), tool_use("look", {"n": count})])
@@ -59,7 +59,7 @@ def test_a_history_that_is_sent_back_unchanged_is_accepted(server):
 
 
 def test_blocks_are_compared_by_value(server):
-    """Key order, cache marks, effort and max_tokens do not matter."""
+    """Key order, cache marks, effort and max_tokens do not affect the comparison."""
     first, *rest = conversation(server, system="be kind")
     marked = [{"cache_control": {"type": "ephemeral"}, "text": "go", "type": "text"}]
     first = {"content": marked, "role": "user"}

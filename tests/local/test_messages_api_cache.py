@@ -1,4 +1,4 @@
-"""The simulated prompt cache: what is read and what is written."""
+"""The simulated prompt cache: which tokens are read from it, and which are written to it."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def user(value, **fields):
 
 
 def tokens(usage):
-    """(uncached, written, read)."""
+    """The (uncached, written, read) tokens of a usage."""
     return usage.input_tokens, usage.cache_creation_input_tokens, usage.cache_read_input_tokens
 
 

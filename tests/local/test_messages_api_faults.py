@@ -1,4 +1,4 @@
-"""Each fault mode, and how the real client reacts to it."""
+"""Each kind of fault, and how the real client reacts to it."""
 
 import json
 from contextlib import nullcontext
@@ -130,7 +130,7 @@ def test_no_answer_lasts_until_the_client_leaves():
 
 
 def read(server, **options):
-    """(events read, final message so far, exception or None)."""
+    """Read one streamed answer. Returns (events read, message so far, exception or None)."""
     types, final, error = [], None, None
     try:
         with client(server).with_options(**options).messages.stream(**request()) as stream:
@@ -228,7 +228,7 @@ def test_the_client_hides_the_pings_of_a_stalled_answer():
 
 
 def test_a_stalled_answer_still_sends_pings():
-    """A watchdog must not take them for progress: bytes arrive, the answer does not."""
+    """Pings arrive but the answer does not, and a watchdog must not take the pings for progress."""
     with serving("stall_with_pings", k=5, s=0.05, every_s=0.01) as server:
         whole = b"".join(raw_chunks(server)[1])
     assert whole.count(b"event: ping") == 1 + 5

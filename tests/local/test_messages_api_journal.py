@@ -1,4 +1,4 @@
-"""The request journal, gates and waiting for facts, restarts, and the server's process."""
+"""The request journal, gates, waiting for entries, restarts, and the server's process."""
 
 import json
 import os
@@ -28,7 +28,7 @@ LONG = Reply([text("one two three four five six seven eight")], chunk="word")
 
 
 def in_thread(ask_it, *arguments, **fields):
-    """Run a call in a thread; returns a function that waits for its result or exception."""
+    """Run a call in a thread. Returns a function that waits for the call's result or exception."""
     outcome = {}
 
     def run():

@@ -45,7 +45,7 @@ def test_noise_is_in_the_stream(name, kind, count):
 
 
 def test_events_after_the_end_reach_a_reader_that_continues():
-    """The client adds them to its message: a reader has to stop at message_stop."""
+    """The client adds such events to its message, so a reader has to stop at message_stop."""
     with serving("events_after_message_stop", [text(SENTENCE)]) as server:
         kinds = [event["type"] for event in events(server)]
         assert kinds[-2:] == ["message_stop", "content_block_delta"]

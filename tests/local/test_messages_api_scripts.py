@@ -1,4 +1,4 @@
-"""Rules, and the named scripts."""
+"""The rules of the scripted server, and its named scripts."""
 
 import json
 
@@ -146,7 +146,8 @@ def test_echo_streams_word_by_word():
 
 
 def turn(server, order, result="ok", **fields):
-    """Run a turn: each call gets `result`. Returns (calls per step, final text)."""
+    """Run a turn in which each call of the first step gets `result`. Returns (calls per step, final
+    text)."""
     messages, steps = [order], []
     while True:
         message = ask(server, *messages, **fields)
@@ -234,7 +235,7 @@ FILES = {
 
 
 def work(server, order, tools=DEMO_TOOLS, files=FILES, failing=()):
-    """Run a turn of the demo. Returns (calls, final text)."""
+    """Run a turn with the demo's script. Returns (calls, final text)."""
     messages, calls = [order], []
     for _ in range(9):
         message = ask(server, *messages, tools=tools)
@@ -398,7 +399,7 @@ def test_files_and_results_are_read_as_far_as_possible():
 
 
 def test_E31_only_the_first_reply_states_that_it_is_a_script():
-    """Users who missed the line about the API key took the script for a model."""
+    """The defect: users who missed the line about the API key took the script for a model."""
     with ScriptedServer("demo") as server:
         first = ask(server, "What is this directory?", tools=DEMO_TOOLS)
         greeting = text_of(first)

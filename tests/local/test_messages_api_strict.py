@@ -1,4 +1,4 @@
-"""The server refuses what the real API refuses, in the API's words."""
+"""The server rejects the requests that the real API rejects, with the API's wording."""
 
 import json
 
@@ -137,7 +137,8 @@ def test_an_unusual_conversation_is_accepted(server, messages, fields):
 
 
 def test_a_tool_that_the_model_invented_may_be_answered():
-    """The model may call an undeclared tool; the client must be able to answer that."""
+    """The model may call a tool that was not declared, and the client must be able to return a
+    result for this call."""
     with ScriptedServer([Reply([tool_use("fly", {})])]) as server:
         content = ask(server, "go").content
         server.add(Reply([text("sorry")]))

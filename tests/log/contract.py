@@ -1,7 +1,6 @@
-"""Contract tests of `door.Log`, which every backend inherits.
+"""Contract tests of `door.Log`, which the tests of every backend inherit.
 
-The abstract hooks at the top are what each backend does in its own way, such as trimming a
-partition.
+The abstract hooks at the top do what is different in each backend, such as trimming a partition.
 """
 
 import random
@@ -42,7 +41,7 @@ SPEC = TopicSpec(
 
 
 def until(condition: Callable[[], object], step: Callable[[], object]) -> None:
-    """Repeat `step`, which must wait a little by itself, until `condition` holds."""
+    """Repeat `step` until `condition` holds. `step` must wait a little each time."""
     for _ in range(POLLS_MAX):
         if condition():
             return
@@ -51,14 +50,14 @@ def until(condition: Callable[[], object], step: Callable[[], object]) -> None:
 
 
 def read(reader, count: int) -> list[Record]:
-    """The next `count` records of `reader`, and those that arrived in the same poll."""
+    """The next `count` records of `reader`, and any others that arrived in the same poll."""
     records: list[Record] = []
     until(lambda: len(records) >= count, lambda: records.extend(reader.poll(POLL_S)))
     return records
 
 
 def write(log: Log, *values: bytes, partition: int = 0, key: str = "k") -> list[Delivered]:
-    """Append `values` in order; returns their positions."""
+    """Append `values` in order, and return their positions."""
     answers: list[Delivered | AppendError] = []
     producer = log.producer(brief=True)
     for value in values:
@@ -70,11 +69,12 @@ def write(log: Log, *values: bytes, partition: int = 0, key: str = "k") -> list[
 
 
 class Backend(ABC):
-    """What a contract class needs from its backend. `log` is a fixture: an empty log."""
+    """The hooks that a contract class needs from a backend. `log`: a fixture that is an empty
+    log."""
 
     @abstractmethod
     def trim(self, log: Log, partition: int, before: int) -> None:
-        """Delete the records of EVENTS before that offset."""
+        """Delete the records of EVENTS below this offset."""
 
     @abstractmethod
     def recreate(self, log: Log) -> None:
@@ -82,15 +82,15 @@ class Backend(ABC):
 
     @abstractmethod
     def committed(self, log: Log, group: str) -> dict[int, int]:
-        """The offsets that the group has committed for EVENTS."""
+        """The offsets of EVENTS that the group has committed."""
 
     @abstractmethod
     def pass_time(self, log: Log) -> None:
-        """Advance the broker's clock by a few milliseconds at least."""
+        """Advance the broker's clock by at least a few milliseconds."""
 
 
 class LogContract(Backend):
-    """Producers and readers."""
+    """The contract of producers and readers."""
 
     def test_S2_1_records_are_read_as_they_were_written(self, log):
         sent = [
@@ -299,7 +299,7 @@ class LogContract(Backend):
 
 
 class TopicsContract(Backend):
-    """Applying and checking topics."""
+    """The contract of applying and checking topics."""
 
     def test_applying_topics_twice_changes_nothing(self, log):
         more = [replace(SPEC, name="one"), replace(SPEC, name="two", cleanup="compact")]

@@ -1,6 +1,6 @@
-"""Writes records that foldlog's own client cannot write. Run as a script: SERVERS TOPIC.
+"""Writes records that foldlog's own client cannot write. Run it as a script: SERVERS TOPIC.
 
-It needs aiokafka's pure Python record builder (AIOKAFKA_NO_EXTENSIONS=1).
+It needs the pure Python record builder of aiokafka (AIOKAFKA_NO_EXTENSIONS=1).
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""Contract tests of `door.GroupReader`, which every backend inherits: join, leave, restart."""
+"""Contract tests of `door.GroupReader`, which the tests of every backend inherit: members join,
+leave and restart."""
 
 import pytest
 
@@ -16,7 +17,7 @@ from foldlog.tests.log.contract import (
 
 
 class GroupContract(Backend):
-    """Members of one group, each driven by one thread."""
+    """The contract of the members of one group. One thread drives each member."""
 
     def test_a_lone_member_gets_all_partitions_at_its_start_offsets(self, log):
         write(log, b"0", b"1", b"2", partition=0)

@@ -1,4 +1,4 @@
-"""A schema registry on loopback that serves the three requests of the client."""
+"""A schema registry on loopback that serves the three kinds of request that the client sends."""
 
 import base64
 import json
@@ -12,8 +12,8 @@ from urllib.parse import unquote
 class MockRegistry:
     """A registry that records its requests.
 
-    answer: a status and a body for every request. users: the accepted users and their passwords
-    (None: no login). Schemas are returned with sorted keys, as a registry may do.
+    answer: if set, the status and the body for every request. users: the accepted users and their
+    passwords (None: no login). Schemas are returned with sorted keys, as a registry may do.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class MockRegistry:
         return f"http://127.0.0.1:{self.port}"
 
     def add(self, schema: dict | str, **more: object) -> int:
-        """The id of a schema, assigned when the schema is new."""
+        """The id of a schema. A new schema gets a new id."""
         text = schema if isinstance(schema, str) else json.dumps(schema, sort_keys=True)
         stored = {"schema": text, **more}
         for number, known in self.schemas.items():
@@ -66,7 +66,7 @@ class MockRegistry:
 
     @contextmanager
     def serving(self) -> Iterator["MockRegistry"]:
-        """Serve until the context ends. Another call serves on the same port."""
+        """Serve until the block ends. A later call serves on the same port."""
         registry = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -83,7 +83,7 @@ class MockRegistry:
             do_POST = do_GET
 
             def log_message(self, *_: object) -> None:
-                """Keeps the test's output free of access logs."""
+                """Write no access log into the test's output."""
 
         server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
         self.port = server.server_port

@@ -1,4 +1,4 @@
-"""Blobs are stored durably under their hash, and a read verifies it."""
+"""Each blob is stored durably under its hash, and a read verifies the hash."""
 
 import os
 import threading
@@ -92,7 +92,8 @@ def test_the_error_for_a_missing_blob_names_the_setting(blobs):
 
 
 def test_the_path_of_a_blob_is_logged_and_never_in_an_error(blobs, monkeypatch, caplog):
-    """The gateway returned such an error, with a path of its machine, to its clients."""
+    """The defect: the gateway returned such an error, with a path of the gateway's machine, to
+    clients."""
     damaged = blobs.put(b"abc").sha256
     (blobs.directory / damaged[:2] / damaged).write_bytes(b"xyz")
     linked = blobs.put(b"def").sha256

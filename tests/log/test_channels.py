@@ -1,4 +1,5 @@
-"""`[channels.NAME]` in foldlog.toml: valid and refused tables; secrets and URLs are not printed."""
+"""`[channels.NAME]` in foldlog.toml: valid and refused tables; secrets and URLs are never
+printed."""
 
 import pytest
 

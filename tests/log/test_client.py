@@ -1,4 +1,4 @@
-"""A Kafka client without a broker, and after a fatal error. Needs no broker."""
+"""A Kafka client without a broker, and after a fatal error. These tests need no broker."""
 
 import logging
 import subprocess

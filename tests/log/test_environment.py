@@ -1,4 +1,5 @@
-"""Secrets in the environment: hidden from other processes and from the children we start."""
+"""Secrets in the environment are hidden from other processes and from the child processes that
+foldlog starts."""
 
 import json
 import os
@@ -78,7 +79,7 @@ def test_our_process_keeps_its_secrets_and_hides_them_from_proc(how):
 
 @LINUX
 def test_our_process_is_started_without_secrets_in_its_environment():
-    """A running tool could read them before the new process hides them."""
+    """A tool that is running could read the secrets before the new process hides them."""
     process = environment.start_process(["cat"], {**os.environ, **SECRETS}, stdin=subprocess.PIPE)
     try:
         assert b"canary" not in Path(f"/proc/{process.pid}/environ").read_bytes()
@@ -96,7 +97,7 @@ def test_our_process_is_started_without_secrets_in_its_environment():
 @LINUX
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may change its user")
 def test_our_memory_is_unreadable_for_processes_of_the_same_user():
-    """Root can read it, and other users never can."""
+    """The user root can read the memory, and other users never can."""
     command = [sys.executable, "-c", RUN_AS_NOBODY]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline()

@@ -34,7 +34,7 @@ def values(log: MemoryLog, partition: int = 0) -> list[bytes]:
 
 
 def append(producer, *written: bytes, partition: int = 0) -> list[Delivered | AppendError]:
-    """Append in order; returns the list that the delivery callback fills."""
+    """Append values in order. Returns the list that the delivery callback fills."""
     answers: list[Delivered | AppendError] = []
     for value in written:
         producer.append(EVENTS, "k", value, partition=partition, on_delivery=answers.append)

@@ -1,4 +1,5 @@
-"""Confluent framing: keeps events unchanged, mixes with plain framing, waits for the registry."""
+"""Confluent framing: events stay unchanged, plain records may lie between them, and writers wait
+for the registry."""
 
 import io
 import json
@@ -228,7 +229,7 @@ def test_a_reader_waits_at_an_unresolved_id_and_reads_other_partitions(home, tmp
 
 
 class TestFramedLog(contract.LogContract, GroupContract):
-    """The contract tests, whose values are not all events."""
+    """The contract tests on a log with Confluent framing. Their values are not all events."""
 
     @pytest.fixture
     def log(self, home, monkeypatch):

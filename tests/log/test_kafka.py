@@ -1,4 +1,4 @@
-"""The contract tests on a real cluster."""
+"""The contract tests of the log on a real cluster."""
 
 import time
 
@@ -49,5 +49,5 @@ class TestKafkaLog(LogContract, TopicsContract, GroupContract):
         return {at.partition: at.offset for at in answer.result().topic_partitions}
 
     def pass_time(self, log):
-        """The broker's clock advances by itself."""
+        """Does nothing, because the broker's clock advances by itself."""
         time.sleep(0.005)

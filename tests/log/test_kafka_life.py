@@ -190,14 +190,16 @@ def lines(notes: Path) -> list[str]:
 
 
 def nap() -> None:
-    """The step of a wait for another process, which can only be polled."""
+    """Wait a moment for another process, whose state can only be polled."""
     time.sleep(POLL_S)
 
 
 def test_S0_2_a_member_fenced_by_its_own_client_after_an_outage_raises_a_fatal_error(log):
-    """Found by the soak: as Fenced, with exit code 2, a supervised worker was not restarted.
+    """The defect, found by the soak: the error was Fenced, so the worker exited with code 2, and
+    its supervisor did not restart it.
 
-    The calls are the client's after an outage of a session timeout; 1 in 20 members is fenced.
+    After an outage that is as long as a session timeout, 1 in 20 members is fenced. The test makes
+    the same calls as the client then makes.
     """
     member = Member(log, "w1")
     together(member, condition=lambda: member.owned == ALL)
@@ -210,9 +212,9 @@ def test_S0_2_a_member_fenced_by_its_own_client_after_an_outage_raises_a_fatal_e
 
 
 def test_S0_2_a_member_whose_client_never_rejoins_raises_a_fatal_error(log, monkeypatch):
-    """After a broker pause of 30 s, a worker stayed without partitions forever.
+    """The defect: after a broker pause of 30 s, a worker stayed without partitions forever.
 
-    Observed once in 9 pauses; here only the callback for lost partitions is called.
+    This was observed once in 9 pauses. The test only calls the callback for lost partitions.
     """
     monkeypatch.setattr(kafka_reader, "OUT_S", 0.2)
     monkeypatch.setattr(kafka_reader, "_OUT_CHECK_S", 0.1)

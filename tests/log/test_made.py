@@ -1,4 +1,5 @@
-"""The number of partitions a log was created with: recorded once, demanded by writers."""
+"""The number of partitions with which a log was created: it is recorded once, and writers require
+it."""
 
 import pytest
 

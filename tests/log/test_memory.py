@@ -1,4 +1,4 @@
-"""The contract tests on the in-memory log."""
+"""The contract tests of the log on the in-memory log."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The partitioner agrees with the test vectors of Kafka's own."""
+"""The partitioner agrees with the test vectors of Kafka's own partitioner."""
 
 import pytest
 

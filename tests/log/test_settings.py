@@ -1,4 +1,4 @@
-"""The sources of settings, their validation, and the secrets that are not printed."""
+"""The sources of settings, their validation, and the secrets that are never printed."""
 
 from dataclasses import FrozenInstanceError, asdict
 from pathlib import Path
@@ -150,7 +150,7 @@ def test_an_invalid_variable_or_flag_is_named():
 
 
 def test_a_file_where_a_directory_is_wanted_is_named(tmp_path):
-    """The error was `[Errno 20] Not a directory: '.../kafka/broker.json'`."""
+    """The defect: the error was `[Errno 20] Not a directory: '.../kafka/broker.json'`."""
     file = tmp_path / "taken"
     file.write_text("mine")
     for flags in ({"home": str(file)}, {"home": str(file / "below")}):

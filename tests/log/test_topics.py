@@ -63,7 +63,7 @@ def test_headers_count_towards_the_size_of_a_record():
 
 
 def test_a_topic_with_unclean_leader_election_is_reported():
-    """Offsets are identities, and an unclean election gives them to other records."""
+    """Offsets identify records, and after an unclean election other records get these offsets."""
     (spec,) = [spec for spec in topics(1) if spec.name == SESSION_EVENTS]
     have = {**spec.properties(), "unclean.leader.election.enable": "true"}
     (found,) = compare(spec, spec.name, 1, have)

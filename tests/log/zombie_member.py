@@ -1,6 +1,8 @@
-"""A group member in its own process, which a test pauses. Run as a script: SERVERS PREFIX NOTES.
+"""A group member in a separate process, which a test pauses. Run it as a script: SERVERS PREFIX
+NOTES.
 
-It writes each assignment and revocation as a line of the file NOTES, and runs until it is killed.
+It writes each assignment and each revocation as a line to the file NOTES, and runs until it is
+killed.
 """
 
 import sys

@@ -1,4 +1,5 @@
-"""Attachments of a message: stored first, referenced by it, sent to the model as base64."""
+"""Attachments of a message: an attachment is stored first, the message refers to it, and the model
+gets it as base64."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The write side of memory: each call validates, writes one event, and takes effect once."""
+"""The write side of memory: each call is validated, writes one event, and takes effect once."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from foldlog.tests.processors.memory.memory_log import ANA, SHOP, new_log
 
 
 class LostAcknowledgements(Faults):
-    """The broker stores every record and acknowledges none."""
+    """A fault: the broker stores every record but acknowledges none."""
 
     def fate(self, *_):
         return LOST_ACK
@@ -81,7 +81,8 @@ def test_invalid_input_is_refused_before_anything_is_produced(log, writer, call,
 
 
 def test_the_fold_accepts_all_that_the_producer_accepts(log, writer):
-    """Both validate. If only the fold refused, the caller would believe that it was accepted."""
+    """The producer and the fold validate. If only the fold refused an event, the caller would
+    believe that it was accepted."""
     for text in ("", "\n", " ", "a\tb", "\u05e9\u05dc\u05dd", "x" * 8_192, "\u2028", "\u0085"):
         writer.remember(ANA, "archive/a.md", text)
     writer.set_preference("ana", "n" * 128, "x" * 500)

@@ -1,4 +1,4 @@
-"""A broker outage: calls that were not acknowledged may be repeated."""
+"""A broker outage: a call that was not acknowledged may be repeated."""
 
 import pytest
 

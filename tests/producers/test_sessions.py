@@ -32,7 +32,7 @@ def sessions(log, tmp_path):
 
 
 def stored(log, receipt):
-    """The record of a receipt, and its event."""
+    """The record that a receipt names, and the record's event."""
     record = log.records(SESSION_EVENTS, receipt.partition)[receipt.offset]
     return record, decode(record.value)
 

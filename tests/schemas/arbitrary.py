@@ -1,4 +1,5 @@
-"""Hypothesis strategies for events, from their schemas: any text, any bytes, any long in bounds."""
+"""Hypothesis strategies for events, derived from their schemas: any text, any bytes, any long
+within its bounds."""
 
 from dataclasses import fields
 from functools import cache
@@ -21,18 +22,18 @@ RECORDS |= {"AgentDigest": parts.AgentDigest}
 
 
 def longs(low: int = -LONG_MAX - 1, high: int = LONG_MAX) -> st.SearchStrategy[int]:
-    """Numbers between two bounds, mostly small ones."""
+    """A strategy for numbers between two bounds, mostly small ones."""
     return st.one_of(st.integers(max(low, -3), 300), st.integers(low, high))
 
 
 def bounds_of(hint: Any) -> Meta | None:
-    """The bounds in a field's type, or None if it has none."""
+    """The bounds in the type of a field, or None if it has none."""
     parts = [hint, *get_args(hint), *(inner for arg in get_args(hint) for inner in get_args(arg))]
     return next((part for part in parts if isinstance(part, Meta)), None)
 
 
 def values(schema: Any) -> st.SearchStrategy[Any]:
-    """Any value of an Avro schema, as in our dataclasses."""
+    """Any value of an Avro schema, in the form in which foldlog's dataclasses hold it."""
     if isinstance(schema, list):
         return st.one_of(*(values(branch) for branch in schema))
     if isinstance(schema, str):
@@ -71,18 +72,18 @@ def _record(schema: dict, cls: type) -> st.SearchStrategy[Any]:
 
 @cache
 def events_of(name: str) -> st.SearchStrategy[Any]:
-    """Any events of a type."""
+    """A strategy for any events of one type."""
     schema = codec.schema_of(name)
     return _record(schema, BY_NAME[name].cls)
 
 
 def any_event() -> st.SearchStrategy[Any]:
-    """Any events of any type."""
+    """A strategy for any events of any type."""
     return st.sampled_from([row.name for row in ROWS]).flatmap(events_of)
 
 
 def example_of(cls: type) -> Any:
-    """One event of a class with every field set, always the same one, for golden records."""
+    """One event of a class with every field set. It is always the same one, for golden records."""
     row = BY_CLASS[cls]
     return _example(codec.schema_of(row.name), cls, row.name.lower())
 

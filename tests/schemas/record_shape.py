@@ -1,7 +1,7 @@
 """Adds new shapes to schemas/history/: `python -m foldlog.tests.schemas.record_shape`.
 
-Run it after you change an .avsc. It refuses a change that is incompatible with any older shape:
-give the new field a default, or add an event type.
+Run it after you change an .avsc. It refuses a change that is incompatible with an older shape: give
+the new field a default, or add an event type.
 """
 
 import sys
@@ -11,7 +11,7 @@ from foldlog.tests.schemas.shapes import HISTORY, bare, current, incompatible, s
 
 
 def main() -> int:
-    """Write the missing files; returns 1 if a shape was refused."""
+    """Write the missing files. Returns 1 if a shape was refused."""
     refused = 0
     known = shapes()
     for name in BY_NAME:

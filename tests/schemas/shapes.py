@@ -1,8 +1,8 @@
-"""Shapes: every schema that ever wrote a record, with one golden record of each.
+"""Shapes: every schema that ever wrote a record, each with one golden record.
 
-A shape is a file of schemas/history/, named TYPE.vN.json after its event type and number: the full
-schema, and one record with its bytes in the log and its fields. Shapes are added, never edited: the
-golden record begins with the fingerprint of its schema, so an edit is detected.
+A shape is a file of schemas/history/ that is named TYPE.vN.json, after its event type and number.
+It has the full schema, and one record with its bytes in the log and its fields. Shapes are added,
+never edited: the golden record begins with the fingerprint of its schema, so an edit is detected.
 """
 
 import json
@@ -24,7 +24,8 @@ NAME = re.compile(r"([A-Z_]+)\.v([1-9][0-9]*)\.json")
 
 
 class Shape(NamedTuple):
-    """One file of history/. `value`: the golden record; `event`: its fields, bytes as base64."""
+    """One file of history/. `value`: the golden record; `event`: the record's fields, with bytes as
+    base64."""
 
     type: str
     version: int
@@ -34,18 +35,18 @@ class Shape(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint in hex, as in the head of a record."""
+        """The fingerprint of the schema in hex, as in the head of a record."""
         return codec.fingerprint_of(self.schema).hex()
 
 
 def shapes(directory: Path = HISTORY) -> list[Shape]:
-    """Every shape, by type and number."""
+    """Every shape, in the order of type and number."""
     found = [shape_in(path) for path in directory.iterdir()]
     return sorted(found, key=lambda shape: (shape.type, shape.version))
 
 
 def shape_in(path: Path) -> Shape:
-    """The shape in a file."""
+    """Reads the shape from a file."""
     content, name = json.loads(path.read_text("utf-8")), NAME.fullmatch(path.name)
     assert name is not None, f"{path.name} is not named TYPE.vN.json"
     kind, version, golden = content["type"], content["version"], content["golden"]
@@ -56,19 +57,19 @@ def shape_in(path: Path) -> Shape:
 
 
 def current(name: str) -> Shape:
-    """The shape that the code writes now, with the next number."""
+    """The shape of the records that the code writes now, with the next number."""
     event = example_of(BY_NAME[name].cls)
     number = 1 + max((s.version for s in shapes() if s.type == name), default=0)
     return Shape(name, number, codec.schema_of(name), codec.encode(event), plain(event))
 
 
 def plain(event: Any) -> dict:
-    """The fields of an event as JSON values; bytes as base64."""
+    """The fields of an event as JSON values, with bytes as base64."""
     return json.loads(msgspec.json.encode(event))
 
 
 def bare(schema: Any) -> Any:
-    """A schema without its docs, which may change."""
+    """A schema without its doc texts, which may change."""
     if isinstance(schema, list):
         return [bare(branch) for branch in schema]
     if isinstance(schema, dict):
@@ -77,7 +78,8 @@ def bare(schema: Any) -> Any:
 
 
 def incompatible(old: dict, new: dict) -> list[str]:
-    """Why two shapes of a type cannot be in one log: each must read the records of the other."""
+    """The reasons why two shapes of a type cannot be in one log, where each must be able to read
+    the other's records."""
     found = []
     for reader, writer, what in ((new, old, "new code reads old"), (old, new, "old reads new")):
         result = ReaderWriterCompatibilityChecker().get_compatibility(
@@ -91,7 +93,7 @@ def incompatible(old: dict, new: dict) -> list[str]:
 
 
 def to_file(shape: Shape) -> str:
-    """The text of a shape's file."""
+    """The content of a shape's file."""
     content = {
         "type": shape.type,
         "version": shape.version,

@@ -1,4 +1,5 @@
-"""Attachments: types, sizes and token estimates; a reference expands to base64, or to a note."""
+"""Attachments: types, sizes and token estimates. A reference is replaced by base64, or by a
+note."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Compact JSON keeps its bytes: old logs contain sha256s of them."""
+"""Compact JSON always has the same bytes, because old logs contain sha256s of these bytes."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The codec: written events are read back by foldlog and by an independent Avro reader."""
+"""The codec: foldlog and an independent Avro reader can read the events that foldlog writes."""
 
 import dataclasses
 import io
@@ -65,7 +65,7 @@ def test_constraint_7_any_event_is_read_as_it_was_written(name):
 
 
 def plain(value: Any) -> Any:
-    """A value as Apache Avro reads it."""
+    """A value in the form in which Apache Avro reads it."""
     if dataclasses.is_dataclass(value):
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     return [plain(item) for item in value] if isinstance(value, tuple) else value
@@ -89,7 +89,7 @@ def test_an_independent_reader_reads_our_records(name):
 
 
 def crc_64_avro(schema: Any) -> int:
-    """The fingerprint, by the formula in the Avro specification."""
+    """The fingerprint, calculated by the formula in the Avro specification."""
     empty = 0xC15D213AA4D7A795
     table = []
     for n in range(256):
@@ -104,7 +104,7 @@ def crc_64_avro(schema: Any) -> int:
 
 
 def canonical(schema: Any, namespace: str = "") -> str:
-    """The Parsing Canonical Form, by the rules in the Avro specification."""
+    """The Parsing Canonical Form, made by the rules in the Avro specification."""
     if isinstance(schema, list):
         return f"[{','.join(canonical(branch, namespace) for branch in schema)}]"
     if isinstance(schema, str):

@@ -1,4 +1,5 @@
-"""With any bytes in the log, decode raises Undecodable at worst, and entry_of never raises."""
+"""Whatever bytes are in the log, decode raises nothing but Undecodable, and entry_of never
+raises."""
 
 import io
 
@@ -21,7 +22,7 @@ GIANT = b"\xfe" + b"\xff" * 7 + b"\xff\x01"
 
 
 def event_or_undecodable(value: bytes) -> None:
-    """Demand that decode returns an event that can be encoded, or raises Undecodable."""
+    """Check that decode returns an event that can be encoded, or raises Undecodable."""
     try:
         event = decode(value)
     except Undecodable as error:

@@ -1,4 +1,4 @@
-"""Truncated files are detected, and bytes after the end of a whole file are accepted."""
+"""Truncated files are detected, and bytes after the end of a complete file are accepted."""
 
 import struct
 
@@ -17,7 +17,7 @@ LINEAR = b"%PDF-1.7\n1 0 obj\n<< /Linearized 1 >>\nendobj\nstartxref\n0\n%%EOF\n
 
 
 def photo(thumbnail=b""):
-    """A JPEG with a scan, and another one within its metadata."""
+    """A JPEG with a scan, and with another JPEG in its metadata."""
     exif = b"Exif\0\0" + thumbnail
     head = b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif
     return b"\xff\xd8" + head + jpeg()[2:-2] + SCAN
@@ -57,7 +57,7 @@ def test_bytes_after_the_end_of_a_file_are_accepted(name, trailer):
         (gif()[:-1], False),  # no picture at all
         (COLORS, False),
         (COLORS + DOT, True),  # readers accept a missing trailer
-        (COLORS + DOT + b"\0;", True),  # and take unknown bytes for it
+        (COLORS + DOT + b"\0;", True),  # and accept unknown bytes in place of the trailer
         (COLORS + DOT[:-1], False),
         (COLORS + DOT[:-4], False),
         (COLORS + DOT[:3], False),

@@ -1,4 +1,5 @@
-"""Old records stay readable: every shape in history is read, and no change may break one."""
+"""Old records stay readable: every shape in history/ can be read, and no change may break a
+shape."""
 
 import copy
 import io
@@ -63,7 +64,8 @@ def test_history_contains_only_shapes():
 
 
 def test_law_8_the_digest_of_a_logged_decision_never_changes():
-    """GEN_START contains it: with another digest, a refold would ignore every old claim."""
+    """GEN_START contains the digest. If the digest changed, a new fold would ignore every old
+    claim."""
     first = next(shape for shape in SHAPES if (shape.type, shape.version) == ("LLM_CALLED", 1))
     assert digest(decode(first.value)).hex() == "139916a037adb0a7"
 
@@ -116,7 +118,7 @@ def test_a_compatible_change_is_accepted(what):
 
 
 def test_missing_fields_of_a_retired_shape_get_their_defaults():
-    """As if `turn` and `seen_phase` had been added to CANCEL_REQUESTED later."""
+    """The test acts as if `turn` and `seen_phase` had been added to CANCEL_REQUESTED later."""
     old = codec.schema_of("CANCEL_REQUESTED")
     old["fields"] = [f for f in old["fields"] if f["name"] not in ("turn", "seen_phase")]
     assert incompatible(old, codec.schema_of("CANCEL_REQUESTED")) == []

@@ -69,5 +69,5 @@ def test_depth_of_a_text_is_the_depth_of_its_value(value):
 
 
 def test_an_unfinished_string_of_quotes_is_read_once():
-    """A scan that starts again at each escaped quote would take minutes for this megabyte."""
+    """A scan that started again at each escaped quote would take minutes for this megabyte."""
     assert depth_of('["' + '\\"' * 500_000) == 1

@@ -71,7 +71,7 @@ def test_every_event_type_has_a_schema_file_and_a_class_of_its_own():
 
 
 def test_S0_8_memory_events_are_not_session_events():
-    """Session folds do not read them, so they do not change the version of the stores."""
+    """Session folds do not read memory events, so these do not change the version of the stores."""
     assert not {row.name for row in MEMORY_TYPES} & {row.name for row in EVENT_TYPES}
     assert set(BY_NAME) == {row.name for row in (*EVENT_TYPES, *MEMORY_TYPES)}
     assert not any(row.is_input or row.must_understand for row in MEMORY_TYPES)
@@ -86,7 +86,8 @@ def test_S2_1_the_event_names_of_the_specification_exist():
 
 
 def test_no_event_has_a_timestamp_or_a_random_id():
-    """The record has position and time; ids are given or derived from meaning (law 3)."""
+    """The record has the position and the time. Ids are given by the caller or derived from meaning
+    (law 3)."""
     for row in ROWS:
         names = {field.name for field in dataclasses.fields(row.cls)}
         assert not names & {"id", "uuid", "event_id", "timestamp", "ts", "session_id"}, row.name

@@ -1,4 +1,4 @@
-"""The token estimate that budgets and truncation rely on, for any text."""
+"""The token estimate, for any text. Budgets and truncation rely on it."""
 
 import pytest
 from hypothesis import given, strategies as st

@@ -1,4 +1,4 @@
-"""One secured node for all tests of this directory."""
+"""One secured Kafka node for all tests of this directory."""
 
 import json
 import threading
@@ -15,13 +15,13 @@ from foldlog.tests.security.secured import Secured, password_of, secured_broker
 
 @pytest.fixture(scope="session")
 def secured(broker_cache_dir: Path) -> Iterator[Secured]:
-    """Listeners for every login mechanism, with the authorizer on."""
+    """A node with a listener for every login mechanism, and with its authorizer switched on."""
     with secured_broker(broker_cache_dir) as running:
         yield running
 
 
 class _TokenEndpoint(BaseHTTPRequestHandler):
-    """An identity provider: issues a token to clients with the right secret.
+    """An identity provider, which issues a token to clients with the right secret.
 
     The token is an unsecured JWS, which the node accepts without further jars.
     """

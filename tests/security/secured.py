@@ -1,8 +1,8 @@
 """One Kafka node with every kind of secured listener, its certificates and its users.
 
-The authorizer is on: a principal may do only what its role's rights allow. The PLAINTEXT listener
-exists for the readiness probe and for the tests' own administration; its clients are super users,
-unlike in any production cluster.
+The authorizer is on: a principal may do only what the rights of its role allow. The PLAINTEXT
+listener exists for the readiness probe and for the tests' own administration; unlike in a
+production cluster, its clients are super users.
 """
 
 import datetime as dt
@@ -43,13 +43,15 @@ _PORT_TRIES = 5
 
 
 def password_of(user: str) -> str:
-    """Distinct from the name, so that a test can search for it in output."""
+    """The password of a user. It does not equal the name, so that a test can search output for
+    it."""
     return f"pw-of-{user}-Zk9"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Secured:
-    """A running node: the addresses of its listeners, and client properties for each of them."""
+    """A running node: the addresses of its listeners, and the client properties for each
+    listener."""
 
     broker: Broker
     plaintext: str
@@ -59,7 +61,8 @@ class Secured:
     tls: Path
 
     def grant(self, topic_prefix: str) -> None:
-        """Give every role exactly the rights of its row, on the topics with this prefix."""
+        """Give every role exactly the rights in its row of the table, on the topics with this
+        prefix."""
         wanted = [
             AclBinding(
                 ResourceType.TOPIC if grant.resource is Resource.TOPIC else ResourceType.GROUP,
@@ -126,7 +129,7 @@ class Secured:
 
 @contextmanager
 def secured_broker(cache_dir: Path) -> Iterator[Secured]:
-    """The node, in a directory of its own that is deleted at the end of the block."""
+    """The node, in a new directory that is deleted at the end of the block."""
     directory = Path(tempfile.mkdtemp(prefix=f"foldlog-kafka-{os.getpid()}-"))
     broker = None
     try:
@@ -223,7 +226,7 @@ def _add_users(servers: str) -> None:
 
 
 def make_certificates(directory: Path) -> None:
-    """A CA, a certificate for the broker and one for each user, as PEM files."""
+    """Make a CA, a certificate for the broker and one for each user, as PEM files."""
     directory.mkdir(mode=0o700)
     ca_key, ca = _certificate("foldlog test CA")
     (directory / "ca.pem").write_bytes(ca.public_bytes(serialization.Encoding.PEM))

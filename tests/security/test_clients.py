@@ -1,4 +1,4 @@
-"""Every client of the log logs in by every mechanism, or reports why it cannot."""
+"""Every client of the log can log in by every mechanism, or reports why it cannot."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -30,14 +30,14 @@ WAIT_S = 20
 
 
 def opened(properties: Mapping[str, str], prefix: str) -> KafkaLog:
-    """A log with these client properties."""
+    """A log that is opened with these client properties."""
     passed = dict(properties)
     return KafkaLog(passed.pop("bootstrap.servers"), topic_prefix=prefix, client_properties=passed)
 
 
 @pytest.fixture(scope="module")
 def prefix(secured: Secured) -> str:
-    """Topics created by the operator, with the rights of every role."""
+    """The prefix of topics that the operator created, with the rights of every role."""
     prefix = unique_name("secured") + "-"
     secured.grant(prefix)
     with closing(opened(secured.scram("operator"), prefix)) as log:
@@ -58,7 +58,7 @@ LOGINS: Mapping[str, Callable[[Secured, str, str], dict[str, str]]] = {
 
 
 def write(log: KafkaLog, value: bytes, *, brief: bool) -> Delivered | AppendError:
-    """Write one record; returns its delivery or error."""
+    """Write one record. Returns its delivery or its error."""
     answers: list[Delivered | AppendError] = []
     with closing(log.producer(brief=brief)) as producer:
         producer.append(SESSION_EVENTS, "s1", value, partition=0, on_delivery=answers.append)
@@ -90,7 +90,7 @@ def test_every_client_logs_in(
 
 
 def refusals(secured: Secured) -> Iterator[tuple[str, dict[str, str], str]]:
-    """Name, properties, and the text that the message must contain."""
+    """The (name, properties, text) of each case; the error message must contain the text."""
     good, mtls = secured.scram("worker"), secured.certificate("worker")
     yield "wrong password", {**good, "sasl.password": "pw-wrong-Zk9"}, "sasl.password"
     yield "wrong user", {**good, "sasl.username": "mallory"}, "sasl.username"
@@ -100,7 +100,7 @@ def refusals(secured: Secured) -> Iterator[tuple[str, dict[str, str], str]]:
 
 
 def test_a_failed_login_names_the_property_to_correct(secured: Secured, prefix: str) -> None:
-    """A wrong password was reported as "no Kafka broker answers"."""
+    """The defect: a wrong password was reported as "no Kafka broker answers"."""
 
     def error_of(properties: dict[str, str]) -> FoldlogError:
         with closing(opened(properties, prefix)) as log, pytest.raises(FoldlogError) as raised:
@@ -108,7 +108,7 @@ def test_a_failed_login_names_the_property_to_correct(secured: Secured, prefix: 
         return raised.value
 
     cases = list(refusals(secured))
-    with ThreadPoolExecutor(len(cases)) as pool:  # each takes the 2 s that a login is tried
+    with ThreadPoolExecutor(len(cases)) as pool:  # in each case a login is tried for 2 s
         found = list(pool.map(error_of, [properties for _, properties, _ in cases]))
     for (name, properties, named), error in zip(cases, found, strict=True):
         assert isinstance(error, AccessDenied), (name, error)
@@ -175,7 +175,7 @@ def test_an_operator_cannot_read_messages(secured: Secured, prefix: str) -> None
 def test_the_client_of_faust_logs_in(
     secured: Secured, prefix: str, token_endpoint: str, tmp_path: Path, login: str
 ) -> None:
-    """Its credentials come from the same properties as those of the other clients."""
+    """Faust's client gets its credentials from the same properties as the other clients."""
     from aiokafka import AIOKafkaConsumer
     from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth
 

@@ -1,6 +1,7 @@
-"""Worker, gateway and command line, each as a principal with exactly the rights of its role.
+"""A worker, a gateway and the command line, each as a principal with exactly the rights of its
+role.
 
-They are processes as users start them; only `client.properties` states that the cluster is secured.
+They are processes as users start them. Only `client.properties` states that the cluster is secured.
 """
 
 import json
@@ -30,7 +31,7 @@ agent = Agent(name="default", model="claude-sonnet-4-5", memory=True)
 
 
 class Installation:
-    """One installation on the secured node, used by several principals."""
+    """One installation on the secured node, which several principals use."""
 
     def __init__(self, secured: Secured, directory: Path) -> None:
         self.secured, self.directory = secured, directory
@@ -38,7 +39,8 @@ class Installation:
         secured.grant(self.prefix)
 
     def env(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """The environment of one principal: everything about the cluster is in its file."""
+        """The environment of one principal. It names one file, which has everything about the
+        cluster."""
         file = self.directory / f"{unique_name()}.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         return {
@@ -51,7 +53,7 @@ class Installation:
 
     @contextmanager
     def running(self, properties: Mapping[str, str], *args: str) -> Iterator[subprocess.Popen]:
-        """A process of a principal; its output is checked when it has ended."""
+        """A process of a principal. Its output is checked after it has ended."""
         kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV")
         env = {name: os.environ[name] for name in kept if name in os.environ}
         process = subprocess.Popen(
@@ -78,7 +80,8 @@ def installation(secured: Secured, tmp_path: Path) -> Installation:
 
 
 class Shell:
-    """Runs commands in this process as one principal. `out`: stdout of the last command."""
+    """Runs commands as one principal in the test's process. `out`: the stdout of the last
+    command."""
 
     out = ""
 
@@ -152,7 +155,7 @@ def test_every_role_works_with_only_its_rights(installation, shell):
 
 
 def _until(ask: Callable[[], httpx.Response], status: int = 200, text: str = "") -> httpx.Response:
-    """Ask until the server answers with this status and text; returns the answer."""
+    """Repeat a request until the server answers with this status and text. Returns the answer."""
     until = time.monotonic() + WAIT_S
     while True:
         with suppress(httpx.TransportError):

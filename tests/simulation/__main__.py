@@ -1,7 +1,7 @@
-"""Search for a violation: `python -m foldlog.tests.simulation --seeds N --from S`.
+"""Search for a violation of an invariant: `python -m foldlog.tests.simulation --seeds N --from S`.
 
-Prints the tail of the history of the first one and exits with 1. The same seed shows the violation
-again on any machine.
+Prints the end of the history that led to the first violation, and exits with 1. The same seed shows
+the violation again on any machine.
 """
 
 import argparse

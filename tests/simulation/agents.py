@@ -1,7 +1,7 @@
-"""The agent that simulated sessions run under: real tools of every effect and approval.
+"""The agent of simulated sessions: real tools of every effect and approval.
 
-It also holds the limits that a seed chooses. The functions are never called: effects.py simulates
-them.
+This file also has the limits that a seed chooses. The tools' functions are never called: effects.py
+simulates them.
 """
 
 from dataclasses import replace
@@ -47,7 +47,7 @@ AGENT = Agent(name="sim", model="sim-1", system="You are simulated.", tools=TOOL
 
 
 def newer(agent: Agent) -> Agent:
-    """The agent after an upgrade: another prompt, and two tools fewer."""
+    """The agent after an upgrade: it has another prompt and two tools fewer."""
     tools = tuple(tool for tool in agent.tools if tool not in (charge, look))
     return replace(agent, system="You are newer.", tools=tools)
 
@@ -57,7 +57,8 @@ SYSTEMS = ("", "You are simulated.")
 
 
 def a_compacting_agent(rng: Random) -> Agent:
-    """The agent with budgets that a long session exceeds: a first request has 800 tokens."""
+    """The agent with budgets that a long session exceeds. The first request of a session has 800
+    tokens."""
     limits = Limits(
         model_attempts=rng.choice((2, 5)),
         tool_attempts=rng.choice((1, 3)),
@@ -78,7 +79,7 @@ def a_compacting_agent(rng: Random) -> Agent:
 
 
 def an_agent(rng: Random) -> Agent:
-    """The agent with low and high limits: low ones are reached within one schedule."""
+    """The agent with low or high limits. A schedule is long enough to reach the low ones."""
     limits = Limits(
         model_attempts=rng.choice((1, 2, 3, 5)),
         tool_attempts=rng.choice((1, 2, 3)),

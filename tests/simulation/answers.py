@@ -1,4 +1,4 @@
-"""The answers of the simulated model: random, of every shape, always well formed."""
+"""The answers of the simulated model: random, with blocks of every kind, always well formed."""
 
 import json
 from random import Random
@@ -19,7 +19,7 @@ def usage_of(request: bytes, answer: "Answer") -> ev.Usage:
 
 
 class Answer(NamedTuple):
-    """A whole answer. `texts`: the deltas that stream."""
+    """A whole answer. `texts`: the deltas that are streamed."""
 
     stop_reason: str
     blocks: tuple[dict[str, Any], ...]
@@ -27,12 +27,12 @@ class Answer(NamedTuple):
     texts: tuple[str, ...]
 
     def content(self) -> bytes:
-        """The blocks as a JSON array."""
+        """The blocks of the answer as a JSON array."""
         return f"[{','.join(compact(block) for block in self.blocks)}]".encode()
 
 
 class Tastes(NamedTuple):
-    """Probabilities of what the model does."""
+    """The probabilities of what the model does."""
 
     calls: float = 0.55
     odd: float = 0.15  # wrong arguments, unknown names, repeated ids
@@ -48,7 +48,8 @@ END_TURN = Answer("end_turn", ({"type": "text", "text": "Done."},), (), ("Done."
 
 
 def an_answer(rng: Random, tastes: Tastes, number: int) -> Answer:
-    """A random answer; its `number` in this world is in every text, so that each is unique."""
+    """A random answer. Every text contains the answer's `number` in this world, so each text is
+    unique."""
     if tastes.long and rng.random() < tastes.long:
         return _a_long_one(rng, number)
     blocks: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Invariants of background work: it delays no step, ends, and is adopted once."""
+"""Invariants of background work: it delays no step, it ends, and its result is adopted once."""
 
 from collections import Counter
 from typing import Any
@@ -15,8 +15,8 @@ ABORTS = ("cancelled", "terminated")
 
 
 class CandidatesAreAdoptedOnce(Invariant):
-    """S1.B: a summary comes into force with the first LLM_CALLED that names it, each once, and
-    each covers more than the one before."""
+    """S1.B: a summary comes into force with the first LLM_CALLED that names it. Each summary comes
+    into force once, and covers more than the summary before."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -42,7 +42,7 @@ class CandidatesAreAdoptedOnce(Invariant):
 
 
 class WorkDelaysNoStep(Invariant):
-    """S1.H: background work delays a step only where its request would not fit (N2w)."""
+    """S1.H: background work delays only a step whose request would not fit without it (N2w)."""
 
     def on_seen(self, seen: Any) -> None:
         if seen.views.turn.open and seen.views.turn.agent == self.world.agent.name:
@@ -85,8 +85,8 @@ class WorkEnds(Invariant):
 
 
 class AbortedWorkStops(Invariant):
-    """Constraint 3: an abort ends the running background work: its candidates are rejected, no
-    worker takes it over, and without faults it ends within the grace."""
+    """Constraint 3: an abort ends the running background work. Its candidates are rejected, no
+    worker takes it over, and without faults it ends within the grace period."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -117,8 +117,8 @@ class AbortedWorkStops(Invariant):
 
 
 class BudgetIsExceededOnlyAsLastResort(Invariant):
-    """N2: a turn ends for its budget only when nothing can make its request fit: no work runs that
-    its agent still waits for, and no candidate is enough."""
+    """N2: a turn ends for its budget only if nothing can make its request fit: no background work
+    is running for which its agent still waits, and no candidate saves enough."""
 
     def on_produced(
         self, process: Any, partition: int, key: str, value: bytes, kind: bytes
@@ -147,7 +147,7 @@ class BudgetIsExceededOnlyAsLastResort(Invariant):
 
 
 def weight(views: Any, place: int) -> int:
-    """The fewest tokens that a fragment has in a request."""
+    """The smallest number of tokens that a fragment can have in a request."""
     fragments, view = views.context.fragments, views.compaction
     total = fragments[place].total - (fragments[place - 1].total if place else 0)
     return total - sum(short.saved for short in view.shorts if short.place == place)

@@ -1,4 +1,5 @@
-"""Invariants of decisions and outcomes: made on the newest input, allowed by a person, kept."""
+"""Invariants of decisions and outcomes: a decision is made on the newest input, a person allows a
+call that asks, and outcomes are kept."""
 
 from collections import defaultdict
 from typing import Any
@@ -17,7 +18,8 @@ INPUTS = tuple(row.cls for row in ev.EVENT_TYPES if row.is_input)
 
 
 class DecisionsNameTheirBasis(Invariant):
-    """Law 8: an accepted decision was made on the newest input, determined independently here."""
+    """Law 8: an accepted decision was made on the newest input, which this check determines
+    independently."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -34,7 +36,8 @@ class DecisionsNameTheirBasis(Invariant):
             self.newest[session] = seen.entry.offset
 
     def _shortens(self, seen: Any) -> bool:
-        """A short form of a result that no request has sent changes the next one."""
+        """Whether the event is a short form that changes the next request, because no request has
+        sent its result yet."""
         if not isinstance(seen.entry.event, ev.ResultCompacted):
             return False
         sent = seen.before.context.request.fragments
@@ -44,7 +47,7 @@ class DecisionsNameTheirBasis(Invariant):
 
 
 class NothingStartsWhileClosing(Invariant):
-    """After a cancel, interrupt or termination no call and no claim is accepted."""
+    """After a cancel, an interrupt or a termination, no call and no claim is accepted."""
 
     def on_seen(self, seen: Any) -> None:
         starts = isinstance(seen.entry.event, STARTS) and seen.ruling.accepted
@@ -53,8 +56,8 @@ class NothingStartsWhileClosing(Invariant):
 
 
 class AskedCallsAreAllowed(Invariant):
-    """S2.6: a call that needs approval begins only when a person allowed exactly these arguments,
-    or, as old approvals did, this tool."""
+    """S2.6: a call that needs approval begins only if a person allowed exactly these arguments, or
+    (in old approvals) this tool."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -84,8 +87,8 @@ class AskedCallsAreAllowed(Invariant):
 
 
 class KeptOutcomesArrive(Invariant):
-    """Every outcome that an outbox kept reaches the log, whatever dies, or waits for the
-    next start if the log did not accept it at this one."""
+    """Every outcome in an outbox reaches the log, whatever dies. If the log does not accept an
+    outcome at one start of the worker, the outcome waits for the next start."""
 
     def at_end(self) -> None:
         records = [
@@ -102,7 +105,7 @@ class KeptOutcomesArrive(Invariant):
 
 
 class LedgerCountsOnce(Invariant):
-    """S0.5: every paid request is counted once, also that of an attempt that lost."""
+    """S0.5: every paid request is counted once, including the request of an attempt that lost."""
 
     def at_end(self) -> None:
         paid: dict[str, dict[tuple, Any]] = defaultdict(dict)

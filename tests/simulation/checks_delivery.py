@@ -1,4 +1,5 @@
-"""Invariants of deliveries to push channels (lane D): received, in order, with bounded attempts."""
+"""Invariants of deliveries to push channels (lane D): they arrive, in order, with a limited number
+of attempts."""
 
 from collections import Counter
 from typing import Any
@@ -14,8 +15,8 @@ Place = tuple[str, int, int, str]
 
 
 class SentMeansReceived(Invariant):
-    """S2.4: GEN_SENT is accepted once, after the channel received the answer, and each answer for a
-    channel is sent in the end, or given up after all its attempts."""
+    """S2.4: GEN_SENT is accepted once, after the channel received the answer. Each answer for a
+    channel is sent in the end, or is given up after all its attempts."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -47,8 +48,9 @@ class SentMeansReceived(Invariant):
 
 
 class AnswersArriveInOrder(Invariant):
-    """A channel receives the answers of a session in order, each perhaps more than once; one that
-    was given up may have been in flight, from a paused worker, and arrive at any time."""
+    """A channel receives the answers of a session in order, and may receive an answer more than
+    once. An answer that was given up may arrive at any time, because a paused worker may still send
+    it."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)

@@ -1,4 +1,4 @@
-"""Invariants of claims and effects: no effect happens twice or begins without its claim."""
+"""Invariants of claims and effects: no effect happens twice, and none begins without its claim."""
 
 from collections import Counter
 from typing import Any
@@ -18,7 +18,7 @@ TAKEOVERS = (b"TOOL_STARTED", b"GEN_RESUMED", b"BACKGROUND_STARTED", b"DELIVERY_
 
 
 class OnceRunsOnce(Invariant):
-    """I3, S2.7: a `once` call acts on the world at most once, whatever dies."""
+    """I3, S2.7: a call of a `once` tool acts on the world at most once, whatever dies."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -32,7 +32,8 @@ class OnceRunsOnce(Invariant):
 
 
 class NotRunMeansNotRun(Invariant):
-    """T4, T6: a call that the log calls not run never acted on the world, and never will."""
+    """T4, T6: a call whose outcome in the log is `not_run` never acted on the world and never
+    will."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -65,8 +66,8 @@ class NotRunMeansNotRun(Invariant):
 
 
 class DecidedOnce(Invariant):
-    """I4: a started call gets exactly one decided outcome; only a person's answer, or a
-    reconciler's denial, is ever contradicted."""
+    """I4: a started call gets exactly one decided outcome. Only a person's answer or a reconciler's
+    denial is ever contradicted."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -101,7 +102,7 @@ class DecidedOnce(Invariant):
 
 
 class NoRunInDoubt(Invariant):
-    """S2.7: no attempt of a call is claimed or begun while it is in doubt or decided."""
+    """S2.7: no attempt of a call is claimed or begun while the call is in doubt or decided."""
 
     def on_seen(self, seen: Any) -> None:
         event = seen.entry.event
@@ -118,8 +119,8 @@ class NoRunInDoubt(Invariant):
 
 
 class OnlyWonClaimsBegin(Invariant):
-    """Laws 5 and 6, I15: an effect begins after its claim was accepted, under an epoch that held
-    at the claim, at a worker that has read of no newer owner; once per claim."""
+    """Laws 5 and 6, I15: an effect begins once per claim, after the claim was accepted under the
+    epoch that was in force, at a worker that has not read of a newer owner."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -144,8 +145,9 @@ class OnlyWonClaimsBegin(Invariant):
 
 class BeginsInTime(Invariant):
     """T4, S2, B2, D2: an effect begins within the start window after its claim was produced, or
-    never: later, another may have taken it over, and a model call would be paid twice. Law 6: a
-    tool acts on the world no later than its deadline, so the margin is for clocks alone."""
+    never. Later, another worker may have taken it over, and a model call would be paid twice. Law
+    6: a tool acts on the world no later than its deadline, so the margin covers only differences
+    between clocks."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -177,7 +179,8 @@ class BeginsInTime(Invariant):
 
 
 class ReconcilesLate(Invariant):
-    """T6: no reconciler is called before deadline + margin: its "no" could become untrue."""
+    """T6: no reconciler is called before deadline + margin, because its "no" could become
+    untrue."""
 
     def on_reconciled(self, process: Any, session_id: str, begin: Any) -> None:
         tool, limits = begin.agent.tool(begin.call.name), begin.agent.limits
@@ -191,9 +194,9 @@ class ReconcilesLate(Invariant):
 
 
 class TakeoversAreLawful(Invariant):
-    """Law 6: a claim is taken over when it is void, when its owner is an older incarnation of the
-    same worker, when the log says that its owner is dead (OWNER_GONE), or after its deadline and
-    the margin; never before."""
+    """Law 6: a claim is taken over in four cases only: it is void; its owner is an older
+    incarnation of the same worker; the log says that its owner is dead (OWNER_GONE); or its
+    deadline and the margin have passed."""
 
     def on_produced(
         self, process: Any, partition: int, key: str, value: bytes, kind: bytes
@@ -232,14 +235,15 @@ class TakeoversAreLawful(Invariant):
         if holder is not None and claim.owner in holder.gone:
             return  # OnlyTheDeadAreGone checks that
         if witness.holder_at(number, role, claim.offset) != (claim.epoch, claim.owner):
-            return  # it never had the right: void
+            return  # the claim is void: its owner did not hold the role then
         now = worker.now(worker.owned[number])
         left = claim.deadline + self.world.agent.limits.margin_ms - now
         self.demand(left <= 0, f"{process.owner} takes {session} {claim} over {left} ms early")
 
 
 class OnlyTheDeadAreGone(Invariant):
-    """Law 6: a worker writes OWNER_GONE of itself when it ends, and never of a living one."""
+    """Law 6: a worker writes OWNER_GONE about itself when it ends, and about another worker only if
+    that worker is dead."""
 
     def on_produced(
         self, process: Any, partition: int, key: str, value: bytes, kind: bytes
@@ -273,7 +277,8 @@ class NewestAttemptCompletes(Invariant):
 
 
 class TakesAreBounded(Invariant):
-    """Law 6: after its assignment a worker takes a partition again once per session timeout."""
+    """Law 6: after its assignment, a worker repeats the take of a partition at most once per
+    session timeout."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -297,7 +302,7 @@ class TakesAreBounded(Invariant):
 
 
 class NothingBeforeItsTake(Invariant):
-    """Law 6: after its assignment a worker does nothing until it has read its take back."""
+    """Law 6: after its assignment, a worker does nothing until it has read back its own take."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -326,8 +331,8 @@ class NothingBeforeItsTake(Invariant):
 
 
 class AbortsReachWhatRuns(Invariant):
-    """Constraint 3, law 7: a worker that has read that a turn is closing or over has requested its
-    model and tool calls to end, even if another worker has the partition by now."""
+    """Constraint 3, law 7: a worker that has read that a turn is closing or over has requested the
+    end of the turn's model and tool calls, even if another worker holds the partition by then."""
 
     def on_round(self, process: Any) -> None:
         if process.has_unread() or process.lost.has_news:

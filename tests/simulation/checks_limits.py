@@ -1,4 +1,4 @@
-"""Invariants of limits and of promises in words: attempts, steps, stops, locks, transcript."""
+"""Invariants of limits and of other promises: attempts, steps, stops, locks, transcript."""
 
 from collections import Counter
 from typing import Any
@@ -9,7 +9,7 @@ from foldlog.tests.simulation.invariant import Invariant
 
 
 class AttemptsAndStepsAreBounded(Invariant):
-    """S1.F: no more attempts, steps or tokens than the agent's limits allow."""
+    """S1.F: a session has no more attempts, steps or tokens than its agent's limits allow."""
 
     def on_seen(self, seen: Any) -> None:
         if not seen.ruling.accepted:
@@ -29,7 +29,7 @@ class AttemptsAndStepsAreBounded(Invariant):
 
 
 class ShouldStopStops(Invariant):
-    """N1: after `after_step` no further step of that turn is decided."""
+    """N1: after a cancel with mode `after_step`, no further step of that turn is decided."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -46,8 +46,8 @@ class ShouldStopStops(Invariant):
 
 
 class StateIsTrue(Invariant):
-    """S0.1: the project is locked once; the cancel token is that of a binding cancel
-    and ends with its turn; the pending tool is the oldest that may be running."""
+    """S0.1: the project is locked once. The cancel token belongs to a binding cancel and ends with
+    the turn. The pending tool is the oldest tool that may be running."""
 
     def on_seen(self, seen: Any) -> None:
         before, after, turn = seen.before.state, seen.views.state, seen.views.turn
@@ -70,7 +70,7 @@ class StateIsTrue(Invariant):
 
 
 class TurnEndsNameTheState(Invariant):
-    """TURN_ENDED has the digest of session_state at its basis, which replays check."""
+    """TURN_ENDED has the digest of session_state at its basis, and replays check this digest."""
 
     def on_seen(self, seen: Any) -> None:
         event = seen.entry.event

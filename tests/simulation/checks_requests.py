@@ -1,4 +1,5 @@
-"""Invariants of requests: legal, complete, extended at the end, and the same for every builder."""
+"""Invariants of requests: legal, complete, extended only at the end, and the same from every
+builder."""
 
 import re
 from collections import Counter
@@ -19,7 +20,7 @@ MARK = re.compile(rb"<([A-Za-z0-9]+:[A-Za-z0-9-]+)>")
 class RequestsAreLegal(Invariant):
     """I13: every request passes an independent checker of the API's rules.
 
-    It builds the request of every accepted LLM_CALLED for all invariants below.
+    For all invariants below, this class builds the request of every accepted LLM_CALLED.
     """
 
     def on_seen(self, seen: Any) -> None:
@@ -38,12 +39,12 @@ class RequestsAreLegal(Invariant):
 
 
 class RequestsExtend(Invariant):
-    """P9: request n is a block-wise prefix of request n+1, without cache marks, unless
-    n+1 adopts something; system and tools change with CONTEXT_SET only.
+    """P9: request n, without cache marks, is a block-wise prefix of request n+1, unless n+1 adopts
+    something. System and tools change with CONTEXT_SET only.
 
-    Two exceptions: thinking that was signed for another prefix, or whose signature was refused, is
-    not repeated. And a request may end in a paused answer: once a user message follows it, the API
-    refuses thinking at its end.
+    There are two exceptions. First, thinking is not repeated if it was signed for another prefix,
+    or if its signature was refused. Second, a request may end in a paused answer: once a user
+    message follows that answer, the API refuses thinking at the answer's end.
     """
 
     def __init__(self, world: Any) -> None:
@@ -77,8 +78,8 @@ class RequestsExtend(Invariant):
 
 
 class RequestsKeepTheirHash(Invariant):
-    """Law 11, I14: the bytes rebuilt from the log have the hash that each claim carries, and are
-    sent to the model; for an attempt that resumes, with the kept answer behind them."""
+    """Law 11, I14: the bytes that are rebuilt from the log have the hash in each claim, and are
+    sent to the model. For an attempt that resumes, the kept answer follows these bytes."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -112,8 +113,8 @@ class RequestsKeepTheirHash(Invariant):
 
 
 class MessagesAreSentOnce(Invariant):
-    """I2: each message is in a request once; one that its turn never sent is in the
-    next turn's, unless no request has room for it."""
+    """I2: each message is in a request once. A message that was not sent in its own turn is in the
+    next turn's request, unless no request has room for it."""
 
     def on_seen(self, seen: Any) -> None:
         event = seen.entry.event

@@ -1,6 +1,6 @@
 """Invariants of resumed answers: what is kept of a lost attempt, and the text that a viewer sees.
 
-This file puts the kept part together a second time, from the chunks that the fold accepted.
+This file assembles the kept part a second time, from the chunks that the fold accepted.
 """
 
 import json
@@ -17,7 +17,8 @@ from foldlog.tests.simulation.invariant import Invariant
 
 
 class StreamedChunks:
-    """The chunks of each attempt up to the first missing one, behind those that it resumed."""
+    """The chunks of each attempt, up to the first missing chunk, after the chunks that the attempt
+    resumed."""
 
     def __init__(self) -> None:
         self._of: dict[tuple, list[ev.GenChunk]] = {}
@@ -45,13 +46,14 @@ def _place(seen: Any, attempt: int) -> tuple:
 
 
 def texts_of(chunks: list[ev.GenChunk]) -> list[str]:
-    """The text of each block."""
+    """The joined text of each block."""
     blocks = dict.fromkeys(chunk.block for chunk in chunks)
     return ["".join(c.delta for c in chunks if c.block == block) for block in blocks]
 
 
 def continued(request: bytes, chunks: list[ev.GenChunk]) -> bytes:
-    """The request of a step, byte for byte, with the kept text behind it to be continued."""
+    """The request of a step, byte for byte, followed by the kept text that the model must
+    continue."""
     texts, order = texts_of(chunks), ""
     if json.loads(request)["model"].startswith("claude-3"):
         texts[-1] = texts[-1].rstrip()
@@ -70,8 +72,8 @@ class Screen(NamedTuple):
 
 
 class AnswersAreShownOnce(Invariant):
-    """A viewer of an answer that settles was shown its text, each chunk once;
-    when a resumed answer settles, nothing is taken back, and the kept text is in it."""
+    """A viewer of an answer that settles has seen the answer's text, and each chunk once. When a
+    resumed answer settles, no text is taken back, and the answer contains the kept text."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)

@@ -25,7 +25,7 @@ NEVER_LATE = (
 
 
 class AcknowledgedIsInTheLog(Invariant):
-    """I1: no event that a producer has an acknowledgement for is lost."""
+    """I1: no event is lost once its producer has received an acknowledgement."""
 
     def at_end(self) -> None:
         topic = self.world.log.topic(SESSION_EVENTS)
@@ -54,28 +54,29 @@ class OnlyTransitions(Invariant):
 
 
 class OneWriterPerField(Invariant):
-    """I9, S0.2: a field of session_state is changed only by the events that WRITERS names."""
+    """I9, S0.2: only the events that WRITERS names change a field of session_state."""
 
     def on_seen(self, seen: Any) -> None:
         self.holds(step_rules.fields_have_their_writers, seen)
 
 
 class StateIsSmall(Invariant):
-    """S0.1: session_state stays below 1 KB, whatever the ids."""
+    """S0.1: session_state stays below 1 KB, however long the ids are."""
 
     def on_seen(self, seen: Any) -> None:
         self.holds(step_rules.state_is_small, seen)
 
 
 class TurnIsBounded(Invariant):
-    """Everything in flight is bounded."""
+    """The lists of a turn (queued messages, grants, reminders, refusals, ids that were seen) stay
+    within their limits."""
 
     def on_seen(self, seen: Any) -> None:
         self.holds(step_rules.turn_is_bounded, seen)
 
 
 class CancelEndsInTime(Invariant):
-    """Constraint 3: without faults a closing turn ends within the grace."""
+    """Constraint 3: without faults, a closing turn ends within the grace period."""
 
     def on_seen(self, seen: Any) -> None:
         closing = seen.before.turn.closing
@@ -88,7 +89,7 @@ class CancelEndsInTime(Invariant):
 
 
 class OneOpenTurn(Invariant):
-    """Turns open one after the other; each ends once, before the next one opens."""
+    """Turns open one after the other; each turn ends once, before the next turn opens."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -110,7 +111,7 @@ class OneOpenTurn(Invariant):
 
 
 class EndedTurnsAreClosed(Invariant):
-    """Constraint 3: after TURN_ENDED no event of that turn changes the context or the answer."""
+    """Constraint 3: after TURN_ENDED, no event of that turn changes the context or the answer."""
 
     def on_seen(self, seen: Any) -> None:
         event, before = seen.entry.event, seen.before
@@ -131,7 +132,7 @@ class EndedTurnsAreClosed(Invariant):
 
 class EveryRefusalIsAnsweredOnce(Invariant):
     """Row R: each refused event, and each result with a refused trigger, gets exactly one accepted
-    REFUSED; nothing else gets one."""
+    REFUSED; no other event gets one."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -160,7 +161,7 @@ class EveryRefusalIsAnsweredOnce(Invariant):
 
 
 class MessagesEndOnce(Invariant):
-    """S0.10, I2: every accepted message ends with exactly one turn and reason."""
+    """S0.10, I2: every accepted message ends in exactly one turn, with one reason."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)

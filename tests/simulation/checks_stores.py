@@ -1,4 +1,4 @@
-"""Invariants of the stores: a worker's views equal those of the log, byte for byte."""
+"""Invariants of the stores: a worker's stored views equal the log's views, byte for byte."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ SAMPLED = 0.05  # of the rounds: comparing every view in every round would cost 
 
 
 class StoresAgree(Invariant):
-    """I6, I7, constraint 4: a store equals, at its cursor, a fold from offset 0."""
+    """I6, I7, constraint 4: a store equals a fold from offset 0 to the store's cursor."""
 
     def on_round(self, process: Any) -> None:
         if self.world.rng_checks.random() < SAMPLED:
@@ -57,7 +57,8 @@ class StoresAgree(Invariant):
 
 
 class FoldsAgree(Invariant):
-    """I24, law 2: a fold from the first offset gives the same bytes, whatever else was folded."""
+    """I24, law 2: a fold from the first offset results in the same bytes, whatever else is folded
+    with it."""
 
     def at_end(self) -> None:
         witness = self.world.witness
@@ -72,7 +73,7 @@ class FoldsAgree(Invariant):
 
 
 class TakesAreNoSession(Invariant):
-    """Law 6: PARTITION_TAKEN is part of no session."""
+    """Law 6: a PARTITION_TAKEN belongs to no session."""
 
     def at_end(self) -> None:
         self.demand(PARTITION_KEY not in self.world.witness.views, "a take became a session")
@@ -80,9 +81,11 @@ class TakesAreNoSession(Invariant):
 
 
 class DeadLettersAreKept(Invariant):
-    """I18: every unreadable record is a dead letter with its place, and nothing else is.
+    """I18: every unreadable record becomes a dead letter that names its offset, and no other record
+    does.
 
-    A letter is a notice: one that was in flight when its worker died is not written again.
+    A dead letter is only a notice: if it was in flight when its worker died, it is not written
+    again.
     """
 
     def at_end(self) -> None:

@@ -1,4 +1,4 @@
-"""Invariants of WAKE and of progress: every obligation can be discharged, and is."""
+"""Invariants of WAKE and of progress: every obligation can be discharged, and is discharged."""
 
 from collections import Counter
 from typing import Any
@@ -18,15 +18,15 @@ PATIENT = {"T2w": "waits for a person"}
 
 
 def taken_by(owner: str, epoch: int) -> PartitionView:
-    """The holders after this owner has taken the partition for every role."""
+    """The holders of a partition after this owner has taken it for every role."""
     return PartitionView(tuple(Holder(role, owner, epoch) for role in sorted(ROLES)))
 
 
 class WakeAndFoldAgree(Invariant):
     """Law 9: at every view, the fold accepts each event that the WAKE table asks for.
 
-    The event then discharges the row that asked for it. Some views, chosen
-    at random, are also checked with a later time or a new holder. A second wake returns the same.
+    The event then discharges the row that asked for it. Some views, chosen at random, are also
+    checked with a later time or a new holder. A second evaluation of WAKE returns the same rows.
     """
 
     def on_seen(self, seen: Any) -> None:
@@ -51,7 +51,7 @@ class WakeAndFoldAgree(Invariant):
                 self.check(ViewOfPartition(views, holders, self.world.now, *place))
 
     def check(self, now: ViewOfPartition) -> None:
-        """Every obligation at one view."""
+        """Check every obligation at one view."""
         rules = self.world.rules_for(now.views)
         owed = wake(now.views, now.holders, now.at, rules)
         again = wake(now.views, now.holders, now.at, rules)
@@ -66,7 +66,7 @@ class WakeAndFoldAgree(Invariant):
 
 
 class NobodyIsStuck(Invariant):
-    """Law 9 at run time: no worker ever gives a session up."""
+    """Law 9 at run time: no worker ever stops serving a session as stuck."""
 
     def on_round(self, process: Any) -> None:
         for owned in process.worker.owned.values():
@@ -74,7 +74,8 @@ class NobodyIsStuck(Invariant):
 
 
 class NothingIsForgotten(Invariant):
-    """Law 4: without faults, a worker that is long idle has no obligation it could discharge."""
+    """Law 4: without faults, a worker that has been idle for long has no obligation that it could
+    discharge."""
 
     def on_jump(self, gap_ms: int) -> None:
         world, witness = self.world, self.world.witness
@@ -94,9 +95,10 @@ class NothingIsForgotten(Invariant):
 
 
 class SlotsAreKept(Invariant):
-    """No more effects at a time than an API key or a process has slots.
+    """No more effects run at the same time than an API key or a process has slots.
 
-    Not checked in scenarios with delays: a claim that is considered lost may still be accepted.
+    This is not checked in scenarios with delays, where a claim that is considered lost may still be
+    accepted.
     """
 
     def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
@@ -111,7 +113,7 @@ class SlotsAreKept(Invariant):
 
 
 class Liveness(Invariant):
-    """I17: without faults every session is idle, or waits for a person."""
+    """I17: without faults, every session becomes idle or waits for a person."""
 
     def when_calm(self) -> None:
         world, witness = self.world, self.world.witness
@@ -127,7 +129,7 @@ class Liveness(Invariant):
                 self.demand(doubt, f"{session} hangs: {views.turn}")
 
     def at_end(self) -> None:
-        """And after the last message of a person no turn is open."""
+        """Check that no turn is open after the last message of each person."""
         for session, views in self.world.witness.views.items():
             if views.frozen is None and views.turn.agent == self.world.agent.name:
                 self.demand(not views.turn.open, f"{session} does not end: {views.turn}")

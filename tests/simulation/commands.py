@@ -1,7 +1,7 @@
 """The commands of simulated people, by name: legal, late, repeated, wrong or pointless.
 
 Each command returns the events of one request, computed from the views that the person sees.
-`chosen` picks a command that applies to those views.
+`chosen` picks a command that fits these views.
 """
 
 import json
@@ -30,7 +30,8 @@ def _content(person: Any, message_id: str, more: str = "") -> ev.Body:
 
 
 def a_message(person: Any, when_busy: str, message_id: str | None = None) -> ev.MessageReceived:
-    """A new message; its text has its id, so that a request shows which messages it contains."""
+    """A new message. Its text contains its id, so that a request shows which messages it
+    contains."""
     person.messages += 1
     message_id = message_id or f"m{person.messages}"
     more, tokens = "", person.rng.choice((5, 5, 5, 300))
@@ -72,7 +73,7 @@ def say_again(person: Any) -> list:
 
 
 def say_wrongly(person: Any) -> list:
-    """A reused id, no text, a bad id, a wrong role, or another user's name."""
+    """An invalid message: a reused id, no text, a bad id, a wrong role, or another user's name."""
     event = a_message(person, "queue")
     text = b'[{"type":"text","text":"  "}]'
     reused = person.sent[0].message_id
@@ -94,7 +95,8 @@ def open_again(person: Any) -> list:
 
 
 def cancel(person: Any) -> list:
-    """Now or after the step; with or without the turn and the phase that the person saw."""
+    """A cancel, at once or after the step, with or without the turn and the phase that the person
+    saw."""
     rng, views = person.rng, person.views
     person.commands += 1
     number = views.turn.number if views else 1
@@ -141,7 +143,8 @@ def _calls(person: Any, *statuses: str) -> list:
 
 
 def decide(person: Any) -> list:
-    """Allow or deny a call that asks; sometimes with other arguments, or one that asks no more."""
+    """Allow or deny a call that waits for approval; sometimes with other arguments, or a call that
+    no longer waits."""
     rng = person.rng
     calls = _calls(person, "asks") or _calls(person, "proposed", "started", "done")
     if not calls:
@@ -160,7 +163,7 @@ def decide(person: Any) -> list:
 
 
 def resolve(person: Any) -> list:
-    """Resolve a call in doubt, rightly or wrongly, or one that is not in doubt."""
+    """Resolve a call that is in doubt, rightly or wrongly, or a call that is not in doubt."""
     rng = person.rng
     calls = _calls(person, "doubt", "contradicted") or _calls(person, "started", "done")
     key = rng.choice(calls).key if calls else rng.choice(("1.1.0", "not a call"))
@@ -179,7 +182,7 @@ def terminate(person: Any) -> list:
 
 
 def garbage(person: Any) -> list:
-    """Records that are not events, under every kind of key."""
+    """Records that are no events, under every kind of key."""
     rng = person.rng
     name = rng.choice((b"NEW_THING", b"GEN_CHUNK", b""))
     key = rng.choice((None, None, "not an id!", b"\xff\xfe", "k" * 300, b"", PARTITION_KEY))
@@ -191,7 +194,7 @@ def garbage(person: Any) -> list:
 
 
 def forge(person: Any) -> list:
-    """A worker's event, written by a client."""
+    """An event of a worker's type that a client writes."""
     number = person.views.turn.number if person.views else 1
     basis = person.views.turn.basis if person.views else 0
     place = {"turn": number, "step": 1, "index": 0, "attempt": 1}
@@ -208,7 +211,7 @@ def forge(person: Any) -> list:
 
 
 def flood(person: Any) -> list:
-    """More refusals, or messages, than a view keeps."""
+    """More refused or queued messages than a view keeps."""
     if person.rng.random() < 0.7:
         return [e for _ in range(70) for e in say_wrongly(person)]
     return [a_message(person, "queue") for _ in range(260)]
@@ -238,7 +241,8 @@ COMMANDS = {
 
 
 def chosen(person: Any) -> str:
-    """The name of a command: mostly one that a call waits for, else by the scenario's habits."""
+    """The name of a command: mostly one for which a call waits, otherwise one by the scenario's
+    habits."""
     rng = person.rng
     if _calls(person, "asks") and rng.random() < 0.8:
         return "decide"
@@ -249,7 +253,7 @@ def chosen(person: Any) -> str:
 
 
 def answers(person: Any, views: Any) -> list:
-    """The true answer to every call that waits for a person."""
+    """The true answer for every call that waits for a person."""
     found = []
     for call in (*views.turn.calls, *views.turn.doubts):
         if call.status in ("doubt", "contradicted"):

@@ -1,8 +1,8 @@
 """Simulated effects, in place of worker/effects_host.py, effects/models/call.py and tools/call.py.
 
-Each begun effect is a generator that yields the time that it waits (ms of virtual time), or None to
-wait until `poke`; between two yields it is one indivisible action of the schedule. It ends in one
-outcome: kept in the outbox first, then produced until the log acknowledges it.
+Each effect is a generator. It yields the time to wait (ms of virtual time), or None to wait until
+`poke`; between two yields, it is one indivisible action of the schedule. It ends in one outcome,
+which is first kept in the outbox and then produced until the log acknowledges it.
 """
 
 from collections.abc import Generator, Iterator
@@ -42,8 +42,8 @@ Steps = Generator[int | None, Any, Any]
 
 
 class Task:
-    """One running effect, or a report (None). `due`: world time (ms) of its next action; None: when
-    it is poked."""
+    """One running effect; if `effect` is None, the report of an outcome. `due`: the world time (ms)
+    of the next action, or None to wait for `poke`."""
 
     def __init__(self, role: str, effect: EffectId | None, steps: Steps, now: int) -> None:
         self.role = role
@@ -55,12 +55,12 @@ class Task:
         self.ended = False  # its outcome is known and only has to be written
 
     def poke(self, received: Any, now: int) -> None:
-        """Continue with the value that it waits for."""
+        """Continue the task with the value for which it waits."""
         self.received, self.due = received, now
 
 
 class SimEffects:
-    """The Effects of one process. They die with it."""
+    """The Effects of one process. They end when the process dies."""
 
     def __init__(self, process: Any) -> None:
         self.process = process
@@ -84,7 +84,7 @@ class SimEffects:
         self._spawn(role, effect, lambda task: steps(task, session_id, begin))
 
     def step(self, task: Task) -> None:
-        """The next action of an effect."""
+        """Run the next action of an effect."""
         received, task.received, task.due = task.received, None, None
         try:
             wait = task.steps.send(received)
@@ -98,11 +98,11 @@ class SimEffects:
         return sum(1 for task in self.tasks if task.role == role)
 
     def begun(self) -> list[Running]:
-        """As EffectsHost.begun."""
+        """Like `EffectsHost.begun`."""
         return [Running(task.role, task.effect) for task in self.tasks if task.effect is not None]
 
     def stop(self, effect: EffectId, why: str) -> bool:
-        """Request that an effect ends; whether it runs."""
+        """Request that an effect ends. Returns whether the effect is running."""
         for task in self.tasks:
             if task.effect == effect:
                 if not task.stop.requested:
@@ -113,7 +113,7 @@ class SimEffects:
         return False
 
     def leave(self) -> None:
-        """An orderly end of the worker: as EffectsHost.close."""
+        """End the worker in an orderly way, like `EffectsHost.close`."""
         for task in self.tasks:
             if task.role in ("models", "background") and not task.stop.requested:
                 task.stop.request("the worker is ending", leaves=True)
@@ -123,7 +123,8 @@ class SimEffects:
     # -- outcomes --------------------------------------------------------------------------------
 
     def outcome(self, task: Task, session_id: str, event: Any) -> Steps:
-        """As Reports.outcome: kept on disk, then produced until the log acknowledges it."""
+        """Like `Reports.outcome`: keep the outcome on disk, then produce it until the log
+        acknowledges it."""
         task.ended = True
         crash = self.process.crash_point
         crash("before the outbox")
@@ -140,7 +141,7 @@ class SimEffects:
             yield int(RETRY_S * 1000)
 
     def produce(self, session_id: str, event: Any, on_delivery) -> None:
-        """Hand an outcome to the producer."""
+        """Pass an outcome to the producer."""
         headers = headers_for(event, ROLE_OF[type(event)])
         self.process.producer.append(
             SESSION_EVENTS, session_id, encode(event), headers, on_delivery=on_delivery
@@ -243,7 +244,7 @@ class SimEffects:
     def chunks_since(
         self, session_id: str, partition: int, offset: int, attempt: int
     ) -> list[ev.GenChunk] | None:
-        """As EffectsHost.chunks_since: None at first, the chunks when called again."""
+        """Like `EffectsHost.chunks_since`: the first call returns None, a later call the chunks."""
         return self._chunks_loader.since(session_id, partition, offset, attempt)
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:

@@ -1,6 +1,6 @@
-"""The faults between machines: the fate of each record, and the assignment of partitions.
+"""The faults between machines: what happens to each record, and the assignment of partitions.
 
-Every fate is one that Kafka produces.
+Everything that happens here can happen in Kafka.
 """
 
 from typing import Any
@@ -8,11 +8,11 @@ from typing import Any
 from foldlog.log.faults import NORMAL, Fate, Faults as Fates
 from foldlog.schemas.topics import SESSION_EVENTS
 
-SESSION_TIMEOUT_MS = 6_000  # of the group: a silent member loses its partitions
+SESSION_TIMEOUT_MS = 6_000  # the group's: after this time a silent member loses its partitions
 
 
 class LogFaults(Fates):
-    """The fate of every record: on time, late, twice, lost, or unacknowledged."""
+    """What happens to each record: it is on time, late, written twice, lost, or unacknowledged."""
 
     def __init__(self, world: Any) -> None:
         super().__init__()
@@ -44,7 +44,8 @@ class LogFaults(Fates):
         return fate
 
     def next_at(self) -> list[int]:
-        """The times at which late records land: the first of each queue; the others wait for it."""
+        """The times at which late records land. Only the first record of each queue counts; the
+        others wait for it."""
         return [
             queue[0].due_ms - self.world.broker_skew
             for producer in self.world.log.waiting.values()
@@ -54,7 +55,7 @@ class LogFaults(Fates):
 
 
 class Group:
-    """The consumer groups, one per set of roles; members learn of their assignment late."""
+    """The consumer groups, one for each set of roles. Members learn of their assignment late."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -92,7 +93,8 @@ class Group:
         return found
 
     def offers(self, offers: list) -> None:
-        """Add the moves of a silent member's partitions, and the notices to former owners."""
+        """Add the moves of partitions away from silent members, and the notices to former
+        owners."""
         for p, node in self._to_move():
             offers.append((1, lambda p=p, node=node: self.move(p, node)))
         for notice in self._notices:
@@ -100,7 +102,8 @@ class Group:
                 offers.append((1, lambda notice=notice: self._notify(notice)))
 
     def move(self, partition: int, node: Any, notice_ms: int | None = None) -> None:
-        """Give a partition to a node; its former owner learns of it later, in a poll of its own."""
+        """Give a partition to a node. Its former owner learns of the move later, in its own
+        poll."""
         loser = self.owner[node.roles, partition]
         if loser is node:
             return
@@ -132,7 +135,7 @@ class Group:
         return times
 
     def heal(self) -> None:
-        """One owner per partition, and every node knows its own."""
+        """Give each partition to one owner, and let every node know its own partitions."""
         self.overlap = False
         self._notices = []
         for roles, partition in self.owner:

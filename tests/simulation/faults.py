@@ -1,6 +1,7 @@
-"""The faults of machines, and their times. The faults of records are in fates.py.
+"""The faults of machines, and the times at which they strike. The faults of records are in
+fates.py.
 
-Every fault is one that a real broker, kernel or operator produces.
+A real broker, kernel or operator can cause each of these faults.
 """
 
 from contextlib import suppress
@@ -50,7 +51,7 @@ CRASH_POINTS = (
 
 
 class Faults:
-    """The faults of a schedule, at random times, up to the scenario's number."""
+    """The faults of a schedule, at random times, as many as the scenario states."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -68,7 +69,7 @@ class Faults:
         return self.world.now + int(self.world.rng.expovariate(1 / mean)) if mean else 0
 
     def done(self) -> bool:
-        """Whether no more fault will strike."""
+        """Whether no further fault will strike."""
         return not self._undo and (not self.left or self.world.users.done())
 
     def offers(self, offers: list) -> None:
@@ -120,8 +121,8 @@ class Faults:
                 node.process.producer.resume()
 
     def saw(self, seen: Any) -> None:
-        """Faults strike most often at work. And a paused worker may wake up as a zombie right when
-        another attempt has begun."""
+        """Note a record. Faults strike most often when an effect is at work, and a paused worker
+        may wake up as a zombie right after another attempt has begun."""
         event = seen.entry.event
         at_work = isinstance(event, WORK) and seen.ruling.accepted and self.left
         if at_work and self.world.rng.random() < AT_WORK:
@@ -135,7 +136,8 @@ class Faults:
                 node.silent_since = None
 
     def saw_take(self, owner: str) -> None:
-        """A take is in the log: the records that waited for it land now, before its owner polls."""
+        """Note that a take is in the log. The records that waited for the take land now, before its
+        owner polls."""
         for process in [p for p in self._overtaken if p.owner != owner]:
             self._overtaken.remove(process)
             process.producer.resume()
@@ -143,19 +145,20 @@ class Faults:
     # -- the faults, by the names that scenarios use ---------------------------------------------
 
     def kill(self, node: Any) -> None:
-        """Killed between two actions."""
+        """Kill the node between two actions."""
         node.die(self.world.down_ms())
 
     def kill_soon(self, node: Any) -> None:
-        """Killed at some crash point, in the middle of an action."""
+        """Kill the node at some crash point, in the middle of an action."""
         node.kill_in = self.world.rng.randint(1, 14)
 
     def kill_at(self, node: Any) -> None:
-        """Killed at a named crash point, the next time it is passed."""
+        """Kill the node when it next passes a crash point of this name."""
         node.kill_at = self.world.rng.choice(CRASH_POINTS)
 
     def freeze_at_work(self, node: Any) -> None:
-        """Paused right after the next effect began: others must take that over."""
+        """Pause the node right after its next effect began, so that another node must take the
+        effect over."""
         tools_only = self.world.rng.random() < self.world.scenario.at_tools
 
         def freeze(role: str) -> None:
@@ -170,13 +173,13 @@ class Faults:
         node.on_begun = freeze
 
     def _to_the_brink(self, node: Any) -> None:
-        """The effect that has begun starts, and acts, at the last possible moment."""
+        """Let the effect that has begun start, and act, at the last possible moment."""
         node.effects_paused_until = self.world.now + self.world.rng.choice((4_900, 5_200))
         self.world.brink = True
         self._after(200_000, lambda: setattr(self.world, "brink", False))
 
     def pause(self, node: Any) -> None:
-        """The whole process is paused, and the group takes its partitions away."""
+        """Pause the whole process; the group takes its partitions away."""
         self._freeze(node, self.world.rng.choice((300, 5_000, 9_000, 20_000, 80_000, 300_000)))
 
     def _freeze(self, node: Any, span: int) -> None:
@@ -188,21 +191,21 @@ class Faults:
     def _resumed(self, node: Any, process: Any) -> None:
         if node.process is process:
             node.silent_since = None
-            if self.world.rng.random() < 0.5:  # it may act before it polls
+            if self.world.rng.random() < 0.5:  # the process may act before it polls
                 node.kill_at = self.world.rng.choice(("", "", "after an outcome was produced"))
 
     def stall_poll(self, node: Any) -> None:
-        """Pauses the poll thread of a node; its effects keep running, and it stays in the group."""
+        """Pause the poll thread of a node. Its effects continue, and it stays in the group."""
         span = self.world.rng.choice((300, 5_500, 9_000, 20_000, 80_000))
         node.poll_paused_until = self.world.now + span
 
     def stall_effects(self, node: Any) -> None:
-        """Pauses the effects of a node while its poll thread keeps running."""
+        """Pause the effects of a node while its poll thread continues."""
         span = self.world.rng.choice((300, 5_500, 20_000, 80_000))
         node.effects_paused_until = self.world.now + span
 
     def cut_off(self, node: Any) -> None:
-        """Keeps the records of a node from reaching the broker for a while."""
+        """Prevent the records of a node from reaching the broker for a while."""
         if node.process is None:
             return
         span = self.world.rng.choice((500, 7_000, 20_000, 100_000))
@@ -211,7 +214,8 @@ class Faults:
         self._after(span, producer.resume)
 
     def claim_overtaken(self, node: Any) -> None:
-        """Its next claim is in flight while another takes the partition: the claim is void."""
+        """Hold back the node's next claim until another node takes the partition, so that the claim
+        is void."""
 
         def hold(process: Any) -> None:
             node.delays_claim = None
@@ -228,16 +232,16 @@ class Faults:
         node.delays_claim, node.delayed = hold, CLAIMS[:1] if tools_only else CLAIMS
 
     def kill_effect(self, node: Any) -> None:
-        """Killed inside or around the next effect."""
+        """Kill the node before, in or after its next effect."""
         at_tools = self.world.rng.random() < self.world.scenario.at_tools
         node.kill_at = self.world.rng.choice(TOOL_POINTS if at_tools else EFFECT_POINTS)
 
     def kill_streaming(self, node: Any) -> None:
-        """Killed after the next chunk of an answer."""
+        """Kill the node after the next chunk of an answer."""
         node.kill_at = MID_STREAM
 
     def freeze_streaming(self, node: Any) -> None:
-        """Paused after the next chunk of an answer; it streams the rest when it wakes."""
+        """Pause the node after the next chunk of an answer. It streams the rest when it wakes."""
 
         def freeze() -> None:
             node.on_chunk = None
@@ -246,11 +250,12 @@ class Faults:
         node.on_chunk = freeze
 
     def kill_background(self, node: Any) -> None:
-        """Killed around the next background work."""
+        """Kill the node before, in or after its next background work."""
         node.kill_at = self.world.rng.choice(BACKGROUND_POINTS)
 
     def shut_down(self, node: Any) -> None:
-        """As host.py ends: partitions are given up, model calls stop, tools get a few seconds."""
+        """End the node as host.py does: partitions are given up, model calls stop, tools get a few
+        seconds."""
         process = node.process
         if process is None or not process.started:
             return
@@ -271,12 +276,14 @@ class Faults:
         self._after(SHUTDOWN_MS, end)
 
     def clock_steps(self, node: Any) -> None:
-        """Its wall clock steps: within the margin, in every third world by an hour."""
+        """Step the node's wall clock: within the margin, or by up to an hour in every third
+        world."""
         factor = 900 if self.world.seed % 3 == 0 else 1
         node.clock.skew_ms = self.world.rng.choice((-4_000, -500, 0, 4_000)) * factor
 
     def store_foreign(self, node: Any) -> None:
-        """Killed, and its store is of another log: its last folded record is not in this one."""
+        """Kill the node and replace its store by one of another log, whose last folded record is
+        not in this log."""
         node.die(self.world.down_ms())
         for data in node.disk.stores.values():
             if b"\0cursor" in data:
@@ -284,16 +291,17 @@ class Faults:
                 data[b"\0cursor"] = encode_row(Cursor(offset, 12345))
 
     def move(self, node: Any) -> None:
-        """The group moves a partition for a reason of its own."""
+        """Let the group move a partition, without a cause in the node."""
         self.world.group.move(self.world.rng.randrange(self.world.partitions), node)
 
     def move_unnoticed(self, node: Any) -> None:
-        """The group moves a partition, and its former owner learns of it late."""
+        """Let the group move a partition whose former owner learns of the move late."""
         wait = self.world.rng.choice((10_000, 60_000, 200_000))
         self.world.group.move(self.world.rng.randrange(self.world.partitions), node, wait)
 
     def flap(self, node: Any) -> None:
-        """The group takes its partitions away, and gives them back before another gets them."""
+        """Let the group take the node's partitions away, and give them back before another node
+        gets them."""
         lost, process = node.want, node.process
         node.want = set()
 
@@ -304,12 +312,13 @@ class Faults:
         self._after(self.world.rng.choice((50, 500, 3_000)), back)
 
     def store_lost(self, node: Any) -> None:
-        """Killed, and its store is lost."""
+        """Kill the node and delete its store."""
         node.die(self.world.down_ms())
         node.disk.stores.clear()
 
     def store_behind(self, node: Any) -> None:
-        """Killed, and its store is an older copy; the first time only the copy is made."""
+        """Kill the node and replace its store by an older copy. The first call only makes the
+        copy."""
         old = self._snapshots.get(node.name)
         if old is None:
             copy = {number: dict(data) for number, data in node.disk.stores.items()}
@@ -319,7 +328,7 @@ class Faults:
         node.disk.stores = {number: dict(data) for number, data in old.items()}
 
     def replay(self, node: Any) -> None:
-        """A copy of some earlier record lands now, like a retry that was in flight for long."""
+        """Append a copy of an earlier record, like a retry that was in flight for a long time."""
         topic = self.world.log.topic(SESSION_EVENTS)
         number = self.world.rng.randrange(len(topic.partitions))
         records = topic.partitions[number].records

@@ -1,4 +1,5 @@
-"""The base of invariants: the hooks that a world calls. The invariants are in checks_*.py."""
+"""The base class of invariants, with the hooks that a world calls. The invariants are in
+checks_*.py."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +8,7 @@ from foldlog.schemas.ids import call_key
 
 
 class Violation(BaseException):
-    """An invariant does not hold. A BaseException, so that no worker swallows it."""
+    """An invariant does not hold. This is a BaseException, so that no worker catches it."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")
@@ -15,7 +16,8 @@ class Violation(BaseException):
 
 
 class Invariant:
-    """A named statement about every schedule; its docstring names its source."""
+    """A named statement about every schedule. Its docstring names the law or row that it comes
+    from."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -25,12 +27,13 @@ class Invariant:
         raise Violation(type(self).__name__, why)
 
     def demand(self, holds: Any, why: str) -> None:
-        """Fail unless it holds. Where `why` is expensive to format: `if not holds: fail(why)`."""
+        """Fail unless `holds` is true. If `why` is expensive to format, use `if not holds:
+        fail(why)`."""
         if not holds:
             self.fail(why)
 
     def holds(self, rule: Callable[..., None], *args: Any) -> None:
-        """Fail unless a rule holds that is shared with the laws: such a rule asserts."""
+        """Fail unless a rule holds that the laws share: such a rule raises AssertionError."""
         try:
             rule(*args)
         except AssertionError as broken:
@@ -40,15 +43,15 @@ class Invariant:
         """The witness folded a record of a session."""
 
     def on_taken(self, partition: int, entry: Any) -> None:
-        """The witness folded a PARTITION_TAKEN that counts."""
+        """The witness folded a PARTITION_TAKEN that is in force."""
 
     def on_produced(
         self, process: Any, partition: int, key: str, value: bytes, kind: bytes
     ) -> None:
-        """A worker hands a record of a session or a take to its producer."""
+        """A worker passes a record (of a session, or a take) to its producer."""
 
     def on_assigned(self, process: Any, partitions: list[int]) -> None:
-        """A worker is about to be assigned partitions."""
+        """Partitions are about to be assigned to a worker."""
 
     def on_round(self, process: Any) -> None:
         """A worker has finished a round."""
@@ -63,10 +66,10 @@ class Invariant:
         """A tool acted on the world."""
 
     def on_jump(self, gap_ms: int) -> None:
-        """No action is possible for so long."""
+        """No action is possible for this time."""
 
     def when_calm(self) -> None:
-        """No action is possible any more, and no fault is left."""
+        """No action is possible any more, and no fault remains."""
 
     def at_end(self) -> None:
         """The schedule is over."""

@@ -1,8 +1,8 @@
 """A machine and the worker process on it: the disk survives a kill, the process does not.
 
-The disk holds the stores and the outbox; the effects and the memory die with the process. A kill
-strikes at a crash point: between any two actions of the real code, because each of them calls an
-object that this module passes in.
+The disk holds the stores and the outbox; the effects and the memory are lost with the process. A
+kill strikes at a crash point, between any two actions of the real code: each of these actions calls
+an object that this module passes to it.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ OUTBOX_MS = 30_000  # as assemble.py's OUTBOX_S
 
 
 class Killed(BaseException):
-    """The process was killed; only the node may catch this."""
+    """The process was killed. Only the node may catch this."""
 
 
 class Disk:
@@ -37,19 +37,19 @@ class Disk:
         self._next = 1
 
     def put(self, session_id: str, event: Any) -> int:
-        """As Outbox.put: on disk when it returns."""
+        """Like `Outbox.put`: the outcome is on disk when this returns."""
         token, self._next = self._next, self._next + 1
         self.outbox[token] = (session_id, event)
         self.kept.append((session_id, event))
         return token
 
     def done(self, token: int) -> None:
-        """As Outbox.done."""
+        """Like `Outbox.done`."""
         self.outbox.pop(token, None)
 
 
 class Backend(DictBackend):
-    """A store whose process may die right before or right after its batch."""
+    """A store whose process may die right before or right after it writes a batch."""
 
     def __init__(self, process: "Process", data: dict[bytes, bytes]) -> None:
         super().__init__(data)
@@ -62,7 +62,8 @@ class Backend(DictBackend):
 
 
 class NodeClock:
-    """The clocks of one machine: a wall clock with an error, a monotonic one with any start."""
+    """The clocks of one machine: a wall clock with an error, and a monotonic clock that starts at
+    any time."""
 
     def __init__(self, world: Any, skew_ms: int, since_ms: int) -> None:
         self._world, self.skew_ms, self._since = world, skew_ms, since_ms
@@ -75,7 +76,7 @@ class NodeClock:
 
 
 class SimWorker(Worker):
-    """The real worker; counts the rows of WAKE that it discharges."""
+    """The real worker, which also counts the rows of WAKE that it discharges."""
 
     world: Any = None
 
@@ -84,7 +85,8 @@ class SimWorker(Worker):
         super()._discharge(owned, views, owed, now)
 
     def next_take_ms(self) -> int | None:
-        """Monotonic ms at which a partition that another worker took may be taken back, or None."""
+        """The monotonic time (ms) at which this worker may take back a partition that another
+        worker took, or None."""
         due = [
             owned.taken_at + SESSION_TIMEOUT_MS
             for owned in self.owned.values()
@@ -135,15 +137,15 @@ class Process:
     # -- the arguments of the real code ----------------------------------------------------------
 
     def say(self, text: str) -> None:
-        """A log line for the operator."""
+        """Note a log line for the operator."""
         self.world.note(f"{self.owner}: {text}")
 
     def crash_point(self, where: str) -> None:
-        """The process may die here."""
+        """A place at which the process may die."""
         self.node.crash_point(where)
 
     def append(self, topic, partition, key, value, headers, failed) -> None:
-        """As loop.appender, with a crash point on either side."""
+        """Like `loop.appender`, with a crash point before and after it."""
         self.crash_point("before a record is produced")
         if topic == SESSION_EVENTS:
             kind = headers[0][1]
@@ -154,13 +156,13 @@ class Process:
         self.crash_point("after a record was produced")
 
     def append_chunk(self, session_id: str, event: ev.GenChunk) -> None:
-        """As Reports.chunk."""
+        """Like `Reports.chunk`."""
         self.producer.append(
             SESSION_EVENTS, session_id, encode(event), headers_for(event, "models")
         )
 
     def open_store(self, partition: int, *, fresh: bool) -> Store:
-        """As assemble.Parts: rebuilds a store that belongs to another log."""
+        """Like `assemble.Parts`: rebuilds a store that belongs to another log."""
         log = self.world.log
         end = log.end_offsets(SESSION_EVENTS)[partition]
         belongs = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
@@ -178,7 +180,8 @@ class Process:
     # -- its life --------------------------------------------------------------------------------
 
     def emit_pending(self) -> None:
-        """As Reports.emit_pending: produces the outbox before any partition is taken."""
+        """Like `Reports.emit_pending`: produces the content of the outbox before any partition is
+        taken."""
         for token, (session_id, event) in list(self.disk.outbox.items()):
             self.unwritten += 1
 
@@ -191,7 +194,7 @@ class Process:
             self.crash_point("while the outbox is emitted")
 
     def is_due(self) -> bool:
-        """Whether a round would do anything."""
+        """Whether a round would have any work."""
         if not self.started:
             return not self.unwritten or self.world.now >= self.emit_until
         if self.has_unread() or self.mail._jobs or self.lost.has_news:
@@ -209,7 +212,7 @@ class Process:
         return any(held[p].end > at for p, at in places)
 
     def next_at(self) -> int | None:
-        """World time (ms) at which a round is due without any new record, or None."""
+        """The world time (ms) at which a round is due even without a new record, or None."""
         if not self.started:
             return self.emit_until if self.unwritten else self.world.now
         waits = []
@@ -222,7 +225,7 @@ class Process:
         return min(waits, default=None)
 
     def round(self, records_max: int) -> None:
-        """As Loop._round."""
+        """Run one round, like `Loop._round`."""
         if not self.started:
             self.started = True
             return
@@ -237,7 +240,8 @@ class Process:
         self.world.round_ended(self)
 
     def settle_assignment(self) -> None:
-        """As a group reader inside poll: revoke the lost partitions, then assign the new ones."""
+        """Revoke the lost partitions and then assign the new ones, as a group reader does inside a
+        poll."""
         want, held = set(self.node.want), set(self.worker.owned)
         lost, gained = sorted(held - want), sorted(want - held)
         if lost:
@@ -249,7 +253,7 @@ class Process:
 
 
 class Node:
-    """One machine."""
+    """One machine, with the worker process that runs on it."""
 
     def __init__(
         self, world: Any, name: str, roles: tuple[str, ...], skew_ms: int, since_ms: int
@@ -273,7 +277,7 @@ class Node:
         self.on_chunk: Any = None  # called when a piece of an answer was produced
 
     def crash_point(self, where: str) -> None:
-        """Dies here if a fault has planned it."""
+        """A place at which the process dies if a fault has planned this."""
         if self.kill_in:
             self.kill_in -= 1
         elif self.kill_at != where:
@@ -292,7 +296,7 @@ class Node:
         self.process.emit_pending()
 
     def die(self, down_ms: int) -> None:
-        """The process dies; another starts after `down_ms`."""
+        """Let the process die; another one starts after `down_ms`."""
         if self.process is not None:
             self.world.note(f"{self.process.owner} is killed")
             self.process.producer.kill()
@@ -303,7 +307,7 @@ class Node:
         self.start_at = self.world.now + down_ms
 
     def offers(self, offers: list) -> None:
-        """Add the actions that are possible here now, as (weight, action)."""
+        """Add the actions that are possible on this machine now, as (weight, action)."""
         now, process = self.world.now, self.process
         if process is None:
             if self.start_at is not None and self.start_at <= now:
@@ -320,7 +324,7 @@ class Node:
                     offers.append((1, lambda task=task: process.effects.step(task)))
 
     def next_at(self) -> list[int]:
-        """World times (ms) at which an action becomes possible here."""
+        """The world times (ms) at which an action becomes possible on this machine."""
         if self.process is None:
             return [] if self.start_at is None else [self.start_at]
         times = []
@@ -335,7 +339,7 @@ class Node:
         return times
 
     def run(self, action) -> None:
-        """Run one action; the process may die in it."""
+        """Run one action. The process may die in the middle of it."""
         try:
             action()
         except Killed:

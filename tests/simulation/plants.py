@@ -1,7 +1,7 @@
-"""Planted faults: each makes one rule of the real code wrong, and an invariant must catch it.
+"""Planted faults: each makes one rule of the real code wrong, and an invariant must catch this.
 
-Each plant is a patch of one name and the invariant that must catch it; test_plants.py runs them.
-The simulator imports nothing from here.
+A plant consists of a patch of one name and the invariant that must catch it; test_plants.py runs
+the plants. The simulator imports nothing from here.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ from foldlog.tests.simulation import node, wrong_rules as wrong
 
 
 class Plant(NamedTuple):
-    """A wrong rule: `where[attribute]`, or the attribute of `where`, becomes `wrong(right)`.
-    `also`: further (where, attribute, wrong), for a rule that is enforced in two places."""
+    """A wrong rule: `wrong(right)` replaces `where[attribute]`, or the attribute of `where`.
+    `also`: further (where, attribute, wrong), for a rule that two places enforce."""
 
     name: str
     caught_by: str

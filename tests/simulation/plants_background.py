@@ -1,4 +1,4 @@
-"""Planted faults of background work, and the wrong rules that they plant."""
+"""Planted faults of background work, and the wrong rules that these use."""
 
 from typing import Any
 
@@ -40,7 +40,8 @@ def shows_every_short_form(right: Any) -> Any:
 
 
 def forgets_the_newer(right: Any) -> Any:
-    """The adopting request has the new summary, the next one begins with the one before it."""
+    """A wrong rule: the request that adopts a summary has the new summary, but the next request
+    begins with the earlier summary again."""
 
     def wrong(view: Any, entry: Any, *rest: Any) -> Any:
         after = right(view, entry, *rest)

@@ -1,4 +1,4 @@
-"""Resumed answers of the simulator: which worlds resume, and how a simulated model continues."""
+"""Resumed answers in the simulator: which worlds resume, and how the simulated model continues."""
 
 from dataclasses import replace
 from random import Random
@@ -15,8 +15,8 @@ PIECE = 5  # characters of a text delta
 
 
 def recovering(agent: Agent, seed: int, *, always: bool) -> Agent:
-    """The agent, which resumes in every second world, or `always`. From a random draw of its own,
-    so that the worlds that do not resume stay the same."""
+    """The agent, which resumes in every second world, or in each if `always`. A separate random
+    draw decides, so that the worlds that do not resume remain the same."""
     chance = Random(f"recovery {seed}")
     if not always and chance.random() < 0.5:
         return agent
@@ -24,7 +24,7 @@ def recovering(agent: Agent, seed: int, *, always: bool) -> Agent:
 
 
 def continued_answer(kept: Kept, answer: Answer, place: dict[str, int]) -> ContinuedAnswer:
-    """An answer that continues a kept part."""
+    """A random answer that continues a kept part."""
     return ContinuedAnswer(kept, place, map(_streamed, answer.blocks))
 
 

@@ -1,4 +1,4 @@
-"""Runs seeds, and reports their coverage; for a violation, the history that led to it."""
+"""Runs seeds and reports their coverage; for a violation, it prints the history that led to it."""
 
 import time
 from collections import Counter
@@ -19,14 +19,14 @@ EVENT_CHARS = 260
 
 
 class Outcome(NamedTuple):
-    """The result of one schedule. `violation` None: every invariant held."""
+    """The result of one schedule. `violation`: None if every invariant held."""
 
     world: World
     violation: Violation | None
 
 
 def run(seed: int, scenario: Scenario | None = None, invariants=ALL) -> Outcome:
-    """One schedule."""
+    """Run one schedule."""
     world = World(seed, scenario or scenarios.of_seed(seed), invariants)
     try:
         world.run()
@@ -40,7 +40,7 @@ def run(seed: int, scenario: Scenario | None = None, invariants=ALL) -> Outcome:
 
 
 def history_sha(world: World) -> str:
-    """A hash of the whole log of a schedule: the same for the same seed."""
+    """A hash of the whole log of a schedule. It is the same for the same seed."""
     log_hash = sha256()
     for partition in world.log.topic(SESSION_EVENTS).partitions:
         for record in partition.records:
@@ -49,7 +49,7 @@ def history_sha(world: World) -> str:
 
 
 def tail(world: World, last: int = TAIL) -> list[str]:
-    """The end of the history: records with their rulings, and notes of faults and effects."""
+    """The end of the history: records with their rulings, and notes on faults and effects."""
     begin = 1_700_000_000_000
     lines = [(at, f"        {text}") for at, text in world.notes]
     for number, partition in enumerate(world.log.topic(SESSION_EVENTS).partitions):
@@ -65,7 +65,7 @@ def tail(world: World, last: int = TAIL) -> list[str]:
 
 
 class Search:
-    """Many seeds, and their coverage."""
+    """Runs many seeds, and collects their coverage."""
 
     def __init__(self) -> None:
         self.stats: Counter[str] = Counter()

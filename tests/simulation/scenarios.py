@@ -1,6 +1,6 @@
-"""The scenarios, as data: the faults and habits that a schedule is made of.
+"""The scenarios, as data: the faults and habits of which a schedule consists.
 
-The dangerous ones have the most weight: takeovers, two workers that take partitions from each
+The dangerous scenarios have the most weight: takeovers, two workers that take partitions from each
 other, and races with the end of a turn.
 """
 
@@ -14,14 +14,14 @@ DELAYS = {"cut_off", "claim_overtaken", "late", "lost"}
 class Scenario(NamedTuple):
     """One kind of schedule.
 
-    roles: of nodes that do not have all. upgrades: a restarted worker may load a newer agent.
-    commands: the number of commands of each person. habits: weights of commands. reacts: the
-    chance that a person reacts to an event at once. fates: the chance of each fate of a record.
-    fault_every_ms: the mean time between faults. at_tools: the share of faults at work that wait
-    for a tool. overlap: every worker believes that it owns all partitions. probes: the chance that
-    law 9 is also checked at made-up views. compacts: messages, results and budgets are so large
-    that summaries and short forms are made and adopted. pushes: messages come by push channels
-    too. resumes: answers are resumed in every world, and they are long.
+    roles: the roles of those nodes that do not have all roles. upgrades: a restarted worker may
+    load a newer agent. commands: the number of commands of each person. habits: the weights of the
+    commands. reacts: the chance that a person reacts to an event at once. fates: the chance of each
+    thing that may happen to a record. fault_every_ms: the mean time between faults. at_tools: the
+    share of faults at work that wait for a tool. overlap: every worker believes that it owns all
+    partitions. probes: the chance that law 9 is also checked at invented views. compacts: messages,
+    results and budgets are so large that summaries and short forms are made and adopted. pushes:
+    messages also come by push channels. resumes: answers are long, and are resumed in every world.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Scenario(NamedTuple):
 
     @property
     def delays(self) -> bool:
-        """Whether records may be in flight for so long that they are taken for lost."""
+        """Whether records may be in flight for so long that workers take them for lost."""
         return bool(DELAYS & (self.faults.keys() | self.fates.keys()))
 
 
@@ -348,5 +348,6 @@ _DRAWN = [scenario for scenario in SCENARIOS for _ in range(scenario.weight)]
 
 
 def of_seed(seed: int) -> Scenario:
-    """The scenario of a seed: consecutive seeds have each scenario in proportion to its weight."""
+    """The scenario of a seed. Among consecutive seeds, each scenario occurs in proportion to its
+    weight."""
     return _DRAWN[seed * 67 % len(_DRAWN)]  # 67 is prime to the sum, so neighbours differ

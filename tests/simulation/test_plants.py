@@ -1,4 +1,4 @@
-"""Every planted fault is caught by the invariant that it names."""
+"""For every planted fault, the invariant that the plant names catches the fault."""
 
 import pytest
 
@@ -12,7 +12,7 @@ SEEDS_MAX = 100  # each plant is caught within so many schedules
 
 
 def checked(name: str) -> list:
-    """The named invariant alone, or with the one that builds the requests for it."""
+    """The named invariant, alone or with the invariant that builds the requests for it."""
     invariant = invariants.BY_NAME[name]
     return [RequestsAreLegal, invariant] if invariant in REQUESTS[1:] else [invariant]
 

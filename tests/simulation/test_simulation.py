@@ -1,4 +1,4 @@
-"""A share of the schedules, on every run of the tests; `make search` runs any number."""
+"""Runs some schedules with every run of the tests; `make search` runs any number of them."""
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ def test_every_row_of_wake_is_exercised():
 
 
 def test_a_seed_is_one_schedule_in_every_process():
-    """Texts hash differently in each process: nothing may depend on it."""
+    """The hash of a text differs from process to process, and nothing may depend on it."""
     seeds, scenario = 3, "chaos"
     here = [history_sha(run(seed, scenarios.BY_NAME[scenario]).world) for seed in range(seeds)]
     command = [sys.executable, "-m", "foldlog.tests.simulation", "--sha"]

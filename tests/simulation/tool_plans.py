@@ -1,7 +1,8 @@
-"""One simulated run of a tool: when it acts on the world, how it ends, and the outcome it reports.
+"""One simulated run of a tool: when it acts on the world, how it ends, and which outcome it
+reports.
 
-The ledger of the world is the witness: a line per physical execution, written at the moment of the
-act. As in tools/call.py, an outcome claims no more than is known.
+The ledger of the world is the witness: it has one line per physical execution, written at the
+moment of the act. As in tools/call.py, an outcome claims no more than is known.
 """
 
 from collections.abc import Generator
@@ -21,7 +22,7 @@ ENDS = ("ok", "failed", "raises", "hangs")
 
 
 class ToolRun:
-    """See the module. One per begun attempt."""
+    """One simulated run, see the module docstring. Each attempt that begins has one."""
 
     def __init__(self, process: Any, session_id: str, begin: BeginTool, tool: Tool) -> None:
         self.process, self.world, self.rng = process, process.world, process.world.rng
@@ -47,7 +48,7 @@ class ToolRun:
         self.begun_at = self.world.now
 
     def until_end(self) -> Generator[int, Any, Any]:
-        """Run to the outcome; a run that waited too long for the loop does not begin."""
+        """Run until the outcome. A run that waited too long for the loop does not begin."""
         if self.stop.requested:
             return not_run(self.claim, f"it was stopped before it began ({self.stop.why})")
         began, rng = self.world.now, self.rng
@@ -57,14 +58,14 @@ class ToolRun:
         heeds = rng.random() < 0.3  # it polls ctx.aborted
         spans = (0, 10, 200, self.timeout_ms // 3)
         before, after = rng.choice(spans), rng.choice(spans)
-        if end == "hangs":  # before its act, or after it
+        if end == "hangs":  # the tool hangs before its act, or after it
             before, after = rng.choice(((self.timeout_ms, 0), (before, self.timeout_ms)))
-        if self.world.brink and not self.world.calm:  # it acts at the last possible moment
+        if self.world.brink and not self.world.calm:  # the tool acts at the last possible moment
             before = self.timeout_ms
         why = yield from self._pass(began, before)
         if why and not self.world.brink and (heeds or rng.random() < 0.5):
             return self._stopped(why, heeds)
-        if why:  # it ends within its share of the grace, and may still act
+        if why:  # the tool ends within its share of the grace, and may still act
             yield int(ENDING * self.grace_ms) if self.world.brink else 0
         if not why or self.world.now - began <= self.timeout_ms + int(ENDING * self.grace_ms):
             self._act()
@@ -81,7 +82,8 @@ class ToolRun:
         return self._ok()
 
     def _pass(self, began: int, span: int) -> Generator[int, Any, str]:
-        """Let time pass; the reason if it was cut short: stopped or deadline, else ''."""
+        """Let time pass. Returns why it was cut short: 'stopped', 'deadline', or '' if it was
+        not."""
         left = began + self.timeout_ms - self.world.now
         until = self.world.now + span
         while self.world.now < until and not self.stop.requested and left > 0:
@@ -125,17 +127,18 @@ class ToolRun:
         return result(self.claim, Outcome.OK, shaped, via=via, **asked)
 
     def late_truth(self, event: Any) -> Generator[int, Any, Any]:
-        """A tool that outlives its outcome (a thread) still reports what it did."""
+        """The late report of a tool that outlives its outcome (a thread): it states what the tool
+        did."""
         if not isinstance(event, ev.ToolFailedUncertain) or self.rng.random() < 0.5:
             return None
-        # It holds its slot until then, and a waiting effect polls for a slot every 50 ms.
+        # The tool holds its slot until then, and a waiting effect polls for a slot every 50 ms.
         yield self.rng.choice((10, 3_000, 40_000, 200_000 if self.world.tool_slots > 2 else 9_000))
         if self.acted:
             return self._ok()
         return result(self.claim, Outcome.ERROR, short("the tool knows that it failed"))
 
     def reconciled(self) -> Any:
-        """As tools.reconcile: the ledger shows what happened, if the tool has a reconciler."""
+        """Like `tools.reconcile`: if the tool has a reconciler, the ledger shows what happened."""
         if self.tool.reconciler is None:
             return uncertain(self.claim, "nobody can say what it did")
         if not self.world.calm and self.rng.random() < 0.2:

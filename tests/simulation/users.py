@@ -1,7 +1,7 @@
 """People and other programs, which send commands to sessions in every order, legal or not.
 
-Each person reads the views as a client does, perhaps some records late, and sends a command that
-fits them, or does not. Each session has a producer of its own.
+Each person reads the views as a client does, and may lag some records behind. The person then sends
+a command that fits these views, or one that does not. Each session has its own producer.
 """
 
 from typing import Any
@@ -47,7 +47,7 @@ class Person:
 
     @property
     def views(self) -> Any:
-        """The session as the person sees it: the newest views, or those of some records ago."""
+        """The session as the person sees it: the newest views, or the views some records ago."""
         history = self.world.witness.history.get(self.session_id)
         if not history:
             return None
@@ -69,7 +69,7 @@ class Person:
             self.send(event)
 
     def send(self, event: Any, writer: str = "producer") -> None:
-        """Append until the log acknowledges it."""
+        """Append an event again and again, until the log acknowledges it."""
         value = encode(event)
         headers = headers_for(event, writer)
 
@@ -82,7 +82,7 @@ class Person:
         self.producer.append(SESSION_EVENTS, self.session_id, value, headers, on_delivery=delivered)
 
     def append_raw(self, value: bytes, headers: list[tuple[str, bytes]], key: Any = None) -> None:
-        """Append a record that our clients would never write."""
+        """Append a record that foldlog's clients would never write."""
         key = self.session_id if key is None else key
         place = partition_for(self.session_id, self.world.partitions)
         self.producer.append(SESSION_EVENTS, key, value, headers, partition=place)
@@ -99,11 +99,11 @@ class Users:
         self.by_session = {person.session_id: person for person in self.people}
 
     def done(self) -> bool:
-        """Whether nobody has a command left."""
+        """Whether no person has a command left."""
         return not self.retries and all(person.left <= 0 for person in self.people)
 
     def offers(self, offers: list) -> None:
-        """Add the commands and retries that are due."""
+        """Add the commands and the retries that are due."""
         now = self.world.now
         for retry in self.retries:
             if retry[0] <= now:
@@ -123,7 +123,7 @@ class Users:
         return times + [retry[0] for retry in self.retries]
 
     def saw(self, seen: Seen) -> None:
-        """The session's person may react at once, which makes races."""
+        """Note a record: the session's person may react at once, which causes races."""
         person = self.by_session.get(seen.entry.session_id)
         if person is None or person.left <= 0 or not isinstance(seen.entry.event, WATCHED):
             return
@@ -133,7 +133,7 @@ class Users:
     # -- after the faults ------------------------------------------------------------------------
 
     def answer_everything(self) -> None:
-        """People resolve every doubt truthfully and answer every approval."""
+        """Let people resolve every doubt truthfully, and answer every approval."""
         for person in self.people:
             views = self.world.witness.views.get(person.session_id)
             if views is not None:
@@ -142,7 +142,8 @@ class Users:
         self.world.settle()
 
     def say_last_words(self) -> None:
-        """Every session that still accepts messages gets one more, which must be answered."""
+        """Send one more message, which must be answered, to every session that still accepts
+        messages."""
         for person in self.people:
             views = self.world.witness.views.get(person.session_id)
             known = views is not None and views.turn.known and not views.frozen

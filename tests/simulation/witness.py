@@ -1,7 +1,7 @@
-"""The witness: folds the log itself, record by record, and passes every step to the invariants.
+"""The witness folds the log itself, record by record, and passes every step to the invariants.
 
-It shares only the fold with the workers: no store, no cache, no batch. Its history keeps the views
-after every record, to compare them with a worker's at any offset.
+The witness shares only the fold with the workers: no store, no cache, no batch. It keeps the views
+after every record, so they can be compared with a worker's views at any offset.
 """
 
 from bisect import bisect_left
@@ -34,7 +34,7 @@ class Seen(NamedTuple):
 
 
 class Witness:
-    """See the module."""
+    """The witness of one world, see the module docstring."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -49,7 +49,7 @@ class Witness:
         self._holders: dict[int, list[tuple[int, PartitionView]]] = {}
 
     def advance(self) -> None:
-        """Fold the new records."""
+        """Fold the records that are new in the log."""
         for number, partition in enumerate(self.world.log.topic(SESSION_EVENTS).partitions):
             at = self._next.get(number, 0)
             while at < partition.end:
@@ -95,25 +95,25 @@ class Witness:
         self.world.faults.saw(seen)
 
     def next_offset(self, number: int) -> int:
-        """The first offset of a partition that is not folded yet."""
+        """The first offset of a partition that the witness has not folded yet."""
         return self._next.get(number, 0)
 
     def holders_at(self, number: int, end: int) -> PartitionView:
-        """The holders of a partition when every record below `end` was folded."""
+        """The holders of a partition after every record below `end` was folded."""
         rows = self._holders.get(number, ())
         return _newest(rows, end, (0, partition_fold.INITIAL))[1]
 
     def views_at(self, session_id: str, end: int) -> SessionViews | None:
-        """The views of a session when every record below `end` was folded."""
+        """The views of a session after every record below `end` was folded."""
         return _newest(self.history.get(session_id, ()), end, (0, None))[1]
 
     def holder_at(self, number: int, role: str, end: int) -> tuple[int, str] | None:
-        """(epoch, owner) of the holder of a role when every record below `end` was folded."""
+        """The (epoch, owner) that holds a role after every record below `end` was folded."""
         assert end <= self.next_offset(number), "the witness is behind: advance it first"
         return _newest(self.takes.get((number, role), ()), end, None)
 
 
 def _newest(rows: Sequence[tuple[int, Any]], end: int, default: Any) -> Any:
-    """The newest of (offset, value) below an offset."""
+    """The newest (offset, value) below this offset."""
     count = bisect_left(rows, end, key=itemgetter(0))
     return rows[count - 1] if count else default

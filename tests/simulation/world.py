@@ -1,9 +1,9 @@
-"""The simulated world: one clock, one log, machines, people, faults; one choice at a time.
+"""The simulated world: one clock, one log, machines, people, and faults.
 
-A schedule is a sequence of indivisible actions. At each step every actor offers its possible
-actions, chance picks one, and the witness folds the records that follow. When no actor has an
-action, the clock jumps to the next time at which one has. The same seed gives the same schedule on
-every machine.
+A schedule is a sequence of indivisible actions. At each step, every actor offers its possible
+actions, chance picks one of them, and the witness folds the records that follow. If no actor has an
+action, the clock jumps to the next time at which an actor has one. The same seed results in the
+same schedule on every machine.
 """
 
 from collections import Counter
@@ -35,7 +35,8 @@ CALM_MS = 48 * 3600 * 1000  # after the faults: longer than any deadline of any 
 
 
 class Execution(NamedTuple):
-    """One line of the tools' ledger: a physical execution. `claim`: offset of its TOOL_STARTED."""
+    """One line of the tools' ledger: a physical execution. `claim`: the offset of its
+    TOOL_STARTED."""
 
     session_id: str
     call: str
@@ -47,12 +48,12 @@ class Execution(NamedTuple):
 
 
 class World:
-    """See the module. Raises Violation from `run`."""
+    """One world, see the module docstring. `run` raises Violation."""
 
     def __init__(self, seed: int, scenario: Scenario, invariants: list) -> None:
         self.seed, self.scenario = seed, scenario
         self.rng = Random(f"{scenario.name} {seed}")
-        self.rng_checks = Random(seed)  # its own, so that a check changes no schedule
+        self.rng_checks = Random(seed)  # separate, so that a check changes no schedule
         self.now = 1_700_000_000_000
         self.stats: Counter[str] = Counter()
         self.notes: list[tuple[int, str]] = []
@@ -75,7 +76,7 @@ class World:
             faults=self.log_faults,
         )
         self.executions: list[Execution] = []
-        self.received: list[tuple[str, int, int, str]] = []  # by push channels, in order
+        self.received: list[tuple[str, int, int, str]] = []  # what push channels received, in order
         self.requests: dict[str, list[tuple[int, bytes]]] = {}
         self.nodes = [self._node(name) for name in scenario.nodes]
         self.group = Group(self)
@@ -85,8 +86,9 @@ class World:
         self.invariants = [make(self) for make in invariants]
 
     def is_dead(self, owner: str) -> bool | None:
-        """Whether the process of an owner has ended, as a file lock shows on one machine. None in
-        three of four worlds, where each worker has its own machine and a lock shows nothing."""
+        """Whether the process of an owner has ended, as a file lock shows on one machine. Returns
+        None in three of four worlds, where each worker has its own machine and a lock shows
+        nothing."""
         if self.seed % 4:
             return None
         alive = self.is_alive(owner)
@@ -94,7 +96,7 @@ class World:
         return not alive
 
     def rules_for(self, views: SessionViews) -> Rules | None:
-        """The rules of a session's agent; None if no worker has that agent."""
+        """The rules of a session's agent, or None if no worker has that agent."""
         return rules_of(self.agent) if views.turn.agent == self.agent.name else None
 
     def is_alive(self, owner: str) -> bool:
@@ -123,13 +125,13 @@ class World:
         self.notes.append((self.now, text))
 
     def produced(self, process: Any, number: int, key: str, value: bytes, kind: bytes) -> None:
-        """A worker hands a record of this type to its producer."""
+        """A worker passes a record of this type to its producer."""
         self.witness.advance()
         for invariant in self.invariants:
             invariant.on_produced(process, number, key, value, kind)
 
     def assigned(self, process: Any, partitions: list[int]) -> None:
-        """A worker is about to be assigned partitions."""
+        """Partitions are about to be assigned to a worker."""
         self.witness.advance()
         for invariant in self.invariants:
             invariant.on_assigned(process, partitions)
@@ -157,7 +159,7 @@ class World:
             invariant.on_reconciled(process, session_id, begin)
 
     def executed(self, process: Any, session_id: str, begin: BeginTool) -> None:
-        """A tool acts on the world: one line in the ledger."""
+        """A tool acts on the world: adds one line to the ledger."""
         self.witness.advance()
         call = begin.call
         line = Execution(
@@ -175,13 +177,14 @@ class World:
             invariant.on_executed(line)
 
     def has_executed(self, session_id: str, call: str) -> bool:
-        """Whether the ledger has the call."""
+        """Whether the ledger has a line for the call."""
         return any(e.session_id == session_id and e.call == call for e in self.executions)
 
     # -- the schedule ----------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """One action, or a jump of the clock; False when no action will ever be possible again."""
+        """Run one action, or let the clock jump. Returns False if no action will ever be possible
+        again."""
         offers: list[tuple[float, Any]] = []
         for node in self.nodes:
             before = len(offers)
@@ -225,7 +228,8 @@ class World:
         return True
 
     def run(self) -> None:
-        """The whole schedule: with faults, then calm, then the last requests of people."""
+        """Run the whole schedule: with faults, then without them, then the last requests of
+        people."""
         while not (self.users.done() and self.faults.done()):
             if self.steps > STEPS_MAX:
                 break  # the calm that follows finds a worker that loops
@@ -241,20 +245,20 @@ class World:
             invariant.at_end()
 
     def linger(self) -> None:
-        """Let the pending work run on for a while, with models and tools as before."""
+        """Let the pending work continue for a while, with models and tools as before."""
         until, steps = self.now + LINGER_MS, self.steps + LINGER_STEPS
         while self.now < until and self.steps < steps and self.step():
             pass
 
     def be_calm(self) -> None:
-        """End all faults; both workers run on."""
+        """End all faults; both workers continue."""
         self.calm = True
         self.faults.heal()
         self.group.heal()
         self.run_calm()
 
     def run_calm(self) -> None:
-        """Run until no action is possible, within bounded virtual time."""
+        """Run until no action is possible. The virtual time for this is limited."""
         end, steps = self.now + CALM_MS, self.steps
         while self.now < end and self.step():
             if self.steps - steps > STEPS_MAX:

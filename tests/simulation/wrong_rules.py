@@ -1,6 +1,6 @@
-"""Wrong rules: each takes a rule of the real code and returns one with a certain fault.
+"""Wrong rules: each function takes a rule of the real code and returns one with a certain fault.
 
-plants.py lists where they are planted. The simulator imports nothing from here.
+plants.py lists the places in which they are planted. The simulator imports nothing from here.
 """
 
 from dataclasses import replace as changed
@@ -14,7 +14,7 @@ from foldlog.schemas.value import replace
 
 
 def accepts(right: Any) -> Any:
-    """Accepts what the rule calls superseded, duplicate or stale."""
+    """A rule that accepts the events that the right rule calls superseded, duplicate or stale."""
 
     def wrong(views: Any, event: Any) -> Any:
         ruling = right(views, event)
@@ -61,7 +61,7 @@ def always(value: Any) -> Any:
 
 
 def with_facts(lanes: str, **facts: Any) -> Any:
-    """A match of WAKE that is given wrong facts in some lanes."""
+    """A match of WAKE that gets wrong facts in some lanes."""
 
     def wrong_match(right: Any) -> Any:
         return lambda lane, known: right(lane, {**known, **facts} if lane in lanes else known)

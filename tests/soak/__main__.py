@@ -1,14 +1,14 @@
-"""`make soak`: kill -9 at random crash points, over and over, on a real broker.
+"""`make soak` kills workers with SIGKILL at random crash points, over and over, on a real broker.
 
-    python -m foldlog.tests.soak --kills 200 [--seed S] [--only ROUND]
+python -m foldlog.tests.soak --kills 200 [--seed S] [--only ROUND]
 
-Plays the rounds of the crash tests (tests/crash/rounds.py) with points, numbers, people and second
-kills drawn from the seed. Every witness checks every round, and each installation is refolded from
-offset 0. Now and then a worker is stopped instead of killed and resumes as a zombie, or the broker
-is killed and the worker must continue.
-Prints for each point: kills, recoveries, median recovery, violations; stopped workers separately,
-as they are not kills. Exit code 1 on a violation.
-A round depends only on the seed and its own number: `--only` repeats one.
+The soak plays the rounds of the crash tests (tests/crash/rounds.py). It draws points, numbers,
+people and second kills from the seed. Every witness checks every round, and each installation is
+folded again from offset 0. In some rounds, a worker is stopped instead of killed and resumes as a
+zombie, or the broker is killed and the worker must continue. The soak prints for each point: kills,
+recoveries, median recovery, violations. It counts stopped workers separately, because they are no
+kills. The exit code is 1 after a violation. A round depends only on the seed and its own number:
+`--only` repeats one round.
 """
 
 import argparse
@@ -52,7 +52,7 @@ SECOND = (
 
 
 class Plan(NamedTuple):
-    """The plan of one round."""
+    """What happens in one round."""
 
     at: str
     then: str | None
@@ -61,7 +61,7 @@ class Plan(NamedTuple):
 
 
 def plan_of(seed: int, number: int) -> Plan:
-    """The plan of a round: it depends only on the seed and the number."""
+    """The plan of a round, which depends only on the seed and the round's number."""
     turn, place = divmod(number, len(ALL_POINTS))
     deck = list(ALL_POINTS)  # each point once before any comes again
     random.Random(f"{seed}/deck {turn}").shuffle(deck)
@@ -79,7 +79,7 @@ def plan_of(seed: int, number: int) -> Plan:
     then = f"{draw.choice(SECOND)}:{draw.randint(1, TIMES_MAX)}" if second else None
     cast = draw.sample(PEOPLE, draw.randint(3, 6))
     if "tools" not in cast:
-        cast.append("tools")  # this scene passes every point but those of background work
+        cast.append("tools")  # this scene passes every point except those of background work
     if point.startswith("background."):
         cast += [draw.choice(KEEPERS), "shorts"]
     if point.startswith("tool pay"):
@@ -88,7 +88,7 @@ def plan_of(seed: int, number: int) -> Plan:
 
 
 class Tally:
-    """The counts so far."""
+    """The counts of the rounds so far."""
 
     def __init__(self) -> None:
         self.kills: defaultdict[str, list[Kill]] = defaultdict(list)
@@ -99,11 +99,11 @@ class Tally:
 
     @property
     def count(self) -> int:
-        """Kills so far."""
+        """The number of kills so far."""
         return sum(map(len, self.kills.values()))
 
     def table(self) -> str:
-        """A line for each point, and the sum."""
+        """A table with a line for each point, and a line for the sum."""
         lines = [_LINE.format("point", "kills", "back", "taken ms", "resumed ms", "violations")]
         for name in (*ALL_POINTS, BROKER):
             lines.append(self._line(name, self.kills[name], self.wrong[name]))
@@ -133,7 +133,7 @@ _LINE = "{:22}{:>7}{:>7}{:>10}{:>12}{:>12}"
 
 
 class Soak:
-    """Plays rounds; see the module."""
+    """Plays rounds, see the module docstring."""
 
     def __init__(self, broker: Broker, directory: Path, seed: int) -> None:
         self.broker, self.directory, self.seed = broker, directory, seed
@@ -180,9 +180,10 @@ class Soak:
             self.close()
 
     def _without_broker(self, play: Play) -> list[str]:
-        """Kill the broker in the middle of conversations; the worker continues by itself.
+        """Kill the broker in the middle of conversations. The worker must continue by itself.
 
-        Or it exits and is restarted, as by a supervisor: its client may fence itself.
+        The worker may also exit, because its client may fence itself. It is then restarted, as by a
+        supervisor.
         """
         play.settle()
         play.supervised = True
@@ -197,7 +198,7 @@ class Soak:
         return wrong
 
     def _zombie(self, number: int) -> None:
-        """Stop a worker after one of its own records, in an installation of its own."""
+        """Stop a worker after one of its own records, in a separate installation."""
         draw = random.Random(f"{self.seed}/{number}")
         point = draw.choice(STOPS)
         with ExitStack() as stack:
@@ -205,7 +206,7 @@ class Soak:
                 stage_on(self.broker.bootstrap_servers, self._new_directory())
             )
             try:
-                # The cast claims one of these: a second record of that role may never come.
+                # The cast makes only one such claim, so a second record of the role may never come.
                 nth = 1 if point in ("tools.wrote", "background.wrote") else draw.randint(1, 2)
                 wrong = stopped_behind(stage, f"{point}:{nth}")
             except (AssertionError, TimeoutError) as error:

@@ -20,7 +20,7 @@ ALLOWED_ROOMS["cli"] += (LOCAL,)
 
 
 def arrow_findings(source: Source) -> Iterator[str]:
-    """Imports of a room that go against the arrows, leave the package, or are absolute."""
+    """Finds imports of a room that go against the arrows, leave the package, or are absolute."""
     if source.room is None:
         return
     for found in imports(source):
@@ -85,7 +85,8 @@ PLACES = {
 
 
 def place_findings(sources: Iterable[Source]) -> Iterator[str]:
-    """Packages that are imported outside their place or by too many files, or have no place."""
+    """Finds packages that are imported outside their place or by too many files, or that have no
+    place."""
     importers: dict[str, set[str]] = {}
     for source in sources:
         for found in imports(source):
@@ -131,7 +132,7 @@ LOOP = "processors/fold/sessions.py"
 
 
 def loop_findings(source: Source) -> Iterator[str]:
-    """Sessions folded outside the loop: only LOOP may import the fold of one event."""
+    """Finds folds of sessions outside the loop: only LOOP may import the fold of one event."""
     if source.room is None or source.path == LOOP:
         return
     for found in imports(source):
@@ -145,7 +146,7 @@ def core_sources(sources: Iterable[Source]) -> list[Source]:
 
 
 def core_findings(source: Source) -> Iterator[str]:
-    """Imports and calls that are forbidden in folds and tables."""
+    """Finds imports and calls that are forbidden in folds and tables."""
     for found in imports(source):
         at = f"{source.path}:{found.line}"
         if found.top == FRONT_DOOR:
@@ -183,7 +184,7 @@ CHANCE_MODULES = frozenset({"datetime", "random", "secrets", "time", "uuid"})
 
 
 def chance_findings(source: Source) -> Iterator[str]:
-    """A clock or randomness in schemas/: ids come from neither (law 3)."""
+    """Finds a clock or randomness in schemas/, because ids come from neither (law 3)."""
     for found in imports(source):
         if found.top in CHANCE_MODULES:
             yield f"{source.path}:{found.line}: {found.top} is a clock or randomness"
@@ -202,7 +203,7 @@ _ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"
 
 
 def environment_findings(source: Source) -> Iterator[str]:
-    """Reads of the environment outside the files that build settings from it."""
+    """Finds reads of the environment outside the files that build settings from it."""
     if source.path.startswith(ENVIRONMENT_READERS):
         return
     os_names = {
@@ -228,7 +229,8 @@ def environment_findings(source: Source) -> Iterator[str]:
 
 
 def export_findings(source: Source) -> Iterator[str]:
-    """An __init__.py whose public names and `__all__` differ, or that lacks `__all__`."""
+    """Finds an __init__.py whose public names differ from its `__all__`, or that has no
+    `__all__`."""
     public: set[str] = set()
     declared: list[str] | None = None
     for node in source.tree.body:

@@ -11,7 +11,8 @@ _DYNAMIC = {"import_module", "__import__"}
 
 
 class Import(NamedTuple):
-    """One imported name. `from ..schemas import codec` gives module foldlog.schemas, name codec."""
+    """One imported name. `from ..schemas import codec` results in module foldlog.schemas, name
+    codec."""
 
     line: int
     module: str
@@ -24,19 +25,21 @@ class Import(NamedTuple):
 
     @property
     def room(self) -> str | None:
-        """The part after `foldlog.`, written as module or as name."""
+        """The part after `foldlog.`, whether it is in `module` or in `name`."""
         if self.top != FRONT_DOOR:
             return None
         parts = self.module.split(".")
         return parts[1] if len(parts) > 1 else self.name
 
     def candidates(self) -> tuple[str, ...]:
-        """The modules this may load: the module, and the name if it is a module as well."""
+        """The modules that this import may load: the module, and the name if the name is a module
+        as well."""
         return (self.module, f"{self.module}.{self.name}") if self.name else (self.module,)
 
 
 def imports(source: Source) -> Iterator[Import]:
-    """Every import anywhere in the file: inside functions, for type checking, and by name."""
+    """Every import in the file, also inside functions, for type checking, and by a name in a
+    string."""
     for node in ast.walk(source.tree):
         match node:
             case ast.Import():

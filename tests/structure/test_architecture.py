@@ -1,4 +1,5 @@
-"""The tree follows the architecture: arrows, places of packages, a pure core, one environment."""
+"""The tree follows the architecture: directions of imports, places of packages, a pure core, one
+reader of the environment."""
 
 from foldlog.tests.structure.import_rules import (
     CORE,

@@ -1,4 +1,5 @@
-"""docker-compose.yml as the real Docker Compose reads it: a wheel, no daemon."""
+"""The real Docker Compose can read docker-compose.yml. Docker Compose comes from a Python wheel
+here and needs no daemon."""
 
 import json
 import platform

@@ -1,4 +1,4 @@
-"""A test run uses no setting of the caller."""
+"""A test run uses none of the caller's settings."""
 
 import os
 import subprocess

@@ -1,4 +1,5 @@
-"""A changed fold needs a new LAYOUT, or a worker continues from views of the old fold."""
+"""A changed fold needs a new LAYOUT; otherwise, a worker would continue from views of the old
+fold."""
 
 from collections.abc import Iterable
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""The Makefile, .ci/run, the linter and the type checker: what people and CI servers run."""
+"""The Makefile, .ci/run, the linter and the type checker, which people and CI servers run."""
 
 import os
 import re
@@ -119,7 +119,8 @@ def test_ci_run_fails_with_the_tests_and_ends_leftover_processes(tmp_path):
 
 
 def _signal_until_gone(pid: int) -> None:
-    """Raise ProcessLookupError once the killed process has been reaped or is a zombie."""
+    """Send signal 0 until the killed process is gone: raises ProcessLookupError once it has been
+    reaped or is a zombie."""
     for _ in range(10_000):
         os.kill(pid, 0)
         with open(f"/proc/{pid}/stat", encoding="ascii") as stat_file:

@@ -1,4 +1,4 @@
-"""pyproject.toml describes the tree: packages, dependencies, extras."""
+"""pyproject.toml describes the tree correctly: packages, dependencies, extras."""
 
 import ast
 import importlib
@@ -70,12 +70,13 @@ def test_no_test_directory_is_a_package():
 
 
 def _plain(name: str) -> str:
-    """The name of a requirement or a distribution, as the registry compares them."""
+    """The name of a requirement or a distribution, in the form in which the registry compares
+    names."""
     return re.split(r"[\[<>=!~; ]", name)[0].lower().replace("_", "-")
 
 
 def _undeclared(sources, declared: list[str]) -> dict[str, str]:
-    """File and line -> the imported package that is not in a dependency."""
+    """The imported packages that no dependency provides, by file and line."""
     names = {_plain(requirement) for requirement in declared}
     distributions = packages_distributions()
     missing = {}

@@ -1,4 +1,5 @@
-"""Each architecture rule finds a planted violation, and nothing in similar legal code."""
+"""Each architecture rule finds a planted violation, and finds nothing in similar code that is
+legal."""
 
 import pytest
 

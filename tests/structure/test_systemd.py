@@ -1,4 +1,5 @@
-"""The units of deploy/: checked by systemd where it is installed, and the keys they need."""
+"""The units of deploy/ have the keys that they need, and systemd accepts them where it is
+installed."""
 
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ INSTALLED = "/opt/foldlog/bin/foldlog"
 
 
 def settings_of(unit: Path) -> dict[str, list[str]]:
-    """Every value of every key; systemd allows a key several times."""
+    """Every value of every key. systemd allows a key several times."""
     found: dict[str, list[str]] = {}
     for line in unit.read_text("utf-8").splitlines():
         key, equals, value = line.partition("=")
@@ -52,7 +53,7 @@ def test_S2_7_the_service_starts_with_the_machine_and_whenever_it_has_ended(unit
     assert settings["RestartPreventExitStatus"] == [str(supervise.MISUSE)] == [str(USAGE)]
     assert float(settings["TimeoutStopSec"][0]) > supervise.STOP_S
     assert settings["NoNewPrivileges"] == ["yes"] and settings["ProtectSystem"] == ["strict"]
-    # It writes only where ProtectSystem allows it.
+    # The service writes only where ProtectSystem allows it.
     assert settings["StateDirectory"] == ["foldlog"]
     written = [value.partition("=")[2] for value in settings["Environment"] if "=/" in value]
     assert written and all(path.startswith("/var/lib/foldlog") for path in written)

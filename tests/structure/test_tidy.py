@@ -1,4 +1,4 @@
-"""Every file is documented, and names no path or host of one machine."""
+"""Every file has documentation, and names no path or host of one machine."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""The built wheel contains the rooms with their data, nothing else, and works elsewhere."""
+"""The built wheel contains the rooms with their data and nothing else, and works in another
+directory."""
 
 import os
 import shutil
@@ -20,7 +21,7 @@ print(sum(1 for f in r.files("foldlog.schemas").joinpath("avro").iterdir()))
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    """The wheel, built from a copy so that no build/ of the checkout leaks into it."""
+    """The wheel. It is built from a copy, so that no build/ of the checkout gets into it."""
     directory = tmp_path_factory.mktemp("wheel")
     for path in all_paths():
         (directory / "tree" / path).parent.mkdir(parents=True, exist_ok=True)

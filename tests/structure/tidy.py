@@ -1,4 +1,4 @@
-"""Rules for single files: pure functions from a source or a text to findings."""
+"""The rules for single files, as pure functions from a source or a text to findings."""
 
 import ast
 import re
@@ -37,7 +37,7 @@ _REGISTRY_HOST = re.compile(
 
 
 def file_findings(source: Source) -> Iterator[str]:
-    """A line that is too long, or a missing module docstring."""
+    """Finds lines that are too long, and a missing module docstring."""
     for number, line in enumerate(source.text.splitlines(), 1):
         if len(line) > LINE_CHARACTERS_MAX:
             yield f"{source.path}:{number}: {len(line)} characters, at most {LINE_CHARACTERS_MAX}"
@@ -46,7 +46,7 @@ def file_findings(source: Source) -> Iterator[str]:
 
 
 def place_findings(path: str, text: str, own_places: tuple[str, ...] = ()) -> Iterator[str]:
-    """Absolute paths of one machine, and hosts of package registries, in a text file.
+    """Finds absolute paths of one machine and hosts of package registries in a text file.
 
     own_places: paths of this machine (the checkout, the home directory).
     """

@@ -1,6 +1,7 @@
 """The files of the checkout, for the structure tests.
 
-Rules are functions of `Source` values, so each is also tested on small invented sources.
+Rules are functions of `Source` values, so that the tests can also run each rule on small invented
+sources.
 """
 
 import ast
@@ -25,7 +26,7 @@ SKIPPED_DIRECTORIES = {"__pycache__", "build", "dist", "node_modules"}
 
 
 class Source:
-    """One Python file: its path below the root, its text, its syntax tree."""
+    """One Python file: its path below the root, its text, and its syntax tree."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
@@ -40,13 +41,14 @@ class Source:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """`log/kafka.py` -> ("log", "kafka"); `log/__init__.py` -> ("log",)."""
+        """The parts of the path: `log/kafka.py` -> ("log", "kafka"); `log/__init__.py` ->
+        ("log",)."""
         names = self.path.removesuffix(".py").split("/")
         return tuple(names[:-1] if names[-1] == "__init__" else names)
 
     @property
     def room(self) -> str | None:
-        """The room of the file; None for the root, tests, bench, docs, examples."""
+        """The room of the file, or None for the root, tests, bench, docs and examples."""
         first = self.path.split("/")[0]
         return first if first in ROOMS else None
 
@@ -86,7 +88,7 @@ def python_sources() -> tuple[Source, ...]:
 
 
 def room_sources() -> tuple[Source, ...]:
-    """The Python files that are shipped, except foldlog/__init__.py."""
+    """The Python files that a wheel contains, except foldlog/__init__.py."""
     return tuple(s for s in python_sources() if s.room)
 
 
@@ -96,7 +98,7 @@ _TYPES = {"returns", "annotation", "type_comment", "type_params", "kind"}
 
 
 def shape(node: Any) -> Any:
-    """A syntax tree as nested tuples: without docstrings, imports and types of parameters."""
+    """A syntax tree as nested tuples, without docstrings, imports and the types of parameters."""
     if isinstance(node, list):
         return tuple(shape(item) for item in node if not isinstance(item, _IMPORTS))
     if not isinstance(node, ast.AST):
@@ -124,7 +126,7 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def demand_none(findings: Iterable[str]) -> None:
-    """Fail with one finding per line."""
+    """Fail if there is any finding, and print one finding per line."""
     found = list(findings)
     if found:
         pytest.fail(f"{len(found)} findings:\n" + "\n".join(found), pytrace=False)

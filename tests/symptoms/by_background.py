@@ -1,4 +1,4 @@
-"""Background work (lane B) in a history: the claim, the real effect and a scripted cheap model."""
+"""Background work (lane B) in a history: its claim, the real effect, and a scripted cheap model."""
 
 import asyncio
 from pathlib import Path
@@ -28,7 +28,7 @@ AGENT = Agent(
 
 
 def cheap_model(request: Request) -> Reply:
-    """Shortens results and writes summaries; the history itself plays the main model."""
+    """Shortens results and writes summaries. The history itself plays the main model."""
     return Reply([SHORT if "shorten the output" in str(request.body["system"]) else SUMMARY])
 
 
@@ -38,12 +38,12 @@ def opened() -> History:
 
 
 def claimed_kinds(history: History) -> list[str]:
-    """Returns the kinds of background work that is claimed and still running."""
+    """Returns the kinds of the background work that is claimed and still running."""
     return [work.kind for work in history.views.background.works]
 
 
 def run_work(history: History, server: ScriptedServer, directory: Path, remember=None) -> list:
-    """Runs the oldest claimed work and returns its events. remember: see `work`."""
+    """Runs the oldest claimed work, and returns the events that it writes. remember: see `work`."""
     claimed = history.views.background.works[0]
     blobs = BlobStore(directory)
     read = lambda ref: history.blobs.held.get(ref.sha256) or blobs.get(ref.sha256)  # noqa: E731
@@ -67,7 +67,7 @@ def run_work(history: History, server: ScriptedServer, directory: Path, remember
 
 
 def talk(history: History, turns: int, tokens: int = 1_000) -> None:
-    """Adds turns of about 1,000 tokens; turn n reports n times `tokens` of input."""
+    """Adds turns of about 1,000 tokens. Turn n reports n times `tokens` as its input."""
     for number in range(1, turns + 1):
         history.say(f"{number}: {BULK}")
         history.answer("I see.", read=tokens * number)

@@ -1,6 +1,6 @@
 """A history with real model calls: the effect, the `anthropic` package and the scripted server.
 
-The server is as strict as the API: a request that it rejects is a failed attempt.
+The server is as strict as the API: a rejected request is a failed attempt.
 """
 
 import asyncio
@@ -43,7 +43,8 @@ def claim_of(history: History) -> GenClaim:
 
 
 def call_model(history: History, server: ScriptedServer, alter=lambda request: request):
-    """Runs the next model call against the server, then what follows it; returns the outcome."""
+    """Runs the next model call against the server, then the work that follows it. Returns the
+    outcome."""
     history.work()
     sink = Collected()
 
@@ -60,7 +61,7 @@ def call_model(history: History, server: ScriptedServer, alter=lambda request: r
 
 
 def views_after(history: History, count: int) -> SessionViews:
-    """Folds the first `count` records from the log: the views that a restart or a refresh finds."""
+    """Folds the first `count` records from the log, as a worker does after a restart."""
     views = initial(history.session_id)
     for entry in map(entry_of, history.records[:count]):
         if entry.session_id == history.session_id:

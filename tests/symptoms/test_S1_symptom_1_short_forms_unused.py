@@ -1,7 +1,7 @@
 """Symptom 1: "shortening has no effect, results still reach the model in full size".
 
-The cause: the cache was written under one key and read under another. foldlog writes and reads
-under TURN.STEP.INDEX, which is unique whatever ids a provider assigns.
+The cause was a cache that was written under one key and read under another. foldlog writes and
+reads short forms under TURN.STEP.INDEX, which is unique whatever ids a provider assigns.
 """
 
 from foldlog.schemas import events as ev
@@ -17,7 +17,7 @@ from foldlog.tests.symptoms.by_background import (
 
 
 def results(history) -> dict[str, str]:
-    """Returns the result that the newest request shows for each call, by the id in the request."""
+    """Returns the results in the newest request, by the id of the call."""
     blocks = [b for m in history.request()["messages"] for b in m["content"]]
     assert not findings(history.request_bytes())
     return {b["tool_use_id"]: b["content"] for b in blocks if b["type"] == "tool_result"}
@@ -62,7 +62,8 @@ def test_S1_symptom_1_constraint_2_calls_with_the_same_provider_id_are_distingui
 
 
 def test_S1_E_symptom_1_a_result_sent_in_full_stays_until_the_prefix_may_change(server, tmp_path):
-    """A late short form must not edit a result that was sent: that would invalidate the cache."""
+    """A late short form must not replace a result that was sent, because that would invalidate the
+    cache."""
     history = session_with_calls(use())
     long_result(history)
     history.work()

@@ -1,7 +1,7 @@
 """Symptom 2: "automatic compaction never fires, use grows until it overflows".
 
-The cause: the size of the last step was not updated after each step. In foldlog every GEN_COMPLETE
-updates it, and WAKE decides by it, so a growing session is summarized in time.
+The cause was that the size of the last step was not updated after each step. In foldlog, every
+GEN_COMPLETE updates the size, and WAKE decides by it, so a growing session is summarized in time.
 """
 
 from foldlog.processors.fold.projections.context import all_input
@@ -52,7 +52,7 @@ def test_S3_6_symptom_2_over_the_soft_budget_a_summary_is_written_and_adopted(se
 
 
 def test_S3_6_symptom_2_a_session_that_keeps_growing_never_reaches_the_hard_cap(server, tmp_path):
-    """The model reports the real size of each request, at about 2.6 characters a token."""
+    """The model reports the real size of each request, at about 2.6 characters per token."""
     history, largest, summaries = opened(), 0, 0
     for number in range(40):
         history.say(f"{number}: " + "the user repeats an earlier message " * 60)

@@ -1,8 +1,9 @@
 """Symptom 3: "after ESC it takes tens of seconds until it really stops".
 
-The cause: a tool or a model call did not receive the abort signal. In foldlog a cancel closes the
-turn: WAKE at once owes an abort to every running effect, nothing new starts, and after the grace
-period the turn ends even if an effect ignores the abort. Effects stop even if the peer is silent.
+The cause was a tool or a model call that did not receive the abort signal. In foldlog, a cancel
+closes the turn: WAKE at once owes an abort to every running effect, nothing new starts, and the
+turn ends after the grace period even if an effect ignores the abort. Effects stop even if the other
+end of a connection is silent.
 """
 
 import asyncio

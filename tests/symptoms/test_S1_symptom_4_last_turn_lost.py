@@ -1,7 +1,8 @@
 """Symptom 4: "after a refresh the conversation lacks the last turn".
 
-The cause: the store was written after the answer was shown, and nothing waited for the write. In
-foldlog TURN_ENDED follows the answer in the log, so a reader of the end has read the whole turn.
+The cause was that the store was written after the answer was shown, and nothing waited for the
+write. In foldlog, TURN_ENDED follows the answer in the log, so a reader that has read to the end
+has the whole turn.
 """
 
 import pytest
@@ -14,7 +15,7 @@ from foldlog.tests.symptoms.by_model import views_after
 
 
 def two_turns() -> History:
-    """Plays a turn with a tool and one without."""
+    """Plays a turn with a tool and a turn without one."""
     history = with_calls(Use("look", "{}", "a"))
     history.result("1.1.0", "seen")
     history.answer("It is there.")
@@ -44,7 +45,8 @@ def test_S1_symptom_4_constraint_8_an_ended_turn_has_its_answer_and_usage():
 
 @pytest.mark.parametrize("from_end", range(8))
 def test_S1_symptom_4_constraint_4_answer_usage_and_checkpoint_change_together(from_end):
-    """A refresh at any offset finds an answer with its usage and size, or none of them."""
+    """At any offset, a refresh finds an answer together with its usage and size, or finds none of
+    them."""
     history = two_turns()
     views = views_after(history, len(history.records) - from_end)
     answers = sum(fragment.kind == "assistant" for fragment in views.context.fragments)

@@ -1,7 +1,8 @@
 """Symptom 5: "after a resume earlier messages are garbled".
 
-The cause: messages and the compaction checkpoint were written separately, and one write failed. In
-foldlog one LLM_CALLED changes both, and both are folds of one log: they agree at every offset.
+The cause was that messages and the compaction checkpoint were written separately, and one of the
+writes failed. In foldlog, one LLM_CALLED changes both. Both are folds of the same log, so they
+agree at every offset.
 """
 
 import pytest
@@ -26,7 +27,7 @@ from foldlog.tests.symptoms.by_model import views_after
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """A long session with tools, a short form, an adopted summary and later turns."""
+    """A long session with tools, a short form, an adopted summary, and later turns."""
     directory, history = tmp_path_factory.mktemp("blobs"), opened()
     with ScriptedServer(cheap_model) as server:
         history.say("look")

@@ -1,7 +1,7 @@
 """Symptom 6: "the same reminder appears five times in the prompt".
 
-The cause: the reminder was read before every step and never cleared. In foldlog the LLM_CALLED
-that sends a reminder adds it to the context once, where it stays.
+The cause was that the reminder was read before every step and never cleared. In foldlog, the
+LLM_CALLED that sends a reminder adds it to the context once, and the reminder stays there.
 """
 
 from foldlog.schemas import events as ev
@@ -20,7 +20,7 @@ def occurrences(history: History) -> int:
 
 
 def step(history: History, *reminders: str) -> None:
-    """Returns the running call, then the model calls again."""
+    """Returns the result of the running call; then the model calls the tool again."""
     assert history.result(
         f"{history.turn.number}.{history.turn.step}.0", "seen", reminders=reminders
     ).accepted
@@ -51,7 +51,8 @@ def test_S1_symptom_6_the_next_turn_does_not_repeat_a_reminder():
 
 
 def test_S1_symptom_6_a_stale_decision_does_not_repeat_a_reminder():
-    """The decision with the reminder is stale; the decision that replaces it has it once."""
+    """The decision that has the reminder is stale. The decision that replaces it has the reminder
+    once."""
     history = with_calls(Use("look", "{}", "a"))
     history.result("1.1.0", "seen", reminders=(TEXT,))
     decided = history.in_flight("N3")

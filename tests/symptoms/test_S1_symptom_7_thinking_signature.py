@@ -1,7 +1,7 @@
 """Symptom 7: "the API reports that the thinking signature does not match".
 
-The cause: a store re-encoded the block with another key order or other numbers. foldlog stores and
-sends the received bytes, also through the store's codec, a restart and another turn.
+The cause was a store that encoded the block again, with another key order or other numbers. foldlog
+stores and sends the received bytes, also after the store's codec, a restart and another turn.
 """
 
 import pytest
@@ -22,7 +22,7 @@ WORDS = 'hm é 日本 😀 \\ " \u2028 1.50 1e3 {"b":1,"a":2}'
 
 
 def script(request):
-    """Thinks before each of two calls, then answers."""
+    """Replies as the model: thinks before each of two calls, then answers."""
     count = len(request.turn_results)
     if count < 2:
         call = tool_use("look", '{ "where" : "a\\u0062"}')
@@ -37,7 +37,7 @@ def server():
 
 
 def turn(history, server) -> None:
-    """Plays a turn of two calls and an answer; the server rejects thinking that it did not sign."""
+    """Plays a turn of two calls and an answer. The server rejects thinking that it did not sign."""
     history.say("go on")
     while True:
         assert isinstance(call_model(history, server), ev.GenComplete)
@@ -47,7 +47,7 @@ def turn(history, server) -> None:
 
 
 def blocks_in(event) -> list[str]:
-    """Returns the blocks of an answer as the received text."""
+    """Returns the text of an answer's blocks, exactly as it was received."""
     if not isinstance(event, ev.GenComplete):
         return []
     return [raw for _, raw in raw_blocks(event.content.inline)]

@@ -1,7 +1,8 @@
 """Symptom 8: "a resume takes five seconds every time".
 
-The cause: the summary was written when the user came back. foldlog writes it while the session is
-idle (S1.H), and the first request after the pause adopts it without an earlier model call.
+The cause was that the summary was written only when the user came back. foldlog writes the summary
+while the session is idle (S1.H), and the first request after the pause adopts it, without a model
+call before that request.
 """
 
 from foldlog.schemas import events as ev

@@ -1,4 +1,5 @@
-"""The test kit that is shipped: an agent's run in memory, with crashes, a clock and a script."""
+"""The test kit for users (`foldlog.testing`): an agent's run in memory, with crashes, a clock and a
+script."""
 
 import asyncio
 import subprocess
@@ -147,7 +148,7 @@ async def test_two_replies_may_be_awaited_at_once(foldlog_agent):
 
 
 def run_python(directory, *arguments):
-    """What a Python process prints in a directory."""
+    """Returns what a Python process prints in a directory."""
     command = [sys.executable, *arguments]
     ran = subprocess.run(command, cwd=directory, capture_output=True, text=True)
     return ran.stdout + ran.stderr

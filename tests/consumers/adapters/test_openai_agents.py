@@ -163,7 +163,7 @@ def test_S4_1_one_process_reads_what_another_one_wrote(log, tmp_path, sessions):
 
 
 def test_S4_1_many_threads_and_event_loops_pop_each_item_once(sessions, log, tmp_path):
-    """Two adapters, as in two processes, race for the same last item."""
+    """Two adapters, which stand for two processes, race for the same last item."""
     threads, each = 8, 12
     with FoldlogSessions(settings_in(tmp_path), log) as elsewhere:
 
@@ -243,7 +243,7 @@ def test_S4_1_a_retried_write_takes_effect_once(fate, kind, tmp_path):
 
 
 class Never(Faults):
-    """Loses every ITEM_ADDED."""
+    """A fault that loses every ITEM_ADDED."""
 
     def fate(self, producer, topic, partition, headers):
         return LOST if ("t", b"ITEM_ADDED") in headers else NORMAL

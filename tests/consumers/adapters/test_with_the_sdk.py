@@ -84,7 +84,7 @@ def test_S4_1_on_a_broker_two_processes_share_a_session_and_a_third_reads_it(
                 await session.add_items([{"by": id(sessions), "n": n}, {"by": 0, "n": n}])
                 mine = [i for i in await session.get_items() if i["by"] == id(sessions)]
                 assert [i["n"] for i in mine][-1] == n, "a process reads its own writes"
-            await asyncio.to_thread(both_added.wait)  # so that each pops items of the other
+            await asyncio.to_thread(both_added.wait)  # so that each runner pops items of the other
             return [await session.pop_item() for _ in range(each // 2)]
 
         return asyncio.run(play())

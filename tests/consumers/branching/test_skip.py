@@ -67,8 +67,8 @@ def test_law_13_a_session_continues_without_the_record_and_later_events_take_eff
 
 
 def test_every_reader_folds_a_skip_to_the_same_views(client, tmp_path):
-    """The readers: a gateway that folded the record before the skip, one that starts later, and a
-    replay."""
+    """The readers are a gateway that folded the record before the skip, a gateway that starts
+    later, and a replay."""
     talk(client, "s1", "one")
     poison(client)
     say_to_frozen(client, "two")
@@ -229,7 +229,7 @@ def test_a_skipped_dead_letter_is_not_a_problem_for_doctor(tmp_path, capsys):
             talk(client, name, "one")
             dead_letter(shell.log, name, poison(client, name))
         first, second = (client.views(name).frozen.offset for name in ("s1", "s2"))
-        dead_letter(shell.log, "s4", first)  # the same offset of another partition
+        dead_letter(shell.log, "s4", first)  # the same offset, in another partition
     assert letters()[0] == ("problem", "3 records could not be decoded; the last of them:")
     assert shell("skip s1").code == 0
     left, *shown = letters()

@@ -81,7 +81,7 @@ def test_a_report_of_any_session_is_valid_and_loads_nothing():
 
 
 class LogSource:
-    """A log without blobs, with the interface of Recorded."""
+    """A log without blobs that has the same methods as Recorded."""
 
     def __init__(self, log, session_id="s1"):
         self.log, self.session_id = log, session_id

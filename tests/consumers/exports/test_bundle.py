@@ -197,7 +197,7 @@ def test_a_flipped_bit_anywhere_is_found_or_changes_nothing(tmp_path):
         try:
             again = read_bundle(tmp_path / "x")
             same = again.records == bundle.records and again.manifest == bundle.manifest
-            if not same:  # the manifest itself: its claims differ from the replay
+            if not same:  # the manifest changed: its claims differ from the replay
                 assert verify(again, reader_of(again))[1] or again.manifest.folds
         except BadBundle:
             found += 1

@@ -64,7 +64,7 @@ class Served:
         places, until = self.gateway.tail.places, time.monotonic() + CATCH_UP_S
         while any(places().get(p, end) < end for p, end in ends.items()):
             if time.monotonic() > until:
-                return  # it is held up, and the test checks its response
+                return  # the gateway is blocked, and the test checks its response
             time.sleep(0.002)
 
 

@@ -1,4 +1,4 @@
-"""The hub: a failure of one session or one viewer affects no other."""
+"""The hub: if one session or one viewer fails, no other is affected."""
 
 import asyncio
 
@@ -102,8 +102,8 @@ def test_a_session_that_cannot_be_loaded_affects_no_other_and_is_loaded_again(st
 
 
 def test_a_session_that_was_dropped_during_a_subscription_is_watched_again(stage, monkeypatch):
-    """Other viewers leave after the session was loaded and before its viewer is added, so the
-    session is idle for a moment."""
+    """The other viewers leave after the session was loaded and before the new viewer is added, so
+    the session is idle for a moment."""
     monkeypatch.setattr(hub_module, "IDLE_SESSIONS_MAX", 0)
     played, _ = stage.streams("one"), stage.streams("other")
 

@@ -34,7 +34,7 @@ class Screen:
 
     def __init__(self):
         self.lines, self.streams, self.attempt, self.cursor, self.cuts = [], "", None, None, 0
-        self.connected_to = []  # the gateways, in order
+        self.connected_to = []  # the gateways to which it connected, in order
 
     def draw(self, event):
         match event["type"]:
@@ -69,7 +69,7 @@ class Screen:
         path = "/v1/sessions/story/stream"
         async with http.stream("GET", path, params=params) as response:
             if response.status_code == 503:
-                return False  # it is still reading the log
+                return False  # the gateway is still reading the log
             assert response.status_code == 200, await response.aread()
             self.connected_to += [gateway.pid for gateway in gateways[-1:]]
             async for line in response.aiter_lines():

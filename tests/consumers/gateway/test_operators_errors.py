@@ -16,7 +16,7 @@ REASON = "_TRANSPORT: ssl://kafka-7.internal.example:9092/bootstrap: Connect to 
 
 
 class Lossy(Faults):
-    """Loses appends while `is_lossy` is set."""
+    """A fault that loses appends while `is_lossy` is true."""
 
     is_lossy = False
 

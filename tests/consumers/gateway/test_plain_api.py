@@ -314,7 +314,7 @@ def test_reading_old_turns_writes_nothing(ana, log):
             ended += '"kind":"ended"' in line
             if ended == 2:
                 break
-    post(ana, "/old/messages", text="say 3")  # after anything that reading wrote
+    post(ana, "/old/messages", text="say 3")  # after any event that the read wrote
     assert {row.turn for row in played.views.transcript.sent} <= {2}
 
 

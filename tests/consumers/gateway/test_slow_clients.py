@@ -146,7 +146,7 @@ def test_C_an_address_with_too_many_connections_is_refused_and_others_are_not(ga
         for one in connections:
             one.close()
         status = 429
-        while status == 429:  # until the gateway has forgotten the closed ones
+        while status == 429:  # until the gateway no longer counts the closed connections
             made = connected(running, b"GET /healthz HTTP/1.0\r\n\r\n", "127.0.0.9")
             with made, made.makefile("rb") as file:
                 status = int(file.readline().split()[1])
@@ -175,7 +175,7 @@ def test_C_some_descriptors_are_always_reserved(descriptors, in_use):
 def test_C_the_streams_of_one_user_are_bounded_over_all_kinds(tmp_path):
     log = memory_log(threaded=True)
     with served(log, settings_in(tmp_path), tmp_path / "g", secret=SECRET) as running:
-        running.gateway.hub.limit_viewers(8)  # 4 of one user
+        running.gateway.hub.limit_viewers(8)  # of these, at most 4 of one user
         assert running.gateway.tabs.caught_up.wait(PATIENCE_S)
         with running.http("ana") as ana:
             ana.post("/v1/sessions", json={"session_id": "s"}).raise_for_status()

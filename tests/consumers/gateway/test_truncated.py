@@ -52,7 +52,8 @@ def wait_until_equal(tail: Tail, log) -> None:
 
 @pytest.mark.broker
 def test_a_gateway_refolds_a_log_that_was_truncated_and_continued(own_broker, tmp_path):
-    """One gateway is running and one starts later; both have views that contain lost records."""
+    """One gateway is running and another starts later; both have views from records that the log
+    has lost."""
     broker, prefix, settings = own_broker(), unique_name() + ".", settings_in(tmp_path)
     log = KafkaLog(broker.bootstrap_servers, topic_prefix=prefix)
     log.apply_topics(topics(1))

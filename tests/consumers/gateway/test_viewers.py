@@ -88,7 +88,7 @@ class Viewer:
     def __init__(self, audience, chance):
         self.audience, self.chance = audience, chance
         self.screen, self.cursor, self.returns = Screen(), None, 0
-        self.left_in, self.resumed = None, 0  # the attempt that it left; returns to a later one
+        self.left_in, self.resumed = None, 0  # the attempt when it left; its returns to a later one
         self.subscription = audience.subscribe()
 
     def step(self):

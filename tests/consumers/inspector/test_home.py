@@ -135,7 +135,7 @@ def test_a_session_is_started_with_an_agent_that_a_worker_serves(place, url, pag
     for role in ("sessions", "models"):
         taken = ev.PartitionTaken(role=role, owner="w7/1", agents=names)
         played.append(taken, role, PARTITION_KEY)
-    place.open("nudge", "hello")  # the page hears of it, and asks again
+    place.open("nudge", "hello")  # the page is notified, and requests its data again
     expect(form.get_by_text("No worker serves any agent")).to_have_count(0)
     page.get_by_role("heading", level=1).click()
     page.keyboard.press("n")

@@ -60,7 +60,7 @@ def home(http, since=""):
 
 def charts(http, hours=24, step=1, until=None):
     until = max(row["updated_at"] for row in home(http)["rows"]) if until is None else until
-    asked = {"hours": hours, "step": step, "until": until}  # the test's log has a clock of its own
+    asked = {"hours": hours, "step": step, "until": until}  # the test's log has its own clock
     response = http.get("/inspector/api/charts", params=asked)
     assert response.status_code == 200, response.text
     return response.json()

@@ -129,7 +129,7 @@ def test_a_draft_survives_a_reload_and_nothing_can_be_said_in_the_past(page, tim
     expect(page.get_by_label("Message", exact=True)).to_have_value("and tell her")
     page.locator("h1").click()
     past = page.get_by_text("This is the past, so nothing can be said here.")
-    # Until the events are read again, a key goes nowhere.
+    # Keys have no effect until the page has read the events again.
     for _ in range(400):
         if past.is_visible():
             break

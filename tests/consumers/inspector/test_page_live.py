@@ -66,7 +66,7 @@ def test_tokens_appear_as_they_arrive_and_nothing_shifts(place, url, page_at, se
     expect(conversation(page).get_by_text("piece39")).to_have_count(1)
     assert sum(page.evaluate("window.shifts")) < 0.02
     where = "e => e.scrollHeight - e.scrollTop - e.clientHeight"
-    assert conversation(page).evaluate(where) < 40  # it scrolls with the stream
+    assert conversation(page).evaluate(where) < 40  # the conversation scrolls with the stream
 
 
 def test_the_text_of_a_lost_attempt_is_removed(place, url, page_at, sessions):

@@ -30,7 +30,7 @@ def neighbour_of(place: Place, session_id: str) -> str:
 
 
 def test_the_page_and_its_files_are_served_with_a_strict_policy(gateway):
-    with gateway.http() as http:  # no token: they contain nothing of a session
+    with gateway.http() as http:  # no token, because these files contain nothing of a session
         page = http.get("/")
         assert page.status_code == 200 and page.headers["content-type"].startswith("text/html")
         assert page.headers["content-security-policy"] == POLICY

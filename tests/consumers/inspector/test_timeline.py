@@ -304,7 +304,7 @@ def test_a_reader_finds_every_listed_step_while_the_timeline_grows(place):
     class Steps(list):
         def append(self, step):
             super().append(step)
-            rows.append(api.series_json(timeline, PRICES)["rows"])  # as another thread may
+            rows.append(api.series_json(timeline, PRICES)["rows"])  # as another thread may do
 
     timeline.steps = Steps()
     timeline.extend()

@@ -46,7 +46,7 @@ def outcomes(node: Node, directory: Path, pattern: str = "") -> dict[str, str]:
 
 
 def _run(node: Node, url: str, pattern: str) -> dict[str, str]:
-    node.command(SUITE)  # copies it to the packages
+    node.command(SUITE)  # copies the suite to the packages
     vitest = node.directory / "node_modules" / "vitest" / "vitest.mjs"
     report = node.directory / "durable.json"
     run = subprocess.run(

@@ -42,7 +42,7 @@ class Agent:
         self.node.send({"name": self.name, **({"message": message} if message_id else {}), **more})
 
     def connect(self):
-        """Begin connectAgent."""
+        """Begin `connectAgent`."""
         self.node.send({"name": self.name, "connect": True})
 
     def result(self):

@@ -12,7 +12,7 @@ from foldlog.tests.consumers.protocols.workers import worker_of
 
 
 def id_of(session):
-    """The id of Ana's session of this name."""
+    """The log's id for the session that Ana knows by this name."""
     return own_id("ana", session)
 
 
@@ -74,7 +74,7 @@ def test_a_cut_response_is_an_error_and_the_chat_resumes(
     state = chat("ended")
     assert state["status"] == "error" and not state["finished"][-1].get("finishReason")
     chat("resume")
-    chat("until", status="streaming")  # else `ended` could be that of the cut response
+    chat("until", status="streaming")  # otherwise `ended` could belong to the cut response
     worker.complete("one two three")
     worker.end()
     assert as_stored(chat("ended")) == stored(ana, session)

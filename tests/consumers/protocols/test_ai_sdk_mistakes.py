@@ -50,7 +50,7 @@ def test_a_mistake_is_refused_with_its_code(ana, body, status, code):
 
 @pytest.mark.parametrize("session_id", ["new", "n o", "x" * 200])
 def test_S4_3_a_new_chat_has_no_stream_and_no_messages(ana, session_id):
-    """useChat with `resume` and `messages` requests both before the first message."""
+    """The hook useChat with `resume` and `messages` requests both before the first message."""
     stream = ana.get(f"/api/chat/{session_id}/stream")
     assert (stream.status_code, stream.content) == (204, b"")
     assert ana.get(f"/api/chat/{session_id}/messages").json() == {"id": session_id, "messages": []}

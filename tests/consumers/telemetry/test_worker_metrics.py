@@ -21,7 +21,7 @@ def fetch(url: str) -> tuple[int, str]:
     except urllib.error.HTTPError as refused:
         return refused.code, refused.read().decode()
     except urllib.error.URLError:
-        return 0, ""  # it is not up yet
+        return 0, ""  # the worker's pages are not served yet
 
 
 def measured(web: str) -> dict[str, dict[tuple[str, ...], float]]:

@@ -173,8 +173,8 @@ def test_S3_9_a_huge_tool_schema_is_reported_and_so_is_the_total_of_all():
 
 
 def test_S3_9_the_built_in_tool_search_is_not_reported():
-    """The description of the tool search lists all rare tools, and the advice would be to use a
-    tool search."""
+    """The description of the tool search lists all rare tools, and the report would advise the
+    author to use a tool search."""
     rare = [replace(described(10, f"orders__list-{'x_' * 20}{n}"), tier="rare") for n in range(60)]
     some = [described(7_900, f"big{n}") for n in range(6)]
     made = prefix(tools=rare)
@@ -380,8 +380,8 @@ def test_a_watch_remembers_a_bounded_number_of_sessions(monkeypatch):
 
 
 def test_a_finding_counts_tokens_as_the_model_does():
-    """An older model counts a third fewer tokens for the same schema, and stays below the model's
-    limit."""
+    """An older model counts fewer tokens for the same schema, so for this model the schema is under
+    the limit."""
     one = [described(4_000, "wide")]
     (found,) = in_prefixes([prefix(tools=one)])
     text = parts(prefix(tools=one))["tool wide"]

@@ -1,4 +1,4 @@
-"""The table of views is complete, and its readers use every view."""
+"""The table of views is complete, and a replay and `foldlog show` use every view in the table."""
 
 import importlib
 import pkgutil

@@ -1,4 +1,5 @@
-"""Extraction: the conversation is sent as data, and only a well-formed answer becomes memory."""
+"""Extraction: the model gets the conversation as data, and only a well-formed answer becomes
+memory."""
 
 import json
 

@@ -245,7 +245,7 @@ def test_a_failing_embedder_is_retried(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not installed(), reason="the extra `embeddings` is not installed")
 def test_S3_3_a_store_embedded_again_with_word_vectors_finds_a_paraphrase(tmp_path):
-    """This happens when the extra is installed for an existing worker."""
+    """A worker embeds an existing store again after the extra for word vectors was installed."""
     output: list[str] = []
 
     def search_with(embedder):

@@ -29,7 +29,7 @@ def test_a_call_while_the_server_is_down_is_not_run_and_works_after_a_restart(wo
     assert event.outcome == "error" and "was not run" in text(event), event
     assert not (world.directory / "charged").exists()
     web()
-    for _ in range(2):  # the first may still use a session that the new process does not know
+    for _ in range(2):  # the first call may use a session that the new process does not know
         event = world.call(agent, "web__charge", cents=7)
         if event.outcome == "ok":
             break

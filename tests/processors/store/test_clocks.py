@@ -115,7 +115,7 @@ def test_takes_lost_during_an_outage_do_not_break_the_clock():
     """The defect: the clock matched every later take with a lost take of the outage."""
     rig, lost = SteppedWorker(AGENT), []
     write = rig.worker.actions._append
-    rig.worker.actions._append = lambda *record: lost.append(record[-1])  # for an hour
+    rig.worker.actions._append = lambda *record: lost.append(record[-1])  # fails for an hour
     rig.assign()
     rig.ms += 3_600_000
     rig.worker.actions._append = write

@@ -56,7 +56,7 @@ def wait_dead(pids):
     return True
 
 
-# Four kinds of leftovers: a child, its child, one in a group of its own, a daemon's double fork.
+# Four processes remain: a child, its child, one in a new group, a daemon's double fork.
 LEAVE_BEHIND = """
 sleep 1000 & echo $!
 (sleep 1000 & echo $!; wait) &

@@ -297,7 +297,7 @@ def test_a_text_stored_in_part_is_cut_between_characters(blobs, monkeypatch):
 
 
 def test_S3_5_a_result_is_cut_with_the_token_counts_of_its_reader(blobs):
-    """A model that counts a third fewer tokens gets more words in the same limit."""
+    """A model that counts fewer tokens for a text gets more words within the same limit."""
     page = "The tide table of a small harbour, read aloud. " * 1_000
     old, new = (
         shape(page, limit_tokens=2_000, blobs=blobs, readable=True, model=model)

@@ -112,7 +112,8 @@ def test_S2_11_an_unreadable_store_is_rebuilt_and_the_worker_continues(
 
 
 def test_law6_no_past_obligation_is_discharged_while_a_damaged_store_is_rebuilt(first):
-    """The records behind an offset may already discharge the obligations at this offset."""
+    """A later record of the log may already have discharged an obligation that existed at an
+    earlier offset."""
     rig, _ = restarted(DAMAGES["head"], first)
     before = first.log.end_offsets(SESSION_EVENTS)[0]
     run_until_idle(rig)
@@ -162,8 +163,8 @@ def test_a_store_that_folded_the_deleted_records_is_kept(tmp_path):
 
 
 def test_deleted_records_that_were_not_folded_end_the_worker_and_keep_the_store(tmp_path):
-    """The defect: the store was rebuilt, or the worker restarted for ever, and nobody was told of
-    the loss."""
+    """The defect: the store was rebuilt, or the worker restarted for ever, and the loss was never
+    reported."""
     cut_store(tmp_path / "0", folded=49)
     with pytest.raises(LogCut, match="start at offset 49.* begins at 50.*Nothing was changed"):
         open_store(tmp_path / "0", BELONGS, 100, pytest.fail, first_offset=50)

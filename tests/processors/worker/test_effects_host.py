@@ -32,8 +32,8 @@ WAIT_S = 20.0
 
 
 class Unwind(BaseException):
-    """An exception like those that frameworks raise to end their tasks. It is no Exception, so
-    `except Exception` does not catch it."""
+    """An exception like those that frameworks raise to end their tasks. It is not a subclass of
+    Exception, so `except Exception` does not catch it."""
 
 
 async def unwind() -> str:
@@ -42,7 +42,7 @@ async def unwind() -> str:
 
 
 class Host:
-    """A real host on an in-memory log."""
+    """A real effects host on an in-memory log."""
 
     def __init__(self, path, make_client=lambda: None) -> None:
         self.log = MemoryLog(topics(1), threaded=True)

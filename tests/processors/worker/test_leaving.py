@@ -39,7 +39,7 @@ def test_law6_the_lock_is_held_while_a_tool_that_ignores_its_abort_runs(tmp_path
             StateDir(settings.state_dir)
     finally:
         release.set()
-        loop = parts.effects._loop  # a real process would have ended
+        loop = parts.effects._loop  # here the process continues, so the loop must be ended
         tasks = asyncio.all_tasks(loop)
         for task in tasks:
             task.cancel()

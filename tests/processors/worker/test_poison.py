@@ -186,8 +186,8 @@ def test_an_impossible_usage_does_not_exceed_the_budget_of_its_session(tokens):
 
 @pytest.mark.parametrize("tokens", [2**63, 10**30, bounds.USAGE_TOKENS_MAX + 1])
 def test_an_impossible_usage_counts_no_tokens_and_its_bytes_are_kept(tokens, caplog):
-    """The defect: the usage was written as 2**63 - 1, or the sum of two counts prevented that the
-    answer was written."""
+    """The defect: the usage was written as 2**63 - 1, or the sum of two counts prevented the answer
+    from being written."""
     compacted = {"type": "compaction", "input_tokens": tokens, "output_tokens": 1}
     raw_usage = {"input_tokens": tokens, "output_tokens": 7, "iterations": [compacted]}
     answer = Answer()
@@ -200,7 +200,7 @@ def test_an_impossible_usage_counts_no_tokens_and_its_bytes_are_kept(tokens, cap
 
 
 def test_views_that_cannot_be_stored_freeze_only_their_session():
-    """This is the last line of defence: no event is known to cause it."""
+    """This is the last line of defence: no event is known that makes views impossible to store."""
     backend = DictBackend()
     store = Store(backend)
     good, other = opened_history().views, opened_history("s2").views

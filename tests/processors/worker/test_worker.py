@@ -31,7 +31,7 @@ AGENT = Agent(name="a", model="m", tools=(look,))
 
 
 def open_sessions(rig: ManualWorker, *names: str) -> None:
-    """Open sessions of these names, each with a message."""
+    """Open sessions with these names, each with one message."""
     for name in names:
         rig.write("producer", opened("a"), key=name)
         rig.write("producer", message(), key=name)
@@ -83,7 +83,7 @@ def test_law6_a_worker_that_is_catching_up_does_not_take_again():
     rig = ManualWorker(AGENT)
     open_sessions(rig, *(f"s{n}" for n in range(5)))
     rig.assign()
-    for _ in range(9):  # of the ten records that were in the log before
+    for _ in range(9):  # reads nine of the ten records that were in the log before
         rig.ms += SESSION_TIMEOUT_MS
         rig.read(1)
         rig.worker.tick()

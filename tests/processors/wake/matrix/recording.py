@@ -33,7 +33,7 @@ class Recorder:
 
     def __getattr__(self, field: str) -> Any:
         derived = getattr(type(self._value), field, None)
-        if isinstance(derived, property):  # the fields that it reads count
+        if isinstance(derived, property):  # the fields that the property reads count
             return derived.__get__(self)
         found = getattr(self._value, field)
         if not self._name and field in VIEWS:
