@@ -70,7 +70,7 @@ _PASSED = {"FOLDLOG_CI_RUN", "FOLDLOG_CACHE_DIR"}
 def no_settings_of_the_caller(tmp_path_factory):
     """Remove the caller's broker, key, home and client file from the environment.
 
-    Most important is the API key: a real model must never answer a test and bill it.
+    The API key is the most important: a test must never call a real model, and pay for it.
     """
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):

@@ -1,5 +1,4 @@
-"""The Python API: a reply streams once and ends with its turn, and shares one fold with
-decisions."""
+"""The Python API: a reply streams once, ends with its turn, and uses the same fold as decisions."""
 
 import asyncio
 import gc

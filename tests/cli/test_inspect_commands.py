@@ -240,8 +240,8 @@ agent = Agent(name="shop", model="m", limits=Limits(model_attempts=1))
 def test_S2_7_wake_applies_the_limits_of_the_sessions_agent(
     shell, talk, tmp_path, monkeypatch
 ):
-    """The defect: `wake` announced another attempt, but the worker, which knows the agent, would
-    end the turn."""
+    """The defect: `wake` showed that another attempt is owed, but the worker, which knows the
+    agent, would end the turn."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "shop_for_wake.py").write_text(SHOP)

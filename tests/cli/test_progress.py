@@ -35,7 +35,7 @@ class Screen(io.StringIO):
 
 
 def at_terminal(monkeypatch) -> Screen:
-    """Make stderr a terminal. This is no fixture, because pytest sets stderr again before the
+    """Make stderr a terminal. This is not a fixture, because pytest sets stderr again before the
     test."""
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)

@@ -1,4 +1,4 @@
-"""Memory as a directory of files: round trips, conflicts, and files that are no memory."""
+"""Memory as a directory of files: round trips, conflicts, and files that are not memory."""
 
 import os
 import re

@@ -1,8 +1,8 @@
 """The agents of the crash tests: one tool of each kind, whose runs are recorded outside foldlog.
 
-Every physical run of a tool is one line of the ledger, fsynced before the tool continues, so that
-it is known even if the worker dies. A test may order a tool to kill its own worker. Worker
-processes load this file.
+Every physical run of a tool is one line of the ledger. The line is fsynced before the tool
+continues, so the run is known even if the worker dies. A test may order a tool to kill its own
+worker. Worker processes load this file.
 """
 
 import contextlib

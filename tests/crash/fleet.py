@@ -168,7 +168,7 @@ class WorkerHandle:
         return self.await_end()
 
     def signal(self, number: int) -> None:
-        """Send the worker any other signal."""
+        """Send the worker this signal."""
         os.kill(self.pid, number)
 
     def await_end(self) -> Ended:

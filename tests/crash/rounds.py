@@ -1,8 +1,8 @@
 """One round: people talk, a worker is killed at a point, another takes over, every turn ends.
 
-This file reaches each point. Most points are armed in the running worker; the points of a start are
-armed in the worker that takes over; some need a store or an outbox in the state that a crash
-leaves. Tests and the soak play the same rounds; witnesses.py gives the verdict.
+This file brings a worker to each point. Most points are armed in the running worker; the points of
+a start are armed in the worker that takes over; some need a store or an outbox in the state that a
+crash leaves. Tests and the soak play the same rounds; witnesses.py gives the verdict.
 """
 
 import signal
@@ -112,7 +112,7 @@ class Play:
         return Round(self.kills(), wrong)
 
     def settle(self) -> None:
-        """Ensure that a worker runs in which no point is armed."""
+        """Ensure that a worker is running, with no crash point armed."""
         if self.handle.active is None:
             before = self.stage.owner()
             self.handle.start()

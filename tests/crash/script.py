@@ -1,9 +1,9 @@
-"""The scripted model of the crash tests: its replies in each scene, and a record of all of them.
+"""The scripted model of the crash tests: its replies in each scene, and a record of all replies.
 
 A message names its scene (`scene:NAME`); the reply depends on the scene and on the number of
-results in the turn. Each word carries the number of the request that it answers, so that a word of
-a dead attempt is recognized everywhere. The summaries of the cheap model contain the names of
-everything in the model's input, so that a test can see whether anything was lost.
+results in the turn. Each word of a reply contains the number of the request, so a word of a dead
+attempt is recognizable anywhere. The summaries of the cheap model contain the names of everything
+in the model's input, so a test can see whether anything was lost.
 """
 
 import json

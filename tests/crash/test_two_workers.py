@@ -77,7 +77,7 @@ def _outcomes(person) -> list:
 
 def test_constraint_3_a_cancel_reaches_effects_of_the_partitions_old_owner(stage):
     """The defect: the old owner was not notified, so its tools ran for another 25 s, and a stream
-    was billed to its end."""
+    that nobody needed was billed."""
     first, second = stage.handle("w1"), stage.handle("w2")
     first.start()
     play = Play(stage, first, cast=("held", "begun") * 6)

@@ -1,14 +1,14 @@
-"""A process that has imported what a worker needs and forks workers.
+"""A process that has imported what a worker needs, and forks workers.
 
 A start by fork costs hundredths of a second of CPU instead of seconds, and a test run starts more
 than a hundred workers.
 
 python zygote.py LIFELINE_FD
 
-A line on stdin is a JSON list, the arguments of worker_main.py; a line on stdout is {"pid": P} for
-a forked worker, {"ended": P, "code": C} for one that ended. Workers die when the lifeline closes,
-whose other end the starting process holds. It must stay free of threads, because a fork copies only
-the calling thread.
+A line on stdin is a JSON list, the arguments of worker_main.py. A line on stdout is {"pid": P} for
+a forked worker, or {"ended": P, "code": C} for a worker that ended. The process that starts this
+one holds the other end of the lifeline; when the lifeline closes, the workers die. This process
+must have no threads, because a fork copies only the calling thread.
 """
 
 import contextlib

@@ -134,7 +134,7 @@ def check_view(
     layers: Layers = NO_LAYERS,
     records: Iterable[Record] = (),
 ) -> None:
-    """Discharge every obligation of a view, each of them alone, and count its row."""
+    """Discharge every obligation of a view, each of them alone, and count the rows."""
     rules = rules_of(agent) if agent is not None else None
 
     def still_owed(views: SessionViews, owed: Obligation) -> bool:

@@ -1,4 +1,5 @@
-"""The law of renderings: a request is the same, continued from step to step or built at once."""
+"""The law of renderings: a request is the same whether it is continued from step to step or built
+at once."""
 
 from foldlog.processors.request.build import request_sha256
 from foldlog.processors.request.rendered import Rendering, Renderings

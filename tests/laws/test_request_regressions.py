@@ -157,8 +157,8 @@ def test_S1_E_the_provider_is_not_asked_for_a_summary_of_answers_without_thinkin
 
 
 def test_constraint_6_a_late_result_during_a_decision_is_a_reminder_in_the_next_step():
-    """The result is no input of the decision and does not move its basis, so the decision is valid
-    without it."""
+    """The result is not an input of the decision and does not move its basis, so the decision is
+    valid without it."""
     s = opened()
     s.say("post it")
     s.answer(Use("post", '{"text":"dear"}', "a"))

@@ -84,8 +84,8 @@ def eventually(condition, what: str):
 
 
 def processes_in(directory: Path) -> list[int]:
-    """The ids of the processes whose working directory this is, as it is for every JVM of the
-    broker there."""
+    """The ids of the processes that run in this working directory, as every JVM of its broker
+    does."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -43,8 +43,7 @@ _PORT_TRIES = 5
 
 
 def password_of(user: str) -> str:
-    """The password of a user. It does not equal the name, so that a test can search output for
-    it."""
+    """The password of a user. It differs from the name, so that a test can search output for it."""
     return f"pw-of-{user}-Zk9"
 
 

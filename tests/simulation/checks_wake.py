@@ -66,7 +66,7 @@ class WakeAndFoldAgree(Invariant):
 
 
 class NobodyIsStuck(Invariant):
-    """Law 9 at run time: no worker ever stops serving a session as stuck."""
+    """Law 9 at run time: no worker ever counts a session as stuck and stops serving it."""
 
     def on_round(self, process: Any) -> None:
         for owned in process.worker.owned.values():

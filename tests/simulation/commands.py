@@ -182,7 +182,7 @@ def terminate(person: Any) -> list:
 
 
 def garbage(person: Any) -> list:
-    """Records that are no events, under every kind of key."""
+    """Records that are not events, under every kind of key."""
     rng = person.rng
     name = rng.choice((b"NEW_THING", b"GEN_CHUNK", b""))
     key = rng.choice((None, None, "not an id!", b"\xff\xfe", "k" * 300, b"", PARTITION_KEY))
@@ -241,8 +241,8 @@ COMMANDS = {
 
 
 def chosen(person: Any) -> str:
-    """The name of a command: mostly one for which a call waits, otherwise one by the scenario's
-    habits."""
+    """The name of a command: mostly one for which a call waits, otherwise one drawn by the
+    scenario's weights."""
     rng = person.rng
     if _calls(person, "asks") and rng.random() < 0.8:
         return "decide"

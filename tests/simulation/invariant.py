@@ -66,7 +66,7 @@ class Invariant:
         """A tool acted on the world."""
 
     def on_jump(self, gap_ms: int) -> None:
-        """No action is possible for this time."""
+        """No action is possible for `gap_ms`, so the clock jumps."""
 
     def when_calm(self) -> None:
         """No action is possible any more, and no fault remains."""

@@ -6,8 +6,8 @@ The soak plays the rounds of the crash tests (tests/crash/rounds.py). It draws p
 people and second kills from the seed. Every witness checks every round, and each installation is
 folded again from offset 0. In some rounds, a worker is stopped instead of killed and resumes as a
 zombie, or the broker is killed and the worker must continue. The soak prints for each point: kills,
-recoveries, median recovery, violations. It counts stopped workers separately, because they are no
-kills. The exit code is 1 after a violation. A round depends only on the seed and its own number:
+recoveries, median recovery, violations. It counts stopped workers separately, because a stop is not
+a kill. The exit code is 1 after a violation. A round depends only on the seed and its own number:
 `--only` repeats one round.
 """
 

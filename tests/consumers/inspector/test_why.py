@@ -1,5 +1,5 @@
-"""The reasons why a session waits, in words: each condition of WAKE has words, and the next rows
-come from the table."""
+"""The reasons why a session waits, in words: each condition of WAKE has words, and what could
+happen next is another row of WAKE's table."""
 
 import pytest
 

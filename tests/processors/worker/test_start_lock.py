@@ -1,5 +1,5 @@
-"""When a worker may start in a state directory: if it is alone there, or after a worker that is
-ending."""
+"""A worker starts in a state directory only if it is alone there, or after it has waited for a
+worker that is ending."""
 
 import os
 import subprocess

@@ -64,9 +64,9 @@ class Collected:
 async def attempt(server, *, claim=CLAIM, body=None, stop=None, stall_after=None, **more):
     """Run one attempt with its own client, and return the sink.
 
-    stall_after: if given, the limit for a stall is short. To prevent that a busy machine counts as
-    a stall, the clock starts only with the first chunk of this kind ("" for any kind; "-" for a
-    clock that starts at once).
+    stall_after: if given, the limit for a stall is short. A busy machine must not count as a stall,
+    so the clock starts only with the first chunk of this kind ("" for any kind; "-" for a clock
+    that starts at once).
     """
     sink = Collected()
     limits = DEFAULT_LIMITS if stall_after is None else STALLING
