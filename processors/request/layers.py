@@ -12,8 +12,8 @@ LOCAL = "FOLDLOG.local.md"
 WHERE = {
     "managed": "the file that the setting `managed_instructions` names: the operator's, for every "
     "agent and user",
-    "user": f"`{FILE}` in the setting `config_dir`: for the sessions of the worker's own user, whom "
-    "the setting `user` names",
+    "user": f"`{FILE}` in the setting `config_dir`: for the sessions of the worker's own user, "
+    "whom the setting `user` names",
     "project": f"`{FILE}` in the agent's working directory, or `{OTHERWISE}` where there is none",
     "local": f"`{LOCAL}` in the same directory, for instructions outside of version control",
 }
