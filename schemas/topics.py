@@ -86,14 +86,14 @@ TOPICS: tuple[TopicSpec, ...] = (
         key="session_id (#partition for PARTITION_TAKEN)",
         cleanup="delete",
         config=_CONFIG,
-        holds="every event of every session, in the order that decides",
+        holds="every event of every session; the order of the offsets decides every race",
     ),
     TopicSpec(
         name=USER_SESSIONS,
         key="user_id/session_id, partitioned by user_id",
         cleanup="compact",
         config=_CONFIG | _READ_BY_FAUST,
-        holds="which sessions a user has open, so that the tabs of one user know each other",
+        holds="the open sessions of each user, which the user's tabs show",
     ),
     TopicSpec(
         name=USER_TABS,
@@ -107,7 +107,7 @@ TOPICS: tuple[TopicSpec, ...] = (
         key="scope (user:ID, project:ID)",
         cleanup="delete",
         config=_CONFIG,
-        holds="what outlives sessions: memory, preferences, todos",
+        holds="memory, preferences and todos, which outlive sessions",
     ),
     TopicSpec(
         name=LOG_FACTS,
@@ -115,16 +115,16 @@ TOPICS: tuple[TopicSpec, ...] = (
         cleanup="compact",
         partitions=1,
         config=_CONFIG,
-        holds="facts of the log itself: the number of partitions it was made with, where it moved",
+        holds="facts about the log: its number of partitions, and where it was moved",
     ),
     TopicSpec(
         name=DEAD_LETTERS,
-        key="as found",
+        key="the key of the record",
         cleanup="delete",
         partitions=1,
         retention_ms=DEAD_LETTERS_MS,
         config=_CONFIG | _READ_BY_FAUST,
-        holds="records of session-events that could not be decoded, with their offset and why",
+        holds="records of session-events that could not be decoded, with the offset and the reason",
     ),
 )
 

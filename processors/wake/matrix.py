@@ -21,11 +21,11 @@ POINTS = (
           "static prefix is assembled"),
     Point("B", "before a step", "a step is decided and its request is built"),
     Point("C", "streaming", "the model answers, attempt by attempt"),
-    Point("D", "tool execution", "a call is allowed, begun and reported"),
+    Point("D", "tool execution", "a tool call is allowed, claimed, run and reported"),
     Point("E", "a tool finished", "a large result is made shorter in the background"),
-    Point("F", "stop conditions", "whether another step may come, and whether its request fits"),
-    Point("G", "the turn ends", "the answer is complete, the turn is closed"),
-    Point("H", "background", "memory is extracted, the next resume is prepared"),
+    Point("F", "stop conditions", "does another step follow, and does its request fit?"),
+    Point("G", "the turn ends", "the answer is complete, and the turn is closed"),
+    Point("H", "background", "memory is extracted, the summary for a resume is prepared"),
 )
 
 # The effects of background work belong to the point for which the work began.

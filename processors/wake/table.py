@@ -270,13 +270,13 @@ BY_LANE = {lane: tuple(row for row in WAKE if row.lane == lane) for lane in DOMA
 BY_ID = {row.id: row for row in WAKE}
 
 SEED_ROWS: tuple[tuple[str, str, str], ...] = (
-    ("MESSAGE_RECEIVED", "N3", "step: the model was never called"),
-    ("LLM_CALLED", "S1", "step: the model call was decided but not begun"),
-    ("TOOL_INVOKED", "T3, T4, T5, T6", "run again or fail, depending on the claim and the effect"),
-    ("TOOL_RESULT", "N3 (N1s when it must stop)", "step: safe to continue"),
-    ("GEN_START, GEN_CHUNK", "S2w, S3, S4g", "replace, visible as GEN_RESUMED"),
-    ("GEN_COMPLETE", "T1 or N1, and D1", "its calls, or the end; delivered until it is sent"),
-    ("GEN_SENT", "nothing", "idle"),
+    ("MESSAGE_RECEIVED", "N3", "a step is decided: the model was never called"),
+    ("LLM_CALLED", "S1", "the model call is claimed: it was decided but not begun"),
+    ("TOOL_INVOKED", "T3, T4, T5, T6", "the call runs again or fails: claim and effect decide"),
+    ("TOOL_RESULT", "N3 (N1s when it must stop)", "the next step is decided: nothing was lost"),
+    ("GEN_START, GEN_CHUNK", "S2w, S3, S4g", "wait for the owner, take over, or end the turn"),
+    ("GEN_COMPLETE", "T1 or N1, and D1", "its calls are decided or the turn ends; it is delivered"),
+    ("GEN_SENT", "nothing", "the session is idle"),
     ("SESSION_TERMINATED", "C2, then nothing", "the open turn is closed, then nothing is pending"),
 )
 
