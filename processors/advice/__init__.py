@@ -1,1 +1,1 @@
-"""Measurements and advice that no decision depends on: prices, prompt mistakes, tool usage."""
+"""Measurements and advice, on which no decision depends: prices, prompt mistakes, tool usage."""

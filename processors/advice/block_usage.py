@@ -1,10 +1,10 @@
-"""Measures how often each tool and prompt block is used, and gives advice.
+"""Measures how often each tool and prompt block is used, and recommends changes.
 
-A tool called in nine turns of ten belongs in the fixed prompt; one called in fewer than one of
-twenty belongs behind the tool search, where it costs nothing until it is searched for. The counts
-cover finished turns that had an answer; a turn counts for a tool only if the tool was available in
-it. No log can show whether a model used an instruction that it read, so of prompt blocks only the
-size is known. Pure: the findings are advice, and no decision depends on them.
+A tool that is called in 9 of 10 turns belongs in the fixed prompt. A tool that is called in fewer
+than 1 of 20 belongs behind the tool search, where it costs nothing until the model searches for it.
+The counts cover finished turns that had an answer; a turn counts for a tool only if the tool was
+available in the turn. No log can show whether a model used an instruction that it read, so only the
+size of prompt blocks is known. Pure: the findings are advice, and no decision depends on them.
 """
 
 import json
@@ -18,27 +18,28 @@ from ..fold.projections.prefixes import Prefix as PrefixRow
 from ..fold.views import SessionViews
 from ..tools.tiers import FIND, USE, may_hide, search_tokens
 
-FIXED_SHARE = 0.9  # what 90 % of turns use is in the fixed prompt
-RARE_SHARE = 0.05  # what 5 % use is behind a tool
+FIXED_SHARE = 0.9  # a tool that 90 % of turns use belongs in the fixed prompt
+RARE_SHARE = 0.05  # a tool that under 5 % use belongs behind the search
 TURNS_MIN = 60
-"""Minimum sample: zero uses in 60 turns mean under 5 % with a confidence of 95 %, because
-(1 - 0.05) ** 60 = 0.05. With fewer turns nothing is recommended."""
+"""Minimum sample: if 60 turns have no use, the true share is under 5 % with a confidence of 95 %,
+because (1 - 0.05) ** 60 = 0.05. With fewer turns nothing is recommended."""
 BLOCK_TOKENS_MIN = 200  # a smaller block is not worth the effort
 
-# Never judged by how often they are called: the tool search itself, the tools that notices in
-# results name, and the tool that ends a turn.
+# Tools that are needed however rarely they are called: the tool search itself, the tools that
+# notices in results name, and the tool that ends a turn.
 _NOT_JUDGED = (FIND, USE, "read_result", "complete")
 _INDEX, _INDEX_TOOLS = "memory index", ("load_memory", "search_memory")
-_CALLS = ("call", "asks")  # lines of the transcript; a call that was refused at once has none
+_CALLS = ("call", "asks")  # kinds of transcript lines; a call that was refused at once has no line
 PREFIXES_CACHED = 1_000  # prefixes whose part names are cached
 
 PartsOf = Callable[[PrefixRow], dict[str, str] | None]
-"""The parts of a session's prefix by name, or None if its text is unavailable."""
+"""A function that returns the parts of a prefix by name, or None if the text is unavailable."""
 
 
 class Place(StrEnum):
     """The place of a block. FRONT: a tool in the fixed prompt. BEHIND: a tool behind the search.
-    PROMPT: a part of the system prompt. REMINDER: shown at the end of a message, once."""
+    PROMPT: a part of the system prompt. REMINDER: a text that is sent once, at the end of a
+    message."""
     FRONT = "front"
     BEHIND = "behind"
     PROMPT = "prompt"
@@ -46,9 +47,10 @@ class Place(StrEnum):
 
 
 class Use(NamedTuple):
-    """A block of an agent. turns: in which it was available; used: in how many of them it was used,
-    None if the log cannot show it; calls: of a tool; tokens: what it adds to each request, or a
-    reminder to one. `hideable`: whether a tool may be behind the search."""
+    """The use of one block of an agent. turns: the number of turns in which the block was
+    available. used: the number of turns that used it; None if the log cannot show this. calls: how
+    often a tool was called. tokens: the tokens that the block adds to each request, or a reminder
+    to one request. hideable: whether a tool may be behind the search."""
 
     place: Place
     name: str
@@ -60,7 +62,7 @@ class Use(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """The share of the turns that used it."""
+        """The share of the turns that used the block."""
         return None if self.used is None or not self.turns else self.used / self.turns
 
     def __str__(self) -> str:
@@ -86,8 +88,8 @@ class Advice(NamedTuple):
 
 
 class AgentUsage(NamedTuple):
-    """The blocks of an agent. turns: all of its turns; uses: of the newest prefix, and of the tools
-    that its turns called beyond it; the largest first."""
+    """The blocks of an agent. turns: the number of all its turns; uses: the use of the blocks in
+    the newest prefix, and of further tools that were called, the largest blocks first."""
 
     turns: int
     uses: tuple[Use, ...]
@@ -96,8 +98,8 @@ class AgentUsage(NamedTuple):
 def measure_usage(
     newest_first: Iterable[SessionViews], parts_of: PartsOf
 ) -> dict[str, AgentUsage]:
-    """The use of blocks by the agents of these sessions, by agent name. The first session of an
-    agent has its newest prefix, which determines the blocks to be judged."""
+    """The use of blocks in these sessions, by agent name. The first session of an agent has the
+    agent's newest prefix, which determines the blocks that are measured."""
     counts: dict[str, _Counts] = {}
     for views in newest_first:
         if views.turn.known:
@@ -106,7 +108,8 @@ def measure_usage(
 
 
 def advice(found: AgentUsage) -> Iterator[Advice]:
-    """Which tools to put behind the search or in front of it, and which index to shorten."""
+    """Recommends which tools to put behind the search or in the fixed prompt, and what to
+    shorten."""
     rare = [
         use for use in found.uses
         if use.place is Place.FRONT and use.hideable and _judged(use, below=RARE_SHARE)
@@ -127,14 +130,14 @@ def advice(found: AgentUsage) -> Iterator[Advice]:
 
 
 def _judged(use: Use, *, least: float = 0.0, below: float = 2.0) -> bool:
-    """Whether a block's share is in this range, in a sample that is large enough."""
+    """Whether a block's share is in this range, and the sample is large enough to judge it."""
     if use.turns < TURNS_MIN or use.share is None or use.name in _NOT_JUDGED:
         return False
     return least <= use.share < below
 
 
 class _Turn(NamedTuple):
-    """A turn that is over: the offset of its first answer, and the number of calls per tool."""
+    """A finished turn: the offset of the first answer, and the number of calls per tool."""
 
     offset: int
     calls: Mapping[str, int]
@@ -151,15 +154,15 @@ class _Counts:
         self.behind: Counter[str] = Counter()  # turns that called a tool through the search
         self.behind_calls: Counter[str] = Counter()
         self.reminded: Counter[str] = Counter()  # "turns", "tokens"
-        # By name, as in advice/prefix_drift.py: the tools of the newest prefix, and the other parts
-        # in their newest version.
+        # By name, as in advice/prefix_drift.py: the tools of the newest prefix, and the newest
+        # version of every other part.
         self.tools: dict[str, str] | None = None
         self.texts: dict[str, str] = {}
         self._names: dict[str, frozenset[str]] = {}
 
     def count(self, views: SessionViews, parts_of: PartsOf) -> None:
         prefixes = [*views.context.prefixes]
-        for row in prefixes[:-2:-1]:  # the newest first: its blocks are judged
+        for row in prefixes[:-2:-1]:  # the newest prefix, whose blocks are measured
             self._names_in(row, parts_of)
         for turn in _turns(views):
             self.turns += 1
@@ -187,7 +190,7 @@ class _Counts:
             self.used[_INDEX] += 1
 
     def _names_in(self, row: PrefixRow, parts_of: PartsOf) -> frozenset[str]:
-        """The names of the parts of a prefix. Sessions share prefixes, so each is read once."""
+        """The names of the parts of a prefix, cached because sessions share prefixes."""
         if row.sha256 not in self._names:
             known = parts_of(row)
             found = known or {}
@@ -229,7 +232,7 @@ class _Counts:
 
 
 def _turns(views: SessionViews) -> Iterator[_Turn]:
-    """The turns that are over and had an answer."""
+    """The finished turns that had an answer."""
     answered: dict[int, int] = {}
     calls: dict[int, dict[str, str]] = {}
     ended: list[int] = []
@@ -237,7 +240,7 @@ def _turns(views: SessionViews) -> Iterator[_Turn]:
         if line.kind == "answer":
             answered.setdefault(line.turn, line.offset)
         elif line.kind in _CALLS or line.call in calls.get(line.turn, {}):
-            # A call proposed as use_tool has the real tool's name from its next line on.
+            # A call proposed as use_tool has the real tool's name in its later lines.
             calls.setdefault(line.turn, {})[line.call] = line.name
         elif line.kind == "ended":
             ended.append(line.turn)

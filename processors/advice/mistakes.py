@@ -1,7 +1,7 @@
-"""Detects the five mistakes that exceed a token budget, each with its culprit and tokens.
+"""Detects five kinds of mistakes that waste tokens, each with the culprit and its tokens.
 
-Pure functions over views: they run in the worker during development (`Watch`) and in `doctor`.
-Findings are advice; no decision depends on them. This file neither prints nor reads files.
+The functions are pure functions over views. They run in the worker during development (`Watch`) and
+in `doctor`. Findings are advice; no decision depends on them.
 """
 
 import re
@@ -26,14 +26,14 @@ from .prompt_growth import GROWTH_TOKENS_MAX, Group, GrownPart, Growth
 from .tool_echo import ECHO_LINES_BACK, ECHO_SHARE, EarlierTexts, echo, leaves
 
 RESULT_TOKENS_MIN = 500  # smaller results are not worth a finding
-OWN_LINES = 5  # lines that a served log may have in addition: a head, a notice, an exit code
+OWN_LINES = 5  # further lines that a cut log may have: a head, a notice, an exit code
 TOOL_TOKENS_MAX = 1_000  # 40 tools of this size are 40,000 tokens in every request
 TOOLS_TOKENS_MAX = SCHEMA_TOKENS  # an agent's default limit
-SEARCH_TOKENS_MAX = 4_000  # half of a result's cap: 100 rows of 40 tokens
+SEARCH_TOKENS_MAX = 4_000  # half of a result's limit: 100 rows of 40 tokens
 HIT_TOKENS_MAX = 800  # one hit: 200 tokens on each side of a match, times two
 SEARCHES = re.compile(r"(?:^|[_-])(search|find|grep|lookup|query|retrieve)", re.IGNORECASE)
-OURS = (FIND, USE)  # users can neither make these smaller nor put them behind the search
-CHANGES_MAX = 5  # of one session's prefix: each costs the whole cache
+OURS = (FIND, USE)  # users can neither shorten these nor put them behind the search
+CHANGES_MAX = 5  # changes of one session's prefix, each of which loses the whole cache
 
 KINDS = {
     "log": f"a raw log of more than {LOG_LINES_MAX} lines: its last {LOG_LINES_MAX} are enough",
@@ -47,9 +47,9 @@ KINDS = {
     "or contains what looks like a clock or id",
 }
 
-# The notices of tools/results.py when it shows less than a tool returned: a raw log that was cut
-# to its end, or to the cap of a result, is still a raw log. Any page may contain the same text with
-# any number: a number of more digits is not a size of ours.
+# The notices of tools/results.py if it shows less than a tool returned: a raw log that was cut to
+# its end, or to the limit of a result, is still a raw log. A page may contain the same text with
+# any number, so numbers with more digits are not taken as a size.
 _SERVED = f"[a log: its last {LOG_LINES_MAX} lines]\n"
 _LEFT_OUT = re.compile(
     r"^\[(?P<missing>\d{1,15}) of (?P<whole>\d{1,15}) bytes\b.* left out here", re.M
@@ -58,8 +58,8 @@ _LEFT_OUT = re.compile(
 
 
 class Mistake(NamedTuple):
-    """One finding. kind: of KINDS; culprit: tool, part of the prefix, or `all tools`;
-    call: its key, or ''; tokens: of the culprit alone, in a request; do: the remedy."""
+    """One finding. kind: one of KINDS; culprit: a tool, a part of the prefix, or `all tools`; call:
+    the key of the call, or ''; tokens: the tokens of the culprit in a request; do: the remedy."""
 
     kind: str
     culprit: str
@@ -76,8 +76,8 @@ class Mistake(NamedTuple):
 def mistakes(
     views: SessionViews, read: ReadBlob | None = None, today: date | None = None
 ) -> list[Mistake]:
-    """Every finding in a session. Without `read`, content in the blob store is skipped; without
-    `today`, dates are not searched. Tokens are those of the session's model."""
+    """All findings in a session. Without `read`, content in the blob store is skipped; without
+    `today`, prefixes are not searched for dates. Tokens are counted for the session's model."""
     counts = views.context.counts
     return [
         *in_results(views.transcript.lines.since(0), counts=counts),
@@ -92,7 +92,7 @@ def prefixes_of(view: ContextView, read: ReadBlob | None = None) -> list[Prefix]
 
 
 def whole_prefix(row: PrefixRow, read: ReadBlob | None = None) -> Prefix | None:
-    """A static prefix with its text; None for one in the blob store, without `read`."""
+    """A static prefix with its text; None if the text is in the blob store and `read` is None."""
     system, tools = _whole(row.system, read), _whole(row.tools, read)
     return None if system is None or tools is None else Prefix(system, tools)
 
@@ -109,7 +109,7 @@ def _whole(body: Body, read: ReadBlob | None) -> bytes | None:
 def in_prefixes(
     prefixes: Sequence[Prefix], today: date | None = None, counts: str = NEW
 ) -> Iterator[Mistake]:
-    """Findings on the newest prefix: its schemas, its growth, and parts likely to change."""
+    """Findings on the newest prefix: large schemas, growth, and parts that are likely to change."""
     if not prefixes:
         return
     yield from in_schemas(prefixes[-1], counts)
@@ -164,14 +164,14 @@ def in_sessions(grown: Iterable[GrownPart]) -> Iterator[Mistake]:
 def grown_in(
     views: SessionViews, growth: Growth, read: ReadBlob | None = None
 ) -> dict[Group, list[GrownPart]]:
-    """The parts of a session's prompt that are larger than in earlier sessions, per `growth`."""
+    """The parts of a session's prompt that are larger than in the earlier sessions in `growth`."""
     rows = views.context.prefixes
     prefix = whole_prefix(rows[-1], read) if len(rows) and views.turn.known else None
     return {} if prefix is None else growth.add(views, prefix, views.context.counts)
 
 
 def in_growth(prefixes: Sequence[Prefix], counts: str = NEW) -> Iterator[Mistake]:
-    """A prefix that has grown since the session began, or changes repeatedly."""
+    """Finds a prefix that has grown since the session began, or changes repeatedly."""
     had = [parts(prefix) for prefix in prefixes]
     first, last = had[0], had[-1]
     grown = {
@@ -232,7 +232,8 @@ def _log(text: str) -> _Found:
     if text.startswith(_SERVED) and left_out:
         what = f"a raw log of {left_out['whole']} bytes, of which the end was shown"
         return what, "let the tool filter it: the rest is never read"
-    # Cut JSON is invalid: estimate its lines from those it still contains and what is missing.
+    # Cut JSON is invalid, so the number of lines is estimated from the lines that are left and from
+    # the size of the missing part.
     cut = text[:1] == "{" and left_out
     for part in (text.replace("\\n", "\n"),) if cut else leaves(text) or (text,):
         count, about = part.count("\n") + 1, ""
@@ -261,15 +262,15 @@ def _search(name: str, text: str, tokens: int, counts: str) -> _Found:
 
 
 class Watch:
-    """Checks sessions as they change and reports each finding once per session, kind and culprit.
-    Each check reads only what is new since the last one. For one thread.
+    """Checks sessions when they change, and reports each finding once per session, kind and
+    culprit. A check reads only what is new since the last check. Only one thread may use it.
 
-    since: the first offset to check in a session; an earlier watch reported what is before it.
-    growth: the prompt sizes of earlier sessions.
+    since: the first offset to check in a session, because an earlier watch reported on everything
+    before it. growth: the prompt sizes of earlier sessions.
     """
 
     SESSIONS_MAX = 1_000
-    """The number of remembered sessions; a finding on a forgotten one may be reported again."""
+    """How many sessions are remembered. A finding on a forgotten session may be reported again."""
 
     def __init__(
         self,
@@ -281,7 +282,7 @@ class Watch:
         self._seen: dict[str, _Progress] = {}
 
     def check(self, views: SessionViews, read: ReadBlob | None = None) -> list[Mistake]:
-        """The new findings in a session; mostly []."""
+        """The new findings in a session."""
         seen = self._seen.pop(views.session_id, None) or self._first_seen(views, read)
         self._seen[views.session_id] = seen
         if len(self._seen) > self.SESSIONS_MAX:
@@ -290,7 +291,7 @@ class Watch:
         found: list[Mistake] = []
         counts = views.context.counts
         lines, prefixes = seen.lines, seen.prefixes
-        # Before the checks: an input that makes one fail must not hide the input after it.
+        # Set before the checks, so that an input that makes a check fail does not hide later input.
         seen.lines, seen.prefixes = len(rows), len(views.context.prefixes)
         if seen.lines > lines:
             start = max(0, lines - ECHO_LINES_BACK)
@@ -305,13 +306,13 @@ class Watch:
         since, view = self._since(views.session_id), views.context
         seen = _Progress(_before(since, views.transcript.lines), _before(since, view.prefixes))
         old = replace(view, prefixes=view.prefixes.upto(seen.prefixes))
-        list(seen.new(in_prefixes(prefixes_of(old, read))))  # the next prefix may repeat them
+        list(seen.new(in_prefixes(prefixes_of(old, read))))  # not to be reported again
         self._growth.news(grown_in(replace(views, context=old), self._growth, read))
         return seen
 
 
 def _before(offset: int, rows: Rows) -> int:
-    """The number of rows before an offset."""
+    """The number of rows with an offset below this one."""
     count = len(rows)
     while count and rows[count - 1].offset >= offset:
         count -= 1

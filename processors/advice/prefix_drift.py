@@ -1,7 +1,7 @@
 """Names the parts of a prefix, and finds the parts that are likely to change.
 
-A prefix that changes costs the cache on every request, so it must not contain a clock, an id or a
-counter. `changed_parts` compares two prefixes and names the parts that differ; `unstable_parts`
+A prefix that changes loses the cache in every request, so it must not contain a time, an id or a
+counter. `changed_parts` compares two prefixes and names the parts that differ. `unstable_parts`
 checks one prefix and names the parts that are likely to change. Pure.
 """
 
@@ -16,13 +16,13 @@ from ...schemas.canonical import compact
 from ..request.frames import unframed
 from ..request.prefix import FILES_PREFACE, MEMORY_PREFACE, Prefix
 
-SHOWN_CHARS = 60  # of the text found: enough to find it again
+SHOWN_CHARS = 60  # of the text found: enough to recognize it
 _PREFACES = (FILES_PREFACE, MEMORY_PREFACE)
 
 
 class Unstable(NamedTuple):
-    """A text that is likely to change. part: as `parts` names it; kind: time, date, id or address;
-    text: the text found."""
+    """A text that is likely to change. part: the part's name in `parts`; kind: time, date, id or
+    address; text: the text that was found."""
 
     part: str
     kind: str
@@ -38,7 +38,7 @@ PATTERNS = {
 
 
 def parts(prefix: Prefix) -> dict[str, str]:
-    """The texts of a prefix by name: the system prompt, each file, memory, directive and tool."""
+    """The texts of a prefix by name: system prompt, files, memory, directive and tools."""
     found: dict[str, str] = {}
     for block in json.loads(prefix.system):
         text = block.get("text", "")
@@ -60,7 +60,7 @@ def _name(text: str, found: dict[str, str]) -> str:
 
 
 def _free(name: str, found: dict[str, str]) -> str:
-    """The name, or a numbered variant that is not taken."""
+    """The name, or a numbered variant if the name is taken."""
     same = (f"{name} {number}" for number in count(2))
     return next(free for free in chain([name], same) if free not in found)
 
@@ -75,9 +75,9 @@ def changed_parts(before: Prefix, after: Prefix) -> tuple[str, ...]:
 
 
 def unstable_parts(prefix: Prefix, today: date | None = None) -> tuple[Unstable, ...]:
-    """The parts of a prefix that look like a clock, an id or an address; with `today`, that date.
+    """The parts of a prefix that contain a time, an id, an address, or the date `today`.
 
-    Memory is skipped: it may well contain the date of an event, which does not change.
+    Memory is skipped, because it may contain the date of an event, which does not change.
     """
     found = []
     for name, text in parts(prefix).items():
@@ -87,7 +87,7 @@ def unstable_parts(prefix: Prefix, today: date | None = None) -> tuple[Unstable,
             hit = re.search(pattern, text)
             if hit is not None:
                 found.append(Unstable(name, kind, hit[0].strip()[:SHOWN_CHARS]))
-                break  # one is enough to point there
+                break  # one finding per part is enough
     return tuple(found)
 
 
@@ -98,7 +98,7 @@ def _today(today: date | None) -> dict[str, str]:
 
 
 def _spellings(day: date) -> Iterator[str]:
-    """A date in the spellings used in prompts."""
+    """A date in the spellings that are common in prompts."""
     month = "January February March April May June July August September October November December"
     name = month.split()[day.month - 1]
     yield day.isoformat()

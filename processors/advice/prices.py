@@ -1,9 +1,9 @@
 """The cost of tokens: a versioned table of list prices, and exact sums.
 
-Money is integers of picodollars (10**-12 USD): a price in USD per million tokens is a whole number
-of picodollars per token, so no sum is ever rounded; only `usd` rounds, for people. A model that
-the table lacks has no cost: an unknown cost is None, reported as unknown and never counted as 0.
-A cost is a view of the log through the current table, not a fact: the log keeps tokens and models.
+Money is counted in whole picodollars (10**-12 USD). A price in USD per million tokens is a whole
+number of picodollars per token, so no sum is ever rounded; only `dollars` rounds, for people. A
+model that the table lacks has an unknown cost, which is None, is reported as unknown and never
+counts as 0. The log has tokens and models; costs are computed from the log and the current table.
 """
 
 import json
@@ -22,14 +22,14 @@ from ..fold.projections.ledger import Spent
 PICO_PER_USD = 10**12
 _PER_MILLION = PICO_PER_USD // 10**6  # USD per million tokens to picodollars per token
 PARTS = ("input", "output", "cache_write_5m", "cache_write_1h", "cache_read")
-TABLE_BYTES_MAX = 1024 * 1024  # a table of prices has a page; a megabyte is some other file
-_PRICE_USD_MAX = 1_000_000  # per million tokens: a dollar a token is a typing error
+TABLE_BYTES_MAX = 1024 * 1024  # a table of prices has a page; a megabyte is another kind of file
+_PRICE_USD_MAX = 1_000_000  # per million tokens: more than a dollar per token is a typing error
 
 
 class Price(NamedTuple):
-    """Prices of a model, picodollars per token, for prompts of more than `prompt_over` tokens.
+    """Prices of a model in picodollars per token, for prompts with more than `prompt_over` tokens.
 
-    model: its name without the vendor before it and the date after it, as in opus-5-5.
+    model: the name of the model without vendor and date, such as opus-5-5.
     """
 
     model: str
@@ -42,7 +42,7 @@ class Price(NamedTuple):
 
 
 class PriceTable:
-    """Prices of models, with another table as the fallback for models that this one lacks."""
+    """Prices of models, with another table as the fallback for models that this table lacks."""
 
     def __init__(
         self, version: str, prices: Iterable[Price], below: "PriceTable | None" = None
@@ -71,7 +71,7 @@ class PriceTable:
         return next((price for price in tiers if prompt_tokens > price.prompt_over), None)
 
     def cost(self, row: Spent) -> int | None:
-        """Picodollars of an attempt, or None if its model has no price."""
+        """The cost of a request in picodollars, or None if the model has no price."""
         price = self.of(row.model, row.read_tokens)
         if price is None:
             return None
@@ -85,14 +85,15 @@ class PriceTable:
 
 
 class Cost(NamedTuple):
-    """A sum of costs. picodollars: of the attempts with a price; unpriced: how many have none."""
+    """A sum of costs. picodollars: the cost of attempts with a price; unpriced: how many have
+    none."""
 
     picodollars: int
     unpriced: int = 0
 
     @property
     def usd(self) -> str:
-        """The sum for machines: exact decimal USD."""
+        """The sum in exact decimal USD, for programs."""
         return usd(self.picodollars)
 
     def __str__(self) -> str:
@@ -111,15 +112,15 @@ def total(rows: Iterable[Spent], table: PriceTable) -> Cost:
 
 
 class InputCost(NamedTuple):
-    """Picodollars of the input of attempts with a price: as paid, and if nothing were cached."""
+    """The cost of input in picodollars, as paid and if nothing had been cached."""
 
     paid: int = 0
     uncached: int = 0
 
     @property
     def saved(self) -> float | None:
-        """The share of the input cost that caching saved; negative if writing the cache cost more
-        than reading it saved, None if no input has a price."""
+        """The share of the input cost that caching saved. It is negative if writing the cache cost
+        more than reading it saved, and None if no input has a price."""
         return 1 - self.paid / self.uncached if self.uncached else None
 
     def __str__(self) -> str:
@@ -131,9 +132,10 @@ class InputCost(NamedTuple):
 
 
 def input_cost(rows: Iterable[Spent], table: PriceTable) -> InputCost:
-    """The cost of these attempts' input, and its cost without any cache.
+    """The cost of the input of these attempts, and the cost that it would have without a cache.
 
-    Output costs the same with and without a cache and is left out, as are attempts without a price.
+    Output is left out, because it costs the same with and without a cache. Attempts without a price
+    are left out too.
     """
     paid = uncached = 0
     for row in rows:
@@ -147,7 +149,7 @@ def input_cost(rows: Iterable[Spent], table: PriceTable) -> InputCost:
 
 
 def usd(picodollars: int) -> str:
-    """Exact decimal USD, as in 0.01234: never rounded, no exponent."""
+    """Exact decimal USD, as in 0.01234, without rounding and without an exponent."""
     return f"{(Decimal(picodollars) / PICO_PER_USD).normalize():f}"
 
 
@@ -161,15 +163,15 @@ def dollars(picodollars: int) -> str:
 
 @cache
 def list_prices() -> PriceTable:
-    """The table that comes with foldlog."""
+    """The table of list prices in this package."""
     data = files(__package__).joinpath("prices.json").read_bytes()
     return _table(json.loads(data, parse_float=Decimal), "prices.json")
 
 
 def load_prices(path: Path | None) -> PriceTable:
-    """The list prices, or a user's table with the list prices as fallback.
+    """The list prices, or the table in a user's file with the list prices as fallback.
 
-    Raises SettingsError naming the file and the error.
+    Raises SettingsError that names the file and the error.
     """
     if path is None:
         return list_prices()
@@ -217,7 +219,7 @@ def _price(row: Any, at: str) -> Price:
 
 
 def _picodollars(value: Any, at: str) -> int:
-    """Picodollars per token of a price in USD per million tokens; it must be a whole number."""
+    """Converts USD per million tokens to picodollars per token, which must be a whole number."""
     try:
         if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
             raise InvalidOperation
@@ -232,6 +234,7 @@ def _picodollars(value: Any, at: str) -> int:
 
 
 def _pattern(model: str) -> re.Pattern[str]:
-    """Finds a model in its full name: opus-5 in claude-opus-5-20260724, not in opus-5-5."""
+    """A pattern that finds a model in a full name: opus-5 in claude-opus-5-20260724, not in
+    opus-5-5."""
     name = re.escape(model).replace(r"\.", "[-.]").replace(r"\-", "[-.]")
     return re.compile(rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9])(?![-.]\d(?!\d{{7}}))")

@@ -1,9 +1,9 @@
 """Detects system prompts that grow from session to session, and the part that grows.
 
 The parts of each session's newest prefix are measured and compared with those of earlier sessions.
-The agent's own parts (its prompt, its directive, the managed instructions) are compared over all of
-its sessions; memory and the instruction files of a user or a project only over sessions of the
-same user and project, because those of others may legitimately be longer. The state is small and
+The agent's own parts (prompt, directive, managed instructions) are compared over all sessions of
+the agent. Memory and the instruction files of a user or a project are compared only over sessions
+of the same user and project, because they may be longer for another user. The state is small and
 bounded; a process may save it, and can rebuild it from the sessions. Pure.
 """
 
@@ -19,7 +19,7 @@ from ..request.prefix import Prefix
 from .prefix_drift import parts
 
 GROWTH_TOKENS_MAX = 500  # the size of one more feature in a prompt, which is rarely removed again
-SESSIONS_BACK = 50  # finds a growth of 10 tokens per session, and forgets old deliberate changes
+SESSIONS_BACK = 50  # finds a growth of 10 tokens per session; old deliberate changes are forgotten
 GROUPS_MAX = 200  # groups of compared sessions; the least recently used are forgotten
 _OWN = ("system prompt", "directive", "managed instructions")
 
@@ -28,8 +28,8 @@ Group = tuple[str, ...]
 
 
 class GrownPart(NamedTuple):
-    """A part that has grown. was, now: its tokens in the session `since` and in the checked one,
-    which is `sessions` later."""
+    """A part that has grown. was: its tokens in the session `since`; now: its tokens in the checked
+    session; sessions: how many sessions later that is."""
 
     group: Group
     part: str
@@ -45,16 +45,16 @@ class GrownPart(NamedTuple):
 
 
 class _Sized(NamedTuple):
-    """The tokens of the parts of one session's prompt."""
+    """The tokens of each part of one session's prompt."""
 
     session_id: str
     tokens: Mapping[str, int]
 
 
 class Growth:
-    """The prompt sizes of the latest sessions, in the order they were checked.
+    """The prompt sizes of the latest sessions, in the order in which they were checked.
 
-    state: the result of `to_json()` of an earlier one; anything else is ignored.
+    state: the result of an earlier object's `to_json()`; anything else is ignored.
     """
 
     def __init__(self, state: Any = None) -> None:
@@ -78,7 +78,7 @@ class Growth:
         self, views: SessionViews, prefix: Prefix, counts: str
     ) -> dict[Group, list[GrownPart]]:
         """Add a session's newest prefix. Returns the parts that have grown since earlier sessions,
-        by the group of sessions that they were compared with."""
+        by the group of sessions with which they were compared."""
         self.checks += 1
         found: dict[Group, list[GrownPart]] = {}
         for group, sizes in _groups(views, prefix, counts).items():
@@ -97,7 +97,8 @@ class Growth:
         return found
 
     def news(self, found: Mapping[Group, Sequence[GrownPart]]) -> list[GrownPart]:
-        """The findings that were not reported before, or have grown by the same amount again."""
+        """The findings that were not reported before, or whose part has grown by the same amount
+        again."""
         news = []
         for grown in chain.from_iterable(found.values()):
             reported = self._reported.setdefault(grown.group, {})
@@ -119,7 +120,8 @@ def _compared(group: Group, known: Sequence[_Sized], one: _Sized) -> list[GrownP
 
 
 def _groups(views: SessionViews, prefix: Prefix, counts: str) -> dict[Group, dict[str, int]]:
-    """The tokens of the parts of a prefix, by the group of sessions they are compared with."""
+    """The tokens of the parts of a prefix, by the group of sessions with which they are
+    compared."""
     agent = views.turn.agent
     whose = (agent, views.state.user_id or "", views.state.project_id or "")
     found: dict[Group, dict[str, int]] = {}
@@ -131,7 +133,7 @@ def _groups(views: SessionViews, prefix: Prefix, counts: str) -> dict[Group, dic
 
 
 def _rows(state: Any) -> list[dict[str, Any]]:
-    """The rows of a state, or none if it is not one."""
+    """The rows of a state; [] if the value is not a state."""
     try:
         rows: list[dict[str, Any]] = json.loads(json.dumps(state or []))
         for row in rows:

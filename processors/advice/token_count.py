@@ -1,7 +1,7 @@
-"""Counts the tokens of a text as exactly as this installation can, and names the method.
+"""Counts the tokens of a text as exactly as possible in this installation, and names the method.
 
-`ctok` counts like the provider and is an optional package (extra `tokens`); without it this file
-uses the calibrated estimate, and the result names that method. No fold may import this file: two
+The optional package `ctok` (extra `tokens`) counts like the provider. Without it, this file uses
+the calibrated estimate, and the result names that method. No fold may import this file, because two
 machines would fold the same log differently.
 """
 
@@ -12,19 +12,19 @@ from typing import NamedTuple
 from ...schemas.tokens import NEW, OLD, estimate, family_of
 
 EXACT, ESTIMATED = "ctok", "estimate"
-# The version that ctok knows a family by, and the tokens of the message frame that it adds.
+# For each family: the name of its version in ctok, and the tokens that ctok adds for a message.
 _CTOK = {OLD: ("4.6", 7), NEW: ("4.8", 6)}
 
 
 class Count(NamedTuple):
-    """Tokens of a text, without the frame of a message. by: `ctok` or `estimate`."""
+    """The tokens of a text, without the tokens that a message adds. by: `ctok` or `estimate`."""
 
     tokens: int
     by: str
 
 
 def count(text: str, model: str) -> Count:
-    """Tokens of a text for a model. ctok takes about 3 s for a million characters."""
+    """Count the tokens of a text for a model. ctok takes about 3 s for a million characters."""
     family, ctok = family_of(model), _ctok()
     if ctok is None:
         return Count(estimate(text, family), ESTIMATED)

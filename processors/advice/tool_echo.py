@@ -10,22 +10,22 @@ from ...schemas.events.parts import Body
 from ..fold.projections.transcript import Line
 from ..tools.log_text import NUMBERED
 
-ECHO_SHARE = 0.5  # repeated share of a result's text: more is repetition, less is quotation
+ECHO_SHARE = 0.5  # a result that repeats more than this share is a finding; less is a quotation
 ECHO_CHARS_MIN = 30  # a shorter line may be repeated by chance
-PIECE_CHARS = 100  # longer than what similarly generated lines share: a match is twice as long
-RULE_CHARS = 3  # a piece has more distinct characters, or it is a rule of dashes, blanks, zeros
-ECHO_LINES_BACK = 40  # transcript lines before a result that it is compared with
+PIECE_CHARS = 100  # longer than the common part of similarly generated lines
+RULE_CHARS = 3  # a piece with so few distinct characters is a rule of dashes, spaces or zeros
+ECHO_LINES_BACK = 40  # how many transcript lines before a result are compared with it
 
 
 class EarlierTexts:
-    """The texts of lines, each split once however many results are compared with it."""
+    """The texts of transcript lines, each split only once for all comparisons."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self._lines = lines
         self._texts: dict[int, frozenset[str]] = {}
 
     def before(self, place: int) -> Iterator[tuple[Line, frozenset[str]]]:
-        """The lines shortly before `place`, with their texts."""
+        """The lines shortly before `place`, each with its set of texts."""
         first = max(0, place - ECHO_LINES_BACK)
         self._texts = {n: texts for n, texts in self._texts.items() if n >= first}
         for number in range(first, place):
@@ -39,7 +39,8 @@ class EarlierTexts:
 def echo(
     text: str, args: Body | None, before: Iterable[tuple[Line, frozenset[str]]]
 ) -> tuple[str, str] | None:
-    """The repeated share of a result's text, if that is most of it, and the remedy."""
+    """A description of what a result repeats, if that is most of its text, and the remedy; else
+    None."""
     lines, own = list(_lines(text)), _inline(args)
     total = sum(map(len, lines))
     for repeated, whole in (
@@ -60,15 +61,15 @@ _REMEDY = "return only what is new, and refer to what is known"
 
 
 def _share(lines: Iterable[str], earlier: frozenset[str]) -> int:
-    """The number of characters in lines that occurred earlier."""
+    """The number of characters in those lines that are in `earlier`."""
     return sum(len(line) for line in lines if line in earlier)
 
 
 def _copied(text: str, args: str) -> int:
-    """The number of characters of a text that are pieces of the arguments, verbatim or as JSON.
+    """The number of characters of a text that were copied from the arguments, verbatim or as JSON.
 
-    The arguments are split into consecutive pieces, which may match anywhere in the text. So cut
-    texts and single long lines are found as well, in linear time.
+    The arguments are split into consecutive pieces, which may match anywhere in the text. This also
+    finds cut texts and single long lines, in linear time.
     """
     known = {piece for leaf in leaves(args) for form in _forms(leaf) for piece in _pieces(form)}
     place, found, last = 0, 0, len(text) - PIECE_CHARS if known else -1

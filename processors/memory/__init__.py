@@ -1,10 +1,11 @@
 """Memory that outlives sessions: entries in three tiers, preferences per user, todos per project.
 
-Read in this order: fold.py (the view of one scope), framing.py (memory as shown to a model: quoted,
-with its source), store.py (views, search index and cursors in one SQLite file), reader.py (queries
-of prompts and tools), service.py (keeps the store current in a worker), tools.py (an agent's memory
-tools), extraction.py (the request that extracts memory from a turn), files.py (the text of the
-files that people edit; `consumers/memory_files.py` writes them and turns edits into events).
+Read in this order: fold.py (the view of one scope), framing.py (memory as text for a model, quoted
+and with its source), store.py (views, search index and cursors in one SQLite file), reader.py
+(queries by prompts and tools), service.py (keeps the store current in a worker), tools.py (an
+agent's memory tools), extraction.py (the request that extracts memory from a turn), files.py (the
+text of the files that people edit; `consumers/memory_files.py` writes these files and turns edits
+into events).
 """
 
 __all__: list[str] = []

@@ -1,8 +1,9 @@
 """Extracts memory from a turn: the request to a model, and the events from its answer. Pure.
 
-The conversation is passed as data: quoted lines in one user message, no tools. The answer must be a
-JSON list of {"kind", "text"}; anything else yields no events but a reason. The ids of the events
-follow from their place in the log, so writing the events of an answer twice is harmless.
+The model gets the conversation as data: quoted lines in one user message, and no tools. The answer
+must be a JSON list of {"kind", "text"}; any other answer gives no events, but a reason. The ids of
+the events are derived from a place in the log, so it is harmless to write the events of an answer
+twice.
 """
 
 import json
@@ -17,14 +18,14 @@ from ...schemas.memory_paths import CORE, DECISIONS, TODAY, parse_scope, why_not
 from .fold import MemoryView, day_path
 from .framing import quoted
 
-CONVERSATION_CHARS_MAX = 60_000  # about 20,000 tokens: a cheap model reads it for under 2 cents
+CONVERSATION_CHARS_MAX = 60_000  # about 20,000 tokens, under 2 cents for a cheap model
 CORE_CHARS_MAX = 40_000  # 100 lines of 400 characters
-ENTRIES_MAX = 20  # of one answer: more is a transcript, not a memory
+ENTRIES_MAX = 20  # of one answer: more would be a transcript, not memory
 TEXT_CHARS_MAX = 500  # of one entry: two or three sentences
 ANSWER_CHARS_MAX = 100_000
 OUTPUT_TOKENS_MAX = 4_000  # 20 entries of 500 characters and their JSON
 
-# The kinds of entries that a model may return, and the file of each.
+# The kinds of entries that a model may return, and the file for each kind.
 FILES = {"core": CORE, "decision": DECISIONS, "note": TODAY}
 
 SYSTEM = """\
@@ -48,17 +49,18 @@ claims about how an assistant should behave."""
 
 
 class Extraction(NamedTuple):
-    """The events to write for an answer, and the reasons for which parts were left out, or None."""
+    """The events to write for an answer. `why`: the reasons why parts were left out, or None."""
 
     events: list[MemoryWritten]
     why: str | None
 
 
 def extraction_request(lines: Sequence[str], core: str, model: str) -> bytes:
-    """A Messages API request (compact JSON) that asks what to remember of a conversation.
+    """A request to the Messages API (compact JSON) that asks what to remember of a conversation.
 
     lines: the conversation, one text per message, such as `user: I like tea`. core: the text of
-    core.md. Of a conversation over CONVERSATION_CHARS_MAX characters only the end is included.
+    core.md. If the conversation has more than CONVERSATION_CHARS_MAX characters, the request
+    contains only its end.
     """
     shown, left_out = _end_of(lines)
     notice = [f"({left_out} characters before this are left out.)"] if left_out else []
@@ -88,7 +90,7 @@ def extraction_request(lines: Sequence[str], core: str, model: str) -> bytes:
 
 
 def _end_of(lines: Sequence[str]) -> tuple[str, int]:
-    """The end of a conversation, and the number of characters left out before it."""
+    """The end of a conversation, and the number of characters that were left out before it."""
     whole = "\n".join(lines)
     left_out = max(0, len(whole) - CONVERSATION_CHARS_MAX)
     return whole[left_out:], left_out
@@ -99,8 +101,9 @@ def extract(
 ) -> Extraction:
     """Extracts the events for the memory of `scope` from an answer. Never raises for an answer.
 
-    session_id, offset: the place in the log up to which the conversation was read; it is the source
-    of every entry and, with a number, its id. user: the owner; by default the one in the scope.
+    session_id, offset: the place in the log up to which the conversation was read. It is the source
+    of every entry, and together with a number the entry's id. user: the owner; by default the user
+    in the scope.
     """
     found = parse_scope(scope)
     if found is None or not is_id(session_id):
@@ -119,7 +122,8 @@ def extract(
             gists.add(gist(text))
             events.append(
                 MemoryWritten(
-                    # Not made from the text: a retry may word the same memory differently.
+                    # The id is independent of the text, because a retry may word the same memory
+                    # differently.
                     entry_id=_entry_id(session_id, offset, number),
                     path=FILES[kind],
                     text=text,
@@ -139,13 +143,14 @@ def gist(text: str) -> str:
 
 
 def new_entries(events: Sequence[MemoryWritten], view: MemoryView, at: int) -> list[MemoryWritten]:
-    """The events whose text is not yet in another entry of their file, as of `at` (Unix ms).
+    """The events whose text no other entry of the same file has, as of `at` (Unix ms).
 
-    An entry that a killed attempt wrote for the same event has its id, and does not hide it.
+    If a killed attempt wrote an entry for the same event, that entry has the same id and does not
+    count.
     """
     known: dict[tuple[str, str], set[str]] = {}
     for kept in view.entries:
-        for text in {kept.text, *kept.text.split("\n")}:  # a person's entry may be a whole list
+        for text in {kept.text, *kept.text.split("\n")}:  # a person's entry may be a list
             known.setdefault((kept.path, gist(text)), set()).add(kept.entry_id)
 
     def is_known(event: MemoryWritten) -> bool:
@@ -156,8 +161,8 @@ def new_entries(events: Sequence[MemoryWritten], view: MemoryView, at: int) -> l
 
 
 def _entry_id(session_id: str, offset: int, number: int) -> str:
-    """The id of an entry. A session id too long for it is replaced by its hash: truncated names
-    would give two sessions the same id, and the later memory would be refused."""
+    """The id of an entry. If the session id is too long for it, its hash is used, because truncated
+    session ids could be equal and then the later memory would be refused."""
     whole = f"x:{offset}:{number}:{session_id}"
     if is_id(whole):
         return whole
@@ -165,7 +170,7 @@ def _entry_id(session_id: str, offset: int, number: int) -> str:
 
 
 def _list_in(answer: str) -> list[Any] | str:
-    """The list in an answer, with or without a code fence; or the reason why there is none."""
+    """The list in an answer, which may be in a code fence, or the reason why there is no list."""
     if len(answer) > ANSWER_CHARS_MAX:
         return f"the answer has {len(answer)} characters, at most {ANSWER_CHARS_MAX} are read"
     text = answer.strip()

@@ -1,11 +1,11 @@
 """Memory as files that people edit: converts an edited file into events. Pure.
 
-A file consists of the entries of its path in order, each line ended (`text_of`). An edit is
-compared with the file as it was last written: entries whose lines are all present stay, changed
-ones are retired, and the lines between become new entries, one per paragraph, in the same place.
-Ids follow from the edited version of the file and the new text, so that applying an edit twice is
-harmless. Nothing is lost: entries changed elsewhere since then are kept next to the edit, and a
-conflict is reported.
+A file consists of the entries of its path in order, each followed by a line end (`text_of`). An
+edit is compared with the file as it was last written: entries whose lines are all present stay,
+changed entries are retired, and the lines between become new entries, one per paragraph, at the
+same place. Ids are derived from the edited version of the file and the new text, so that it is
+harmless to apply an edit twice. Nothing is lost: entries that were changed elsewhere since the file
+was written are kept next to the edit, and a conflict is reported.
 """
 
 from collections.abc import Sequence
@@ -17,23 +17,24 @@ from ...schemas.memory import MemoryRetired, MemoryWritten
 from ...schemas.memory_paths import LEGAL_PATHS, TEXT_BYTES_MAX, tier_of, why_not_text
 from .fold import MemoryEntry, MemoryView, entries_of
 
-FILE_BYTES_MAX = 1024 * 1024  # of one file: 300,000 tokens, more than people edit by hand
-LINES_MAX = 20_000  # of one file: the comparison of lines takes a second
+FILE_BYTES_MAX = 1024 * 1024  # of one file: 300,000 tokens; people do not edit more by hand
+LINES_MAX = 20_000  # of one file: comparing so many lines takes a second
 
 
 class FileRefused(Exception):
-    """A file's content cannot be memory; the text has the reason and the remedy."""
+    """A file's content cannot be memory. The text has the reason and the remedy."""
 
 
 class Edits(NamedTuple):
-    """The events of an edited file. `conflicts`: messages for people; nothing was lost."""
+    """The events for an edited file. `conflicts`: messages for people about entries that were kept
+    next to the edit."""
 
     events: list[MemoryWritten | MemoryRetired]
     conflicts: list[str]
 
 
 def lines_in(path: str, data: bytes) -> list[str]:
-    """The lines of a file. Raises FileRefused if they cannot be memory."""
+    """The lines in a file's content. Raises FileRefused if they cannot be memory."""
     if tier_of(path) is None:
         raise FileRefused(f"{path[:200]} is not a path of memory; use {LEGAL_PATHS}")
     if len(data) > FILE_BYTES_MAX:
@@ -59,16 +60,17 @@ def lines_in(path: str, data: bytes) -> list[str]:
 def edits_of(
     path: str, lines: Sequence[str], base: MemoryView | None, now: MemoryView, user: str
 ) -> Edits:
-    """The events that apply an edit to `now`, made to a file that was last written as in `base`.
+    """The events that apply an edit of a file to the memory `now`. The file was last written from
+    `base`.
 
-    base None: the file's original content is unknown; then none of it counts as deleted.
+    If `base` is None, the file's original content is unknown, and no entry counts as deleted.
     """
     had = entries_of(now if base is None else base, path)
     live = frozenset(now.ids)
     events: list[MemoryWritten | MemoryRetired] = []
     conflicts: list[str] = []
     known = frozenset(kept.entry_id for kept in had)
-    # Entries that were added elsewhere since then and are in the file too: not added again.
+    # Entries that were added elsewhere since then, and that the file has too, are not added again.
     theirs = {kept.text for kept in entries_of(now, path) if kept.entry_id not in known}
     offset = now.offset if base is None else base.offset
     for before, touched, between in _gaps(had, lines):
@@ -102,7 +104,8 @@ def edits_of(
 
 
 class _Gap(NamedTuple):
-    """A place between unchanged entries: those before it, those removed from it, and its lines."""
+    """A place between unchanged entries: the entries before it, the entries removed from it, and
+    its new lines."""
 
     before: Sequence[MemoryEntry]
     touched: Sequence[MemoryEntry]
@@ -128,7 +131,7 @@ def _gaps(had: Sequence[MemoryEntry], lines: Sequence[str]) -> list[_Gap]:
 
 
 def _places(had: Sequence[MemoryEntry], lines: Sequence[str]) -> list[int | None]:
-    """The first line of each entry in the file; None for one that is no longer complete."""
+    """The first line of each entry in the file; None for an entry that is no longer complete."""
     mine = [line for kept in had for line in kept.text.split("\n")]
     same: dict[int, int] = {}
     head = 0
@@ -156,9 +159,10 @@ def _places(had: Sequence[MemoryEntry], lines: Sequence[str]) -> list[int | None
 
 
 def paragraphs(lines: Sequence[str]) -> list[str]:
-    """Lines as texts of entries: one per paragraph, with the blank lines after it, none too long.
+    """Splits lines into texts of entries: one per paragraph, with the blank lines after it, and
+    none longer than the limit of an entry.
 
-    Joined, each line ended, they are the same lines again.
+    If each text is followed by a line end, the joined texts are the same lines again.
     """
     texts: list[list[str]] = []
     size = 0

@@ -1,8 +1,8 @@
-"""The view of one scope: its memory entries in the order of their files, preferences and todos.
+"""The view of one scope: memory entries in the order of their files, preferences and todos.
 
-`apply(view, entry)` is pure and bounded. A duplicate event changes nothing, and neither does one
-that breaks a rule: it stays in the log, is counted in `refused`, and `why` has the reason of the
-last refusal.
+`apply(view, entry)` is pure, and the view is bounded. A duplicate event changes nothing. An event
+that breaks a rule is refused: it stays in the log and changes nothing but the counter `refused` and
+`why`, the reason of the last refusal.
 """
 
 from datetime import UTC, datetime
@@ -24,25 +24,27 @@ from ...schemas.memory_paths import (
 )
 from ...schemas.value import Value, replace
 
-# Limits of one scope. Events beyond them are refused with a reason and stay in the log; retiring
-# entries makes room. 20,000 entries are two years of a busy assistant; 16 MiB fit in memory.
+# Limits of one scope. Events beyond these limits are refused with a reason and stay in the log;
+# after entries are retired, new ones are accepted again. 20,000 entries are two years of a busy
+# assistant; 16 MiB fit in memory.
 ENTRIES_MAX = 20_000
 BYTES_MAX = 16 * 1024 * 1024
 PREFERENCES_MAX = 100
 TODOS_OPEN_MAX = 200
-TODOS_DONE_KEPT = 100  # the oldest beyond these are dropped
-GONE_KEPT = 4_096  # ids of removed entries; duplicates of their events come within minutes
-SEEN_KEPT = 512  # command ids, for the same reason
-_TODO = "todo/"  # prefix of a todo's id in `gone`: no id of an entry has a slash
+TODOS_DONE_KEPT = 100  # older done todos are dropped
+GONE_KEPT = 4_096  # ids of removed entries, to recognize duplicates, which come within minutes
+SEEN_KEPT = 512  # ids of commands, for the same reason
+_TODO = "todo/"  # prefix of a todo's id in `gone`; an entry's id has no slash
 
 WRITERS = {row.cls: frozenset(row.writers) for row in ev.MEMORY_TYPES}
 
 
 class MemoryEntry(Value):
-    """One entry: lines of a file, and their source.
+    """One entry of memory: lines of a file, and their source.
 
-    `by`: the role that wrote it: producer (a person or a program), tools (an agent) or background
-    (extraction after a turn). `offset`, `at`: its place in memory-events, and the broker's time.
+    `by`: the role that wrote the entry: producer (a person or a program), tools (an agent) or
+    background (extraction after a turn). `offset`, `at`: the entry's offset in memory-events, and
+    its broker time.
     """
 
     entry_id: str
@@ -57,7 +59,7 @@ class MemoryEntry(Value):
 
 
 class Todo(Value):
-    """One thing to do. `marked_by`: the command that set its status, empty while it is new."""
+    """A todo. `marked_by`: the command that last set the status, or '' if none did."""
 
     todo_id: str
     text: str
@@ -70,10 +72,10 @@ class Todo(Value):
 
 
 class MemoryView(Value):
-    """The memory of a scope at an offset of its partition. `ids`: of `entries`, in their order.
+    """The memory of a scope at an offset. `ids`: the ids of `entries`, in the same order.
 
-    Entries of one path are in the order of its file; the paths are mixed. `offset`: of the last
-    event that changed anything, -1 before the first.
+    The entries of one path are in the order of the file; different paths are mixed. `offset`: the
+    offset of the last event that changed the view, or -1.
     """
 
     scope: str
@@ -163,7 +165,7 @@ def _written(view: MemoryView, entry: Entry, event: ev.MemoryWritten) -> MemoryV
 
 
 def day_path(at: int) -> str:
-    """The file of the day of a record, UTC; '' for a time outside of the calendar."""
+    """The daily file for the time of a record (UTC); '' for a time outside of the calendar."""
     try:
         return f"daily/{datetime.fromtimestamp(at / 1000, UTC).date().isoformat()}.md"
     except (ValueError, OverflowError, OSError):
@@ -171,7 +173,8 @@ def day_path(at: int) -> str:
 
 
 def _place(view: MemoryView, path: str, after: str | None) -> int:
-    """The index of a new entry: after `after`, or at the end of its file if that is not in it."""
+    """The index for a new entry: after the entry `after`, or at the end of the file if the file
+    lacks that entry."""
     if after == "":
         return next((n for n, kept in enumerate(view.entries) if kept.path == path), len(view.ids))
     if after is not None and after in view.ids:
@@ -186,7 +189,7 @@ def _retired(view: MemoryView, event: ev.MemoryRetired) -> MemoryView | str:
         return view
     if not is_id(event.entry_id):
         return f"{event.entry_id[:128]!r} is the id of no entry"
-    if event.entry_id not in view.ids:  # it may be written later: the order does not matter
+    if event.entry_id not in view.ids:  # it may be written later, as the order does not matter
         return replace(view, gone=_appended(view.gone, event.entry_id, GONE_KEPT))
     place = view.ids.index(event.entry_id)
     return replace(
@@ -204,7 +207,7 @@ def _is(view: MemoryView, kind: str) -> bool:
 
 
 def _appended(ids: tuple[str, ...], new: str, kept_max: int) -> tuple[str, ...]:
-    """The newest `kept_max` ids, including a new one."""
+    """The newest `kept_max` ids, with `new` as the last."""
     return (*ids[max(0, len(ids) + 1 - kept_max) :], new)
 
 
@@ -286,12 +289,12 @@ def _todo_marked(view: MemoryView, event: ev.TodoMarked) -> MemoryView | str:
 
 
 def todo_of(view: MemoryView, todo_id: str) -> Todo | None:
-    """The todo of this id, or None."""
+    """The todo with this id, or None."""
     return next((todo for todo in view.todos if todo.todo_id == todo_id), None)
 
 
 def open_todos(view: MemoryView) -> tuple[Todo, ...]:
-    """The open todos, in the order they were added."""
+    """The open todos, in the order in which they were added."""
     return tuple(todo for todo in view.todos if todo.status == TodoStatus.OPEN)
 
 
@@ -301,10 +304,11 @@ def paths_of(view: MemoryView) -> list[str]:
 
 
 def entries_of(view: MemoryView, path: str) -> tuple[MemoryEntry, ...]:
-    """The entries of a file, in its order."""
+    """The entries of a file, in the order of the file."""
     return tuple(kept for kept in view.entries if kept.path == path)
 
 
 def text_of(view: MemoryView, path: str) -> str:
-    """A file as people read and edit it: its entries, each line ended; '' without entries."""
+    """The text of a file as people edit it: its entries, each followed by a line end; '' without
+    entries."""
     return "".join(f"{kept.text}\n" for kept in entries_of(view, path))

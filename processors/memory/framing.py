@@ -1,9 +1,9 @@
-"""Frames memory for a model: quoted lines, with their owner and their source.
+"""Formats memory for a model: quoted lines in a frame, with owner and source.
 
-Each line of an entry follows a quote mark, even if it claims to be a system instruction, so that an
-entry can neither close the frame around it nor pass for the prompt. The frame of the static prefix,
-which states that memory is data, is in processors/request/. Pure: equal memory gives equal bytes,
-without a clock, a session's id or a counter of requests.
+Each line of an entry follows a quote mark, so that an entry can neither close the frame around it
+nor pass for the prompt. The frame of the static prefix, which states that memory is data, is in
+processors/request/. Pure: equal memory gives equal bytes, which contain no time, session id or
+counter.
 """
 
 import unicodedata
@@ -13,15 +13,15 @@ from ...schemas.memory_paths import CORE, DECISIONS, PREFERENCE_CHARS_MAX, Tier,
 from .fold import MemoryEntry, MemoryView, entries_of, paths_of
 
 CORE_LINES_MAX = 100
-"""Every turn pays for these lines, because they are in every prompt."""
+"""The limit of lines of core.md, which are in every prompt."""
 
 INDEX_LINES_MAX = 200
-"""The memory index lists at most this many files, because it is in every prompt too."""
+"""The limit of lines of the memory index, which is in every prompt too."""
 
 TEXT_BYTES_MAX = 15 * 1024
-"""Limit of each text in bytes: the prompt's own limit for a part of memory is 16 KiB."""
+"""The limit of each text in bytes; the prompt's limit for a part of memory is 16 KiB."""
 
-LINE_CHARS_MAX = 400  # a longer line is a paragraph: cut here, complete in load_memory
+LINE_CHARS_MAX = 400  # a longer line is cut here, but complete in load_memory
 QUOTE = "| "
 LOAD, SEARCH = "load_memory", "search_memory"
 
@@ -33,18 +33,19 @@ WHO = {
 
 
 def quoted(text: str, *, clip: bool = False) -> list[str]:
-    """The lines of a text, each after the quote mark; other line breaks are escaped."""
+    """The lines of a text, each after a quote mark. With `clip`, long lines are cut."""
     return [QUOTE + (_clipped(line) if clip else line) for line in _lines(text)]
 
 
 def _lines(text: str) -> list[str]:
-    """Lines as in files: split at \\n only. Other breaks, such as \\r or U+2028, are escaped."""
+    """The lines of a text, split at \\n only. Other breaks, such as \\r or U+2028, are escaped."""
     lines = text.split("\n")
     return [line if line.isprintable() else "".join(map(_shown, line)) for line in lines]
 
 
-# Control characters, line and paragraph separators; and the marks that change the direction of the
-# text after them, our own frame included. Joiners stay: emoji and several scripts need them.
+# Control characters, line and paragraph separators, and marks that change the direction of all
+# following text, which includes the frame. Joiners stay, because emoji and several scripts need
+# them.
 _ODD = frozenset(("Cc", "Zl", "Zp", "Cs"))
 _TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -62,7 +63,7 @@ def _clipped(line: str) -> str:
 
 
 def framed(name: str, lines: Sequence[str]) -> str:
-    """Lines in a frame; `name` describes them and is ours, never an entry's."""
+    """Puts lines into a frame. `name` describes the lines and never comes from an entry."""
     return "\n".join([f"<memory {name}>", *lines, "</memory>"])
 
 
@@ -70,23 +71,25 @@ def framed(name: str, lines: Sequence[str]) -> str:
 
 
 def core_text(views: Sequence[MemoryView]) -> str:
-    """The HOT tier of these scopes: CORE_LINES_MAX lines of core.md in all; '' if there is none.
+    """The HOT tier of these scopes: up to CORE_LINES_MAX lines of all core.md files; '' without
+    lines.
 
-    Each line begins with its owner, as in `user| likes tea`. Scopes share the space evenly, and
-    space that one does not need goes to the others. Further lines are kept but not in the prompt,
-    and the text notes how many.
+    Each line begins with the owner, as in `user| likes tea`. Scopes share the space evenly, and the
+    space that one scope does not need goes to the other scopes. Further lines stay in memory but
+    are not in the prompt; the text notes how many.
     """
     parts = [(view, _core_lines(view)) for view in views]
     return _fitted(parts, CORE_LINES_MAX, f"{CORE} of {{scope}}", f"all by {LOAD}")[0]
 
 
 def core_left_out(view: MemoryView) -> str:
-    """A message on the lines of core.md that enter no prompt, with the remedy; '' without any."""
+    """A message about lines of core.md that are in no prompt, with the remedy; '' if all lines
+    are."""
     lines = _core_lines(view)
     _, shares = _fitted([(view, lines)], CORE_LINES_MAX, f"{CORE} of {{scope}}", f"all by {LOAD}")
     if sum(shares) == len(lines):
         return ""
-    # Together with the line that reports it, the limit is used up.
+    # The line that reports the number counts against the limit.
     too_many = len(lines) > CORE_LINES_MAX and sum(shares) == CORE_LINES_MAX - 1
     limit = f"{CORE_LINES_MAX} lines" if too_many else f"{TEXT_BYTES_MAX // 1024} KiB"
     return (
@@ -98,7 +101,7 @@ def core_left_out(view: MemoryView) -> str:
 
 
 def _core_lines(view: MemoryView) -> list[str]:
-    """The lines of core.md, with the author after each entry that was not written by a person."""
+    """The lines of core.md. An entry that was not written by a person is followed by its author."""
     lines = []
     for kept in entries_of(view, CORE):
         shown = quoted(kept.text, clip=True)
@@ -111,7 +114,8 @@ def _core_lines(view: MemoryView) -> list[str]:
 def _fitted(
     parts: Sequence[tuple[MemoryView, list[str]]], lines_max: int, name: str, rest: str
 ) -> tuple[str, list[int]]:
-    """As many lines of each part as fit, with a note on the rest, and the number of lines each."""
+    """A text with as many lines of each part as fit and a note about further lines; and the number
+    of lines that fit per part."""
     parts = [
         (view, [view.scope.partition(":")[0] + line for line in lines])
         for view, lines in parts
@@ -133,7 +137,8 @@ def _fitted(
 
 
 def shared(wanted: Sequence[int], whole: int) -> list[int]:
-    """The shares of `whole`: even, but none larger than wanted; earlier ones get the remainder."""
+    """Divides `whole` into even shares, none larger than wanted. Earlier shares get the
+    remainder."""
     given = [0] * len(wanted)
     left = whole
     while left and any(w > g for w, g in zip(wanted, given, strict=True)):
@@ -144,10 +149,11 @@ def shared(wanted: Sequence[int], whole: int) -> list[int]:
 
 
 def index_text(views: Sequence[MemoryView]) -> str:
-    """Preferences and WARM files, INDEX_LINES_MAX lines in all; '' if there are none.
+    """The memory index: preferences and WARM files, up to INDEX_LINES_MAX lines; '' if there are
+    none.
 
-    A file's line has its path, its size and its beginning. COLD files are not listed: only search
-    reaches them, so the archive costs no prompt anything.
+    The line of a file has its path, its size and its beginning. COLD files are not listed, so the
+    archive costs no tokens in prompts: only a search finds them.
     """
     parts = [(view, _index_lines(view)) for view in views]
     return _fitted(parts, INDEX_LINES_MAX, "memory of {scope}", f"the rest by {SEARCH}")[0]
@@ -162,7 +168,7 @@ def _index_lines(view: MemoryView) -> list[str]:
     for kept in view.entries:
         if tier_of(kept.path) is Tier.WARM:
             by_path.setdefault(kept.path, []).append(kept)
-    # Decisions first, then the newest day, so that the most useful files are not cut off.
+    # Decisions come first, then the newest day, so that the most useful files are not cut off.
     warm = sorted(by_path, reverse=True)
     warm.sort(key=lambda path: path != DECISIONS)
     for path in warm:
@@ -174,7 +180,7 @@ def _index_lines(view: MemoryView) -> list[str]:
 
 
 def lines_of(count: int) -> str:
-    """A number of lines in words."""
+    """A number of lines as text."""
     return "1 line" if count == 1 else f"{count} lines"
 
 
@@ -188,7 +194,7 @@ def flat(text: str, chars: int = 100) -> str:
 
 
 def file_text(view: MemoryView, path: str) -> str:
-    """A whole file, each entry with its id and its source."""
+    """The text of a whole file for a model, each entry with its id and its source."""
     lines = []
     for kept in entries_of(view, path):
         lines.append(f"[entry {kept.entry_id}, {source_of(kept)}]")
@@ -197,7 +203,7 @@ def file_text(view: MemoryView, path: str) -> str:
 
 
 def source_of(kept: MemoryEntry) -> str:
-    """The source of an entry in words: who wrote it, in which session and at which offset."""
+    """The source of an entry as text: who wrote it, in which session and at which offset."""
     source = f"{WHO.get(kept.by, kept.by)} for {kept.by_user}"
     if kept.source_session is not None:
         source += f", session {kept.source_session}"
@@ -207,7 +213,7 @@ def source_of(kept: MemoryEntry) -> str:
 
 
 def loadable_paths(view: MemoryView) -> str:
-    """The files of a scope that load_memory can read, for a model that named another one."""
+    """The files of a scope that load_memory can read, for a model that named a missing file."""
     paths = [path for path in paths_of(view) if tier_of(path) is not Tier.COLD]
     more = f" and {len(paths) - 50} more" if len(paths) > 50 else ""
     return (", ".join(paths[:50]) or "nothing") + more

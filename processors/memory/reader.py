@@ -1,6 +1,6 @@
-"""Answers the queries of prompts and tools: the HOT core, the index, a file, a search, todos.
+"""Answers the memory queries of prompts and tools: core, index, a file, a search, todos.
 
-Every text it returns is framed (framing.py). It reads what the store has folded so far, without
+Every returned text is framed (framing.py). A query reads what the store has folded so far, without
 waiting; a caller that must see its own write waits first (service.py).
 """
 
@@ -16,25 +16,27 @@ BEST = 5  # results of a search
 
 
 class MemoryReader:
-    """Reads a store. `store` is called for every query, because the store may be rebuilt."""
+    """Reads a memory store. `store` returns it, and is called for every query, because the store
+    may be rebuilt."""
 
     def __init__(self, store: Callable[[], MemoryStore]) -> None:
         self._store = store
 
     def view(self, scope: str) -> MemoryView:
-        """Everything in a scope."""
+        """The view of a scope."""
         return self._store().view(scope)
 
     def core(self, scopes: Sequence[str]) -> str:
-        """The HOT tier for the static prefix: at most 100 lines of core.md; '' if there is none."""
+        """The HOT tier for the static prefix: at most 100 lines of core.md; '' without lines."""
         return framing.core_text([self.view(scope) for scope in scopes])
 
     def index(self, scopes: Sequence[str]) -> str:
-        """Preferences and WARM files for the static prefix: at most 200 lines; '' for none."""
+        """The index for the static prefix: preferences and WARM files, at most 200 lines; '' if
+        there are none."""
         return framing.index_text([self.view(scope) for scope in scopes])
 
     def load(self, scopes: Sequence[str], path: str) -> str | None:
-        """A whole file of each scope that has it, framed; None if none has it."""
+        """The whole file from each scope that has it, framed; None if no scope has it."""
         views = [self.view(scope) for scope in scopes]
         found = [framing.file_text(v, path) for v in views if entries_of(v, path)]
         return "\n\n".join(found) or None
@@ -42,11 +44,11 @@ class MemoryReader:
     def search(
         self, query: str, scopes: Sequence[str], best: int = BEST, now: int | None = None
     ) -> list[Hit]:
-        """The best entries for a query over all tiers; ids are SCOPE/ENTRY_ID."""
+        """The best entries of all tiers for a query. The ids of hits are SCOPE/ENTRY_ID."""
         return self._store().search(query, scopes, best, now) if scopes else []
 
     def search_text(self, query: str, scopes: Sequence[str], best: int = BEST) -> str | None:
-        """The results of a search as shown to a model; None without results.
+        """The results of a search as text for a model; None without results.
 
         Each hit has its file and its source.
         """
@@ -54,7 +56,7 @@ class MemoryReader:
         for hit in self.search(query, scopes, best):
             view, entry_id = self.view(hit.scope), hit.id.removeprefix(f"{hit.scope}/")
             if entry_id not in view.ids:
-                continue  # retired since it was found
+                continue  # the entry was retired since it was found
             kept = view.entries[view.ids.index(entry_id)]
             lines = [
                 f"[entry {entry_id}, {framing.source_of(kept)}]", *framing.quoted(hit.snippet)

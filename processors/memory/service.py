@@ -1,10 +1,10 @@
 """Keeps the memory store of a worker current: a thread with its own reader of memory-events.
 
-`begin()` opens the store and starts the thread, `close()` ends both. The start of a worker does not
-wait for it. The first prompt with memory waits until the store has folded the log as it was at the
-start. Later prompts do not wait: they may read slightly older memory, which is harmless because the
-log keeps what each prompt contained. A writer that must see its own write calls `await_folded`.
-While no broker answers, nothing is read.
+`begin()` opens the store and starts the thread, `close()` ends both. A worker starts without
+waiting for the thread. The first prompt with memory waits until the store has folded the log up to
+its end at the start. Later prompts do not wait: they may read slightly older memory, which is
+harmless because the log keeps the content of each prompt. A writer that must see its own write
+calls `await_folded`. While no broker answers, nothing is read.
 """
 
 import sqlite3
@@ -25,19 +25,19 @@ from .reader import MemoryReader
 from .store import MemoryStore, memory_version
 
 FILE = "memory.sqlite"
-POLL_S = 0.5  # the longest wait of a poll: a close is noticed this soon
-BATCH = 200  # records in one transaction, which blocks readers of memory
+POLL_S = 0.5  # the longest wait of a poll, and so of a close
+BATCH = 200  # records in one transaction, during which readers wait
 RETRY_S = 5.0  # delay between retries after an error of the store or the log
-FOLDED_S = 5.0  # a write is folded within milliseconds; longer means that the log is unreachable
-START_S = 2.0  # blocks the poll thread: claims read back afterwards must be within their window
+FOLDED_S = 5.0  # a write is folded within milliseconds, unless the log is unreachable
+START_S = 2.0  # blocks the poll thread: claims read back afterwards must be in their start window
 CLOSE_S = 5.0
 
 
 class MemoryService:
-    """Memory in a worker: `reader` for prompts and tools, `writer(user)` for tools.
+    """The memory of a worker: `reader` is for prompts and tools, `writer(user, role)` for tools.
 
     `directory`: the worker's state directory, whose lock makes this process the only writer.
-    `embedder`: computes the vectors of its search; None: hashing.
+    `embedder`: computes the vectors for searches; None: hashing.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class MemoryService:
         self.reader = MemoryReader(self._store)
 
     def begin(self) -> None:
-        """Open the store and begin to follow the log.
+        """Open the store and begin to read the log.
 
         Raises LogUnreachable, TopicMissing, EmbedderFailed, or sqlite3.Error if no store can be
         created.
@@ -69,7 +69,7 @@ class MemoryService:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread and close the store; harmless if it was not started."""
+        """End the thread and close the store. Does nothing if `begin` was not called."""
         self._ended.set()
         with self._moved:
             self._moved.notify_all()
@@ -79,14 +79,16 @@ class MemoryService:
             self._opened.close()
 
     def writer(self, user: str, role: str) -> MemoryWriter:
-        """Writes memory for a user, as `role` (tools or background)."""
+        """A writer of memory for a user, in the role `role` (tools or background)."""
         return MemoryWriter(self._producer, user, writer=role)
 
     def keep(self, scope: str, events: Sequence[MemoryWritten], at: int) -> int:
-        """Write the events extracted at `at` (Unix ms). Returns how many were known already.
+        """Write the events that were extracted at `at` (Unix ms). Returns how many were known
+        already.
 
-        The model saw the memory in its session's prompt, which is older than the store. If two
-        sessions find the same fact at the same time it is written twice: neither waits.
+        The model saw only the memory in its session's prompt, which may be older than the store, so
+        known entries are removed here. If two sessions find the same fact at the same time, it is
+        written twice.
         """
         self.await_caught_up()  # otherwise recent entries would be written again
         news = new_entries(events, self.reader.view(scope), at)
@@ -96,17 +98,18 @@ class MemoryService:
         return len(events) - len(news)
 
     def await_folded(self, written: Written, timeout_s: float = FOLDED_S) -> bool:
-        """Wait until the store has folded an event. Returns whether it has."""
+        """Wait until the store has folded an event. Returns False after the timeout."""
         return self._wait({written.partition: written.offset + 1}, timeout_s)
 
     def await_caught_up(self, timeout_s: float = FOLDED_S) -> bool:
-        """Wait until the store has folded the whole log. Returns whether it has."""
+        """Wait until the store has folded the whole log. Returns False after the timeout."""
         return self._wait(self._log_ends(), timeout_s)
 
     def await_start(self) -> None:
-        """Wait once, at most START_S, until the store has folded the log as it was at the start.
+        """Wait once, at most START_S seconds, until the store has folded the log up to its end at
+        the start.
 
-        Otherwise a new worker would begin a session without its user's memory.
+        Otherwise a new worker would begin a session without the user's memory.
         """
         ends, self._ends_at_start = self._ends_at_start, {}
         if not self._wait(ends, START_S) and not self._ended.is_set():
@@ -116,7 +119,7 @@ class MemoryService:
             )
 
     def _log_ends(self) -> dict[int, int]:
-        """The next offset of every partition that has records now."""
+        """The end offset of every partition that has records now."""
         first = self._log.first_offsets(MEMORY_EVENTS)
         ends = self._log.end_offsets(MEMORY_EVENTS)
         return {number: end for number, end in ends.items() if end > first[number]}
@@ -155,7 +158,7 @@ class MemoryService:
                 if is_damage(broken):
                     rebuild_reason = f"it failed ({type(broken).__name__}: {broken})"
                     self._say(f"memory: the store failed and is rebuilt: {broken}")
-                else:  # a full disk, a lock: the store is kept
+                else:  # such as a full disk or a lock: the store is kept
                     self._say(f"memory: the store cannot be used now; retrying: {broken}")
                 self._ended.wait(RETRY_S)
             except Corrupt as damage:

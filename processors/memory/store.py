@@ -1,10 +1,11 @@
 """The memory store: views, search index and cursors of memory-events in one SQLite file.
 
 All three change in one transaction, so after a kill the file is consistent at some offset, and
-reading continues from there. It is a cache: a file that does not belong to the current log (another
-cluster or topic, other folds, a cursor beyond the log's end) or is unreadable is deleted and
-rebuilt, which is logged. One process writes it; its threads take turns on the connection, and one
-of them folds. While that thread waits for an embedder, which may be a server, the others continue.
+reading continues from there. The file is a cache: if it is unreadable or does not belong to the
+current log (another cluster or topic, other folds, a cursor beyond the log's end), it is deleted
+and rebuilt, which is logged. One process writes the file. The threads of this process take turns on
+the connection; one thread folds. While that thread waits for an embedder, which may be a server,
+the other threads continue.
 """
 
 import sqlite3
@@ -34,7 +35,7 @@ from .fold import MemoryEntry, MemoryView, apply, initial
 
 LAYOUT = 2  # increment it when the tables, or the views that the fold stores, change
 SCOPES_CACHED = 64  # views kept in memory: the scopes that sessions of this worker use now
-KIND = "memory"  # of our documents in the search index
+KIND = "memory"  # kind of this store's documents in the search index
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS belongs (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS cursors (partition INTEGER PRIMARY KEY, next INTEGER NOT NULL)",
@@ -48,21 +49,22 @@ V = TypeVar("V", bound=Value)
 
 @cache
 def memory_version() -> str:
-    """Identifies the fold and the events that it knows: if it changes, the store is refolded."""
+    """The version of the fold and of the events that it knows. If it changes, the store is
+    refolded."""
     return f"{LAYOUT}-{codec.fingerprints(MEMORY_TYPES)}"
 
 
 class _CachedView(NamedTuple):
-    """A view, and the position of each entry in the table's order."""
+    """A view, and the position of each of its entries in the table."""
 
     view: MemoryView
     places: dict[str, float]
 
 
 class MemoryStore:
-    """The store of one file. ends: the log's end by partition when it is opened. rebuild_reason:
-    why an existing file must be replaced, or None. embedder: of the search index. Raises
-    sqlite3.Error if no file can be created, EmbedderFailed.
+    """The memory store in one file. ends: the log's end by partition, when the store is opened.
+    rebuild_reason: why an existing file must be replaced, or None. embedder: the embedder of the
+    search index. Raises EmbedderFailed, or sqlite3.Error if no file can be created.
     """
 
     def __init__(
@@ -77,12 +79,12 @@ class MemoryStore:
         self._path, self._say, self._embedder = path, say, embedder
         self._lock = threading.RLock()
         self._cached: OrderedDict[str, _CachedView] = OrderedDict()
-        self.damage: str | None = None  # found by a reader: the folding thread rebuilds the file
+        self.damage: str | None = None  # set by a reader; the folding thread then rebuilds the file
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             why = rebuild_reason or self._open(belongs, ends)
         except sqlite3.DatabaseError as broken:
-            if not is_damage(broken):  # such as a lock or a full disk: the file must be kept
+            if not is_damage(broken):  # such as a lock or a full disk: keep the file
                 raise
             why = f"it cannot be read ({type(broken).__name__}: {broken})"
         if why is not None:
@@ -94,10 +96,10 @@ class MemoryStore:
             assert again is None, again
 
     def _open(self, belongs: Belongs, ends: Mapping[int, int]) -> str | None:
-        """Open the file. Returns the reason why it is not of this log, or None."""
+        """Open the file. Returns the reason why it does not belong to this log, or None."""
         self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = NORMAL")  # a power loss costs folded offsets only
+        self._db.execute("PRAGMA synchronous = NORMAL")  # a power loss costs only folded offsets
         self._db.execute("BEGIN IMMEDIATE")
         try:
             for statement in _TABLES:
@@ -129,7 +131,8 @@ class MemoryStore:
             return dict(self._cursors)
 
     def fold(self, records: Sequence[Record]) -> set[str]:
-        """Fold records; views, index and cursors change together. Returns the changed scopes."""
+        """Fold records in one transaction of views, index and cursors. Returns the changed
+        scopes."""
         with self._lock:
             before: dict[str, _CachedView] = {}
             after: dict[str, MemoryView] = {}
@@ -158,7 +161,7 @@ class MemoryStore:
             return set(changed)
 
     def _entry(self, record: Record) -> Entry | None:
-        """The event of a record, or None if no scope can contain it."""
+        """The entry of a record, or None if the record belongs to no scope."""
         entry = entry_of(record)
         if isinstance(entry.event, Unreadable):
             place = f"{record.partition}/{record.offset}"
@@ -174,7 +177,8 @@ class MemoryStore:
         cursors: dict[int, int],
         vectors: Mapping[MemoryEntry, bytes],
     ) -> None:
-        """One transaction. The state in memory changes only after the commit."""
+        """Write everything in one transaction. The state in memory changes only after the
+        commit."""
         places = {scope: _places(before[scope], view) for scope, view in changed.items()}
         self._db.execute("BEGIN IMMEDIATE")
         try:
@@ -251,21 +255,21 @@ class MemoryStore:
         return _CachedView(replace(head, entries=entries, ids=ids), places)
 
     def view(self, scope: str) -> MemoryView:
-        """The view of a scope, as far as it is folded; empty if the file proves to be damaged,
+        """The view of a scope, as far as the log is folded. If the file is damaged, views are empty
         until it has been rebuilt."""
         with self._lock:
             try:
                 return self._cached_view(scope).view
             except Corrupt as damage:
                 self.damage = str(damage)
-            except sqlite3.ProgrammingError:  # closed: it is being rebuilt right now
+            except sqlite3.ProgrammingError:  # closed, because it is being rebuilt
                 pass
             return initial(scope)
 
     def search(
         self, query: str, scopes: Sequence[str], best: int, now: int | None = None
     ) -> list[Hit]:
-        """The best entries for a query, by the hybrid score; ids are SCOPE/ENTRY_ID."""
+        """The best entries for a query, by the hybrid score. The ids of hits are SCOPE/ENTRY_ID."""
         vector = self._index.vector_of(query)
         with self._lock:
             return self._index.search(
@@ -274,12 +278,12 @@ class MemoryStore:
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock, suppress(AttributeError):  # no connection: it could not be opened
+        with self._lock, suppress(AttributeError):  # no connection: the file could not be opened
             self._db.close()
 
 
 def _sealed(value: Value) -> bytes:
-    """A row after its checksum: SQLite has none, and the content enters prompts."""
+    """The bytes of a row, after a checksum, which SQLite lacks and prompts need."""
     data = msgspec.msgpack.encode(value)
     return crc32(data).to_bytes(4, "big") + data
 
@@ -291,13 +295,14 @@ def _unsealed(row: bytes, kind: type[V]) -> V:
 
 
 GAP = 1.0
-GAP_MIN = 1e-6  # after 20 halvings; a double near 20,000 still has a resolution of 1e-11
+GAP_MIN = 1e-6  # reached after 20 halvings; a double near 20,000 has a resolution of 1e-11
 
 
 def _places(had: _CachedView, view: MemoryView) -> dict[str, float]:
-    """The positions of a view's entries: unchanged, new ones between their neighbours.
+    """The positions of a view's entries. Old entries keep theirs; new entries are between their
+    neighbours.
 
-    So a line inserted into the middle of a file moves one row and not all rows after it.
+    So an entry that is inserted into the middle of a file changes one row, not all rows after it.
     """
     places: dict[str, float] = {}
     last = 0.0
@@ -306,14 +311,14 @@ def _places(had: _CachedView, view: MemoryView) -> dict[str, float]:
         place = had.places.get(entry_id)
         if place is None:
             place = last + GAP if behind is None else (last + behind) / 2
-        if place - last < GAP_MIN:  # no room left: renumber all
+        if place - last < GAP_MIN:  # no gap left: renumber all
             return {id: n * GAP for n, id in enumerate(view.ids, 1)}
         places[entry_id] = last = place
     return places
 
 
 def _following(known: Mapping[str, float], ids: Iterable[str]) -> list[float | None]:
-    """For each id the position of the next one that already has a position."""
+    """For each id, the position of the next id that already has a position."""
     found: list[float | None] = []
     following: float | None = None
     for entry_id in reversed([*ids]):

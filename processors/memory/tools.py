@@ -1,8 +1,9 @@
 """The tools of an agent with memory=True: load, search, remember, preferences, todos.
 
-They read and write for the session's user and its project only. Their results are framed as data,
-with their source. A write waits until the worker's own store has folded it, so that the result
-reports its effect; every id follows from the call, so a repeated call counts once.
+The tools read and write only memory of the session's user and project. Their results are framed as
+data, with their source. After a write, a tool waits until the worker's own store has folded the
+event, so that the result reports its effect. Every id is derived from the call, so a repeated call
+counts once.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from .framing import SEARCH, lines_of, loadable_paths
 from .service import MemoryService
 
 ALL_DONE = "todo_done_build"
-"""The trigger that leaves the phase `building`; the fold decides whether it is legal."""
+"""The trigger that ends the phase `building`. The fold decides whether it is valid."""
 
 TODOS_AT_ONCE_MAX = 20
 PLACES = {"core": CORE, "decision": DECISIONS, "note": TODAY}
@@ -31,7 +32,8 @@ def _memory(ctx: ToolContext) -> MemoryService:
 
 
 def _scopes(ctx: ToolContext) -> list[str]:
-    """The session's own scopes: a call cannot name another user's memory."""
+    """The scopes of the session's user and project, so that no call can name another user's
+    memory."""
     found = [scope_of(USER, ctx.user_id)] if ctx.user_id else []
     return found + ([scope_of(PROJECT, ctx.project_id)] if ctx.project_id else [])
 
@@ -50,7 +52,7 @@ def _writer(ctx: ToolContext) -> MemoryWriter:
 
 
 def _view(ctx: ToolContext, written: Written) -> MemoryView:
-    """The scope's view, including the event just written."""
+    """The view of the scope of an event just written, including that event."""
     memory = _memory(ctx)
     if not memory.await_folded(written):
         raise RuntimeError(
@@ -144,7 +146,8 @@ def remember(
 
 
 def _demand_not_a_persons(kept: MemoryEntry) -> None:
-    """Raise ToolFailed for a person's entry: only a call that a person allowed may replace one."""
+    """Raise ToolFailed for a person's entry, which only a call that a person allowed may
+    replace."""
     if kept.by == PEOPLE:
         raise ToolFailed(
             f"nothing was remembered: entry {kept.entry_id} was written by a person, and stays as "
@@ -241,8 +244,8 @@ def todo_complete(
     left = len(open_todos(view))
     if left:
         return f"{todo_id} is done; {left} are open"
-    # Triggered even if it was done before: an earlier attempt may have died between marking and
-    # reporting, and the fold refuses a trigger that is no longer legal.
+    # Trigger even if the todo was done before: an earlier attempt may have died after it marked the
+    # todo. The fold refuses a trigger that is no longer valid.
     ctx.trigger(ALL_DONE)
     return f"{todo_id} is done; nothing is left open"
 
@@ -259,7 +262,7 @@ MEMORY_TOOLS: tuple[Tool, ...] = (
 
 
 def with_memory_tools(tools: Sequence[Tool]) -> tuple[Tool, ...]:
-    """The tools of an agent and those of memory. Raises ValueError if a name is taken."""
+    """The tools of an agent and the memory tools. Raises ValueError if a name is taken."""
     have = {each.name: each for each in tools}
     for each in MEMORY_TOOLS:
         if each.name in have and have[each.name].function is not each.function:

@@ -1,7 +1,8 @@
-"""Decides which addresses a fetch may reach: public ones, and those an operator adds. Pure.
+"""Decides which addresses a fetch may reach: public addresses, and those that an operator adds.
+Pure.
 
-A host is judged by its addresses, not by its name, and the connection must go to the very address
-that was checked: a moment later the name may resolve to another address.
+A host is judged by its addresses, not by its name. The connection must go to the address that was
+checked, because a moment later the name may resolve to another address.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,8 +18,8 @@ from ipaddress import (
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# Globally routable by their number, but internal: the agent of a cloud's host, addresses of
-# protocols (one cloud uses one for its agent), obsolete relays and sites, and those for examples.
+# Networks that count as globally routable but are not public: the metadata services of clouds (some
+# in the range for protocols), obsolete relays and site-local addresses, and addresses for examples.
 _INSIDE = tuple(
     map(
         ip_network,
@@ -32,15 +33,15 @@ _INSIDE = tuple(
         ),
     )
 )
-# IPv6 addresses that contain an IPv4 one, which is the packet's real destination.
+# IPv6 networks whose addresses contain an IPv4 address, the packet's real destination.
 _NAT64 = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
 
 
 def networks(given: Iterable[str]) -> tuple[Network, ...]:
-    """The networks that an operator allows, such as 10.1.2.0/24. Raises ValueError."""
+    """Parse the networks that an operator allows, such as 10.1.2.0/24. Raises ValueError."""
     try:
         return tuple(ip_network(text) for text in given)
-    except ValueError as wrong:  # raised here, so that the traceback points to the agent
+    except ValueError as wrong:  # raised here, so that the traceback shows the agent
         raise ValueError(f"a network is written as 10.1.2.0/24: {wrong}") from None
 
 
@@ -51,7 +52,7 @@ def is_allowed(text: str, allowed: Sequence[Network] = ()) -> bool:
     except ValueError:
         return False
     if getattr(address, "scope_id", None) is not None:
-        return False  # such as 2001:db8::1%eth0: a zone is never public
+        return False  # such as 2001:db8::1%eth0: an address with a zone is never public
     if any(address in network for network in allowed):
         return True
     return all(_is_public(each) for each in (address, *_inner(address)))
@@ -67,7 +68,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _inner(address: Address) -> list[Address]:
-    """The IPv4 addresses contained in an IPv6 one."""
+    """The IPv4 addresses that an IPv6 address contains."""
     if isinstance(address, IPv4Address):
         return []
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]

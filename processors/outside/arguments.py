@@ -1,8 +1,10 @@
-"""Checks the arguments of a third-party tool for obvious errors, before a person may approve them.
+"""Checks the arguments of a third-party tool for obvious errors, before a person is asked for
+approval.
 
-The server validates its arguments itself and completely. This check is deliberately small: it runs
-where sessions are decided, on a third-party schema, so it follows no references, tries no
-alternatives and matches no patterns; it takes the time of one walk through the arguments. Pure.
+The server itself validates its arguments completely. This check is deliberately small, because it
+runs with a third-party schema in the thread that makes decisions. It follows no references, tries
+no alternatives and matches no patterns, so its time is that of one walk through the arguments.
+Pure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..tools.arguments import object_of
 
-ERRORS_SHOWN_MAX = 5  # a model corrects a call from the first few
+ERRORS_SHOWN_MAX = 5  # a model needs only the first few to correct a call
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int, float),
@@ -23,12 +25,13 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 class OutsideArguments(NamedTuple):
-    """The arguments of a third-party tool; used in place of Arguments."""
+    """The arguments of a third-party tool, used in place of `Arguments`."""
 
     schema: Mapping[str, Any]
 
     def parse(self, raw: bytes) -> dict[str, Any]:
-        """The arguments in the form they are sent. Raises ValueError with the first reasons."""
+        """Parse the arguments into the form in which they are sent. Raises ValueError with the
+        first reasons."""
         found = object_of(raw or b"{}")
         reasons = []
         for reason in _wrong(found, self.schema, "arguments"):
@@ -76,7 +79,7 @@ def _wrong_object(value: dict, schema: Mapping[str, Any], where: str) -> Iterato
 def _is(value: Any, word: Any) -> bool:
     types = _TYPES.get(word) if isinstance(word, str) else None
     if types is None:
-        return True  # a type of another draft: the server checks it
+        return True  # a type of another JSON Schema draft: the server checks it
     if isinstance(value, bool):
         return word == "boolean"
     if word == "integer" and isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Failures of a server's tool call that prove the tool never ran."""
+"""Failures of a call of a server's tool that prove that the tool never ran."""
 
 
 class Unreachable(Exception):
@@ -6,7 +6,8 @@ class Unreachable(Exception):
 
 
 class Rejected(Exception):
-    """The server refused the call and ran nothing. forgotten: it does not know the connection."""
+    """The server refused the call and ran nothing. forgotten: the server no longer knows the
+    session."""
 
     def __init__(self, why: str, *, forgotten: bool = False) -> None:
         super().__init__(why)

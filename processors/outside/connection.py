@@ -1,8 +1,8 @@
-"""One server and its connection: opened at the first use, reopened after it was lost.
+"""The connection to one server, opened at the first use and reopened after it was lost.
 
-A call that was not sent, or not accepted by the server, is distinguished from one whose outcome is
-unknown. Everything runs in one event loop. The connection is independent of agents, tools and the
-log, and imports the `mcp` package only when a server is needed.
+Calls that were not sent, or that the server did not accept, are distinguished from calls whose
+outcome is unknown. Everything runs in one event loop. The connection is independent of agents,
+tools and the log, and imports the `mcp` package only when a server is needed.
 """
 
 import asyncio
@@ -18,19 +18,19 @@ from .definitions import ListedTool, definition_hash, definitions_of, printable
 if TYPE_CHECKING:
     from .protocol import Wire
 
-CONNECT_S = 20.0  # from a server's start to its list of tools, including a possible installation
-CLOSE_S = 5.0  # longer than the protocol's own shutdown
+CONNECT_S = 20.0  # from a server's start to its list of tools; some servers install packages first
+CLOSE_S = 5.0  # longer than the protocol's shutdown
 WHY_CHARS_MAX = 1_000
 ENDED = "down: it closed the connection"  # the next call reconnects
-# Only scheme, host and port of a url are reported: the rest may contain a server's keys.
+# Only scheme, host and port of a url are reported, because the other parts may contain keys.
 _URL = re.compile(r"(https?://)(?:[^\s/?#'\"]*@)?([^\s/?#'\"]*)[^\s'\"]*", re.IGNORECASE)
-# Pydantic's quote of an answer that it cannot parse, shortened in the middle.
+# Pydantic's quote of an answer that it cannot parse.
 _QUOTED = re.compile(r", input_value=.*?, input_type=\w+(?=\])", re.DOTALL)
 NOT_AGREED = "not the ones that the agents have; they take effect at the worker's next start"
 
 
 class MissingExtra(FoldlogError):
-    """An agent has MCP servers and the package `mcp` is not installed. Install `foldlog[mcp]`."""
+    """An agent has MCP servers, but the package `mcp` is not installed. Install `foldlog[mcp]`."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -44,7 +44,7 @@ class OutcomeUnknown(Parked):
 
 
 class OpenConnection:
-    """An open connection, the server's list of tools on it, and the calls in progress."""
+    """An open connection, the tools that the server listed on it, and the calls in progress."""
 
     def __init__(self, wire: "Wire", listed: tuple[ListedTool, ...]) -> None:
         self.wire, self.listed = wire, listed
@@ -54,14 +54,14 @@ class OpenConnection:
         self.retired = False
 
     def retire(self) -> None:
-        """Accept no new calls; end when the calls in progress have ended."""
+        """Accept no new calls, and close the connection when the calls in progress have ended."""
         self.retired = True
         if self.calls == 0:
             self.leave.set()
 
 
 class Connection:
-    """The connection to one server. `state` is its last known state, for people."""
+    """The connection to one server. `state`: the last known state, for people."""
 
     def __init__(self, server: McpServer, say: Callable[[str], None]) -> None:
         self.server = server
@@ -70,31 +70,33 @@ class Connection:
         self._task: asyncio.Task | None = None
         self._opened: asyncio.Future[OpenConnection] | None = None
         self._known: dict[str, str] | None = None
-        self._agreed: dict[str, str] | None = None  # the agents' definitions for this process
+        self._agreed: dict[str, str] | None = None  # the hashes of the agents' definitions, by tool
         self._remember: Callable[[tuple[ListedTool, ...]], None] = lambda listed: None
 
     def agree(
         self, listed: Iterable[ListedTool], remember: Callable[[tuple[ListedTool, ...]], None]
     ) -> None:
-        """Set the list that the agents start with, because the server did not answer in time; its
-        own list is remembered for the next start when it arrives."""
+        """Set the list of tools with which the agents start, because the server did not answer in
+        time. When the server's own list arrives, it is remembered for the next start."""
         self._known = self._agreed = {each.name: definition_hash(each) for each in listed}
         self._remember = remember
 
     def not_in_time(self, seconds: float) -> None:
-        """Record that the start no longer waits for the server. It is up once it answers."""
+        """Record that the start no longer waits for the server. The state becomes up once the
+        server answers."""
         self.state = _no_answer(seconds)
 
     async def listed(self) -> tuple[ListedTool, ...]:
-        """The server's tools, as listed now or at the connection's start. Raises Unreachable."""
+        """The server's tools, as listed when the connection was opened. Raises Unreachable."""
         return (await self._live()).listed
 
     async def call(
         self, tool: str, definition: str, arguments: dict[str, Any], meta: dict[str, Any]
     ) -> dict[str, Any]:
-        """The server's answer. definition: the sha256 of the agent's tool definition.
+        """Call a tool and return the server's answer. definition: the sha256 of the agent's
+        definition of the tool.
 
-        Raises Unreachable or Rejected if nothing ran, else OutcomeUnknown.
+        If the call fails, raises Unreachable or Rejected if nothing ran, else OutcomeUnknown.
         """
         live = await self._live()
         now = live.hashes.get(tool)
@@ -126,7 +128,7 @@ class Connection:
                 live.retire()
 
     async def close(self) -> None:
-        """End the connection, and the server's process with it."""
+        """End the connection, and the server's process."""
         if self._task is None or self._opened is None:
             return
         if self._opened.done() and self._opened.exception() is None:
@@ -160,7 +162,7 @@ class Connection:
             ) from None
 
     async def _serve(self, opened: "asyncio.Future[OpenConnection]") -> None:
-        """Run the connection: the same task must open and close it."""
+        """Open, serve and close the connection, all of which must happen in one task."""
         live = None
         try:
             from . import protocol
@@ -189,7 +191,7 @@ class Connection:
             self._agreed = live.hashes
         before, self._known = self._known, live.hashes
         agreed = "" if live.hashes == self._agreed else f", {NOT_AGREED}"
-        # The callback below may cause a query of the state: it must be complete by then.
+        # The callback below may cause a query of the state, so set the state completely before it.
         listed, taken = len(live.listed), len(definitions_of(self.server, live.listed).tools)
         count = f"{taken}" if taken == listed else f"{taken} of its {listed}"
         self.state = f"up, {count} tools{agreed}"
@@ -204,13 +206,13 @@ class Connection:
         return live
 
     def _plain(self, error: BaseException) -> str:
-        """The error in bounded text without secrets."""
+        """The text of an error, bounded and without secrets."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        message = getattr(error, "message", None)  # a protocol error's; its args are numbers
+        message = getattr(error, "message", None)  # of a protocol error, whose args are numbers
         text = message if isinstance(message, str) else " ".join(str(arg) for arg in error.args)
         text = text or type(error).__name__
-        if self.server.url:  # a redirect's target may contain the same key
+        if self.server.url:  # the target of a redirect may contain the same key
             text = _URL.sub(r"\1\2", _QUOTED.sub("", text))
         for secret in self.server.secrets():
             text = text.replace(secret, "***")

@@ -1,8 +1,9 @@
 """Makes a server's tool definitions safe: bounded, without control characters, canonical.
 
-Definitions are third-party data. Their texts go into every request, so they are cut and cleaned;
-their schemas are data for the model and for our own small check, never compiled or fetched. The
-same list of a server gives the same definitions, and so the same bytes of a prefix. Pure.
+Definitions are third-party data. Every request contains their texts, so these are cut and cleaned.
+The schemas are data for the model and for the small check in arguments.py; they are never compiled,
+and references in them are never fetched. The same list of a server gives the same definitions, and
+so the same bytes of a prefix. Pure.
 """
 
 import json
@@ -17,20 +18,21 @@ from ...schemas.enums import Approval, Effect
 from ..mcp_server import McpServer
 from .fitting import adapt_schema
 
-TOOLS_MAX = 256  # of one server; more is a catalogue, not a toolbox
-DESCRIPTION_CHARS_MAX = 2_000  # about 800 tokens; less than for our own tools
+TOOLS_MAX = 256  # of one server
+DESCRIPTION_CHARS_MAX = 2_000  # about 800 tokens; the limit for own tools is higher
 TEXT_CHARS_MAX = 500  # of one text inside a schema
 SCHEMA_BYTES_MAX = 16 * 1024  # about 6,500 tokens, which alone exceeds most budgets
 SCHEMA_DEPTH_MAX = 24
 API_NAME_CHARS_MAX = 64  # the maximum for a tool name in the Messages API
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _SPOKEN = ("description", "title", "examples", "default", "$comment")
-_NO_SCHEMA = ("$schema", "$id", "$comment", "title")  # do not restrict the arguments
+_NO_SCHEMA = ("$schema", "$id", "$comment", "title")  # keys that do not restrict the arguments
 HINTS = ("read_only", "idempotent", "destructive")
 
 
 class ListedTool(NamedTuple):
-    """A tool in a server's list. hints: those of HINTS that it has, in their order."""
+    """A tool in a server's list. hints: the hints of HINTS that the tool has, in the order of
+    HINTS."""
 
     name: str
     description: str
@@ -39,8 +41,8 @@ class ListedTool(NamedTuple):
 
 
 class Definition(NamedTuple):
-    """A tool as we offer it. `tool`: its name at the server; `sha256`: of its whole definition;
-    `names`: (ours, the server's) of each renamed parameter."""
+    """A tool as offered to the model. `tool`: its name on the server; `sha256`: the hash of the
+    server's definition; `names`: (our name, the server's name) of each renamed parameter."""
 
     name: str
     tool: str
@@ -53,7 +55,7 @@ class Definition(NamedTuple):
 
 
 class Definitions(NamedTuple):
-    """The tools of a server by name, and notes on those that were left out."""
+    """The tools of a server by name, and notes on tools that were left out."""
 
     tools: tuple[Definition, ...]
     notes: tuple[str, ...]
@@ -91,7 +93,8 @@ def definitions_of(server: McpServer, listed: Iterable[ListedTool]) -> Definitio
 
 
 def _alternatives(left_out: Mapping[str, Any]) -> str:
-    """A schema's alternatives as text for the description, because the model needs them."""
+    """The alternatives that a schema lost, as text for the description, because the model needs
+    them."""
     try:
         text = compact_strict(_clean(left_out, 0, _SPOKEN)) if left_out else ""
     except (ValueError, RecursionError):
@@ -105,7 +108,8 @@ def definition_hash(each: ListedTool) -> str:
 
 
 def safe_name(server: str, tool: str, taken: Mapping[str, Any]) -> str | None:
-    """`SERVER__TOOL` as a valid API name; a changed name ends in a hash of the original."""
+    """A valid API name for `SERVER__TOOL`. If the name had to be changed, it ends in a hash of the
+    original."""
     name = _UNSAFE.sub("_", f"{server}__{tool}")
     if name != f"{server}__{tool}" or len(name) > API_NAME_CHARS_MAX or name in taken:
         mark = sha256(f"{server}\0{tool}".encode("utf-8", "replace")).hexdigest()[:8]
@@ -114,7 +118,7 @@ def safe_name(server: str, tool: str, taken: Mapping[str, Any]) -> str | None:
 
 
 def printable(text: Any, *, lines: bool = False) -> str:
-    """A text without invisible characters: controls, formats, lone surrogates.
+    """A text without invisible characters: control and format characters, lone surrogates.
 
     Invisible characters are used to hide instructions from people who read a description.
     """
@@ -147,7 +151,7 @@ def safe_schema(schema: Any) -> tuple[Mapping[str, Any] | None, str]:
 
 
 def _clean(value: Any, depth: int, without: Sequence[str]) -> Any:
-    """Keys sorted, texts printable and cut. Raises ValueError."""
+    """The value with sorted keys, and with printable, cut texts. Raises ValueError."""
     if depth > SCHEMA_DEPTH_MAX:
         raise ValueError("it is nested too deeply")
     if isinstance(value, str):
@@ -159,7 +163,7 @@ def _clean(value: Any, depth: int, without: Sequence[str]) -> Any:
     cleaned = {}
     for key in sorted(value, key=str):
         inner = value[key]
-        # `properties` maps names to schemas: a parameter may well be called `title`.
+        # `properties` maps names to schemas, and a parameter may be called `title`.
         is_word = not isinstance(inner, Mapping)
         if key == "$ref" and is_word and not str(inner).startswith("#"):
             raise ValueError("it refers to another document")
@@ -170,7 +174,8 @@ def _clean(value: Any, depth: int, without: Sequence[str]) -> Any:
 
 
 def _rules(server: McpServer, each: ListedTool) -> tuple[Effect, Approval]:
-    """The operator's rule, then (if trusted) the server's hints, then the safe default."""
+    """Effect and approval of a tool: by the operator's rule, else by trusted hints of the server,
+    else by the safe default."""
     hints = dict(each.hints) if server.trust_hints else {}
     effect, approval = Effect.ONCE, Approval.ASK
     if hints.get("read_only"):
@@ -183,8 +188,8 @@ def _rules(server: McpServer, each: ListedTool) -> tuple[Effect, Approval]:
 
 
 def _note_unknown(server: McpServer, names: Sequence[str], notes: list[str]) -> None:
-    """Report globs that match no tool: a misspelt `deny` would silently ask, a misspelt `allow`
-    silently remove a tool."""
+    """Note globs that match no tool. Otherwise a tool with a misspelt `deny` would silently become
+    `ask`, and a misspelt `allow` would silently remove a tool."""
     for what in ("allow", "rare", "effects", "approvals"):
         for glob in getattr(server, what):
             if not any(c in glob for c in "*?[") and glob not in names:

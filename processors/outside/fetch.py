@@ -1,9 +1,10 @@
-"""fetch_url: a web page as text. Off unless an operator gives it to an agent.
+"""The tool fetch_url, which returns a web page as text. An agent has it only if an operator adds
+it.
 
 `fetch_url(hosts=...)` makes the tool. The tool reads with GET, only from public addresses (it
-connects to the address that was checked, also after a redirect), within limits of size and time;
-its result is framed as third-party material. No proxy is used: behind a proxy it would be unknown
-where a request goes.
+connects to the address that was checked, also after a redirect), within limits of size and time.
+The result is framed as third-party material. No proxy is used, because a proxy would hide the
+address to which a request goes.
 """
 
 import http.client
@@ -26,8 +27,8 @@ from .addresses import Network, is_allowed, networks
 from .definitions import printable
 from .html_text import text_of_html
 
-BODY_BYTES_MAX = 2 * 1024 * 1024  # of a page, compressed or not; larger ones are downloads
-FETCH_S = 20.0  # for everything: name lookup, redirects, headers, body
+BODY_BYTES_MAX = 2 * 1024 * 1024  # of a page, compressed or not; larger responses are downloads
+FETCH_S = 20.0  # for the whole fetch: name lookup, redirects, headers, body
 STOP_S = 0.2  # how soon a hanging lookup notices the deadline or a stop
 REDIRECTS_MAX = 5
 URL_CHARS_MAX = 2_000
@@ -36,7 +37,7 @@ _READ_BYTES = 64 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
 _TEXTS = ("application/json", "application/xml", "application/javascript", "application/x-ndjson")
 _HTML = ("text/html", "application/xhtml+xml")
-# Common charsets of pages. Python supports others, of which punycode takes hours for a long page,
+# Common charsets of pages. Of the other encodings in Python, punycode takes hours for a long page,
 # and idna and mbcs fail on invalid input.
 _CHARSETS = re.compile(
     r"(us-)?ascii|utf|iso|latin|l[1-9]|windows|cp|koi8|mac|gb|big5|shift|sjis|euc|ks_c|tis",
@@ -53,8 +54,8 @@ T = TypeVar("T")
 
 
 class Limits(NamedTuple):
-    """Where a fetch may go. hosts: globs of names, none for any; networks: in addition to public
-    ones."""
+    """The hosts that a fetch may reach. hosts: globs of names; empty means any. networks: allowed
+    networks in addition to public addresses."""
 
     hosts: tuple[str, ...] = ()
     networks: tuple[Network, ...] = ()
@@ -72,7 +73,7 @@ class Target(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A response. url: after redirects."""
+    """A response. url: the address after redirects."""
 
     url: str
     status: int
@@ -88,10 +89,11 @@ def fetch_url(
     allow_networks: Sequence[str] = (),
     ports: Sequence[int] = PORTS,
 ) -> Tool:
-    """The tool `fetch_url` for an agent. hosts: globs of host names it may request, none for any.
+    """The tool `fetch_url` for an agent. hosts: globs of host names that it may request; empty
+    means any.
 
-    approval: by default it asks, unless hosts are named, because a URL can carry data to the owner
-    of its host. allow_networks: private networks it may reach nevertheless, such as an intranet's.
+    approval: the default is `ask` unless hosts are named, because a URL can carry data to the owner
+    of the host. allow_networks: private networks that the tool may also reach, such as an intranet.
     Raises ValueError.
     """
     if isinstance(hosts, str) or isinstance(allow_networks, str):
@@ -117,7 +119,7 @@ def fetch_url(
 
 
 def framed(page: Page) -> str:
-    """A page as text for the model: between marks that the page itself cannot contain."""
+    """A page as text for the model, between marks that the page itself cannot contain."""
     charset = page.charset if _CHARSETS.match(page.charset) else "utf-8"
     try:
         text = page.body.decode(charset, "replace")
@@ -166,7 +168,7 @@ def read(
 
 
 def checked_target(url: str, limits: Limits) -> Target:
-    """A URL that may be requested, judged by its text alone. Raises ToolFailed."""
+    """Check the text of a URL, and split it for the request. Raises ToolFailed."""
     if len(url) > URL_CHARS_MAX or not url.isprintable() or " " in url.strip():
         raise ToolFailed("the url is too long, or not a url")
     try:
@@ -192,7 +194,7 @@ def checked_target(url: str, limits: Limits) -> Target:
 
 
 def _quoted(text: str) -> str:
-    """The text unchanged, except for characters that a request line cannot contain."""
+    """The text with the characters escaped that a request line cannot contain."""
     return quote(text, safe="/%:@!$&'()*+,;=-._~?[]")
 
 
@@ -237,9 +239,10 @@ def _get(
 def _connect(
     place: Target, found: list[str], limits: Limits, ends: "_Deadline"
 ) -> socket.socket:
-    """A connection to a checked address of the host. Raises ToolFailed, OSError."""
+    """Connect to a checked address of the host. Raises ToolFailed, OSError."""
     addresses = list(dict.fromkeys(found))
-    # One forbidden address rejects the host: a public name has no address in a private network.
+    # One forbidden address rejects the host, since no public name has an address in a private
+    # network.
     if not addresses or not all(is_allowed(each, limits.networks) for each in addresses):
         raise ToolFailed(f"the host {place.host[:100]} is not on the public internet")
     error: OSError | None = None
@@ -267,7 +270,7 @@ def _connect(
 
 
 def _body(response: http.client.HTTPResponse, stopped: Callable[[], bool]) -> bytes:
-    """The body, decompressed, never more than the limit. Raises ToolFailed."""
+    """The body, decompressed, up to the size limit. Raises ToolFailed."""
     packing = (response.getheader("Content-Encoding") or "identity").strip().lower()
     if packing not in ("identity", "gzip", "x-gzip"):
         raise ToolFailed(f"the answer is packed as {printable(packing)[:40]}, which is not read")
@@ -286,7 +289,8 @@ def _body(response: http.client.HTTPResponse, stopped: Callable[[], bool]) -> by
 
 
 class _Deadline:
-    """One deadline for everything: it closes the socket, so that no slow response outlives it."""
+    """The deadline of a whole fetch. It closes the socket, so that no slow response lasts
+    longer."""
 
     def __init__(self, seconds: float) -> None:
         self.over = False
@@ -299,14 +303,14 @@ class _Deadline:
         self._timer.start()
 
     def left(self) -> float:
-        """Seconds that one connection attempt may take."""
+        """The number of seconds that one connection attempt may take."""
         return max(0.001, min(self._seconds / 4, self._ends_at - time.monotonic()))
 
     def within(self, ask: Callable[[], T], stopped: Callable[[], bool]) -> T:
-        """The result of `ask`, or TimeoutError at the deadline or a stop: it cannot be interrupted.
+        """The result of `ask`. Raises TimeoutError at the deadline or a stop.
 
-        A silent name server blocks getaddrinfo for minutes. Then it is abandoned in a thread that
-        keeps no process alive.
+        `ask` cannot be interrupted: a silent name server blocks getaddrinfo for minutes. It
+        therefore runs in a daemon thread, which is abandoned in that case.
         """
         answers: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
 
@@ -326,7 +330,7 @@ class _Deadline:
         raise TimeoutError
 
     def watch(self, sock: socket.socket) -> None:
-        """Close this socket at the deadline."""
+        """Have this socket closed at the deadline."""
         sock.settimeout(self._seconds)
         with self._lock:
             self._socket = sock
@@ -334,7 +338,7 @@ class _Deadline:
             self._end()
 
     def cancel(self) -> None:
-        """Stop the timer: everything is done."""
+        """Stop the timer, because the fetch is done."""
         self._timer.cancel()
 
     def _end(self) -> None:

@@ -1,10 +1,10 @@
 """Adapts third-party schemas to the Messages API.
 
-One schema that does not fit makes the API reject every request of the agent. The API allows no
-alternatives at the top of a schema, and only certain parameter names. So this file merges the
-properties of the alternatives, each of them optional, and replaces invalid parameter names; the
-server gets its own names and validates its arguments itself. Pure and shallow: the schema of a
-single parameter is not examined.
+If one schema does not fit, the API rejects every request of the agent. The API allows no
+alternatives (such as oneOf) at the top of a schema, and only certain parameter names. So this file
+merges the properties of the alternatives as optional properties, and replaces invalid parameter
+names. The server gets its own names and validates its arguments itself. Pure and shallow: the
+schema of a single parameter is not examined.
 """
 
 import re
@@ -19,8 +19,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class AdaptedSchema(NamedTuple):
-    """names: (ours, the server's) of each renamed parameter. left_out: the alternatives, which the
-    schema no longer contains."""
+    """A schema for the API. names: (our name, the server's name) of each renamed parameter.
+    left_out: the alternatives, which the schema no longer contains."""
 
     schema: Any
     names: tuple[tuple[str, str], ...] = ()
@@ -28,7 +28,8 @@ class AdaptedSchema(NamedTuple):
 
 
 def adapt_schema(schema: Any) -> AdaptedSchema:
-    """The schema with valid names and without alternatives; unchanged if it is not a schema."""
+    """The schema with valid names and without alternatives. A value that is no schema stays
+    unchanged."""
     if not isinstance(schema, Mapping):
         return AdaptedSchema(schema)
     left_out = {word: schema[word] for word in ALTERNATIVES if word in schema}
@@ -65,7 +66,7 @@ def _texts(given: Any) -> list[str]:
 
 
 def _named(properties: Mapping[Any, Any]) -> dict[Any, str]:
-    """Our name of each parameter: the server's own if it is valid."""
+    """Our name for each parameter, which is the server's name if that is valid."""
     names = {name: name for name in properties if isinstance(name, str) and KEY.fullmatch(name)}
     taken = set(names)
     for name in sorted(properties.keys() - names.keys(), key=str):

@@ -1,8 +1,9 @@
-"""Converts HTML to plain text: the text for a reader, links with their address. Pure, bounded.
+"""Converts HTML to plain text: the visible text, and the address of each link. Pure, in linear
+time.
 
-The author of a page may have made it slow to parse, and a tool's thread cannot be stopped. So this
-parser makes one pass without backtracking: an unclosed element extends to the end, as in the HTML
-standard. (The parser of the standard library takes hours for two megabytes of `<a `.)
+The author of a page may have made the page slow to parse, and a tool's thread cannot be stopped. So
+this parser makes one pass without backtracking: an unclosed element extends to the end, as in the
+HTML standard. (Python's html.parser takes hours for two megabytes of `<a `.)
 """
 
 import re
@@ -14,7 +15,7 @@ from urllib.parse import urljoin
 from .definitions import printable
 
 _SKIPPED = frozenset("script style template noscript svg math iframe object".split())
-_RAW = ("script", "style", "title", "textarea")  # their content is never parsed as markup
+_RAW = ("script", "style", "title", "textarea")  # elements whose content is not parsed as markup
 _BLOCKS = frozenset(
     "address article aside blockquote br dd div dl dt fieldset figure footer form h1 h2 h3 h4 h5 h6"
     " header hr li main nav ol p pre section table tr ul".split()
@@ -30,7 +31,7 @@ LINK_CHARS_MAX = 500
 
 
 class _Tag(NamedTuple):
-    """A tag. `after`: the position after it."""
+    """A tag. `after`: the position after the tag."""
 
     name: str
     opens: bool
@@ -40,7 +41,7 @@ class _Tag(NamedTuple):
 
 
 class _Reader:
-    """Receives texts and tags in their order, and collects the visible text."""
+    """Receives texts and tags in order, and collects the visible text."""
 
     def __init__(self, base: str) -> None:
         self._base = base
@@ -104,7 +105,7 @@ class _Reader:
 
 
 def text_of_html(html: str, base: str) -> str:
-    """The text of a page. base: its address, which links are relative to."""
+    """The text of a page. base: the address of the page, to which links are relative."""
     reader = _Reader(base)
     for piece, raw in _pieces(html):
         if isinstance(piece, str):
@@ -118,7 +119,7 @@ def text_of_html(html: str, base: str) -> str:
 
 
 def _pieces(html: str) -> Iterator[tuple[str | _Tag, str]]:
-    """Texts and tags in their order; with each text the element that makes it raw, or ''."""
+    """The texts and tags in order. Each text comes with the element that makes it raw, or ''."""
     place = 0
     while place < len(html):
         start = html.find("<", place)
@@ -148,7 +149,7 @@ def _pieces(html: str) -> Iterator[tuple[str | _Tag, str]]:
 
 
 def _tag(html: str, start: int) -> _Tag | None:
-    """The tag that begins there; None if it never ends."""
+    """The tag that begins at `start`; None if the tag never ends."""
     found = _TAG.match(html, start)
     assert found is not None
     ends, name = bool(found[1]), found[2].lower()
@@ -166,5 +167,5 @@ def _tag(html: str, start: int) -> _Tag | None:
 
 
 def _unescaped(text: str) -> str:
-    """Character references as characters; an invalid number becomes U+FFFD."""
+    """Replaces character references by characters; an invalid number becomes U+FFFD."""
     return unescape(_NO_CHARACTER.sub("\ufffd", text)) if "&" in text else text

@@ -1,9 +1,9 @@
-"""The only file that imports the `mcp` package: a connected server, its tools, one call.
+"""The MCP protocol: connects to a server, lists its tools, calls one. Only this file imports `mcp`.
 
 A server over stdin and stdout runs under the reaper, so that it dies with the worker; its output is
-read in bounded pieces. Three kinds of failure are distinguished, because they mean different things
-for a call: Unreachable (nothing was sent), Rejected (the server reports that it ran nothing), and
-anything else (the outcome is unknown).
+read in bounded pieces. Three kinds of failure are distinguished, because they have different
+consequences for a call: Unreachable (nothing was sent), Rejected (the server reports that it ran
+nothing), and any other exception (the outcome is unknown).
 """
 
 import asyncio
@@ -28,28 +28,29 @@ from ..tools.children import handed_env, reaper_command
 from .call_failures import Rejected, Unreachable
 from .definitions import HINTS, ListedTool, printable
 
-ANSWER_BYTES_MAX = 32 * 1024 * 1024  # as much as is ever kept of a result
-PAGES_MAX = 50  # of a list of tools, which might otherwise never end
+ANSWER_BYTES_MAX = 32 * 1024 * 1024  # the limit of a stored result
+PAGES_MAX = 50  # of a list of tools, which might never end otherwise
 STDERR_BYTES_MAX = 4 * 1024  # the end of standard error that is kept for the operator
-CLOSE_S = 1.0  # from the end of its input to SIGKILL
-TOO_LONG = -32099  # our own code, from the range free for implementations
+CLOSE_S = 1.0  # from the end of a server's input to SIGKILL
+TOO_LONG = -32099  # foldlog's own error code, in the range for implementations
 NOT_SENT = -32098  # likewise
 # Errors that a server returns before it runs anything: unknown method, invalid parameters, headers
-# that do not match, a missing capability. (Parse error and invalid request are errors of the
-# package itself about an answer that it cannot parse, after the call.)
+# that do not match, a missing capability. (Parse error and invalid request are not among them: the
+# package itself raises them after the call, for an answer that it cannot parse.)
 NOTHING_RAN = (-32601, -32602, -32020, -32021)
-SESSION_GONE = (-32600, "Session terminated")  # HTTP 404: the server forgot us, or restarted
-NO_ACCESS = (401, 403)  # no access: a server checks that before it handles the request
+SESSION_GONE = (-32600, "Session terminated")  # HTTP 404: the server lost the session
+NO_ACCESS = (401, 403)  # a server checks access before it handles a request
 _READ_BYTES = 64 * 1024
-_ID_SHOWN = 4096  # an answer begins or ends with its id
-# The package logs complete urls and answers. The connection reports errors once instead, without
+_ID_SHOWN = 4096  # an answer begins or ends with the request's id
+# The package logs complete urls and answers. Instead, the connection reports errors once, without
 # secrets.
 logging.getLogger("mcp.client").setLevel(logging.CRITICAL + 1)
 _requested: ContextVar[httpx2.URL | None] = ContextVar("requested", default=None)
 
 
 class _HostOnly(logging.Filter):
-    """Reduces our own logged urls to scheme, host and port; other urls stay unchanged."""
+    """Reduces logged urls of this file's requests to scheme, host and port. Other urls stay
+    unchanged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         url = _requested.get()
@@ -59,14 +60,14 @@ class _HostOnly(logging.Filter):
         return True
 
 
-logging.getLogger("httpx2").addFilter(_HostOnly())  # it logs every request, at INFO
+logging.getLogger("httpx2").addFilter(_HostOnly())  # httpx2 logs every request at INFO
 _HTTP = httpx2.Timeout(30.0, read=None)  # a call ends by its own deadline
 
 
 class Wire:
-    """A connected server. Its methods must run in the loop it was connected in.
+    """A connected server. The methods must run in the event loop that opened the connection.
 
-    gone: set when the server has closed its end; never set for HTTP.
+    gone: set when the server has closed its side of the connection; never set for HTTP.
     """
 
     def __init__(self, client: Client, gone: asyncio.Event) -> None:
@@ -74,7 +75,7 @@ class Wire:
         self.gone = gone
 
     async def tools(self) -> list[ListedTool]:
-        """The tools it lists. Raises any error."""
+        """The tools that the server lists. May raise any error."""
         found: list[ListedTool] = []
         cursor = None
         for _ in range(PAGES_MAX):
@@ -89,11 +90,12 @@ class Wire:
     async def call(
         self, tool: str, arguments: dict[str, Any], meta: dict[str, Any]
     ) -> dict[str, Any]:
-        """The answer to one call, as JSON. Raises Unreachable, Rejected, or anything else.
+        """The answer to one call, as JSON. Raises Unreachable, Rejected, or any other error.
 
-        The answer is not validated against the tool's output schema: the tool has run either way.
+        The answer is not validated against the tool's output schema, because the tool has run in
+        any case.
         """
-        about: Any = meta  # other keys than those the SDK names are allowed
+        about: Any = meta  # more keys are allowed than the SDK's type has
         params = types.CallToolRequestParams(name=tool, arguments=arguments, _meta=about)
         request = types.CallToolRequest(params=params)
         try:
@@ -110,19 +112,20 @@ class Wire:
                 raise RuntimeError(f"the connection was lost during the call: {text}") from error
             raise RuntimeError(f"the server's answer is an error ({error.code}): {text}") from error
         except ValueError as error:  # including pydantic's
-            # Also a server that asks the user something before it continues: no user is there.
+            # This also happens if a server asks the user something before it continues: there is no
+            # user.
             raise RuntimeError("the server's answer is no result of a tool") from error
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 def _client_info() -> types.Implementation:
-    """The name and the version that we send to a server."""
+    """The client name and version that are sent to a server."""
     return types.Implementation(name="foldlog", version=version("foldlog"))
 
 
 @asynccontextmanager
 async def connected(server: McpServer) -> AsyncIterator[Wire]:
-    """A connection. Raises any error on the way, whose text may contain secrets."""
+    """A connection to a server. May raise any error, whose text may contain secrets."""
     if server.url:
         headers = {**server.headers, "accept-encoding": "identity"}
         bounded = _Transport()
@@ -160,9 +163,10 @@ def _listed(tool: types.Tool) -> ListedTool:
 
 
 class _Transport(httpx2.AsyncHTTPTransport):
-    """HTTP as usual, except that requests never sent are reported as such and answers are bounded.
+    """An HTTP transport that reports requests which were never sent, and limits the size of
+    answers.
 
-    A compressed answer is not read, because its length is unknown before it is decompressed.
+    An answer with a Content-Encoding is refused, because its decoded size is unknown.
     """
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -179,7 +183,7 @@ class _Transport(httpx2.AsyncHTTPTransport):
             await response.aclose()
             raise httpx2.DecodingError(f"the answer is packed as {printable(packing)[:40]}")
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
-            response.stream = _Bounded(response.stream)  # events are bounded one by one
+            response.stream = _Bounded(response.stream)  # each event has the limit of its own
         return response
 
 
@@ -207,7 +211,7 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 class _Stdio:
-    """A server process as a transport of the mcp package: one JSON message a line."""
+    """A server process as a transport of the mcp package, with one JSON message per line."""
 
     def __init__(self, server: McpServer) -> None:
         self._server = server
@@ -222,7 +226,8 @@ class _Stdio:
         return await self._running.__aexit__(*raised)
 
     def stderr_end(self) -> str:
-        """The end of its standard error, where a server that fails to start prints the reason."""
+        """The end of the server's standard error, where a server that fails to start prints the
+        reason."""
         text = self._stderr.decode("utf-8", "replace").strip()
         return f"; its standard error: {text}" if text else ""
 
@@ -243,7 +248,7 @@ class _Stdio:
                 finally:
                     with anyio.CancelScope(shield=True):
                         await _end(process, open_end)
-                        lifeline = None  # it is closed
+                        lifeline = None  # closed by now
                     group.cancel_scope.cancel()
         finally:
             if lifeline is not None:
@@ -272,7 +277,7 @@ class _Stdio:
         return process, life_write
 
     async def _read(self, stdout: asyncio.StreamReader, incoming: Any) -> None:
-        """Pass on each line as a message; a line that is too long, as an error."""
+        """Pass on each line as a message, and a line that is too long as an error."""
         line, length = bytearray(), 0
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             async with incoming:
@@ -288,7 +293,7 @@ class _Stdio:
         self.gone.set()
         with suppress(OSError):
             while await stdout.read(_READ_BYTES):
-                pass  # a server blocked in writing could not read the end of its input
+                pass  # a server that blocks in writing could not read the end of its input
 
     @staticmethod
     async def _write(stdin: asyncio.StreamWriter, outgoing: Any, incoming: Any) -> None:
@@ -298,7 +303,7 @@ class _Stdio:
                 stdin.write(text.encode() + b"\n")
                 await stdin.drain()
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await incoming.aclose()  # otherwise requests would wait for ever
+            await incoming.aclose()  # otherwise requests would wait forever
 
     async def _listen(self, stderr: asyncio.StreamReader) -> None:
         with suppress(OSError):
@@ -312,7 +317,7 @@ def _grow(line: bytearray, piece: bytes) -> None:
 
 
 def _message(line: bytes, length: int) -> SessionMessage | Exception:
-    """A line as a message; an error for its request if it is too long."""
+    """The message in a line. A line that is too long becomes an error for its request."""
     if length > ANSWER_BYTES_MAX:
         text = f"the answer has {length} bytes, at most {ANSWER_BYTES_MAX} are read"
         number = _id_in(line[:_ID_SHOWN])
@@ -327,14 +332,14 @@ def _message(line: bytes, length: int) -> SessionMessage | Exception:
 
 
 def _id_in(head: bytes) -> int | None:
-    """The request's id near the start of its answer, before any of its content."""
+    """The request's id at the start of an answer, before its content."""
     before, found, after = head.partition(b'"id":')
     digits = after.lstrip().split(b",", 1)[0].split(b"}", 1)[0].strip()
     return int(digits) if found and b'"result"' not in before and digits.isdigit() else None
 
 
 async def _end(process: asyncio.subprocess.Process, lifeline: int) -> None:
-    """Close its input, wait a little, then kill it and all its descendants."""
+    """Close the process's input, wait a little, then kill the process and all its descendants."""
     assert process.stdin is not None
     process.stdin.close()
     with anyio.move_on_after(CLOSE_S):

@@ -1,7 +1,7 @@
-"""Converts a server's answer into the value that a tool returns: text, or notes on other content.
+"""Converts a server's answer into the value that a tool returns: text, and notes on other content.
 
-The whole answer is kept in the blob store whenever the model is shown less. Pure, and independent
-of the `mcp` package: it reads the answer as a JSON object.
+If the model gets less than the whole answer, the blob store keeps the whole answer. Pure, and
+independent of the `mcp` package: the answer is a JSON object.
 """
 
 import base64
@@ -14,14 +14,14 @@ from ...schemas.canonical import compact
 from ..tools.tool import Shortened
 from .definitions import printable
 
-LABEL_CHARS_MAX = 300  # of a URI, a name or a media type inside a note
+LABEL_CHARS_MAX = 300  # of a URI, a name or a media type in a note
 
 
 def value_of(answer: Mapping[str, Any]) -> Any:
     """The value that a tool returns for an answer of `tools/call`.
 
-    A single binary block becomes its bytes; texts are joined; anything else is replaced by a note,
-    and the whole answer is kept. Structured content is used if there is no text.
+    A single binary block becomes bytes; texts are joined; other content is replaced by a note, and
+    the whole answer is kept. Structured content is used if there is no text.
     """
     blocks = [block for block in answer.get("content") or () if isinstance(block, Mapping)]
     structured = answer.get("structuredContent")
@@ -41,7 +41,7 @@ def value_of(answer: Mapping[str, Any]) -> Any:
 
 
 def text_of(answer: Mapping[str, Any]) -> str:
-    """The text for the model of an answer that is marked as an error."""
+    """The text for the model if the answer is marked as an error."""
     value = value_of(answer)
     if isinstance(value, Shortened):
         return value.shown
@@ -53,7 +53,7 @@ def text_of(answer: Mapping[str, Any]) -> str:
 
 
 def _shown(block: Mapping[str, Any]) -> tuple[str, bool]:
-    """A block as text, and whether that is all of it."""
+    """A block as text, and whether the text is the whole block."""
     kind = block.get("type")
     if kind == "text":
         return str(block.get("text", "")), True

@@ -1,9 +1,9 @@
-"""A worker's third-party tools, from its start to its end.
+"""The third-party tools of a worker, from its start to its end.
 
-`begin` connects the servers of all agents at once and reads each list of tools once; the agents it
-returns have those tools, and keep them for the life of the process. A server that does not answer
-blocks nothing: the worker uses the list that the server gave to an earlier process, so that the
-prefix of the requests stays the same, and calls of its tools fail with a clear message until the
+`begin` connects to the servers of all agents at once and reads each list of tools once. The agents
+that it returns have these tools for the life of the process. A server that does not answer blocks
+nothing: the worker uses the list that the server gave to an earlier process, so that the prefix of
+the requests stays the same. Calls of such a server's tools fail with a clear message until the
 server is back.
 """
 
@@ -27,7 +27,7 @@ from .connection import CLOSE_S, Connection, MissingExtra
 from .definitions import Definition, Definitions, ListedTool, definitions_of
 from .results import text_of, value_of
 
-START_S = 8.0  # for all servers together: a dead one must not delay a worker's restart
+START_S = 8.0  # for all servers together: a dead server must not delay a worker's restart
 REMEMBERED_BYTES_MAX = 8 * 1024 * 1024
 
 
@@ -42,9 +42,11 @@ class Call(Protocol):
 def with_outside_tools(
     agent: Agent, found: Mapping[str, Definitions], calls: Mapping[str, Call]
 ) -> tuple[Agent, list[str]]:
-    """The agent with the tools of its servers after its own, and notes for the operator.
+    """The agent with its own tools followed by the tools of its servers, and notes for the
+    operator.
 
-    found, calls: by the server's name. Pure: the same definitions give the same agent.
+    found, calls: the definitions and the call functions by server name. Pure: the same definitions
+    give the same agent.
     """
     tools, notes = list(agent.tools), []
     names = {tool.name for tool in tools}
@@ -62,7 +64,7 @@ def with_outside_tools(
 
 
 def tool_of(server: McpServer, definition: Definition, call: Call) -> Tool:
-    """A server's tool as one of our tools."""
+    """A server's tool as a Tool of foldlog."""
     theirs = dict(definition.names)
 
     async def run(ctx: ToolContext, /, **arguments: Any) -> Any:
@@ -90,10 +92,10 @@ def tool_of(server: McpServer, definition: Definition, call: Call) -> Tool:
 
 
 class OutsideTools:
-    """The MCP servers of a worker's agents. Call `begin` once and `close` once.
+    """The MCP servers of a worker's agents. The worker calls `begin` once and `close` once.
 
-    directory: where lists of tools are remembered. Raises MissingExtra if an agent has servers and
-    the package `mcp` is not installed.
+    directory: where lists of tools are stored for later processes. Raises MissingExtra if an agent
+    has servers but the package `mcp` is not installed.
     """
 
     def __init__(
@@ -111,7 +113,8 @@ class OutsideTools:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> tuple[Agent, ...]:
-        """Connect, read the lists, and return the agents with their tools."""
+        """Connect to the MCP servers, read their lists of tools, and return the agents with these
+        tools added."""
         servers: list[McpServer] = []
         for agent in self._agents:
             servers += [server for server in agent.mcp if server not in servers]
@@ -126,7 +129,7 @@ class OutsideTools:
         return tuple(self._equipped(agent, listed) for agent in self._agents)
 
     def status(self) -> dict[str, str]:
-        """The state of each server, for people; servers of two agents may have the same name."""
+        """The state of each server, for people. Two agents may have servers of the same name."""
         states: dict[str, str] = {}
         for each in self._connections:
             name = each.server.name
@@ -163,19 +166,19 @@ class OutsideTools:
         found = []
         for each, answer in zip(self._connections, asking, strict=True):
             tools = self._tools(each, answer)
-            none = Definitions((), ())  # it is down: do not report its rules as misspelt
+            none = Definitions((), ())  # the server is down: do not report its rules as misspelt
             found.append((each.server, definitions_of(each.server, tools) if tools else none))
         return found
 
     def _tools(self, each: Connection, answer: asyncio.Future) -> Iterable[ListedTool]:
-        """The server's list, or else the one that it gave to an earlier process."""
+        """The server's list of tools, or the list that it gave to an earlier process."""
         path = self._directory / f"{each.server.name}-{_place(each.server)}.json"
         name = each.server.name
         if answer.done() and answer.exception() is None:
             _remember(path, answer.result())
             return answer.result()
         if not answer.done():
-            answer.cancel()  # the connection stays: it may be open at the first call
+            answer.cancel()  # the connection continues, and may be open at the first call
             each.not_in_time(self._start_s)
         known = _remembered(path)
         each.agree(known, partial(_remember, path))
@@ -205,7 +208,7 @@ def _demand_mcp() -> None:
 
 
 def _place(server: McpServer) -> str:
-    """An identifier of a server's address, without its secrets."""
+    """An identifier of a server's address, without secrets."""
     return sha256(json.dumps([server.command, server.url]).encode()).hexdigest()[:12]
 
 
@@ -218,7 +221,7 @@ def _remember(path: Path, tools: Iterable[ListedTool]) -> None:
 
 
 def _remembered(path: Path) -> tuple[ListedTool, ...]:
-    """The remembered list; empty if it cannot be read, since it is only a convenience."""
+    """The stored list of tools; empty if it cannot be read."""
     try:
         rows = json.loads(path.read_bytes())
         return tuple(

@@ -1,10 +1,9 @@
-"""Texts as vectors: the protocol, the embedder that needs no installation, and distances.
+"""Texts as vectors: the interface of embedders, an embedder without dependencies, and distances.
 
-HashedEmbedder hashes words and parts of words, so that texts with similar spelling get similar
-vectors: inflected, misspelt, compounded words. It does not understand meaning: `car` and
-`automobile` are as far apart as any two words. With the extra `embeddings` the default is
-word_vectors.py, which knows related words. Only this file of foldlog imports numpy, when the first
-vector is computed.
+HashedEmbedder hashes words and parts of words, so that inflected, misspelt and compound words get
+similar vectors. It does not know meanings: `car` and `automobile` are as far apart as any two
+words. With the extra `embeddings` the default is word_vectors.py, which knows related words. Only
+this file imports numpy, when the first vector is computed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,25 +20,25 @@ from .words import STOP_WORDS, is_unspaced, pieces
 if TYPE_CHECKING:
     import numpy as np
 
-DIMENSIONS = 512  # 2 KiB a document; hashing noise of an unrelated pair is 1 / sqrt(512) = 0.04
-_GRAMS = (3, 4)  # characters; blanks around the word count, so that its start and end matter
+DIMENSIONS = 512  # 2 KiB a document; the cosine of an unrelated pair is about 1 / sqrt(512) = 0.04
+_GRAMS = (3, 4)  # characters; with spaces around the word, so that its start and end matter
 _WORD_WEIGHT = 1.0  # of a whole word
 _GRAMS_WEIGHT = 1.0  # of all parts of a word together
-_WORDS_CACHED = 50_000  # at about 250 bytes each: 12 MiB at most
+_WORDS_CACHED = 50_000  # about 250 bytes each, 12 MiB at most
 
 
 class EmbedderFailed(FoldlogError):
     """The configured embedder raised an error or violated its protocol. Nothing was stored; the
-    work that needed its vectors is retried. Correct the embedder or remove the setting."""
+    work that needed the vectors is retried. Correct the embedder or remove the setting."""
 
 
 class Embedder(Protocol):
-    """Computes vectors of texts. Equal texts must give equal vectors as long as `name` is the same.
+    """Computes vectors of texts. With the same `name`, equal texts must give equal vectors.
 
-    `name` identifies the method and its version: vectors of another name are recomputed. `embed`
-    returns an array of floats of shape (number of texts, dimensions); their length does not matter.
-    It may also have `distance_max`: the maximum cosine distance (0 to 2) at which a text is a
-    candidate by its vector alone; VECTOR_DISTANCE_MAX without it.
+    `name` identifies the method and its version: stored vectors with another name are recomputed.
+    `embed` returns an array of floats of shape (number of texts, dimensions); the length of the
+    vectors does not matter. An embedder may also have `distance_max`: the maximum cosine distance
+    (0 to 2) at which a text is a candidate by its vector alone. The default is VECTOR_DISTANCE_MAX.
     """
 
     name: str
@@ -49,18 +48,20 @@ class Embedder(Protocol):
 
 
 def distance_max_of(embedder: Embedder) -> float:
-    """The candidate distance of this embedder: cosines of different ones are not comparable."""
+    """The `distance_max` of an embedder, since cosines of different embedders are not
+    comparable."""
     return float(getattr(embedder, "distance_max", VECTOR_DISTANCE_MAX))
 
 
 class HashedEmbedder:
-    """Words and character n-grams, hashed with a sign into DIMENSIONS buckets; deterministic."""
+    """Hashes words and character n-grams, with a sign, into DIMENSIONS buckets. Deterministic."""
 
     name = "hashed-1"
     dimensions = DIMENSIONS
 
     def embed(self, texts: list[str]) -> "np.ndarray":
-        """Vectors of shape (len(texts), dimensions), float32, of length 1; 0 for no words."""
+        """Vectors of shape (len(texts), dimensions), float32, of length 1; zeros for a text without
+        words."""
         import numpy as np
 
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
@@ -77,10 +78,10 @@ class HashedEmbedder:
 
 
 def load_embedder(name: str | None) -> Embedder:
-    """The embedder of a setting: MODULE:ATTR, an instance or a class without arguments.
+    """The embedder for a setting MODULE:ATTR, which names an instance or a class without arguments.
 
-    None: word vectors if the extra `embeddings` is installed, else hashing. Raises SettingsError
-    with the reason.
+    For None, it is word vectors if the extra `embeddings` is installed, else hashing. Raises
+    SettingsError with the reason.
     """
     if name is None:
         return WordVectors() if installed() else HashedEmbedder()
@@ -130,7 +131,7 @@ def _features(word: str) -> tuple["np.ndarray", "np.ndarray"]:
 
 
 def unit(vectors: Any) -> "np.ndarray":
-    """The same directions with length 1, as float32; a vector of length 0 stays unchanged."""
+    """Scales vectors to length 1, as float32; a vector of length 0 stays unchanged."""
     import numpy as np
 
     vectors = np.asarray(vectors, dtype=np.float32)
@@ -139,7 +140,7 @@ def unit(vectors: Any) -> "np.ndarray":
 
 
 def blobs_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
-    """The vectors of texts in their stored form: float32, length 1.
+    """The vectors of texts in the stored form: float32, length 1.
 
     Raises EmbedderFailed if the embedder raises an error or violates its protocol.
     """
@@ -147,7 +148,7 @@ def blobs_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
 
     try:
         made = np.asarray(embedder.embed(list(texts)), dtype=np.float32)
-    except Exception as error:  # third-party code, and maybe a third-party server
+    except Exception as error:  # third-party code, which may call a server
         raise EmbedderFailed(
             f"the embedder {embedder.name} failed ({type(error).__name__}: {error}). Nothing was "
             "stored."
@@ -162,7 +163,7 @@ def blobs_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
 
 
 def cosines(query: bytes, stored: Iterable[bytes]) -> list[float]:
-    """The cosine of the query's vector with each stored one, by brute force: one product."""
+    """The cosine of the query's vector with each stored vector, by one matrix product."""
     import numpy as np
 
     one = np.frombuffer(query, dtype=np.float32)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 
 class Parts(NamedTuple):
-    """The three parts of a score; in WEIGHTS, the weight of each."""
+    """The three parts of a score; in WEIGHTS, the weights of the parts."""
 
     full_text: float
     trigram: float
@@ -29,19 +29,20 @@ class Parts(NamedTuple):
 
 
 WEIGHTS = Parts(full_text=0.5, trigram=0.3, vector=0.2)
-TRIGRAM_SIMILARITY_MIN = 0.3  # pg_trgm's default threshold, that of its operator %
-VECTOR_DISTANCE_MAX = 0.4  # cosine distance, for an embedder that gives none of its own
+TRIGRAM_SIMILARITY_MIN = 0.3  # pg_trgm's default threshold for its operator %
+VECTOR_DISTANCE_MAX = 0.4  # cosine distance, for an embedder without `distance_max`
 
 
 def score(parts: Parts) -> float:
-    """The weighted sum, 0 to 1."""
+    """The weighted sum of the parts, 0 to 1."""
     return sum(weight * part for weight, part in zip(WEIGHTS, parts, strict=True))
 
 
 def is_candidate(
     parts: Parts, distance: float, distance_max: float = VECTOR_DISTANCE_MAX
 ) -> bool:
-    """Whether any of the three rules selects the document. `distance`: cosine, 0 to 2."""
+    """Whether any of the three rules selects the document. `distance`: the cosine distance, 0 to
+    2."""
     return (
         parts.full_text > 0
         or parts.trigram >= TRIGRAM_SIMILARITY_MIN

@@ -1,8 +1,8 @@
 """The words of documents in SQLite's FTS5, and the rank of each document for a query.
 
 The rank is BM25 with word weights that are never negative (formula.py describes how it becomes a
-number between 0 and 1). FTS5's own bm25() ignores a word that half of the documents have, which in
-a small collection is every word.
+number between 0 and 1). FTS5's own bm25() ignores words that half of the documents have, and in a
+small collection that may be every word.
 """
 
 import math
@@ -15,14 +15,14 @@ from .trigrams import of_word, similarity
 from .words import Query, spelled
 
 TOKENIZER = "porter unicode61 remove_diacritics 2 categories ''L* N* Co Mn Mc''"
-"""English words by their stem; marks of Indic scripts belong to the word."""
+"""FTS5's tokenizer: English words by their stem; marks of Indic scripts belong to the word."""
 
-_IDF_MIN = 1e-6  # the value by which FTS5's bm25() replaces a weight that is not positive
+_IDF_MIN = 1e-6  # FTS5's bm25() uses this value for weights that are not positive
 _TF_MAX = 2.2  # k1 + 1 with FTS5's k1 of 1.2: the factor of each count in its bm25()
-_STEMS_MAX = 20_000  # cached in memory
-STAND_INS_MAX = 3  # similar words used for one that no document has
+_STEMS_MAX = 20_000  # stems cached in memory
+STAND_INS_MAX = 3  # similar words used for a word that no document has
 STAND_IN_CHARS_MIN = 4  # shorter words resemble too many others
-STAND_IN_RATIO_MIN = 0.75  # share of characters that match in order: certif, cetif 0.91
+STAND_IN_RATIO_MIN = 0.75  # share of characters that match in order: 0.91 for certif, cetif
 
 
 class Stems:
@@ -30,7 +30,7 @@ class Stems:
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
-        # Like the caller's own connection it may be used by several threads, one at a time.
+        # Like the caller's connection, several threads may use it, one at a time.
         self._connection = sqlite3.connect(
             ":memory:", isolation_level=None, check_same_thread=False
         )
@@ -40,7 +40,7 @@ class Stems:
         self._connection.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(words, instance)")
 
     def of(self, words: Iterable[str]) -> dict[str, str]:
-        """Each word's stem; for a word that the tokenizer splits, that of its first part."""
+        """The stem of each word; if the tokenizer splits a word, the stem of the first part."""
         wanted = frozenset(words)
         new = sorted(wanted - self._known.keys())
         if len(self._known) + len(new) > _STEMS_MAX:
@@ -60,9 +60,10 @@ class Stems:
 
 
 class FullText:
-    """One FTS5 table, created if it does not exist, inside the caller's transaction.
+    """One FTS5 table, created if it does not exist. The caller begins and commits transactions.
 
-    `name`: of the table, never user input. Rows are identified by their rowid alone.
+    `name`: the table's name, which must never be user input. Rows are identified only by their
+    rowid.
     """
 
     def __init__(self, connection: sqlite3.Connection, name: str) -> None:
@@ -87,11 +88,12 @@ class FullText:
         self._connection.execute(f"DELETE FROM {self._name} WHERE rowid = ?", (rowid,))
 
     def ranks(self, query: Query, within: Set[int] | None = None) -> dict[int, float]:
-        """Row id -> rank, above 0 and below 1, of the rows `within` that have a term of the query.
+        """The rank (above 0 and below 1) by row id, for the rows of `within` that have a term of
+        the query.
 
-        None: every row. Words are weighted by how many of these rows have them; other rows do not
-        matter. A word that none of them has is replaced by the few words that resemble it, in
-        proportion to their similarity.
+        `within` None means every row. The weight of a word depends on how many of these rows have
+        it; other rows do not matter. A word that none of these rows has is replaced by a few
+        similar words, weighted by their similarity.
         """
         (total,) = self._connection.execute(f"SELECT count(*) FROM {self._name}").fetchone()
         searched = total if within is None else len(within)
@@ -108,9 +110,9 @@ class FullText:
     def _frequencies(
         self, term: Sequence[str], total: int, within: Set[int] | None
     ) -> dict[int, float]:
-        """Row id -> f / (f + k1 * length factor), for each wanted row that has the term.
+        """f / (f + k1 * length factor) by row id, for each row of `within` that has the term.
 
-        One term per query, so that FTS5's weight of it is known and can be divided out.
+        Each query has one term, so that FTS5's weight of the term is known and can be divided out.
         """
         rows = self._connection.execute(
             f"SELECT rowid, bm25({self._name}) FROM {self._name} WHERE {self._name} MATCH ?",
@@ -124,7 +126,8 @@ class FullText:
     def _resembling(
         self, term: Sequence[str], total: int, within: Set[int] | None
     ) -> dict[int, float]:
-        """Like `_frequencies`, for the words that replace a misspelt or unusually inflected one."""
+        """Like `_frequencies`, for the words that replace a misspelt or unusually inflected
+        word."""
         if len(term) > 1 or len(term[0]) < STAND_IN_CHARS_MIN:
             return {}
         found: dict[int, float] = {}
@@ -134,11 +137,12 @@ class FullText:
         return found
 
     def _stand_ins(self, word: str) -> Iterator[tuple[str, float]]:
-        """Words of the index with a similar spelling, most similar first, with the similarity."""
+        """The words of the index with a similar spelling, most similar first, each with its
+        similarity."""
         stem = self.stems.of([word])[word]
         own = of_word(stem)
         near = []
-        # A word that shares 0.3 of all trigrams is at most 1 / 0.3 times as long.
+        # A word with a trigram similarity of 0.3 is at most 1 / 0.3 times as long.
         bounds = (len(stem) * TRIGRAM_SIMILARITY_MIN, len(stem) / TRIGRAM_SIMILARITY_MIN)
         for (other,) in self._connection.execute(
             f"SELECT term FROM {self._name}_terms WHERE length(term) BETWEEN ? AND ?", bounds

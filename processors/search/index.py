@@ -1,9 +1,9 @@
-"""SearchIndex: documents in SQLite, found by words, by trigrams and by vectors.
+"""SearchIndex: searches documents in SQLite by words, trigrams and vectors.
 
-Two FTS5 tables (words, trigrams) and a table of vectors are joined by rowid to a table of
-documents. Everything happens inside the caller's transaction, and only the caller commits, so that
-an index and the cursor of its source change together. formula.py defines the score. The index is
-independent of what the documents are used for and where they come from.
+Two FTS5 tables (words, trigrams) and a table of vectors have the same rowids as a table of
+documents. Only the caller begins and commits transactions, so that an index and the cursor of its
+source change together. formula.py defines the score. The index is independent of what the documents
+are used for and where they come from.
 """
 
 import logging
@@ -23,8 +23,8 @@ LOGGER = logging.getLogger("foldlog.search")
 LAYOUT = 1  # increment it when the tables, or the data written into them, change
 BEST = 5
 BEST_MAX = 100
-DOCUMENT_CHARS_MAX = 1_000_000  # 1 MB of text, 0.3 s to index; more is not a document but data
-QUERY_CHARS_MAX = 2_000  # only this much of a longer query, such as a pasted page, is used
+DOCUMENT_CHARS_MAX = 1_000_000  # 1 MB of text, 0.3 s to index; a longer text is data
+QUERY_CHARS_MAX = 2_000  # a longer query, such as a pasted page, is cut
 _BATCH = 256  # documents embedded at once: 0.5 MiB of vectors
 
 _TABLES = (
@@ -34,7 +34,8 @@ _TABLES = (
     " text TEXT NOT NULL, at INTEGER NOT NULL, trigrams INTEGER NOT NULL)",
     "CREATE INDEX IF NOT EXISTS search_scope ON search_documents (scope, kind)",
     "CREATE TABLE IF NOT EXISTS search_vectors (rowid INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
-    # Only which trigrams a document has is stored: their positions and counts are never queried.
+    # The index stores which trigrams a document has, but not their positions and counts, which are
+    # never queried.
     "CREATE VIRTUAL TABLE IF NOT EXISTS search_trigrams USING"
     " fts5(body, tokenize='trigram case_sensitive 1', detail=none, columnsize=0)",
 )
@@ -47,8 +48,8 @@ def embedder_in(connection: sqlite3.Connection) -> str | None:
 
 
 class Hit(NamedTuple):
-    """A found document. `snippet`: about 200 tokens of its text around the match. `parts`: the
-    parts of the score."""
+    """A found document. `snippet`: about 200 tokens of the document's text around the match.
+    `parts`: the parts of the score."""
 
     id: str
     scope: str
@@ -60,7 +61,7 @@ class Hit(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A possible result, before the best are selected. `at`: Unix ms."""
+    """A document that a rule selected, before the best are returned. `at`: Unix ms."""
 
     rowid: int
     id: str
@@ -69,11 +70,12 @@ class Candidate(NamedTuple):
 
 
 class SearchIndex:
-    """The index in the database of `connection`, created if it does not exist. It never commits.
+    """The index in the database of `connection`, created if it does not exist. The index never
+    commits.
 
-    Several threads may use it, one at a time, if the connection allows that. `embedder`: computes
-    the vectors; if the stored ones are of another embedder they are recomputed, which `say`
-    reports. A document's scope names its owner, such as `user:ana` or `project:p1`.
+    Several threads may use the index, one at a time, if the connection allows that. `embedder`:
+    computes the vectors. If another embedder computed the stored vectors, they are recomputed,
+    which `say` reports. A document's scope names the owner, such as `user:ana` or `project:p1`.
     """
 
     def __init__(
@@ -94,13 +96,13 @@ class SearchIndex:
     # -- writing -----------------------------------------------------------------------------------
 
     def vectors_of(self, documents: Iterable[tuple[str, str]]) -> list[bytes]:
-        """The vectors of documents, each (title, text). It uses no connection, and may take long:
-        an embedder may be a server. Raises EmbedderFailed."""
+        """The vectors of documents, each given as (title, text). This does not use the connection,
+        and may take long, because the embedder may call a server. Raises EmbedderFailed."""
         wholes = [_whole(_storable(title), _storable(text)) for title, text in documents]
         return blobs_of(self._embedder, wholes) if wholes else []
 
     def vector_of(self, query: str) -> bytes:
-        """The vector of a query; like `vectors_of`."""
+        """The vector of a query. It may take long, like `vectors_of`."""
         return blobs_of(self._embedder, [_query_text(query)])[0]
 
     def upsert(
@@ -113,10 +115,10 @@ class SearchIndex:
         at: int,
         vector: bytes | None = None,
     ) -> None:
-        """Insert a document, or replace the one with this id. `at`: Unix ms, returned and compared.
-        `vector`: from `vectors_of`, else it is computed here.
+        """Insert a document, or replace the document with this id. `at`: Unix ms, for the order and
+        for `now` in searches. `vector`: from `vectors_of`; None: it is computed here.
 
-        Raises ValueError for a text over DOCUMENT_CHARS_MAX characters; then nothing is changed.
+        Raises ValueError, and changes nothing, for a text over DOCUMENT_CHARS_MAX characters.
         """
         if len(title) + len(text) > DOCUMENT_CHARS_MAX:
             raise ValueError(
@@ -167,11 +169,12 @@ class SearchIndex:
         now: int | None = None,
         vector: bytes | None = None,
     ) -> list[Hit]:
-        """The `best` candidates of these scopes (and kinds), highest score first, then the newest.
+        """The `best` candidates of these scopes (and kinds): highest score first, of equal scores
+        the newest.
 
         `now`: Unix ms; later documents are ignored, so that a search can be repeated as of a time.
-        `vector`: from `vector_of`, else it is computed here. Any text is a query; one without a
-        letter or digit finds nothing.
+        `vector`: from `vector_of`; None: it is computed here. Any text is a valid query; a query
+        without a letter or digit finds nothing.
         Raises ValueError unless `best` is 1 to BEST_MAX.
         """
         if not 1 <= best <= BEST_MAX:
@@ -190,7 +193,7 @@ class SearchIndex:
         now: int | None = None,
         vector: bytes | None = None,
     ) -> list[Candidate]:
-        """Every document that one of the three rules of formula.py selects, unordered."""
+        """Every document that at least one rule of formula.py selects, in no order."""
         asked = query_of(query)
         rows = self._within(scopes, kinds, now) if asked.terms else []
         if not rows:
@@ -211,7 +214,8 @@ class SearchIndex:
     def _within(
         self, scopes: Sequence[str], kinds: Sequence[str] | None, now: int | None
     ) -> list[tuple[int, str, int, int, bytes]]:
-        """(row id, id, at, number of trigrams, vector) of every document to be considered."""
+        """(row id, id, at, number of trigrams, vector) of every document that the search
+        considers."""
         wanted = [f"scope IN ({_marks(scopes)})"]
         values: list[str | int] = [*scopes]
         if kinds is not None:
@@ -227,7 +231,7 @@ class SearchIndex:
         ).fetchall()
 
     def _shared(self, grams: Iterable[str]) -> Counter[int]:
-        """The number of these trigrams that each row has."""
+        """How many of these trigrams each row has."""
         shared: Counter[int] = Counter()
         for gram in grams:
             found = self._connection.execute(
@@ -247,7 +251,7 @@ class SearchIndex:
     # -- versions ----------------------------------------------------------------------------------
 
     def _bring_up_to_date(self) -> None:
-        """Recompute the data that another version or another embedder wrote, and log that."""
+        """Recompute and log data that another version or another embedder wrote."""
         name = f"{self._embedder.name}/{self._embedder.dimensions}"
         meta = dict(self._connection.execute("SELECT name, value FROM search_meta"))
         (documents,) = self._connection.execute("SELECT count(*) FROM search_documents").fetchone()
@@ -296,17 +300,17 @@ class SearchIndex:
 
 
 def _whole(title: str, text: str) -> str:
-    """The searched text of a document."""
+    """The text of a document that is searched: title and text."""
     return f"{title}\n{text}" if title else text
 
 
 def _query_text(query: str) -> str:
-    """The used part of a query."""
+    """The part of a query that is used."""
     return _storable(query[:QUERY_CHARS_MAX])
 
 
 def _storable(text: str) -> str:
-    """Text that can be encoded as UTF-8: lone surrogates are replaced."""
+    """The text with lone surrogates replaced, so that it can be encoded as UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
 

@@ -1,7 +1,7 @@
-"""Snippets: 200 tokens of a text around its matches, never cut inside a word.
+"""Cuts snippets: 200 tokens of a text around the matches, never cut inside a word.
 
-A search that returns whole documents fills a context window with irrelevant text. The tokenizer
-that indexed the words determines which ones match, so that `running` is marked for `run`.
+A search that returns whole documents would fill a context window with irrelevant text. The
+tokenizer of the index determines which words match, so that `running` is marked for `run`.
 """
 
 import re
@@ -15,11 +15,11 @@ from .trigrams import similarity, trigrams
 from .words import UNSPACED, WORDS, Query, forms_of, is_unspaced
 
 SNIPPET_TOKENS = 200
-WORD_CHARS_MAX = 50  # a longer word may be cut: even 50 emoji are less than a snippet
+WORD_CHARS_MAX = 50  # a longer word may be cut; 50 emoji still fit into a snippet
 CUT = "..."
 _MATCHES_MAX = 200  # matches examined to find the best part of a long text
 _UNITS_A_TOKEN_MAX = 20  # an estimated token has 17 characters at most
-# Units are never cut: a character of a script without spaces, or a run between blanks.
+# Units are never cut. A unit is a character of a script without spaces, or a run between spaces.
 _UNIT = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 
 
@@ -28,24 +28,24 @@ Match = tuple[int, int, str]
 
 
 class Snippet(NamedTuple):
-    """A part of a text; `marks`: (start, end) of each match in `text`, in characters, in order and
-    disjoint: matches that overlap or touch are merged."""
+    """A part of a text. `marks`: (start, end) of each match in `text`, in characters, in order.
+    Matches that overlap or touch are merged."""
 
     text: str
     marks: tuple[tuple[int, int], ...]
 
 
 class Snippets:
-    """Cuts snippets for a query. `stems`: of the index whose words matched."""
+    """Cuts snippets for a query. `stems`: the stems of the searched index."""
 
     def __init__(self, stems: Stems) -> None:
         self._stems = stems
 
     def cut(self, text: str, query: Query, tokens: int = SNIPPET_TOKENS) -> Snippet:
-        """The part of at most `tokens` estimated tokens that has the most of the query's words.
+        """The part with the most words of the query, of at most `tokens` estimated tokens.
 
-        A shorter text is returned whole. If no word matches, as with a misspelt one, the words that
-        resemble one of the query count; if none does, the beginning is taken.
+        A shorter text is returned whole. If no word matches, as with a misspelt query, similar
+        words count. If there are none, the snippet is the beginning.
         """
         found = self._matches(text, query) or _alike(text, query)
         units = list(_units(text))
@@ -60,7 +60,7 @@ class Snippets:
         return Snippet(before + text[start:end] + after, tuple(_joined(within)))
 
     def _matches(self, text: str, query: Query) -> list[Match]:
-        """Every match, in order."""
+        """All matches, in order."""
         wanted = self._stems.of(word for word in query.words if not is_unspaced(word))
         stems = {stem for stem in wanted.values() if stem}
         runs = {"".join(term) for term in query.terms if is_unspaced(term[0])}
@@ -81,7 +81,7 @@ class Snippets:
 
 
 def _runs_in(text: str, start: int, end: int, runs: set[str]) -> list[Match]:
-    """The matches of an unspaced query's pairs in a run of the text."""
+    """The matches of a query's pairs of characters in an unspaced run of the text."""
     found = []
     for at in range(start, end):
         for size in (2, 1):
@@ -92,7 +92,7 @@ def _runs_in(text: str, start: int, end: int, runs: set[str]) -> list[Match]:
 
 
 def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The spans, in order, with those that overlap or touch merged."""
+    """The spans in order; spans that overlap or touch are merged."""
     joined: list[tuple[int, int]] = []
     for start, end in spans:
         if joined and start <= joined[-1][1]:
@@ -123,7 +123,7 @@ def _units(text: str) -> Iterator[tuple[int, int]]:
 
 
 class _Window:
-    """Selects the units of a text that make the snippet: those with most of the query first."""
+    """Selects the units of a text that become the snippet."""
 
     def __init__(self, text: str, units: list[tuple[int, int]], tokens: int) -> None:
         self._text, self._units = text, units
@@ -135,7 +135,8 @@ class _Window:
         return estimate(self._text[self._units[first][0] : self._units[last][1]]) <= self._room
 
     def _last_fitting(self, first: int) -> int:
-        """The last unit that fits after this one; `first` itself if it alone is too large."""
+        """The last unit up to which the units from `first` on fit; `first` if it alone is too
+        large."""
         low, high = first, min(len(self._units) - 1, first + _UNITS_A_TOKEN_MAX * self._room)
         while low < high:
             middle = (low + high + 1) // 2
@@ -143,7 +144,8 @@ class _Window:
         return low
 
     def chosen(self, found: list[Match]) -> tuple[int, int]:
-        """First and last unit: most different words, then most matches, then the first place."""
+        """The first and last unit of the snippet: the place with the most different words of the
+        query, then with the most matches, then the earliest."""
         if self._fits(0, len(self._units) - 1):
             return 0, len(self._units) - 1
         words: dict[int, list[str]] = {}
@@ -162,7 +164,7 @@ class _Window:
         return self._grown(*place)
 
     def _grown(self, first: int, last: int) -> tuple[int, int]:
-        """Extend evenly to both sides of the matches, as far as there is room."""
+        """Extend the snippet evenly to both sides of the matches, up to the limit."""
         grew = True
         while grew:
             grew = False

@@ -1,7 +1,8 @@
-"""An embedder that knows related words: the static vectors in the wheel of `wordllama`, an extra.
+"""An embedder that knows related words, with the static vectors of the package `wordllama` (an
+extra).
 
 The vector of a text is the mean of its tokens' vectors, so `car` is close to `automobile`; word
-order does not matter. The wheel's files are read directly: importing wordllama itself loads much
+order does not matter. The package's files are read directly, because importing wordllama loads much
 that is not needed and configures logging. Nothing is imported or read before the first text.
 """
 
@@ -19,29 +20,31 @@ _NEEDED = ("safetensors", "tokenizers")
 
 
 class _Vectors(NamedTuple):
-    """`table`: a row of float16 for each token. `tokenizer`: returns tokens as its row numbers."""
+    """The vectors of tokens. `table`: a row of float16 per token. `tokenizer`: returns the row
+    numbers of a text's tokens."""
 
     table: Any
     tokenizer: Any
 
 
 class WordVectors:
-    """Mean of static token vectors, 256 numbers; deterministic. Requires `installed()`."""
+    """The mean of static token vectors, 256 numbers. Deterministic. Works only if `installed()`."""
 
     dimensions = _DIMENSIONS
-    # Measured (docs/search.md): 95 % of the labelled set's unrelated pairs are beyond 0.81, nearly
-    # 90 % of the paraphrases and their answers within 0.8. At 0.4 no paraphrase is found.
+    # Measured (docs/search.md): of the labelled set, 95 % of the unrelated pairs are farther apart
+    # than 0.81, and nearly 90 % of the paraphrases are within 0.8 of their answers. At 0.4 no
+    # paraphrase is found.
     distance_max = 0.8
 
     def __init__(self) -> None:
         self.name = f"{PACKAGE}-{version(PACKAGE)}-mean-1"
 
     def embed(self, texts: list[str]) -> Any:
-        """Vectors of shape (len(texts), dimensions), float32; 0 for a text without tokens."""
+        """Vectors of shape (len(texts), dimensions), float32; zeros for a text without tokens."""
         table, tokenizer = _vectors()
         found = []
         for text in texts:
-            # One text per call: a batch would start threads in a worker that forks.
+            # One text per call, because a batch would start threads in a process that forks.
             rows = tokenizer.encode(text, add_special_tokens=False).ids
             rows = [row for row in rows if row < len(table)]
             found.append(table[rows].mean(axis=0, dtype="float32") if rows else [0.0] * _DIMENSIONS)
@@ -49,7 +52,7 @@ class WordVectors:
 
 
 def installed() -> bool:
-    """Whether the extra is installed, with the expected files. Imports none of it."""
+    """Whether the extra is installed with the expected files. Imports nothing of it."""
     directory = _directory()
     return (
         directory is not None
@@ -66,7 +69,7 @@ def _directory() -> Path | None:
 
 @lru_cache(maxsize=1)
 def _vectors() -> _Vectors:
-    """Both files: 16 MiB, 0.1 s."""
+    """Read both files: 16 MiB in 0.1 s."""
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
 

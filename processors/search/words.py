@@ -1,9 +1,9 @@
 """Splits text of any script into words, and a query into search terms.
 
-SQLite's tokenizer splits at every character that is not a letter, so it cannot see words in
-Chinese, nor `user` in `getUserName`. Therefore text is rewritten before it is indexed, and a query
-in the same way: only letters and digits of a query reach SQLite, so a query cannot inject SQLite's
-syntax.
+SQLite's tokenizer splits at every character that is not a letter, so it cannot find words in
+Chinese text, nor `user` in `getUserName`. Therefore text is rewritten before it is indexed, and
+queries are rewritten in the same way. SQLite gets only letters and digits of a query, so a query
+cannot inject FTS5 syntax.
 """
 
 import re
@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 TERMS_MAX = 32
-"""Limit of a query. A pasted page is reduced to its first words; each term costs one look-up."""
+"""The limit of terms in a query, because each term costs one look-up. A pasted page is cut."""
 
 PHRASE_WORDS_MAX = 12
-"""Limit of one term: a longer path is searched by its first parts."""
+"""The limit of words in one term: a longer path is searched by its first parts."""
 
-# Scripts written without spaces, and Hangul, whose particles are attached to words: every character
-# is indexed as a word of its own, and a run is searched as pairs of neighbours.
+# Scripts written without spaces, and Hangul, whose particles are attached to words. Every character
+# is indexed as a word, and a run is searched as pairs of adjacent characters.
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
@@ -27,15 +27,15 @@ UNSPACED = (
 _INDIC = "\u0900-\u0963\u0966-\u0dff"
 WORDS = re.compile(f"[{UNSPACED}]+|[^\\W{UNSPACED}{_INDIC}]+|[{_INDIC}]+")
 """A run of letters and digits of one kind of script."""
-# Units written without spaces: paths, identifiers, versions, dates, hyphenated words.
+# Chunks, which are written without spaces: paths, identifiers, versions, dates, hyphenated words.
 _CHUNK = re.compile(f"[\\w{_INDIC}]+(?:[-./\\\\:@#'’~+=]+[\\w{_INDIC}]+)*")
 _IS_UNSPACED = re.compile(f"[{UNSPACED}]")
 _CAMEL = re.compile("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-# Accents, Hebrew points, Arabic vowels: people omit them in searches. Other marks are letters.
+# Accents, Hebrew points and Arabic vowels, which people omit in searches. Other marks are letters.
 _MARKS = re.compile(
     "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u064b-\u065f\u0670]"
 )
-# "and", "the", "in", "to", "from", "that", "as" are prefixes of a Hebrew word.
+# In Hebrew, "and", "the", "in", "to", "from", "that" and "as" are prefixes of a word.
 _HEBREW_PREFIX = re.compile("[והבלמשכ](?=[א-ת]{3})")
 
 STOP_WORDS = frozenset(
@@ -44,18 +44,19 @@ STOP_WORDS = frozenset(
     " they this to was we were what when where which who why will with would you your"
     " של את על הוא היא זה זאת לא מה כי עם אם או גם יש אין אני אנחנו איך למה מי".split()
 )
-"""Ignored in a query that has other words, as in the full-text search of a database server."""
+"""Words that are ignored if a query has other words, as in the full-text search of databases."""
 
 
 def fold(text: str) -> str:
-    """Text in the form that is compared, except for case: normalized, without accents."""
+    """The text normalized and without accents, as it is compared (except for case)."""
     return unicodedata.normalize(
         "NFKC", _MARKS.sub("", unicodedata.normalize("NFKD", text))
     )
 
 
 def _parts(chunk: str) -> Iterator[tuple[str, ...]]:
-    """The words of a chunk, run by run: camelCase and snake_case split, unspaced runs whole."""
+    """The words of a chunk, run by run: camelCase and snake_case are split, unspaced runs stay
+    whole."""
     for run in WORDS.findall(chunk):
         for piece in run.split("_"):
             if piece:
@@ -63,7 +64,7 @@ def _parts(chunk: str) -> Iterator[tuple[str, ...]]:
 
 
 def _hebrew_forms(word: str) -> Iterator[str]:
-    """A Hebrew word without the first one or two of its possible prefixes."""
+    """The forms of a Hebrew word without its first one or two letters, if these may be prefixes."""
     for _ in range(2):
         if not _HEBREW_PREFIX.match(word):
             return
@@ -77,7 +78,7 @@ def is_unspaced(word: str) -> bool:
 
 
 def spelled(text: str) -> str:
-    """Text in the form that SQLite indexes: words separated by blanks, in their order.
+    """The text in the form that SQLite indexes: words in order, separated by spaces.
 
     An identifier is followed by its parts, a Hebrew word by its forms without prefixes.
     """
@@ -98,9 +99,9 @@ def _spelled(text: str) -> Iterator[str]:
 
 
 def forms_of(run: str) -> tuple[str, ...]:
-    """Every spelling by which a run of WORDS can be found: its parts, lower case, folded.
+    """Every spelling by which a run of WORDS can be found: its parts, folded and in lower case.
 
-    For an unspaced run, the run itself.
+    For an unspaced run, that is the run itself.
     """
     words = [part for parts in _parts(fold(run)) for part in parts]
     joined = ("".join(words),) if len(words) > 1 else ()
@@ -111,7 +112,7 @@ def forms_of(run: str) -> tuple[str, ...]:
 def pieces(text: str) -> list[str]:
     """The words of a text, for comparisons that ignore word order.
 
-    Identifiers are split into parts, unspaced runs into pairs of characters.
+    Identifiers are split into their parts, unspaced runs into pairs of characters.
     """
     found = []
     for chunk in WORDS.findall(fold(text)):
@@ -121,9 +122,9 @@ def pieces(text: str) -> list[str]:
 
 
 class Query(NamedTuple):
-    """The parts of a query. `terms`: each a word, or words that must be adjacent.
+    """The parts of a query. `terms`: the terms, each a word or several words that must be adjacent.
 
-    `words`: every word of the terms, runs of unspaced scripts as pairs of characters.
+    `words`: all words of the terms, with unspaced runs as pairs of characters.
     """
 
     text: str
@@ -138,7 +139,8 @@ def query_of(text: str) -> Query:
     """The terms of a user's query, TERMS_MAX at most; none if it has no letter or digit.
 
     A chunk such as `processors/search/index.py` or `getUserName` is searched as adjacent words and
-    as each of its words, so that a part of it is found too, but ranked lower.
+    also as single words, so that documents with a part of the chunk are found too, but ranked
+    lower.
     """
     folded = fold(text)
     terms: dict[tuple[str, ...], None] = {}
@@ -165,5 +167,5 @@ def _terms(chunk: str) -> Iterator[tuple[str, ...]]:
 
 
 def _pairs(run: str) -> Iterable[tuple[str, ...]]:
-    """Neighbours in a run of characters; a single character by itself."""
+    """The pairs of adjacent characters in a run; for a single character, that character."""
     return zip(run, run[1:], strict=False) if len(run) > 1 else [(run,)]
