@@ -17,8 +17,8 @@ _ASCII_SORTED = _encoder(sort_keys=True)
 
 
 def compact(value: Any) -> str:
-    """Compact JSON, not escaped: a lone surrogate stays in the text, which then has no UTF-8
-    form."""
+    """Compact JSON, not escaped: a lone surrogate stays in the text,
+    which then has no UTF-8 form."""
     return _PLAIN.encode(value)
 
 

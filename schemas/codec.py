@@ -46,8 +46,8 @@ class Undecodable(ValueError):
 
 
 class ChunkSeen(Value):
-    """The fields of a GEN_CHUNK that a fold needs, read from the record header `g`, not the
-    value."""
+    """The fields of a GEN_CHUNK that a fold needs, read from the record header `g`,
+    not the value."""
 
     turn: int
     step: int

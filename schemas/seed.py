@@ -45,8 +45,8 @@ class _Sealed(Value):
 
 
 class Unsealed(NamedTuple):
-    """The content of a seed. `session_id`: the parent; `seed`: the parent's seed, if it is a
-    fork."""
+    """The content of a seed. `session_id`: the parent;
+    `seed`: the parent's seed, if it is a fork."""
 
     session_id: str
     seed: BlobRef | None

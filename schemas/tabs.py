@@ -36,8 +36,8 @@ def key_of(user_id: str, session_id: str) -> str:
 
 
 def names_in(key: bytes | None) -> tuple[str, str]:
-    """(user id, session id) of a record's key; the session id is empty if the key has another
-    form."""
+    """(user id, session id) of a record's key;
+    the session id is empty if the key has another form."""
     user, _, session_id = (key or b"").decode("utf-8", "replace").partition("/")
     return user, session_id
 

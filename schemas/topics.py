@@ -20,8 +20,8 @@ FOREVER_MS = -1
 """Kafka's value for unlimited retention."""
 
 DEAD_LETTERS_MS = 90 * 24 * 3600 * 1000
-"""90 days. The undecodable record itself stays in its own topic; the dead letter is only a
-notice."""
+"""90 days. The undecodable record itself stays in its own topic;
+the dead letter is only a notice."""
 
 BATCH_BYTES_MAX = 1024 * 1024 + 12
 """The largest record batch of a broker: 1 MiB plus 12 bytes of framing, which is Kafka's default.

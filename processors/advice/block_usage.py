@@ -108,8 +108,8 @@ def measure_usage(
 
 
 def advice(found: AgentUsage) -> Iterator[Advice]:
-    """Recommends which tools to put behind the search or in the fixed prompt, and what to
-    shorten."""
+    """Recommends which tools to put behind the search or in the fixed prompt,
+    and what to shorten."""
     rare = [
         use for use in found.uses
         if use.place is Place.FRONT and use.hideable and _judged(use, below=RARE_SHARE)

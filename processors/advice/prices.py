@@ -85,8 +85,8 @@ class PriceTable:
 
 
 class Cost(NamedTuple):
-    """A sum of costs. picodollars: the cost of attempts with a price; unpriced: how many have
-    none."""
+    """A sum of costs. picodollars: the cost of attempts with a price;
+    unpriced: how many have none."""
 
     picodollars: int
     unpriced: int = 0
@@ -234,7 +234,7 @@ def _picodollars(value: Any, at: str) -> int:
 
 
 def _pattern(model: str) -> re.Pattern[str]:
-    """A pattern that finds a model in a full name: opus-5 in claude-opus-5-20260724, not in
-    opus-5-5."""
+    """A pattern that finds a model in a full name:
+    opus-5 in claude-opus-5-20260724, not in opus-5-5."""
     name = re.escape(model).replace(r"\.", "[-.]").replace(r"\-", "[-.]")
     return re.compile(rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9])(?![-.]\d(?!\d{{7}}))")

@@ -97,8 +97,8 @@ class Growth:
         return found
 
     def news(self, found: Mapping[Group, Sequence[GrownPart]]) -> list[GrownPart]:
-        """The findings that were not reported before, or whose part has grown by the same amount
-        again."""
+        """The findings that were not reported before,
+        or whose part has grown by the same amount again."""
         news = []
         for grown in chain.from_iterable(found.values()):
             reported = self._reported.setdefault(grown.group, {})
@@ -120,8 +120,8 @@ def _compared(group: Group, known: Sequence[_Sized], one: _Sized) -> list[GrownP
 
 
 def _groups(views: SessionViews, prefix: Prefix, counts: str) -> dict[Group, dict[str, int]]:
-    """The tokens of the parts of a prefix, by the group of sessions with which they are
-    compared."""
+    """The tokens of the parts of a prefix,
+    by the group of sessions with which they are compared."""
     agent = views.turn.agent
     whose = (agent, views.state.user_id or "", views.state.project_id or "")
     found: dict[Group, dict[str, int]] = {}

@@ -39,8 +39,8 @@ class EarlierTexts:
 def echo(
     text: str, args: Body | None, before: Iterable[tuple[Line, frozenset[str]]]
 ) -> tuple[str, str] | None:
-    """A description of what a result repeats, if that is most of its text, and the remedy; else
-    None."""
+    """A description of what a result repeats, if that is most of its text, and the remedy;
+    else None."""
     lines, own = list(_lines(text)), _inline(args)
     total = sum(map(len, lines))
     for repeated, whole in (

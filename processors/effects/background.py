@@ -159,8 +159,8 @@ async def _write_memory(found: Extraction, scope: str, remember: Remember | None
 
 
 async def _by_tool(compactor: Callable[[str], str], text: str, stop: Stop) -> str:
-    """The output of the tool's own compactor. A compactor that hangs is left running in its
-    thread."""
+    """The output of the tool's own compactor.
+    A compactor that hangs is left running in its thread."""
     running = asyncio.ensure_future(in_thread(lambda: compactor(text), "compactor"))
     stopping = asyncio.ensure_future(stop.wait())
     try:

@@ -1,5 +1,5 @@
-"""The slots of one API key limit how many attempts run at once; a back-off makes the whole key
-wait.
+"""The slots of one API key limit how many attempts run at once;
+a back-off makes the whole key wait.
 
 All sessions of a process share one object per API key: a 429 or 529 of one session slows down all
 sessions, so that 500 sessions do not all get 429s after a restart. Safe to use from any thread.

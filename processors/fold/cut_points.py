@@ -53,8 +53,8 @@ def cut_keeping(fragments: Fragments, messages: int, after: int) -> int | None:
 
 
 def messages_from(fragments: Fragments, place: int) -> int:
-    """The number of messages from `place` to the end; fragments in a row of one role count as
-    one."""
+    """The number of messages from `place` to the end;
+    fragments in a row of one role count as one."""
     roles = [fragments[n].kind in SPOKEN for n in range(place, len(fragments))]
     return sum(1 for n, role in enumerate(roles) if n == 0 or role is not roles[n - 1])
 

@@ -28,8 +28,8 @@ def chunks_of(
 
 
 def said_so_far(chunks: Iterable[GenChunk]) -> bytes:
-    """The text of the chunks as a JSON array of text blocks, without unfinished blocks of other
-    kinds."""
+    """The text of the chunks as a JSON array of text blocks,
+    without unfinished blocks of other kinds."""
     texts: dict[int, str] = {}
     last_seq = -1
     for chunk in chunks:

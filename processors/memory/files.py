@@ -60,8 +60,8 @@ def lines_in(path: str, data: bytes) -> list[str]:
 def edits_of(
     path: str, lines: Sequence[str], base: MemoryView | None, now: MemoryView, user: str
 ) -> Edits:
-    """The events that apply an edit of a file to the memory `now`. The file was last written from
-    `base`.
+    """The events that apply an edit of a file to the memory `now`.
+    The file was last written from `base`.
 
     If `base` is None, the file's original content is unknown, and no entry counts as deleted.
     """

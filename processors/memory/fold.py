@@ -309,6 +309,6 @@ def entries_of(view: MemoryView, path: str) -> tuple[MemoryEntry, ...]:
 
 
 def text_of(view: MemoryView, path: str) -> str:
-    """The text of a file as people edit it: its entries, each followed by a line end; '' without
-    entries."""
+    """The text of a file as people edit it: its entries, each followed by a line end;
+    '' without entries."""
     return "".join(f"{kept.text}\n" for kept in entries_of(view, path))

@@ -71,8 +71,8 @@ def framed(name: str, lines: Sequence[str]) -> str:
 
 
 def core_text(views: Sequence[MemoryView]) -> str:
-    """The HOT tier of these scopes: up to CORE_LINES_MAX lines of all core.md files; '' without
-    lines.
+    """The HOT tier of these scopes: up to CORE_LINES_MAX lines of all core.md files;
+    '' without lines.
 
     Each line begins with the owner, as in `user| likes tea`. Scopes share the space evenly, and the
     space that one scope does not need goes to the other scopes. Further lines stay in memory but
@@ -83,8 +83,8 @@ def core_text(views: Sequence[MemoryView]) -> str:
 
 
 def core_left_out(view: MemoryView) -> str:
-    """A message about lines of core.md that are in no prompt, with the remedy; '' if all lines
-    are."""
+    """A message about lines of core.md that are in no prompt, with the remedy;
+    '' if all lines are."""
     lines = _core_lines(view)
     _, shares = _fitted([(view, lines)], CORE_LINES_MAX, f"{CORE} of {{scope}}", f"all by {LOAD}")
     if sum(shares) == len(lines):
@@ -137,8 +137,8 @@ def _fitted(
 
 
 def shared(wanted: Sequence[int], whole: int) -> list[int]:
-    """Divides `whole` into even shares, none larger than wanted. Earlier shares get the
-    remainder."""
+    """Divides `whole` into even shares, none larger than wanted.
+    Earlier shares get the remainder."""
     given = [0] * len(wanted)
     left = whole
     while left and any(w > g for w, g in zip(wanted, given, strict=True)):
@@ -149,8 +149,8 @@ def shared(wanted: Sequence[int], whole: int) -> list[int]:
 
 
 def index_text(views: Sequence[MemoryView]) -> str:
-    """The memory index: preferences and WARM files, up to INDEX_LINES_MAX lines; '' if there are
-    none.
+    """The memory index: preferences and WARM files, up to INDEX_LINES_MAX lines;
+    '' if there are none.
 
     The line of a file has its path, its size and its beginning. COLD files are not listed, so the
     archive costs no tokens in prompts: only a search finds them.

@@ -83,8 +83,8 @@ class MemoryService:
         return MemoryWriter(self._producer, user, writer=role)
 
     def keep(self, scope: str, events: Sequence[MemoryWritten], at: int) -> int:
-        """Write the events that were extracted at `at` (Unix ms). Returns how many were known
-        already.
+        """Write the events that were extracted at `at` (Unix ms).
+        Returns how many were known already.
 
         The model saw only the memory in its session's prompt, which may be older than the store, so
         known entries are removed here. If two sessions find the same fact at the same time, it is
@@ -106,8 +106,8 @@ class MemoryService:
         return self._wait(self._log_ends(), timeout_s)
 
     def await_start(self) -> None:
-        """Wait once, at most START_S seconds, until the store has folded the log up to its end at
-        the start.
+        """Wait once, at most START_S seconds,
+        until the store has folded the log up to its end at the start.
 
         Otherwise a new worker would begin a session without the user's memory.
         """

@@ -32,8 +32,8 @@ def _memory(ctx: ToolContext) -> MemoryService:
 
 
 def _scopes(ctx: ToolContext) -> list[str]:
-    """The scopes of the session's user and project, so that no call can name another user's
-    memory."""
+    """The scopes of the session's user and project,
+    so that no call can name another user's memory."""
     found = [scope_of(USER, ctx.user_id)] if ctx.user_id else []
     return found + ([scope_of(PROJECT, ctx.project_id)] if ctx.project_id else [])
 
@@ -146,8 +146,8 @@ def remember(
 
 
 def _demand_not_a_persons(kept: MemoryEntry) -> None:
-    """Raise ToolFailed for a person's entry, which only a call that a person allowed may
-    replace."""
+    """Raise ToolFailed for a person's entry,
+    which only a call that a person allowed may replace."""
     if kept.by == PEOPLE:
         raise ToolFailed(
             f"nothing was remembered: entry {kept.entry_id} was written by a person, and stays as "

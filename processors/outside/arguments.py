@@ -1,5 +1,5 @@
-"""Checks the arguments of a third-party tool for obvious errors, before a person is asked for
-approval.
+"""Checks the arguments of a third-party tool for obvious errors,
+before a person is asked for approval.
 
 The server itself validates its arguments completely. This check is deliberately small, because it
 runs with a third-party schema in the thread that makes decisions. It follows no references, tries
@@ -30,8 +30,8 @@ class OutsideArguments(NamedTuple):
     schema: Mapping[str, Any]
 
     def parse(self, raw: bytes) -> dict[str, Any]:
-        """Parse the arguments into the form in which they are sent. Raises ValueError with the
-        first reasons."""
+        """Parse the arguments into the form in which they are sent.
+        Raises ValueError with the first reasons."""
         found = object_of(raw or b"{}")
         reasons = []
         for reason in _wrong(found, self.schema, "arguments"):

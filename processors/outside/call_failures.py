@@ -6,8 +6,8 @@ class Unreachable(Exception):
 
 
 class Rejected(Exception):
-    """The server refused the call and ran nothing. forgotten: the server no longer knows the
-    session."""
+    """The server refused the call and ran nothing.
+    forgotten: the server no longer knows the session."""
 
     def __init__(self, why: str, *, forgotten: bool = False) -> None:
         super().__init__(why)

@@ -82,8 +82,8 @@ class Connection:
         self._remember = remember
 
     def not_in_time(self, seconds: float) -> None:
-        """Record that the start no longer waits for the server. The state becomes up once the
-        server answers."""
+        """Record that the start no longer waits for the server.
+        The state becomes up once the server answers."""
         self.state = _no_answer(seconds)
 
     async def listed(self) -> tuple[ListedTool, ...]:

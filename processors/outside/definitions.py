@@ -31,8 +31,8 @@ HINTS = ("read_only", "idempotent", "destructive")
 
 
 class ListedTool(NamedTuple):
-    """A tool in a server's list. hints: the hints of HINTS that the tool has, in the order of
-    HINTS."""
+    """A tool in a server's list. hints:
+    the hints of HINTS that the tool has, in the order of HINTS."""
 
     name: str
     description: str
@@ -93,8 +93,8 @@ def definitions_of(server: McpServer, listed: Iterable[ListedTool]) -> Definitio
 
 
 def _alternatives(left_out: Mapping[str, Any]) -> str:
-    """The alternatives that a schema lost, as text for the description, because the model needs
-    them."""
+    """The alternatives that a schema lost, as text for the description,
+    because the model needs them."""
     try:
         text = compact_strict(_clean(left_out, 0, _SPOKEN)) if left_out else ""
     except (ValueError, RecursionError):
@@ -108,8 +108,8 @@ def definition_hash(each: ListedTool) -> str:
 
 
 def safe_name(server: str, tool: str, taken: Mapping[str, Any]) -> str | None:
-    """A valid API name for `SERVER__TOOL`. If the name had to be changed, it ends in a hash of the
-    original."""
+    """A valid API name for `SERVER__TOOL`.
+    If the name had to be changed, it ends in a hash of the original."""
     name = _UNSAFE.sub("_", f"{server}__{tool}")
     if name != f"{server}__{tool}" or len(name) > API_NAME_CHARS_MAX or name in taken:
         mark = sha256(f"{server}\0{tool}".encode("utf-8", "replace")).hexdigest()[:8]

@@ -1,5 +1,5 @@
-"""The tool fetch_url, which returns a web page as text. An agent has it only if an operator adds
-it.
+"""The tool fetch_url, which returns a web page as text.
+An agent has it only if an operator adds it.
 
 `fetch_url(hosts=...)` makes the tool. The tool reads with GET, only from public addresses (it
 connects to the address that was checked, also after a redirect), within limits of size and time.
@@ -89,8 +89,8 @@ def fetch_url(
     allow_networks: Sequence[str] = (),
     ports: Sequence[int] = PORTS,
 ) -> Tool:
-    """The tool `fetch_url` for an agent. hosts: globs of host names that it may request; empty
-    means any.
+    """The tool `fetch_url` for an agent.
+    hosts: globs of host names that it may request; empty means any.
 
     approval: the default is `ask` unless hosts are named, because a URL can carry data to the owner
     of the host. allow_networks: private networks that the tool may also reach, such as an intranet.
@@ -289,8 +289,8 @@ def _body(response: http.client.HTTPResponse, stopped: Callable[[], bool]) -> by
 
 
 class _Deadline:
-    """The deadline of a whole fetch. It closes the socket, so that no slow response lasts
-    longer."""
+    """The deadline of a whole fetch.
+    It closes the socket, so that no slow response lasts longer."""
 
     def __init__(self, seconds: float) -> None:
         self.over = False

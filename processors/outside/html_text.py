@@ -1,5 +1,5 @@
-"""Converts HTML to plain text: the visible text, and the address of each link. Pure, in linear
-time.
+"""Converts HTML to plain text: the visible text, and the address of each link.
+Pure, in linear time.
 
 The author of a page may have made the page slow to parse, and a tool's thread cannot be stopped. So
 this parser makes one pass without backtracking: an unclosed element extends to the end, as in the

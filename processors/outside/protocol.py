@@ -49,8 +49,8 @@ _requested: ContextVar[httpx2.URL | None] = ContextVar("requested", default=None
 
 
 class _HostOnly(logging.Filter):
-    """Reduces logged urls of this file's requests to scheme, host and port. Other urls stay
-    unchanged."""
+    """Reduces logged urls of this file's requests to scheme, host and port.
+    Other urls stay unchanged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         url = _requested.get()
@@ -163,8 +163,8 @@ def _listed(tool: types.Tool) -> ListedTool:
 
 
 class _Transport(httpx2.AsyncHTTPTransport):
-    """An HTTP transport that reports requests which were never sent, and limits the size of
-    answers.
+    """An HTTP transport that reports requests which were never sent,
+    and limits the size of answers.
 
     An answer with a Content-Encoding is refused, because its decoded size is unknown.
     """
@@ -226,8 +226,8 @@ class _Stdio:
         return await self._running.__aexit__(*raised)
 
     def stderr_end(self) -> str:
-        """The end of the server's standard error, where a server that fails to start prints the
-        reason."""
+        """The end of the server's standard error,
+        where a server that fails to start prints the reason."""
         text = self._stderr.decode("utf-8", "replace").strip()
         return f"; its standard error: {text}" if text else ""
 

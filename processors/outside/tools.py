@@ -42,8 +42,8 @@ class Call(Protocol):
 def with_outside_tools(
     agent: Agent, found: Mapping[str, Definitions], calls: Mapping[str, Call]
 ) -> tuple[Agent, list[str]]:
-    """The agent with its own tools followed by the tools of its servers, and notes for the
-    operator.
+    """The agent with its own tools followed by the tools of its servers,
+    and notes for the operator.
 
     found, calls: the definitions and the call functions by server name. Pure: the same definitions
     give the same agent.
@@ -113,8 +113,8 @@ class OutsideTools:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> tuple[Agent, ...]:
-        """Connect to the MCP servers, read their lists of tools, and return the agents with these
-        tools added."""
+        """Connect to the MCP servers, read their lists of tools,
+        and return the agents with these tools added."""
         servers: list[McpServer] = []
         for agent in self._agents:
             servers += [server for server in agent.mcp if server not in servers]

@@ -90,8 +90,8 @@ def user_blocks(
     compaction: CompactionView,
     request: Request,
 ) -> tuple[str, ...]:
-    """The blocks between two answers: results in the order of calls, then messages and
-    reminders."""
+    """The blocks between two answers:
+    results in the order of calls, then messages and reminders."""
     results = [f for f in fragments if f.kind == "result"]
     results.sort(key=lambda f: (f.turn, f.step, f.index))
     blocks = []

@@ -74,8 +74,8 @@ def resumed_request(
 
 
 def prefills(model: str, params: bytes) -> bool:
-    """Whether the model continues an assistant message at a request's end; none does with
-    thinking."""
+    """Whether the model continues an assistant message at a request's end;
+    none does with thinking."""
     thinks = json.loads(params or b"{}").get("thinking", {}).get("type", "disabled")
     old = model.startswith(PREFILLED) and not any(new in model for new in NOT_PREFILLED)
     return old and thinks == "disabled"

@@ -80,8 +80,8 @@ class Rendering:
             raise
 
     def render_ahead(self, views: SessionViews, read_blob: ReadBlob) -> None:
-        """Render everything since the newest request, since the next will most likely contain
-        it."""
+        """Render everything since the newest request,
+        since the next will most likely contain it."""
         request, rows = views.context.request, views.context.fragments
         if request is None or rows.length == self._rows.length:
             return
@@ -135,8 +135,8 @@ class Rendering:
     def _user_blocks(
         self, views: SessionViews, request: Request, read_blob: ReadBlob
     ) -> tuple[str, ...]:
-        """The blocks fragments since the last answer. One request ends with these blocks, the next
-        repeats them."""
+        """The blocks since the last answer.
+        One request ends with these blocks, the next repeats them."""
         if self._pending_blocks is None:
             self._pending_blocks = user_blocks(
                 self._pending, read_blob, self._names, views.compaction, request

@@ -48,8 +48,8 @@ class Embedder(Protocol):
 
 
 def distance_max_of(embedder: Embedder) -> float:
-    """The `distance_max` of an embedder, since cosines of different embedders are not
-    comparable."""
+    """The `distance_max` of an embedder,
+    since cosines of different embedders are not comparable."""
     return float(getattr(embedder, "distance_max", VECTOR_DISTANCE_MAX))
 
 
@@ -60,8 +60,8 @@ class HashedEmbedder:
     dimensions = DIMENSIONS
 
     def embed(self, texts: list[str]) -> "np.ndarray":
-        """Vectors of shape (len(texts), dimensions), float32, of length 1; zeros for a text without
-        words."""
+        """Vectors of shape (len(texts), dimensions), float32, of length 1;
+        zeros for a text without words."""
         import numpy as np
 
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)

@@ -41,8 +41,8 @@ def score(parts: Parts) -> float:
 def is_candidate(
     parts: Parts, distance: float, distance_max: float = VECTOR_DISTANCE_MAX
 ) -> bool:
-    """Whether any of the three rules selects the document. `distance`: the cosine distance, 0 to
-    2."""
+    """Whether any of the three rules selects the document.
+    `distance`: the cosine distance, 0 to 2."""
     return (
         parts.full_text > 0
         or parts.trigram >= TRIGRAM_SIMILARITY_MIN

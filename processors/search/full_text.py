@@ -88,8 +88,8 @@ class FullText:
         self._connection.execute(f"DELETE FROM {self._name} WHERE rowid = ?", (rowid,))
 
     def ranks(self, query: Query, within: Set[int] | None = None) -> dict[int, float]:
-        """The rank (above 0 and below 1) by row id, for the rows of `within` that have a term of
-        the query.
+        """The rank (above 0 and below 1) by row id,
+        for the rows of `within` that have a term of the query.
 
         `within` None means every row. The weight of a word depends on how many of these rows have
         it; other rows do not matter. A word that none of these rows has is replaced by a few
@@ -126,8 +126,8 @@ class FullText:
     def _resembling(
         self, term: Sequence[str], total: int, within: Set[int] | None
     ) -> dict[int, float]:
-        """Like `_frequencies`, for the words that replace a misspelt or unusually inflected
-        word."""
+        """Like `_frequencies`, for the words that replace a
+        misspelt or unusually inflected word."""
         if len(term) > 1 or len(term[0]) < STAND_IN_CHARS_MIN:
             return {}
         found: dict[int, float] = {}
@@ -137,8 +137,8 @@ class FullText:
         return found
 
     def _stand_ins(self, word: str) -> Iterator[tuple[str, float]]:
-        """The words of the index with a similar spelling, most similar first, each with its
-        similarity."""
+        """The words of the index with a similar spelling, most similar first,
+        each with its similarity."""
         stem = self.stems.of([word])[word]
         own = of_word(stem)
         near = []

@@ -70,8 +70,8 @@ class Candidate(NamedTuple):
 
 
 class SearchIndex:
-    """The index in the database of `connection`, created if it does not exist. The index never
-    commits.
+    """The index in the database of `connection`, created if it does not exist.
+    The index never commits.
 
     Several threads may use the index, one at a time, if the connection allows that. `embedder`:
     computes the vectors. If another embedder computed the stored vectors, they are recomputed,
@@ -169,8 +169,8 @@ class SearchIndex:
         now: int | None = None,
         vector: bytes | None = None,
     ) -> list[Hit]:
-        """The `best` candidates of these scopes (and kinds): highest score first, of equal scores
-        the newest.
+        """The `best` candidates of these scopes (and kinds):
+        highest score first, of equal scores the newest.
 
         `now`: Unix ms; later documents are ignored, so that a search can be repeated as of a time.
         `vector`: from `vector_of`; None: it is computed here. Any text is a valid query; a query
@@ -214,8 +214,8 @@ class SearchIndex:
     def _within(
         self, scopes: Sequence[str], kinds: Sequence[str] | None, now: int | None
     ) -> list[tuple[int, str, int, int, bytes]]:
-        """(row id, id, at, number of trigrams, vector) of every document that the search
-        considers."""
+        """(row id, id, at, number of trigrams,
+        vector) of every document that the search considers."""
         wanted = [f"scope IN ({_marks(scopes)})"]
         values: list[str | int] = [*scopes]
         if kinds is not None:

@@ -24,8 +24,8 @@ def trigrams(text: str) -> frozenset[str]:
 
 
 def of_word(word: str) -> frozenset[str]:
-    """The trigrams of one word, which must be in the spelling of the index (folded, in lower
-    case)."""
+    """The trigrams of one word, which must be in the spelling of the index (folded,
+    in lower case)."""
     spelled = f"  {word} "
     return frozenset([spelled[at : at + 3] for at in range(len(spelled) - 2)])
 

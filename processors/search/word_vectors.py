@@ -1,5 +1,5 @@
-"""An embedder that knows related words, with the static vectors of the package `wordllama` (an
-extra).
+"""An embedder that knows related words,
+with the static vectors of the package `wordllama` (an extra).
 
 The vector of a text is the mean of its tokens' vectors, so `car` is close to `automobile`; word
 order does not matter. The package's files are read directly, because importing wordllama loads much

@@ -55,8 +55,8 @@ def fold(text: str) -> str:
 
 
 def _parts(chunk: str) -> Iterator[tuple[str, ...]]:
-    """The words of a chunk, run by run: camelCase and snake_case are split, unspaced runs stay
-    whole."""
+    """The words of a chunk, run by run:
+    camelCase and snake_case are split, unspaced runs stay whole."""
     for run in WORDS.findall(chunk):
         for piece in run.split("_"):
             if piece:

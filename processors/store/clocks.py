@@ -18,8 +18,8 @@ class Clock(Protocol):
 
 
 class Anchor(NamedTuple):
-    """One of the worker's own records: when it was produced and read (monotonic ms), and its broker
-    time."""
+    """One of the worker's own records:
+    when it was produced and read (monotonic ms), and its broker time."""
 
     produced_at: int
     read_at: int
@@ -40,8 +40,8 @@ class Reading(NamedTuple):
 
 
 def reading(clock: Clock, anchor: Anchor | None, newest_at: int) -> Reading:
-    """The time for decisions, which is never before `newest_at`, the broker time of the newest
-    record."""
+    """The time for decisions, which is never before `newest_at`,
+    the broker time of the newest record."""
     wall = clock.now_ms()
     if anchor is None:
         return Reading(max(wall, newest_at), 0)

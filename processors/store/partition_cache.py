@@ -30,8 +30,8 @@ HOT_SESSIONS_MAX = 2_000  # sessions cached as objects of about 10 KB, some tens
 
 
 class OtherLog(Corrupt):
-    """The log has another record before a store's cursor: the log was truncated and written
-    again."""
+    """The log has another record before a store's cursor:
+    the log was truncated and written again."""
 
     def __init__(self) -> None:
         super().__init__("the log is not the one its store was folded from")
@@ -51,8 +51,8 @@ def checksum_of(record: Record) -> int:
 
 
 def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
-    """Whether WAKE can have a row for these views. Such sessions are checked when the partition is
-    assigned."""
+    """Whether WAKE can have a row for these views.
+    Such sessions are checked when the partition is assigned."""
     turn = views.turn
     unreported = any(call.status in IN_DOUBT and not call.told for call in turn.doubts)
     if turn.open or bool(turn.refusals) or unreported:
@@ -115,8 +115,8 @@ class PartitionCache:
         return self._hot.get(session_id)
 
     def take_produced(self) -> Callable[[], None]:
-        """Record that a PARTITION_TAKEN was produced. Returns the function to call if that record
-        is lost."""
+        """Record that a PARTITION_TAKEN was produced.
+        Returns the function to call if that record is lost."""
         taken_at = self.taken_at
         self._takes_at.append(taken_at)
 
@@ -160,8 +160,8 @@ class PartitionCache:
         self.newest_at = record.timestamp_ms  # not the maximum: a broker may have been ahead
 
     def feed(self, entry: Entry) -> FoldedEvent | None:
-        """Fold an entry into the cached views. Returns None for an entry about the partition
-        itself."""
+        """Fold an entry into the cached views.
+        Returns None for an entry about the partition itself."""
         if entry.session_id == PARTITION_KEY:
             self.partition = partition_fold.apply(self.partition, entry)
             return None
@@ -172,16 +172,16 @@ class PartitionCache:
         return event
 
     def fold_chunks(self, session_id: str, chunks: int, last: Record) -> None:
-        """Fold chunks that follow an accepted chunk of the same attempt. Such chunks are most of a
-        log."""
+        """Fold chunks that follow an accepted chunk of the same attempt.
+        Such chunks are most of a log."""
         before = self.views(session_id)
         assert before is not None
         self.advance(last)
         self.record_change(session_id, before, streamed_on(before, chunks, last.timestamp_ms))
 
     def record_change(self, session_id: str, before: SessionViews, views: SessionViews) -> None:
-        """Record new views. If only the stream position changed, as by a chunk, only that is
-        written.
+        """Record new views. If only the stream position changed, as by a chunk,
+        only that is written.
 
         A fork of a streaming session begins with a stream position, but its other views are new
         too.

@@ -23,16 +23,16 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # the id of this boot of the
 
 
 class StateDirTaken(SettingsError):
-    """Another process uses this directory. Stop that process, or give this worker its own
-    directory.
+    """Another process uses this directory.
+    Stop that process, or give this worker its own directory.
 
     A supervisor treats this as a wrong setting, because the next start would fail as well.
     """
 
 
 class StateDir:
-    """A locked state directory. Raises StateDirTaken, or OSError if the directory cannot be
-    written."""
+    """A locked state directory. Raises StateDirTaken,
+    or OSError if the directory cannot be written."""
 
     def __init__(self, path: Path, worker_id: str | None = None) -> None:
         self.path = path

@@ -33,8 +33,8 @@ FOLDS = "35c6b7b6fcda9aff"
 
 @cache
 def fold_version() -> str:
-    """The version of the folds and of the events that they know. If it changes, stores are
-    refolded."""
+    """The version of the folds and of the events that they know.
+    If it changes, stores are refolded."""
     return f"{LAYOUT}-{RULES}-{codec.fingerprints(EVENT_TYPES)}"
 
 
@@ -134,8 +134,8 @@ class Store:
         cursor: Cursor,
         since: Mapping[str, int] | None = None,
     ) -> dict[str, SessionViews]:
-        """Write one batch: changed sessions, sessions that only streamed, the partition, the
-        cursor.
+        """Write one batch: changed sessions, sessions that only streamed, the partition,
+        the cursor.
 
         Returns the sessions whose views cannot be encoded, with the views that are stored instead:
         the previous views, frozen at the session's offset in `since`. Bounds (schemas/bounds.py)
@@ -261,8 +261,8 @@ def open_store(
     say: Callable[[str], None],
     first_offset: int = 0,
 ) -> Store:
-    """The store in a directory. A store that does not belong to this log is replaced, with a
-    message.
+    """The store in a directory. A store that does not belong to this log is replaced,
+    with a message.
 
     Raises LogCut if the log no longer has the records to fold. Raises OSError, and keeps the store,
     if another process has it open or the system refuses to open it.

@@ -118,8 +118,8 @@ def _field(tool: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) ->
 
 
 def _described(hint: Any) -> Any:
-    """Convert `Annotated[T, "text"]` into a pydantic description. A tool needs no pydantic
-    import."""
+    """Convert `Annotated[T, "text"]` into a pydantic description.
+    A tool needs no pydantic import."""
     if typing.get_origin(hint) is not typing.Annotated:
         return hint
     from pydantic import Field  # takes 50 ms, and only processes that define tools need it

@@ -41,8 +41,8 @@ DirectoryPath = Annotated[str, "relative to the working directory"]
 
 
 def _room(ctx: ToolContext) -> int:
-    """How many tokens of content a result may have, so that the tool's own notice also fits below
-    the limit."""
+    """How many tokens of content a result may have,
+    so that the tool's own notice also fits below the limit."""
     return ctx.result_tokens * 4 // 5
 
 
@@ -248,8 +248,8 @@ def edit_file(
 
 
 def _already(text: str, old: str, new: str, *, again: bool) -> bool:
-    """Whether the edit is already done: the text has the new text, and the old one only as a part
-    of it."""
+    """Whether the edit is already done:
+    the text has the new text, and the old one only as a part of it."""
     if not old:
         return text == new
     if not new:  # a deletion leaves no trace: it counts as done only if the call is repeated

@@ -207,8 +207,8 @@ def _shaped(one: Run, value: Any) -> Shaped:
 
 
 async def _late(one: Run, work: asyncio.Task[End], event: Any, sink: Sink) -> None:
-    """Wait for a tool that still ran when its outcome was reported, and resolve a doubt by its
-    result."""
+    """Wait for a tool that still ran when its outcome was reported,
+    and resolve a doubt by its result."""
     end = await work
     known = end.error is None or isinstance(end.error, ToolFailed)
     if isinstance(event, ToolFailedUncertain) and known:

@@ -122,8 +122,8 @@ class Children:
 
     @property
     def busy(self) -> bool:
-        """Whether a command is running. An abort ends it, so a tool that waits for it learns of the
-        abort."""
+        """Whether a command is running.
+        An abort ends it, so a tool that waits for it learns of the abort."""
         return bool(self._lifelines)
 
     async def close(self) -> None:

@@ -52,8 +52,8 @@ class Abort:
         return self._stop.wait().__await__()
 
     def wait_blocking(self, timeout_s: float | None = None) -> bool:
-        """Wait in a tool's own thread, at most timeout_s seconds. Returns whether the run must
-        end."""
+        """Wait in a tool's own thread, at most timeout_s seconds.
+        Returns whether the run must end."""
         self.watched = True
         waiting = asyncio.run_coroutine_threadsafe(self._stop.wait(), self._loop)
         try:
@@ -112,8 +112,8 @@ class ToolContext:
         self.triggers.append(Trigger(trigger=name))
 
     def lock_project(self, project_id: str) -> None:
-        """Request to lock the session to a project, which happens if the call ends ok. Raises
-        ValueError."""
+        """Request to lock the session to a project, which happens if the call ends ok.
+        Raises ValueError."""
         if not is_id(project_id):
             raise ValueError(why_not_an_id("a project id", project_id))
         self._room(self.triggers, "triggers")

@@ -49,8 +49,8 @@ class ToolClaim:
 
 
 def not_run(claim: ToolClaim, why: str) -> ToolResult:
-    """The outcome of an attempt that did not begin (an earlier attempt of the call may have
-    begun)."""
+    """The outcome of an attempt that did not begin (an
+    earlier attempt of the call may have begun)."""
     if claim.attempt > 1:
         text = f"not run again: {why}. An earlier attempt may have run."
         return result(claim, Outcome.ERROR, short(text))

@@ -25,8 +25,8 @@ NOT_STARTED = 127  # a shell's exit code for a command that does not exist
 
 
 def _prctl(option: int, value: int) -> None:
-    """Call Linux's prctl. Other systems lack it: there the reaper controls only the process
-    group."""
+    """Call Linux's prctl. Other systems lack it:
+    there the reaper controls only the process group."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 

@@ -27,8 +27,8 @@ _BINARY, _TEXT = "application/octet-stream", "text/plain; charset=utf-8"
 
 
 class Shaped(NamedTuple):
-    """A result as in its event. bytes: the size of the whole; left_out: bytes not in the
-    content."""
+    """A result as in its event. bytes: the size of the whole;
+    left_out: bytes not in the content."""
 
     content: Body
     bytes: int
@@ -150,8 +150,8 @@ def _rendering_of(value: Any) -> _Rendering:
 
 
 def _first_rows(value: Any, path: tuple[str, ...], notes: list[str]) -> Any:
-    """The value with only 100 rows of each long list. `notes` gets how many rows are missing, and
-    where."""
+    """The value with only 100 rows of each long list.
+    `notes` gets how many rows are missing, and where."""
     if isinstance(value, list | tuple) and len(value) > ROWS_MAX:
         where = " ".join(".".join(path).split())[:NAME_CHARS_MAX]
         more = f"{len(value) - ROWS_MAX} more rows, of {len(value)}."
@@ -164,8 +164,8 @@ def _first_rows(value: Any, path: tuple[str, ...], notes: list[str]) -> Any:
 
 
 def _common_length(one: str, other: str) -> int:
-    """The position in `other` at which a reader of `one` should continue: where the texts
-    differ."""
+    """The position in `other` at which a reader of `one` should continue:
+    where the texts differ."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

@@ -27,8 +27,8 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def files(fd: int) -> Iterator[tuple[str, int, str]]:
-    """The files below FD, sorted: (path, descriptor of the directory, name). Links are not
-    followed."""
+    """The files below FD, sorted: (path, descriptor of the directory, name).
+    Links are not followed."""
     for path, directories, names, directory in os.fwalk(".", dir_fd=fd):
         directories[:] = sorted(name for name in directories if name not in SKIPPED)
         for name in sorted(names):

@@ -31,8 +31,8 @@ class SideLogStore:
         return SideLog(self.directory, session_id, call_key)
 
     def prune(self, keep: int = ENTRIES_MAX) -> int:
-        """Delete all but the newest entries. Returns how many were deleted. Called when a worker
-        starts."""
+        """Delete all but the newest entries. Returns how many were deleted.
+        Called when a worker starts."""
         found = []
         for path in self.directory.glob("??/*"):
             with contextlib.suppress(FileNotFoundError):

@@ -183,8 +183,8 @@ def _search(hidden: Sequence[Tool]) -> tuple[Tool, Tool]:
 
 
 def _found(hidden: Sequence[Tool], query: str) -> dict[str, Any]:
-    """The result of find_tools: the best matches with their schemas, and the names of other
-    matches."""
+    """The result of find_tools: the best matches with their schemas,
+    and the names of other matches."""
     words = [word.lower() for word in _WORD.findall(query)]
     scored = sorted((-_score(each, words), each.name, each) for each in hidden)
     matches = [each for score, _, each in scored if score < 0]
@@ -205,8 +205,8 @@ def _found(hidden: Sequence[Tool], query: str) -> dict[str, Any]:
 
 
 def _score(each: Tool, words: Sequence[str]) -> int:
-    """How well a tool matches the words. A match of the name counts most, of a part of a word
-    least."""
+    """How well a tool matches the words.
+    A match of the name counts most, of a part of a word least."""
     name = set(_WORD.findall(each.name.lower()))
     described = set(_WORD.findall(each.description.lower()))
     return sum(

@@ -1,5 +1,5 @@
-"""Tools: functions that a model may call, with the properties that foldlog needs to run them
-safely.
+"""Tools: functions that a model may call,
+with the properties that foldlog needs to run them safely.
 
 `effect` states whether a call may be repeated, which determines what happens after a crash: a
 `pure` or `idempotent` call runs again, a `once` call (the default, because it is the safe choice)
@@ -163,8 +163,8 @@ def tool(
     tier: str = ALWAYS,
     cache_ttl_s: float | None = None,
 ) -> Any:
-    """Make a tool of a function, as `@tool` or `@tool(...)`. The model gets the function's
-    docstring.
+    """Make a tool of a function, as `@tool` or `@tool(...)`.
+    The model gets the function's docstring.
 
     effect: whether a call may be repeated: pure | idempotent | once. approval: none | ask | deny.
     timeout_s: how many seconds a run may take. result_tokens: a longer result is cut, and the whole

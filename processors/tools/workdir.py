@@ -29,8 +29,8 @@ class _Missing(ToolFailed):
 
 
 class Workdir:
-    """The directory to which tools are confined. The path of the directory itself may contain
-    links."""
+    """The directory to which tools are confined.
+    The path of the directory itself may contain links."""
 
     def __init__(self, root: Path | None) -> None:
         if root is None:
@@ -115,8 +115,8 @@ class Workdir:
 
 
 def _names(path: str) -> list[str]:
-    """The names in a path below the directory. Raises ToolFailed for a path that leads out of
-    it."""
+    """The names in a path below the directory.
+    Raises ToolFailed for a path that leads out of it."""
     shown = repr(path[:100])
     if len(path) > PATH_CHARS_MAX:
         raise ToolFailed(f"the path {shown} is too long")
@@ -134,8 +134,8 @@ def _names(path: str) -> list[str]:
 
 @contextmanager
 def _readable_errors(path: str, parent: int | None = None, name: str = "") -> Iterator[None]:
-    """Raise an OSError as ToolFailed, with a text for the model. `name` in `parent` was
-    accessed."""
+    """Raise an OSError as ToolFailed, with a text for the model.
+    `name` in `parent` was accessed."""
     try:
         yield
     except FileNotFoundError:
@@ -176,8 +176,8 @@ def _read(path: str, parent: int, name: str, bytes_max: int) -> bytes | None:
 
 
 def _write(parent: int, name: str, data: bytes, *, fresh: bool) -> None:
-    """Write a temporary file and rename it, so that a reader gets either the old or the new
-    content.
+    """Write a temporary file and rename it,
+    so that a reader gets either the old or the new content.
     """
     mode = 0o644 if fresh else stat.S_IMODE(os.stat(name, dir_fd=parent).st_mode)
     temporary = f".{secrets.token_hex(8)}.foldlog"

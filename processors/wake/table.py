@@ -64,8 +64,8 @@ class StepDue(StrEnum):
 
 
 class Row(NamedTuple):
-    """One row. `when`: the values that match, by fact. `why`: the reason, for people and the
-    docs."""
+    """One row. `when`: the values that match, by fact.
+    `why`: the reason, for people and the docs."""
 
     id: str
     lane: str

@@ -358,8 +358,8 @@ class Actions:
         return self._partial_answers.begin(views, agent, self._request(views))
 
     def _request(self, views: SessionViews) -> Built:
-        """Build the request of the step to be claimed. The request is cached until the effect
-        begins."""
+        """Build the request of the step to be claimed.
+        The request is cached until the effect begins."""
         generation, request = views.turn.generation, views.context.request
         assert generation is not None and request is not None
         covers = (generation.called, request.fragments, request.prefixes)

@@ -73,8 +73,8 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Ms since an arbitrary start. The clock never steps back, and counts during sleep
-        (Linux)."""
+        """Ms since an arbitrary start.
+        The clock never steps back, and counts during sleep (Linux)."""
         return time.clock_gettime_ns(_MONOTONIC) // 1_000_000
 
 

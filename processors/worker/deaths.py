@@ -73,15 +73,15 @@ class Registry:
         self._directory = directory
 
     def register(self, name: str, state_dir: Path) -> None:
-        """Record a worker's state directory. If that fails, the worker's claims end at their
-        deadlines."""
+        """Record a worker's state directory.
+        If that fails, the worker's claims end at their deadlines."""
         with contextlib.suppress(OSError):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self._directory / name).write_text(str(state_dir), "utf-8")
 
     def is_dead(self, owner: str) -> bool | None:
-        """Whether the lock of an owner's directory is free; None if this cannot prove the owner's
-        death."""
+        """Whether the lock of an owner's directory is free;
+        None if this cannot prove the owner's death."""
         name = worker_id(owner)
         try:
             path = Path((self._directory / name).read_text("utf-8"))

@@ -57,8 +57,8 @@ class TrackedSink:
 
 
 class EffectsHost:
-    """Runs effects; see the module docstring. Any thread may call the methods; all return at
-    once."""
+    """Runs effects; see the module docstring.
+    Any thread may call the methods; all return at once."""
 
     def __init__(
         self,
@@ -270,8 +270,8 @@ class EffectsHost:
     def chunks_since(
         self, session_id: str, partition: int, offset: int, attempt: int
     ) -> list[ev.GenChunk] | None:
-        """A session's chunks from `offset` on, for a lost attempt; None: not read yet, call
-        again."""
+        """A session's chunks from `offset` on, for a lost attempt;
+        None: not read yet, call again."""
         return self._chunks_loader.since(session_id, partition, offset, attempt)
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:

@@ -63,8 +63,8 @@ class EndSignal:
 
     @contextmanager
     def at_signals(self) -> Iterator["EndSignal"]:
-        """In the block, SIGTERM and SIGINT request the end. The old handlers are restored after
-        it."""
+        """In the block, SIGTERM and SIGINT request the end.
+        The old handlers are restored after it."""
         before = {number: signal.signal(number, lambda *_: None) for number in END_SIGNALS}
         woken = signal.set_wakeup_fd(self._end, warn_on_full_buffer=False)
         try:
@@ -160,8 +160,8 @@ class _Host:
         self._pages = Pages(web, settings.web_token, self._answer)
 
     def run(self, assemble: Callable[[], Parts]) -> int:
-        """Assemble the parts and poll in a thread until the process must end. Returns the exit
-        code.
+        """Assemble the parts and poll in a thread until the process must end.
+        Returns the exit code.
 
         Raises what `assemble` raises.
         """

@@ -88,8 +88,8 @@ class _Collector:
         self.notices: list[str] = []
 
     def named_file(self, layer: str, path: Path) -> None:
-        """Add a file that the settings name. Links are followed, because people link to their
-        settings."""
+        """Add a file that the settings name.
+        Links are followed, because people link to their settings."""
         try:
             data, size = _read(path)
         except FileNotFoundError:
@@ -100,8 +100,8 @@ class _Collector:
         self._add(layer, path.name, str(path), data, size)
 
     def tree_file(self, layer: str, root: Path, *names: str) -> None:
-        """Add the first of these files that exists, unless it is a link that leads out of the
-        tree."""
+        """Add the first of these files that exists,
+        unless it is a link that leads out of the tree."""
         for name in names:
             shown = str(root / name)
             if not os.path.lexists(root / name):
@@ -163,8 +163,8 @@ class _Collector:
 
 
 def _read(path: Path) -> tuple[bytes, int]:
-    """The beginning of a regular file (at most one byte over the limit), and the size of the
-    file."""
+    """The beginning of a regular file (at most one byte over the limit),
+    and the size of the file."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe must not block
     with open(fd, "rb") as file:
         found = os.fstat(fd)

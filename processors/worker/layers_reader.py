@@ -54,8 +54,8 @@ class LayersReader:
         return memory.reader.todos(scope_of(PROJECT, project_id))
 
     def _memory_of(self, agent: Agent) -> MemoryService | None:
-        """An agent's memory, caught up with the log's end at the start; None if the agent has no
-        memory."""
+        """An agent's memory, caught up with the log's end at the start;
+        None if the agent has no memory."""
         if self._memory is None or not agent.memory:
             return None
         self._memory.await_start()

@@ -61,8 +61,8 @@ class Mailbox:
 
 
 def appender(producer: Producer, mail: Mailbox):
-    """The Append of Actions, which produces without waiting and reports a lost record in the poll
-    thread."""
+    """The Append of Actions, which produces without waiting
+    and reports a lost record in the poll thread."""
 
     def append(topic, partition, key, value, headers, failed) -> None:
         def on_delivery(answer: Delivered | AppendError) -> None:
@@ -117,8 +117,8 @@ class Loop:
         self._halt.set()
 
     def topic_is(self, topic_id: str) -> None:
-        """Receive the topic's current id. Stores of another topic are rebuilt. Any thread may call
-        this."""
+        """Receive the topic's current id. Stores of another topic are rebuilt.
+        Any thread may call this."""
         self._topic_id = topic_id
 
     def run(self, started: Callable[[], None] = lambda: None) -> None:

@@ -61,8 +61,8 @@ def is_wanted(views: SessionViews, running: Running) -> bool:
 
 
 class _Lost:
-    """A lost partition: the sessions whose effects run in this process, and the next offset to
-    read."""
+    """A lost partition: the sessions whose effects run in this process,
+    and the next offset to read."""
 
     def __init__(self, next_offset: int, sessions: dict[str, SessionViews]) -> None:
         self.next_offset, self.sessions = next_offset, sessions
@@ -169,8 +169,8 @@ class LostEffects:
         return bool(self._jobs)
 
     def round(self, timeout_s: float) -> bool:
-        """Read new records and stop unneeded effects. Returns whether lost partitions are being
-        read."""
+        """Read new records and stop unneeded effects.
+        Returns whether lost partitions are being read."""
         while self._jobs:
             self._jobs.popleft()()
         names = {running.effect.session_id for running in self._claimed()}

@@ -23,13 +23,13 @@ from ..store.partition_cache import PartitionCache
 from .actions import Actions, DischargeResult
 
 SERIES_MAX = 500
-"""Limit of label values in a family: a log may name any number of models, and further models count
-as `other`."""
+"""Limit of label values in a family:
+a log may name any number of models, and further models count as `other`."""
 
 
 LOGGED_REFUSALS = frozenset({"invalid_transition", "not_the_project_tool"})
-"""Codes of refusals that are logged, because they are mostly mistakes of a program, not of a
-person."""
+"""Codes of refusals that are logged, because they are mostly mistakes of a program,
+not of a person."""
 
 
 class Family(NamedTuple):

@@ -34,8 +34,8 @@ _PAYLOAD_BYTES_MAX = 16 * 1024 * 1024  # events are far smaller; a greater lengt
 
 
 class OutboxFull(FoldlogError):
-    """The outbox is full, and this outcome was not stored. Begin no more effects until the outbox
-    drains."""
+    """The outbox is full, and this outcome was not stored.
+    Begin no more effects until the outbox drains."""
 
 
 class Pending(NamedTuple):
@@ -90,8 +90,8 @@ class Outbox:
         return token
 
     def done(self, token: int) -> None:
-        """Record that the log has an outcome. This is not synced: if it is lost, the outcome is
-        produced again."""
+        """Record that the log has an outcome.
+        This is not synced: if it is lost, the outcome is produced again."""
         with self._write_lock:
             kept = self._kept.pop(token, None)
             if kept is None:
@@ -103,8 +103,8 @@ class Outbox:
             self._rewrite()
 
     def pending(self) -> list[Pending]:
-        """The outcomes that are not done, oldest first. Undecodable outcomes are left out, but stay
-        stored."""
+        """The outcomes that are not done, oldest first.
+        Undecodable outcomes are left out, but stay stored."""
         with self._write_lock:
             kept = list(self._kept.items())
         found = []
@@ -206,8 +206,8 @@ def _frame(payload: bytes) -> bytes:
 
 
 def _frames(data: bytes) -> tuple[list[bytes], int]:
-    """The intact payloads, and the number of damaged places between them, without an incomplete
-    end."""
+    """The intact payloads, and the number of damaged places between them,
+    without an incomplete end."""
     payloads, holes, at = [], 0, 0
     while at < len(data):
         payload = _payload(data, at)

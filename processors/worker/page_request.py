@@ -1,5 +1,5 @@
-"""Parses, authorizes and answers one HTTP request to `pages.py`, which imports this file at the
-first request."""
+"""Parses, authorizes and answers one HTTP request to `pages.py`,
+which imports this file at the first request."""
 
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -34,8 +34,8 @@ class PageRequest(BaseHTTPRequestHandler):
         self._say(found)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Send as plain text an error that http.server detected. The library itself would send
-        HTML."""
+        """Send as plain text an error that http.server detected.
+        The library itself would send HTML."""
         self.close_connection = True
         self._say(text(f"{code}: {HTTPStatus(code).phrase}", code))
 

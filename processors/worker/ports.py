@@ -112,8 +112,8 @@ def refs_in(views: SessionViews) -> frozenset[str]:
 
 
 class BeginWork(NamedTuple):
-    """Background work to begin. `task`: the input of the work, built from the views when it
-    begins."""
+    """Background work to begin. `task`:
+    the input of the work, built from the views when it begins."""
 
     kind: str
     upto: int
@@ -140,8 +140,8 @@ def begin_work(
 
 
 class BeginDelivery(NamedTuple):
-    """A delivery to begin. `content`: of the answer, from the log; `stop_reason`: why the answer
-    ended."""
+    """A delivery to begin. `content`: of the answer, from the log;
+    `stop_reason`: why the answer ended."""
 
     owed: Owed
     content: bytes

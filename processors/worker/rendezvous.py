@@ -149,8 +149,8 @@ async def _open_sessions(tabs: Any, user: str) -> list[Tab]:
 
 
 def reading_all(consumer: type) -> type:
-    """A subclass of Faust's consumer that restores no table and reads uncommitted partitions from
-    their start.
+    """A subclass of Faust's consumer that restores no table and
+    reads uncommitted partitions from their start.
 
     The changelog also has sessions whose end was compacted away, which a restored table would list
     forever. Also, Faust fetches records while it restores and then seeks, which lost records. The

@@ -37,8 +37,8 @@ ROLE_OF = {
 
 
 class Reports:
-    """Writes effects' chunks and outcomes. There is one per process; any thread and event loop may
-    use it."""
+    """Writes effects' chunks and outcomes.
+    There is one per process; any thread and event loop may use it."""
 
     def __init__(self, producer: Producer, outbox: Outbox, say: Callable[[str], None]) -> None:
         self._producer = producer
@@ -83,8 +83,8 @@ class Reports:
             await asyncio.sleep(RETRY_S)
 
     async def _keep(self, session_id: str, event: Any) -> int | None:
-        """Store an outcome. Returns its token, or None if the disk failed; it is produced in either
-        case."""
+        """Store an outcome. Returns its token, or None if the disk failed;
+        it is produced in either case."""
         try:
             return await asyncio.to_thread(self._outbox.put, session_id, event)
         except (OSError, OutboxFull) as error:
@@ -110,8 +110,8 @@ class Reports:
         )
 
     def emit_pending(self, timeout_s: float) -> int:
-        """Produce the stored outcomes of an earlier process. Returns how many were not written in
-        time."""
+        """Produce the stored outcomes of an earlier process.
+        Returns how many were not written in time."""
         left, until = threading.Semaphore(0), time.monotonic() + timeout_s
         pending = self._outbox.pending()
         for kept in pending:
@@ -132,8 +132,8 @@ class Reports:
     def _append_kept(
         self, kept: Pending, settle: Callable[[Delivered | AppendError], None], until: float
     ) -> None:
-        """Produce a stored outcome, shortened if it is too large. If this fails, it stays
-        stored."""
+        """Produce a stored outcome, shortened if it is too large.
+        If this fails, it stays stored."""
         event = kept.event
         while True:
             try:

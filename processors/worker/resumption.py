@@ -27,8 +27,8 @@ need one after a takeover."""
 
 
 class _Resumed(NamedTuple):
-    """The text that an attempt resumes. `attempt`: the digest of the LLM_CALLED, and the attempt's
-    number."""
+    """The text that an attempt resumes.
+    `attempt`: the digest of the LLM_CALLED, and the attempt's number."""
 
     attempt: tuple[bytes, int]
     kept: Kept | None
@@ -48,8 +48,8 @@ class PartialAnswers:
         partition: int,
         effects: Effects,
     ) -> bool:
-        """Whether the chunks of the lost attempt are still being read, so that no claim is made
-        yet.
+        """Whether the chunks of the lost attempt are still being read,
+        so that no claim is made yet.
         """
         generation, session_id = views.turn.generation, views.session_id
         if obligation.owed != "GEN_RESUMED" or agent is None or agent.recovery != Recovery.RESUME:
@@ -80,8 +80,8 @@ class PartialAnswers:
         return with_kept(views, built, kept).sha256, kept
 
     def begin(self, views: SessionViews, agent: Agent, built: Built) -> BeginGeneration:
-        """The BeginGeneration of a claimed model call. If it has a `chain`, it needs `kept` to
-        begin."""
+        """The BeginGeneration of a claimed model call.
+        If it has a `chain`, it needs `kept` to begin."""
         turn, generation = views.turn, views.turn.generation
         assert generation is not None and generation.claim is not None
         kept = None
@@ -111,8 +111,8 @@ class PartialAnswers:
 
 
 def with_kept(views: SessionViews, built: Built, kept: Kept | None) -> Built:
-    """The request of an attempt: the step's request, with the kept partial answer if there is
-    one."""
+    """The request of an attempt: the step's request,
+    with the kept partial answer if there is one."""
     request = views.context.request
     if kept is None or request is None:
         return built
@@ -125,8 +125,8 @@ def _in_a_thread(run: Callable[[], None]) -> None:
 
 
 class ChunksLoader:
-    """Reads chunks in the background; the caller polls for them. `begin`: runs a function in the
-    background."""
+    """Reads chunks in the background; the caller polls for them.
+    `begin`: runs a function in the background."""
 
     def __init__(
         self,

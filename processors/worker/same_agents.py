@@ -47,8 +47,8 @@ def demand_same_agents(
     say: Callable[[str], None],
     wait_s: float = WAIT_S,
 ) -> None:
-    """Return once no live worker serves other agents. Raises AgentsDiffer after `wait_s`
-    seconds."""
+    """Return once no live worker serves other agents.
+    Raises AgentsDiffer after `wait_s` seconds."""
     until, is_reported = time.monotonic() + wait_s, False
     while others := others_than(log, own_id, agents):
         names = ", ".join(member.instance_id for member in others)

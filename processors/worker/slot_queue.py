@@ -23,8 +23,8 @@ class SlotQueue:
         self._queues: dict[str, _Queue] = {}
 
     def enqueue(self, role: str, place: Place, check_at: int) -> None:
-        """Enqueue a session, unless it is in the queue. check_at: the first check, if the queue was
-        empty."""
+        """Enqueue a session, unless it is in the queue.
+        check_at: the first check, if the queue was empty."""
         queue = self._queues.get(role)
         if queue is None:
             self._queues[role] = _Queue({place: None}, check_at)

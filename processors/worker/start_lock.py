@@ -62,8 +62,8 @@ def _process_in(lock_fd: int) -> str:
 def _await_free(
     path: Path, worker_id: str | None, killed: str, say: Callable[[str], None]
 ) -> None:
-    """Wait until the worker's lock is free. `killed`: the process id of the killed supervisor, or
-    ''."""
+    """Wait until the worker's lock is free.
+    `killed`: the process id of the killed supervisor, or ''."""
     until, is_reported = time.monotonic() + WAIT_S, False
     while True:
         try:

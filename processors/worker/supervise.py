@@ -179,8 +179,8 @@ def _reloaded(
 def _wait(
     child: Child, stopping: threading.Event, reload: threading.Event | None
 ) -> int | None:
-    """Wait for a child to end. Returns the exit code, or None if the supervisor must stop or
-    reload."""
+    """Wait for a child to end. Returns the exit code,
+    or None if the supervisor must stop or reload."""
     ended = threading.Event()
 
     def watch() -> None:

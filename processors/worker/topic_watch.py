@@ -18,8 +18,8 @@ CLOSE_S = 2.0
 
 
 class TopicWatch:
-    """A thread that passes the topic's id to `found` every CHECK_S seconds, while a broker
-    answers."""
+    """A thread that passes the topic's id to `found` every CHECK_S seconds,
+    while a broker answers."""
 
     def __init__(self, log: Log, found: Callable[[str], None], check_s: float = CHECK_S) -> None:
         self._log, self._found, self._check_s = log, found, check_s

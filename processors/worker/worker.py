@@ -115,8 +115,8 @@ class Worker:
     # -- one round -------------------------------------------------------------------------------
 
     def consume(self, records: Iterable[Record]) -> dict[int, int]:
-        """Run a round on these records. Returns the offsets to seek to, for stores that were
-        rebuilt."""
+        """Run a round on these records.
+        Returns the offsets to seek to, for stores that were rebuilt."""
         for number, run in groupby(records, attrgetter("partition")):
             owned = self.owned.get(number)
             if owned is not None and number not in self._seeks:
@@ -182,8 +182,8 @@ class Worker:
             self._take(owned)
 
     def reopened(self, partition: int, why: str) -> int:
-        """Reopen a partition because the log is no longer the one that was read. Returns the next
-        offset.
+        """Reopen a partition because the log is no longer the one that was read.
+        Returns the next offset.
 
         If the log was recreated or truncated at its end, the store is rebuilt. Raises LogCut.
         """
@@ -249,8 +249,8 @@ class Worker:
         )
 
     def holds(self, partition: int) -> bool:
-        """Whether this process has read its PARTITION_TAKEN of a partition for each of its
-        roles."""
+        """Whether this process has read its PARTITION_TAKEN
+        of a partition for each of its roles."""
         owned = self.owned.get(partition)
         return owned is not None and len(self.held(owned)) == len(self.roles)
 
@@ -318,8 +318,8 @@ class Worker:
         return max(map(self.now, self.owned.values()), default=self.clock.now_ms())
 
     def now(self, owned: PartitionCache) -> int:
-        """The time for decisions, Unix ms: the wall clock while it agrees with broker time, else
-        broker time."""
+        """The time for decisions, Unix ms:
+        the wall clock while it agrees with broker time, else broker time."""
         return self._reading(owned).now
 
     def _reading(self, owned: PartitionCache) -> Reading:

@@ -13,8 +13,8 @@ JOIN_S = 10.0
 
 
 class WorkerThread(threading.Thread):
-    """Calls `begin` once the parts exist, and `end` when the thread ends, by itself or after
-    `stop`.
+    """Calls `begin` once the parts exist, and `end` when the thread ends,
+    by itself or after `stop`.
 
     parts: the assembled parts; None before that. failed: the exception of the assembly. The
     exception that ended the work is in `parts.fatal`.

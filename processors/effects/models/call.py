@@ -52,8 +52,8 @@ class GenClaim:
 
     @property
     def label(self) -> str:
-        """The name of this attempt for the provider: the value of the HTTP header
-        x-foldlog-attempt."""
+        """The name of this attempt for the provider:
+        the value of the HTTP header x-foldlog-attempt."""
         return f"{self.session_id} {self.turn}.{self.step}.{self.attempt}"
 
 
@@ -115,8 +115,8 @@ class _Attempt:
         self._chunks = Chunks(self._emit, asyncio.get_running_loop().call_later, first)
 
     async def receive(self, request: bytes, client: Any, stop: Stop) -> Trouble | None:
-        """Receive until the answer ends, fails, stalls or is stopped. Returns None if it ended or
-        was stopped.
+        """Receive until the answer ends, fails, stalls or is stopped.
+        Returns None if it ended or was stopped.
 
         When this returns, the socket is closed and all chunks are sent.
         """

@@ -1,5 +1,5 @@
-"""Creates the client and the raw event stream, and converts errors. The only file that imports
-`anthropic`.
+"""Creates the client and the raw event stream, and converts errors.
+The only file that imports `anthropic`.
 
 The import takes 1.4-3 s, so it happens inside functions: only the models role imports the SDK, when
 it creates its client. The SDK's own retries are always off, because retries are events of the log.
@@ -60,8 +60,8 @@ def make_client(api_key: str, base_url: str | None = None) -> Any:
 async def open_stream(
     client: Any, body: bytes, *, label: str, stall_timeout_s: float
 ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
-    """Send one request and yield the raw events of the response. Leaving the block closes the
-    socket.
+    """Send one request and yield the raw events of the response.
+    Leaving the block closes the socket.
 
     body: sent byte for byte. label: value of the attempt header. Raises AttemptFailed for any
     error of the API, the transport or the SDK.

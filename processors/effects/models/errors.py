@@ -42,8 +42,8 @@ class AttemptFailed(Exception):
 
 
 class Backoff(NamedTuple):
-    """An exponential back-off: `first_ms` before the second attempt, doubled each time, at most
-    `most_ms`."""
+    """An exponential back-off: `first_ms` before the second attempt, doubled each time,
+    at most `most_ms`."""
 
     first_ms: int
     most_ms: int

@@ -152,8 +152,8 @@ def _answered(
 
 
 def _has_text(content: ev.Body) -> bool:
-    """Whether an answer may have text to deliver. A blob counts as text, since it is not read
-    here."""
+    """Whether an answer may have text to deliver.
+    A blob counts as text, since it is not read here."""
     if content.ref is not None:
         return True
     return bool(text_of(content.inline or b"[]"))

@@ -17,8 +17,8 @@ from ..rows import Rows
 
 
 class Place(Value):
-    """A top of the stack: the first `items` of the batch in row `row` are live. Row -1: none
-    are."""
+    """A top of the stack: the first `items` of the batch in row `row` are live.
+    Row -1: none are."""
 
     row: int = -1
     items: int = 0
@@ -44,8 +44,8 @@ class Retraction(Value):
 
 
 class ItemsView(Value):
-    """All batches and retractions. `top`: the top of the stack; `live`: the number of live
-    items."""
+    """All batches and retractions.
+    `top`: the top of the stack; `live`: the number of live items."""
 
     batches: Rows[Batch]
     retractions: Rows[Retraction]

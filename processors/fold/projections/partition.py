@@ -132,8 +132,8 @@ def claim_status(
 
 
 def _was_won(claim: Claim, holder: Holder) -> bool:
-    """Whether the holder made the claim in one of its earlier epochs, before the next epoch
-    began."""
+    """Whether the holder made the claim in one of its earlier epochs,
+    before the next epoch began."""
     if claim.epoch not in holder.earlier:
         return False
     later = (*holder.earlier, holder.epoch)[holder.earlier.index(claim.epoch) + 1]

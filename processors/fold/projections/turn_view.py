@@ -56,8 +56,8 @@ AnyClaim = (
 
 
 class Claim(Value):
-    """The owner of an attempt, the place and time of the claim, and the deadline. Times in Unix
-    ms."""
+    """The owner of an attempt, the place and time of the claim, and the deadline.
+    Times in Unix ms."""
 
     owner: str
     epoch: int
@@ -211,8 +211,8 @@ NAMES_KEY = (ev.ApprovalDecided, ev.ApprovalExpired, ev.HumanNeeded, ev.HumanRes
 NamesKey = ev.ApprovalDecided | ev.ApprovalExpired | ev.HumanNeeded | ev.HumanResolved
 NamesPlace = ev.ToolInvoked | ev.ToolStarted | ev.ToolResult | ev.ToolFailedUncertain
 AboutCall = NamesPlace | NamesKey
-"""The events about one call. Workers' events have its turn, step and index, other events its
-key."""
+"""The events about one call. Workers' events have its turn, step and index,
+other events its key."""
 
 
 def call_of(view: TurnView, event: AboutCall) -> Call | None:

@@ -74,8 +74,8 @@ def _is_due(views: SessionViews, kind: WorkKind, upto: int) -> bool:
 
 
 def background_done(views: SessionViews, event: ev.BackgroundDone) -> Ruling:
-    """Rules on the end of work: the first outcome counts; only the newest attempt may release
-    it."""
+    """Rules on the end of work: the first outcome counts;
+    only the newest attempt may release it."""
     work = find_work(views.background, event.kind, event.upto)
     if work is None or (event.released and work.released):
         return DUPLICATE

@@ -94,8 +94,8 @@ EMPTY = "an empty message: say something"
 
 
 def content_error(body: ev.Body) -> str | None:
-    """Why a message's content is invalid, or None. A blob passes, since its producer has checked
-    it."""
+    """Why a message's content is invalid, or None.
+    A blob passes, since its producer has checked it."""
     if body.ref is not None:
         return None
     try:
