@@ -6,7 +6,6 @@ gateway checks the session's user before it calls these functions.
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable
 from typing import Any
 
 from ...log.blobs import BlobError
@@ -38,13 +37,8 @@ from .why import why_json
 PAGE_EVENTS = 5_000
 PAGE_LINES = 1_000
 
-RulesOf = Callable[[str], Rules]
-"""The limits of an agent by its name."""
-
-
-def default_rules(_agent: str) -> Rules:
-    """The default limits: a gateway loads no agents."""
-    return Rules()
+DEFAULT_RULES = Rules()
+"""The default limits: a gateway loads no agents."""
 
 
 def events_json(timeline: Timeline, since: int = 0, limit: int = PAGE_EVENTS) -> dict[str, Any]:
@@ -80,9 +74,7 @@ def runs_of(timeline: Timeline, since: int = 0) -> dict[str, Any]:
     return {"upto": upto, **runs_json(timeline.runs, since)}
 
 
-def lines_json(
-    timeline: Timeline, read: ReadBlob, since: int = 0, limit: int = PAGE_LINES
-) -> dict[str, Any]:
+def lines_json(timeline: Timeline, read: ReadBlob, since: int = 0) -> dict[str, Any]:
     """The lines of the transcript from a place on. An earlier moment has a prefix of them.
 
     `upto`: the last event included. (A line's own offset may be one of a fork's parent.)
@@ -91,22 +83,17 @@ def lines_json(
         return {"lines": [], "next": 0, "count": 0, "upto": -1}
     last = timeline.moments[-1]
     rows = last.views.transcript.lines
-    taken = rows.since(since)[: min(limit, PAGE_LINES)]
+    taken = rows.since(since)[:PAGE_LINES]
     lines = [line_json(line, read) for line in taken]
     upto = last.entry.offset
     return {"lines": lines, "next": since + len(lines), "count": len(rows), "upto": upto}
 
 
 def moment_json(
-    timeline: Timeline,
-    moment: Moment,
-    read: ReadBlob,
-    prices: PriceTable,
-    rules_of: RulesOf = default_rules,
+    timeline: Timeline, moment: Moment, read: ReadBlob, prices: PriceTable
 ) -> dict[str, Any]:
     """The session right after one event; large parts have routes of their own."""
     views = moment.views
-    rules = rules_of(views.turn.agent)
     called = timeline.called(moment)
     is_newest = moment.place == len(timeline.moments) - 1
     # The events about the partition's holders are between those of the session.
@@ -129,11 +116,11 @@ def moment_json(
         "doubts": [_call(call) for call in doubtful(views.turn)],
         "wake": [
             row | why_json(row["row"])
-            for row in owed_json(views, holders, moment.now_ms, rules)
+            for row in owed_json(views, holders, moment.now_ms, DEFAULT_RULES)
         ],
         "lacks": who_lacks(views.turn.agent, holders) if views.turn.open else "",
         "origin": plain(views.origin),
-        "budget": budget_json(moment, called, rules),
+        "budget": budget_json(moment, called),
         "cost": cost_json(session_cost(views.ledger, prices)),
         "cost_text": str(session_cost(views.ledger, prices)),
         "lines": len(views.transcript.lines),
@@ -166,13 +153,13 @@ def _step_and_offset(called: Moment) -> dict[str, Any]:
     return {"step": f"{event.turn}.{event.step}", "offset": called.entry.offset}
 
 
-def budget_json(moment: Moment, called: Moment | None, rules: Rules) -> dict[str, Any]:
-    """How full the window was, in tokens. `soft`, `hard`: the limits of the newest request, else of
-    the rules; `planned`: the size of the next request by the rules.
+def budget_json(moment: Moment, called: Moment | None) -> dict[str, Any]:
+    """How full the window was, in tokens. `soft`, `hard`: the limits of the newest request, else
+    the default ones; `planned`: the size of the next request by the default rules.
     """
     views = moment.views
     large, short = short_forms(views)
-    limits = rules.limits
+    limits = DEFAULT_RULES.limits
     soft, hard = limits.soft_tokens, limits.hard_tokens
     if called is not None:
         soft, hard = called.entry.event.budget.soft_tokens, called.entry.event.budget.hard_tokens
@@ -184,8 +171,8 @@ def budget_json(moment: Moment, called: Moment | None, rules: Rules) -> dict[str
         "prefix": 0 if prefix is None else prefix.tokens(views.context.counts),
         "last_step": views.context.last_step_tokens,
         "last_request": None if called is None else called.entry.event.prompt_tokens,
-        "planned": plan(views, rules).tokens,
-        "strategy": rules.strategy if request is None else request.strategy,
+        "planned": plan(views, DEFAULT_RULES).tokens,
+        "strategy": DEFAULT_RULES.strategy if request is None else request.strategy,
         "fragments": len(views.context.fragments),
         "left_out": 0 if request is None else request.start,
         "large_results": large,
@@ -340,7 +327,7 @@ def side_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, A
         "status": status_of(views, holders),
         "pending": [f"{call.name} {call.key}" for call in (
             *asking(views.turn), *doubtful(views.turn))],
-        "owed": [row["why"] for row in owed_json(views, holders, moment.now_ms, Rules())],
+        "owed": [row["why"] for row in owed_json(views, holders, moment.now_ms, DEFAULT_RULES)],
         "messages": sum(line.kind == "message" for line in lines),
         "calls": sum(line.kind in ("result", "resolved") for line in lines),
         "tokens": estimated_tokens(views.context),
@@ -443,26 +430,3 @@ def fills_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, 
 
 FILLS_MAX = 24
 """Requests whose parts are computed at a time: each is built again from the log."""
-
-
-def series_json(timeline: Timeline, prices: PriceTable) -> dict[str, Any]:
-    """A row of SERIES_FIELDS for each model request, for the charts. Costs in USD, null if unknown.
-    """
-    rows = []
-    ends = [*timeline.steps[1:], len(timeline.moments)]
-    for place, until in zip(timeline.steps, ends, strict=False):
-        called, last = timeline.moments[place], timeline.moments[until - 1]
-        event, cost = called.entry.event, session_cost(last.views.ledger, prices)
-        usd = cost_json(cost)["usd"]
-        rows.append([
-            called.entry.offset,
-            event.prompt_tokens,
-            last.views.context.last_step_tokens,
-            event.budget.soft_tokens,
-            event.budget.hard_tokens,
-            None if usd is None else float(usd),
-        ])
-    return {"fields": SERIES_FIELDS, "rows": rows}
-
-
-SERIES_FIELDS = "offset estimated counted soft hard usd".split()

@@ -174,10 +174,6 @@ def _api(routes: APIRouter, gateway: Gateway) -> None:
                 None if caller.everything else caller.user)],
         )
 
-    @routes.get(f"{session_path}/series")
-    def series(request: Request, session_id: str) -> Any:
-        return api.series_json(timeline_of(request, session_id), prices)
-
     @routes.get(f"{session_path}/compare")
     def compare(
         request: Request,

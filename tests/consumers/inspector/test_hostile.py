@@ -20,7 +20,7 @@ CONTENTS = {
     "calls": b'[{"type":"tool_use","id":"a","name":"read","input":' + DEEP + b"}]",
 }
 ROUTES = (
-    "events", "lines", "moment", "request", "cost", "series", "runs", "fills", "family",
+    "events", "lines", "moment", "request", "cost", "runs", "fills", "family",
     "compare?before=99&after=99", "compare?before=99&after=99&other=s0",
 )
 
