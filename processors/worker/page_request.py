@@ -1,22 +1,23 @@
-"""Parses, authorizes and answers one HTTP request to `pages.py`,
-which imports this file at the first request."""
+"""Parses one HTTP request to `pages.py` and sends the answer.
+`pages.py` imports this file at the first request."""
 
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
-from .page_access import Answer, Caller, refusal, text
-
-if TYPE_CHECKING:
-    from .pages import Pages
+from .page_access import Answer, Caller, text
 
 
 class PageRequest(BaseHTTPRequestHandler):
-    """The request handler, which answers only GET."""
+    """The request handler, which answers only GET. `page` gets a path without a trailing slash."""
 
-    server: "Pages"
     server_version, sys_version = "foldlog", ""
+
+    def __init__(self, page: Callable[[str, Caller], Answer], *args: Any) -> None:
+        self._page = page
+        super().__init__(*args)  # handles the request
 
     def do_GET(self) -> None:
         path = unquote(self.path.partition("?")[0]).rstrip("/")
@@ -25,13 +26,7 @@ class PageRequest(BaseHTTPRequestHandler):
             self.headers.get("Host", ""),
             self.headers.get("Authorization", ""),
         )
-        found = refusal(path, caller, self.server.token)
-        if found is None:
-            try:
-                found = self.server.answer(path) or text("404: no such page", 404)
-            except Exception as error:  # only the class, because a message may contain an address
-                found = text(f"500: {type(error).__name__}", 500)
-        self._say(found)
+        self._say(self._page(path, caller))
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Send as plain text an error that http.server detected.

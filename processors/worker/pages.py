@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...log.errors import SettingsError
-from .page_access import Answer, is_loopback
+from .page_access import Answer, Caller, is_loopback, refusal, text
 
 CONNECTIONS_MAX = 32  # for a scraper, a probe and `doctor`; further connections are closed
 PER_PEER_MAX = CONNECTIONS_MAX // 2  # so that one machine cannot block the probes of another
@@ -45,7 +45,7 @@ class Pages(socketserver.ThreadingMixIn, socketserver.TCPServer):
                 "as a bearer token, or bind a loopback address."
             )
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self.token, self.answer = token, answer
+        self._token, self._answer = token, answer
         self._open: Counter[str] = Counter()  # connections by peer
         self._counting = threading.Lock()
         try:
@@ -90,7 +90,16 @@ class Pages(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def finish_request(self, request: Any, client_address: Any) -> None:
         from .page_request import PageRequest  # takes 30 ms, which must not delay a start
 
-        PageRequest(request, client_address, self)
+        PageRequest(self._page, request, client_address, self)
+
+    def _page(self, path: str, caller: Caller) -> Answer:
+        found = refusal(path, caller, self._token)
+        if found is not None:
+            return found
+        try:
+            return self._answer(path) or text("404: no such page", 404)
+        except Exception as error:  # only the class, because a message may contain an address
+            return text(f"500: {type(error).__name__}", 500)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log nothing, because the client disconnected or its connection timed out."""
