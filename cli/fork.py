@@ -9,6 +9,9 @@ from ..consumers.branching import Forked
 from .edge import Edge, example, json_option, pass_edge, user_option
 from .printing import emit, line, note
 
+as_option = click.option("--as", "name", metavar="NEW",
+                         help="The id of the new session (default: a generated one).")
+
 
 @click.command("fork", epilog=example(
     "foldlog fork s1 --at 120", "foldlog fork s1 --at 120 --as another-way"
@@ -16,8 +19,7 @@ from .printing import emit, line, note
 @click.argument("session")
 @click.option("--at", type=int, metavar="OFFSET",
               help="As of right after this offset of its partition (default: now).")
-@click.option("--as", "name", metavar="NEW",
-              help="The id of the new session (default: a generated one).")
+@as_option
 @user_option
 @json_option
 @pass_edge
@@ -37,8 +39,7 @@ def fork_command(
 @click.command("regenerate", epilog=example("foldlog regenerate s1", "foldlog regenerate s1 2"))
 @click.argument("session")
 @click.argument("turn", type=click.IntRange(min=1), required=False)
-@click.option("--as", "name", metavar="NEW",
-              help="The id of the new session (default: a generated one).")
+@as_option
 @user_option
 @json_option
 @pass_edge

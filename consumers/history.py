@@ -85,9 +85,9 @@ def count(place: Place, thing: Shown) -> Place:
             assert_never(thing)
 
 
-def history(views: SessionViews, read: ReadBlob, since: int = 0) -> Iterator[tuple[int, Shown]]:
-    """(offset, thing) of the transcript from an offset on, without the open attempt's tokens."""
-    return missed(Place(since), views, Viewer(), read)
+def history(views: SessionViews, read: ReadBlob) -> Iterator[tuple[int, Shown]]:
+    """(offset, thing) of the whole transcript, without the open attempt's tokens."""
+    return missed(Place(), views, Viewer(), read)
 
 
 def missed(

@@ -147,7 +147,7 @@ class MemoryFiles:
 
     def _read_files(self, report: Report) -> Iterator[tuple[str, bytes | None]]:
         """Every file in the directory that may be memory; None if it cannot be read."""
-        for path in sorted(self._names(report)):
+        for path in sorted(self._names()):
             if tier_of(path) is None:
                 report.ignored.append(path)
                 continue
@@ -158,7 +158,7 @@ class MemoryFiles:
                 data = None
             yield path, data
 
-    def _names(self, report: Report) -> list[str]:
+    def _names(self) -> list[str]:
         found: list[str] = []
         todo = [""]
         while todo:

@@ -84,7 +84,7 @@ def move(
     try:
         for number in range(partitions_of(old)):
             for session_id, records in _by_session(old, number, wanted).items():
-                _open_session(sessions, everything.sessions[session_id], records, settings, read)
+                _open_session(sessions, everything.sessions[session_id], records, settings)
             report(f"partition {number} of {partitions_of(old)} moved")
     finally:
         sessions.close()
@@ -175,7 +175,6 @@ def _open_session(
     views: SessionViews,
     records: list[Record],
     settings: Settings,
-    read: ReadBlob,
 ) -> None:
     """Open a session in the new log, with its old records as its seed."""
     seed_records = without_skipped(records, views.skipped)

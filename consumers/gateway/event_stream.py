@@ -28,7 +28,7 @@ class EventStream(Response):
     def __init__(
         self,
         pieces: AsyncIterator[bytes | None],
-        status_code: int = 200,
+        status_code: int = 200,  # FastAPI reads this default for its OpenAPI document
         headers: Mapping[str, str] | None = None,
         at_end: Callable[[], None] = lambda: None,
     ) -> None:

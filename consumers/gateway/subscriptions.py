@@ -66,15 +66,15 @@ class WatchedSession:
 class Subscription:
     """One viewer of a session. Iterate it: frames as they come, None after a pause.
 
-    The iteration ends when the viewer is too slow (`slow` is True then), when its token expires
-    (`until`, Unix s), and when the gateway closes.
+    The iteration ends when the viewer is too slow, when its token expires (`until`, Unix s), and
+    when the gateway closes.
     """
 
     def __init__(
         self, session: WatchedSession, place: Place, user: str, until: float = math.inf
     ) -> None:
         self.session, self.place, self.user, self._until = session, place, user, until
-        self.slow = self.ended = False
+        self.ended = False
         self._queue: deque[Frame] = deque()
         self._ready = asyncio.Event()
         self._history = 0
@@ -98,7 +98,6 @@ class Subscription:
             self._queue.append(Frame(cursor, thing, live))
         self._history += 0 if live else len(shown)  # does not count as being slow
         if live and len(self._queue) > self._history + QUEUE_MAX:
-            self.slow = True
             self.end()
         self._ready.set()
 
@@ -169,7 +168,7 @@ class Snapshot(NamedTuple):
             yield max(place.offset, self.offset), group
 
 
-def viewer_of(attempt: Attempt, chunks: Iterable[ev.GenChunk], chain: Chain = ()) -> Viewer:
+def viewer_of(attempt: Attempt, chunks: Iterable[ev.GenChunk], chain: Chain) -> Viewer:
     """The viewer after the chunks of an attempt, and of the attempts that it continues."""
     viewer = Viewer(attempt._replace(attempt=chain[0][0]) if chain else attempt)
     for chunk in chunks_of(chunks, attempt, chain):

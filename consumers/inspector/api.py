@@ -68,7 +68,7 @@ def _event_row(moment: Moment) -> list[Any]:
     ]
 
 
-def runs_of(timeline: Timeline, since: int = 0) -> dict[str, Any]:
+def runs_of(timeline: Timeline, since: int) -> dict[str, Any]:
     """The runs of the timeline from a place on, and the event up to which they were computed."""
     upto = timeline.moments[-1].entry.offset if timeline.moments else -1
     return {"upto": upto, **runs_json(timeline.runs, since)}

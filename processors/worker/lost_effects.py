@@ -163,11 +163,6 @@ class LostEffects:
         """The next offset of every lost partition that is read."""
         return {number: lost.next_offset for number, lost in self._lost.items()}
 
-    @property
-    def has_news(self) -> bool:
-        """Whether the worker posted a job that no round has run yet."""
-        return bool(self._jobs)
-
     def round(self, timeout_s: float) -> bool:
         """Read new records and stop unneeded effects.
         Returns whether lost partitions are being read."""

@@ -115,11 +115,6 @@ class Outbox:
                 continue
         return found
 
-    @property
-    def undecodable(self) -> int:
-        """The number of stored outcomes that only another version can decode."""
-        return len(self) - len(self.pending())
-
     def __len__(self) -> int:
         return len(self._kept)
 

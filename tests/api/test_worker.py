@@ -4,7 +4,6 @@ Each test runs a script in a separate process, because a worker removes secrets 
 environment.
 """
 
-import os
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import pytest
 from foldlog.api.worker import Worker, run_worker
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.log.errors import Refused
-from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.own_environment import installation_env
 
 pytestmark = pytest.mark.broker
 WAIT_S = 90
@@ -45,16 +44,8 @@ class Machine:
     """Runs Python scripts in one installation."""
 
     def __init__(self, servers: str, home: Path) -> None:
-        kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV")
         self.home = home
-        self.env = {
-            **{name: os.environ[name] for name in kept if name in os.environ},
-            "KAFKA_BOOTSTRAP_SERVERS": servers,
-            "FOLDLOG_TOPIC_PREFIX": unique_name("emb") + "-",
-            "FOLDLOG_PARTITIONS": "2",
-            "FOLDLOG_HOME": str(home),
-            "FOLDLOG_USER": "ana",
-        }
+        self.env = installation_env(servers, home, "emb")
         (home / "agent.py").write_text(AGENT)
 
     def start(self, script: str) -> subprocess.Popen:

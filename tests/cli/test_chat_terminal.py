@@ -56,6 +56,14 @@ class Terminal:
         self.type(text + "\n")
         turn_opens(played, turn)
 
+    def stream(self, played: Played, text: str, shown: str | None = None) -> None:
+        """Send a message, and wait until the beginning of its answer is shown."""
+        self.send("hi", played)
+        played.call()
+        played.start()
+        played.chunk(text)
+        self.see(shown or text)
+
     def quit(self) -> None:
         self.see("> ")
         self.type("/quit\n")
@@ -100,8 +108,8 @@ def at_terminal(tmp_path, monkeypatch):
             raise
 
     def run(
-        person: Callable[[Terminal, Played], None], command: str = "chat s1"
-    ) -> tuple[int, str]:
+        person: Callable[[Terminal, Played], None], command: str = "chat s1", code: int = 0
+    ) -> str:
         client = Edge(settings, log).client()
         if not client.everything().sessions:
             client.open("s1")
@@ -116,10 +124,11 @@ def at_terminal(tmp_path, monkeypatch):
             with playing(lambda: act(person, played)):
                 left.clear()
                 try:
-                    code = main(command.split(), Edge(settings, log))
+                    ended = main(command.split(), Edge(settings, log))
                 finally:
                     left.set()
-        return code, terminal.screen
+        assert ended == code
+        return terminal.screen
 
     yield run
     os.close(ours)
@@ -128,28 +137,20 @@ def at_terminal(tmp_path, monkeypatch):
 
 def test_tokens_are_shown_as_they_arrive(at_terminal):
     def person(terminal, played):
-        terminal.send("hi", played)
-        played.call()
-        played.start()
-        played.chunk("one ")
-        terminal.see("one ")
+        terminal.stream(played, "one ")
         played.chunk("two")
         terminal.see("two")
         played.complete("one two")
         played.end()
         terminal.quit()
 
-    code, screen = at_terminal(person)
-    assert code == 0 and screen.count("one ") == 1 and screen.count("two") == 1
+    screen = at_terminal(person)
+    assert screen.count("one ") == 1 and screen.count("two") == 1
 
 
 def test_P6_the_text_of_a_replaced_attempt_is_marked_as_not_counting(at_terminal):
     def person(terminal, played):
-        terminal.send("hi", played)
-        played.call()
-        played.start()
-        played.chunk("The ans")
-        terminal.see("The ans")
+        terminal.stream(played, "The ans")
         played.resume("w2/1")
         terminal.see("[the text above does not count: attempt 2 takes its place]")
         terminal.see("attempt 2 by replace")
@@ -159,18 +160,13 @@ def test_P6_the_text_of_a_replaced_attempt_is_marked_as_not_counting(at_terminal
         terminal.see("The answer.")
         terminal.quit()
 
-    code, _ = at_terminal(person)
-    assert code == 0
+    at_terminal(person)
 
 
 @pytest.mark.skipif(not SYSCALL.exists(), reason="needs /proc to see that the prompt reads")
 def test_P7_ctrl_c_cancels_the_turn_and_does_not_end_the_chat(at_terminal):
     def person(terminal, played):
-        terminal.send("hi", played)
-        played.call()
-        played.start()
-        played.chunk("I was about to")
-        terminal.see("I was about to")
+        terminal.stream(played, "I was about to")
         terminal.cancel(played)
         played.stopped("I was about to")
         played.end("cancelled")
@@ -184,8 +180,8 @@ def test_P7_ctrl_c_cancels_the_turn_and_does_not_end_the_chat(at_terminal):
         terminal.see("> ")
         terminal.ctrl_c_at_prompt()
 
-    code, screen = at_terminal(person)
-    assert code == 130 and "Traceback" not in screen
+    screen = at_terminal(person, code=130)
+    assert "Traceback" not in screen
 
 
 def test_a_second_ctrl_c_returns_to_the_prompt_of_a_turn_that_does_not_end(at_terminal):
@@ -196,7 +192,7 @@ def test_a_second_ctrl_c_returns_to_the_prompt_of_a_turn_that_does_not_end(at_te
         terminal.see("still ending")
         terminal.quit()
 
-    assert at_terminal(person)[0] == 0
+    at_terminal(person)
 
 
 def test_a_second_ctrl_c_returns_to_the_prompt_if_the_first_was_refused(at_terminal):
@@ -212,7 +208,7 @@ def test_a_second_ctrl_c_returns_to_the_prompt_if_the_first_was_refused(at_termi
         terminal.ctrl_c()
         terminal.quit()
 
-    assert at_terminal(person)[0] == 0
+    at_terminal(person)
 
 
 def test_an_approval_decided_elsewhere_removes_the_question(at_terminal):
@@ -230,7 +226,7 @@ def test_an_approval_decided_elsewhere_removes_the_question(at_terminal):
         terminal.see("> ")
         terminal.type("\x04")
 
-    assert at_terminal(person)[0] == 0
+    at_terminal(person)
 
 
 def ask_for_payment(terminal, played) -> None:
@@ -259,8 +255,8 @@ def test_E31_a_persons_thinking_time_does_not_count_as_a_silent_worker(at_termin
         played.answer("Done.")
         terminal.quit()
 
-    code, screen = at_terminal(person)
-    assert code == 0 and "no worker has responded" not in screen
+    screen = at_terminal(person)
+    assert "no worker has responded" not in screen
 
 
 def test_E31_a_question_is_shown_again_below_a_line_that_interrupts_it(at_terminal):
@@ -276,8 +272,7 @@ def test_E31_a_question_is_shown_again_below_a_line_that_interrupts_it(at_termin
         played.answer("To the second.")
         terminal.quit()
 
-    code, screen = at_terminal(person)
-    assert code == 0
+    screen = at_terminal(person)
     assert f"{ALLOW}\n" in screen, "the line begins on a line of its own"
     assert screen.count(ALLOW) == 2, "the question is repeated below it, once"
 
@@ -290,7 +285,7 @@ def test_ctrl_c_at_an_approval_cancels_the_turn(at_terminal):
         terminal.see("turn 1 ended: cancelled")
         terminal.quit()
 
-    assert at_terminal(person)[0] == 0
+    at_terminal(person)
 
 
 def test_a_chat_that_is_opened_again_shows_its_end_and_the_streaming_answer(at_terminal):
@@ -308,7 +303,7 @@ def test_a_chat_that_is_opened_again_shows_its_end_and_the_streaming_answer(at_t
         terminal.see("still ending")
         terminal.quit()
 
-    assert at_terminal(before)[0] == 0
+    at_terminal(before)
 
     def after(terminal, played):
         terminal.see("> hi\nhello you")
@@ -319,29 +314,25 @@ def test_a_chat_that_is_opened_again_shows_its_end_and_the_streaming_answer(at_t
         terminal.see("words")
         terminal.quit()
 
-    assert at_terminal(after)[0] == 0
+    at_terminal(after)
 
 
 def test_markdown_is_drawn_as_it_arrives(at_terminal):
     def person(terminal, played):
-        terminal.send("hi", played)
-        played.call()
-        played.start()
-        played.chunk("Here **is")
-        terminal.see("Here ")
+        terminal.stream(played, "Here **is", shown="Here ")
         played.chunk(" it**:\n\n- `one`\n")
         terminal.see("\x1b[1mis it\x1b[0m:\n\n\u2022 \x1b[36mone\x1b[0m\n")
         played.complete("Here **is it**:\n\n- `one`\n")
         played.end()
         terminal.quit()
 
-    assert at_terminal(person)[0] == 0
+    at_terminal(person)
 
     def after(terminal, played):
         terminal.see("> hi\nHere \x1b[1mis it\x1b[0m:")
         terminal.quit()
 
-    assert at_terminal(after)[0] == 0
+    at_terminal(after)
 
 
 def test_without_colours_the_text_is_the_models(at_terminal, monkeypatch):
@@ -353,7 +344,7 @@ def test_without_colours_the_text_is_the_models(at_terminal, monkeypatch):
         terminal.see("**bold** `code`\n")
         terminal.quit()
 
-    assert at_terminal(person)[0] == 0
+    at_terminal(person)
 
 
 def test_a_running_tool_has_a_clock_and_then_its_duration(at_terminal, monkeypatch):
@@ -371,7 +362,7 @@ def test_a_running_tool_has_a_clock_and_then_its_duration(at_terminal, monkeypat
         played.answer("Done.")
         terminal.quit()
 
-    assert at_terminal(person)[0] == 0
+    at_terminal(person)
 
 
 def test_the_end_of_a_turn_shows_its_time_tokens_rate_and_cost(at_terminal):
@@ -383,7 +374,7 @@ def test_the_end_of_a_turn_shows_its_time_tokens_rate_and_cost(at_terminal):
         terminal.see(", cost unknown]")
         terminal.quit()
 
-    assert at_terminal(person)[0] == 0
+    at_terminal(person)
 
 
 @pytest.fixture
@@ -436,7 +427,7 @@ def test_resume_lists_recent_sessions_and_continues_the_chosen_one(at_terminal):
         played.answer("Done.")
         terminal.quit()
 
-    assert at_terminal(before)[0] == 0
+    at_terminal(before)
 
     def after(terminal, played):
         terminal.see("Book a table for two")
@@ -449,23 +440,22 @@ def test_resume_lists_recent_sessions_and_continues_the_chosen_one(at_terminal):
         terminal.see("> Refund order 17 today.\nDone.\n")
         terminal.quit()
 
-    assert at_terminal(after, "chat --resume")[0] == 0
+    at_terminal(after, "chat --resume")
 
     def leaves(terminal, played):
         terminal.see("Book a table for two")
         terminal.see("continue which? 1 to 1")
         terminal.type("q\n")
 
-    code, screen = at_terminal(leaves, "chat --resume --agent clerk")
-    assert code == 0 and screen.rsplit("continue which?", 1)[1].count("session") == 0
+    screen = at_terminal(leaves, "chat --resume --agent clerk")
+    assert screen.rsplit("continue which?", 1)[1].count("session") == 0
 
 
 def test_bad_input_resume_without_a_session_or_a_terminal(at_terminal, tmp_path, capsys):
     def nobody(terminal, played):
         terminal.see("")
 
-    code, _ = at_terminal(nobody, "chat --resume --agent unknown")
-    assert code == 1
+    at_terminal(nobody, "chat --resume --agent unknown", code=1)
     assert "has no session with agent unknown to continue" in capsys.readouterr().err
     shell = make_shell(tmp_path, capsys)
     assert shell("chat s1 --resume").code == 2
@@ -493,8 +483,8 @@ def test_what_happens_elsewhere_is_shown_while_the_prompt_waits(at_terminal, mon
         terminal.see("Hello, terminal.")
         terminal.quit()
 
-    code, screen = at_terminal(person)
-    assert code == 0 and screen.count("from elsewhere") == 1
+    screen = at_terminal(person)
+    assert screen.count("from elsewhere") == 1
 
 
 def test_ctrl_c_while_the_prompt_waits_asks_once_and_then_leaves(at_terminal, monkeypatch):
@@ -507,4 +497,4 @@ def test_ctrl_c_while_the_prompt_waits_asks_once_and_then_leaves(at_terminal, mo
         terminal.see("> ")
         terminal.ctrl_c()
 
-    assert at_terminal(person)[0] == 130
+    at_terminal(person, code=130)

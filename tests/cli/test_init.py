@@ -1,7 +1,6 @@
 """`init`: the project that it writes passes its tests and runs, and nothing is ever overwritten."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -11,16 +10,15 @@ import pytest
 
 from foldlog.cli.init import TEMPLATES, agent_name
 from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.own_environment import bare_env
 
 WAIT_S = 90
-KEPT = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV")
 
 
 @pytest.fixture
 def run(tmp_path):
     """Runs a Python command in a directory, in a clean environment."""
-    env = {name: os.environ[name] for name in KEPT if name in os.environ}
-    env |= {"FOLDLOG_HOME": str(tmp_path / "home"), "FOLDLOG_USER": "ana"}
+    env = bare_env() | {"FOLDLOG_HOME": str(tmp_path / "home"), "FOLDLOG_USER": "ana"}
 
     def start(where: Path, *words: str, **more: str) -> subprocess.Popen:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}

@@ -1,7 +1,6 @@
 """The command in a separate process, with a real broker and a real worker."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.own_environment import installation_env
 
 pytestmark = pytest.mark.broker
 WAIT_S = 60
@@ -20,16 +19,8 @@ class Machine:
     """Runs `foldlog` against the shared broker, with a separate topic prefix and home directory."""
 
     def __init__(self, servers: str, home: Path) -> None:
-        kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV")
         self.home = home
-        self.env = {
-            **{name: os.environ[name] for name in kept if name in os.environ},
-            "KAFKA_BOOTSTRAP_SERVERS": servers,
-            "FOLDLOG_TOPIC_PREFIX": unique_name("cli") + "-",
-            "FOLDLOG_PARTITIONS": "2",
-            "FOLDLOG_HOME": str(home),
-            "FOLDLOG_USER": "ana",
-        }
+        self.env = installation_env(servers, home, "cli")
 
     def start(self, *args: str) -> subprocess.Popen:
         return subprocess.Popen(

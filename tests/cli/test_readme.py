@@ -1,7 +1,6 @@
 """The commands of README.md and docs/look-inside.md run in an empty home, and so does the demo of
 `make run`."""
 
-import os
 import re
 import shlex
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from foldlog.cli.agents import load_agents
+from foldlog.tests.own_environment import bare_env
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -35,9 +35,7 @@ def commands(page: str) -> list[str]:
 @pytest.fixture
 def foldlog(tmp_path):
     """Runs one line of the README in an empty home."""
-    kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV")
-    env = {name: os.environ[name] for name in kept if name in os.environ}
-    env |= {"FOLDLOG_HOME": str(tmp_path / "home"), "FOLDLOG_USER": "ana"}
+    env = bare_env() | {"FOLDLOG_HOME": str(tmp_path / "home"), "FOLDLOG_USER": "ana"}
 
     def start(line: str, **options) -> subprocess.Popen:
         words = shlex.split(line)

@@ -18,8 +18,8 @@ import pytest
 
 from foldlog.cli import reload
 from foldlog.cli.reload import Loaded, Reloader, load_elsewhere
-from foldlog.tests.broker_fixture import unique_name
 from foldlog.tests.cli.harness import make_shell
+from foldlog.tests.own_environment import installation_env
 
 WAIT_S = 60
 APP = """
@@ -190,16 +190,8 @@ class Dev:
     """A running `foldlog dev`, and the other commands that a test runs beside it."""
 
     def __init__(self, directory: Path, servers: str) -> None:
-        kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV")
         self.directory = directory
-        self.env = {
-            **{name: os.environ[name] for name in kept if name in os.environ},
-            "KAFKA_BOOTSTRAP_SERVERS": servers,
-            "FOLDLOG_TOPIC_PREFIX": unique_name("reload") + "-",
-            "FOLDLOG_PARTITIONS": "1",
-            "FOLDLOG_HOME": str(directory / "home"),
-            "FOLDLOG_USER": "ana",
-        }
+        self.env = installation_env(servers, directory / "home", "reload", partitions=1)
         self.shown: Queue[str] = Queue()
         self.write("prices.py", "VERSION = 1\n")
         self.write("shop.py", SHOP)

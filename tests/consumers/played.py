@@ -208,7 +208,7 @@ class Played:
             ev.GenFailed(
                 **self.place(),
                 content=ev.Body(inline=b"[]"),
-                error="overloaded_error",
+                error="overloaded",
                 detail="the provider is overloaded",
                 status=529,
                 retry_at=None,

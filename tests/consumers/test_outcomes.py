@@ -157,7 +157,7 @@ def test_the_answer_of_a_failed_turn_has_the_error(log, settings):
     played.fail(permanent=True)
     played.end("failed")
     assert answer(log, "m1").reason == "failed"
-    assert "overloaded_error" in answer(log, "m1").note
+    assert "overloaded: " in answer(log, "m1").note
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ output that a page shows must appear in the output of the command, in order. Num
 differ, and `...` matches anything.
 """
 
-import os
 import re
 import shlex
 import signal
@@ -17,6 +16,8 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from foldlog.tests.own_environment import bare_env
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 120  # for a worker to take its partitions on a busy machine, or for an output
@@ -74,8 +75,7 @@ class Reader:
     started."""
 
     def __init__(self, directory: Path, env: Mapping[str, str]) -> None:
-        passed = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV", "PYTHONPATH")
-        self.env = {name: os.environ[name] for name in passed if name in os.environ} | dict(env)
+        self.env = bare_env("PYTHONPATH") | dict(env)
         self.directory = directory
         self._bin = directory / "bin"
         self._bin.mkdir()

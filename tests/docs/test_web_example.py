@@ -2,7 +2,6 @@
 mid-stream."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 from foldlog.local.messages_api import Reply, ScriptedServer, text
 from foldlog.tests.docs.pages import ROOT, _free_ports
 from foldlog.tests.docs.test_pages import installation
+from foldlog.tests.own_environment import bare_env
 
 pytestmark = pytest.mark.broker
 WAIT_S = 90.0
@@ -29,8 +29,7 @@ class Example:
     """A copy of the example, and the processes that a test starts in it."""
 
     def __init__(self, place: Path, env: dict[str, str]) -> None:
-        kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV", "PYTHONPATH")
-        self.env = {name: os.environ[name] for name in kept if name in os.environ} | env
+        self.env = bare_env("PYTHONPATH") | env
         self.place = place
         (port,) = _free_ports(1)
         self.url = f"http://127.0.0.1:{port}"

@@ -5,7 +5,6 @@ They are processes as users start them. Only `client.properties` states that the
 """
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import pytest
 
 from foldlog.cli.__main__ import main
 from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.own_environment import bare_env
 from foldlog.tests.security.secured import Secured, password_of
 
 pytestmark = pytest.mark.broker
@@ -54,11 +54,9 @@ class Installation:
     @contextmanager
     def running(self, properties: Mapping[str, str], *args: str) -> Iterator[subprocess.Popen]:
         """A process of a principal. Its output is checked after it has ended."""
-        kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV")
-        env = {name: os.environ[name] for name in kept if name in os.environ}
         process = subprocess.Popen(
             [sys.executable, "-m", "foldlog.cli", *args],
-            env=env | self.env(properties),
+            env=bare_env() | self.env(properties),
             cwd=self.directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -335,7 +335,7 @@ class AbortsReachWhatRuns(Invariant):
     end of the turn's model and tool calls, even if another worker holds the partition by then."""
 
     def on_round(self, process: Any) -> None:
-        if process.has_unread() or process.lost.has_news:
+        if process.has_unread() or process.lost._jobs:
             return
         for task in process.effects.tasks:
             if task.role not in ("models", "tools") or task.effect.recovers:

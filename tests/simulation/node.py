@@ -197,7 +197,7 @@ class Process:
         """Whether a round would have any work."""
         if not self.started:
             return not self.unwritten or self.world.now >= self.emit_until
-        if self.has_unread() or self.mail._jobs or self.lost.has_news:
+        if self.has_unread() or self.mail._jobs or self.lost._jobs:
             return True
         due = self.worker.next_due_ms()
         if due == 0:

@@ -8,11 +8,12 @@ moment of the act. As in tools/call.py, an outcome claims no more than is known.
 from collections.abc import Generator
 from typing import Any
 
-from foldlog.processors.tools.outcomes import ToolClaim, not_run, result, short, uncertain
+from foldlog.processors.tools.outcomes import not_run, result, short, uncertain
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.run import ASK_SHARE, END_SHARE
 from foldlog.processors.tools.tool import Tool
 from foldlog.processors.worker.actions import BeginTool
+from foldlog.processors.worker.effects_host import tool_claim_of
 from foldlog.schemas import events as ev
 from foldlog.schemas.enums import Outcome, Via
 from foldlog.schemas.tokens import estimate
@@ -28,22 +29,10 @@ class ToolRun:
         self.process, self.world, self.rng = process, process.world, process.world.rng
         self.session_id, self.begin, self.tool = session_id, begin, tool
         self.stop = Stop()
-        call, limits = begin.call, begin.agent.limits
-        self.timeout_ms = tool.timeout_ms or limits.tool_timeout_ms
-        self.grace_ms = limits.grace_ms
-        self.once = call.effect == "once"
-        self.claim = ToolClaim(
-            session_id=session_id,
-            turn=call.turn,
-            step=call.step,
-            index=call.index,
-            attempt=call.attempt,
-            name=call.name,
-            effect=call.effect,
-            approval="ask" if call.decision else "none",
-            args_sha256=call.args_sha256,
-            timeout_ms=self.timeout_ms,
-        )
+        self.grace_ms = begin.agent.limits.grace_ms
+        self.once = begin.call.effect == "once"
+        self.claim = tool_claim_of(session_id, begin)
+        self.timeout_ms = self.claim.timeout_ms
         self.acted = False
         self.begun_at = self.world.now
 

@@ -1,7 +1,7 @@
 // Two instants, or two forks, side by side: the answers first, then what else differs. And the tree of forks.
 
 import { lookPath } from "./api.js";
-import { clock, number, when } from "./format.js";
+import { clock, number, plural, when, word } from "./format.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useState } from "./lib.js";
 import { Markdown } from "./markdown.js";
@@ -94,10 +94,9 @@ const ROWS = [
 function headline({ sides: [one, other], events }, isOther) {
   const changed = ROWS.filter(([, of]) => of(one) !== of(other)).length + (one.answer !== other.answer ? 1 : 0);
   if (!changed) return isOther ? "Both are the same so far" : "Nothing in this comparison changed";
-  const words = ["", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight"][changed];
-  const things = `${words} thing${changed === 1 ? "" : "s"}`;
+  const things = `${word(changed)} thing${changed === 1 ? "" : "s"}`;
   if (isOther) return `${things} differ${changed === 1 ? "s" : ""}`;
-  return `${things} changed, in ${number(events)} event${events === 1 ? "" : "s"}`;
+  return `${things} changed, in ${plural(events, "event")}`;
 }
 
 function Sides({ sides: [one, other] }) {
@@ -113,8 +112,6 @@ function Sides({ sides: [one, other] }) {
         <th scope="row">${name}</th><td>${of(one)}</td><td>${of(other)}</td></tr>`)}</tbody></table>
   `;
 }
-
-const counted = (count, name) => `${number(count)} ${name}${count === 1 ? "" : "s"}`;
 
 function Requests({ requests }) {
   const [one, other] = requests.sha256;
@@ -138,7 +135,7 @@ function Differences({ found }) {
   const [open, setOpen] = useState(false);
   return html`
     <details class="more differences" open=${open} onToggle=${({ target }) => setOpen(target.open)}>
-      <summary><${Icon} name="right" small />${counted(found.differences.length, "difference")} in the views</summary>
+      <summary><${Icon} name="right" small />${plural(found.differences.length, "difference")} in the views</summary>
       ${open && html`<ul class="bare">${found.differences.map((one, n) => html`<li key=${n} class=${one.kind}>
         <code class="path"><bdi>${one.path}</bdi></code> <span class="faint">${one.kind}</span>
         ${one.before && html`<pre class="code before" aria-label="Before">${one.before}</pre>`}
@@ -155,7 +152,7 @@ function Tree({ rows, here, titles }) {
   const draw = (row) => html`<li key=${row.session_id}>
     <a href=${`#/s/${encodeURIComponent(row.session_id)}`} aria-current=${row.session_id === here ? "page" : undefined}>
       <${Icon} name="fork" small /><bdi class="cut">${titles(row.session_id)}</bdi>
-      <span class="faint num">${row.turns} turn${row.turns === 1 ? "" : "s"}</span></a>
+      <span class="faint num">${plural(row.turns, "turn")}</span></a>
     ${row.parent !== null && known.has(row.parent) && html`<a class="faint num"
       href=${`#/s/${encodeURIComponent(row.parent)}@${row.offset}`}>forked at offset ${row.offset}</a>`}
     ${children(row.session_id).length > 0 && html`<ul class="bare">${children(row.session_id).map(draw)}</ul>`}

@@ -17,7 +17,7 @@ const OF_CALLS = new Set(["call", "asks", "approval", "result", "doubt", "resolv
 
 /** Groups lines into the items that are drawn: turns, messages, and groups of steps between them. A call's lines
     are one step, and so are the failed and lost attempts of a model call. */
-export function itemsOf(lines) {
+function itemsOf(lines) {
   const items = [];
   const calls = new Map();
   let turn = 0;

@@ -4,7 +4,7 @@ import { post, sessionPath } from "./api.js";
 import { clock, partsOf } from "./format.js";
 import { Icon } from "./icons.js";
 import { html, useState } from "./lib.js";
-import { attemptsText, errorOf, errorText, times } from "./words.js";
+import { attemptsText, failureText, times } from "./words.js";
 
 /** The failed and lost attempts of a model call, in one line. */
 export function Folded({ lines, runs }) {
@@ -30,7 +30,7 @@ export function Failure({ line, session, at, go, about, moment, isLast, lines })
   const attempts = lines.filter((one) => one.kind === "attempt" && one.turn === line.turn && one.offset < line.offset);
   const failed = attempts.filter((one) => one.name === "failed");
   const said = lines.find((one) => one.kind === "message" && one.turn === line.turn);
-  const why = failed.length ? errorText(errorOf(failed.at(-1))) : `Turn ${line.turn} failed`;
+  const why = failed.length ? failureText(failed.at(-1).text) : `Turn ${line.turn} failed`;
   const text = said ? partsOf(said).map((part) => part.text).join("") : "";
   const canRetry = at === null && isLast && text && moment && !moment.turn.open && moment.status !== "terminated";
   const run = (work) => async () => {

@@ -3,10 +3,16 @@
 const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" });
 const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const NUMBER = new Intl.NumberFormat("en");
+const NUMBERS = [
+  "No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve",
+];
 
 export const clock = (ms) => (ms ? CLOCK.format(ms) : "");
 export const date = (ms) => (ms ? DATE.format(ms) : "");
 export const number = (value) => (value === null || value === undefined ? "–" : NUMBER.format(value));
+
+export const word = (count) => NUMBERS[count] ?? number(count);
+export const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 
 export function ago(ms, now = Date.now()) {
   const seconds = Math.max(0, Math.round((now - ms) / 1000));
@@ -16,11 +22,12 @@ export function ago(ms, now = Date.now()) {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
-export function usd(text, unpriced = 0) {
+/** Money; `rest` stands for the attempts without a price. */
+export function usd(text, unpriced = 0, rest = "unknown") {
   if (text === null || text === undefined) return unpriced ? "unknown" : "$0";
   const value = Number(text);
   const shown = value === 0 ? "$0" : value < 0.0001 ? "< $0.0001" : `$${value.toFixed(value < 1 ? 4 : 2)}`;
-  return unpriced ? `${shown} + unknown` : shown;
+  return unpriced ? `${shown} + ${rest}` : shown;
 }
 
 /** Indented JSON; a text that is JSON is indented too, any other text is unchanged. */

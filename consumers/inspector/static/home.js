@@ -1,5 +1,6 @@
 // The home page: what waits for you, new sessions, the numbers, every session. The link is its whole view.
 
+import { clock, number, plural } from "./format.js";
 import { Charts, Groups, SPANS, useCharts } from "./home_charts.js";
 import { chosen, NONE, PARTS, parseView, viewLink } from "./home_filters.js";
 import { Inbox, inbox } from "./home_inbox.js";
@@ -7,7 +8,7 @@ import { HOME_KEYS, onHomeKeys } from "./home_keys.js";
 import { Aside, HomeModel, SavedFilters } from "./home_model.js";
 import { NewSession, workersOf } from "./home_new.js";
 import { Found } from "./home_search.js";
-import { about, clock, count, plural, sentence } from "./home_words.js";
+import { about, sentence } from "./home_words.js";
 import { Bulk } from "./home_bulk.js";
 import { Icon, Mark } from "./icons.js";
 import { html, useEffect, useMemo, useModel, useState } from "./lib.js";
@@ -110,7 +111,7 @@ function titleFor(view, { model, waiting, working, rows }) {
   if (!model.loaded) return "Your sessions";
   if (!model.total) return "No sessions yet";
   if (view.q) return html`Search for “<bdi>${view.q}</bdi>”`;
-  if (view.part === "sessions") return rows.length === 1 ? "One session" : `${count(rows.length)} sessions`;
+  if (view.part === "sessions") return rows.length === 1 ? "One session" : `${number(rows.length)} sessions`;
   if (view.part === "search") return "Search";
   if (view.part === "cost") return "What it costs, and how long it takes";
   return sentence(waiting, working);
@@ -145,7 +146,7 @@ function Part({ model, view, change, now, items, rows, counts, picked, pick, set
     <${NewSession} agents=${model.agents} go=${go} opened=${starting} />
     ${waiting}
     ${items.length > few.length && html`<p class="rest"><a class="link" href="#/waiting">${
-      plural(items.length - few.length, "more")} waiting for you</a></p>`}
+      number(items.length - few.length)} more waiting for you</a></p>`}
     <section class="numbers" aria-label="Numbers">
       <div class="sec"><h2>Last ${span.name}</h2><span class="faint">all agents, ${span.each}</span>
         <span class="grow"></span>${spans}<a class="link" href="#/cost">By agent and model</a></div>
@@ -198,7 +199,7 @@ function Places({ model, view, waiting, saved }) {
       ${item("", "home", "Home")}
       ${item("waiting", "inbox", html`Waiting<span class="long"> for you</span>`,
         waiting > 0 && html`<span class="n on num">${waiting}</span>`)}
-      ${item("sessions", "list", "Sessions", html`<span class="n num">${count(model.total)}</span>`)}
+      ${item("sessions", "list", "Sessions", html`<span class="n num">${number(model.total)}</span>`)}
       ${item("cost", "chart", "Cost")}
       <a class="for-phone" href="#/search" aria-current=${current("search")}>
         <${Icon} name="search" /><span>Search</span></a>

@@ -2,7 +2,8 @@
 // names how many.
 
 import { get, post, sessionPath } from "./api.js";
-import { count, plural, titleOf } from "./home_words.js";
+import { number, plural } from "./format.js";
+import { titleOf } from "./home_words.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
 
@@ -10,7 +11,7 @@ const AT_ONCE = 4;
 const NAMED = 5;
 const REASON = "stopped on the inspector's home page";
 
-export const isRunning = (row) => row.turn_at !== null;
+const isRunning = (row) => row.turn_at !== null;
 
 /** Do something with each row, a few at a time. Returns [row, error] of those that failed. */
 export async function each(rows, act, onDone) {
@@ -70,7 +71,7 @@ function Dialog({ label, close, children }) {
 
 const Names = ({ rows }) => html`<ul class="names">
   ${rows.slice(0, NAMED).map((row) => html`<li class="cut"><bdi>${titleOf(row)}</bdi></li>`)}
-  ${rows.length > NAMED && html`<li class="faint">and ${count(rows.length - NAMED)} more</li>`}
+  ${rows.length > NAMED && html`<li class="faint">and ${number(rows.length - NAMED)} more</li>`}
 </ul>`;
 
 function useEach(rows, act, said, finish) {
@@ -87,10 +88,10 @@ function useEach(rows, act, said, finish) {
 }
 
 const Progress = ({ done, of }) => html`<p class="reading" role="status">
-  <progress max=${of} value=${done}></progress><span class="num">${count(done)} of ${count(of)}</span></p>`;
+  <progress max=${of} value=${done}></progress><span class="num">${number(done)} of ${number(of)}</span></p>`;
 
 const Failed = ({ failed, of }) => html`<div role="alert" class="bad">
-  <p>${plural(failed.length, "session")} of ${count(of)} failed:</p>
+  <p>${plural(failed.length, "session")} of ${number(of)} failed:</p>
   <ul class="names">${failed.slice(0, NAMED).map(([row, why]) => html`
     <li><bdi>${titleOf(row)}</bdi>: ${why}</li>`)}</ul>
 </div>`;

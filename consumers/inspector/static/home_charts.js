@@ -2,7 +2,8 @@
 // together, by agent or by model. The gateway keeps the sums; nothing is added up here.
 
 import { get } from "./api.js";
-import { about, brief, count, day, hour, lasted, plural } from "./home_words.js";
+import { number, plural } from "./format.js";
+import { about, brief, day, hour, lasted } from "./home_words.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
 
 const FRESH_MS = 15_000;
@@ -48,11 +49,11 @@ const MEASURES = [
   { name: "Tokens", value: (sums) => brief(sums.tokens), note: () => "", bars: (series) => series.tokens, top: brief },
   {
     name: "Turns",
-    value: (sums) => count(sums.turns),
-    note: (sums) => (sums.errors ? `${count(sums.errors)} failed` : "none failed"),
+    value: (sums) => number(sums.turns),
+    note: (sums) => (sums.errors ? `${number(sums.errors)} failed` : "none failed"),
     bars: (series) => series.turns,
     errors: (series) => series.errors,
-    top: count,
+    top: number,
   },
   {
     name: "Time to answer",
@@ -197,7 +198,7 @@ function Group({ name, found, series, kind, choose }) {
     ${cells.map((measure) => html`<td>
       <span class="num">${measure.value(total)}</span><${Small} measure=${measure} found=${found} series=${series} />
     </td>`)}
-    ${isAgent && html`<td><span class=${total.errors ? "num bad" : "num faint"}>${count(total.errors)}</span>
+    ${isAgent && html`<td><span class=${total.errors ? "num bad" : "num faint"}>${number(total.errors)}</span>
       <${Small} measure=${ERRORS} found=${found} series=${series} /></td>`}
     <td><span class="num">${MEASURES[3].value(total)}<span class="faint">${
       total.p95 === null ? "" : `, p95 ${lasted(total.p95)}`}</span></span>

@@ -2,8 +2,9 @@
 // Allow appears only where every argument is in view; what was shown is what the answer is bound to.
 
 import { post, sessionPath } from "./api.js";
+import { clock } from "./format.js";
 import { waits } from "./home_model.js";
-import { clock, errorText, failureOf, since, titleOf, until } from "./home_words.js";
+import { errorText, failureOf, since, titleOf, until } from "./home_words.js";
 import { Icon } from "./icons.js";
 import { html, useLayoutEffect, useRef, useState } from "./lib.js";
 

@@ -1,7 +1,7 @@
 // Start a session: what should be done, and the agent that does it.
 
 import { post, sessionPath } from "./api.js";
-import { plural } from "./home_words.js";
+import { plural } from "./format.js";
 import { Icon } from "./icons.js";
 import { html, useRef, useState } from "./lib.js";
 
@@ -9,7 +9,7 @@ const AGENT = "foldlog.agent"; // the one chosen last
 const OTHER = " other"; // no agent has a name that begins with a blank
 
 /** The agent to begin with: the one chosen last if it is served, else the first that is. */
-export function preferred(agents) {
+function preferred(agents) {
   const served = agents.filter((agent) => agent.workers > 0);
   const last = localStorage.getItem(AGENT);
   return (served.find((agent) => agent.name === last) ?? served[0] ?? agents[0])?.name ?? "default";
@@ -72,7 +72,7 @@ function served(agents, name) {
 }
 
 /** What to do when nobody serves an agent. The message is kept in the log all the same. */
-export function NoWorker({ agent, none }) {
+function NoWorker({ agent, none }) {
   return html`<p class="extra noworker" role="status">
     <${Icon} name="fail" small />
     <span><b>${none ? "No worker serves any agent." : html`No worker serves the agent <bdi>${agent}</bdi>.`}</b>${" "}

@@ -1,7 +1,8 @@
 // Search over everything that was said, with the gateway's full-text index. A hit is a link to its instant.
 
 import { get } from "./api.js";
-import { count, since } from "./home_words.js";
+import { number } from "./format.js";
+import { since } from "./home_words.js";
 import { html, useEffect, useState } from "./lib.js";
 
 const TYPING_MS = 200;
@@ -10,7 +11,7 @@ const HITS = 50;
 const KINDS = { said: "said", answered: "answered", stopped: "began", result: "returned" };
 
 /** {hits, behind, error} of some words; hits is null while they are looked up. */
-export function useSearch(words) {
+function useSearch(words) {
   const [state, setState] = useState({ hits: null, behind: null, error: "" });
   useEffect(() => {
     const stop = new AbortController();
@@ -45,7 +46,7 @@ export function Found({ words, now, clear }) {
     ${behind && html`<div class="card reading" role="status">
       <span>Reading the log for the first search</span>
       <progress max=${Math.max(1, behind.behind)} value=${behind.read}></progress>
-      <span class="num">${count(behind.read)} of ${count(behind.behind)} events</span>
+      <span class="num">${number(behind.read)} of ${number(behind.behind)} events</span>
     </div>`}
     ${hits !== null && !hits.length && html`<p class="none">No message, answer or tool result has these words.
       Other forms of a word are found, too.</p>`}
@@ -66,5 +67,5 @@ function heading(hits, error) {
   if (error) return "The search did not work";
   if (hits === null) return "Searching…";
   if (hits.length >= HITS) return `The ${HITS} best places`;
-  return hits.length === 1 ? "One place" : `${count(hits.length)} places`;
+  return hits.length === 1 ? "One place" : `${number(hits.length)} places`;
 }

@@ -57,11 +57,12 @@ export function Mark() {
 }
 
 /** What a status is called, how it looks, and its picture. */
-export const STATUS = {
-  asks: ["Waiting for you", "asks", "clock"],
+const STATUS = {
+  new: ["Not begun", "idle", "plus"],
+  asks: ["Asks approval", "asks", "clock"],
   doubt: ["In doubt", "doubt", "doubt"],
   failed: ["Failed", "fail", "fail"],
-  unserved: ["No worker", "fail", "fail"],
+  unserved: ["No worker", "fail", "wire"],
   frozen: ["Frozen", "fail", "fail"],
   busy: ["Working", "busy", "busy"],
   idle: ["Done", "idle", "done"],

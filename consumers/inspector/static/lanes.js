@@ -28,7 +28,7 @@ export function rowsOf(runs) {
 }
 
 /** What happened, as a word, for people and screen readers. */
-export function describe(run, end) {
+function describe(run, end) {
   const took = length((run.end_at ?? end) - run.at);
   const call = run.attempt > 1 ? `${run.title}, attempt ${run.attempt},` : run.title;
   const note = run.note ? ` (${run.note})` : "";
@@ -56,7 +56,7 @@ const OUTCOMES = {
   happened: "it happened", did_not_happen: "it did not happen", not_run: "was not run",
 };
 
-export const isBad = (run) => ["lost", "failed", "error", "doubt"].includes(run.outcome) && run.kind === "run";
+const isBad = (run) => ["lost", "failed", "error", "doubt"].includes(run.outcome) && run.kind === "run";
 
 /** The bars of the stretch that an axis shows; neighbours too small to be told apart become one. */
 function bars(runs, rows, shown, end, gap) {

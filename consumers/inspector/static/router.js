@@ -4,7 +4,7 @@ import { useEffect, useState } from "./lib.js";
 
 /** {session, at, view}: `at` is an offset, null for now; `view` is the home page's own part of the link.
     The session id is encoded, so it may contain any character; the last @ separates the offset. */
-export function parseLink(hash) {
+function parseLink(hash) {
   const [, name, at] = /^#\/s\/([^@?]+)(?:@(\d+))?/.exec(hash) ?? [];
   const home = { session: null, at: null, view: hash.replace(/^#\/?/, "") };
   if (name === undefined) return home;

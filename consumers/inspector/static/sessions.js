@@ -2,8 +2,9 @@
 
 import { DAYS, STATUSES, isFiltered } from "./home_filters.js";
 import { Spark } from "./home_spark.js";
-import { count, full, lasted, money, since, statusOf, titleOf } from "./home_words.js";
-import { Icon } from "./icons.js";
+import { number, usd } from "./format.js";
+import { full, lasted, since, titleOf } from "./home_words.js";
+import { Icon, Status } from "./icons.js";
 import { html, still, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
 
 const CLEAR = { status: "", agent: "", days: "", find: "", sort: "" };
@@ -128,7 +129,7 @@ export function Table({ rows, model, now, view, change, picked, pick, ids }) {
       aria-rowcount=${rows.length + 1}>
       <div role="rowgroup" class="heads"><div role="row" aria-rowindex="1" class="tr">
         <span role="columnheader" class="pickcell"><input type="checkbox"
-          aria-label=${`Select all ${count(rows.length)}`} checked=${all}
+          aria-label=${`Select all ${number(rows.length)}`} checked=${all}
           onChange=${() => pick(rows.map((row) => row.id), !all, all)} /></span>
         ${COLUMNS.map(([name, label, sort]) => html`<${ColumnHead} key=${name} name=${name} label=${label} sort=${sort}
           view=${view} change=${change} />`)}
@@ -140,8 +141,8 @@ export function Table({ rows, model, now, view, change, picked, pick, ids }) {
           ...${{ now, choose, ids }} />`)}
       </div>
     </div>
-    ${model.total > model.rows.size && html`<p class="none">The ${count(model.rows.size)} most recent of${" "}
-      ${count(model.total)} sessions.${" "}
+    ${model.total > model.rows.size && html`<p class="none">The ${number(model.rows.size)} most recent of${" "}
+      ${number(model.total)} sessions.${" "}
       <button class="link" onClick=${() => model.more()}>Read more</button></p>`}
   `;
 }
@@ -171,10 +172,10 @@ function took(row, now) {
 }
 
 const Row = still(({ row, place, top, now, picked, here, choose, ids }) => {
-  const [word, look, icon] = statusOf(row);
   const tab = here ? 0 : -1;
   const title = titleOf(row);
   const unused = !row.turns;
+  const status = unused && row.status === "idle" ? "new" : row.status;
   return html`
     <div role="row" class=${picked ? "tr picked" : "tr"} aria-rowindex=${place + 2} data-place=${place}
       style=${{ top: `${top}px` }} aria-selected=${String(picked)}>
@@ -183,10 +184,10 @@ const Row = still(({ row, place, top, now, picked, here, choose, ids }) => {
       <span role="cell" class="c-title cut"><a href=${`#/s/${encodeURIComponent(row.id)}`} tabindex=${tab}
         class=${row.title ? "" : "faint"}><bdi>${title}</bdi></a>${
         ids && html`<span class="id mono faint"><bdi>${row.id}</bdi></span>`}</span>
-      <span role="cell" class="c-status"><span class=${`st ${look}`}><${Icon} name=${icon} />${word}</span></span>
+      <span role="cell" class="c-status"><${Status} word=${status} /></span>
       <span role="cell" class="c-agent dim cut"><bdi>${row.agent}</bdi></span>
       <span role="cell" class="c-turns num dim">${row.turns}</span>
-      <span role="cell" class="c-cost num">${unused ? "" : money(row.usd, row.unpriced)}</span>
+      <span role="cell" class="c-cost num">${unused ? "" : usd(row.usd, row.unpriced, "?")}</span>
       <span role="cell" class="c-took num dim">${unused ? "" : lasted(took(row, now))}</span>
       <span role="cell" class="c-did"><${Spark} row=${row} at=${row.now === null ? 0 : now} /></span>
       <span role="cell" class="c-when num faint" title=${full(row.updated_at)}>${since(row.updated_at, now)}</span>
@@ -213,7 +214,7 @@ export function Filters({ view, change, counts, agents, saved, link, children })
         ${STATUSES.map(([value, label]) => (value === "" || value === view.status || counts[value] > 0) && html`
           <button key=${value} class="chip" aria-pressed=${String(view.status === value)}
             onClick=${() => change({ status: value })}>
-            ${label} <span class="num">${count(counts[value])}</span></button>`)}
+            ${label} <span class="num">${number(counts[value])}</span></button>`)}
       </div>
       <span class="grow"></span>
       <select class="field chip-like" aria-label="Agent" value=${view.agent}

@@ -16,7 +16,7 @@ const shares = (parts) => {
   return Object.keys(NAMES).map((name) => [name, (100 * (parts[name] ?? 0)) / all]);
 };
 
-export const inWords = (parts) =>
+const inWords = (parts) =>
   shares(parts).filter(([, share]) => share >= 0.5)
     .map(([name, share]) => `${NAMES[name]} ${Math.round(share)} %`).join(", ");
 

@@ -2,7 +2,7 @@
 // what keeps the page from showing the present, or the session from going on.
 
 import { post, sessionPath } from "./api.js";
-import { ago, brief, clock, partsOf, usd, when } from "./format.js";
+import { ago, brief, clock, partsOf, plural, usd, when } from "./format.js";
 import { Icon, Status } from "./icons.js";
 import { html, useEffect, useState } from "./lib.js";
 
@@ -70,7 +70,7 @@ export function Header({ session, at, go, moment, fresh, about, title, commands 
         <p class="meta cut">
           ${past ? html`As it was${moment ? ` on ${when(moment.at)}` : ""}. Nothing here can change.`
             : moment && html`${moment.turn.agent} · <bdi>${moment.state.user_id}</bdi> · ${
-              moment.turn.number === 1 ? "1 turn" : `${moment.turn.number} turns`} · ${
+              plural(moment.turn.number, "turn")} · ${
               usd(moment.cost.usd, moment.cost.unpriced)}${opened ? ` · opened ${ago(opened, now)} ago` : ""}`}
           <span class="sr">, session ${session.id}</span>
         </p>

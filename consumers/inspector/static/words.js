@@ -11,17 +11,20 @@ export const initials = (user) => {
 };
 
 const ERRORS = {
-  overloaded_error: "The model was overloaded",
-  rate_limit_error: "The model's rate limit was reached",
-  authentication_error: "The provider refused the key",
+  overloaded: "The model was overloaded",
+  rate_limit: "The model's rate limit was reached",
+  authentication: "The provider refused the key",
   context_too_long: "The request was too long for the model",
   request_too_large: "The request was too large",
   timeout: "The model did not answer in time",
-  owner_gone: "The worker was lost",
+  stalled: "The model stopped answering",
 };
 
-/** What an error of a model call means: the known ones in words, others as they are. */
-export const errorText = (error) => ERRORS[error] ?? `The model call failed: ${error}`;
+/** Why an attempt failed, from its text "attempt 1: overloaded: detail": known errors in words. */
+export function failureText(text) {
+  const error = /^attempt \d+: ([^:]*)/.exec(text)?.[1];
+  return ERRORS[error] ?? (error ? `The model call failed: ${error}` : "The model call failed");
+}
 
 const TIMES = ["", "once", "twice", "three times", "four times", "five times", "six times"];
 export const times = (count) => TIMES[count] ?? `${count} times`;
@@ -32,13 +35,10 @@ export function attemptsText(lines, runs) {
   const failed = lines.filter((line) => line.name === "failed");
   const words = [];
   const often = failed.length > 1 ? `, ${times(failed.length)}` : "";
-  if (failed.length) words.push(`${errorText(errorOf(failed.at(-1)))}${often}.`);
+  if (failed.length) words.push(`${failureText(failed.at(-1).text)}${often}.`);
   for (const line of lost) words.push(lostText(line, runs));
   return words.join(" ");
 }
-
-/** The error in an attempt's line, "attempt 1: overloaded_error: detail". */
-export const errorOf = (line) => /^attempt \d+: ([^:]*)/.exec(line.text)?.[1] ?? "error";
 
 function lostText(line, runs) {
   const taken = runs.find((run) => run.offset === line.offset && run.kind === "run");

@@ -152,6 +152,6 @@ def test_a_viewer_with_a_long_history_is_not_slow():
     tokens = [Token(Attempt(1, 1, 1), 0, "text", "x")] * (QUEUE_MAX + 1)
     subscription.put(1, tokens, live=False)
     subscription.put(2, tokens[:1])
-    assert not subscription.slow and len(subscription.drain()) == QUEUE_MAX + 2
+    assert not subscription.ended and len(subscription.drain()) == QUEUE_MAX + 2
     subscription.put(3, [*tokens, *tokens])
-    assert subscription.slow
+    assert subscription.ended

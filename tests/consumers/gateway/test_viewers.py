@@ -167,7 +167,7 @@ def test_beyond_1_a_viewer_that_does_not_keep_up_is_disconnected_and_loses_nothi
         patch.setattr(subscriptions, "QUEUE_MAX", 5)
         for _ in audience.events():
             stayed.draw(subscription.drain())
-    assert slow.slow and not slow.drain()
+    assert slow.ended and not slow.drain()
     returned = Screen()
     returned.draw(audience.subscribe().drain())
     assert returned.items == stayed.items

@@ -30,19 +30,6 @@ from foldlog.tests.consumers.inspector.sessions import (
 from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, settings_in
 
 
-@pytest.fixture(scope="module")
-def url(place):
-    with served(place.log, place.settings, place.settings.home / "gateway") as running:
-        yield running.url
-
-
-@pytest.fixture
-def sessions(place):
-    producer = Sessions(place.log, place.settings)
-    yield producer
-    producer.close()
-
-
 def failing(place, session_id="fails", text="Report the late deliveries."):
     _, played = place.open(session_id, text)
     played.call()
@@ -93,6 +80,17 @@ def test_a_doubt_is_answered_with_what_the_model_should_know(place, url, page_at
     expect(doubt).to_have_count(0)
     kinds = [line.kind for line in played.views.transcript.lines.since(0)]
     assert kinds[-1] == "resolved" and not played.views.turn.doubts
+
+
+def test_the_home_page_counts_what_waits_and_is_not_shown(tmp_path, page_at):
+    """It read "2 mores waiting for you"."""
+    place = Place(memory_log(threaded=True), settings_in(tmp_path))
+    for number in range(8):
+        asking(place, f"asks-{number}")
+    with served(place.log, place.settings, tmp_path / "gateway") as running:
+        page = page_at(f"{running.url}/")
+        expect(page.locator(".rest")).to_have_text("2 more waiting for you")
+        page.close()
 
 
 def test_a_failed_turn_is_tried_again_or_set_aside(place, url, page_at):
@@ -150,7 +148,7 @@ def test_a_session_is_started_with_an_agent_that_a_worker_serves(place, url, pag
     assert "research" in rows(page).inner_text()
 
 
-def test_the_table_follows_the_changes_of_fifty_sessions(place, url, page_at, sessions):
+def test_the_table_follows_the_changes_of_fifty_sessions(place, url, page_at, producer):
     for number in range(50):
         place.open(f"team-{number:02}")
     page = page_at(f"{url}/#/sessions?find=team-&ids=1")
@@ -158,7 +156,7 @@ def test_the_table_follows_the_changes_of_fifty_sessions(place, url, page_at, se
     working = page.get_by_role("group", name="Status").get_by_role("button", name="Working 50")
     expect(working).to_have_count(0)
     for number in range(50):
-        sessions.say(f"team-{number:02}", f"Do task {number:02}.", message_id="m1")
+        producer.say(f"team-{number:02}", f"Do task {number:02}.", message_id="m1")
     working.wait_for()
     page.get_by_label("Find by title").fill("task 4")
     expect(rows(page)).to_have_count(10)

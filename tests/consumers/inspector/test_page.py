@@ -1,9 +1,7 @@
 """The session page in a real browser: past moments, their requests, comparisons, accessibility; on
 a desktop and on a phone, with few events and with ten thousand."""
 
-import json
 import re
-from dataclasses import replace
 
 import pytest
 from playwright.sync_api import expect
@@ -14,9 +12,9 @@ from foldlog.consumers.session_fold import SessionFold
 from foldlog.consumers.show import request_of
 from foldlog.schemas import events as ev
 from foldlog.tests.browser_fixture import DESK, PHONE
-from foldlog.tests.consumers.gateway.served import served
 from foldlog.tests.consumers.inspector.judges import CONTRASTS, SMALL, UNNAMED
 from foldlog.tests.consumers.inspector.sessions import asking, doubting, long
+from foldlog.tests.consumers.inspector.shown import at, conversation, of_type
 
 NAMES = ("talk", "asks", "doubts", "long", "more")
 
@@ -31,32 +29,8 @@ def sessions(place):
 
 
 @pytest.fixture(scope="module")
-def url(place):
-    price = {"input": 2, "output": 10, "cache_write_5m": 3, "cache_write_1h": 4, "cache_read": 1}
-    table = {"version": "test", "prices": [{"model": "claude-test", **price}]}
-    prices = place.settings.home / "prices.json"
-    prices.write_text(json.dumps(table), "utf-8")
-    settings = replace(place.settings, prices=prices)
-    with served(place.log, settings, place.settings.home / "gateway") as running:
-        yield running.url
-
-
-@pytest.fixture(scope="module")
 def moments(place, sessions):
     return Timelines(place.log).of("talk").moments
-
-
-def conversation(page):
-    return page.get_by_role("log", name="Conversation")
-
-
-def at(page, offset):
-    """Wait until the page shows this moment."""
-    page.get_by_role("status").get_by_text(re.compile(f"Right after offset {offset}, ")).wait_for()
-
-
-def of_type(moments, kind):
-    return [moment for moment in moments if isinstance(moment.entry.event, kind)]
 
 
 def test_a_link_names_a_session_and_an_offset(url, page_at, moments):

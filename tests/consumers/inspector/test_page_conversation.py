@@ -6,8 +6,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from foldlog.tests.consumers.gateway.served import served
 from foldlog.tests.consumers.inspector.sessions import Timed, propose
+from foldlog.tests.consumers.inspector.shown import conversation
 
 ANSWER = """One item, **two days** ago, see `order_id`:
 
@@ -53,22 +53,12 @@ def timed(tmp_path_factory):
     return timed
 
 
-@pytest.fixture(scope="module")
-def url(timed):
-    with served(timed.log, timed.settings, timed.settings.home / "gateway") as running:
-        yield f"{running.url}/#/s/s1"
-
-
 @pytest.fixture
-def page(url, page_at):
-    page = page_at(url)
+def page(timed_url, page_at):
+    page = page_at(timed_url)
     page.get_by_text("Live", exact=True).wait_for()
     page.get_by_role("region", name="Turn 2 failed").wait_for()
     return page
-
-
-def conversation(page):
-    return page.get_by_role("log", name="Conversation")
 
 
 def test_markdown_becomes_elements_of_a_fixed_list_and_nothing_else(page):

@@ -7,12 +7,12 @@ import pytest
 from playwright.sync_api import expect
 
 from foldlog.consumers.gateway.access import token_for
-from foldlog.producers import Sessions
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.tests.browser_fixture import PHONE
 from foldlog.tests.consumers.gateway.served import SECRET, served
 from foldlog.tests.consumers.inspector.sessions import HOSTILE, asking, doubting, hostile
+from foldlog.tests.consumers.inspector.shown import conversation
 
 # Of the conversation, the timeline and the buttons; the pane and the facts in the head say
 # something else when something else is the case.
@@ -26,29 +26,12 @@ SHIFTS = """
 """
 
 
-@pytest.fixture(scope="module")
-def url(place):
-    with served(place.log, place.settings, place.settings.home / "gateway") as running:
-        yield running.url
-
-
-@pytest.fixture
-def sessions(place):
-    producer = Sessions(place.log, place.settings)
-    yield producer
-    producer.close()
-
-
-def conversation(page):
-    return page.get_by_role("log", name="Conversation")
-
-
-def test_tokens_appear_as_they_arrive_and_nothing_shifts(place, url, page_at, sessions):
+def test_tokens_appear_as_they_arrive_and_nothing_shifts(place, url, page_at, producer):
     played = place.talk("stream", 1)
     page = page_at(f"{url}/#/s/stream")
     conversation(page).get_by_text("Turn 1 ended").wait_for()
     page.get_by_text("Live", exact=True).wait_for()
-    sessions.say("stream", "tell me more", message_id="more")
+    producer.say("stream", "tell me more", message_id="more")
     played.call()
     played.start()
     conversation(page).get_by_text("tell me more").wait_for()
@@ -69,9 +52,9 @@ def test_tokens_appear_as_they_arrive_and_nothing_shifts(place, url, page_at, se
     assert conversation(page).evaluate(where) < 40  # the conversation scrolls with the stream
 
 
-def test_the_text_of_a_lost_attempt_is_removed(place, url, page_at, sessions):
+def test_the_text_of_a_lost_attempt_is_removed(place, url, page_at, producer):
     _, played = place.open("lost")
-    sessions.say("lost", "hi", message_id="m1")
+    producer.say("lost", "hi", message_id="m1")
     played.call()
     played.start()
     page = page_at(f"{url}/#/s/lost")
@@ -85,13 +68,13 @@ def test_the_text_of_a_lost_attempt_is_removed(place, url, page_at, sessions):
     expect(conversation(page).get_by_text("never mind")).to_have_count(0)
 
 
-def test_past_and_new_lines_are_shown_once(place, url, page_at, sessions):
+def test_past_and_new_lines_are_shown_once(place, url, page_at, producer):
     played = place.talk("once", 3)
     page = page_at(f"{url}/")
 
     def add_a_turn(route):  # the open stream has it, and then the response too
         if played.views.turn.number == 3:
-            sessions.say("once", "question 4", message_id="n4")
+            producer.say("once", "question 4", message_id="n4")
             played.answer("answer 4")
         route.continue_()
 
@@ -99,7 +82,7 @@ def test_past_and_new_lines_are_shown_once(place, url, page_at, sessions):
     page.goto(f"{url}/#/s/once")
     conversation(page).get_by_text("Turn 4 ended").wait_for()
     for number in range(5, 7):
-        sessions.say("once", f"question {number}", message_id=f"n{number}")
+        producer.say("once", f"question {number}", message_id=f"n{number}")
         played.answer(f"answer {number}")
     conversation(page).get_by_text("Turn 6 ended").wait_for()
     for number in range(1, 7):
@@ -214,7 +197,7 @@ def test_a_needed_token_is_requested_and_kept_in_the_tab(place, page_at):
         page.complaints[:] = [text for text in page.complaints if "401 (Unauthorized)" not in text]
 
 
-def test_the_page_reconnects_to_a_restarted_gateway(place, page_at, sessions):
+def test_the_page_reconnects_to_a_restarted_gateway(place, page_at, producer):
     played = place.talk("back", 1)
     directory = place.settings.home / "first"
     with served(place.log, place.settings, directory) as first:
@@ -222,11 +205,11 @@ def test_the_page_reconnects_to_a_restarted_gateway(place, page_at, sessions):
         conversation(page).get_by_text("Turn 1 ended").wait_for()
         page.get_by_text("Live", exact=True).wait_for()
     page.get_by_text("No answer from the gateway since").wait_for()
-    sessions.say("back", "meanwhile", message_id="m9")
+    producer.say("back", "meanwhile", message_id="m9")
     played.answer("answered meanwhile")
     with served(place.log, place.settings, directory, port=first.port):
         page.get_by_text("Live", exact=True).wait_for()
-        sessions.say("back", "and on", message_id="m10")
+        producer.say("back", "and on", message_id="m10")
         played.answer("the end")
         conversation(page).get_by_text("Turn 3 ended").wait_for()
         for text in ("meanwhile", "answered meanwhile", "and on", "the end"):
@@ -235,10 +218,10 @@ def test_the_page_reconnects_to_a_restarted_gateway(place, page_at, sessions):
     page.complaints.clear()  # the browser logs each try
 
 
-def test_a_session_without_a_worker_for_its_agent_says_so(place, url, page_at, sessions):
+def test_a_session_without_a_worker_for_its_agent_says_so(place, url, page_at, producer):
     _, played = place.open("unserved")
     played.take()
-    sessions.say("unserved", "hello?", message_id="m1")
+    producer.say("unserved", "hello?", message_id="m1")
     serves_another = ev.AgentDigest(name="other", digest="d")
     taken = ev.PartitionTaken(role="sessions", owner="w9/1", agents=(serves_another,))
     played.append(taken, "sessions", PARTITION_KEY)

@@ -1,17 +1,14 @@
 """The pane in a browser: why a session waits, request, budget, cost and comparison of one instant,
 and forks."""
 
-import json
 import re
-from dataclasses import replace
 
 import pytest
 from playwright.sync_api import expect
 
-from foldlog.consumers.inspector.timeline import Timeline
 from foldlog.schemas import events as ev
-from foldlog.tests.consumers.gateway.served import served
 from foldlog.tests.consumers.inspector.sessions import Timed, propose
+from foldlog.tests.consumers.inspector.shown import offset_of
 
 
 @pytest.fixture(scope="module")
@@ -29,30 +26,9 @@ def timed(tmp_path_factory):
     return timed
 
 
-@pytest.fixture(scope="module")
-def url(timed):
-    price = {"input": 2, "output": 10, "cache_write_5m": 3, "cache_write_1h": 4, "cache_read": 1}
-    table = {"version": "test", "prices": [{"model": "claude-test", **price}]}
-    prices = timed.settings.home / "prices.json"
-    prices.write_text(json.dumps(table), "utf-8")
-    settings = replace(timed.settings, prices=prices)
-    with served(timed.log, settings, settings.home / "gateway") as running:
-        yield f"{running.url}/#/s/s1"
-
-
-@pytest.fixture(scope="module")
-def moments(timed):
-    return Timeline(timed.log, "s1").extend().moments
-
-
-def offset_of(moments, kind, number=0):
-    found = [moment for moment in moments if isinstance(moment.entry.event, kind)]
-    return found[number].entry.offset
-
-
 @pytest.fixture
-def page(url, page_at):
-    page = page_at(url)
+def page(timed_url, page_at):
+    page = page_at(timed_url)
     page.get_by_text("Live", exact=True).wait_for()
     return page
 
@@ -75,9 +51,11 @@ def test_why_says_what_is_pending_then_the_row_then_what_could_follow(page):
     assert said == ["Someone allows it", "Someone denies it", "Nobody decides in time"]
 
 
-def test_why_at_a_past_instant_speaks_of_that_instant_and_of_what_came_then(page, url, moments):
+def test_why_at_a_past_instant_speaks_of_that_instant_and_of_what_came_then(
+    page, timed_url, moments
+):
     started = offset_of(moments, ev.ToolStarted)
-    page.goto(f"{url}@{started}")
+    page.goto(f"{timed_url}@{started}")
     heading(page, "get_order was running")
     then = page.get_by_text("get_order returned, 90 ms later.")
     then.wait_for()
@@ -133,9 +111,9 @@ def test_two_instants_are_compared_by_their_answers_first(page):
     expect(changed.filter(has_text="Pending call")).to_contain_text("refund 2.1.0")
 
 
-def test_a_fork_is_in_the_tree_and_is_compared_with_its_parent(page, url, moments):
+def test_a_fork_is_in_the_tree_and_is_compared_with_its_parent(page, timed_url, moments):
     ended = offset_of(moments, ev.TurnEnded)
-    page.goto(f"{url}@{ended}")
+    page.goto(f"{timed_url}@{ended}")
     page.get_by_role("button", name="Fork here").first.click()
     page.wait_for_url(re.compile(r"#/s/(?!s1)[^@]+$"))
     page.get_by_text("Live", exact=True).wait_for()

@@ -6,11 +6,10 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from foldlog.consumers.inspector.timeline import Timeline
 from foldlog.schemas import events as ev
 from foldlog.tests.browser_fixture import PHONE
-from foldlog.tests.consumers.gateway.served import served
 from foldlog.tests.consumers.inspector.sessions import Timed, propose
+from foldlog.tests.consumers.inspector.shown import at, offset_of
 
 WIDTH = "document.querySelector('.tl-map .frame').getBoundingClientRect().width"
 
@@ -40,22 +39,6 @@ def timed(tmp_path_factory):
     return timed
 
 
-@pytest.fixture(scope="module")
-def url(timed):
-    with served(timed.log, timed.settings, timed.settings.home / "gateway") as running:
-        yield f"{running.url}/#/s/s1"
-
-
-@pytest.fixture(scope="module")
-def moments(timed):
-    return Timeline(timed.log, "s1").extend().moments
-
-
-def at(page, offset):
-    """Wait until the page shows this moment."""
-    page.get_by_role("status").get_by_text(re.compile(f"Right after offset {offset}, ")).wait_for()
-
-
 def until(page, condition):
     """Wait in the page, frame by frame, because the content security policy forbids playwright's
     way of waiting."""
@@ -63,11 +46,6 @@ def until(page, condition):
       const look = () => ({condition} ? done() : requestAnimationFrame(look));
       look();
     }})""")
-
-
-def offset_of(moments, kind, number=0):
-    found = [moment for moment in moments if isinstance(moment.entry.event, kind)]
-    return found[number].entry.offset
 
 
 def drawn(page):
@@ -79,16 +57,16 @@ def box(page, name):
     return page.locator(".tl .hit").filter(has_text=name).first.bounding_box()
 
 
-def whole(page, url):
-    opened = page(url)
+def whole(page, timed_url):
+    opened = page(timed_url)
     opened.locator(".tl .hit").first.wait_for()
     opened.get_by_role("button", name="Show the whole session").click()
     opened.locator(".tl text.turn").filter(has_text="Turn 1").wait_for()
     return opened
 
 
-def test_a_long_silence_is_folded_and_named_and_a_short_wait_keeps_its_length(url, page_at):
-    page = whole(page_at, url)
+def test_a_long_silence_is_folded_and_named_and_a_short_wait_keeps_its_length(timed_url, page_at):
+    page = whole(page_at, timed_url)
     texts = drawn(page)
     assert any(re.fullmatch(r"59 min 59 s|1 h|60 min", text) for text in texts), texts
     assert any("w1 was lost, 12 s" in text for text in texts), texts
@@ -99,8 +77,8 @@ def test_a_long_silence_is_folded_and_named_and_a_short_wait_keeps_its_length(ur
     assert booked["x"] - again["x"] - again["width"] < 80, "an hour is narrower than twelve seconds"
 
 
-def test_every_kind_of_run_has_its_shape(url, page_at):
-    page = whole(page_at, url)
+def test_every_kind_of_run_has_its_shape(timed_url, page_at):
+    page = whole(page_at, timed_url)
     for shape in ("circle.f-person", "rect.f-model", "rect.f-tool", "rect.bar.doubt",
                   "rect.bar.asks", "path.s-wait", "path.s-fail"):
         expect(page.locator(f".tl-svg {shape}").first).to_be_attached()
@@ -112,8 +90,10 @@ def test_every_kind_of_run_has_its_shape(url, page_at):
         expect(said.get_by_text(words)).to_have_count(1)
 
 
-def test_a_bar_goes_to_the_instant_of_its_start_and_what_follows_is_veiled(url, page_at, moments):
-    page = whole(page_at, url)
+def test_a_bar_goes_to_the_instant_of_its_start_and_what_follows_is_veiled(
+    timed_url, page_at, moments
+):
+    page = whole(page_at, timed_url)
     expect(page.locator(".tl .veil")).to_have_count(0)
     page.locator(".tl .hit").filter(has_text="1.1 again").click()
     at(page, offset_of(moments, ev.GenResumed))
@@ -125,17 +105,17 @@ def test_a_bar_goes_to_the_instant_of_its_start_and_what_follows_is_veiled(url, 
     at(page, offset_of(moments, ev.GenResumed))
 
 
-def test_a_press_on_the_axis_goes_to_the_event_at_that_time(url, page_at, moments):
-    page = whole(page_at, url)
+def test_a_press_on_the_axis_goes_to_the_event_at_that_time(timed_url, page_at, moments):
+    page = whole(page_at, timed_url)
     again, plot = box(page, "1.1 again"), page.locator(".tl-plot").bounding_box()
     page.mouse.click(again["x"] + again["width"] / 2, plot["y"] + 12)
     at(page, offset_of(moments, ev.GenResumed))  # the newest event before that time
 
 
-def test_zoom_and_map_change_the_stretch_and_never_the_instant(url, page_at, moments):
-    page = whole(page_at, url)
+def test_zoom_and_map_change_the_stretch_and_never_the_instant(timed_url, page_at, moments):
+    page = whole(page_at, timed_url)
     offset = offset_of(moments, ev.ToolStarted)
-    page.goto(f"{url}@{offset}")
+    page.goto(f"{timed_url}@{offset}")
     at(page, offset)
     before = page.evaluate(WIDTH)
     page.keyboard.press("+")
@@ -152,8 +132,8 @@ def test_zoom_and_map_change_the_stretch_and_never_the_instant(url, page_at, mom
     assert page.url.endswith(f"@{offset}")
 
 
-def test_a_bar_under_the_pointer_shows_its_facts(url, page_at):
-    page = whole(page_at, url)
+def test_a_bar_under_the_pointer_shows_its_facts(timed_url, page_at):
+    page = whole(page_at, timed_url)
     page.locator(".tl .hit").filter(has_text="book").first.hover()
     card = page.locator(".tl-card")
     card.get_by_text("book got no answer after 10 s (worker w2 · the worker died)").wait_for()
@@ -161,8 +141,8 @@ def test_a_bar_under_the_pointer_shows_its_facts(url, page_at):
     expect(card).to_have_count(0)
 
 
-def test_the_map_of_a_phone_scrubs(url, page_at, moments):
-    page = page_at(url, viewport=PHONE, touch=True)
+def test_the_map_of_a_phone_scrubs(timed_url, page_at, moments):
+    page = page_at(timed_url, viewport=PHONE, touch=True)
     page.locator(".tl-map .m-model").wait_for(state="attached")
     place = page.locator(".tl-map").bounding_box()
     page.touchscreen.tap(place["x"] + 0.25 * place["width"], place["y"] + 10)

@@ -8,6 +8,7 @@ import pytest
 
 from foldlog.consumers.gateway.routes.inspector import POLICY, STATIC
 from foldlog.log.partition import partition_for
+from foldlog.processors.effects.models.errors import POLICY as ERRORS
 from foldlog.tests.consumers.inspector.sessions import Place
 
 VENDORED = STATIC / "vendor"
@@ -49,6 +50,13 @@ def test_the_policy_allows_only_the_gateways_own_files():
     assert rules["default-src"] == "'none'"
     assert {rules[name] for name in ("script-src", "style-src", "connect-src")} == {"'self'"}
     assert "unsafe" not in POLICY and "http" not in POLICY
+
+
+def test_the_page_explains_errors_that_model_calls_report():
+    """It named those of the provider: real failures read "The model call failed: overloaded"."""
+    (table,) = re.findall(r"const ERRORS = \{(.*?)\};", (STATIC / "words.js").read_text(), re.S)
+    errors = set(re.findall(r"^  (\w+):", table, re.M))
+    assert "overloaded" in errors and errors <= set(ERRORS)
 
 
 @pytest.mark.parametrize("name", [

@@ -54,7 +54,7 @@ def test_a_failed_attempt_is_followed_by_the_wait_for_its_retry(timed):
     timed.after(100).fail()
     timed.after(8000).start()
     assert timed.of("model")[:2] == [("run", 100, "failed"), ("waits_retry", 8000, "ok")]
-    assert timed.runs[1].note == "worker w1 · overloaded_error"
+    assert timed.runs[1].note == "worker w1 · overloaded"
 
 
 def test_an_approval_waits_for_the_person_and_names_the_decision(timed):

@@ -1,0 +1,26 @@
+"""What several tests look for on the page, and in the moments that it shows."""
+
+import re
+from typing import Any
+
+from foldlog.consumers.inspector.timeline import Moment
+
+
+def conversation(page: Any) -> Any:
+    """The lines of the conversation."""
+    return page.get_by_role("log", name="Conversation")
+
+
+def at(page: Any, offset: int) -> None:
+    """Wait until the page shows this moment."""
+    page.get_by_role("status").get_by_text(re.compile(f"Right after offset {offset}, ")).wait_for()
+
+
+def of_type(moments: list[Moment], kind: type) -> list[Moment]:
+    """The moments of one type of event."""
+    return [moment for moment in moments if isinstance(moment.entry.event, kind)]
+
+
+def offset_of(moments: list[Moment], kind: type, number: int = 0) -> int:
+    """The offset of the first, or a later, event of a type."""
+    return of_type(moments, kind)[number].entry.offset
