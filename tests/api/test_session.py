@@ -50,9 +50,7 @@ def texts(events: list[SessionEvent]) -> str:
 def asks_to_charge(log) -> Played:
     """Starts a worker whose model asks for a charge that waits for approval."""
     played = Played(log, "s1")
-    played.call()
-    played.start()
-    played.complete("", [("charge", {"cents": 5})])
+    played.propose("", ("charge", {"cents": 5}))
     played.invoke(approval="ask")
     return played
 
@@ -117,9 +115,7 @@ def _fields(event: SessionEvent) -> dict:
 def test_a_doubt_is_resolved_with_what_the_person_knows(session, log):
     reply = session.send("charge me")
     played = Played(log, "s1")
-    played.call()
-    played.start()
-    played.complete("", [("charge", {"cents": 5})])
+    played.propose("", ("charge", {"cents": 5}))
     played.invoke()
     played.tool_start()
     played.uncertain()

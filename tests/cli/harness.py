@@ -80,10 +80,3 @@ def playing(work: Callable[[], None]) -> Iterator[None]:
 
 def turn_opens(played: Played, number: int = 1) -> None:
     played.wait(lambda views: views.turn.open and views.turn.number == number)
-
-
-def model_calls(played: Played, *calls: tuple[str, dict], text: str = "") -> None:
-    """Play a step in which the model calls these tools, each with a name and arguments."""
-    played.call()
-    played.start()
-    played.complete(text, list(calls))

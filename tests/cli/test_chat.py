@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from foldlog.tests.cli.harness import make_shell, model_calls, playing, turn_opens
+from foldlog.tests.cli.harness import make_shell, playing, turn_opens
 from foldlog.tests.consumers.played import Played
 
 
@@ -40,9 +40,7 @@ def test_a_pipe_gets_the_answers_on_stdout_and_the_rest_on_stderr(talk):
         played.start()
         played.chunk("I look.")
         played.complete("I look.", [("read", {"path": "a"})])
-        played.invoke()
-        played.tool_start()
-        played.tool_result("seen")
+        played.run_tool("seen")
         played.answer("It is \x1b[31mthere.")
         turn_opens(played, 2)
         played.answer("Bye.")
@@ -80,7 +78,7 @@ def test_a_new_session_is_opened_by_the_first_line(shell):
 
 def test_a_pipe_answers_the_questions_for_approval(talk):
     def work(played):
-        model_calls(played, ("charge", {"cents": 5}), ("mail", {}))
+        played.propose("", ("charge", {"cents": 5}), ("mail", {}))
         played.invoke(0, approval="ask")
         played.wait(lambda views: views.turn.calls[0].status == "allowed")
         played.invoke(1, approval="ask")
@@ -99,7 +97,7 @@ def test_a_pipe_answers_the_questions_for_approval(talk):
 
 def test_a_pipe_that_ends_before_the_answer_leaves_the_question_open(talk):
     def work(played):
-        model_calls(played, ("charge", {}))
+        played.propose("", ("charge", {}))
         played.invoke(approval="ask")
 
     chat, played = talk(work, "pay\n")
@@ -110,7 +108,7 @@ def test_a_pipe_that_ends_before_the_answer_leaves_the_question_open(talk):
 
 def test_beyond_3_a_pipe_answers_the_question_about_a_call_in_doubt(talk):
     def work(played):
-        model_calls(played, ("charge", {}))
+        played.propose("", ("charge", {}))
         played.invoke()
         played.tool_start()
         played.uncertain()
@@ -148,7 +146,7 @@ def test_postponing_a_question_from_a_pipe_ends_the_chat(talk):
     """A pipe cannot be asked again. The defect: a chat whose pipe postponed a question waited for
     ever."""
     def work(played):
-        model_calls(played, ("charge", {}))
+        played.propose("", ("charge", {}))
         played.invoke()
         played.tool_start()
         played.uncertain()

@@ -22,7 +22,7 @@ from foldlog.cli.edge import Edge
 from foldlog.cli.terminal import Interrupts, Lines
 from foldlog.consumers import outcomes
 from foldlog.log import Settings
-from foldlog.tests.cli.harness import WAIT_S, make_shell, model_calls, playing, turn_opens
+from foldlog.tests.cli.harness import WAIT_S, make_shell, playing, turn_opens
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
 
 SYSCALL = Path(f"/proc/self/task/{os.getpid()}/syscall")
@@ -214,7 +214,7 @@ def test_a_second_ctrl_c_returns_to_the_prompt_if_the_first_was_refused(at_termi
 def test_an_approval_decided_elsewhere_removes_the_question(at_terminal):
     def person(terminal, played):
         terminal.send("pay", played)
-        model_calls(played, ("charge", {"to": "\x1b[8mme"}))
+        played.propose("", ("charge", {"to": "\x1b[8mme"}))
         played.invoke(approval="ask")
         terminal.see('asks to run with {"to": "\\u001b[8mme"}')
         terminal.see(ALLOW)
@@ -231,7 +231,7 @@ def test_an_approval_decided_elsewhere_removes_the_question(at_terminal):
 
 def ask_for_payment(terminal, played) -> None:
     terminal.send("pay", played)
-    model_calls(played, ("charge", {}))
+    played.propose("", ("charge", {}))
     played.invoke(approval="ask")
     terminal.see(ALLOW)
 
@@ -352,7 +352,7 @@ def test_a_running_tool_has_a_clock_and_then_its_duration(at_terminal, monkeypat
 
     def person(terminal, played):
         terminal.send("pay", played)
-        model_calls(played, ("charge", {"cents": 5}))
+        played.propose("", ("charge", {"cents": 5}))
         played.invoke()
         terminal.see('[charge {"cents": 5}]')
         played.tool_start()

@@ -10,7 +10,6 @@ import pytest
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.cli.harness import model_calls
 from foldlog.tests.consumers.played import Played
 
 
@@ -19,7 +18,7 @@ def played(shell):
     """The session s1 with two calls that wait for approval."""
     shell("send s1 go")
     played = Played(shell.log, "s1")
-    model_calls(played, ("charge", {"cents": 5, "to": "\x1b[8mme"}), ("mail", {}))
+    played.propose("", ("charge", {"cents": 5, "to": "\x1b[8mme"}), ("mail", {}))
     played.invoke(0, approval="ask")
     played.invoke(1, approval="ask")
     return played

@@ -11,7 +11,6 @@ import pytest
 
 from foldlog.cli.session_list import Moment
 from foldlog.log.made import note
-from foldlog.tests.cli.harness import model_calls
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.consumers.test_replay import stored
 
@@ -26,9 +25,7 @@ def talk(shell):
     played.start()
     played.chunk("I look.")
     played.complete("I look.", [("read", {"path": "a"})])
-    played.invoke()
-    played.tool_start()
-    played.tool_result("seen \x1b[31m")
+    played.run_tool("seen \x1b[31m")
     played.answer("It is there.")
     return played
 
@@ -48,7 +45,7 @@ def many(shell, talk):
     """Sessions in several states, next to s1, which is idle."""
     shell("send asks", "Please pay.", "--agent", "bank")
     asking = Played(shell.log, "asks")
-    model_calls(asking, ("charge", {}))
+    asking.propose("", ("charge", {}))
     asking.invoke(approval="ask")
     shell("send failed", "Fail, please, in this long first sentence. And more.")
     failing = Played(shell.log, "failed")

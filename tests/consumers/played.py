@@ -203,6 +203,12 @@ class Played:
             "models",
         )
 
+    def propose(self, text: str, *calls: tuple[str, dict]) -> None:
+        """A step in which the model calls tools: each a name and its arguments."""
+        self.call()
+        self.start()
+        self.complete(text, calls)
+
     def fail(self, *, permanent: bool = False) -> None:
         self.append(
             ev.GenFailed(
@@ -276,6 +282,12 @@ class Played:
             ),
             "tools",
         )
+
+    def run_tool(self, result: str) -> None:
+        """Run the newest step's call to this result."""
+        self.invoke()
+        self.tool_start()
+        self.tool_result(result)
 
     def uncertain(self, index: int = 0, reason: str = "the worker died") -> None:
         call = self.views.turn.calls[index]

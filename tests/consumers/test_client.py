@@ -18,9 +18,7 @@ def asking_for_approval(client, log, *calls):
     """The session s1, whose model requested these calls; each call waits for approval."""
     client.say("s1", "go", message_id="m1")
     played = Played(log, "s1")
-    played.call()
-    played.start()
-    played.complete("", calls or [("charge", {"cents": 5})])
+    played.propose("", *(calls or [("charge", {"cents": 5})]))
     for index in range(len(calls or [1])):
         played.invoke(index, approval="ask")
     return played

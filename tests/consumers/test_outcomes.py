@@ -114,12 +114,8 @@ def test_S0_10_the_same_id_with_other_content_is_refused(log, settings):
 def test_the_answer_is_the_last_text_of_the_turn(log, settings):
     sessions, played = opened(log, settings)
     sessions.say("s1", "look", message_id="m1")
-    played.call()
-    played.start()
-    played.complete("I will look.", [("read", {"path": "a"})])
-    played.invoke()
-    played.tool_start()
-    played.tool_result("seen")
+    played.propose("I will look.", ("read", {"path": "a"}))
+    played.run_tool("seen")
     played.answer("It is there.")
     assert answer(log, "m1").text == "It is there."
 
@@ -195,9 +191,7 @@ def test_a_wait_without_a_worker_reports_it_and_times_out(log, settings):
 def test_a_wait_for_approval_reports_the_command_at_once(log, settings):
     sessions, played = opened(log, settings)
     sessions.say("s1", "pay", message_id="m1")
-    played.call()
-    played.start()
-    played.complete("", [("charge", {"cents": 5})])
+    played.propose("", ("charge", {"cents": 5}))
     played.invoke(approval="ask")
     reports = []
     with pytest.raises(NoAnswerYet, match="continues when that is settled"):
@@ -208,9 +202,7 @@ def test_a_wait_for_approval_reports_the_command_at_once(log, settings):
 def test_a_wait_for_a_call_in_doubt_reports_the_command(log, settings):
     sessions, played = opened(log, settings)
     sessions.say("s1", "pay", message_id="m1")
-    played.call()
-    played.start()
-    played.complete("", [("charge", {"cents": 5})])
+    played.propose("", ("charge", {"cents": 5}))
     played.invoke()
     played.tool_start()
     played.uncertain()

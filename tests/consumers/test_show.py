@@ -92,9 +92,7 @@ def test_beyond_2_a_past_request_is_rebuilt_and_has_the_hash_of_its_claim(log, t
     played.start()
     played.resume()
     played.complete("look", [("read", {})])
-    played.invoke()
-    played.tool_start()
-    played.tool_result("seen")
+    played.run_tool("seen")
     played.answer("done")
     sessions.say("s1", "more")
     played.answer("and done")
@@ -126,9 +124,7 @@ def test_unknown_steps_and_sessions_are_errors(log, talk):
 def test_status_is_one_word(log, talk, tmp_path):
     sessions, played = talk
     assert status_of(played.views) == "busy"
-    played.call()
-    played.start()
-    played.complete("", [("charge", {})])
+    played.propose("", ("charge", {}))
     played.invoke(approval="ask")
     assert status_of(played.views) == "asks"
     sessions.decide("s1", "1.1.0", "allow", args_sha256=played.views.turn.calls[0].args_sha256)

@@ -222,9 +222,7 @@ def long_story(log, talk):
     played.seq += 1
     played.chunk("lost one before")
     played.complete("the winner", [("read", {})])
-    played.invoke()
-    played.tool_start()
-    played.tool_result("seen")
+    played.run_tool("seen")
     played.answer("and done")
     return played
 

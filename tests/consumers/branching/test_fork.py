@@ -82,9 +82,7 @@ def in_the_middle(client):
     client.say("s1", "do it", message_id="m2")
     played = played_on(client, "s1")
     played.take()
-    played.call()
-    played.start()
-    played.complete("I do", [("charge", {"n": n}) for n in range(3)])
+    played.propose("I do", *(("charge", {"n": n}) for n in range(3)))
     for index in (1, 2):
         played.invoke(index)
         played.tool_start(index)

@@ -26,9 +26,7 @@ def talk(log, settings, name, *tools):
     """A session in which each of these tools returned a raw log."""
     sessions, played = opened(log, settings, name)
     sessions.say(name, "go", message_id="m1")
-    played.call()
-    played.start()
-    played.complete("", [(tool, {}) for tool in tools])
+    played.propose("", *((tool, {}) for tool in tools))
     for index in range(len(tools)):
         played.invoke(index)
         played.tool_start(index)

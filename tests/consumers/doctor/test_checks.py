@@ -103,9 +103,7 @@ def test_sessions_of_one_unserved_agent_are_one_finding(log, talk, settings):
 
 def test_waiting_approvals_and_doubts_are_reported_with_their_commands(log, talk):
     played = talk[1]
-    played.call()
-    played.start()
-    played.complete("", [("charge", {}), ("mail", {})])
+    played.propose("", ("charge", {}), ("mail", {}))
     played.invoke(0)
     played.invoke(1, approval="ask")
     played.tool_start()
@@ -231,9 +229,7 @@ def test_sessions_are_counted(log, talk, settings):
 
 def test_S0_4_doctor_counts_the_refused_requests_of_tools(log, talk):
     _, played = talk
-    played.call()
-    played.start()
-    played.complete("", [("mail", {})])
+    played.propose("", ("mail", {}))
     played.invoke(0)
     played.tool_start()
     wanted = ev.Trigger(trigger="publish")

@@ -28,9 +28,7 @@ def shell(tmp_path, capsys):
         sessions.open(name, agent="shop")
         sessions.say(name, f"hello {name}", message_id="m1")
         played = Played(shell.log, name)
-        played.call()
-        played.start()
-        played.complete("buying", [("charge", {"cents": 3})])
+        played.propose("buying", ("charge", {"cents": 3}))
         played.invoke(approval="ask")
         sha = played.views.turn.calls[0].args_sha256
         sessions.decide(name, "1.1.0", "allow", args_sha256=sha)

@@ -17,7 +17,6 @@ from foldlog.consumers.history import Place
 from foldlog.log.errors import LogBusy
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.consumers.inspector.sessions import propose
 from foldlog.tests.consumers.played import Played
 
 
@@ -68,7 +67,7 @@ def test_a_refusal_is_409_with_its_code_and_detail(ana):
 def test_a_call_is_allowed_with_the_arguments_that_were_shown(ana, log):
     post(ana, "/asks/messages", text="charge me")
     played = Played(log, own_id("ana", "asks"))
-    propose(played, "", ("charge", {"cents": 5}))
+    played.propose("", ("charge", {"cents": 5}))
     played.invoke(approval="ask")
     (call,) = ana.get("/v1/sessions/asks").json()["waits"]
     assert (call["name"], call["status"]) == ("charge", "asks")
@@ -84,7 +83,7 @@ def test_a_call_is_allowed_with_the_arguments_that_were_shown(ana, log):
 def test_beyond_3_a_doubt_is_resolved_once_and_the_refusal_names_the_outcome(ana, log):
     post(ana, "/doubt/messages", text="charge me")
     played = Played(log, own_id("ana", "doubt"))
-    propose(played, "", ("charge", {"cents": 5}))
+    played.propose("", ("charge", {"cents": 5}))
     played.invoke()
     played.tool_start()
     played.uncertain()

@@ -72,19 +72,10 @@ class Timed:
         ]
 
 
-def propose(played: Played, content: str, *calls: tuple[str, dict]) -> None:
-    """Play an answer of the model with these calls."""
-    played.call()
-    played.start()
-    played.complete(content, list(calls))
-
-
 def turn(played: Played, number: int, chunks: int) -> None:
     """Play one turn: a tool call, then an answer in this many chunks."""
-    propose(played, "Let me look.", ("read_file", {"path": f"notes/{number}.md"}))
-    played.invoke()
-    played.tool_start()
-    played.tool_result(f"contents of note {number}")
+    played.propose("Let me look.", ("read_file", {"path": f"notes/{number}.md"}))
+    played.run_tool(f"contents of note {number}")
     played.call()
     played.start()
     words = [f"word{place} " for place in range(chunks)]
@@ -97,7 +88,7 @@ def turn(played: Played, number: int, chunks: int) -> None:
 def asking(place: Place, session_id: str = "asks") -> Played:
     """A session with a call that waits for approval."""
     _, played = place.open(session_id, "charge it")
-    propose(played, "I would charge.", ("charge", {"amount_cents": 900}))
+    played.propose("I would charge.", ("charge", {"amount_cents": 900}))
     played.invoke(approval="ask")
     return played
 
@@ -105,7 +96,7 @@ def asking(place: Place, session_id: str = "asks") -> Played:
 def doubting(place: Place, session_id: str = "doubts") -> Played:
     """A session with a call in doubt."""
     _, played = place.open(session_id, "charge it")
-    propose(played, "Charging.", ("charge", {"amount_cents": 900}))
+    played.propose("Charging.", ("charge", {"amount_cents": 900}))
     played.invoke()
     played.tool_start()
     played.uncertain()
@@ -119,10 +110,8 @@ def hostile(place: Place, session_id: str = "hostile") -> Played:
     played.start()
     played.chunk(HOSTILE[1])
     played.complete(HOSTILE[1], [("read", {"path": HOSTILE[0], HOSTILE[1]: HOSTILE[2]})])
-    played.invoke()
-    played.tool_start()
-    played.tool_result(json.dumps([{"type": "text", "text": "".join(HOSTILE)}]))
-    propose(played, "\n".join(HOSTILE))
+    played.run_tool(json.dumps([{"type": "text", "text": "".join(HOSTILE)}]))
+    played.propose("\n".join(HOSTILE))
     played.end()
     return played
 

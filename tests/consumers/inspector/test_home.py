@@ -25,7 +25,6 @@ from foldlog.tests.consumers.inspector.sessions import (
     asking,
     doubting,
     hostile,
-    propose,
 )
 from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, settings_in
 
@@ -113,10 +112,10 @@ def test_arguments_that_cannot_be_shown_whole_and_exactly_are_not_allowed_here(
     place, url, page_at
 ):
     _, played = place.open("long-args", "pay it")
-    propose(played, "", ("pay", {"note": "x" * 3_000}))
+    played.propose("", ("pay", {"note": "x" * 3_000}))
     played.invoke(approval="ask")
     _, played = place.open("big-number", "wire it")
-    propose(played, "", ("wire", {"account": 12345678901234567891}))
+    played.propose("", ("wire", {"account": 12345678901234567891}))
     played.invoke(approval="ask")
     page = page_at(f"{url}/#/waiting")
     card(page, "Allow pay?").get_by_text("too long for this page").wait_for()
@@ -328,7 +327,7 @@ def test_the_charts_show_each_interval_to_the_keyboard(clocked, page_at):
 def test_no_content_becomes_markup_or_a_link(place, url, page_at):
     hostile(place, "hostile-home")
     _, played = place.open("hostile-ask", HOSTILE[2])
-    propose(played, HOSTILE[0], ("charge", {HOSTILE[1]: HOSTILE[0]}))
+    played.propose(HOSTILE[0], ("charge", {HOSTILE[1]: HOSTILE[0]}))
     played.invoke(approval="ask")
     page = page_at(f"{url}/")
     page.get_by_text(HOSTILE[1]).first.wait_for()

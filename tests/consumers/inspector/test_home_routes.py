@@ -125,9 +125,7 @@ def test_those_that_wait_for_a_person_come_first_with_what_was_asked(ana):
 
 def test_arguments_too_long_for_the_page_are_left_out(place, ana):
     _, played = place.open("long-args", "charge it")
-    played.call()
-    played.start()
-    played.complete("", [("charge", {"note": "x" * cards.ARGS_BYTES_MAX})])
+    played.propose("", ("charge", {"note": "x" * cards.ARGS_BYTES_MAX}))
     played.invoke(approval="ask")
     assert rows(ana)["long-args"]["waits"][0]["args"] is None
     MINE.add("long-args")

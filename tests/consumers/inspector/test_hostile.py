@@ -47,9 +47,7 @@ def hostile(place, session_id: str, content: bytes) -> None:
         ),
     )
     played.append(event, "models")
-    played.invoke()
-    played.tool_start()
-    played.tool_result("done")
+    played.run_tool("done")
 
 
 @pytest.mark.parametrize("number", range(len(CONTENTS)), ids=CONTENTS)

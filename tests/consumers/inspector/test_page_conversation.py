@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from foldlog.tests.consumers.inspector.sessions import Timed, propose
+from foldlog.tests.consumers.inspector.sessions import Timed
 from foldlog.tests.consumers.inspector.shown import conversation
 
 ANSWER = """One item, **two days** ago, see `order_id`:
@@ -132,7 +132,7 @@ def test_a_draft_survives_a_reload_and_nothing_can_be_said_in_the_past(page, tim
 
 def test_the_keys_a_and_d_decide_the_call_that_has_the_focus(page, timed):
     timed.sessions.say("s1", "charge it", message_id="m9")
-    propose(timed.played, "I would charge.", ("charge", {"amount": 9}))
+    timed.played.propose("I would charge.", ("charge", {"amount": 9}))
     timed.played.invoke(approval="ask")
     ask = page.get_by_role("region", name="charge waits for approval")
     ask.wait_for()

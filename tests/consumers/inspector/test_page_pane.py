@@ -7,21 +7,21 @@ import pytest
 from playwright.sync_api import expect
 
 from foldlog.schemas import events as ev
-from foldlog.tests.consumers.inspector.sessions import Timed, propose
+from foldlog.tests.consumers.inspector.sessions import Timed
 from foldlog.tests.consumers.inspector.shown import offset_of
 
 
 @pytest.fixture(scope="module")
 def timed(tmp_path_factory):
     timed = Timed(tmp_path_factory.mktemp("timed"))
-    propose(timed.after(10), "Let me look.", ("get_order", {"order_id": 17}))
+    timed.after(10).propose("Let me look.", ("get_order", {"order_id": 17}))
     timed.played.invoke()
     timed.played.tool_start()
     timed.after(90).tool_result("a lamp")
     timed.after(10).answer("A **lamp**.")
     timed.ms += 60_000
     timed.sessions.say("s1", "Refund it", message_id="m2")
-    propose(timed.after(10), "Refunding.", ("refund", {"amount": 129}))
+    timed.after(10).propose("Refunding.", ("refund", {"amount": 129}))
     timed.played.invoke(approval="ask")
     return timed
 

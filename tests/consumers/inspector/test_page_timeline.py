@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from foldlog.schemas import events as ev
 from foldlog.tests.browser_fixture import PHONE
-from foldlog.tests.consumers.inspector.sessions import Timed, propose
+from foldlog.tests.consumers.inspector.sessions import Timed
 from foldlog.tests.consumers.inspector.shown import at, offset_of
 
 WIDTH = "document.querySelector('.tl-map .frame').getBoundingClientRect().width"
@@ -27,14 +27,14 @@ def timed(tmp_path_factory):
     timed.played.end()
     timed.ms += 3_600_000
     timed.sessions.say("s1", "Book the courier", message_id="m2")
-    propose(timed.after(10), "Booking.", ("book", {"day": "Tuesday"}))
+    timed.after(10).propose("Booking.", ("book", {"day": "Tuesday"}))
     timed.after(5).invoke()
     timed.played.tool_start()
     timed.after(10_000).uncertain()
     timed.ms += 60_000
     timed.sessions.resolve("s1", "2.1.0", "happened", report="it is booked")
     timed.ms += 1000
-    propose(timed.played, "Refunding.", ("refund", {"amount": 129}))
+    timed.played.propose("Refunding.", ("refund", {"amount": 129}))
     timed.played.invoke(approval="ask")
     return timed
 

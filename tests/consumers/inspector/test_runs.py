@@ -3,7 +3,7 @@
 import pytest
 
 from foldlog.consumers.inspector.timeline import Timeline
-from foldlog.tests.consumers.inspector.sessions import Timed, propose
+from foldlog.tests.consumers.inspector.sessions import Timed
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_failed_attempt_is_followed_by_the_wait_for_its_retry(timed):
 
 
 def test_an_approval_waits_for_the_person_and_names_the_decision(timed):
-    propose(timed.played, "I would charge.", ("charge", {"amount_cents": 900}))
+    timed.played.propose("I would charge.", ("charge", {"amount_cents": 900}))
     timed.played.invoke(approval="ask")
     assert timed.of("tool") == [("waits_person", None, "")]
     timed.after(60_000 - 1)
@@ -71,7 +71,7 @@ def test_an_approval_waits_for_the_person_and_names_the_decision(timed):
 
 
 def test_a_doubt_lasts_until_a_person_reports(timed):
-    propose(timed.played, "Charging.", ("charge", {"amount_cents": 900}))
+    timed.played.propose("Charging.", ("charge", {"amount_cents": 900}))
     timed.played.invoke()
     timed.played.tool_start()
     timed.after(10_000).uncertain()

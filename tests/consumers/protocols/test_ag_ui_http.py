@@ -9,7 +9,6 @@ from foldlog.consumers.gateway import subscriptions
 from foldlog.consumers.gateway.access import token_for
 from foldlog.consumers.gateway.names import own_id
 from foldlog.tests.consumers.gateway.served import SECRET
-from foldlog.tests.consumers.inspector.sessions import propose
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.consumers.protocols.workers import PNG, worker_of
 
@@ -89,7 +88,7 @@ def test_S2_a_run_streams_and_is_the_parent_of_the_next_one(log, agent, session)
 def test_S2_an_approval_is_an_interrupt_and_its_answer_begins_a_run(log, agent, session):
     agent.run("m1", "buy it")
     worker = worker_of(log, session)
-    propose(worker, "I buy.", ("charge", {"cents": 3}))
+    worker.propose("I buy.", ("charge", {"cents": 3}))
     worker.invoke(approval="ask")
     result = agent.result()
     (interrupt,) = result["pendingInterrupts"]
@@ -122,7 +121,7 @@ def test_S2_an_approval_is_an_interrupt_and_its_answer_begins_a_run(log, agent, 
 def test_S2_a_denial_and_a_resolved_doubt_are_sent_in_one_request(log, agent, session):
     agent.run("m1", "both")
     worker = worker_of(log, session)
-    propose(worker, "", ("charge", {}), ("post", {}))
+    worker.propose("", ("charge", {}), ("post", {}))
     worker.invoke(0, approval="ask")
     worker.invoke(1)
     worker.tool_start(1)

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from foldlog.consumers.gateway.names import own_id
-from foldlog.tests.consumers.inspector.sessions import propose
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.consumers.protocols.ai_sdk_chats import Chat, as_stored, stored, texts
 from foldlog.tests.consumers.protocols.workers import worker_of
@@ -238,7 +237,7 @@ def test_a_message_sent_during_a_turn_gets_the_turn_that_it_begins(
 def test_a_steering_message_is_a_part_of_the_answer(log, chat, ana, session):
     chat.send("one", "m1")
     worker = worker_of(log, session)
-    propose(worker, "", ("read", {}))
+    worker.propose("", ("read", {}))
     worker.invoke()
     worker.tool_start()
     steer = {"id": "m2", "role": "user", "parts": [{"type": "text", "text": "shorter"}]}
