@@ -32,6 +32,7 @@ from ...schemas import events as ev
 from ...schemas.codec import Entry
 from ...schemas.events.parts import Body, ReadBlob
 from ..contents import text_of, whole
+from .summary import brief
 
 WAIT_MIN_MS = 50
 """A shorter wait for a worker is not kept: taking up work always takes some milliseconds."""
@@ -182,7 +183,7 @@ def _said(event: object, read: ReadBlob | None) -> str:
     """What a person did, in words; '' if the event is not of a person."""
     match event:
         case ev.MessageReceived():
-            return _brief(_text(event.content, read)) or "a message"
+            return brief(_text(event.content, read), TITLE_CHARS) or "a message"
         case ev.ApprovalDecided():
             return "allowed it" if event.decision == "allow" else "denied it"
         case ev.HumanResolved():
@@ -205,11 +206,6 @@ def _text(body: Body, read: ReadBlob | None) -> str:
     except BlobError:
         return ""
     return text_of(data) or data[:400].decode("utf-8", "replace")
-
-
-def _brief(text: str) -> str:
-    line = " ".join(text[: 4 * TITLE_CHARS].split())
-    return line if len(line) <= TITLE_CHARS else f"{line[: TITLE_CHARS - 1]}…"
 
 
 def _standing(views: SessionViews) -> dict[Subject, _Stands]:
