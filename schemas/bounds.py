@@ -1,4 +1,4 @@
-"""The largest numbers that an event may hold, as types: the codec rejects larger ones.
+"""The largest numbers that an event may hold, as types. The codec rejects larger numbers.
 
 Folds add these numbers up and stores keep the sums in 64 bits. Within these bounds, no history that
 fits on a disk adds up to 2**63, so views can always be encoded. Token counts come from a provider:

@@ -109,7 +109,7 @@ class FoldedSessions(Generic[S]):
         return event
 
     def views_of(self, session_id: str) -> SessionViews:
-        """The views of a session; the initial ones if it is unknown."""
+        """The views of a session; the initial views if the session is unknown."""
         session = self.sessions.get(session_id)
         return initial(session_id) if session is None else session.views
 

@@ -3,7 +3,7 @@ before a person is asked for approval.
 
 The server itself validates its arguments completely. This check is deliberately small, because it
 runs with a third-party schema in the thread that makes decisions. It follows no references, tries
-no alternatives and matches no patterns, so its time is that of one walk through the arguments.
+no alternatives and matches no patterns, so it takes as long as one walk through the arguments.
 Pure.
 """
 

@@ -33,7 +33,7 @@ PAGES_MAX = 50  # of a list of tools, which might never end otherwise
 STDERR_BYTES_MAX = 4 * 1024  # the end of standard error that is kept for the operator
 CLOSE_S = 1.0  # from the end of a server's input to SIGKILL
 TOO_LONG = -32099  # foldlog's own error code, in the range for implementations
-NOT_SENT = -32098  # likewise
+NOT_SENT = -32098  # another error code of foldlog
 # Errors that a server returns before it runs anything: unknown method, invalid parameters, headers
 # that do not match, a missing capability. (Parse error and invalid request are not among them: the
 # package itself raises them after the call, for an answer that it cannot parse.)

@@ -1,7 +1,7 @@
 """Content blocks as JSON texts: the parts of an answer, result or message that go into a request.
 
 Blocks are copied as text, byte for byte as received. This file has the rules for one fragment,
-build.py those for windows, cache_marks.py those for cache marks.
+build.py the rules for windows, and cache_marks.py the rules for cache marks.
 """
 
 import json
@@ -20,7 +20,7 @@ from ..fold.projections.context_view import Fragment, Request
 
 SIGNED = {"thinking": "signature", "redacted_thinking": "data"}
 SERVERS_CALLS = ("server_tool_use", "mcp_tool_use")
-PARSED_MAX = 256  # bodies with cached blocks; inline ones have at most 64 KiB
+PARSED_MAX = 256  # bodies with cached blocks; an inline body has at most 64 KiB
 
 _DECODER = json.JSONDecoder()
 

@@ -89,8 +89,8 @@ class Store:
         self.log_first = log_first  # the log's first offset then; 0 unless records were deleted
         self._lengths: dict[str, views_codec.Lengths] = {}
         self._busy: dict[str, bool] = {}  # the stored value, by cached session
-        self._streams: dict[str, Stream] = {}  # likewise
-        self._skipped: dict[str, tuple[int, ...]] = {}  # likewise
+        self._streams: dict[str, Stream] = {}  # the stored value, by cached session
+        self._skipped: dict[str, tuple[int, ...]] = {}  # the stored value, by session
         self.belongs: Belongs | None = self._read(_BELONGS, Belongs)
         self.cursor: Cursor = self._read(_CURSOR, Cursor) or Cursor()
         self.partition: PartitionView = self._read(_PARTITION, PartitionView) or PartitionView()

@@ -22,7 +22,7 @@ from .output_sink import Stop
 REAPER = Path(__file__).with_name("reaper.py")
 TERM_S = 0.3  # from SIGTERM to SIGKILL: enough to remove a lock file, small compared to the grace
 KILL_S = 5.0  # a process that survives SIGKILL this long hangs in the kernel: do not wait longer
-OUTPUT_BYTES_MAX = 1024 * 1024  # kept of one command: a quarter from its start, the rest its end
+OUTPUT_BYTES_MAX = 1024 * 1024  # kept output of a command: a quarter of it from the start
 _READ_BYTES = 64 * 1024
 
 

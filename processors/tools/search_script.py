@@ -89,7 +89,7 @@ def rows(fd: int, request: dict[str, Any], counts: dict[str, int]) -> Iterator[s
 
 
 def main(fd: int, request: dict[str, Any]) -> None:
-    """Print the requested rows and count the others."""
+    """Print the requested rows and count all further rows."""
     until = time.monotonic() + SEARCH_S
     counts = {"files": 0, "skipped": 0, "more": 0, "complete": True}
     first, last = request["offset"], request["offset"] + request["rows"]

@@ -186,7 +186,7 @@ class Actions:
                 self._awaited[key] = awaited._replace(values=left)
             else:
                 self._forget(entry.session_id, key)
-                if key.owed in CLAIMED:  # this record, or an earlier claim of ours for the key
+                if key.owed in CLAIMED:  # this record, or our earlier claim for the key
                     self._claims_back.add(key)
 
     def _rejected(

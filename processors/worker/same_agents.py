@@ -1,4 +1,4 @@
-"""Refuses to start a worker whose agents differ from those of the live workers.
+"""Refuses to start a worker whose agents differ from the agents of the live workers.
 
 A session waits forever in a partition whose worker lacks the session's agent. The live workers are
 the members of the installation's consumer groups, each labelled with the digest of its agents, so

@@ -3,7 +3,7 @@
 The deadline of a claim counts from the moment when the claim was produced. If a worker reads its
 own claim late, for example after a pause, another worker may already have taken the claim over: a
 tool would run late, and a model call would be paid for twice. WAKE rows T4, S2, B2 and D2 begin
-effects. Times are those of the monotonic clock.
+effects. Times are read from the monotonic clock.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Wakes one session by hand: runs the worker's own code on its partition until it is idle or waits.
 
 It is for machines without a running worker, for example after a power loss; a timer or a person
-starts it. A session that waits for a person or for a time stays as it is until the next wake.
+starts it. A session that waits for a person or for a time stays unchanged until the next wake.
 """
 
 import time

@@ -117,7 +117,7 @@ class ReminderAdded:
 
 @event
 class CompactionSkipped:
-    """A compaction was not worth it."""
+    """A compaction was skipped, because it would not have been worth its cost."""
 
     upto: Count
     why: str

@@ -20,7 +20,7 @@ UNDELIVERED_MAX = 16  # kept for display; older ones are only counted
 
 
 class DeliveryStatus(StrEnum):
-    """The status of a delivery: of its newest attempt, or OWED before the first."""
+    """The status of a delivery's newest attempt, or OWED before the first attempt."""
 
     OWED = "owed"
     RUNNING = "running"

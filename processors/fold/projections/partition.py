@@ -41,7 +41,7 @@ class PartitionView(NamedTuple):
 
 
 INITIAL = PartitionView()
-GONE_MAX = 16  # dead owners that are kept; claims of older ones wait for their deadline
+GONE_MAX = 16  # dead owners that are kept; the claims of others wait for their deadline
 EARLIER_MAX = 8  # earlier epochs that are kept; older claims wait for their deadline
 ROLES = ("sessions", "models", "tools", "background", "delivery")
 ANSWERS = ("sessions", "models")  # the roles that every answer needs

@@ -32,7 +32,7 @@ REBUILDABLE = (*TOO_LONG, *PARTS)
 
 
 class GenerationStatus(StrEnum):
-    """The status of a model call: that of its newest attempt, or OWED before the first attempt."""
+    """The status of a model call's newest attempt, or OWED before the first attempt."""
 
     OWED = "owed"
     RUNNING = "running"
