@@ -1,9 +1,8 @@
 """The request of a step, as bytes: a pure function of the context and compaction views.
 
 A claim, a rebuild after a crash and a query a year later give the same bytes; GEN_START has their
-sha256 and the version of the builder (BUILDER). The order of the parts is: tools, system prompt, a
-summary of the messages that are left out, messages. Static parts thus come before those that
-change.
+sha256 and the version of the builder (BUILDER). Static parts come before parts that change: first
+the tools and the system prompt, then a summary of the messages that are left out, then messages.
 """
 
 import json
