@@ -1,12 +1,12 @@
-"""foldlog: an LLM-agent session is a run of events in one Kafka partition; the rest is folded.
+"""foldlog: an LLM-agent session is a sequence of events in a Kafka log, folded into its state.
 
-This file exports the names that a user imports. Importing it must be fast, so each name is loaded
-on first use.
+This file exports the names that users import. Importing it must be fast, so each name is loaded on
+first use.
 
 To read the code, read the packages in this order:
 
 1. `schemas/`      what is in the log: one .avsc per event, the dataclasses, the codec, the topics
-2. `log/`          the only access to Kafka, and its in-memory twin
+2. `log/`          the only access to Kafka, and a log in memory with the same interface
 3. `producers/`    the write side: open a session, send a message, cancel, decide
 4. `processors/`   the interpreter. The pure core is three folders: `fold/` (events to views),
                    `wake/` (what is pending, and the decisions made from it), `request/` (what the

@@ -1,8 +1,8 @@
-"""The same API for asyncio. Every blocking call runs in a thread of a pool, never on the loop.
+"""The API for asyncio. Every blocking call runs in a thread of a pool, never on the event loop.
 
-A stream reads the log only when its consumer asks for the next event, so a slow consumer slows its
-own stream down and nothing else. A thread is used for at most 50 ms at a time; THREADS_MAX threads
-serve more streams than that, each with a little more delay.
+A stream reads the log only when its consumer asks for the next event, so a slow consumer delays
+only its own stream. A thread is used for at most 50 ms at a time; more than THREADS_MAX streams
+share the threads, with a little more delay for each.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ THREADS_MAX = 64
 
 
 class _Threads:
-    """The pool of one connection."""
+    """The thread pool of one connection."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="foldlog")
@@ -57,7 +57,10 @@ class _Threads:
 
 
 class AsyncStream:
-    """Live events of a session: `async for event in stream`. Close it, or use `async with`."""
+    """Live events of a session:
+
+    `async for event in stream`. Close the stream, or use `async with`.
+    """
 
     def __init__(self, threads: _Threads, begin: Callable[[], Stream]) -> None:
         self._threads, self._begin = threads, begin
@@ -71,14 +74,18 @@ class AsyncStream:
             return self._stream
 
     async def begin(self) -> Self:
-        """Begin now, and not at the first read. Raises what a message or a cursor is refused for.
+        """Begin now instead of at the first read.
+
+        Raises Refused for an invalid message or cursor.
         """
         await self._begun()
         return self
 
     @property
     def cursor(self) -> str | None:
-        """Where to continue: after the last event that was taken; None before the first read."""
+        """The cursor after the last event that was taken, to continue from; None before the first
+        read.
+        """
         return None if self._stream is None else self._stream.cursor
 
     async def __aiter__(self) -> AsyncIterator[SessionEvent]:
@@ -91,8 +98,9 @@ class AsyncStream:
                 yield event
 
     async def until(self, kind: type[E]) -> E:
-        """The next event of a class; those before it are skipped. Raises ReplyEnded if there is
-        none. To limit the wait, use `asyncio.timeout`."""
+        """Return the next event of a class, and skip the events before it. Raises ReplyEnded if the
+        reply ends without such an event. To limit the wait, use `asyncio.timeout`.
+        """
         demand_event_class(kind)
         async for event in self:
             if isinstance(event, kind):
@@ -100,7 +108,7 @@ class AsyncStream:
         raise ReplyEnded(f"the reply ended without {kind.__name__}")
 
     async def aclose(self) -> None:
-        """Stop following; the session continues."""
+        """Close the stream; the session continues."""
         if self._stream is not None:
             await self._threads.run(self._stream.close)
 
@@ -112,7 +120,7 @@ class AsyncStream:
 
 
 class AsyncReply(AsyncStream):
-    """What answers one message: iterate over its events, or `await` it for the answer.
+    """The reply to one message: iterate over its events, or `await` it for the answer.
 
     The message is sent when the reply is first awaited or iterated, or by `begin()`.
     """
@@ -138,7 +146,7 @@ class AsyncReply(AsyncStream):
 
 
 class AsyncSession:
-    """One session; see `Session`, whose methods these are."""
+    """One session, with the methods of `Session`."""
 
     def __init__(self, session: Session, threads: _Threads) -> None:
         self._session, self._threads = session, threads
@@ -146,7 +154,7 @@ class AsyncSession:
 
     @property
     def agent(self) -> str:
-        """The agent that answers."""
+        """The agent that answers in this session."""
         return self._session.agent
 
     def __repr__(self) -> str:
@@ -176,7 +184,7 @@ class AsyncSession:
         return AsyncReply(self._threads, partial(self._session.reply, message_id), message_id)
 
     def events(self, cursor: str | None = None) -> AsyncStream:
-        """Everything that happens from now on, or from right after the event with this cursor."""
+        """A stream of the events from now on, or from right after the event with this cursor."""
         return AsyncStream(self._threads, partial(self._session.events, cursor))
 
     async def approve(
@@ -186,7 +194,7 @@ class AsyncSession:
         remember: bool = False,
         like: Mapping[str, str] | None = None,
     ) -> None:
-        """Allow a call, bound to the arguments in the event."""
+        """Allow a call with the arguments that the event shows."""
         await self._threads.run(self._session.approve, call, remember=remember, like=like)
 
     async def deny(self, call: ApprovalAsked | str) -> None:
@@ -220,20 +228,20 @@ class AsyncSession:
     async def fork(
         self, at: SessionEvent | int | None = None, *, session_id: str | None = None
     ) -> "AsyncSession":
-        """A new session that begins as this one was right after an event or offset, or now."""
+        """Open a session with the state that this one has after an event or offset, or has now."""
         forked = await self._threads.run(self._session.fork, at, session_id=session_id)
         return AsyncSession(forked, self._threads)
 
     async def history(self) -> list[SessionEvent]:
-        """What happened so far, without tokens."""
+        """The events so far, without tokens."""
         return await self._threads.run(self._session.history)
 
     async def state(self) -> SessionState:
-        """What the session is doing now, and what it waits for."""
+        """The present state of the session, and what it waits for."""
         return await self._threads.run(self._session.state)
 
     async def request(self, step: str) -> ModelRequest:
-        """The request of a step, `"TURN.STEP"`, rebuilt from the log to the byte."""
+        """The request of a step (`"TURN.STEP"`), rebuilt from the log byte for byte."""
         return await self._threads.run(self._session.request, step)
 
     async def views(self, at: int | None = None) -> SessionViews:
@@ -241,7 +249,7 @@ class AsyncSession:
         return await self._threads.run(self._session.views, at)
 
     async def aclose(self) -> None:
-        """Stop following the session; it continues."""
+        """Close the session's streams; the session continues."""
         await self._threads.run(self._session.close)
 
     async def __aenter__(self) -> "AsyncSession":
@@ -264,14 +272,17 @@ class AsyncConnection:
         agent: str = DEFAULT_AGENT,
         user: str | None = None,
     ) -> AsyncSession:
-        """Open a session, or continue one of the same user and agent. Without an id it is new."""
+        """Open a session, or continue one of the same user and agent.
+
+        Without an id, the session is new.
+        """
         session = await self._threads.run(
             self._connection.open, session_id, agent=agent, user=user
         )
         return AsyncSession(session, self._threads)
 
     async def session(self, session_id: str, *, user: str | None = None) -> AsyncSession:
-        """A session that exists. Raises UnknownSession."""
+        """An existing session. Raises UnknownSession."""
         found = await self._threads.run(self._connection.session, session_id, user=user)
         return AsyncSession(found, self._threads)
 
@@ -282,7 +293,7 @@ class AsyncConnection:
         agent: str | None = None,
         status: Status | str | None = None,
     ) -> list[SessionState]:
-        """All sessions, or those of a user, an agent or a status; the last changed come first."""
+        """All sessions, or those with this user, agent or status, most recently changed first."""
         return await self._threads.run(
             self._connection.sessions, user=user, agent=agent, status=status
         )
@@ -294,7 +305,7 @@ class AsyncConnection:
 
 
 class _Connecting:
-    """`await` it for a connection, or use it with `async with`."""
+    """What `aconnect` returns: `await` it for a connection, or use it with `async with`."""
 
     def __init__(self, begin: Callable[[], Connection]) -> None:
         self._begin = begin

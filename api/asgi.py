@@ -10,8 +10,9 @@
     app = FastAPI(lifespan=lifespan)
     app.mount("/foldlog", chat)
 
-It has every route of `foldlog gateway` except the inspector's pages. A mounted app gets no lifespan
-events, so the application's own lifespan must enter it; a server that runs it alone starts it.
+The app has every route of `foldlog gateway` except the inspector's pages. A mounted app gets no
+lifespan events, so the application's own lifespan must enter it. A server that runs the app alone
+sends it lifespan events.
 """
 
 from collections.abc import Sequence
@@ -34,9 +35,9 @@ def asgi(
 
     authenticate: returns the user id of a request (a `starlette.requests.Request`), or None to
     refuse it; it is called on the event loop, so it must not block. Without it, requests need a
-    token signed with FOLDLOG_GATEWAY_SECRET. origins: of pages that may use it from elsewhere.
-    settings, log: in place of those that the command line would use; the log is not closed.
-    Raises SettingsError.
+    token signed with FOLDLOG_GATEWAY_SECRET. origins: the other web origins whose pages may use the
+    app (CORS). settings, log: used instead of those that the command line would use; the log is not
+    closed. Raises SettingsError.
     """
     if isinstance(origins, str):
         raise SettingsError(f"foldlog.asgi needs a list of origins: origins=[{origins!r}]")

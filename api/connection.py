@@ -18,11 +18,11 @@ from .installation import connected, find_settings
 from .session import Session
 
 CHANNEL = "python"
-"""The channel of messages sent from Python, as other readers see it."""
+"""The name that messages sent from Python have as their channel."""
 
 
 class Connection:
-    """Opens and lists sessions. May be used from several threads. Close it, or use `with`."""
+    """Opens and lists sessions, from any thread. Close the connection, or use `with`."""
 
     def __init__(
         self, settings: Settings, log: Log, *, user: str | None = None, owns_log: bool = True
@@ -34,7 +34,7 @@ class Connection:
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
     def _client(self, user: str | None) -> Client:
-        """One client a user; all of them share the log. Raises Refused after close()."""
+        """The client of a user; all clients share the log. Raises Refused after close()."""
         if self._is_closed:
             raise Refused(
                 "this connection was closed, so nothing was read or written. Sessions continue in "
@@ -52,7 +52,8 @@ class Connection:
         agent: str = DEFAULT_AGENT,
         user: str | None = None,
     ) -> Session:
-        """Open a session, or continue one of the same user and agent. Without an id it is new.
+        """Open a session, or continue one of the same user and agent. Without an id, the session is
+        new.
 
         Raises CommandRefused if the session belongs to another user or agent.
         """
@@ -68,8 +69,8 @@ class Connection:
         return session
 
     def session(self, session_id: str, *, user: str | None = None) -> Session:
-        """A session that exists, of any user: to look inside, to approve, to follow. Raises
-        UnknownSession."""
+        """An existing session of any user, to inspect, approve in or follow. Raises UnknownSession.
+        """
         session = self._session(user, session_id, None)
         try:
             session.state()
@@ -92,7 +93,7 @@ class Connection:
         agent: str | None = None,
         status: Status | str | None = None,
     ) -> list[SessionState]:
-        """All sessions, or those of a user, an agent or a status; the last changed come first."""
+        """All sessions, or those with this user, agent or status, most recently changed first."""
         if status not in (None, *Status):
             raise Refused(f"the status of a session is {', '.join(Status)}, not {status!r}")
         wanted = None if status is None else Status(status)
@@ -134,7 +135,7 @@ class Connection:
 
 
 def _why_not_opened(error: CommandRefused, session: Session, agent: str) -> CommandRefused:
-    """The refusal, with the reason that the ruling leaves out."""
+    """The error with the reason why the session could not be opened, which the ruling omits."""
     decision = error.decision
     views = decision.views
     if views.state.user_id != session.user:
@@ -155,8 +156,9 @@ def connect(
 ) -> Connection:
     """Connect to the broker that the command line would use.
 
-    settings: by default from the environment and `foldlog.toml`. user: who acts, by default the
-    settings' user. log: an open log, such as one in memory. Raises SettingsError, LogUnreachable.
+    settings: by default those of the environment and `foldlog.toml`. user: the user who acts, by
+    default the settings' user. log: a log that is already open, such as one in memory. Raises
+    SettingsError, LogUnreachable.
     """
     if not isinstance(settings, Settings | None):
         raise SettingsError(

@@ -1,7 +1,7 @@
 """The events that a session yields to Python users, each a dataclass that prints as one line.
 
-They are a view of the log for people: `consumers/transcript_stream.py` decides what is shown, so
-every token of the winning attempt comes exactly once. Match them by class:
+The events come from `consumers/transcript_stream.py`, which shows every token of the winning
+attempt exactly once. Match them by class:
 
     match event:
         case Token(text=text): print(text, end="")
@@ -32,16 +32,16 @@ from ..schemas.enums import ChunkKind
 from ..schemas.events.parts import ReadBlob
 
 LINE_CHARS_MAX = 100
-"""How much of a text is shown when an event is printed."""
+"""The most characters of a text that a printed event shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEvent:
-    """What every event has.
+    """The base class of all events.
 
-    `turn`, `step`: where in the session it happened, 0 before the first turn. `offset`: of its
-    record in the partition. `cursor`: pass it to `Session.events(cursor=...)` to continue right
-    after this event, also in another process.
+    `turn`, `step`: where in the session the event happened, 0 before the first turn. `offset`: the
+    offset of its record in the partition. `cursor`: pass it to `Session.events(cursor=...)` to
+    continue right after this event, also in another process.
     """
 
     session_id: str
@@ -60,14 +60,14 @@ class SessionEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedEvent(SessionEvent):
-    """An event with the broker's time of its record."""
+    """An event with the time at which the broker stored its record."""
 
     at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token(SessionEvent):
-    """A piece of the model's answer. Yielded once, also when a worker dies in the middle."""
+    """A piece of the model's answer, yielded only once even if a worker dies meanwhile."""
 
     text: str
 
@@ -87,10 +87,10 @@ class Thinking(SessionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDrafted(SessionEvent):
-    """A piece of a tool call that the model is still writing: of the tool's name or its arguments.
+    """A piece of the name or of the arguments in a tool call that the model is still writing.
 
-    `block`: which content block of the answer it belongs to. The complete call follows as
-    ToolCalled or ApprovalAsked.
+    `block`: the number of the answer's content block that the piece belongs to. The complete call
+    follows as ToolCalled or ApprovalAsked.
     """
 
     block: int
@@ -103,9 +103,9 @@ class ToolDrafted(SessionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discarded(SessionEvent):
-    """The tokens shown of this step are void, because another attempt replaces them or none does.
+    """The tokens of this step so far are void, such as when their attempt failed or was replaced.
 
-    Discard them; if another attempt follows, its tokens come next.
+    Discard these tokens. If another attempt follows, its tokens come next.
     """
 
     reason: str
@@ -116,10 +116,10 @@ class Discarded(SessionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered(RecordedEvent):
-    """The model's answer of one step is complete; `text` is what its tokens add up to.
+    """The model's answer of one step is complete; `text` is the concatenation of its tokens.
 
-    `stop_reason`: as the model reported it (`tool_use`: calls follow), or why it was stopped.
-    `complete` is False for the kept part of an answer that a cancel stopped.
+    `stop_reason`: the reason that the model reported (after `tool_use`, calls follow), or why the
+    answer was stopped. `complete`: False if a cancel stopped the answer and only a part was kept.
     """
 
     text: str
@@ -143,7 +143,7 @@ class MessageReceived(RecordedEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageTaken(RecordedEvent):
-    """A message that had waited for the turn before it is now sent to the model."""
+    """A message that was queued behind another turn is now sent to the model."""
 
     message_id: str
 
@@ -153,7 +153,10 @@ class MessageTaken(RecordedEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEvent(RecordedEvent):
-    """What every event about a tool call has. `call`: TURN.STEP.INDEX. `tool`: its name."""
+    """The base class of events about a tool call.
+
+    `call`: TURN.STEP.INDEX. `tool`: the tool's name.
+    """
 
     call: str
     tool: str
@@ -176,7 +179,7 @@ class ToolCalled(CallEvent):
 class ApprovalAsked(CallEvent):
     """A call waits for a person. Pass this event to `Session.approve` or `Session.deny`.
 
-    An approval is bound to these very arguments by `arguments_sha256`.
+    An approval is valid for exactly these arguments, identified by `arguments_sha256`.
     """
 
     arguments: Mapping[str, Any]
@@ -188,7 +191,7 @@ class ApprovalAsked(CallEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalDecided(CallEvent):
-    """An approval ended. `decision`: allow, deny or expired."""
+    """A call's approval was decided, or expired. `decision`: allow, deny or expired."""
 
     decision: str
 
@@ -198,8 +201,9 @@ class ApprovalDecided(CallEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFinished(CallEvent):
-    """A call has its outcome, such as ok, error, timeout, cancelled or denied. `text`: the result
-    that the model is shown."""
+    """A call has an outcome, such as ok, error, timeout, cancelled or denied. `text`: the result
+    that the model gets.
+    """
 
     outcome: str
     text: str
@@ -210,8 +214,9 @@ class ToolFinished(CallEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InDoubt(CallEvent):
-    """It is unknown whether a call happened; it is never repeated. Find out, then pass this event
-    to `Session.resolve`."""
+    """It is unknown whether a call happened, and the call is never repeated. Find out whether it
+    happened, then pass this event to `Session.resolve`.
+    """
 
     reason: str
 
@@ -242,9 +247,9 @@ class AttemptFailed(RecordedEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptReplaced(RecordedEvent):
-    """The process that streamed an answer died, and another attempt replaces the lost one.
+    """The process that streamed an answer died, and another attempt replaces the lost attempt.
 
-    `continued`: the new attempt continues the text that was kept.
+    `continued`: whether the new attempt continues the text that was kept.
     """
 
     reason: str
@@ -257,8 +262,9 @@ class AttemptReplaced(RecordedEvent):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEnded(RecordedEvent):
     """A turn is over. `reason`: end_turn if the model finished; otherwise cancelled, failed,
-    max_steps, budget_exceeded ... `detail`: why its last model call failed, or which limit ended it
-    and how much was used; "" for other reasons."""
+    max_steps, budget_exceeded ... `detail`: why the last model call failed, or which limit ended
+    the turn and how much was used; "" for other reasons.
+    """
 
     reason: str
     detail: str
@@ -270,7 +276,7 @@ class TurnEnded(RecordedEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseChanged(RecordedEvent):
-    """A phase transition. `trigger`: its name."""
+    """The session changed its phase. `trigger`: the name of the transition's trigger."""
 
     trigger: str
 
@@ -302,7 +308,7 @@ class SessionTerminated(RecordedEvent):
 class Waiting(SessionEvent):
     """The session has not continued for a while. `reason`: why, with the command that helps.
 
-    Not in the log: it is yielded once for each reason.
+    This event is not in the log. It is yielded once for each reason.
     """
 
     reason: str
@@ -312,7 +318,7 @@ class Waiting(SessionEvent):
 
 
 def demand_event_class(kind: object) -> None:
-    """Raise Refused if events cannot be matched with it."""
+    """Raise Refused if `kind` is not a class of events."""
     try:
         isinstance(None, kind)  # type: ignore[arg-type]
     except TypeError:
@@ -324,7 +330,10 @@ def demand_event_class(kind: object) -> None:
 def public(
     session_id: str, shown: Shown, offset: int, cursor: str, read: ReadBlob | None, lines: Lines
 ) -> SessionEvent:
-    """The public event of a thing shown to viewers, at `offset`. `lines`: the transcript so far."""
+    """The public event for an item that viewers are shown, at `offset`.
+
+    lines: the transcript so far.
+    """
     match shown:
         case Piece():
             return _piece(shown, _place(session_id, shown.of, offset, cursor))
@@ -352,7 +361,7 @@ def _piece(piece: Piece, place: dict[str, Any]) -> SessionEvent:
 def of_line(
     session_id: str, line: Line, offset: int, cursor: str, read: ReadBlob | None, lines: Lines
 ) -> SessionEvent:
-    """The public event of a line of the transcript `lines`."""
+    """The public event for a line of the transcript `lines`."""
     place: dict[str, Any] = {
         "session_id": session_id,
         "turn": line.turn,
@@ -401,7 +410,11 @@ def of_line(
 
 
 def _arguments(content: bytes) -> Mapping[str, Any]:
-    """The arguments of a call; under "" if the model wrote no JSON object."""
+    """The arguments of a call.
+
+    If the model wrote no JSON object: {"": what it wrote}, which is decoded if it is other JSON,
+    else text.
+    """
     try:
         found = json.loads(content or b"{}")
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The inside of a session: its state in one line, and the requests it sent to the model."""
+"""Shows the inside of a session: its state, and the requests that it sent to the model."""
 
 import json
 from dataclasses import dataclass
@@ -21,8 +21,9 @@ PICODOLLARS = Decimal(10) ** -12
 
 
 class Status(StrEnum):
-    """What a session does. asks: waits for an approval; doubt: a person must report whether a call
-    happened; unserved: no worker loads its agent; frozen: a record could not be folded."""
+    """What a session is doing. asks: it waits for an approval; doubt: a person must report whether
+    a call happened; unserved: no worker serves its agent; frozen: a record could not be folded.
+    """
 
     IDLE = "idle"
     BUSY = "busy"
@@ -35,9 +36,9 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
-    """A session at one moment. `waits_for`: what its turn waits for, "" if it does not.
+    """A session at one moment. `waits_for`: what its turn waits for, or "".
 
-    `cost_usd`: of all model calls so far, None if a model has no known price.
+    `cost_usd`: the cost of all model calls so far, None if the price of a model is unknown.
     """
 
     session_id: str
@@ -110,8 +111,9 @@ def _events(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """A request as it was sent, rebuilt from the log. `body`: its bytes, JSON. `agrees`: whether
-    their SHA-256 is the one that the claim of the model call has."""
+    """A request as it was sent, rebuilt from the log. `body`: its bytes, which are JSON. `agrees`:
+    whether the claim of the model call contains the SHA-256 of these bytes.
+    """
 
     step: str
     body: bytes
@@ -120,7 +122,7 @@ class ModelRequest:
 
     @classmethod
     def of(cls, step: str, found: Request) -> "ModelRequest":
-        """From what `consumers/show.py` rebuilds."""
+        """Convert the request that `consumers/show.py` rebuilt."""
         return cls(step=step, body=found.body, sha256=found.sha256, agrees=found.agrees)
 
     @property

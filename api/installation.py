@@ -1,7 +1,7 @@
 """Finds the settings and the broker of this installation, for the command line and for Python.
 
-The environment becomes settings only here, and the broker is chosen only here: the configured one,
-otherwise the local one that `foldlog up` started.
+Only this file turns the environment into settings and chooses the broker: the configured broker,
+otherwise the local broker that `foldlog up` started.
 """
 
 import os
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 SETTINGS_FILE = "foldlog.toml"
 SCRIPTED_KEY = "scripted"
-"""The API key sent to the scripted model's server, which accepts any."""
+"""The API key sent to the scripted model's server, which accepts any key."""
 
 
 def find_settings(
     flags: Mapping[str, Any] | None = None, config: Path | None = None
 ) -> Settings:
-    """The settings of this process: flags override the environment, which overrides the file
-    (`foldlog.toml` of the working directory, if there is one). Raises SettingsError."""
+    """The settings of this process: flags override the environment, which overrides the file (by
+    default `foldlog.toml` in the working directory). Raises SettingsError.
+    """
     return Settings.load(os.environ, config or Path(SETTINGS_FILE), flags or {})
 
 
@@ -41,7 +42,7 @@ def local_broker(settings: Settings) -> "Broker":
 
 
 def bootstrap_servers(settings: Settings) -> str:
-    """The broker's address. Raises LogUnreachable; its message states how to start one."""
+    """The broker's address. Raises LogUnreachable, whose message states how to start a broker."""
     if settings.bootstrap_servers is not None:
         return settings.bootstrap_servers
     from ..local.kafka import Condition
@@ -62,7 +63,7 @@ def bootstrap_servers(settings: Settings) -> str:
 
 
 def connected(settings: Settings) -> Settings:
-    """The settings with the broker filled in. Raises LogUnreachable."""
+    """The settings with the broker's address. Raises LogUnreachable."""
     return replace(settings, bootstrap_servers=bootstrap_servers(settings))
 
 
@@ -70,8 +71,9 @@ def connected(settings: Settings) -> Settings:
 def model_of(
     settings: Settings, roles: Sequence[str], report: Callable[[str], None]
 ) -> Iterator[Settings]:
-    """The settings with a model that answers, for the block: a scripted one, which `report` is
-    told, if neither an API key nor a base URL is set and the `roles` call models."""
+    """Yield settings with a model that answers. If the `roles` call models, but neither an API key
+    nor a base URL is set, start a scripted model for the block and report this.
+    """
     if "models" not in roles or settings.api_key or settings.base_url:
         yield settings
         return

@@ -1,8 +1,8 @@
-"""A session for Python users: send, follow, decide, look inside. Blocking; `aio.py` wraps it.
+"""A session for Python users: send, follow, decide, inspect. Calls block; `aio.py` wraps them.
 
-A `Feed` folds the session once and passes the shown events to its streams, so a reply that is being
-read, an approval during it and a second reader share one position in the log. A stream that starts
-in the past has a feed of its own, because a fold only moves forward.
+A `Feed` folds the session once and passes the public events to its streams, so all readers and
+commands of a session share one position in the log. A stream that starts in the past has its own
+feed, because a fold only moves forward.
 """
 
 import threading
@@ -52,19 +52,19 @@ from .inside import ModelRequest, SessionState, state_of
 
 E = TypeVar("E", bound=SessionEvent)
 POLL_S = 0.05
-"""How long one poll waits for records, and so how long another thread's command may wait."""
+"""How long one poll waits for records, in seconds. A command of another thread may wait as long."""
 
 CURSOR_CHARS_MAX = 40
 BACKLOG_MAX = 10_000
-"""Events kept for a stream that is not read, while another one of the same session is."""
+"""The most events kept for a stream that is not read while another stream of the session is."""
 
 
 class BadCursor(Refused):
-    """The cursor is not one of this session."""
+    """The cursor is not from this session."""
 
 
 class StreamOverrun(Refused):
-    """A stream was not read for so long that its events were dropped. `cursor`: continue there."""
+    """A stream was not read for so long that events were dropped. `cursor`: where to continue."""
 
     def __init__(self, session_id: str, cursor: str) -> None:
         super().__init__(
@@ -75,13 +75,13 @@ class StreamOverrun(Refused):
 
 
 class ReplyEnded(Refused):
-    """The reply ended without the event that was waited for."""
+    """The reply ended without an event of the requested class."""
 
 
 class Feed:
-    """One fold of a session and the streams that show it. May be used from several threads.
+    """One fold of a session and the streams that show it, for use from any thread.
 
-    It is closed by `close`, or when no session and no stream uses it.
+    The feed closes by `close`, or when no session and no stream uses it.
     """
 
     def __init__(self, client: Client, session_id: str) -> None:
@@ -130,21 +130,28 @@ class Feed:
             stream.offer(seen, events)
 
     def catch_up(self, end: int | None = None) -> SessionViews:
-        """Fold to `end`, by default the present end of the log. Raises LogUnreachable."""
+        """Fold to the offset `end`, by default the present end of the log.
+
+        Raises LogUnreachable.
+        """
         with self.held():
             for _ in self.fold.upto(self.fold.end() if end is None else end):
                 pass
             return self.fold.views
 
     def pump(self, timeout_s: float = POLL_S) -> None:
-        """Fold what is new, waiting at most `timeout_s` seconds for it. Raises Refused if it is
-        closed."""
+        """Fold new events, waiting at most `timeout_s` seconds. Raises Refused if the feed is
+        closed.
+        """
         with self.held():
             for _ in self.fold.poll(timeout_s):
                 self._unreachable, self._query_at = "", time.monotonic() + PATIENCE_S
 
     def why_unreachable(self) -> str:
-        """Why no broker answers; '' if one does. Queries it after each pause without an event."""
+        """Why the broker does not answer; '' if it does.
+
+        Queries the broker after each pause in events.
+        """
         with self.held():
             if time.monotonic() >= self._query_at:
                 try:
@@ -162,7 +169,7 @@ class Feed:
 
 
 class Stream:
-    """Live events of a session, as an iterator without end. Close it, or use `with`."""
+    """Live events of a session, as an iterator without end. Close the stream, or use `with`."""
 
     def __init__(self, feed: Feed, *, owns_feed: bool = False) -> None:
         self.session_id = feed.session_id
@@ -195,9 +202,9 @@ class Stream:
     # -- called by the reader ----------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Read the log once, for at most 50 ms, if no event is there yet.
+        """Read the log once, for at most 50 ms, unless an event is already available.
 
-        If the broker does not answer after a pause, that becomes a Waiting event.
+        If the broker does not answer after a pause, add a Waiting event.
         """
         if not self.is_idle or self._overrun is not None:
             return
@@ -222,7 +229,10 @@ class Stream:
         self._add([waiting])
 
     def take(self) -> SessionEvent | None:
-        """The next event that is there already. Raises StreamOverrun once they are used up."""
+        """The next available event, or None.
+
+        After an overrun, raises StreamOverrun when none remain.
+        """
         if self._events:
             event = self._events.popleft()
             self._cursor = event.cursor
@@ -233,17 +243,17 @@ class Stream:
 
     @property
     def cursor(self) -> str:
-        """Where to continue: after the last event that was taken."""
+        """The cursor after the last event that was taken, to continue from."""
         return self._cursor
 
     @property
     def ended(self) -> bool:
-        """Whether no event will come any more."""
+        """Whether the stream has no more events."""
         return self._ended and not self._events
 
     @property
     def is_idle(self) -> bool:
-        """Whether no event is there to take."""
+        """Whether the stream is open but has no available event."""
         return not self._events and not self._ended
 
     def __iter__(self) -> Iterator[SessionEvent]:
@@ -256,8 +266,9 @@ class Stream:
         self.close()
 
     def until(self, kind: type[E], *, timeout_s: float | None = None) -> E:
-        """The next event of a class; those before it are skipped. Raises ReplyEnded if there is
-        none, NoAnswerYet after `timeout_s` seconds."""
+        """Return the next event of a class, and skip the events before it. Raises ReplyEnded if the
+        reply ends without such an event, NoAnswerYet after `timeout_s` seconds.
+        """
         demand_event_class(kind)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self.ended:
@@ -277,7 +288,7 @@ class Stream:
         return ""
 
     def close(self) -> None:
-        """Stop following; the session continues."""
+        """Close the stream; the session continues."""
         self._ended = True
         self._events.clear()
         with self._feed.lock:
@@ -293,19 +304,20 @@ class Stream:
 
 
 class Reply(Stream):
-    """What answers one message: iterate over its events until its turn has ended, or wait for
-    `answer()`. Leaving early stops nothing: the turn continues in its worker."""
+    """The reply to one message: iterate over its events until the turn has ended, or wait for
+    `answer()`. If you stop reading, the turn continues in its worker.
+    """
 
     def __init__(self, feed: Feed, message_id: str, *, owns_feed: bool = False) -> None:
         super().__init__(feed, owns_feed=owns_feed)
         self.message_id = message_id
         self._answer: Answer | None = None
-        # Without a circle, so that a reply that nobody keeps is gone at once.
+        # A weak reference avoids a cycle, so an unused reply is freed at once.
         waits = weakref.WeakMethod(self._waits)
         self._patience = Patience(lambda reason: _call(waits, reason), PATIENCE_S)
 
     def offer(self, seen: FoldedEvent, events: list[SessionEvent]) -> None:
-        """Accept those events that belong to the turn of this message."""
+        """Accept the events that belong to the turn of this message."""
         self._patience.heard(seen)
         progress = seen.views.messages.progress.last(self.message_id)
         if progress is None:
@@ -330,7 +342,7 @@ class Reply(Stream):
             self._wait_for(reason)
 
     def pump(self) -> None:
-        """Read the log once; if the turn does not continue, its reason becomes a Waiting event."""
+        """Read the log once. If the turn does not continue, add a Waiting event with the reason."""
         super().pump()
         if self.is_idle and not self._is_unreachable:
             with self._feed.lock:
@@ -345,7 +357,10 @@ class Reply(Stream):
         return answer
 
     def poll_answer(self) -> Answer | None:
-        """The answer, if the turn ends within one read of the log. Drops the events before it."""
+        """Read the log once, and return the answer if the turn has ended.
+
+        Drops the events before it.
+        """
         if self._answer is None and self._ended:
             raise Refused("the reply was closed before its turn ended; the turn continues.")
         self._events.clear()
@@ -354,7 +369,7 @@ class Reply(Stream):
         return self._answer
 
     def no_answer_yet(self, timeout_s: float) -> NoAnswerYet:
-        """The error of a wait that was too short."""
+        """The error to raise if the answer did not come in time."""
         unreachable = self._feed.why_unreachable().rstrip(".")
         fold = self._feed.fold
         waits = unreachable or what_it_waits_for(fold.views, fold.holders).text
@@ -372,8 +387,9 @@ class Reply(Stream):
 
 
 class Session:
-    """One session. `agent`: who answers; `user`: who acts. Methods may be called from several
-    threads; each raises a FoldlogError whose text says what happened and what to do."""
+    """One session, for use from any thread. `agent`: the agent that answers; `user`: the user who
+    acts. Every error is a FoldlogError whose text says what happened and what to do.
+    """
 
     def __init__(self, client: Client, session_id: str, agent: str | None = None) -> None:
         self.id, self.user = session_id, client.user
@@ -383,7 +399,7 @@ class Session:
 
     @property
     def agent(self) -> str:
-        """The agent that answers."""
+        """The agent that answers in this session."""
         turn = self._feed.fold.views.turn
         return turn.agent if turn.known else self._agent or DEFAULT_AGENT
 
@@ -408,8 +424,8 @@ class Session:
         """Send a message, and return its reply: iterate over it, or wait for `reply.answer()`.
 
         attach: image or PDF files. when_busy: what to do while another turn runs: `queue`,
-        `interrupt` it or `steer` it. message_id: repeating it never sends twice; the reply then
-        begins where the first one began.
+        `interrupt` it or `steer` it. message_id: if it is repeated, the message is not sent again,
+        and the reply begins where the first reply began.
         """
         message_id = message_id or uuid4().hex
         feed = self._feed
@@ -447,8 +463,9 @@ class Session:
         return self._reply_again(self._feed.catch_up(), message_id)
 
     def events(self, cursor: str | None = None) -> Stream:
-        """Everything that happens from now on, or from right after the event that had this cursor.
-        Nothing is missed and nothing comes twice. Raises BadCursor."""
+        """A stream of the events from now on, or from right after the event with this cursor. No
+        event is missed or repeated. Raises BadCursor.
+        """
         if cursor is None:
             with self._feed.held():
                 self._feed.catch_up()
@@ -472,8 +489,9 @@ class Session:
         remember: bool = False,
         like: Mapping[str, str] | None = None,
     ) -> None:
-        """Allow a call, bound to the arguments in the event. remember: also later calls with the
-        same arguments, or with arguments that match the globs of `like`."""
+        """Allow a call with the arguments that the event shows. remember: also allow later calls
+        with the same arguments, or with arguments that match the globs of `like`.
+        """
         self._decide(call, Decision.ALLOW, remember=remember, like=like)
 
     def deny(self, call: ApprovalAsked | str) -> None:
@@ -502,7 +520,8 @@ class Session:
         self, call: InDoubt | str, *, happened: str | None = None, did_not_happen: bool = False
     ) -> None:
         """Report what you found out about a call in doubt: `happened="the receipt is #17"`, or
-        `did_not_happen=True`. It is never run again for this; the model gets the report."""
+        `did_not_happen=True`. The call is not run again; the model gets the report.
+        """
         if (happened is None) != did_not_happen:
             raise Refused('give either happened="what you know" or did_not_happen=True')
         if happened is not None and not happened.strip():
@@ -535,8 +554,9 @@ class Session:
     def fork(
         self, at: SessionEvent | int | None = None, *, session_id: str | None = None
     ) -> "Session":
-        """A new session that begins as this one was right after an event or offset, or as it is
-        now. Nothing that ran here runs again there."""
+        """Open a session with the state that this one has after an event or offset, or has now.
+        Nothing that ran before runs again.
+        """
         offset = at.offset if isinstance(at, SessionEvent) else at
         if not isinstance(offset, int | None):
             raise Refused(f"fork at an event or at its `offset`, which is a number, not at {at!r}")
@@ -544,8 +564,9 @@ class Session:
         return Session(self._client, forked.session_id)
 
     def regenerate(self, turn: int | None = None) -> tuple["Session", Reply]:
-        """Another answer to a turn, by default the last: a fork before it, where its messages are
-        sent again, and the reply there."""
+        """Get another answer to a turn (by default the last). Forks before the turn, sends its
+        messages to the fork again, and returns the fork and the reply.
+        """
         forked = self._branching().regenerate(self.id, turn, None)
         session = Session(self._client, forked.session_id)
         return session, session.reply(forked.message_id)
@@ -557,19 +578,20 @@ class Session:
     # -- looking inside ----------------------------------------------------------------------------
 
     def history(self) -> list[SessionEvent]:
-        """What happened so far, without tokens: messages, answers, calls, approvals, ends."""
+        """The events so far, without tokens: messages, answers, calls, approvals, ends of turns."""
         views = self._known()
         read = self._client.read_blob
         lines = views.transcript.lines
         return [of_line(self.id, x, x.offset, f"{x.offset + 1}.0", read, lines) for x in lines]
 
     def state(self) -> SessionState:
-        """What the session is doing now, and what it waits for."""
+        """The present state of the session, and what it waits for."""
         return state_of(self._known(), self._feed.fold.holders, self._client)
 
     def request(self, step: str) -> ModelRequest:
-        """The request of a step, `"TURN.STEP"`, rebuilt from the log to the byte. Raises
-        UnknownStep."""
+        """The request of a step (`"TURN.STEP"`), rebuilt from the log byte for byte. Raises
+        UnknownStep.
+        """
         turn, _, number = str(step).partition(".")
         if not (isinstance(step, str) and turn.isdecimal() and number.isdecimal()):
             raise Refused(f'a step is "TURN.STEP", such as "1.2", not {step!r}')
@@ -578,7 +600,7 @@ class Session:
         return ModelRequest.of(step, found)
 
     def views(self, at: int | None = None) -> SessionViews:
-        """The raw views, now or right after an offset: what a worker decides by."""
+        """The raw views, from which a worker decides, now or right after an offset."""
         if at is None:
             return self._known()
         with self._feed.held(), self._client.fold(self.id) as folded:
@@ -596,8 +618,9 @@ class Session:
     # -- closing -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop following the session, and end its streams; the session continues. A session that
-        is dropped closes itself once its streams are."""
+        """Close the session's feed and streams; the session continues. An unused Session object
+        closes by itself when its streams are unused too.
+        """
         self._feed.close()
 
     def __enter__(self) -> "Session":

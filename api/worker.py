@@ -1,8 +1,9 @@
-"""A worker in a Python process: `run_worker` for a process of its own, `Worker` inside another.
+"""Runs a worker in a Python process: `run_worker` as the whole process, `Worker` inside another
+program.
 
-Both find the settings and the broker that the command line would, and answer with the scripted
-model if no other is configured, which they log as a warning. Both remove the secrets in foldlog's
-settings from `os.environ`, as the command line does, so that no tool can read them.
+Both find the settings and the broker as the command line does. If no model is configured, both use
+the scripted model and log a warning. Both remove the secrets in foldlog's settings from
+`os.environ`, so that no tool can read them.
 """
 
 import asyncio
@@ -45,13 +46,13 @@ def run_worker(
     """Run a worker in this process until SIGTERM or Ctrl-C, as `foldlog worker` does.
 
     Call it in the main thread, which handles the signals. Returns the exit code, for
-    `sys.exit(run_worker(...))`: 0 after a clean end, 1 after a failure that a restart may mend, 2
-    if a restart would fail in the same way, 3 if the log cannot be used now.
+    `sys.exit(run_worker(...))`: 0 after a clean end, 1 after a failure that a restart may repair, 2
+    if a restart would fail in the same way, 3 if the log is unavailable.
 
     rolling_update: start even if live workers serve other agents. web: the address of /status,
-    /metrics, /healthz and /readyz; port 0 takes a free one.
-    Raises Refused, SettingsError, AgentsDiffer, StateDirTaken, TopicMissing, LogUnreachable before
-    it starts; RuntimeError outside of the main thread.
+    /metrics, /healthz and /readyz; port 0 means any free port. Before it starts, raises Refused,
+    SettingsError, AgentsDiffer, StateDirTaken, TopicMissing, LogUnreachable; RuntimeError outside
+    of the main thread.
     """
     agents = demand_agents(agents, "run_worker")
     if threading.current_thread() is not threading.main_thread():
@@ -67,7 +68,7 @@ def run_worker(
 
 
 def demand_agents(agents: Iterable[Agent], caller: str) -> list[Agent]:
-    """The agents of a call. Raises Refused if they are none, or something else."""
+    """The agents as a list. Raises Refused if there are none, or if one is not an Agent."""
     example = f"{caller}([agent])"
     if isinstance(agents, Agent | str) or not isinstance(agents, Iterable):
         raise Refused(f"{caller} needs a list of agents, not {_shown(agents)}: write {example}")
@@ -103,9 +104,9 @@ class Worker:
     """A worker in a thread of this process: `with Worker(agents):` or `async with`.
 
     The block begins when the worker is ready, which means that it has its partitions and a broker
-    answers. At its end the worker finishes its round, stops its effects and leaves the group; what
-    was interrupted is continued by the next worker. An application that serves many requests should
-    rather run workers as processes of their own: they share no interpreter lock with its requests.
+    answers. At its end the worker finishes its round, stops its effects and leaves the group; the
+    next worker continues what was interrupted. An application that serves many requests should run
+    workers in separate processes, which do not compete with its requests for the interpreter lock.
     """
 
     def __init__(
@@ -129,9 +130,9 @@ class Worker:
     def start(self) -> None:
         """Start the worker; returns when it is ready.
 
-        Raises WorkerFailed if it is not ready in time or ends, and whatever prevented its start:
-        SettingsError, AgentsDiffer, StateDirTaken, TopicMissing, LogUnreachable. Then it is
-        stopped.
+        Raises WorkerFailed if the worker ends or is not ready in time, or the error that prevented
+        its start: SettingsError, AgentsDiffer, StateDirTaken, TopicMissing, LogUnreachable. After
+        an error the worker is stopped.
         """
         if self._thread is not None:
             raise RuntimeError("this Worker was already started: create a new one")
@@ -159,7 +160,7 @@ class Worker:
                 )
 
     def why_not_ready(self) -> str:
-        """Why it cannot work now, in words; '' if it is ready. Queries the broker."""
+        """Why the worker is not ready, as text; '' if it is ready. Queries the broker."""
         parts = None if self._thread is None else self._thread.parts
         if self._ended.is_set():
             return "not ready: ended"
@@ -168,7 +169,7 @@ class Worker:
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the worker ends; False if it still runs after `timeout_s` seconds.
 
-        Raises WorkerFailed if it ended because of an error.
+        Raises WorkerFailed if the worker ended because of an error.
         """
         if not self._ended.wait(timeout_s):
             return False
@@ -187,7 +188,7 @@ class Worker:
     def stop(self) -> None:
         """Stop the worker; returns when it has ended. A second call has no effect.
 
-        Raises WorkerFailed if it does not end in time; then only the end of the process ends it.
+        Raises WorkerFailed if the worker does not end in time; then it runs until the process ends.
         """
         thread, self._thread = self._thread, None
         try:

@@ -1,9 +1,10 @@
-"""The read side: the ruling on an event, the stream of a viewer, the views of a session.
+"""The read side: reads the log and returns rulings on events, streams for viewers and views.
 
 Read in this order: `follow.py` (entries from a cursor on), `session_fold.py` (one session, folded
-as its worker does), `outcomes.py` and `waiting.py` (the decision, the answer, the reason for
-waiting), `transcript_stream.py` (a viewer's fold), `contents.py` and `show.py` (views as JSON),
-`replay.py` (refold and compare), `client.py` (the API for Python users).
+as its worker does), `outcomes.py` and `waiting.py` (the decision on an event, the answer to a
+message, the reason why a session waits), `transcript_stream.py` (the fold for a live viewer),
+`contents.py` and `show.py` (views as JSON), `replay.py` (refold and compare), `client.py` (the API
+for Python users).
 """
 
 __all__: list[str] = []

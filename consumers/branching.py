@@ -1,8 +1,8 @@
 """Branching: forks a session at an offset, and regenerates an answer in a fork.
 
-A fork never changes its parent: nothing is run or delivered again, and both sessions continue.
-Regenerating forks right before a message and sends the same message to the fork. This file joins
-the write side and the read side over one log, as client.py does.
+A fork never changes its parent. Nothing is run or delivered again, and both sessions continue.
+Regenerating forks right before a message and sends the same message to the fork. Like client.py,
+this file uses the write side and the read side of one log.
 """
 
 from typing import NamedTuple
@@ -37,7 +37,7 @@ AGAIN = ".again"
 
 
 class CanNotFork(Refused):
-    """The session cannot be forked there; nothing was written. `code` is for machines."""
+    """The session cannot be forked at that offset; nothing was written. `code` is for machines."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -45,7 +45,7 @@ class CanNotFork(Refused):
 
 
 class Forked(NamedTuple):
-    """An opened fork. `message_id`: of the message that was sent again, or ''."""
+    """An opened fork. `message_id`: the id of the message that was sent again, or ''."""
 
     decision: Decision
     session_id: str
@@ -55,8 +55,8 @@ class Forked(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A session that continues without a record. `uncounted`: offsets of records written to it
-    between this command's read and write; they have no effect.
+    """A session that continues without the skipped record. `uncounted`: the offsets of records that
+    were written to the session after this command had read it; they have no effect.
     """
 
     decision: Decision
@@ -74,9 +74,9 @@ class _Past(NamedTuple):
 
 
 class Branching:
-    """Forks of one installation's sessions, for one user.
+    """Forks sessions of one installation, for one user.
 
-    Raises from the log, the producers and the blobs; CanNotFork, CommandRefused.
+    Raises CanNotFork, CommandRefused, and the errors of the log, the producers and the blobs.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class Branching:
         self._read, self._user = read, user
 
     def fork(self, session_id: str, at: int | None = None, name: str | None = None) -> Forked:
-        """Open a session that begins as this one was right after the offset `at`, or as it is now.
+        """Open a session with the state that this one has after offset `at`, or has now.
 
-        Repeating the call is harmless. name: of the new session; by default one is generated.
+        Repeating the call is harmless. name: the id of the new session, by default a generated one.
         """
         past, offset = self._past(session_id, at)
         origin, seed = past.views.origin, past.opened.seed_ref
         if origin is not None and seed is not None and offset == origin.opened:
-            # At its beginning a fork equals its parent: use the same seed, without another level.
+            # At its beginning a fork equals its parent, so the new fork can use the same seed.
             return self._open(name, origin.session_id, origin.offset, seed, past.views)
         records = without_skipped(past.records, past.views.skipped)
         records = without_chunks(records, streaming_attempts(past.views))
@@ -103,7 +103,9 @@ class Branching:
     def regenerate(
         self, session_id: str, turn: int | None = None, name: str | None = None
     ) -> Forked:
-        """Fork before the messages of a turn, by default the last, and send them again there."""
+        """Fork before the messages of a turn (by default the last), and send them to the fork
+        again.
+        """
         past, _ = self._past(session_id, None)
         origin = past.views.origin
         number = past.views.turn.number if turn is None else turn
@@ -125,7 +127,8 @@ class Branching:
                 repeat(
                     self._sessions,
                     forked.session_id,
-                    # A message queued before the turn is in the fork already: its id is taken.
+                    # A message that was queued before the turn is already in the fork, so its id is
+                    # taken.
                     message.message_id + AGAIN * (message.offset < begin),
                     message.content,
                     message.tokens,
@@ -139,8 +142,8 @@ class Branching:
     def skip(self, session_id: str, offset: int | None = None, reason: str = "") -> Skipped:
         """Let a frozen session continue without the record that froze it.
 
-        `offset`: of that record, if known; another one is refused. Records written to the session
-        since then take effect.
+        `offset`: the offset of that record, if known; any other offset is refused. Records that
+        were written to the session after it take effect.
         """
         ends = self._log.end_offsets(SESSION_EVENTS)
         partition = partition_for(session_id, len(ends))
@@ -193,7 +196,10 @@ class Branching:
         return Forked(decision, session_id, parent, offset)
 
     def _past(self, session_id: str, at: int | None) -> tuple[_Past, int]:
-        """A session right after an offset, and that offset. Raises CanNotFork."""
+        """The session right after the offset `at`, and that offset (by default the last).
+
+        Raises CanNotFork.
+        """
         ends = self._log.end_offsets(SESSION_EVENTS)
         partition = partition_for(session_id, partitions_of(self._log))
         end = ends[partition]
@@ -223,7 +229,7 @@ class Branching:
     def _fold_records(
         self, session_id: str, records: list[Record]
     ) -> tuple[SessionViews, SessionOpened | None]:
-        """The views after these records, and the event among them that opened the session."""
+        """The views after these records, and the event that opened the session."""
         views, opened = initial(session_id), None
         for record in records:
             entry = foldable_entry(record, self._read)
@@ -234,7 +240,7 @@ class Branching:
 
 
 def streaming_attempts(views: SessionViews) -> list[str]:
-    """TURN.STEP.ATTEMPT of the open attempt and of those it continues; their chunks are needed."""
+    """TURN.STEP.ATTEMPT of the open attempt and of the attempts that it continues."""
     turn = views.turn
     if not turn.open or turn.generation is None or turn.generation.status != "running":
         return []
@@ -248,7 +254,7 @@ def turn_begins(views: SessionViews, turn: int) -> int:
 
 
 def messages_of(views: SessionViews, turn: int) -> list[Received]:
-    """The messages of a turn, in order; not those queued for a later one."""
+    """The messages of a turn, in order, without the messages that are queued for a later turn."""
     turns = {row.message_id: row.turn for row in views.messages.progress}  # the last row wins
     return [row for row in views.messages.received if turns.get(row.message_id) == turn]
 

@@ -1,6 +1,7 @@
-"""Finds the call that a user names: by TURN.STEP.INDEX, or by the provider's call_id if unique.
+"""Finds the call that a user names: by TURN.STEP.INDEX, or by the provider's call_id if it is
+unique.
 
-Providers repeat their ids, so a call_id is only a label.
+Providers may use a call_id twice, so it does not identify a call.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ _WORDS: dict[str, str] = {
     Resolution.DID_NOT_HAPPEN: "it did not happen",
 }
 _REPORT_CHARS_MAX = 200
-"""Length limit of a person's report in an error."""
+"""The most characters of a person's report that an error message contains."""
 
 
 class UnknownCall(Refused):
@@ -36,7 +37,7 @@ class AlreadyResolved(Refused):
 
 
 def call_named(views: SessionViews, name: str) -> Call:
-    """The call with that name that waits for a person. Raises UnknownCall."""
+    """The call of this name, which must be waiting for a person. Raises UnknownCall."""
     waiting = (*views.turn.calls, *views.turn.doubts)
     key = key_of(views, name)
     for call in waiting:
@@ -60,9 +61,9 @@ def call_named(views: SessionViews, name: str) -> Call:
 def demand_unresolved(
     views: SessionViews, name: str, outcome: str, report: str, read: ReadBlob
 ) -> None:
-    """Demand that a doubt is not resolved yet, or resolved with the same outcome.
+    """Check that no person has resolved the call in doubt, or that they reported the same outcome.
 
-    Raises AlreadyResolved, which has the earlier report.
+    Raises AlreadyResolved, whose message contains the earlier report.
     """
     key = key_of(views, name)
     lines = [row for row in views.transcript.lines if row.call == key and row.kind == "resolved"]
@@ -83,7 +84,7 @@ def demand_unresolved(
 
 
 def demand_match(call: Call, like: Mapping[str, str], read: ReadBlob) -> None:
-    """Demand that a pattern matches the call it was chosen for. Raises Refused."""
+    """Check that the pattern `like` matches the call that it was given for. Raises Refused."""
     if granting([f"{call.name} {pattern_text(like)}"], call.name, "", whole(call.args, read)):
         return
     raise Refused(
@@ -94,7 +95,7 @@ def demand_match(call: Call, like: Mapping[str, str], read: ReadBlob) -> None:
 
 
 def key_of(views: SessionViews, name: str) -> str:
-    """TURN.STEP.INDEX of a call named either way. Raises UnknownCall if the name is ambiguous."""
+    """TURN.STEP.INDEX of the call with this name. Raises UnknownCall if the name is ambiguous."""
     if parse_call_key(name) is not None:
         return name
     keys = {call.key for call in (*views.turn.calls, *views.turn.doubts) if call.call_id == name}

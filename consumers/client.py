@@ -1,7 +1,7 @@
 """The API for Python users: send a message, wait for the decision or the answer, read sessions.
 
-Joins the write side and the read side over one log: each command waits until the fold has decided
-and returns the decision, or raises CommandRefused with the reason. It keeps no state of a session
+Uses the write side and the read side of one log: each command waits until the fold has decided, and
+returns the decision or raises CommandRefused with the reason. A client keeps no state of a session
 between calls.
 """
 
@@ -30,12 +30,13 @@ from .transcript_stream import INITIAL, Shown, see, snapshot
 
 
 class Client(Closing):
-    """Sessions of one installation. `user` acts in every command, by default the settings'.
+    """The sessions of one installation. `user` acts in every command, by default the user of the
+    settings.
     `brief`, `origin`: see `Sessions`. `progress(read, total)` is called while the log is read.
 
-    Raises from the log (LogUnreachable, TopicMissing), from the producers (Invalid, Unacknowledged,
-    BlobError), CommandRefused when the fold refuses, UnknownSession, NobodyAnswers. Close it, or
-    use `with`.
+    Methods raise errors of the log (LogUnreachable, TopicMissing) and of the producers (Invalid,
+    Unacknowledged, BlobError), CommandRefused when the fold refuses a command, UnknownSession,
+    NobodyAnswers. Close the client, or use `with`.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Client(Closing):
         self._blobs: BlobStore | None = None
         self.sessions = Sessions(self.log, settings, brief=brief, origin=origin)
 
-    # -- commands: each returns the decision, accepted now or before -------------------------------
+    # -- commands: each returns a decision, which may be an earlier one ----------------------------
 
     def open(self, session_id: str, *, agent: str = DEFAULT_AGENT) -> Decision:
         """Open a session; repeating it with the same agent is harmless."""
@@ -73,7 +74,9 @@ class Client(Closing):
         when_busy: str = WhenBusy.QUEUE,
         agent: str | None = None,
     ) -> tuple[Decision, str]:
-        """Send a message. Returns the decision and the message_id. Opens the session if it is new.
+        """Send a message, and open the session if it is new.
+
+        Returns the decision and the message_id.
         """
         with self.fold(session_id) as folded:
             receipt = self.say_on(
@@ -91,7 +94,9 @@ class Client(Closing):
         agent: str | None = None,
         attach: Sequence[Path | str] = (),
     ) -> Receipt:
-        """As `say`, on an existing fold and without waiting: the receipt."""
+        """Like `say`, but on an existing fold, and returns the receipt without waiting for the
+        decision.
+        """
         return self.commands_on(folded).say(
             content, message_id=message_id, when_busy=when_busy, agent=agent, attach=attach
         )
@@ -122,13 +127,13 @@ class Client(Closing):
             )
 
     def fork(self, session_id: str, at: int | None = None, *, name: str | None = None) -> Forked:
-        """A new session that begins as this one was right after an offset, or as it is now."""
+        """Open a session with the state that this one has after the offset `at`, or has now."""
         return self.branching().fork(session_id, at, name)
 
     def regenerate(
         self, session_id: str, turn: int | None = None, *, name: str | None = None
     ) -> Forked:
-        """A fork before a turn, by default the last, with the same messages sent again."""
+        """Fork before a turn (by default the last), and send its messages to the fork again."""
         return self.branching().regenerate(session_id, turn, name)
 
     def skip(self, session_id: str, offset: int | None = None, *, reason: str = "") -> Skipped:
@@ -161,8 +166,7 @@ class Client(Closing):
         turn: int | None = None,
         seen_phase: str | None = None,
     ) -> Decision:
-        """Stop the running turn, if turn and phase are still those given; by default those of now.
-        """
+        """Stop the running turn, unless `turn` or `seen_phase` is given and no longer current."""
         with self._commands(session_id) as commands:
             return commands.cancel(
                 mode=mode, reason=reason, cancel_id=cancel_id, turn=turn, seen_phase=seen_phase
@@ -216,7 +220,10 @@ class Client(Closing):
         )
 
     def views(self, session_id: str, at: int | None = None) -> SessionViews:
-        """The views at the end of the log, or right after offset `at`. Raises UnknownSession."""
+        """The session's views at the end of the log, or right after offset `at`.
+
+        Raises UnknownSession.
+        """
         with self.fold(session_id) as folded:
             return known(folded, at)
 
@@ -225,7 +232,7 @@ class Client(Closing):
         return fold_everything(self.log, self.read_blob, self.progress)
 
     def follow(self, session_id: str | None = None, cursor: dict[int, int] | None = None) -> Follow:
-        """Entries of one session or of all, from a cursor or from the first offset."""
+        """The entries of one session or of all sessions, from a cursor or from the first offset."""
         wanted = None if session_id is None else (session_id,)
         return Follow(self.log, wanted, cursor, read=self.read_blob)
 
@@ -235,12 +242,12 @@ class Client(Closing):
         cursor: int | None = None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[tuple[int | None, Shown | None]]:
-        """The session live, as a viewer sees it. Without a cursor, begins with the open attempt's
-        output so far.
+        """Yield what a live viewer of the session sees. Without a cursor, begin with the open
+        attempt's output so far.
 
-        Yields (cursor, shown). Only the last thing of an event has a cursor, the others have None:
-        keep the newest one and pass it in again, and nothing is missed or repeated. (cursor, None)
-        comes when a poll found nothing new, so that the caller can do something else in between.
+        Yields (cursor, shown). An event may yield several pairs, of which only the last has a
+        cursor. Keep the newest cursor and pass it in again: nothing is missed or repeated. A poll
+        that finds nothing new yields (cursor, None), so that the caller can do something else.
         """
         viewer = INITIAL
         with self.fold(session_id, chunks=True) as folded:
@@ -277,6 +284,8 @@ class Client(Closing):
 
 
 def _with_cursor(shown: list[Shown], cursor: int) -> Iterator[tuple[int | None, Shown]]:
-    """The things of one event: only the last has the cursor to resume from."""
+    """Pair everything that one event shows with a cursor: only the last gets it, the others get
+    None.
+    """
     last = len(shown) - 1
     return ((cursor if place == last else None, thing) for place, thing in enumerate(shown))

@@ -1,4 +1,4 @@
-"""The context manager of every object with a `close` method."""
+"""A base class that makes an object with a `close` method a context manager."""
 
 from typing import Self
 

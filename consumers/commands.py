@@ -1,7 +1,7 @@
 """The commands on one session. Each writes an event, folds the session up to it, and returns the
 fold's decision.
 
-`Client` opens a fold for each command; a long-lived session of the Python API keeps one.
+`Client` opens a fold for each command; a session of the Python API keeps its fold open.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from .session_fold import SessionFold
 from .unanswered import demand_agent
 
 DEFAULT_AGENT = "default"
-"""The agent of a session that is opened by its first message without naming an agent."""
+"""The agent of a session whose first message names no agent."""
 
 
 class Commands:
-    """Commands on the session of `folded`, which they move forward to their decisions.
+    """Commands on the session of `folded`. Each command moves `folded` forward to its decision.
 
-    `user` acts, through `channel`. Each command returns the decision, accepted now or before.
+    `user` acts through `channel`. Each command returns a decision, which may be an earlier one.
     Raises Invalid, Unacknowledged, BlobError, LogUnreachable, CommandRefused, UnknownCall.
     """
 
@@ -54,8 +54,8 @@ class Commands:
     ) -> Receipt:
         """Send a message, and open the session if it is new. Returns the receipt, not the decision.
 
-        Two clients may open the same session at once with the same agent: the second
-        SESSION_OPENED is a repetition. An invalid message opens nothing.
+        If two clients open the same session with the same agent at once, the second SESSION_OPENED
+        has no effect. An invalid message opens no session.
         """
         agent = agent or DEFAULT_AGENT
         demand_agent(self._folded.to_end(), agent)
@@ -102,8 +102,7 @@ class Commands:
         turn: int | None = None,
         seen_phase: str | None = None,
     ) -> Decision:
-        """Stop the running turn, if turn and phase are still those given; by default those of now.
-        """
+        """Stop the running turn, unless `turn` or `seen_phase` is given and no longer current."""
         views = self._folded.to_end()
         open_turn = views.turn.number if views.turn.open else None
         return self._decided(
@@ -127,10 +126,11 @@ class Commands:
         remember: bool = False,
         like: Mapping[str, str] | None = None,
     ) -> Decision:
-        """Allow or deny a call, bound to its present arguments, or to those of `args_sha256`.
+        """Allow or deny a call. The decision is bound to its present arguments, or to
+        `args_sha256`.
 
-        remember: later calls with the same arguments, or those that match `like`, run without
-        approval.
+        remember: let later calls run without approval if they have the same arguments or match
+        `like`.
         """
         pending = call_named(self._folded.to_end(), call)
         return self._decided(
@@ -146,9 +146,9 @@ class Commands:
         )
 
     def resolve(self, call: str, outcome: Resolution | str, *, report: str = "") -> Decision:
-        """Report what happened to a call in doubt; this never runs the call again.
+        """Report what happened to a call in doubt; the call is not run again.
 
-        Raises AlreadyResolved if a person has already reported something else.
+        Raises AlreadyResolved if a person has already reported a different outcome.
         """
         self._demand_unresolved(self._folded.to_end(), call, outcome, report)
         key = call_named(self._folded.views, call).key

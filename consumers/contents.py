@@ -1,7 +1,6 @@
-"""Content in readable form: resolved bodies, the text of content blocks, JSON of any value.
+"""Turns content into printable values: resolved bodies, the text of content blocks, JSON.
 
-Turns bytes of the log into printable values. Content in the blob store is fetched only if `read` is
-given.
+Content in the blob store is fetched only if `read` is given.
 """
 
 import base64
@@ -17,10 +16,10 @@ from ..schemas.events.parts import Body, ReadBlob
 from ..schemas.value import field_names
 
 DIGESTS = frozenset({"called", "views_sha", "basis_sha"})
-"""Fields with raw bytes that are not text."""
+"""Names of fields that contain bytes which are not text."""
 
 PLACE = ("partition", "offset", "at", "type", "writer", "session_id")
-"""Fields of every event before its own ones."""
+"""The fields that come first in every event's JSON."""
 
 
 def whole(body: Body | None, read: ReadBlob | None) -> bytes:
@@ -33,7 +32,7 @@ def whole(body: Body | None, read: ReadBlob | None) -> bytes:
 
 
 def encodable(value: Any) -> Any:
-    """The value of a JSON text without lone surrogates, which UTF-8 cannot encode."""
+    """The JSON value with its lone surrogates replaced, because UTF-8 cannot encode them."""
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
@@ -48,7 +47,7 @@ def blocks_of(content: bytes) -> list[dict[str, Any]]:
 
 
 def text_of(content: bytes) -> str:
-    """The text of the text blocks; an attachment is named in brackets."""
+    """The text of the text blocks; for an attachment, its name in brackets."""
     texts = (
         block.get("text") if block.get("type") == "text" else f"{label(block)} ".lstrip()
         for block in blocks_of(content)
@@ -70,10 +69,10 @@ def shown(data: bytes) -> Any:
 
 
 def plain(value: Any, read: ReadBlob | None = None) -> Any:
-    """Any value of the views or the events as JSON values: dicts, lists, strings, numbers.
+    """Any value of a view or an event as a JSON value.
 
-    A Body becomes {"inline": text or null, "ref": reference or null}; with `read` its inline part
-    is the full content.
+    A Body becomes {"inline": text or null, "ref": reference or null}; with `read`, `inline` is the
+    full content.
     """
     match value:
         case Body():
@@ -105,7 +104,9 @@ def _members(value: Any, names: Iterable[str], read: ReadBlob | None) -> Iterato
 
 
 def type_of(entry: Entry) -> str:
-    """The type of an event, as in the log; for an unreadable event the type in its header."""
+    """The type of an event, as in the log; for an unreadable event, the type in the record's
+    header.
+    """
     match entry.event:
         case ChunkSeen():
             return "GEN_CHUNK"
@@ -115,9 +116,9 @@ def type_of(entry: Entry) -> str:
 
 
 def event_json(entry: Entry, read: ReadBlob | None = None) -> dict[str, Any]:
-    """An event for `--json`: its place and type, then its fields.
+    """An event for `--json`: the fields of PLACE, then those of the event.
 
-    A field whose name is in PLACE gets the type as a prefix: `refused_offset`.
+    A field whose name is in PLACE gets the event's type as a prefix, such as `refused_offset`.
     """
     kind = type_of(entry)
     place = (entry.partition, entry.offset, entry.at, kind, entry.writer, entry.session_id)

@@ -1,6 +1,6 @@
-"""The request that a model would get at an offset, and what compaction left out and why.
+"""Shows the request that the model would get at an offset, and what compaction left out and why.
 
-Folds the log itself, as `show` does.
+Like `show`, it folds the log and needs no worker.
 """
 
 import json
@@ -21,13 +21,13 @@ from ..schemas.ids import call_key
 from ..schemas.tokens import estimate
 from .session_fold import SessionFold
 
-SUMMARY_CHARS = 100  # of each part that was left out: one line
+SUMMARY_CHARS = 100  # characters shown of each part that was left out
 
 
 def context_json(views: SessionViews, strategy: str | None, read: ReadBlob) -> dict[str, Any]:
     """The next request under a strategy, by default the session's own.
 
-    Raises ValueError for an unknown strategy. `tokens` are estimates: of each message, and the sum.
+    Raises ValueError for an unknown strategy. `tokens` are estimates for each message and in total.
     """
     last = views.context.request
     strategy = strategy or (last.strategy if last is not None else "compacted")
@@ -55,9 +55,10 @@ def context_json(views: SessionViews, strategy: str | None, read: ReadBlob) -> d
 
 
 def short_forms(views: SessionViews) -> tuple[int, int]:
-    """(large results in the window, how many of them are sent in short form).
+    """The number of large results in the window, and how many of them are sent in short form.
 
-    A result is large if it has a short form, sent or not; the agent's own limit is unknown here.
+    A result is large if it has a short form, sent or not, or reaches the default limit for short
+    forms; the agent's own limit is unknown here.
     """
     request = views.context.request
     if request is None:
@@ -77,7 +78,7 @@ def short_forms(views: SessionViews) -> tuple[int, int]:
 
 
 class LeftOut(NamedTuple):
-    """One part that requests no longer contain. what: message, answer, result, reminder."""
+    """One part that requests no longer contain. what: message, answer, result or reminder."""
 
     what: str
     name: str
@@ -87,11 +88,11 @@ class LeftOut(NamedTuple):
 
 
 class Change(NamedTuple):
-    """An LLM_CALLED or a turn's end that left something out.
+    """What the request of an LLM_CALLED left out, or what a turn's end left unsent.
 
-    kind: summary, short forms, window, or message (which no step was called for). before, after:
-    estimated tokens of the request. instead: the summary, or ''. left_out: the parts that requests
-    no longer contain in full, or never did.
+    kind: summary, short forms, window, or message (no step was called for this message). before,
+    after: estimated tokens of the request. instead: the summary that replaces the parts, or ''.
+    left_out: the parts that requests no longer contain in full, or never did.
     """
 
     offset: int
@@ -120,7 +121,7 @@ def changes(folded: SessionFold, upto: int, read: ReadBlob) -> Iterator[Change]:
 def _shortened_early(
     before: SessionViews, after: SessionViews, event: ev.LlmCalled, offset: int, read: ReadBlob
 ) -> Iterator[Change]:
-    """The results that no request ever had in full: their short forms were ready first."""
+    """The results whose short forms were ready before any request contained them in full."""
     last, now, pieces, saved = before.context.request, after.context.request, [], 0
     assert now is not None, "an LLM_CALLED makes a request"
     for place in range(max(last.fragments if last else 0, now.start), now.fragments):
@@ -131,7 +132,7 @@ def _shortened_early(
             saved += short.saved
     if pieces:
         why = "they were ready before the full results were sent"
-        whole = event.prompt_tokens  # a result counts in full until the answer is counted
+        whole = event.prompt_tokens  # counts each result in full until the answer
         step = f"{event.turn}.{event.step}"
         yield Change(offset, step, "short forms", why, whole, whole - saved, "", tuple(pieces))
 
@@ -139,7 +140,7 @@ def _shortened_early(
 def _never_sent(
     before: SessionViews, after: SessionViews, event: ev.TurnEnded, offset: int, read: ReadBlob
 ) -> Iterator[Change]:
-    """The messages that no request has room for: the turn that they began ended without them."""
+    """The messages that fit into no request: their turn ended without sending them."""
     turn, counts, pieces = before.turn, before.context.counts, []
     fragments = after.context.fragments
     if len(fragments) and fragments[-1].kind == "user" and fragments[-1].offset == offset:

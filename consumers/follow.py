@@ -1,4 +1,4 @@
-"""Follows the log: entries of some sessions, or of all, from a cursor on, including new ones.
+"""Follows the log: returns the entries of some or all sessions from a cursor on, then new entries.
 
 It reads outside of any consumer group: it finds the partition of a session and the offset to begin
 at, and tracks the cursor. `session_fold.py` folds these entries.
@@ -21,21 +21,22 @@ from ..schemas.topics import SESSION_EVENTS
 from .closing import Closing
 
 STALL_S = 10.0
-"""Longest pause while reading to a known end; a local broker is back in 2 s."""
+"""How long reading to a known end may make no progress; a local broker restarts in 2 s."""
 
 POLL_S = 0.2
-"""How long one poll waits for records; short enough that Ctrl-C works at once."""
+"""How long one poll waits for records, in seconds; short enough that Ctrl-C works at once."""
 
 
 class Follow(Closing):
-    """Entries in log order. `sessions`: the sessions to read; None for every record.
+    """Reads entries in log order. `sessions`: the sessions to read; None for every record.
 
-    `start`: next offset by partition (a cursor); a partition not in it is read from its first
-    offset. `chunks`: decode GEN_CHUNK, which a viewer needs and a fold does not. `holders`: also
-    records about the holders of the partitions. `folded`: only records that a worker folds, not
-    those whose key cannot name a session (dead letters). `read`: reads the seeds of forks; without
-    it a fork is frozen at its beginning. `partitions`: with all sessions, only these partitions.
-    Raises LogUnreachable, TopicMissing; polling may raise OffsetGone.
+    `start`: a cursor, the next offset of each partition; any other partition is read from its first
+    offset. `chunks`: whether to decode GEN_CHUNK, which viewers need and folds do not. `holders`:
+    whether to return the records about the holders of the partitions too. `folded`: whether to
+    return only records that a worker folds; it skips dead letters, whose keys cannot name a
+    session. `read`: reads the seeds of forks; without it, a fork freezes at its beginning.
+    `partitions`: if `sessions` is None, the partitions to read. Raises LogUnreachable,
+    TopicMissing; polling may raise OffsetGone.
     """
 
     def __init__(
@@ -65,11 +66,11 @@ class Follow(Closing):
 
     @property
     def cursor(self) -> Offsets:
-        """The next offset by partition, after the entries returned so far."""
+        """The next offset of each partition, after the entries returned so far."""
         return self._reader.positions()
 
     def poll(self, timeout_s: float = POLL_S) -> list[Entry]:
-        """New entries; empty after `timeout_s` seconds, and while the broker is down."""
+        """New entries; none if nothing comes for `timeout_s` seconds or the broker is down."""
         keys = self._keys
         return [
             foldable_entry(record, self._read, chunks=self._chunks)
@@ -79,7 +80,7 @@ class Follow(Closing):
         ]
 
     def ends(self) -> Offsets:
-        """The present end of each partition being read. Raises LogUnreachable."""
+        """The present end offset of each partition that is read. Raises LogUnreachable."""
         ends = self._log.end_offsets(SESSION_EVENTS)
         return {p: ends[p] for p in self.cursor}
 
@@ -88,10 +89,11 @@ class Follow(Closing):
         ends: Mapping[int, int],
         progress: Callable[[int, int], None] = lambda _read, _total: None,
     ) -> Iterator[list[Entry]]:
-        """Entries up to these offsets, in batches. Raises LogUnreachable on a stall.
+        """Yield the entries up to these offsets, in batches. Raises LogUnreachable if reading
+        stalls.
 
-        A batch may go beyond the end: everything that was read is returned.
-        progress(read, total): called before each batch and at the end, with numbers of records.
+        The last batch may go beyond these offsets, because every entry that was read is returned.
+        progress(read, total) is called before each batch and at the end, with numbers of records.
         """
         progressed, begun = time.monotonic(), self.cursor
         total = sum(max(0, end - begun[p]) for p, end in ends.items())
@@ -126,10 +128,10 @@ def read_before(
     kept: str = "Work done before is kept",
     progress: Callable[[int], None] = lambda _offset: None,
 ) -> Iterator[Record]:
-    """Every record of a partition before an offset. Raises LogUnreachable on a stall.
+    """Yield every record of a partition before an offset. Raises LogUnreachable if reading stalls.
 
-    start: the first offset to read, by default the first of the partition. kept: a sentence of that
-    error. progress(offset): called after each poll.
+    start: the first offset to read, by default the first of the partition. kept: the sentence of
+    the error that says what is kept. progress(offset) is called after each poll.
     """
     at = log.first_offsets(topic)[partition] if start is None else start
     reader, progressed = log.reader(topic, {partition: at}), time.monotonic()

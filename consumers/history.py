@@ -1,8 +1,8 @@
-"""The history for a viewer that joins late or reconnects: from the views, without reading the log.
+"""The history for a viewer that joins late or reconnects, from the views, without reading the log.
 
-Shows the transcript's lines, and after them the open attempt's output so far. A viewer that was
-away gets what it missed and nothing twice: its `Place` records how far it had read, so the server
-keeps no state for it.
+The history is the transcript's lines, then the open attempt's output so far. A viewer that
+reconnects gets what it missed and nothing twice: it sends its `Place`, which records how far it had
+read, so the server keeps no state for it.
 """
 
 from bisect import bisect_left
@@ -34,22 +34,22 @@ from .transcript_stream import (
 
 R = TypeVar("R")
 KINDS = tuple(ChunkKind)
-"""The kinds by which tokens are counted, in the order of the counts in a place."""
+"""The kinds of tokens, in the order of their counts in `Place.shown`."""
 
 SETTLING = ("answer", "partial")
 """Line kinds that settle an attempt."""
 
 
 class ShownText(NamedTuple):
-    """How much of an attempt's text of one kind was shown: characters, and their CRC-32."""
+    """How many characters of an attempt's text of one kind were shown, and their CRC-32."""
 
     chars: int = 0
     crc: int = 0
 
 
 class Place(NamedTuple):
-    """How far a viewer has seen. `offset`: the next one; `open`: the attempt being shown; `shown`:
-    how much of it, by kind as in KINDS.
+    """How far a viewer has read. `offset`: the next offset; `open`: the attempt that is being
+    shown; `shown`: how much of this attempt was shown, in the order of KINDS.
     """
 
     offset: int = 0
@@ -58,9 +58,9 @@ class Place(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """One thing for a viewer. cursor: where to resume after it; None within an event.
+    """One item for a viewer. cursor: where to resume after it; None if its event has more items.
 
-    live: False for history, which may be drawn at once.
+    live: False for history, which a client may draw at once.
     """
 
     cursor: str | None
@@ -69,7 +69,7 @@ class Frame(NamedTuple):
 
 
 def count(place: Place, thing: Shown) -> Place:
-    """The viewer's place after one more shown thing; the caller sets its offset."""
+    """The viewer's place after one more item was shown; the caller sets its offset."""
     match thing:
         case Token():
             before = place.shown if place.open == thing.of else Place().shown
@@ -93,7 +93,7 @@ def history(views: SessionViews, read: ReadBlob) -> Iterator[tuple[int, Shown]]:
 def missed(
     place: Place, views: SessionViews, viewer: Viewer, read: ReadBlob
 ) -> Iterator[tuple[int, Shown]]:
-    """(offset, thing) that a viewer at `place` lacks, by these views and the streaming output."""
+    """The items that a viewer at `place` has missed, each with its offset."""
     left = place
     queued = taken(views.messages, _since(views.messages.progress, place.offset))
     lines = _since(views.transcript.lines, place.offset)
@@ -128,18 +128,18 @@ def _is_of(line: Line, attempt: Attempt) -> bool:
 
 
 def _is_continuation(line: Line) -> bool:
-    """Whether the line begins an attempt that continues the output of the one before it."""
+    """Whether the line begins an attempt that continues the output of the attempt before it."""
     return line.kind == "attempt" and line.name == CONTINUED
 
 
 def _settled(place: Place, views: SessionViews, line: Line, read: ReadBlob) -> list[Shown]:
-    """The part of a settled answer that was not shown, and its line."""
+    """The part of a settled answer that was not shown yet, and the answer's line."""
     attempt = Attempt(line.turn, line.step, _attempt_of(views, line))
     final = [Token(attempt, *piece) for piece in spoken(blocks_of(whole(line.body, read)))]
     if place.open is None or not _is_of(line, place.open):
         return [*final, Settled(attempt, line)]
     if any(_is_continuation(other) and _is_of(other, attempt) for other in views.transcript.lines):
-        attempt = place.open  # a resumed attempt is shown as one
+        attempt = place.open  # both attempts are shown as one
         final = [token._replace(of=attempt) for token in final]
     why = f"attempt {attempt.attempt} takes its place" if place.open != attempt else ""
     # A stopped answer is stored as text only, and its block numbers may differ.
@@ -152,13 +152,12 @@ def _settled(place: Place, views: SessionViews, line: Line, read: ReadBlob) -> l
 
 
 def _is_beginning(place: Place, viewer: Viewer) -> bool:
-    """Whether the shown text is a beginning of the streaming output: some of it may have been lost.
-    """
+    """Whether the streaming output begins with the shown text."""
     return all(_agrees(viewer.tokens, kind, place) for kind in KINDS)
 
 
 def _agrees(final: Iterable[Token], kind: ChunkKind, place: Place) -> bool:
-    """Whether the shown text of a kind is a beginning of the final text of that kind."""
+    """Whether the final text of a kind begins with the shown text of this kind."""
     chars, crc = place.shown[KINDS.index(kind)]
     text = "".join(token.text for token in final if token.kind == kind)
     return len(text) >= chars and crc32(_bytes(text[:chars])) == crc
@@ -169,7 +168,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _attempt_of(views: SessionViews, line: Line) -> int:
-    """The attempt that settled, from the ledger's row for that line's event; 0 if unknown."""
+    """The number of the attempt that the line settles, from the ledger; 0 if unknown."""
     rows = _since(views.ledger.spent, line.offset)
     return rows[0].attempt if rows and rows[0].offset == line.offset else 0
 

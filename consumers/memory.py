@@ -1,7 +1,7 @@
 """The memory of a scope, folded from the log as a worker folds it.
 
-For commands and files, which need no worker and no store: a scope is one key in one partition of
-memory-events.
+Commands and memory files use it without a worker or a store: a scope (a user or a project) is one
+key in one partition of memory-events.
 """
 
 from collections.abc import Collection
@@ -26,9 +26,9 @@ class MemoryAt(NamedTuple):
 def read_memory(
     log: Log, scope: str, *, at: Collection[int] = (), upto: int | None = None
 ) -> MemoryAt:
-    """Fold a scope up to the log's present end, or up to and with offset `upto`.
+    """Fold a scope up to the present end of the log, or up to offset `upto` inclusive.
 
-    `at`: offsets at which to return the view as well; one beyond the end is left out. Raises
+    `at`: offsets at which to return the view as well; an offset beyond the end is left out. Raises
     LogUnreachable, TopicMissing, OffsetGone.
     """
     partition = partition_for(scope, partitions_of(log))

@@ -1,15 +1,15 @@
 """Synchronizes a directory of memory files with the log, in both directions.
 
-    1 read the state file: what was last written here (a hash and an offset for each file)
-    2 fold the scope, now and at those offsets
-    3 read the edited files, and make events of the edits
-    4 produce the events, fold them
-    5 write the files that differ from the view
-    6 record what was written
+    1 read the state file: the hash and the offset of each file when it was last written
+    2 fold the memory of the directory's scope up to now, and up to each of those offsets
+    3 read the edited files, and turn the edits into events
+    4 produce the events and fold them
+    5 write the files that differ from the folded memory
+    6 write the state file
 
-After a crash at any point, run it again: the ids of edits follow from their content. Paths stay
-inside the directory, links are not followed, and a file that cannot be memory is left unchanged and
-reported.
+After a crash at any point, run it again: the id of an edit is computed from its content, so nothing
+is written twice. Paths stay inside the directory, symbolic links are not followed, and a file that
+cannot be memory is left unchanged and reported.
 """
 
 import json
@@ -42,7 +42,8 @@ DEPTH_MAX = 5  # archive/ and four levels below it
 
 
 class WrittenFile(NamedTuple):
-    """A file as last written here: the hash of its bytes, and the offset they are from."""
+    """A file when it was last written: the hash of its bytes, and the offset of the memory in it.
+    """
 
     sha256: str
     offset: int
@@ -58,9 +59,9 @@ class State(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Report:
-    """The result, by path; `took`: the number of events from a file. Messages: `conflicts` (both
-    versions are kept), `refused` (left unchanged, needs action), `ignored` (not memory files) and
-    `left_out` (what is left out of prompts, '' for nothing).
+    """The result, by path. `took`: the number of events that each file's edits became. Messages:
+    `conflicts` (both versions are kept), `refused` (the file is unchanged and needs action),
+    `ignored` (not memory files) and `left_out` (what prompts leave out, or '').
     """
 
     scope: str
@@ -75,7 +76,10 @@ class Report:
 
 
 class MemoryFiles:
-    """One directory, for one scope. Raises Refused for a directory of another scope."""
+    """The memory files of one scope in one directory.
+
+    Raises Refused for a directory of another scope.
+    """
 
     def __init__(self, log: Log, scope: str, directory: Path, user: str) -> None:
         self._log, self._scope, self._user = log, scope, user
@@ -85,7 +89,9 @@ class MemoryFiles:
         self._state = self._read_state()
 
     def synchronize(self, writer: MemoryWriter | None) -> Report:
-        """Write edits to the log and write the files. Without a writer edited files stay unchanged.
+        """Write the edits to the log, then the files.
+
+        Without a writer, edited files stay unchanged.
         """
         report = Report(self._scope, str(self._root))
         last_written = self._state.files
@@ -142,7 +148,7 @@ class MemoryFiles:
                 f"{self._root} has the memory of {state.scope}, not of {self._scope}. Nothing "
                 "was changed. Name another directory with --dir."
             )
-        # Offsets of another log mean nothing here, so the earlier files are unknown.
+        # The state file has offsets of another log, so the files written earlier are unknown.
         return state if state.log == self._log_name else empty
 
     def _read_files(self, report: Report) -> Iterator[tuple[str, bytes | None]]:
@@ -167,7 +173,7 @@ class MemoryFiles:
                 for entry in entries:
                     path = f"{folder}{entry.name}"
                     if entry.name.startswith("."):
-                        continue  # our state file, and files of editors and systems
+                        continue  # the state file, and files of editors and systems
                     if len(found) >= NAMES_MAX:
                         raise Refused(
                             f"{self._root} has more than {NAMES_MAX} files. Nothing was read or "
@@ -182,7 +188,7 @@ class MemoryFiles:
     def _edited(
         self, on_disk: Mapping[str, bytes | None], now: MemoryView, report: Report
     ) -> list[str]:
-        """The files that differ from what was last written, including deleted ones."""
+        """The files that differ from what was last written, including deleted files."""
         last_written = self._state.files
         deleted = [path for path in last_written if path not in on_disk and text_of(now, path)]
         if deleted and not any(path in on_disk for path in last_written):
@@ -211,7 +217,9 @@ class MemoryFiles:
         writer: MemoryWriter,
         report: Report,
     ) -> bool:
-        """Make events of an edit and produce them; False if the file cannot be read as memory."""
+        """Turn the edits of a file into events and produce them; False if the file is no valid
+        memory.
+        """
         try:
             edits = edits_of(path, lines_in(path, data or b""), base, now, self._user)
         except FileRefused as why:
@@ -257,7 +265,7 @@ class MemoryFiles:
             self._dir.replace(STATE, content, self._dir.read(STATE, STATE_BYTES_MAX))
 
     def _remove(self, path: str, expected: bytes) -> None:
-        """Delete a file whose entries were all removed, if it has not changed since it was read."""
+        """Delete a file without remaining entries, if it has not changed since it was read."""
         if self._dir.read(path, FILE_BYTES_MAX) != expected:
             raise ToolFailed(f"{path} was changed meanwhile, so it was not removed")
         parent, _, name = path.rpartition("/")
@@ -267,7 +275,7 @@ class MemoryFiles:
 
 @contextmanager
 def _refusing(path: Path) -> Iterator[None]:
-    """Raise what Workdir refuses as the error of a command."""
+    """Turn errors of Workdir into the error of a command."""
     try:
         yield
     except ToolFailed as error:

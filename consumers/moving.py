@@ -1,10 +1,10 @@
 """Moves every session of a log to a new log, such as one with more partitions.
 
-Events refer to offsets, so records are not copied: like a fork, a session begins in the new log
+Events refer to offsets, so records are not copied. Like a fork, a session begins in the new log
 with its old records as its seed, and keeps its name, user and agent. Transcript, context, phase,
-project and messages move. What a fork leaves with its parent stays in the old log: open turns
-(closed in the new one), doubts and costs. Terminated sessions stay there too. Memory is copied. At
-the end the old log is marked as moved; it can still be read.
+project and messages move. Open turns (closed in the new log), doubts and costs stay in the old log,
+as a fork leaves them with its parent. Terminated sessions stay in the old log too. Memory is
+copied. At the end the old log is marked as moved; it can still be read.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ SHOWN_MAX = 5
 
 
 class CanNotMove(Refused):
-    """The sessions were not moved, or the old log was not marked as moved."""
+    """The sessions could not be moved, or the old log could not be marked as moved."""
 
 
 class Moved(NamedTuple):
@@ -57,8 +57,9 @@ def move(
 ) -> Moved:
     """Move all sessions; run it again to continue an interrupted move.
 
-    settings: of the new log; both logs share the blobs. close_turns: also move sessions with an
-    open turn or a doubt. Raises CanNotMove, LogMoved, TopicMismatch, LogUnreachable.
+    settings: the settings of the new log; both logs share the blobs. close_turns: whether to move
+    sessions with an open turn or a doubt too. Raises CanNotMove, LogMoved, TopicMismatch,
+    LogUnreachable.
     """
     moved_to = facts_of(old).moved_to
     if moved_to not in (None, settings.topic_prefix):
@@ -118,7 +119,7 @@ def _ends(log: Log) -> tuple[Offsets, Offsets]:
 
 
 def _classify(everything: Everything) -> tuple[set[str], list[tuple[str, str]], list[str]]:
-    """The sessions to move, those that stay and why, and the sessions to move that are busy."""
+    """The sessions to move, the sessions that stay and why, and those to move that are busy."""
     wanted, left, busy = set[str](), list[tuple[str, str]](), list[str]()
     for name, views in sorted(everything.sessions.items()):
         if why := _why_left(views):
@@ -161,7 +162,7 @@ def _copy_memory(old: Log, new: Log) -> int:
 
 
 def _by_session(old: Log, number: int, wanted: set[str]) -> dict[str, list[Record]]:
-    """The records of one partition's sessions, in memory."""
+    """The records of the wanted sessions in one partition, by session."""
     found: dict[str, list[Record]] = {}
     for record in read_before(old, SESSION_EVENTS, number, old.end_offsets(SESSION_EVENTS)[number]):
         name = (record.key or b"").decode("utf-8", "replace")
@@ -193,7 +194,7 @@ def _open_session(
 
 
 def _seed(views: SessionViews, records: list[Record]) -> BlobRef | None:
-    """The seed of the session itself, if it was forked or moved before."""
+    """The seed that the session itself began with, if it was forked or moved before."""
     if views.origin is None:
         return None
     for record in records:

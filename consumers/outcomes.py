@@ -1,8 +1,9 @@
 """The outcome of an event: the fold's decision on it, and the answer to a message.
 
-A receipt proves that the log has an event; the fold decides whether it is accepted. Any reader can
-compute that decision without a worker, and all readers get the same one. The answer to a message is
-a worker's work, so waiting for it has a time limit and reports what it waits for.
+A receipt proves that the log has an event; the fold decides whether the event is accepted. Any
+reader can compute this decision without a worker, and all readers get the same decision. Only a
+worker produces the answer to a message, so waiting for it has a time limit and reports what the
+session waits for.
 """
 
 import re
@@ -24,10 +25,10 @@ from .session_fold import SessionFold
 from .waiting import what_it_waits_for, who_lacks
 
 PATIENCE_S = 5.0
-"""Pause after which a waiting caller gets the reason; a claim takes milliseconds."""
+"""After how many seconds without progress a waiting caller gets the reason."""
 
 ANSWER_S = 600.0
-"""How long to wait for an answer by default; the turn continues without a waiting caller."""
+"""How long to wait for an answer by default, in seconds; after it the turn still continues."""
 
 _ONE = re.compile(r"^1 (attempt|step|token)s,")
 
@@ -39,9 +40,9 @@ NO_WORKER = (
 
 
 class Decision(NamedTuple):
-    """The fold's decision on one event. verdict: accepted, duplicate, refused or ignored.
+    """The fold's decision on one event. `verdict`: accepted, duplicate, refused or ignored.
 
-    `views`: the views right after it. `code` is for machines, `detail` for people.
+    `views`: the views right after the event. `code` is for machines, `detail` for people.
     """
 
     session_id: str
@@ -53,13 +54,13 @@ class Decision(NamedTuple):
 
     @property
     def counted(self) -> bool:
-        """Whether the request is in effect: it was accepted, now or before."""
+        """Whether the request is in effect, because it or an equal earlier request was accepted."""
         return self.verdict in ("accepted", "duplicate")
 
 
 class Answer(NamedTuple):
-    """How the turn of a message ended. `offset`: of its TURN_ENDED. `text`: the model's last text
-    in it; `note`: why it failed, or the limit that ended it.
+    """How the turn of a message ended. `offset`: the offset of its TURN_ENDED. `text`: the model's
+    last text in the turn. `note`: why the turn failed, or the limit that ended it.
     """
 
     session_id: str
@@ -75,7 +76,7 @@ class Answer(NamedTuple):
 
 
 class CommandRefused(Refused):
-    """The fold refused a command; no view changed. `decision` has its code and detail."""
+    """The fold refused a command; no view changed. `decision` has the code and the detail."""
 
     def __init__(self, decision: Decision) -> None:
         super().__init__(decision.detail)
@@ -83,7 +84,7 @@ class CommandRefused(Refused):
 
 
 class NoAnswerYet(Retry):
-    """The time limit of a wait passed. The message is in the log and will be answered."""
+    """The time limit for an answer passed. The message is in the log and will be answered."""
 
 
 class UnknownMessage(Refused):
@@ -91,9 +92,10 @@ class UnknownMessage(Refused):
 
 
 def decision_on(folded: SessionFold, receipt: Receipt) -> Decision:
-    """Fold up to a receipt's event and return its decision. `folded` must be before that event.
+    """Fold up to the event of a receipt and return the decision. `folded` must be before this
+    event.
 
-    Raises LogUnreachable if the log cannot be read up to that event.
+    Raises LogUnreachable if the log cannot be read up to the event.
     """
     assert folded.partition == receipt.partition, "the partition count never changes"
     assert folded.cursor <= receipt.offset, "the fold has passed this event"
@@ -105,7 +107,7 @@ def decision_on(folded: SessionFold, receipt: Receipt) -> Decision:
 
 
 def decision_of(seen: FoldedEvent) -> Decision:
-    """The decision in a folded event."""
+    """The decision on a folded event."""
     ruling, views = seen.ruling, seen.views
     verdict: str = ruling.verdict
     detail = ruling.detail
@@ -128,7 +130,7 @@ def _why_ignored(code: str, views: SessionViews) -> str:
 
 
 def demand(decision: Decision) -> Decision:
-    """The decision, if the request is in effect. Raises CommandRefused."""
+    """Return the decision if the request is in effect, else raise CommandRefused."""
     if not decision.counted:
         raise CommandRefused(decision)
     return decision
@@ -181,9 +183,9 @@ def _last_text(lines: list[Line], read: ReadBlob | None) -> str:
 
 
 class Patience:
-    """Reports what a session waits for: at once for a person, else after a pause.
+    """Reports what a session waits for: a person at once, anything else after a pause.
 
-    `report` gets each reason once. A pause is time without an event from a worker.
+    `report` gets each reason once. A pause is a time without an event from a worker.
     """
 
     def __init__(self, report: Callable[[str], None], patience_s: float = PATIENCE_S) -> None:
@@ -191,16 +193,17 @@ class Patience:
         self._since, self._reported = time.monotonic(), ""
 
     def restart(self) -> None:
-        """Start counting the pause again, after a person has acted."""
+        """Start a new pause, because a person has acted."""
         self._since, self._reported = time.monotonic(), ""
 
     def heard(self, seen: FoldedEvent) -> None:
-        """Take an event: one from a worker ends the pause."""
+        """Note an event; an event from a worker ends the pause."""
         if seen.entry.writer != "producer":
             self._since = time.monotonic()
 
     def look(self, views: SessionViews, holders: PartitionView = INITIAL) -> None:
-        """Report what is waited for, if the pause is long enough and it was not reported before."""
+        """Report what the session waits for, if it waits for a person or the pause is long enough.
+        """
         waits = what_it_waits_for(views, holders)
         text = waits.text
         if not waits.person:
@@ -224,9 +227,9 @@ def answer_of(
 ) -> Answer:
     """Wait until the turn that owns a message has ended.
 
-    `report` gets what is waited for: a person at once, anything else after a pause of `patience_s`
-    seconds. `stop` is called between polls. Raises NoAnswerYet after `timeout_s` seconds or when
-    stopped, UnknownMessage, LogUnreachable.
+    `report` gets what the session waits for: a person at once, anything else after `patience_s`
+    seconds without an event from a worker. `stop` is called between polls. Raises NoAnswerYet after
+    `timeout_s` seconds or when stopped, UnknownMessage, LogUnreachable.
     """
     folded.to_end()
     deadline = time.monotonic() + timeout_s

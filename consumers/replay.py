@@ -1,8 +1,9 @@
-"""Replays the log: folds it again from its first offset, and compares with a worker's store.
+"""Replays the log: folds it again from the first offset, and compares the views with a worker's
+store.
 
-Anyone with the topic gets the same views, byte for byte: a replay prints the
-SHA-256 of every view. `verify` refolds up to the cursor of a worker's store and compares view by
-view. A fold always begins at the first offset; `--from` only limits what is listed.
+Everybody who folds the topic gets the same views, byte for byte, so a replay prints the SHA-256 of
+every view. `verify` folds up to the cursor of a worker's store and compares view by view. A fold
+always begins at the first offset; `--from` only limits which events are listed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -39,9 +40,10 @@ class Folded(FoldedSession):
 
 
 class Replay:
-    """A fold of the log, of one partition or session, up to `ends` (next offset by partition).
+    """A fold of the log, of one partition or of one session, up to the offset `ends` of each
+    partition.
 
-    Iterate `steps()` once; then `sessions` and `holders` have the result.
+    Iterate over `steps()` once; then `sessions` and `holders` have the result.
     """
 
     def __init__(
@@ -70,7 +72,9 @@ class Replay:
         self.sessions, self.holders = self._folded.sessions, self._folded.holders
 
     def steps(self) -> Iterator[FoldedEvent]:
-        """Every event of a session, in log order within its partition, with its ruling."""
+        """Fold and yield every event of the sessions with its ruling, in log order within a
+        partition.
+        """
         with self._follow:
             for batch in self._follow.to(self.ends):
                 for entry in batch:
@@ -91,7 +95,10 @@ class Replay:
 
 
 class Difference(NamedTuple):
-    """A view in a store that differs from the log. `where`: the first difference."""
+    """A view that differs between a store and the log.
+
+    `where`: the first difference in the view.
+    """
 
     partition: int
     session_id: str
@@ -102,7 +109,10 @@ class Difference(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The result of comparing one partition's store. `problem`: why it could not be compared."""
+    """The result of comparing one partition's store.
+
+    `problem`: why the store could not be compared.
+    """
 
     partition: int
     cursor: int
@@ -112,18 +122,18 @@ class Verified(NamedTuple):
 
 
 def read_blobs(settings: Settings) -> ReadBlob:
-    """Reads the blob store of these settings."""
+    """A function that reads the blob store of these settings."""
     return lambda ref: BlobStore(settings.blobs_dir).get(ref.sha256)
 
 
 def store_directory(settings: Settings, partition: int, state_dir: Path | None = None) -> Path:
-    """The directory of a partition's store, for the worker with these settings."""
+    """The directory in which a worker with these settings keeps a partition's store."""
     below = (state_dir or settings.state_dir) / "store"
     return below / settings.topic(SESSION_EVENTS) / str(partition)
 
 
 def verify(log: Log, settings: Settings, session_id: str | None = None) -> Iterator[Verified]:
-    """Compare every store of the worker's state directory with the log, at the store's cursor.
+    """Compare every store in the worker's state directory with the log, up to the store's cursor.
 
     A running worker's store is read in its present state. Nothing is changed.
     """
@@ -140,7 +150,7 @@ def verify_partition(
     session_id: str | None = None,
     progress: Callable[[int], None] = lambda _offset: None,
 ) -> Verified | None:
-    """Compare one partition's store with the log; None without a store.
+    """Compare one partition's store with the log; None if it has no store.
 
     progress(offset) is called now and then.
     """
@@ -212,7 +222,7 @@ def _differences(
 
 
 def _as_plain(views: SessionViews, view: str) -> Any:
-    if view == "turn":  # the codec hashes these three together
+    if view == "turn":  # the codec hashes turn, stream and frozen together
         return {"turn": plain(views.turn), "stream": plain(views.stream), "frozen": views.frozen}
     return plain(getattr(views, FIELDS[view]))
 

@@ -1,9 +1,9 @@
-"""Replays the whole topic: partition by partition, several at once if that is faster.
+"""Replays the whole topic, one partition per job, in several processes if that is faster.
 
-Folding is computation and partitions are independent, so each partition is a job: fold it and hash
-every view, compare it with a worker's store, or write it as a new store next to the live one. Jobs
-run in separate processes if the log is on a broker and there is enough to fold; a process takes
-about a second to start.
+Folding only needs the processor, and partitions are independent. A job folds one partition and
+hashes every view, compares the views with a worker's store, or writes them to a new store next to
+the live one. Jobs run in separate processes if the log is on a broker and has enough events,
+because a process takes about a second to start.
 """
 
 import multiprocessing
@@ -26,16 +26,16 @@ from .replay import Replay, Verified, read_blobs, store_directory, verify_partit
 
 HASH, VERIFY, INTO = "hash", "verify", "into"
 PARALLEL_MIN = 100_000
-"""With fewer events to fold, one process does it all; it folds this many in a second."""
+"""A log with fewer events is folded in one process; folding this many events takes a second."""
 
 POLL_S = 0.2
 
 Progress = Callable[[int, int], None]
-"""progress(events read, events in all)"""
+"""progress(events read, events in total)"""
 
 
 class Job(NamedTuple):
-    """A job for one partition. `end`: the offset to stop before. `state_dir`: for INTO."""
+    """A job for one partition. `end`: the offset to stop before. `state_dir`: where INTO writes."""
 
     what: str
     partition: int
@@ -44,7 +44,7 @@ class Job(NamedTuple):
 
 
 class Hashed(NamedTuple):
-    """A folded session; the fields are those of Folded, with hashes instead of views."""
+    """A folded session with the same fields as Folded, but with hashes instead of views."""
 
     session_id: str
     partition: int
@@ -55,7 +55,7 @@ class Hashed(NamedTuple):
 
 
 class JobResult(NamedTuple):
-    """The result of a partition's job. `verified`: for VERIFY."""
+    """The result of a partition's job. `verified`: the result of VERIFY."""
 
     partition: int
     sessions: tuple[Hashed, ...] = ()
@@ -92,9 +92,9 @@ def run_jobs(
     *,
     processes: int | None = None,
 ) -> Iterator[JobResult]:
-    """Run the jobs; the results are in the order of the partitions.
+    """Run the jobs, and yield the results in the order of the partitions.
 
-    processes: how many at once; by default one per processor, or a single one for a small log.
+    processes: how many jobs run at once, by default one per processor, or one for a small log.
     """
     total = sum(job.end for job in jobs)
     if processes is None:
@@ -163,7 +163,8 @@ def run_job(log: Log, settings: Settings, job: Job, progress: Callable[[int], No
 
 
 def _write(log: Log, settings: Settings, job: Job, replay: Replay) -> None:
-    """Write a store as a worker would have it at that offset; any worker can continue from it."""
+    """Write the store that a worker would have at the job's end; any worker can continue from it.
+    """
     first = log.first_offsets(SESSION_EVENTS)[job.partition]
     if first > 0:
         raise LogCut(str(job.partition), 0, first)
@@ -183,7 +184,7 @@ def _write(log: Log, settings: Settings, job: Job, replay: Replay) -> None:
 
 
 def _checksum(log: Log, partition: int, offset: int) -> int:
-    """The checksum of the last record folded, by which a store recognizes its log."""
+    """The checksum of the last folded record, by which a store recognizes its log."""
     records = read_before(log, SESSION_EVENTS, partition, offset + 1, start=offset)
     return next(map(checksum_of, records), 0)
 

@@ -1,8 +1,8 @@
-"""GEN_SENT: records that a streaming viewer received an answer.
+"""Writes GEN_SENT, which records that a streaming viewer received an answer.
 
 GEN_COMPLETE means that the model finished, GEN_SENT that a viewer has the answer. GEN_SENT is
-written after the last part was flushed, without a claim and without waiting, because no other work
-depends on it. A repetition changes nothing.
+written after the last part was flushed. It is written without a claim, and nothing waits for it,
+because no other work depends on it. A second GEN_SENT has no effect.
 """
 
 from ..log.door import Producer
@@ -13,8 +13,8 @@ from ..schemas.topics import SESSION_EVENTS
 
 
 def note_sent(producer: Producer, views: SessionViews, turn: int, channel: str) -> bool:
-    """Record that `channel` has a turn's last answer; False without an answer or if recorded
-    before.
+    """Record that `channel` received a turn's last answer. False if the turn has no answer or this
+    was recorded before.
     """
     steps = [
         line.step

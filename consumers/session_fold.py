@@ -1,7 +1,8 @@
-"""One session, folded as its worker folds it: from the first offset, chunks undecoded by default.
+"""Folds one session as its worker does, from the first offset, by default without decoding chunks.
 
-For everything that needs a session's views outside of a worker: waiting for a decision, viewers,
-`show`, `request`, `wake`. The fold is the processors' own, so readers and workers cannot disagree.
+Used wherever a session's views are needed outside of a worker: to wait for a decision, for viewers,
+for `show`, `request` and `wake`. It calls the fold of `processors/`, so readers and workers cannot
+disagree.
 """
 
 from collections import deque
@@ -18,12 +19,12 @@ from .follow import POLL_S, Follow
 
 
 class SessionFold(Closing):
-    """The views of one session, at a place in the log that only moves forward.
+    """The views of one session at an offset of the log that only moves forward.
 
-    `views` and `holders` (of the partition, for wake) are those after the last event returned;
-    `newest_ms` is its broker time. `read`: as in Follow. `listen` gets each event as it is folded,
-    whichever call folds it. `progress`: as in Follow.to. Raises LogUnreachable, TopicMissing;
-    polls may raise OffsetGone.
+    `views` and `holders` (the holders of the partition, for wake) are those after the last event
+    returned; `newest_ms` is the newest broker time of the events so far. `listen` is called with
+    each folded event, whichever method folds it. `read` is the argument of Follow, `progress` that
+    of Follow.to. Raises LogUnreachable, TopicMissing; polls may raise OffsetGone.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class SessionFold(Closing):
 
     @property
     def newest_ms(self) -> int:
-        """The newest broker time."""
+        """The newest broker time of the events folded so far, Unix ms."""
         return self._folded.newest_ms
 
     @property
@@ -64,16 +65,19 @@ class SessionFold(Closing):
         return self._unread[0].offset if self._unread else self._follow.cursor[self.partition]
 
     def poll(self, timeout_s: float = POLL_S) -> Iterator[FoldedEvent]:
-        """Fold new events, one at a time; nothing after `timeout_s` seconds without any.
+        """Fold and yield new events one at a time; ends if no event comes for `timeout_s` seconds.
 
-        Stopping early loses nothing: the next poll continues after the last event taken.
+        A caller that stops early loses nothing: the next poll continues after the last event taken.
         """
         if not self._unread:
             self._unread.extend(self._follow.poll(timeout_s))
         yield from self._take_before(None)
 
     def upto(self, end: int) -> Iterator[FoldedEvent]:
-        """Fold every event before `end`, and no other. Raises LogUnreachable on a stall."""
+        """Fold and yield every event before the offset `end`.
+
+        Raises LogUnreachable if reading stalls.
+        """
         yield from self._take_before(end)
         for batch in self._follow.to({self.partition: end}, self._progress):
             self._unread.extend(batch)
@@ -87,7 +91,7 @@ class SessionFold(Closing):
                 yield folded
 
     def end(self) -> int:
-        """The present end of the session's partition. Raises LogUnreachable."""
+        """The present end offset of the session's partition. Raises LogUnreachable."""
         return self._follow.ends()[self.partition]
 
     def to_end(self) -> SessionViews:

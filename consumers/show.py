@@ -1,4 +1,5 @@
-"""Views as JSON, a session's pending work, a past request, the list of sessions: for people.
+"""Returns what people inspect: views as JSON, a session's pending work, a past request, the
+sessions.
 
 Everything here folds the log itself and needs no worker and no store.
 """
@@ -42,7 +43,7 @@ class UnknownStep(Refused):
 
 
 def known(folded: SessionFold, at: int | None = None) -> SessionViews:
-    """The views at the end of the log, or after the event at offset `at`. Raises UnknownSession."""
+    """Fold to the end of the log, or up to the event at offset `at`. Raises UnknownSession."""
     if at is None:
         folded.to_end()
     else:
@@ -64,14 +65,17 @@ def known(folded: SessionFold, at: int | None = None) -> SessionViews:
 
 
 def now_ms(folded: SessionFold) -> int:
-    """The time for wake, Unix ms: the later of the wall clock and the newest broker time."""
+    """The time that wake uses, Unix ms: the later of the wall clock and the newest broker time."""
     return max(time.time_ns() // 1_000_000, folded.newest_ms)
 
 
 def owed_json(
     views: SessionViews, holders: PartitionView, now: int, rules: Rules | None
 ) -> list[dict[str, Any]]:
-    """The session's pending work, with the reason of each row. `rules` None: agent unknown."""
+    """The session's pending work, with the reason of each row.
+
+    `rules` is None if the agent is unknown.
+    """
     return [_owed(obligation) for obligation in wake(views, holders, now, rules)]
 
 
@@ -84,7 +88,7 @@ def _owed(obligation: Obligation) -> dict[str, Any]:
 
 
 def view_json(folded: SessionFold, view: str, read: ReadBlob | None = None) -> Any:
-    """One view by its name in VIEWS, as JSON; with `read`, references are resolved."""
+    """The view with this name in VIEWS, as JSON; with `read`, references are resolved."""
     views = folded.views
     match view:
         case "wake":
@@ -96,9 +100,10 @@ def view_json(folded: SessionFold, view: str, read: ReadBlob | None = None) -> A
 
 
 class Request(NamedTuple):
-    """A past request as it was sent. `claims`: each attempt's SHA-256 and builder, from its claim.
+    """A past request as it was sent. `claims`: the number of each attempt, and the SHA-256 and the
+    builder in its claim.
 
-    A builder with `+resume`: that attempt was sent `body` and the kept part of a lost answer.
+    If the builder ends in `+resume`, the attempt sent `body` and the kept part of a lost answer.
     `agrees`: whether every claim by this version's builder has the SHA-256 of the rebuilt request.
     """
 
@@ -109,9 +114,11 @@ class Request(NamedTuple):
 
 
 def request_of(folded: SessionFold, turn: int, step: int, read: ReadBlob) -> Request:
-    """Rebuild the request of a step, including the kept part of a lost answer for
-    attempts that resumed it; those need a fold that decodes chunks. Raises UnknownSession,
-    UnknownStep."""
+    """Rebuild the request of a step.
+
+    For attempts that resumed a lost answer, the request includes the part of the answer that was
+    kept; this needs a fold that decodes chunks. Raises UnknownSession, UnknownStep.
+    """
     body: bytes | None = None
     chunks: list[ev.GenChunk] = []
     claims: list[tuple[int, str, str]] = []
@@ -139,8 +146,9 @@ def request_of(folded: SessionFold, turn: int, step: int, read: ReadBlob) -> Req
 
 
 class Everything(NamedTuple):
-    """Every session of the log with its partition, the partitions' holders, and the time of each
-    session's last event (Unix ms)."""
+    """Every session of the log with its partition, the holders of the partitions, and the time of
+    each session's last event (Unix ms).
+    """
 
     sessions: dict[str, SessionViews]
     places: dict[str, int]
@@ -154,9 +162,9 @@ def fold_everything(
     read: ReadBlob | None = None,
     progress: Callable[[int, int], None] = lambda _read, _total: None,
 ) -> Everything:
-    """Fold every session to the present end of the log. `read`: as in Follow.
+    """Fold every session to the present end of the log.
 
-    progress: as in Follow.to.
+    `read` is the argument of Follow, `progress` that of Follow.to.
     """
     folded: FoldedSessions[FoldedSession] = FoldedSessions()
     with Follow(log, chunks=False, folded=True, read=read) as follow:
@@ -176,7 +184,7 @@ def fold_everything(
 def summaries(
     everything: Everything, wanted: Callable[[SessionViews], bool] = lambda _views: True
 ) -> Iterator[dict[str, Any]]:
-    """A line for each known session, most recently changed first."""
+    """The line of each wanted session, most recently changed first."""
     known_ones = [v for v in everything.sessions.values() if v.turn.known and wanted(v)]
     for views in sorted(known_ones, key=lambda v: (-v.state.updated_at, v.session_id)):
         number = everything.places[views.session_id]
@@ -185,7 +193,7 @@ def summaries(
 
 
 def summary(views: SessionViews, partition: int, holders: PartitionView) -> dict[str, Any]:
-    """One session's line in a list. `holders`: of its partition."""
+    """One session's line in a list. `holders`: the holders of the session's partition."""
     return {
         "session_id": views.session_id,
         "user_id": views.state.user_id,
@@ -202,7 +210,7 @@ def summary(views: SessionViews, partition: int, holders: PartitionView) -> dict
 def status_of(views: SessionViews, holders: PartitionView = partition_fold.INITIAL) -> str:
     """One word for people: frozen, terminated, asks, doubt, unserved, busy or idle.
 
-    `holders`: of its partition; without them, busy is returned in place of unserved.
+    `holders`: the holders of the session's partition; without them, the status is never unserved.
     """
     turn = views.turn
     calls = (*turn.calls, *turn.doubts)
@@ -220,5 +228,5 @@ def status_of(views: SessionViews, holders: PartitionView = partition_fold.INITI
 
 
 def open_status(agent: str, holders: PartitionView) -> str:
-    """The status of an open turn that waits for no person: busy or unserved."""
+    """The status of an open turn that does not wait for a person: busy or unserved."""
     return "busy" if partition_fold.without(holders, agent) is None else "unserved"

@@ -1,7 +1,7 @@
-"""The cost of a session, for people and machines: its ledger with a table of prices.
+"""Computes the cost of a session from its ledger and a table of prices, for people and machines.
 
-Costs are exact decimal USD as text, or null if a model has no price; `unpriced` counts the attempts
-that a sum leaves out for that reason.
+A cost is an exact decimal number of USD as text, or null if the model has no price. `unpriced`
+counts the attempts that a sum leaves out because their price is unknown.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ TOKENS = tuple(
 
 
 def ledger_json(ledger: LedgerView, table: PriceTable) -> dict[str, Any]:
-    """The ledger with a cost per request, per turn (background work separate) and in total."""
+    """The ledger with the cost per request, per turn, of background work and in total."""
     rows = list(ledger.spent)
     whole = total(rows, table)
     return {
@@ -35,7 +35,7 @@ def ledger_json(ledger: LedgerView, table: PriceTable) -> dict[str, Any]:
 
 
 def turns(rows: Iterable[Spent]) -> Iterator[tuple[int | None, list[Spent]]]:
-    """(turn, its attempts) in order; background work comes last, as turn None."""
+    """Each turn with its attempts, in order; background work comes last, with None as the turn."""
     for (is_background, turn), of_turn in groupby(sorted(rows, key=_turn_of), key=_turn_of):
         yield (None if is_background else turn), list(of_turn)
 
@@ -46,13 +46,14 @@ def session_cost(ledger: LedgerView, table: PriceTable) -> Cost:
 
 
 def saving_of(ledger: LedgerView, table: PriceTable) -> InputCost:
-    """The cost of a session's input so far, with prompt caching and without it."""
+    """The cost of a session's input so far, with and without prompt caching."""
     return input_cost(ledger.spent, table)
 
 
 def caching_json(ledger: LedgerView, table: PriceTable) -> dict[str, Any]:
-    """The share of the input cost saved by prompt caching: below 0 if caching cost more, null if no
-    input has a known price."""
+    """The share of the input cost that prompt caching saved. It is below 0 if caching cost more,
+    and null if no input has a known price.
+    """
     cost = saving_of(ledger, table)
     return {
         "input_usd": usd(cost.paid),
@@ -100,12 +101,14 @@ def _attempt(row: Spent, table: PriceTable) -> dict[str, Any]:
 
 
 def sum_json(rows: list[Spent]) -> dict[str, int]:
-    """The number of requests, and their tokens."""
+    """The number of requests, and the sums of their tokens."""
     tokens = {name: sum(getattr(row, name) for row in rows) for name in TOKENS}
     return {"attempts": len(rows), **tokens}
 
 
 def cost_json(cost: Cost) -> dict[str, Any]:
-    """A sum as `usd` (null if no part is known), and the number of attempts it leaves out."""
+    """A cost as `usd` (null if no attempt has a price), and the number of attempts that it leaves
+    out.
+    """
     known = cost.picodollars or not cost.unpriced
     return {"usd": cost.usd if known else None, "unpriced": cost.unpriced}

@@ -1,8 +1,9 @@
-"""The tabs of every user, from the compacted topic `user-sessions`: which sessions are open.
+"""The tabs (open sessions) of every user, read from the compacted topic `user-sessions`.
 
 One thread reads the topic from its first offset and keeps each session's newest record in memory,
-so no worker is needed. A tab gets the open sessions and then changes: session_open, phase (or
-project), session_close. This is only a list of sessions; a session's own log decides its state.
+so no worker is needed. A listener gets the user's open sessions, then each change: session_open,
+phase (or project), session_close. This is only a list of sessions; the state of a session follows
+from its own events.
 """
 
 import threading
@@ -17,11 +18,11 @@ from ..schemas.topics import USER_SESSIONS
 
 POLL_S = 0.2
 AGAIN_S = 5.0
-"""Pause before it starts over after an error."""
+"""How long the thread waits after an error before it reads the topic again, in seconds."""
 
 
 class Change(NamedTuple):
-    """A change that a user's tabs get. kind: session_open, phase, session_close."""
+    """A change of a user's list of sessions. kind: session_open, phase or session_close."""
 
     kind: str
     tab: Tab
@@ -31,7 +32,7 @@ Listener = Callable[[Change], None]
 
 
 class Tabs:
-    """See the module. Call from any thread; listeners are called in the reading thread.
+    """The tabs of every user. Call from any thread; listeners are called in the reading thread.
 
     The constructor raises LogUnreachable, TopicMissing.
     """
@@ -66,7 +67,7 @@ class Tabs:
         return sorted(found, key=lambda tab: (-tab.opened_at, tab.session_id))
 
     def listen(self, user: str, listener: Listener) -> list[Tab]:
-        """The open sessions now; `listener` is called with every later change, until `leave`."""
+        """Return the open sessions, and call `listener` with every later change, until `leave`."""
         with self._lock:
             self._listeners.setdefault(user, []).append(listener)
             return list(self._users.get(user, {}).values())
@@ -104,10 +105,10 @@ class Tabs:
         self._report("tabs are followed again")
 
     def look(self, timeout_s: float = 0) -> None:
-        """Take new records. Called by the thread, or by a test that has not started one."""
+        """Read new records. Called by the thread, or by a test that started no thread."""
         try:
             records = self._reader.poll(timeout_s)
-        except OffsetGone as gone:  # compacted away under a slow reader
+        except OffsetGone as gone:  # compacted before a slow reader read it
             self._reader.seek(gone.partition, gone.first)
             return
         for record in records:

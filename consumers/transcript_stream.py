@@ -1,14 +1,14 @@
 """A session as a viewer sees it live: each token of the winning attempt exactly once.
 
-A pure fold next to the session's own: `see(viewer, seen) -> (viewer, things shown)`. Stored views
-have no chunks, so a viewer folds those of the open attempt here. The output is a function of the
-log up to an offset, so a viewer that reconnects at a cursor folds up to the cursor without output,
-and continues as if it had never been away.
+This is a pure fold beside the session's fold: `see(viewer, seen) -> (viewer, items shown)`. Stored
+views have no chunks, so a viewer folds the chunks of the open attempt here. The output is a
+function of the log up to an offset, so a viewer that reconnects at a cursor folds up to the cursor
+without output, and then continues.
 
     Token     a piece of the model's output, never repeated
-    Dropped   discard what was shown of an attempt: another one replaces it, or none does
+    Dropped   discard what was shown of an attempt, which another attempt may replace
     Settled   the attempt's content is final; its tokens add up to it, byte for byte
-    LineAdded a line of the transcript: messages, calls, results, approvals, ends; and `taken`: a
+    LineAdded a line of the transcript, such as a message, call, result or approval; or `taken`: a
               queued message is now sent to the model
 """
 
@@ -25,11 +25,13 @@ from ..schemas.events.parts import ReadBlob
 from .contents import blocks_of, whole
 
 SPOKEN = {"text": ChunkKind.TEXT, "thinking": ChunkKind.THINKING}
-"""Block type -> the chunk kind that streams it; the field has the type's name."""
+"""The kind of the chunks that stream a block, by the block's type; the type also names the block's
+field with the text.
+"""
 
 
 class Attempt(NamedTuple):
-    """Identifies one attempt of one generation."""
+    """Identifies one attempt of one step."""
 
     turn: int
     step: int
@@ -53,7 +55,7 @@ class Dropped(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The attempt completed (or was stopped): what was shown of it is kept."""
+    """The attempt completed or was stopped; what was shown of it is final."""
 
     of: Attempt
     line: Line
@@ -69,8 +71,9 @@ Shown = Token | Dropped | Settled | LineAdded
 
 
 class Viewer(NamedTuple):
-    """The open attempt, and what was shown of it. `seq`: the next chunk to take. `resumed_by`: the
-    number of the attempt that resumes it, whose output is shown as its own.
+    """The open attempt, and what was shown of it. `seq`: the number of the next chunk.
+    `resumed_by`: the number of the attempt that resumes the open attempt; its output is shown as
+    that of the open attempt.
     """
 
     open: Attempt | None = None
@@ -91,9 +94,10 @@ INITIAL = Viewer()
 def see(
     viewer: Viewer, seen: FoldedEvent, read: ReadBlob | None = None
 ) -> tuple[Viewer, list[Shown]]:
-    """The viewer after a folded event (chunks decoded), and what it shows, in order.
+    """The viewer after a folded event with decoded chunks, and the items that it shows, in order.
 
-    `read` resolves content in the blob store; without it such content is shown as it streamed.
+    `read` resolves content in the blob store; without it, such content is shown only as it
+    streamed.
     """
     if not seen.ruling.accepted:
         return viewer, []
@@ -127,8 +131,9 @@ def see(
 def streamed(viewer: Viewer, event: ev.GenChunk) -> tuple[Viewer, list[Shown]]:
     """The viewer after a chunk, and its token.
 
-    A chunk is repeated if its producer lost an acknowledgement: it has no token. After a lost chunk
-    later ones have none either, so that no gap is shown; the rest is shown on completion.
+    A repeated chunk, whose producer missed an acknowledgement, has no token. After a lost chunk,
+    later chunks have no token either, so that no gap is shown; the remaining text is shown on
+    completion.
     """
     if not viewer.is_of(event.turn, event.step, event.attempt) or event.seq != viewer.seq:
         return viewer, []
@@ -139,8 +144,9 @@ def streamed(viewer: Viewer, event: ev.GenChunk) -> tuple[Viewer, list[Shown]]:
 
 
 def _resumed(viewer: Viewer, seen: FoldedEvent, event: ev.GenResumed) -> tuple[Viewer, list[Shown]]:
-    """Continue the shown attempt. If it streamed more than was kept, drop everything and show the
-    kept part again."""
+    """Continue the shown attempt. If it streamed more than was kept, drop its whole output and show
+    the kept part again.
+    """
     kept = viewer.tokens.upto(min(len(viewer.tokens), event.prior_seq + 1))
     resumed = Viewer(viewer.open, kept, len(kept), event.attempt)
     dropped = _dropped(viewer, "the end of its output was lost") if len(kept) < viewer.seq else []
@@ -154,7 +160,7 @@ def _dropped(viewer: Viewer, why: str) -> list[Shown]:
 
 
 def _inherited(seen: FoldedEvent, read: ReadBlob | None) -> Iterator[Shown]:
-    """The beginning of a fork: its parent's answers, as if they had been given here."""
+    """The answers of a fork's parent, which a viewer of the fork sees first."""
     for line in seen.views.transcript.lines.since(0):
         if line.kind in ("answer", "partial"):
             attempt = Attempt(line.turn, line.step, 0)
@@ -174,7 +180,7 @@ def _lines_added(seen: FoldedEvent) -> list[Shown]:
 
 def taken(messages: MessagesView, rows: Iterable[Progress]) -> Iterator[Line]:
     """A line for each queued message that is now sent to the model or begins the next turn. The
-    message was shown when it arrived; this line tells its sender that its turn has come.
+    message itself was shown when it arrived.
     """
     for row in rows:
         received = messages.received.last(row.message_id)
@@ -185,10 +191,10 @@ def taken(messages: MessagesView, rows: Iterable[Progress]) -> Iterator[Line]:
 def _settled(
     viewer: Viewer, seen: FoldedEvent, event: ev.GenComplete | ev.GenStopped, read: ReadBlob | None
 ) -> list[Shown]:
-    """The part of the final content that was not shown, then its line.
+    """The part of the final content that was not shown yet, then the answer's line.
 
-    The chunks shown are nearly always complete. If some were lost, the rest is shown from the
-    content; if they differ from the content, they are dropped and the content is shown instead.
+    The chunks shown are nearly always complete. If chunks were lost, the missing text is shown from
+    the content; if the chunks differ from the content, they are dropped and the content is shown.
     """
     attempt = Attempt(event.turn, event.step, event.attempt)
     if viewer.open is not None and viewer.is_of(*attempt):
@@ -215,7 +221,10 @@ def _text_of_kind(tokens: Iterable[Token], kind: str) -> str:
 
 
 def rest(final: Iterable[Token], shown: Mapping[str, int]) -> Iterator[Token]:
-    """The tokens without the characters of each kind that were already shown."""
+    """The final tokens without the characters that were already shown.
+
+    `shown`: their number by kind.
+    """
     left = dict(shown)
     for token in final:
         before = left.get(token.kind, 0)
@@ -225,7 +234,7 @@ def rest(final: Iterable[Token], shown: Mapping[str, int]) -> Iterator[Token]:
 
 
 def spoken(blocks: list[dict[str, Any]]) -> Iterator[tuple[int, str, str]]:
-    """(block, kind, text) of the model's text and thinking."""
+    """The model's text and thinking, as (block number, kind, text)."""
     for number, block in enumerate(blocks):
         kind = SPOKEN.get(block.get("type", ""))
         text = block.get(block.get("type", ""))
@@ -234,5 +243,5 @@ def spoken(blocks: list[dict[str, Any]]) -> Iterator[tuple[int, str, str]]:
 
 
 def snapshot(viewer: Viewer) -> list[Shown]:
-    """The open attempt's output so far, for a viewer that joins late."""
+    """What a viewer that joins late is shown of the open attempt."""
     return list(viewer.tokens)

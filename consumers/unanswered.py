@@ -1,7 +1,8 @@
-"""Sessions without an agent: streams that clients write, and histories of other frameworks.
+"""Refuses messages to sessions without an agent, which are streams that clients write and histories
+of other frameworks.
 
-A message there would open a turn that no worker can serve, and wait forever. So it is refused
-before it is written.
+A message to such a session would open a turn that no worker serves, and wait forever. So it is
+refused before it is written.
 """
 
 from ..log.errors import Refused
@@ -16,8 +17,8 @@ class NobodyAnswers(Refused):
 
 
 def demand_agent(views: SessionViews, agent: str) -> None:
-    """Raise NobodyAnswers if no agent would answer in this session; `agent`: the agent to open a
-    new session with.
+    """Raise NobodyAnswers if no agent would answer in this session. `agent`: the agent of the
+    session if it is new.
     """
     turn, session = views.turn, views.session_id
     if (turn.agent if turn.known else agent) == STREAM:

@@ -1,4 +1,4 @@
-"""The reason why a session waits, as text for people: a person, a retry, a worker.
+"""Explains to people why a session waits: for a person, a retry or a worker.
 
 The facts come from the turn view.
 """
@@ -12,7 +12,7 @@ from ..processors.fold.views import SessionViews
 
 
 class Waits(NamedTuple):
-    """The cause of the wait, '' if unknown. `person`: a person has to act."""
+    """Why a session waits; `text` is '' if unknown. `person`: whether a person has to act."""
 
     text: str
     person: bool = False
@@ -30,8 +30,7 @@ def doubtful(turn: TurnView) -> list[Call]:
 
 
 def who_lacks(agent: str, holders: PartitionView) -> str:
-    """A message that the worker of a session's partition does not serve its agent; '' if it does.
-    """
+    """A message that the worker of the session's partition does not serve its agent, or ''."""
     holder = without(holders, agent)
     if holder is None:
         return ""
@@ -43,7 +42,7 @@ def who_lacks(agent: str, holders: PartitionView) -> str:
 
 
 def what_it_waits_for(views: SessionViews, holders: PartitionView = INITIAL) -> Waits:
-    """Why the open turn does not continue. `holders`: of its partition."""
+    """Why the open turn does not continue. `holders`: the holders of the session's partition."""
     session_id, turn = views.session_id, views.turn
     if views.frozen is not None:
         return Waits(f"the session is frozen at offset {views.frozen.offset}: see `foldlog doctor`")

@@ -1,1 +1,4 @@
-"""Stores sessions of other frameworks in the log: one file per framework, each an extra."""
+"""Stores sessions of other frameworks in the log.
+
+Each framework has one file here, and is an extra.
+"""

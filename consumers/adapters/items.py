@@ -1,8 +1,8 @@
-"""Another framework's history in the log: a list per session that grows and shrinks at its end.
+"""Another framework's history in the log: a list per session, changed only at its end.
 
-Blocking, and safe for many threads and processes at once: when a method returns, the fold has
-applied its event, so the next reader sees the change. Shared by all adapters for conversation
-stores.
+Methods block, and may be called from many threads and processes at once. When a method returns, the
+fold has applied its event, so the next reader sees the change. All adapters for conversation stores
+use this file.
 """
 
 import json
@@ -25,7 +25,7 @@ from ..outcomes import Decision, demand
 from .session_cache import SessionCache
 
 TRIES = 3
-"""How often an unacknowledged event is produced; the fold accepts it once."""
+"""How often an unacknowledged event is produced; the fold accepts the event only once."""
 
 
 class OtherAgent(Refused):
@@ -33,11 +33,12 @@ class OtherAgent(Refused):
 
 
 class ItemLog(Closing):
-    """The items of every session of one installation. One per process; close it, or use `with`.
+    """The items of every session of one installation. Create one per process; close it, or use
+    `with`.
 
     `agent` is the name that sessions are opened under. No worker may serve that agent, so that
-    nothing answers these sessions. Raises CommandRefused when the fold refuses, OtherAgent,
-    Invalid, BlobError, Unacknowledged, LogUnreachable.
+    nothing answers these sessions. Raises CommandRefused when the fold refuses a change,
+    OtherAgent, Invalid, BlobError, Unacknowledged, LogUnreachable.
     """
 
     def __init__(self, settings: Settings, log: Log | None = None, *, agent: str) -> None:
@@ -52,12 +53,12 @@ class ItemLog(Closing):
         )
 
     def items(self, session_id: str, limit: int | None = None) -> list[Any]:
-        """The newest `limit` items, or all, oldest first."""
+        """The newest `limit` items, or all items, oldest first."""
         wanted = self._fresh(session_id).items
         return self._read(wanted, wanted.live if limit is None else min(limit, wanted.live))
 
     def add(self, session_id: str, items: list[Any], user: str | None = None) -> None:
-        """Append items: all of them, or none."""
+        """Append either all of these items or none."""
         if not items:
             return
         if not self._demand_own(self._cache.views(session_id)).turn.known:
@@ -73,7 +74,7 @@ class ItemLog(Closing):
 
     def pop(self, session_id: str, user: str | None = None) -> Any:
         """Remove and return the last item; None if there is none."""
-        while True:  # a lost round means that another caller made progress
+        while True:  # each lost race means that another caller succeeded
             views = self._fresh(session_id)
             if not views.items.live:
                 return None
@@ -83,7 +84,7 @@ class ItemLog(Closing):
                 return self._read(views.items, 1)[0]
 
     def clear(self, session_id: str, user: str | None = None) -> None:
-        """Remove every item. They stay in the log."""
+        """Remove every item. The removed items stay in the log."""
         if not self._fresh(session_id).items.live:
             return
         command = uuid4().hex
@@ -96,7 +97,7 @@ class ItemLog(Closing):
         )
 
     def close(self) -> None:
-        """Stop following and producing, and close the log if this object opened it."""
+        """Close the reader and the producer, and the log if this object opened it."""
         self._cache.close()
         self._sessions.close()
         if self._owns_log:

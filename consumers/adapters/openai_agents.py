@@ -1,8 +1,8 @@
 """The `Session` of the OpenAI Agents SDK on the log: `Runner.run(agent, "hi", session=session)`.
 
 The SDK is not imported: its Session is a protocol of four methods. The methods may be called from
-any thread and any event loop. If the caller of a changing method is cancelled, the change completes
-before the cancellation continues.
+any thread and any event loop. If the caller of a method that changes the session is cancelled, the
+change completes first.
 """
 
 import asyncio
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AGENT = "openai-agents"
-"""The agent of these sessions. No worker may serve an agent of this name."""
+"""The agent name of these sessions. No worker may serve an agent of this name."""
 
 THREADS_MAX = 32
-"""Calls that wait for the log at the same time; one takes a few milliseconds."""
+"""The most calls that wait for the log at the same time; a call takes a few milliseconds."""
 
 
 class FoldlogSessions(Closing):
-    """Makes sessions for the SDK's runner. One per process, made after a fork; close it at the end.
+    """Makes sessions for the SDK's runner. Create one per process, after any fork of it; close it
+    at the end.
 
-    `log`: an open log to use, which is not closed here. Raises SettingsError, LogUnreachable,
+    `log`: an open log to use, which `close` does not close. Raises SettingsError, LogUnreachable,
     TopicMissing.
     """
 
@@ -46,21 +47,20 @@ class FoldlogSessions(Closing):
         user: str | None = None,
         session_settings: "SessionSettings | None" = None,
     ) -> "FoldlogSession":
-        """The session with that id, which is opened when its first items are added. Cheap to
-        create.
+        """The session with this id. It is opened in the log when its first items are added.
 
-        `user` owns it and acts in it, by default the settings' user.
+        `user` owns the session and acts in it, by default the settings' user.
         """
         return FoldlogSession(self, session_id, user=user, session_settings=session_settings)
 
     def close(self) -> None:
-        """End the threads, and close what this object opened."""
+        """End the threads, and close the log if this object opened it."""
         self.threads.shutdown()
         self.items.close()
 
 
 class FoldlogSession:
-    """See `agents.memory.Session`. All its events stay in the log, also removed items."""
+    """See `agents.memory.Session`. All events stay in the log, even those of removed items."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class FoldlogSession:
         self._sessions, self._user = sessions, user
 
     async def get_items(self, limit: int | None = None) -> "list[TResponseInputItem]":
-        """The latest items, oldest first: `limit`, else the limit in the session's settings, else
-        all.
+        """The latest items, oldest first. Their number is at most `limit`, by default the limit in
+        the session's settings.
 
         A limit of 0 or less returns none.
         """
@@ -89,7 +89,7 @@ class FoldlogSession:
         return await asyncio.wrap_future(self._begin(items.items, wanted))
 
     async def add_items(self, items: "list[TResponseInputItem]") -> None:
-        """Append items in their order, all or none."""
+        """Append either all of these items, in order, or none."""
         store = self._sessions.items
         await _uncancelled(self._begin(store.add, list(items), self._user))
 
@@ -106,9 +106,7 @@ class FoldlogSession:
 
 
 async def _uncancelled(running: "Future[T]") -> T:
-    """Await a change to its end, however often the caller is cancelled; then raise the
-    cancellation.
-    """
+    """Await the end of a change even if the caller is cancelled, then raise the cancellation."""
     task = asyncio.wrap_future(running)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -117,6 +115,6 @@ async def _uncancelled(running: "Future[T]") -> T:
         except asyncio.CancelledError as error:
             cancelled = cancelled or error
     if cancelled is not None:
-        task.exception()  # marks it as retrieved: the caller no longer does
+        task.exception()  # marks the exception as retrieved, since the caller will not read it
         raise cancelled
     return task.result()

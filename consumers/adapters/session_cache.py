@@ -1,8 +1,8 @@
 """A cache of the sessions that a process uses, kept up to date by one thread.
 
 A session is folded from its first offset when it is first used, and then as its events arrive: the
-thread follows the partitions of the cached sessions. A writer registers before it writes, and gets
-the decision once the event is folded; a reader gets the views as of the log's end.
+thread reads the partitions of the cached sessions. A writer registers before it writes, and gets
+the decision when the event is folded. A reader gets the views at the log's end.
 """
 
 import threading
@@ -25,15 +25,17 @@ from ..outcomes import Decision, decision_of
 from ..session_fold import SessionFold
 
 POLL_S = 0.05
-"""How long a poll waits, and so the longest delay before a new partition is followed."""
+"""How long a poll waits, in seconds. A new partition is first read after at most this time."""
 
 SESSIONS_MAX = 1000
-"""Sessions in memory; the least recently used ones are dropped, and folded again when used."""
+"""The most sessions in memory.
+
+The least recently used session is dropped, and folded again on use.
+"""
 
 
 class _Session:
-    """A session in memory, with every event before `next`; `users`: how many callers wait for it.
-    """
+    """A session in memory, folded up to `next`. `users`: how many callers use it at present."""
 
     __slots__ = ("next", "partition", "users", "views")
 
@@ -42,11 +44,10 @@ class _Session:
 
 
 class SessionCache:
-    """Sessions by id, at a place that only moves forward. May be used from several threads.
+    """Sessions by id, each at an offset that only moves forward, for use from any thread.
 
-    `name_of` returns the id in an event, for events whose decision a caller may wait for; `read`:
-    reads the seeds of forks. Every method raises LogUnreachable or TopicMissing if the log cannot
-    be read.
+    `name_of` returns the id of an event whose decision a caller may wait for. `read` reads the
+    seeds of forks. Every method raises LogUnreachable or TopicMissing if the log cannot be read.
     """
 
     def __init__(
@@ -65,12 +66,12 @@ class SessionCache:
         self._closed = False
 
     def views(self, session_id: str) -> SessionViews:
-        """The views in this process: they include every decision that it returned."""
+        """The views as this process knows them, which include every decision that it returned."""
         with self._changed:
             return self._use(session_id).views
 
     def fresh_views(self, session_id: str) -> SessionViews:
-        """The views with every event in the log now."""
+        """The views after every event that is in the log now."""
         end = self._log.end_offsets(SESSION_EVENTS)[partition_for(session_id, self._partitions)]
         with self._changed:
             session = self._use(session_id)
@@ -82,13 +83,13 @@ class SessionCache:
             return session.views
 
     def expect(self, session_id: str, name: str) -> None:
-        """Keep the decision on the session's next event with this id."""
+        """Keep the decision on the next event of the session with this id, for `decision`."""
         with self._changed:
             self._use(session_id).users += 1
             self._expected[session_id, name] = None
 
     def decided(self, session_id: str, name: str) -> Decision | None:
-        """The expected decision, or None if the fold does not have it yet."""
+        """The expected decision, or None if the event is not folded yet."""
         with self._changed:
             return self._expected[session_id, name]
 
@@ -108,7 +109,7 @@ class SessionCache:
                 self._sessions[session_id].users -= 1
 
     def close(self) -> None:
-        """Stop following; callers that still wait get an error."""
+        """Stop reading the log. Callers that still wait get an error."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -143,8 +144,8 @@ class SessionCache:
         return max(session.next, self._followed.get(session.partition, 0))
 
     def _wait_for(self, done: Callable[[], bool]) -> None:
-        """Wait for the thread. Raises LogUnreachable on a stall, or the error that ended the
-        thread.
+        """Wait until `done` returns True. Raises LogUnreachable if reading stalls, or the error
+        that ended the thread.
         """
         progressed, before = time.monotonic(), dict(self._followed)
         while not done():
@@ -162,7 +163,7 @@ class SessionCache:
                 )
 
     def _follow(self) -> None:
-        """Start the following thread if it is not running; raise the error of the last one once."""
+        """Start the reading thread if it is not running. Raises the last thread's error once."""
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
@@ -173,7 +174,9 @@ class SessionCache:
     # -- without the lock --------------------------------------------------------------------------
 
     def _load(self, session_id: str) -> None:
-        """Fold a session up to the thread's place in its partition, and hand it over."""
+        """Fold a session up to the offset that the thread has reached in its partition, and cache
+        it.
+        """
         with SessionFold(self._log, session_id, read=self._read) as folded:
             place = folded.end()
             while True:
@@ -244,8 +247,8 @@ class SessionCache:
             self._expected[wanted] = decision_of(folded)
 
     def _lost(self, partition: int) -> None:
-        """The followed offset is no longer in the log: drop its sessions; they are folded again on
-        use.
+        """Drop the partition's sessions, because the log no longer has their next offset. Sessions
+        are folded again on use.
         """
         with self._changed:
             self._followed.pop(partition, None)

@@ -1,4 +1,4 @@
-"""Checks for `doctor`: agents that sessions need and the workers do not serve."""
+"""Checks for `doctor`: finds agents that sessions need and no worker serves."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,11 +9,11 @@ from .checks import Finding, named, newest_first
 
 
 def agents_missing(everything: Everything, agents: frozenset[str] | None) -> Iterator[Finding]:
-    """Agents that sessions need but the worker of their partition does not serve: such a session
-    gets no work there.
+    """Find agents that sessions need, but the worker of the session's partition does not serve.
+    Such a session makes no progress.
 
-    agents: the agents of this directory's worker, used where the log names none; None: no worker
-    runs here.
+    agents: the agents of the worker of this directory, which count where the log names no agents.
+    None if no worker runs here.
     """
     missing: dict[tuple[str, str], list[str]] = {}
     for name in newest_first(everything):
@@ -39,7 +39,10 @@ def agents_missing(everything: Everything, agents: frozenset[str] | None) -> Ite
 def _agents_at(
     everything: Everything, partition: int, agent: str, agents: frozenset[str] | None
 ) -> Iterable[str] | None:
-    """The agents served in the partition by a worker that does not serve `agent`; None: unknown."""
+    """The agents that the partition's worker serves, if `agent` is not one of them.
+
+    None if unknown.
+    """
     holders = everything.holders.get(partition, partition_fold.INITIAL)
     holder = partition_fold.without(holders, agent)
     if holder is not None:
@@ -49,7 +52,7 @@ def _agents_at(
 
 
 def workers_agree(everything: Everything, live: Iterable[str]) -> Iterator[Finding]:
-    """Checks that all live workers serve the same agents. live: their worker ids."""
+    """Check that all live workers serve the same agents. live: the ids of these workers."""
     announced = {
         partition_fold.worker_id(holder.owner): holder.agents
         for view in everything.holders.values()

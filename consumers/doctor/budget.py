@@ -1,7 +1,7 @@
-"""Checks of the context window: unusable instruction files, and mistakes that waste tokens.
+"""Checks the context window: unusable instruction files, and mistakes that waste tokens.
 
-The rules are in `processors/advice/mistakes.py` and `processors/request/`. Their findings are
-merged over all sessions: one line for each culprit.
+The rules are in `processors/advice/mistakes.py` and `processors/request/`. Findings are merged over
+all sessions: each cause has one line.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from ..show import Everything
 from .checks import Finding
 
 SHOWN_MAX = 10
-"""Culprits printed for people, most expensive first; the rest are only counted."""
+"""The most causes printed for people, most expensive first; further causes are only counted."""
 
 
 def instruction_files(settings: Settings, workdir: Path) -> Iterator[Finding]:
-    """The instruction files of this installation and of a working directory."""
+    """Check the instruction files of this installation and of a working directory."""
     agent = Agent(name="doctor", model="none", workdir=workdir)
     layers = read_layers(agent, places=places_of(settings), user_id=settings.user)
     for notice in layers.notices:
@@ -42,11 +42,11 @@ def instruction_files(settings: Settings, workdir: Path) -> Iterator[Finding]:
 def budget_mistakes(
     everything: Everything, read: ReadBlob, today: date, most: int | None = SHOWN_MAX
 ) -> Iterator[Finding]:
-    """The mistakes that waste the token budget: each culprit once, with the session where it costs
-    most. `most`: how many to name; None for all.
+    """Find mistakes that waste the token budget: each cause once, with the session in which it
+    costs most. `most`: how many causes to name; None for all.
 
-    Reads prefixes from the blob store where they are kept there. A session that cannot be checked
-    is reported as such: this is advice, and must not stop the other checks.
+    Prefixes are read from the blob store where the log only refers to them. A session that cannot
+    be checked is reported, because this advice must not stop the other checks.
     """
     worst: dict[tuple[str, str, str], tuple[Mistake, str]] = {}
     where: dict[tuple[str, str, str], set[str]] = {}
@@ -69,7 +69,7 @@ def budget_mistakes(
         latest.update((group, (name, parts)) for group, parts in grown.items())
         for mistake in found:
             note(views.turn.agent, name, mistake)
-    for (agent, *_), (name, parts) in latest.items():  # the latest state only
+    for (agent, *_), (name, parts) in latest.items():  # only the latest state
         for mistake in in_sessions(parts):
             note(agent, name, mistake)
     yield from _unchecked(failed)
@@ -97,7 +97,7 @@ def _unchecked(failed: dict[str, list[str]]) -> Iterator[Finding]:
 def _mistakes(views: SessionViews, read: ReadBlob, today: date) -> list[Mistake]:
     try:
         return mistakes(views, read, today)
-    except BlobError:  # another check reports the blob; judge what is available
+    except BlobError:  # another check reports the blob; check what is available
         return mistakes(views, None, today)
 
 
@@ -109,7 +109,7 @@ def _grown(views: SessionViews, growth: Growth, read: ReadBlob) -> dict[Group, l
 
 
 def _opened(session: tuple[str, SessionViews]) -> tuple[int, str]:
-    """Sort key: when the session began (Unix ms), then its name, so that the order is stable."""
+    """Sort key: when the session began (Unix ms), then its name, for a stable order."""
     name, views = session
     return next((line.at for line in views.transcript.lines), 0), name
 

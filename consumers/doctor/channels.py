@@ -1,7 +1,7 @@
-"""Checks of push channels: deliveries that fail or wait, and channels without address or secret.
+"""Checks push channels: deliveries that fail or wait, and channels without address or secret.
 
-A worker reads its channels from its own settings; this check uses the settings of the process
-that runs doctor.
+A worker reads channels from its own settings, but this check uses the settings of the process that
+runs doctor.
 """
 
 from collections import Counter
@@ -14,13 +14,13 @@ from ..show import Everything
 from .checks import Finding
 
 SHOWN_MAX = 3
-"""Findings of each kind and channel; most have the same cause."""
+"""The most findings of each kind and channel, since most have the same cause."""
 
 
 def channels(
     everything: Everything, known: Mapping[str, Channel], wrong: Sequence[str] = ()
 ) -> Iterator[Finding]:
-    """Every finding about push channels. wrong: the errors in the settings of channels."""
+    """Yield every finding about push channels. wrong: the errors in the settings of channels."""
     for error in wrong:
         yield Finding(
             "problem", "channels", error,

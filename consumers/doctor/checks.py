@@ -1,6 +1,6 @@
-"""Checks of the whole installation: problems, things that wait for a person, and what to do.
+"""Checks the whole installation: finds problems and what waits for a person, with what to do.
 
-Each check is a function that reads the log or the stores and yields findings. A finding names the
+Each check is a function that reads the log or the stores and yields findings. A finding states the
 problem and the remedy.
 """
 
@@ -29,10 +29,10 @@ from ..show import Everything
 from ..waiting import asking, doubtful
 
 IDLE_MS = 30_000
-"""A session with pending work and no event for this long is not being served."""
+"""After how many ms without an event a session with pending work counts as not served."""
 
 SHOWN_MAX = 3
-"""Sessions named for each kind of finding; most have the same cause."""
+"""The most sessions named for each kind of finding, since most have the same cause."""
 
 TOO_LONG = (
     "nothing: the summary is retried after more messages; if this persists, the prompt or single "
@@ -52,7 +52,7 @@ NO_ROOM = (
     "their results, or raise hard_tokens; the next message tries again"
 )
 LETTERS_MAX = 5
-"""Dead letters shown; the rest are only counted."""
+"""The most dead letters shown; further dead letters are only counted."""
 
 LETTERS_DO = {
     "problem": "find out what wrote them; a newer version may be able to read them",
@@ -66,7 +66,10 @@ LETTER_HEADERS = "__dlq.errors."
 
 
 class Finding(NamedTuple):
-    """level: ok, note (waits for a person) or problem. `do`: what to do, '' for nothing."""
+    """The result of a check.
+
+    `level`: ok, note (waits for a person) or problem. `do`: what to do, or ''.
+    """
 
     level: str
     check: str
@@ -75,7 +78,7 @@ class Finding(NamedTuple):
 
 
 def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
-    """Checks that the topics exist, with the right partition count and properties."""
+    """Check that the topics exist with the right partition count and properties."""
     try:
         demand_as_made(log)
     except TopicMissing:
@@ -89,7 +92,7 @@ def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
         yield Finding("problem", "topics", f"{name} is missing", "foldlog topics apply")
     for found in report.differs:
         do = _about_partitions(log, settings) if found.fatal else "change it in Kafka"
-        # A leader that lacks records loses claims; every other property is harmless.
+        # An unclean leader election loses claims; the other properties are harmless.
         harms = found.fatal or found.what == UNCLEAN
         yield Finding("problem" if harms else "note", "topics", str(found), do)
     if not report.missing and not report.differs:
@@ -99,7 +102,7 @@ def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
 
 
 def _about_partitions(log: Log, settings: Settings) -> str:
-    """Advice about a topic whose partition count differs from the setting."""
+    """What to do about a topic whose partition count differs from the setting."""
     try:
         made = facts_of(log).partitions
     except TopicMissing:
@@ -124,7 +127,7 @@ def _records_deleted(log: Log) -> Iterator[Finding]:
 
 
 def partitions_held(everything: Everything, partitions: int) -> Iterator[Finding]:
-    """Checks that a worker has claimed every partition, for every role."""
+    """Check that a worker has claimed every partition for every role."""
     never = {
         role: [
             number
@@ -148,7 +151,7 @@ def partitions_held(everything: Everything, partitions: int) -> Iterator[Finding
 
 
 def stores(log: Log, settings: Settings) -> Iterator[Finding]:
-    """Checks that the worker's stores belong to this log, and how far behind it they are."""
+    """Check that the worker's stores belong to this log, and how far they are behind it."""
     belongs = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
     behind, opened = 0, 0
     for number in range(partitions_of(log)):
@@ -189,8 +192,9 @@ def stores(log: Log, settings: Settings) -> Iterator[Finding]:
 
 
 def frozen_sessions(everything: Everything) -> Iterator[Finding]:
-    """Sessions frozen at an event that this version does not understand, or whose fork seed is
-    missing."""
+    """Find sessions that are frozen at an event that this version does not understand, or because
+    their fork seed is missing.
+    """
     for name, views in sorted(everything.sessions.items()):
         if views.frozen is not None:
             yield Finding(
@@ -205,7 +209,9 @@ def frozen_sessions(everything: Everything) -> Iterator[Finding]:
 
 
 def mcp_servers(states: Mapping[str, str]) -> Iterator[Finding]:
-    """The MCP servers of the running worker, by name, in the states it reports."""
+    """Check the MCP servers of the running worker. states: the reported state of each server, by
+    name.
+    """
     for name, state in sorted(states.items()):
         if state == ENDED:
             yield Finding(
@@ -228,7 +234,7 @@ def mcp_servers(states: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def people_wanted(everything: Everything) -> Iterator[Finding]:
-    """Tool calls that wait for approval, and calls in doubt."""
+    """Find tool calls that wait for approval, and calls in doubt."""
     for name, views in sorted(everything.sessions.items()):
         for call in asking(views.turn):
             yield Finding(
@@ -244,7 +250,9 @@ def people_wanted(everything: Everything) -> Iterator[Finding]:
 
 
 def refused_to_tools(everything: Everything) -> Iterator[Finding]:
-    """State transitions and locks that tools requested and the fold refused: bugs in the tools."""
+    """Find phase transitions and locks that tools requested and the fold refused, which are bugs in
+    the tools.
+    """
     counts: Counter[tuple[str, str]] = Counter()
     sessions: dict[tuple[str, str], list[str]] = {}
     for name in newest_first(everything):
@@ -265,8 +273,7 @@ def refused_to_tools(everything: Everything) -> Iterator[Finding]:
 
 
 def out_of_room(everything: Everything) -> Iterator[Finding]:
-    """Sessions whose last turn ended because the context window was full: the user got no answer.
-    """
+    """Find sessions whose last turn ended without an answer because the context window was full."""
     found: dict[str, list[tuple[str, str]]] = {}
     for name in newest_first(everything):
         views = everything.sessions[name]
@@ -300,8 +307,8 @@ def newest_first(everything: Everything) -> list[str]:
 def background_failures(
     everything: Everything, most: int | None = SHOWN_MAX
 ) -> Iterator[Finding]:
-    """Background work whose last attempt had no result: first failures, then work that was skipped
-    or stopped, newest first. All of it is retried automatically.
+    """Find background work whose last attempt had no result: first failures, then skipped or
+    stopped work, newest first. It is all retried automatically.
     """
     failed: list[tuple[str, str]] = []
     skipped: list[tuple[str, str]] = []
@@ -331,7 +338,8 @@ def _what_to_do(views: SessionViews, outcome: str) -> str:
 
 
 def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:
-    """Sessions with pending work and no recent event (invariant: none, unless parked)."""
+    """Find sessions with pending work and no recent event; only parked sessions may be like this.
+    """
     for name, views in sorted(everything.sessions.items()):
         number = everything.places[name]
         holders = everything.holders.get(number, partition_fold.INITIAL)
@@ -351,8 +359,8 @@ def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:
 
 
 def dead_letters(log: Log, everything: Everything) -> Iterator[Finding]:
-    """Records that could not be decoded: a problem if one belongs to a frozen session; otherwise
-    nothing waits for them. Those passed over by `foldlog skip` are only counted.
+    """Find records that could not be decoded. They are a problem if a record belongs to a frozen
+    session; otherwise nothing waits for them. Records that `foldlog skip` skipped are only counted.
     """
     frozen = {name.encode() for name, views in everything.sessions.items() if views.frozen}
     passed_over = {
@@ -390,7 +398,7 @@ def dead_letters(log: Log, everything: Everything) -> Iterator[Finding]:
 
 
 def sessions_counted(everything: Everything) -> Finding:
-    """How many sessions there are, and how many have an open turn."""
+    """Count the sessions, and those with an open turn."""
     known = [views for views in everything.sessions.values() if views.turn.known]
     running = sum(views.turn.open for views in known)
     return Finding("ok", "sessions", f"{len(known)}, {running} with an open turn")

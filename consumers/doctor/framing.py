@@ -1,5 +1,4 @@
-"""Checks the framing of records: which one is written, and whether the schema registry responds.
-"""
+"""Checks which framing of records is written, and whether the schema registry responds."""
 
 from collections.abc import Iterator
 
@@ -9,12 +8,12 @@ from .checks import Finding
 
 
 def framing(settings: Settings) -> Iterator[Finding]:
-    """One finding. Raises SettingsError, as opening the log does."""
+    """Yield one finding. Raises SettingsError, as opening the log does."""
     if not settings.uses_registry:
         yield Finding("ok", "framing", "avro (single-object encoding), no schema registry is "
                       "configured")
         return
-    from ...log.registry import registry_of  # not above: only users of a registry need it
+    from ...log.registry import registry_of  # imported here because only users of a registry need it
 
     registry = registry_of(settings)
     try:

@@ -1,5 +1,4 @@
-"""Checks of memory: what part of a user's core.md is left out of prompts, and how it is searched.
-"""
+"""Checks memory: how much of a user's core.md prompts leave out, and how memory is searched."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -19,8 +18,8 @@ EXTRA = "pip install 'foldlog[embeddings]' also finds related words (docs/search
 
 
 def vectors(state_dir: Path, embedder: str | None) -> Iterator[Finding]:
-    """Which embedder made the vectors of a worker's memory file, if there is one, and whether the
-    next start rebuilds them. `embedder`: the setting.
+    """Report which embedder made the vectors of a worker's memory file, if there is a file, and
+    whether the next start rebuilds the vectors. `embedder`: the setting.
     """
     file = state_dir / FILE
     if not file.exists():
@@ -44,11 +43,11 @@ def vectors(state_dir: Path, embedder: str | None) -> Iterator[Finding]:
 
 
 def core_in_prompts(log: Log, scope: str) -> Iterator[Finding]:
-    """A finding if a limit keeps part of core.md out of prompts; nothing if all of it is used."""
+    """Report a core.md that is too long, so that prompts leave out a part of it."""
     try:
         left_out = core_left_out(read_memory(log, scope).now)
     except TopicMissing:
-        return  # reported by the check of the topics
+        return  # the check of the topics reports this
     if left_out:
         yield Finding(
             "note", "memory", f"of {scope}, {left_out}", "run foldlog memory --sync and shorten "

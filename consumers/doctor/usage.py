@@ -1,6 +1,6 @@
-"""Findings about how often tools and prompt blocks are used, and in which tier they belong.
+"""Reports how often tools and prompt blocks are used, and in which tier they belong.
 
-The rules are in `processors/advice/block_usage.py`; this file phrases their findings.
+The rules are in `processors/advice/block_usage.py`; this file words their findings.
 """
 
 from collections.abc import Iterator
@@ -15,20 +15,20 @@ from ..show import Everything
 from .checks import Finding
 
 TOOLS_SHOWN_MAX = 5
-"""Tools of an agent printed for people, most used first; `--json` has every block."""
+"""The most tools of an agent printed for people, most used first; `--json` has every block."""
 
 
 def usage(everything: Everything, read: ReadBlob, *, whole: bool) -> Iterator[Finding]:
-    """How often each agent's tools and blocks are used, and which belong in another tier.
+    """Report how often each agent's tools and blocks are used, and which belong in another tier.
 
-    whole: also one finding for each block, not only one for each agent.
+    whole: whether to yield a finding for each block in addition to one for each agent.
     """
 
     def parts_of(row: PrefixRow) -> dict[str, str] | None:
         try:
             prefix = whole_prefix(row, read)
             return None if prefix is None else parts(prefix)
-        except (BlobError, ValueError, TypeError, AttributeError):  # not a prefix that we wrote
+        except (BlobError, ValueError, TypeError, AttributeError):  # foldlog did not write this prefix
             return None
 
     newest_first = sorted(everything.sessions, key=lambda name: -everything.last_at[name])

@@ -1,1 +1,1 @@
-"""Exports of the log for other tools: rows, tables, bundles, reports. Each is a fold of the log."""
+"""Exports the log for other tools, as rows, tables, bundles and reports. Each export is a fold."""

@@ -1,9 +1,9 @@
 """The audit report of a session: one HTML page for people, which loads nothing from the network.
 
-It shows who did what, when, and on whose approval; every attempt and call with its claims and
-doubts; the cost. Every text is escaped, there is no script, and a policy in the page blocks active
-content. The page does not depend on when it was made. This file builds the page; its tables are in
-audit_parts.py.
+The page shows who did what, when, and on whose approval; every attempt and call with its claims and
+doubts; and the cost. Every text is escaped, there is no script, and a policy in the page blocks
+active content. The page does not depend on the time of the export. This file builds the page;
+audit_parts.py has its tables.
 """
 
 from importlib import resources

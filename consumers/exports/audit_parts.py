@@ -22,9 +22,9 @@ from .facts import BACKGROUND, Attempt, CallFacts, SessionFacts
 from .proof import proof_of
 from .timeline import lasting
 
-SHOWN_CHARS = 1_200  # shown of a text; the rest can be expanded
-TEXT_CHARS_MAX = 40_000  # of a text in the page, since people paste files
-# Characters that change the reading direction or are invisible: a command must be shown as it is.
+SHOWN_CHARS = 1_200  # characters of a text shown at first; a reader can expand it
+TEXT_CHARS_MAX = 40_000  # characters of a text in the page, since people paste files
+# Characters that change the reading direction or are invisible. They could disguise a command.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
@@ -42,19 +42,19 @@ def e(text: Any) -> str:
 
 
 def when(at_ms: int) -> str:
-    """A time, UTC."""
+    """A time as UTC text."""
     return (time(at_ms) or "?").replace("T", " ")[:19]
 
 
 def tag(word: str) -> str:
-    """A word in the colour of its meaning."""
+    """A word as HTML, in a colour for its meaning."""
     kinds = ((_GOOD, "ok"), (_WARN, "warn"), (_PLAIN, "plain"))
     kind = next((name for words, name in kinds if word in words), "bad" if word else "plain")
     return f'<span class="tag {kind}">{e(word)}</span>' if word else ""
 
 
 def text_html(text: str | None, of: str = "said") -> str:
-    """A text of people or models; the end of a long one is collapsed."""
+    """A text of a person or model as HTML; the end of a long text is collapsed."""
     if text is None:
         return '<p class="note">[content is missing]</p>'
     if not text.strip():
@@ -176,7 +176,9 @@ def _answer(content: bytes | None, line: Line) -> str:
 
 
 def _request_item(entry: Entry, ruling: Ruling) -> Item:
-    """A request without a line of its own: opening, cancelling, and refused requests."""
+    """The item for a request that has no line in the transcript: opening, cancelling, refused
+    requests.
+    """
     event = entry.event
     who = getattr(event, "by_user", "") or getattr(event, "user_id", "")
     more = [str(getattr(event, name, "") or "") for name in ("trigger", "project_id", "call",
@@ -193,7 +195,7 @@ def _request_item(entry: Entry, ruling: Ruling) -> Item:
 
 
 def calls_table(facts: SessionFacts, contents: Contents) -> str:
-    """Every call: its arguments, who allowed it, its claims, its outcome."""
+    """A table of every call: its arguments, who allowed it, its claims, its outcome."""
     approvals = {a.call: a for a in facts.approvals if a.ruling is None}
     heads = ("call", "tool and arguments", "allowed by", "claims", "outcome")
     rows = []
@@ -241,7 +243,7 @@ def _doubts(known: CallFacts, contents: Contents) -> str:
 
 
 def approvals_table(facts: SessionFacts) -> str:
-    """Every decision, with the SHA-256 of the arguments that were shown."""
+    """A table of every decision, with the SHA-256 of the arguments that were shown."""
     rows = []
     for approval in facts.approvals:
         decided = approval.decided
@@ -262,7 +264,7 @@ def approvals_table(facts: SessionFacts) -> str:
 
 
 def _proof(entry: Entry | None) -> str:
-    """The proof of who made this decision; an expired approval has none."""
+    """The proof of who made a decision, as HTML; an expired approval has none."""
     if entry is None or not hasattr(entry.event, "by_user"):
         return ""
     proven = proof_of(entry)
@@ -270,19 +272,19 @@ def _proof(entry: Entry | None) -> str:
 
 
 def unproven(facts: SessionFacts) -> int:
-    """The number of accepted requests of people without proof."""
+    """The number of people's accepted requests without proof."""
     return sum(ruling.accepted and not proof_of(entry).is_proven for entry, ruling in facts.people)
 
 
 def _later(name: str, event: Any) -> str:
-    """The later calls that a decision also allows."""
+    """The later calls that a decision also allows, as text."""
     if not isinstance(event, ev.ApprovalDecided) or not event.remember:
         return ""
     return f" and {grant_text(grant_of(name, event))}"
 
 
 def attempts_table(facts: SessionFacts, prices: PriceTable) -> str:
-    """Every request of every attempt, a sum for each turn, and the total."""
+    """A table of every request of every attempt, with a sum for each turn and a total."""
     heads = (
         "attempt", "worker", "outcome", "model", "#took", "#read", "#cached", "#written", "#cost",
     )
@@ -305,7 +307,10 @@ def _turn_of(request: tuple[Attempt, int, Spent | None]) -> tuple[bool, int]:
 
 
 def _attempt(attempt: Attempt, number: int, spent: Spent | None, prices: PriceTable) -> str:
-    """One request. Of requests before the last, only the tokens are known, and that they failed."""
+    """The row of one request.
+
+    Of an attempt's earlier requests, only the failure and the tokens are known.
+    """
     last = number == attempt.requests
     claim, end = attempt.claim, attempt.end if last else None
     outcome = attempt.outcome if last else "failed"
@@ -340,7 +345,7 @@ def _tokens(rows: Sequence[Spent]) -> str:
 
 
 def refused_table(facts: SessionFacts) -> str:
-    """The requests of people that the fold refused."""
+    """A table of people's requests that the fold refused."""
     rows = [
         f'<tr><td class="when">{when(entry.at)}</td><td>{entry.offset}</td>'
         f"<td>{e(getattr(entry.event, 'by_user', '') or getattr(entry.event, 'user_id', ''))}</td>"

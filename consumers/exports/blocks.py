@@ -1,6 +1,6 @@
-"""Content for exports: bodies from the blob store or recorded as missing, blocks with their bytes.
+"""Reads content for exports: bodies from the blob store, and content blocks with their bytes.
 
-This file handles odd content: missing blobs, content that is not an array, lone surrogates.
+This file handles unusual content: missing blobs, content that is not an array, lone surrogates.
 """
 
 import json
@@ -31,7 +31,7 @@ class Contents:
         self.missing: dict[str, BlobRef] = {}
 
     def read(self, ref: BlobRef) -> bytes:
-        """The bytes. Raises BlobError, and records that they are missing."""
+        """The bytes of a blob. If they are missing, records this and raises BlobError."""
         try:
             return self._read(ref)
         except BlobError:
@@ -39,44 +39,44 @@ class Contents:
             raise
 
     def blob(self, ref: BlobRef) -> bytes | None:
-        """The bytes, or None if the store lacks them (or has other bytes)."""
+        """The bytes of a blob, or None if the store does not have them or has corrupt bytes."""
         try:
             return self.read(ref)
         except BlobError:
             return None
 
     def whole(self, body: Body | None) -> bytes | None:
-        """The full content; None if it is missing."""
+        """The full content, or None if it is missing."""
         if body is None:
             return b""
         return body.inline or b"" if body.ref is None else self.blob(body.ref)
 
     def preview(self, body: Body | None) -> bytes | None:
-        """The part of a result that a model gets: the preview, if there is one."""
+        """The part of a result that a model gets, which is the preview if there is one."""
         if body is not None and body.inline is not None:
             return body.inline
         return self.whole(body)
 
 
 class Block(NamedTuple):
-    """A content block: its own bytes as text, and their fields."""
+    """A content block: its original bytes as text, and its fields."""
 
     raw: str
     fields: dict[str, Any]
 
     @property
     def kind(self) -> str:
-        """The type, or `unknown`."""
+        """The type of the block, or `unknown`."""
         kind = self.fields.get("type")
         return kind if isinstance(kind, str) and kind else "unknown"
 
     def text(self, name: str) -> str | None:
-        """A field that is a string, or None."""
+        """The field with this name if it is a string, else None."""
         found = self.fields.get(name)
         return found if isinstance(found, str) else None
 
     def json(self, name: str) -> msgspec.Raw | None:
-        """A field as its original bytes."""
+        """The original bytes of the field with this name."""
         try:
             return strict_json(bytes(_FIELDS.decode(self.raw.encode()).get(name, b"")))
         except _NO_JSON:
@@ -103,7 +103,7 @@ def blocks(content: bytes) -> list[Block]:
 
 
 def _items(text: str) -> Iterator[Block]:
-    """The items of a JSON array, each with its original text."""
+    """The blocks in a JSON array, each with its original text."""
     at = _skip_blank(text, 0)
     if text[at] != "[":
         raise ValueError("not an array")
@@ -125,7 +125,7 @@ def _skip_blank(text: str, at: int) -> int:
 
 
 def strict_json(data: bytes) -> msgspec.Raw | None:
-    """JSON as its original bytes; None if some JSON readers would refuse it."""
+    """The original bytes of JSON, or None if some JSON readers would refuse it."""
     try:
         _ANY.decode(data)
     except _NO_JSON:
@@ -134,7 +134,7 @@ def strict_json(data: bytes) -> msgspec.Raw | None:
 
 
 def text_of(data: bytes | None) -> str | None:
-    """Bytes as text; None stays None."""
+    """The bytes as text; None for None."""
     return None if data is None else data.decode("utf-8", "replace")
 
 
@@ -159,7 +159,7 @@ def clean(value: Any) -> Any:
 
 
 def time(at_ms: int | None) -> str | None:
-    """Unix ms as UTC with milliseconds; None stays None."""
+    """A time in Unix ms as UTC text with milliseconds; None for None."""
     if at_ms is None:
         return None
     try:

@@ -1,9 +1,9 @@
-"""A session bundle: a complete session in one file that replays anywhere.
+"""A session bundle is a complete session in one file that can be replayed anywhere.
 
-The export copies the raw records, folds them through the interface that a reader of the bundle
-uses, and stores the results (the SHA-256 of every view and of every request) with them. `verify`
-folds the records again on another machine and compares. A bundle contains no setting, no name of a
-host or a cluster and no secret; messages of people and models are included unchanged.
+The export copies the raw records, folds them through the interface that readers of a bundle use,
+and adds the results: the SHA-256 of every view and of every request. `verify` folds the records
+again on another machine and compares. A bundle contains no settings, no names of hosts or clusters
+and no secrets of foldlog; messages of people and models are included unchanged.
 """
 
 import tempfile
@@ -44,8 +44,9 @@ from .reading import Progress
 
 class Replayed(NamedTuple):
     """The result of folding a session: the SHA-256 of every view, and of the request of every step
-    (None: it cannot be built because a blob is missing). `claimed`: the SHA-256 of requests in the
-    claims by this builder."""
+    (None if a missing blob prevents building it). `claimed`: the SHA-256 that claims by this
+    builder contain for their requests.
+    """
 
     views: SessionViews
     hashes: dict[str, str]
@@ -54,7 +55,7 @@ class Replayed(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A view or a request that differs from the manifest or a claim."""
+    """A view or a request whose SHA-256 differs from the manifest or a claim."""
 
     what: str
     here: str
@@ -89,7 +90,7 @@ def replay(log: Log, session_id: str, read: ReadBlob) -> Replayed:
 
 
 def _is_resumed(seen: FoldedEvent, body: bytes, chunks: list[ev.GenChunk]) -> bool:
-    """Whether a claim resumes a lost answer with the request that it names."""
+    """Whether a claim resumes a lost answer, and its SHA-256 matches the rebuilt request."""
     event = seen.entry.event
     if not body or getattr(event, "strategy", "") != Recovery.RESUME:
         return False
@@ -139,7 +140,7 @@ def export_bundle(
             raise UnknownSession(f"there is no session {session_id}: see `foldlog sessions`")
         blob_refs.of_records(mine)
         blob_refs.of(views_codec.series_of(replayed.views))
-        for row in replayed.views.messages.received:  # in a fork also the parent's
+        for row in replayed.views.messages.received:  # in a fork, also messages of the parent
             blob_refs.of_content(row.content)
         blobs = blob_refs.blobs()
         manifest = replace(
@@ -173,19 +174,19 @@ def verify(bundle: Bundle, read: ReadBlob) -> tuple[Replayed, list[Difference]]:
 
 
 class _BlobRefs:
-    """Collects the blobs that a session refers to: in its records, its messages, its requests."""
+    """Collects the blobs to which a session's records, messages and requests refer."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
         self._refs: dict[str, BlobRef] = {}
 
     def read(self, ref: BlobRef) -> bytes:
-        """Reads a blob as the store does, and records it as the session's."""
+        """Read a blob from the store, and note that the session refers to it."""
         self._refs.setdefault(ref.sha256, ref)
         return self._contents.read(ref)
 
     def of_records(self, records: Iterable[Record]) -> None:
-        """Collect the references in events, and the attachments of messages among them."""
+        """Collect the references in events, including the attachments of messages."""
         for record in records:
             event = entry_of(record).event
             self.of(event)
@@ -214,7 +215,7 @@ class _BlobRefs:
                     self.of(item)
 
     def blobs(self) -> tuple[Blob, ...]:
-        """All of them, by name; with their real sizes if the store has them."""
+        """All collected blobs, by name, with their real sizes if the store has them."""
         found = []
         for name, ref in sorted(self._refs.items()):
             data = self._contents.blob(ref)
@@ -228,7 +229,7 @@ class _BlobRefs:
 
 
 def _records(log: Log, session_id: str, progress: Progress) -> list[Record]:
-    """The session's raw records and those about the partition's holders, up to now."""
+    """The raw records of the session and about the partition's holders, up to the present end."""
     partition = partition_for(session_id, partitions_of(log))
     first = log.first_offsets(SESSION_EVENTS)[partition]
     if first > 0:

@@ -1,13 +1,13 @@
-"""The bundle file: its format, how it is written, and every check when one is read.
+"""Writes bundle files, and reads them with every check.
 
-A bundle is a zip whose members are stored, not compressed, in one order and with one date, so the
-same session gives the same bytes anywhere. A bundle to be read is untrusted. Its members must have
-exactly the names below, and nothing is unpacked by name. The reader reads no more than the file has
-bytes, and stops at any mismatch with the manifest.
+A bundle is a zip whose members are stored without compression, in a fixed order and with a fixed
+date, so the same session gives the same bytes anywhere. A bundle that is read is untrusted. Its
+members must have exactly the names below, and a name in the file is never used as a path. The
+reader reads at most as many bytes as the file has, and stops at any mismatch with the manifest.
 
     records.jsonl   the session's records as in the log, and those about its partition's holders
-    blobs/SHA256    the blobs that these refer to
-    manifest.json   the SHA-256 of all of that, and of the views and requests it folds to
+    blobs/SHA256    the blobs to which these records refer
+    manifest.json   the SHA-256 of the members above, and of the session's views and requests
 """
 
 import io
@@ -30,18 +30,18 @@ from ...schemas.topics import SESSION_EVENTS
 FORMAT = "foldlog-bundle/1"
 RECORDS, MANIFEST = "records.jsonl", "manifest.json"
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024  # 150 bytes for a blob, 90 for a request
-LINE_BYTES_MAX = 8 * 1024 * 1024  # a record has 1 MiB at most; in base64, with its frame
+LINE_BYTES_MAX = 8 * 1024 * 1024  # a record in base64; the log allows 1 MiB
 PARTITIONS_MAX = 100_000
 _BLOB = re.compile(r"blobs/([0-9a-f]{64})")
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can have
 
 
 class BadBundle(FoldlogError):
-    """The file is not a bundle, or was changed or truncated. Nothing in it was used."""
+    """The file is not a bundle, or was changed or truncated. Nothing from the file was used."""
 
 
 class Blob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A blob that records refer to. `held`: whether the bundle contains it."""
+    """A blob to which records refer. `held`: whether the bundle contains the blob."""
 
     sha256: str
     bytes: int
@@ -69,7 +69,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A record as JSON; bytes are base64."""
+    """A record as JSON, with bytes in base64."""
 
     offset: int
     at: int
@@ -109,7 +109,10 @@ def line_of(record: Record) -> bytes:
 def write_bundle(
     path: Path, records: IO[bytes], manifest: Manifest, blobs: Iterable[tuple[str, bytes]]
 ) -> None:
-    """Write a bundle. `records`: a file of lines; `blobs`: (sha256, bytes), sorted by name."""
+    """Write a bundle.
+
+    `records`: a file with a line for each record. `blobs`: (sha256, bytes), sorted.
+    """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         with archive.open(_member(RECORDS), "w", force_zip64=True) as member:
             copyfileobj(records, member)
@@ -188,7 +191,7 @@ def _manifest(archive: zipfile.ZipFile, path: Path) -> Manifest:
 
 
 def _names(archive: zipfile.ZipFile, path: Path, manifest: Manifest) -> None:
-    """Demand exactly the members named in the manifest, each once."""
+    """Raise BadBundle unless the zip has exactly the members that the manifest names, each once."""
     present = sorted(archive.namelist())
     wanted = sorted([RECORDS, MANIFEST, *(f"blobs/{b.sha256}" for b in manifest.blobs if b.held)])
     is_valid = all(n in (RECORDS, MANIFEST) or _BLOB.fullmatch(n) for n in present)

@@ -1,7 +1,6 @@
-"""A bundle as a log: every reader of the log can read one session from a file, offline.
+"""Presents a bundle as a log, so that every reader of the log can read a session from a file.
 
-Follow, folds, views and requests run on a bundle as they do on a broker, so a replay elsewhere uses
-the same code. A bundle is read-only.
+A replay of a bundle uses the same code as a fold of a broker's log. A bundle is read-only.
 """
 
 from bisect import bisect_left
@@ -20,14 +19,14 @@ class ReadOnly(Refused):
 
 
 class BundleReader:
-    """See `log.door.Reader`. Skips offsets of other sessions."""
+    """Implements `log.door.Reader`. The offsets of other sessions have no records."""
 
     def __init__(self, records: Sequence[Record], start: Mapping[int, int], ends: Offsets) -> None:
         self._records, self._ends = records, ends
         self._positions = dict(start)
 
     def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
-        """The next records; at the end nothing, without waiting: a bundle never grows."""
+        """The next records. At the end returns nothing at once, because a bundle never grows."""
         del timeout_s
         for partition, at in self._positions.items():
             if at >= self._ends[partition]:
@@ -55,7 +54,7 @@ class BundleReader:
 
 
 class BundleLog:
-    """See `log.door.Log`."""
+    """Implements `log.door.Log`."""
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
@@ -83,12 +82,12 @@ class BundleLog:
         return dict.fromkeys(self._ends, 0)
 
     def end_offsets(self, topic: str) -> Offsets:
-        """The end of the session's partition; the others are empty."""
+        """The end of the session's partition; all other partitions are empty."""
         self._demand(topic)
         return dict(self._ends)
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> Offsets:
-        """The first offset at or after a time."""
+        """The first offset at or after a time in each partition."""
         self._demand(topic)
         later = (r.offset for r in self._bundle.records if r.timestamp_ms >= timestamp_ms)
         here = self._bundle.manifest.partition
@@ -99,12 +98,12 @@ class BundleLog:
         return f"bundle {self._bundle.sha256}"
 
     def topic_id(self, topic: str) -> str:
-        """Identifies its records."""
+        """Identifies the records of the topic."""
         self._demand(topic)
         return self._bundle.manifest.records_sha256
 
     def interrupt(self) -> None:
-        """Nothing waits for a bundle."""
+        """Does nothing, because no read of a bundle waits."""
 
     def producer(self, *_on_fatal: object, brief: bool = False) -> Producer:
         """Raises ReadOnly."""
@@ -120,7 +119,7 @@ class BundleLog:
         return []
 
     def apply_topics(self, _specs: object) -> TopicReport:
-        """Raises ReadOnly: no topic can be created."""
+        """Raises ReadOnly, because no topic can be created."""
         _refuse()
 
     check_topics = apply_topics

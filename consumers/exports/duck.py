@@ -1,8 +1,8 @@
-"""Runs SQL in DuckDB: tables loaded from JSON lines, and a sandbox for queries.
+"""Runs SQL in DuckDB, on tables loaded from JSON lines, in a sandbox.
 
-Queries are untrusted: once the tables are loaded, a query reaches no file, no network, no Python
-object and no setting. Only data that spills from memory is written, to a private directory that is
-deleted afterwards. Only this file imports duckdb.
+Queries are untrusted: once the tables are loaded, a query can access no file, no network, no Python
+object and no setting. DuckDB writes only the data that does not fit into memory, to a private
+directory that is deleted afterwards. Only this file imports duckdb.
 """
 
 import tempfile
@@ -19,10 +19,10 @@ from .tables import BY_NAME, TIME, Table
 
 T = TypeVar("T")
 
-LINE_BYTES_MAX = 256 * 1024 * 1024  # of a row: the longest message or result, with other columns
+LINE_BYTES_MAX = 256 * 1024 * 1024  # of a row with the longest message or result
 FETCH_ROWS = 1_000
 WAIT_S = 0.1
-"""Waits end this often: a Ctrl-C just before a wait begins would not interrupt it."""
+"""The longest wait in seconds, because a Ctrl-C just before a wait does not interrupt it."""
 _USAGE_ERRORS = (
     duckdb.ParserException,
     duckdb.BinderException,
@@ -32,7 +32,10 @@ _USAGE_ERRORS = (
 
 
 class BadQuery(FoldlogError):
-    """The query cannot be run. `usage`: the SQL is wrong, as opposed to failing on a row."""
+    """The query failed.
+
+    `usage`: whether the SQL itself is wrong; otherwise it failed on some data.
+    """
 
     def __init__(self, message: str, *, usage: bool) -> None:
         super().__init__(message)
@@ -40,19 +43,19 @@ class BadQuery(FoldlogError):
 
 
 class Result(NamedTuple):
-    """Column names, and rows, which are fetched lazily."""
+    """The column names, and the rows, which are fetched lazily."""
 
     columns: tuple[str, ...]
     rows: Iterator[tuple[Any, ...]]
 
 
 class Database(Closing):
-    """Tables in memory. Use `with`: a private directory holds what does not fit in memory."""
+    """Tables in memory; data that does not fit goes to a private directory. Use `with`."""
 
     def __init__(self) -> None:
         self._spill = tempfile.TemporaryDirectory(prefix="foldlog-sql-")
         self._thread = ThreadPoolExecutor(1, "duckdb")
-        self._thread.submit(int).result()  # start the thread before a Ctrl-C can come
+        self._thread.submit(int).result()  # starts the thread before Ctrl-C is possible
         self._connection = duckdb.connect(
             ":memory:",
             config={
@@ -77,12 +80,12 @@ class Database(Closing):
                 )
 
     def lock(self) -> None:
-        """From now on queries reach nothing outside the tables, and cannot change settings."""
+        """Restrict all later queries to the tables; they cannot change settings either."""
         self._connection.execute("set enable_external_access = false")
         self._connection.execute("set lock_configuration = true")
 
     def query(self, sql: str) -> Result:
-        """Run SQL; the result of the last statement. Raises BadQuery."""
+        """Run SQL, and return the result of the last statement. Raises BadQuery."""
         try:
             self._run(self._connection.execute, sql)
         except duckdb.Error as error:
@@ -101,15 +104,16 @@ class Database(Closing):
             yield from rows
 
     def _run(self, method: Callable[..., T], *args: Any) -> T:
-        """Run a DuckDB call in the thread: DuckDB ignores Ctrl-C while it works, a waiting thread
-        does not."""
+        """Run a DuckDB call in the thread. DuckDB ignores Ctrl-C while it works, but the waiting
+        main thread reacts to it.
+        """
         future = self._thread.submit(method, *args)
         while not future.done():
             wait([future], WAIT_S)
         return future.result()
 
     def close(self) -> None:
-        """Close the database; a running query is interrupted."""
+        """Interrupt a running query and close the database."""
         last = self._thread.submit(int)
         while not last.done():
             self._connection.interrupt()  # has no effect before the query begins, so repeat
@@ -131,7 +135,7 @@ def write_parquet(source: Path, directory: Path, tables: Collection[str]) -> Non
 
 
 def _rows_in_utc(table: Table) -> str:
-    """A query of the table's rows with times marked as UTC, which readers of Parquet need."""
+    """SQL for the table's rows with times marked as UTC, which readers of Parquet need."""
     times = (column.name for column in table.columns if column.type == TIME)
     replaced = ", ".join(f"timezone('UTC', \"{name}\") as \"{name}\"" for name in times)
     return f"select *{replaced and f' replace ({replaced})'} from {table.name}"

@@ -1,8 +1,8 @@
-"""The facts of one session, collected while it is folded: the source of every export.
+"""Collects the facts of one session while it is folded; every export uses them.
 
-The fold's views have what a person saw and what was spent. This file records what the views drop at
-the end of a turn (claims, calls, who decided), event by event, with the fold's ruling. Pure: reads
-nothing and decides nothing again.
+The views contain what people saw and what was spent. This file records what the views drop at the
+end of a turn (claims, calls, who decided), event by event, with the fold's rulings. Pure: it reads
+nothing, and uses the fold's decisions.
 """
 
 from collections.abc import Iterator
@@ -29,8 +29,10 @@ OUTCOMES = {ev.GenComplete: "complete", ev.GenFailed: "failed", ev.GenStopped: "
 
 @dataclass(slots=True)
 class Attempt:
-    """One claimed attempt at a model call or background work. `claim`, `end`: the entries;
-    `requests`: the number of model requests; only background work makes more than one."""
+    """One claimed attempt at a model call or background work. `claim`, `end`: the entries that
+    began and ended it. `requests`: the number of model requests, which may exceed 1 only in
+    background work.
+    """
 
     kind: str
     key: tuple
@@ -44,8 +46,9 @@ class Attempt:
 
 @dataclass(slots=True)
 class CallFacts:
-    """One tool call: its latest state in the fold, the entries behind it, and the context fragment
-    with its result."""
+    """One tool call: its latest state in the fold, the entries about it, and the context fragment
+    with its result.
+    """
 
     call: Call
     proposed: Entry
@@ -60,7 +63,8 @@ class CallFacts:
 
 @dataclass(slots=True)
 class Approval:
-    """An approval request and its decision, or a decision that was not accepted (`ruling`)."""
+    """An approval request with its decision, or a decision that the fold did not accept (`ruling`).
+    """
 
     call: str
     name: str
@@ -76,9 +80,10 @@ class SessionFacts(FoldedSession):
     """One session up to an offset.
 
     `messages`: the entries of messages by id. `models`, `covered`: the model called at a step, and
-    the number of fragments in its context; `answers`, `proposed`: the step's answer, and its calls.
-    `inherited`: the number of lines from a fork's parent. `holders`: of the partition, at the end
-    of reading. Steps are keyed by (turn, step): inherited ones have offsets of another partition.
+    the number of fragments in its context. `answers`, `proposed`: the answer of a step, and its
+    calls. `inherited`: the number of lines from a fork's parent. `holders`: the holders of the
+    partition when reading ended. Steps are keyed by (turn, step), because inherited steps have
+    offsets of another partition.
     """
 
     opened: Entry | None = None
@@ -95,7 +100,7 @@ class SessionFacts(FoldedSession):
     people: list[tuple[Entry, Ruling]] = field(default_factory=list)
 
     def take(self, event: FoldedEvent) -> None:
-        """Continue with the views after an event, and record what happened."""
+        """Take the views after an event, and record what happened."""
         super().take(event)
         entry, ruling, before, views = event
         kind = type(entry.event)
@@ -143,9 +148,10 @@ class SessionFacts(FoldedSession):
                 self._decided(entry)
 
     def tries(self) -> Iterator[tuple[Attempt | None, int, Spent | None]]:
-        """Each model request: (attempt, number of its request, its row in the ledger).
+        """Each model request, as (attempt, number of the request in it, row of the ledger).
 
-        No attempt: its claim was never accepted or is a fork's parent's. No row: nothing was paid.
+        The attempt is None if its claim was not accepted or belongs to a fork's parent. The row is
+        None if nothing was paid.
         """
         spent = {(*row.key[:3], row.request): row for row in self.views.ledger.spent}
         for key, attempt in self.attempts.items():
@@ -155,7 +161,7 @@ class SessionFacts(FoldedSession):
             yield None, row.request, row
 
     def _follow_calls(self, entry: Entry, before: SessionViews) -> None:
-        """Track the state of each call; TURN_ENDED closes the calls that it leaves open."""
+        """Track the state of each call. TURN_ENDED closes the calls that are still open."""
         for call in (*self.views.turn.calls, *self.views.turn.doubts):
             known = self.calls.get(call.key)
             if known is None:
@@ -180,8 +186,8 @@ class SessionFacts(FoldedSession):
         known.call = call
 
     def _settle_doubt(self, entry: Entry) -> None:
-        """Settle a doubt that this event resolved and that the views, which keep few, dropped at
-        once.
+        """Settle a doubt that this event resolved and the views no longer contain, because they
+        keep only a few doubts.
         """
         event = entry.event
         if not isinstance(event, ev.HumanResolved | ev.ToolResult):
@@ -194,7 +200,7 @@ class SessionFacts(FoldedSession):
         self._update_call(known, settled, entry)
 
     def _attempt_ended(self, entry: Entry, ruling: Ruling) -> None:
-        """Record the outcome of an attempt: its first one, accepted or not."""
+        """Record the first outcome of an attempt, whether it was accepted or not."""
         event = entry.event
         if isinstance(event, ev.BackgroundDone):
             attempt = self.attempts.get((event.kind, event.upto, event.attempt))
@@ -232,7 +238,7 @@ class SessionFacts(FoldedSession):
             requests[-1].decided, requests[-1].decision = entry, decision
 
     def _of(self, entry: Entry) -> CallFacts | None:
-        """The call that an event names; None if it belongs to a fork's parent."""
+        """The call that an event names, or None if the call belongs to a fork's parent."""
         event = entry.event
         key = getattr(event, "call", None)
         return self.calls.get(key or call_key(event.turn, event.step, event.index))
@@ -250,7 +256,7 @@ PEOPLE = frozenset(
         ev.SessionTerminated,
     }
 )
-"""Requests of people and other programs, recorded with their ruling, also if refused."""
+"""Requests of people and other programs, which are recorded with their rulings even if refused."""
 
 _CALL_LISTS = {
     ev.ToolStarted: "starts",
@@ -262,7 +268,7 @@ _RESOLVED = {"happened": "ok", "did_not_happen": "not_run"}
 
 
 def _gave(approval: Approval, grant: str) -> bool:
-    """Whether this decision gave this grant for later calls."""
+    """Whether the decision gave this grant for later calls."""
     event = approval.decided.event if approval.decided is not None else None
     return (
         isinstance(event, ev.ApprovalDecided)

@@ -1,6 +1,6 @@
-"""Writes an export atomically: under a temporary name in the same directory, then renamed.
+"""Writes an export atomically, under a temporary name in the same directory that is then renamed.
 
-An interrupted run leaves nothing partial, and a second run is harmless. Existing files are kept
+An interrupted run leaves no partial files, and a second run is harmless. Existing files are kept
 unless the caller forces their replacement.
 """
 
@@ -15,12 +15,12 @@ from ...log.errors import FoldlogError
 
 
 class CanNotWrite(FoldlogError):
-    """The export cannot be written there; the message has the reason and what to do."""
+    """The export cannot be written to the path. The message has the reason and what to do."""
 
 
 @contextmanager
 def new_file(path: Path, *, force: bool = False) -> Iterator[Path]:
-    """A temporary path to write to; when the block succeeds, it is renamed to `path`."""
+    """Yield a temporary path to write to, which is renamed to `path` if the block succeeds."""
     if path.is_dir():
         raise CanNotWrite(f"{path} is a directory. Nothing was written. Name a file.")
     with _temporary_directory(path, force) as directory:
@@ -33,7 +33,7 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def new_directory(path: Path, ours: Collection[str], *, force: bool = False) -> Iterator[Path]:
-    """As `new_file`, for a directory. `force` replaces one that contains only files in `ours`."""
+    """Like `new_file`, for a directory. A directory to replace may contain only files in `ours`."""
     if path.exists() and not path.is_dir():
         raise CanNotWrite(f"{path} is a file. Nothing was written. Name a directory for the "
                           "tables.")
@@ -57,7 +57,7 @@ def new_directory(path: Path, ours: Collection[str], *, force: bool = False) -> 
 
 @contextmanager
 def _temporary_directory(path: Path, force: bool) -> Iterator[Path]:
-    """A private directory on the same disk, deleted afterwards."""
+    """A private directory on the same disk, which is deleted afterwards."""
     if path.exists() and not force:
         raise CanNotWrite(f"{path} already exists and was kept. Use --force to replace it.")
     try:

@@ -1,6 +1,6 @@
-"""The formats of `foldlog export` as a table, and the function that writes each.
+"""The formats of `foldlog export` as a table, with the function that writes each format.
 
-Every format reads the log up to its current end, and nothing else.
+Every format reads the log up to its present end, and nothing else.
 """
 
 from collections.abc import Callable, Collection
@@ -23,7 +23,7 @@ from .tables import TABLES
 
 
 class Export(NamedTuple):
-    """A request for an export: the sessions (none named: all), and the target path."""
+    """A request for an export: the sessions (empty for all), and the target path."""
 
     log: Log
     sessions: tuple[str, ...]
@@ -43,7 +43,7 @@ Counts = dict[str, int]
 
 
 class Format(NamedTuple):
-    """A format: whether it exports exactly one session, its description, its writer.
+    """A format: whether it exports exactly one session, its description, and its writer.
 
     `write` returns the counts of rows or records. Raises CanNotWrite, UnknownSession.
     """

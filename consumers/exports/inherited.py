@@ -1,8 +1,8 @@
-"""The calls that a fork inherits, rebuilt from its context: the parent's records are not available.
+"""Rebuilds the calls that a fork inherits from its context, without the parent's records.
 
-The views of a fork begin with its parent's conversation; the claims and approvals behind it are
-facts of the parent. So inherited calls have a name, arguments and the result that the model got,
-and nothing else.
+The views of a fork begin with its parent's conversation, but the claims and approvals in it are
+facts of the parent. So an inherited call has only a name, arguments and the result that the model
+got.
 """
 
 from hashlib import sha256

@@ -1,7 +1,7 @@
-"""Reads the log once for an export: every event with its ruling, and the facts of sessions.
+"""Reads the log once for an export: each event with its ruling, and the facts of sessions.
 
-Reading stops at the ends that the log had when reading began, so an export is a consistent snapshot
-even while others write.
+Reading stops at the end offsets that the log had when reading began, so an export is a consistent
+snapshot even while others write.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -19,7 +19,7 @@ from .facts import SessionFacts
 from .inherited import inherit
 
 Progress = Callable[[int, int], None]
-"""progress(events read, events in all): of the partitions being read."""
+"""progress(events read, events in total), both for the partitions that are read."""
 
 
 class Read(NamedTuple):
@@ -38,10 +38,10 @@ def read_log(
     *,
     chunks: bool = False,
 ) -> Read:
-    """Fold the wanted sessions (None: all); `see` is called with each event as it is folded.
+    """Fold the wanted sessions (all if None), and call `see` with each folded event.
 
-    `chunks`: also decode GEN_CHUNK. Raises UnknownSession with the unknown names, LogUnreachable,
-    LogCut if the beginning of the log was deleted.
+    `chunks`: whether to decode GEN_CHUNK. Raises UnknownSession with the unknown names,
+    LogUnreachable, and LogCut if the beginning of the log was deleted.
     """
     folded = FoldedSessions(SessionFacts)
     for entry in _entries(log, wanted, contents, progress, chunks):

@@ -1,6 +1,6 @@
-"""Facts of a session as rows of the tables: pure, one function per table.
+"""Turns the facts of a session into rows of the tables, with one pure function per table.
 
-If a blob is missing, the row has its reference, and `Contents` records that it is missing.
+If a blob is missing, the row has the reference, and `Contents` records that the blob is missing.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,9 +36,9 @@ def _offset(entry: Entry | None) -> int | None:
 
 
 def event_row(entry: Entry, verdict: str, code: str) -> Row:
-    """A record of the log."""
+    """The row of a record of the log."""
     event, call = entry.event, None
-    if type(event) is ev.GenChunk:  # most of a log
+    if type(event) is ev.GenChunk:  # most records of a log
         fields = {name: getattr(event, name) for name in _CHUNK}
     else:
         call = getattr(event, "call", None)
@@ -76,7 +76,7 @@ def said_lines(views: SessionViews) -> Iterator[tuple[int, Line]]:
 
 
 def session_row(facts: SessionFacts, prices: PriceTable) -> Row:
-    """The session."""
+    """The row of the session."""
     views, opened = facts.views, facts.opened
     spent, cost = views.ledger, session_cost(views.ledger, prices)
     parent = opened.event if opened is not None else None
@@ -109,7 +109,7 @@ def session_row(facts: SessionFacts, prices: PriceTable) -> Row:
 
 
 def message_rows(facts: SessionFacts, contents: Contents) -> Iterator[tuple[Row, list[Row]]]:
-    """Each message with its parts."""
+    """The row of each message, with the rows of its parts."""
     views = facts.views
     for seq, line in said_lines(views):
         entry = facts.messages.get(line.name) if line.kind == "message" else None
@@ -147,7 +147,7 @@ def _model(facts: SessionFacts, line: Line, answer: Entry | None) -> str | None:
 
 
 def part_rows(session_id: str, seq: int, line: Line, content: bytes | None) -> Iterator[Row]:
-    """The content blocks of a message; if its blob is missing, one part that reports it."""
+    """The rows of a message's content blocks. If the blob is missing, one part says so."""
     none = dict.fromkeys(
         "text signature call name input media_type sha256 bytes raw".split()
     )
@@ -181,7 +181,7 @@ def _place_of(ref: BlobRef) -> Row:
 
 
 def tool_call_row(session_id: str, known: CallFacts, contents: Contents) -> Row:
-    """A tool call."""
+    """The row of a tool call."""
     call, invoked = known.call, known.invoked
     args = contents.whole(call.args)
     parsed = strict_json(args or b"")
@@ -230,7 +230,7 @@ _TOKENS = tuple("input cache_read cache_write_5m cache_write_1h output".split())
 
 
 def usage_rows(facts: SessionFacts, prices: PriceTable) -> Iterator[Row]:
-    """Every request to a model, with its row in the ledger."""
+    """The row of every request to a model, with the data of its row in the ledger."""
     for attempt, number, spent in facts.tries():
         if attempt is not None:
             columns = _attempt_columns(facts, attempt, number)
@@ -267,7 +267,7 @@ def _unclaimed_columns(spent: Spent) -> Row:
 
 def _attempt_columns(facts: SessionFacts, attempt: Attempt, number: int) -> Row:
     claim = attempt.claim.event
-    last = number == attempt.requests  # earlier ones failed; nothing more is known
+    last = number == attempt.requests  # earlier requests failed, and nothing else is known
     end = attempt.end.event if attempt.end is not None and last else None
     outcome = attempt.outcome or ("running" if _runs(facts, attempt) else "lost")
     return {
@@ -296,7 +296,7 @@ def _attempt_columns(facts: SessionFacts, attempt: Attempt, number: int) -> Row:
 
 
 def _runs(facts: SessionFacts, attempt: Attempt) -> bool:
-    """Whether an attempt without an outcome may still report: it is the latest for its work."""
+    """Whether an attempt without an outcome may still report, as the latest attempt at its work."""
     turn = facts.views.turn
     if attempt.kind == BACKGROUND:
         work, upto, number = attempt.key
@@ -306,7 +306,7 @@ def _runs(facts: SessionFacts, attempt: Attempt) -> bool:
 
 
 def approval_rows(facts: SessionFacts) -> Iterator[Row]:
-    """Every approval request and decision."""
+    """The row of every approval request and decision."""
     for approval in facts.approvals:
         decided, ruling = approval.decided, approval.ruling
         event = decided.event if decided is not None else None

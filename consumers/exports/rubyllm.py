@@ -1,8 +1,8 @@
-"""RubyLLM's `acts_as_chat` rows: chats, messages, tool_calls, models.
+"""Exports RubyLLM's `acts_as_chat` rows: chats, messages, tool_calls, models.
 
-The order is that of the model's context: a message is where it was first sent to the model, so a
-loaded chat is a valid request (each call is followed by its result). Tokens, thinking and
-signatures are in RubyLLM's columns; everything else is in columns named foldlog_, verbatim.
+Rows have the order of the model's context: a message comes where it was first sent to the model, so
+a loaded chat is a valid request (each call is followed by its result). Tokens, thinking and
+signatures are in RubyLLM's columns. All other data is in columns named foldlog_, unchanged.
 """
 
 import re
@@ -23,7 +23,7 @@ from .rows import said_lines
 from .sqlite_file import Tables, json_text, schema
 
 PROVIDER = "anthropic"
-NOT_SENT = 1 << 62  # a queued message, or one that no request had, comes last
+NOT_SENT = 1 << 62  # a message that was in no request comes last
 _ANSWERS = ("assistant", "partial")
 _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -37,7 +37,7 @@ def fill(read: Read, tables: Tables, contents: Contents, prices: PriceTable) -> 
 
 
 class _Writer:
-    """Writes chats; remembers the models written, and the labels of calls already used."""
+    """Writes chats, and remembers which models were written and which labels of calls are taken."""
 
     def __init__(self, tables: Tables, contents: Contents, prices: PriceTable) -> None:
         self._tables, self._contents, self._prices = tables, contents, prices
@@ -87,7 +87,7 @@ class _Writer:
     def _line(
         self, facts: SessionFacts, chat: int, line: Line, was_sent: bool
     ) -> tuple[int | None, int]:
-        """Write a message or an answer: (its model, its row)."""
+        """Write a message or an answer, and return (the id of its model, the id of its row)."""
         content = self._contents.whole(line.body)
         is_user = line.kind == "message"
         known = facts.answers.get((line.turn, line.step)) if line.kind != "message" else None
@@ -157,7 +157,10 @@ class _Writer:
         })
 
     def _label(self, session_id: str, known: CallFacts) -> str:
-        """The provider's id, made unique: RubyLLM requires that, and providers repeat ids."""
+        """The provider's call_id, changed if it is taken:
+
+        RubyLLM needs unique ids, and providers repeat theirs.
+        """
         call = known.call
         wanted = _NOT_IN_LABELS.sub("_", call.call_id) or "call"
         if wanted in self._labels:
@@ -172,7 +175,9 @@ class _Writer:
     def _result(
         self, facts: SessionFacts, chat: int, fragment: Fragment, calls: dict[str, int]
     ) -> None:
-        """Write the result that the model got: a row of the role `tool`, linked to the call."""
+        """Write the result that the model got, as a row with the role `tool` that links to the
+        call.
+        """
         key = call_key(fragment.turn, fragment.step, fragment.index)
         if key not in calls:
             return
@@ -193,7 +198,8 @@ class _Writer:
 def _in_order(facts: SessionFacts) -> Iterator[tuple[int, Line, bool] | Fragment]:
     """Messages and answers as (seq, line, whether the model got it), and results, in context order.
 
-    By place, not by offset: inherited lines of a fork have offsets of another partition.
+    They are matched by place and not by offset, because inherited lines of a fork have offsets of
+    another partition.
     """
     fragments = list(facts.views.context.fragments)
     steps = {(f.turn, f.step): n for n, f in enumerate(fragments) if f.kind in _ANSWERS}
@@ -215,7 +221,7 @@ def _in_order(facts: SessionFacts) -> Iterator[tuple[int, Line, bool] | Fragment
         else:
             step = (line.turn, line.step)
             place = steps.get(step)
-            # A refused answer is in no context: place it after its question.
+            # A refused answer is in no context, so place it after its question.
             last = place if place is not None else max(last, facts.covered.get(step, 0) - 1)
             key = (last, 2, seq)
         keyed.append((key, (seq, line, place is not None)))
@@ -236,7 +242,7 @@ def _begun(facts: SessionFacts) -> str | None:
 
 
 def _stamp(iso: str | None) -> str:
-    """A time as Rails writes it into SQLite: UTC, without a zone."""
+    """A time as Rails writes it into SQLite, in UTC without a zone."""
     return (iso or "1970-01-01T00:00:00.000Z").replace("T", " ").replace("Z", "000")
 
 

@@ -1,7 +1,7 @@
-"""SQLite files of sessions: a framework's tables, and a table of every record of the log.
+"""Writes sessions to SQLite files, with a framework's tables and a table of every record.
 
-The table of records keeps what the framework's tables have no place for. The caller supplies the
-framework's schema and rows; this file writes them.
+The table of records contains what does not fit the framework's tables. The caller supplies the
+framework's schema and rows.
 """
 
 import sqlite3
@@ -25,7 +25,7 @@ EVENT_COLUMNS = tuple(
 
 
 def schema(name: str) -> str:
-    """The CREATE statements in NAME.sql of this package."""
+    """The CREATE statements in the package's file NAME.sql."""
     return resources.files(__package__).joinpath(f"{name}.sql").read_text("utf-8")
 
 
@@ -35,7 +35,7 @@ def json_text(value: Any) -> str:
 
 
 class Tables:
-    """An open SQLite file to add rows to."""
+    """An open SQLite file, to which rows are added."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -81,7 +81,7 @@ def write_sqlite(
     fill: Callable[[Read, Tables], None],
     progress: Progress,
 ) -> dict[str, int]:
-    """Write the file: `fill(read, tables)` creates a framework's tables and fills them.
+    """Write the file. `fill(read, tables)` creates a framework's tables and fills them.
 
     Returns the row count of each table. Constraints are enforced as rows are added, and checked
     again at the end.

@@ -1,7 +1,7 @@
-"""The tables as files of JSON lines: an export, and the source of SQL and Parquet.
+"""Writes the tables as files of JSON lines, for export and as the input of SQL and Parquet.
 
-The bytes depend on the log alone: events in order of partition and offset, then sessions in order
-of their ids, each row with its columns in order.
+The bytes depend only on the log: events are ordered by partition and offset, sessions by id, and
+the columns of a row have a fixed order.
 """
 
 from collections.abc import Collection
@@ -43,7 +43,10 @@ def write_tables(
 
 
 class _Files:
-    """Open files, one per table; for events one per partition, joined at the end."""
+    """The open files, one per table.
+
+    Events have one file per partition; these are joined at the end.
+    """
 
     def __init__(self, directory: Path, tables: Collection[str]) -> None:
         self._directory, self._counts = directory, dict.fromkeys(tables, 0)
@@ -54,7 +57,7 @@ class _Files:
         return open(self._directory / f"{name}.jsonl", "wb", buffering=1 << 20)
 
     def put(self, table: str, row: Row) -> None:
-        """Write a row; a row of a table that was not requested is ignored."""
+        """Write a row, unless its table was not requested."""
         if table in self._open:
             self._counts[table] += 1
             self._open[table].write(json_bytes(row) + b"\n")

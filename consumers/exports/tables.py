@@ -1,7 +1,7 @@
-"""The tables of an export as data: names, columns, SQL types and descriptions.
+"""Defines the tables of an export: names, columns, SQL types and descriptions.
 
-JSON lines, Parquet and `foldlog sql` have these tables and no others. rows.py makes the rows. No
-column is named `at` or `offset` as in `--json`, because both are reserved words in SQL.
+JSON lines, Parquet and `foldlog sql` have exactly these tables. rows.py makes the rows. The fields
+`at` and `offset` of `--json` have other names here, because both are reserved words in SQL.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: its name, what a row is, and the columns in order."""
+    """A table: its name, the meaning of a row, and the columns in order."""
 
     name: str
     row: str
@@ -32,7 +32,7 @@ class Table(NamedTuple):
 
 
 def _columns(text: str) -> tuple[Column, ...]:
-    """Columns from lines `name TYPE: description`."""
+    """Parse columns from lines `name TYPE: description`."""
     types = {"text": TEXT, "int": INT, "big": BIG, "bool": BOOL, "json": JSON, "time": TIME}
     types["money"] = MONEY
     found = [Column("session_id", TEXT, "the session")]

@@ -1,8 +1,8 @@
-"""Draws the timeline of a session: people, model attempts, tools and background work over time.
+"""Draws the timeline of a session: people, model attempts, tools and background work.
 
 The drawing is inline SVG without script; the page defines the colours. Long pauses are replaced by
-a labelled gap, so that an afternoon's session is not a line of dots. Time is the broker's clock,
-for display only; the report follows the order of the log.
+a labelled gap, so that short marks stay visible. Times are the broker's and only for display; the
+report follows the order of the log.
 """
 
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ WIDTH, LEFT, RIGHT = 1080, 96, 16
 GAP_MS = 30_000  # longer pauses become gaps
 GAP_PX = 34
 LANE_PX, ROW_PX, TOP_PX = 46, 22, 34
-ROWS_MAX = 5  # of a lane, for marks at the same time; more overlap
-MARKS_MAX = 4_000  # of a lane; more would not be visible, and weigh megabytes
+ROWS_MAX = 5  # rows of a lane for simultaneous marks; further marks overlap
+MARKS_MAX = 4_000  # marks of a lane; more would be invisible and take megabytes
 LANES = ("people", "model", "tools", "background")
 _COLOURS = {
     "complete": "var(--model)", "ok": "var(--tool)", "failed": "var(--bad)", "lost": "var(--bad)",
@@ -26,7 +26,7 @@ _COLOURS = {
 
 
 class Mark(NamedTuple):
-    """A mark in a lane, with begin and end (Unix ms); a point if both are the same."""
+    """A mark in a lane, with its begin and end (Unix ms). It is a point if both are equal."""
 
     lane: str
     begin: int
@@ -67,7 +67,7 @@ def marks_of(facts: SessionFacts) -> list[Mark]:
 
 
 class Axis:
-    """Maps times to x, with long pauses as gaps. `gaps`: (x, ms) of each."""
+    """Maps times to x coordinates, with long pauses as gaps. `gaps`: the (x, ms) of each gap."""
 
     def __init__(self, marks: Iterable[Mark]) -> None:
         moments = sorted({m.begin for m in marks} | {m.end for m in marks}) or [0]
@@ -95,7 +95,7 @@ class Axis:
                 x += gap
 
     def x(self, at: int) -> float:
-        """The x of a time."""
+        """The x coordinate of a time."""
         for begin, end, left, right in self.pieces:
             if at <= end:
                 part = (max(at, begin) - begin) / max(end - begin, 1)
@@ -104,7 +104,7 @@ class Axis:
 
 
 def lasting(ms: int) -> str:
-    """A duration for people."""
+    """A duration as text for people."""
     seconds = ms / 1000
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
@@ -148,7 +148,7 @@ def svg(facts: SessionFacts) -> str:
 
 
 def _rows(marks: list[Mark], axis: Axis) -> list[tuple[int, Mark]]:
-    """The marks of a lane with their rows: marks at the same time are in different rows."""
+    """Each mark of a lane with its row; marks at the same time are in different rows."""
     free: list[float] = []
     found = []
     for mark in sorted(marks, key=lambda mark: (mark.begin, mark.end)):
@@ -161,7 +161,7 @@ def _rows(marks: list[Mark], axis: Axis) -> list[tuple[int, Mark]]:
 
 
 def _bands(facts: SessionFacts, axis: Axis, height: int) -> list[str]:
-    """A band for each turn, from its first claim or message to its end."""
+    """The SVG of a band for each turn, from its first claim or message to its end."""
     spans: dict[int, tuple[int, int]] = {}
     for line in facts.views.transcript.lines.since(facts.inherited):
         if line.turn:

@@ -1,9 +1,9 @@
-"""The Vercel AI SDK's chats, messages and parts, in typed columns with checks.
+"""Exports the Vercel AI SDK's chats, messages and parts, in typed columns with checks.
 
-The order is the one a person saw: messages are where they were sent. An assistant message is a
+Rows have the order that a person saw: messages come where they were sent. An assistant message is a
 turn's output between two messages of people; its parts are steps, reasoning, texts and tools in
-their states. Everything else shown to a person (a lost attempt, a doubt, why a turn ended) is a
-part of the type `data-foldlog`.
+their states. Everything else that people saw (a lost attempt, a doubt, why a turn ended) is a part
+of the type `data-foldlog`.
 """
 
 import re
@@ -23,13 +23,16 @@ from .rows import ROLES
 from .sqlite_file import Tables, json_text, schema
 
 TOOLS_MAX = 400
-"""Tools with columns of their own: SQLite allows 2,000 columns. The others are `dynamic-tool`."""
+"""The most tools that have their own columns, because SQLite allows 2,000.
+
+Further tools are `dynamic-tool`.
+"""
 TYPES = tuple(
     "text reasoning file source_url source_document step-start dynamic-tool data-foldlog".split()
 )
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CALLS = frozenset({"call", "asks", "result"})
-"""Kinds of lines expressed by the state of a tool's part."""
+"""Kinds of lines that the state of a tool's part expresses."""
 
 
 def fill(read: Read, tables: Tables, contents: Contents) -> None:
@@ -42,7 +45,7 @@ def fill(read: Read, tables: Tables, contents: Contents) -> None:
 
 
 def tool_columns(names: Iterable[str]) -> dict[str, str]:
-    """Tool -> the prefix of its columns; tools whose names differ only in case share columns."""
+    """The prefix of each tool's columns. Tools whose names differ only in case share columns."""
     found: dict[str, str] = {}
     by_lower: dict[str, str] = {}
     for name in sorted(set(names)):
@@ -140,7 +143,9 @@ class _Chat:
         self._content(line)
 
     def _of_turn(self, line: Line) -> None:
-        """Continue the turn's message, or begin one; a user's message in between begins another."""
+        """Continue the turn's message, or begin a new one if there is none since the user's last
+        message.
+        """
         if self._turn == line.turn:
             return
         number = self._messages_of_turn.get(line.turn, 0)
@@ -163,9 +168,9 @@ class _Chat:
         })
 
     def _other_line(self, line: Line) -> None:
-        """Add any other line to the current message."""
+        """Add a line of any other kind to the current message."""
         if self._message is None:
-            return  # before the first message; foldlog_events has it
+            return  # before the first message; foldlog_events has this line
         body = self._contents.whole(line.body)
         names = ("turn", "step", "name", "call", "text")
         fields = {name: getattr(line, name) for name in names}
@@ -219,7 +224,7 @@ class _Chat:
     def _tool(self, line: Line, block: Block, index: int) -> None:
         known = self._facts.calls.get(call_key(line.turn, line.step, index))
         if known is None or line.name != "tool_use":
-            self._note(line, "block", {"raw": block.raw})  # cut off before it became a call
+            self._note(line, "block", {"raw": block.raw})  # the answer was cut off before this call was complete
             return
         call, column = known.call, self._columns.get(known.call.name)
         state, output, error = self._state(known)
@@ -275,7 +280,7 @@ class _Chat:
 
 
 def _cited(block: Block) -> dict[str, Any]:
-    """The other fields of a text block, such as citations, so that they are kept."""
+    """The other fields of a text block, such as citations."""
     more = {name: value for name, value in block.fields.items() if name not in ("type", "text")}
     return {"providerMetadata": json_text({"anthropic": more})} if more else {}
 

@@ -1,2 +1,4 @@
-"""The HTTP server for viewers: it owns no state, only views of the log and the connected viewers.
+"""The HTTP server for viewers.
+
+It owns no state: it holds only views of the log and the connected viewers.
 """

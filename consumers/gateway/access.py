@@ -1,10 +1,9 @@
-"""Authentication: short-lived signed tokens, or development mode on this machine alone.
+"""Authentication by short-lived signed tokens; development mode needs none and is local only.
 
-A session belongs to the user who opened it, which is a fact of the log. Every read and every write
-checks the owner again; a request for another user's session gets the answer for a session that does
-not exist. Without a secret the gateway is in development mode: it binds to loopback only, treats
-everybody as the user of the settings, and shows that user every session. Only this file imports
-jwt.
+A session belongs to the user who opened it, as recorded in the log. Every read and write checks the
+owner; a request for another user's session gets the response for an unknown session. Without a
+secret the gateway is in development mode: it binds to loopback only, treats every caller as the
+user of the settings, and shows this user every session. Only this file imports jwt.
 """
 
 import math
@@ -24,12 +23,12 @@ from ...schemas.origin import Proof
 AUDIENCE = "foldlog"
 ALGORITHM = "HS256"
 TOKEN_S_MAX = 3_600
-"""Longest life of a token, in seconds, so that a leaked token soon expires."""
+"""The longest lifetime of a token, in seconds, so that a leaked token soon expires."""
 COOKIE = "foldlog_token"
 
 
 class Unauthenticated(Refused):
-    """The token is missing or not valid (401)."""
+    """The token is missing or invalid (401)."""
 
 
 class Foreign(Refused):
@@ -37,8 +36,9 @@ class Foreign(Refused):
 
 
 class Caller(NamedTuple):
-    """The user of a request. everything: development mode, where one person sees every session.
-    until: when the token, and every stream opened with it, expires (Unix s)."""
+    """The user of a request. everything: whether the user may see every session (development mode).
+    until: when the token expires, and with it every stream that it opened (Unix s).
+    """
 
     user: str
     everything: bool = False
@@ -46,13 +46,15 @@ class Caller(NamedTuple):
 
 
 Authenticate = Callable[[Request], str | None]
-"""Returns the id of the user who sent a request, or None to refuse it. An application passes it if
-it mounts the gateway and authenticates its users itself."""
+"""Returns the id of the user who sent a request, or None to refuse it. An application that mounts
+the gateway and authenticates its own users passes this function.
+"""
 
 
 class Access:
-    """Checks tokens and origins. `secret` None: development mode, for `user`. authenticate: asked
-    for the user in place of a token."""
+    """Checks tokens and origins. secret: None for development mode, in which everybody is `user`.
+    authenticate: called to find the user, instead of reading a token.
+    """
 
     def __init__(
         self,
@@ -78,8 +80,9 @@ class Access:
         return Proof.NONE if self._secret is None else Proof.TOKEN
 
     def caller_of(self, request: Request) -> Caller:
-        """The user of a request. Raises Unauthenticated; ValueError if the application names a user
-        whose id is not valid."""
+        """The user of a request. Raises Unauthenticated, and ValueError if the application returns
+        an invalid user id.
+        """
         if self._authenticate is None:
             return self.caller(request.headers, request.cookies)
         user = self._authenticate(request)
@@ -104,7 +107,7 @@ class Access:
         return self.bearer(token)
 
     def bearer(self, token: str) -> Caller:
-        """The user of a token, and when it expires. Raises Unauthenticated."""
+        """The user of a token, and when the token expires. Raises Unauthenticated."""
         assert self._secret is not None, "development mode has no tokens"
         needed = ["sub", "exp", "iat", "aud"]
         try:
@@ -126,8 +129,9 @@ class Access:
         return Caller(claims["sub"], until=claims["exp"])
 
     def admit(self, headers: Mapping[str, str]) -> None:
-        """Raise Foreign for a page of an origin that is not allowed and, in development mode, for a
-        Host header that is not loopback (DNS rebinding)."""
+        """Raise Foreign if the request comes from a page of a forbidden origin or, in development
+        mode, if its Host header is not loopback (DNS rebinding).
+        """
         host = headers.get("host", "")
         if self.development and not is_loopback(host_name(host)):
             raise Foreign(f"in development mode this gateway answers loopback hosts only, not "

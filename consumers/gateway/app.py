@@ -46,14 +46,15 @@ ROUTERS: tuple[Router, ...] = (
     ai_sdk.router,
     durable.router,
 )
-"""Each makes its routes for a gateway."""
+"""Each function returns routes for a gateway."""
 
 ALLOWED_HEADERS = (
     b"authorization, content-type, last-event-id, if-none-match, stream-closed, stream-seq, "
     b"stream-ttl, stream-expires-at, producer-id, producer-epoch, producer-seq"
 )
-"""Headers that pages of an allowed origin may send, and read in responses (EXPOSED_HEADERS), in
-addition to those that CORS always allows."""
+"""Headers that pages of an allowed origin may send, in addition to those that CORS always allows.
+EXPOSED_HEADERS are the headers that these pages may read in responses.
+"""
 EXPOSED_HEADERS = (
     b"etag, location, stream-next-offset, stream-up-to-date, stream-closed, stream-cursor, "
     b"stream-sse-data-encoding, stream-ttl, stream-expires-at, producer-epoch, producer-seq, "
@@ -73,7 +74,7 @@ AMBIGUOUS = {
 }
 
 WITHOUT_BODY = ("GET", "HEAD", "OPTIONS")
-"""Methods whose routes read no body; some of these routes need no token."""
+"""Methods whose routes read no body. Some routes with these methods need no token."""
 
 PASSIVE = (b"application/json", b"text/event-stream", b"text/plain")
 """Media types that no browser renders as a page. Any other type is downloaded, unless the response
@@ -89,7 +90,7 @@ def make_app(gateway: Gateway, routers: Sequence[Router] = ROUTERS) -> ASGIApp:
         async with gateway.running():
             yield
 
-    # The framework's own pages are off: they would load scripts from elsewhere.
+    # The framework's own pages are off, because they load scripts from other hosts.
     app = FastAPI(
         title="foldlog gateway",
         summary="Agent sessions, live and as they were.",
@@ -105,8 +106,9 @@ def make_app(gateway: Gateway, routers: Sequence[Router] = ROUTERS) -> ASGIApp:
 
 
 class Admission:
-    """Admits requests by origin, user and size, answers preflights, and adds headers to every
-    response. Reads bodies only from authenticated users."""
+    """Checks the origin, the user and the size of each request, answers CORS preflights, and adds
+    headers to every response. Reads bodies only from authenticated users.
+    """
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access, self._bodies = app, access, Bodies()
@@ -155,9 +157,8 @@ class Admission:
 
 
 def is_ambiguous(version: str, headers: Mapping[str, str]) -> bool:
-    """Whether a proxy could disagree about where this request ends: it has two lengths, or an
-    encoding that its HTTP version lacks. What follows on the connection could be another user's
-    request.
+    """Whether a proxy could disagree about where this request ends (request smuggling), because it
+    has two lengths, or an encoding that its HTTP version lacks.
     """
     return "transfer-encoding" in headers and ("content-length" in headers or version == "1.0")
 

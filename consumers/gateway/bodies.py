@@ -10,15 +10,18 @@ from ...log.errors import Retry
 
 ALL_MAX = 512 * 1024 * 1024
 PER_USER_MAX = 64 * 1024 * 1024
-"""In bytes; room for eight bodies of the largest size."""
+"""Limit for one user in bytes, which is eight bodies of the largest size."""
 
 
 class TooManyBodies(Retry):
-    """The gateway, or this user, has reached the limit of bodies in memory (429)."""
+    """The gateway or this user has reached the limit of request bodies in memory (429)."""
 
 
 class Bodies:
-    """Counts the bytes received for requests that are still being answered: `bytes`, by user."""
+    """Counts the bytes of requests that are not answered yet.
+
+    `bytes`: the number of bytes by user.
+    """
 
     def __init__(self, all_max: int = ALL_MAX, per_user: int = PER_USER_MAX) -> None:
         self._all_max, self._per_user = all_max, per_user
@@ -48,4 +51,4 @@ class Bodies:
         finally:
             self._all -= received
             self.bytes[user] -= received
-            self.bytes += Counter()  # drops the users at zero
+            self.bytes += Counter()  # drops users whose count is zero

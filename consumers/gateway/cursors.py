@@ -1,8 +1,8 @@
-"""Cursors: a viewer's place in one session, as an opaque text.
+"""Cursors: each encodes a viewer's place in one session as an opaque text.
 
-A cursor is made of offsets and nothing else, so it is valid at any gateway and after any restart.
-It names its session, so that a cursor of another session is refused. It grants no access: a request
-with a cursor is authenticated like any other.
+A cursor refers only to offsets of the log, so it is valid at any gateway and after any restart. A
+cursor names its session, so that a cursor of another session is refused. It grants no access: a
+request with a cursor is authenticated like any other request.
 """
 
 import base64
@@ -17,11 +17,11 @@ NUMBER_MAX = 2**63 - 1
 _NUMBERS_MAX = 4 + 2 * len(KINDS)
 _TEXT_MAX = len(f"{VERSION}.ffffffff") + _NUMBERS_MAX * len(f".{NUMBER_MAX}")
 CHARS_MAX = -(-4 * _TEXT_MAX // 3)
-"""Longest cursor that this file makes, in base64; a longer one is refused."""
+"""The longest cursor that this file makes, in base64; a longer cursor is refused."""
 
 
 class BadCursor(Refused):
-    """A cursor that is malformed, or of another session."""
+    """The cursor is malformed, or from another session."""
 
     def __init__(self, why: str) -> None:
         super().__init__(
@@ -40,7 +40,7 @@ def cursor_of(session_id: str, place: Place) -> str:
 
 
 def place_of(session_id: str, cursor: str) -> Place:
-    """The place that a cursor names. Raises BadCursor."""
+    """The place that a cursor encodes. Raises BadCursor."""
     if len(cursor) > CHARS_MAX:
         raise BadCursor("is longer than any cursor of foldlog")
     try:

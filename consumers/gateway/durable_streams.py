@@ -1,7 +1,8 @@
-"""The cache of folded durable streams in a gateway's memory; the log is the truth.
+"""The cache of folded durable streams in a gateway's memory; the log is the source of truth.
 
-It is bounded, in total and for each user. A user past the limit is refused while their streams are
-in use: evicting and refolding them by turns would cost other users more than the memory does.
+The cache is bounded, in total and for each user. A user at the limit gets an error while their
+streams are in use: evicting and refolding their streams in turn would cost other users more than
+the memory does.
 """
 
 import json
@@ -16,13 +17,13 @@ from ..protocols.durable.writing import WrittenStream
 
 
 class StreamLimits(NamedTuple):
-    """Memory limits: bytes in total, bytes and streams of one user."""
+    """Limits of the cache: bytes in total, and bytes and streams of one user."""
 
     all_bytes: int = 512 * 1024 * 1024
     user_bytes: int = 64 * 1024 * 1024
     user_streams: int = 1_024
     idle_s: float = 60.0
-    """A stream unused for this long makes room for another stream of its user."""
+    """A stream that is unused for this long may be evicted for another stream of the same user."""
 
 
 class TooManyStreams(Retry):
@@ -30,7 +31,7 @@ class TooManyStreams(Retry):
 
 
 class CachedStream:
-    """A stream in memory: its user, its size in bytes, when it was last used."""
+    """A stream in memory: its user, its size in bytes, and when it was last used."""
 
     def __init__(self, user: str) -> None:
         self.user, self.written, self.size, self.used = user, WrittenStream(), 0, monotonic()
@@ -52,7 +53,8 @@ class StreamCache:
         return self.refold(views)
 
     def refold(self, views: SessionViews) -> WrittenStream:
-        """As `fold`, but without the limit: a write that is in the log must be answered."""
+        """Like `fold`, but without the limit, because a write that is in the log must be answered.
+        """
         name, user = views.session_id, views.state.user_id
         if name not in self._folds:
             self._folds[name] = CachedStream(user)
@@ -72,8 +74,8 @@ class StreamCache:
         return fold.written
 
     def demand_room(self, user: str) -> None:
-        """Evict streams that this user has not used for a while, if the user is at the limit.
-        Raises TooManyStreams if that frees too little.
+        """If this user is at the limit, evict streams that they have not used for a while. Raises
+        TooManyStreams if the user is still at the limit.
         """
         idle_since = monotonic() - self.limits.idle_s
         for name, fold in list(self._folds.items()) if self._is_full(user) else ():
@@ -95,10 +97,12 @@ class StreamCache:
         fold = self._folds.pop(name)
         self.bytes[fold.user] -= fold.size
         self.streams[fold.user] -= 1
-        self.bytes, self.streams = +self.bytes, +self.streams  # drops the users at zero
+        self.bytes, self.streams = +self.bytes, +self.streams  # drops users whose count is zero
 
     def expiry(self, session_id: str) -> dict[str, str]:
-        """The headers of HEAD about a stream's expiry, as its creator gave them."""
+        """The headers about a stream's expiry in the response to HEAD, as the stream's creator sent
+        them.
+        """
         fold = self._folds.get(session_id)
         life = None if fold is None else fold.written.life
         if life is None:

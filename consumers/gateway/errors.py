@@ -1,7 +1,7 @@
-"""Maps errors to responses: a status, a code for machines, a sentence for people. As data.
+"""Maps errors to responses, in tables: a status, a code for machines, a sentence for people.
 
-Every response that is not a success has the body {"code", "detail"}. The body reveals nothing of a
-session that the user may not see, and nothing about the brokers.
+Every error response has the body {"code", "detail"}. The body reveals nothing about the brokers,
+and nothing of a session that the user may not see.
 """
 
 from collections.abc import Callable
@@ -66,7 +66,8 @@ STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
     (Refused, 409, "refused"),
     (FoldlogError, 500, "failed"),
 )
-"""The first class that matches decides; specific classes come before general ones."""
+"""The first class that matches the error decides, so specific classes come before general classes.
+"""
 
 ROUTED = {
     404: ("http_404", "there is no route at this address, so nothing was done: /openapi.json "
@@ -76,7 +77,7 @@ ROUTED = {
     413: ("too_large", "the body is larger than this gateway accepts: nothing was done. Send a "
           "smaller one"),
 }
-"""Details for errors of the router itself, whose own texts are two words long."""
+"""Details for errors of the framework's router, whose own texts are only two words long."""
 
 OPERATORS = {
     "log_unreachable": "the log does not respond at present: everything acknowledged is "
@@ -90,11 +91,12 @@ OPERATORS = {
     "failed": "this gateway failed: everything acknowledged is kept. The gateway's output has the "
     "reason, for its operator",
 }
-"""Details for clients, by code, of errors whose own text is for the operator: it names brokers,
-topics and settings."""
+"""Details for clients, by code, of errors whose own text is for the operator, because it names
+brokers, topics and settings.
+"""
 
 REPEATED_S = 60.0
-"""The same text is printed once in this time."""
+"""How often the same text is printed at most, in seconds."""
 
 
 def answer_to(error: FoldlogError) -> tuple[int, dict[str, str]]:
@@ -124,13 +126,13 @@ def response_to(error: FoldlogError) -> JSONResponse:
 
 
 class ErrorPrinter:
-    """Prints the texts of errors that clients do not get."""
+    """Prints error texts for the operator that clients do not get."""
 
     def __init__(self, print_line: Callable[[str], None]) -> None:
         self._print, self._last, self._at = print_line, "", 0.0
 
     def response_to(self, error: FoldlogError) -> JSONResponse:
-        """The response to an error; prints the error's text if the response lacks it."""
+        """The response to an error. Prints the error's text if the response does not contain it."""
         status, body = answer_to(error)
         text = f"answered {status} {body['code']}: {type(error).__name__}: {error}"
         is_news = text != self._last or monotonic() - self._at > REPEATED_S
@@ -141,7 +143,7 @@ class ErrorPrinter:
 
 
 def install(app: FastAPI, print_line: Callable[[str], None]) -> None:
-    """Install these responses in an app, and print the texts meant for its operator."""
+    """Install the error responses in an app, and print the texts for its operator."""
     printer = ErrorPrinter(print_line)
 
     @app.exception_handler(FoldlogError)
@@ -150,7 +152,7 @@ def install(app: FastAPI, print_line: Callable[[str], None]) -> None:
 
     @app.exception_handler(ClientDisconnect)
     async def on_disconnect(_request: Request, _error: ClientDisconnect) -> JSONResponse:
-        # No client reads this: it disconnected before its request was complete.
+        # No client reads this response: the client disconnected before its request was complete.
         return JSONResponse({"code": "gone", "detail": "the connection ended before the body was "
                              "complete: nothing was done"}, 400)
 

@@ -1,7 +1,7 @@
 """Server-sent events: a response that streams an iterator and disconnects slow clients.
 
 A client that never reads blocks a write; after WRITE_S the connection is closed, and the client
-reconnects with its cursor. Pauses are filled with comments, which every client ignores.
+reconnects with its cursor. During pauses it sends comments, which every client ignores.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 WRITE_S = 20.0
-"""How long one write may block on a client that does not read."""
+"""How long one write may block on a client that does not read, in seconds."""
 
 KEEP_ALIVE = b": keep-alive\n\n"
 HEADERS = {
@@ -21,7 +21,7 @@ HEADERS = {
 
 
 class EventStream(Response):
-    """Writes byte pieces as they come; None is a pause. `at_end` is always called."""
+    """Writes pieces of bytes as they come; None means a pause. `at_end` is called in any case."""
 
     media_type = "text/event-stream"
 
@@ -56,7 +56,7 @@ class EventStream(Response):
             async for piece in self._pieces:
                 body = KEEP_ALIVE if piece is None else piece
                 await _send(send, {"type": "http.response.body", "body": body, "more_body": True})
-                await asyncio.sleep(0)  # a write that does not block would starve other tasks
+                await asyncio.sleep(0)  # yields to other tasks, since writes may never block
         except TooSlow:
             return  # the connection is closed
         finally:
@@ -84,7 +84,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 def event(data: str, *, id: str | None = None, name: str | None = None) -> bytes:
-    """One event; `data` has no line breaks, like compact JSON."""
+    """The bytes of one event. `data` must not have line breaks; compact JSON has none."""
     assert "\n" not in data and "\r" not in data, "a line break would end the event"
     head = (f"id: {id}\n" if id else "") + (f"event: {name}\n" if name else "")
     return f"{head}data: {data}\n\n".encode()

@@ -1,8 +1,7 @@
-"""Search over the content of sessions, for the gateway: the command line's index, in one thread.
+"""Searches the content of sessions for the gateway, with the command line's index in one thread.
 
-The index is one SQLite file, so a single thread of its own reads and updates it. If the index is
-far behind the log, a search returns the progress in place of hits, and the index catches up
-meanwhile.
+The index is one SQLite file, so only one thread reads and updates it. If the index is far behind
+the log, a search returns the progress instead of hits while the index catches up.
 """
 
 import threading
@@ -17,20 +16,20 @@ from ...schemas.events.parts import ReadBlob
 from ..search.search_index import Found, Progress, TranscriptIndex
 
 WAIT_S = 2.0
-"""How long a search waits for the index before it answers with the progress."""
+"""How long a search waits for the index before it returns the progress, in seconds."""
 
 QUEUED_MAX = 16
-"""Searches that wait for the thread; more are answered with the progress."""
+"""The most searches that wait for the thread; a further search returns the progress at once."""
 
 
 class Behind(NamedTuple):
-    """The index is being updated: events read, of those that were behind."""
+    """The index is being updated: the number of events read, and the number to read in total."""
 
     progress: Progress
 
 
 class Finder:
-    """Searches one index. Any thread may call it. Raises from the index: IndexUnusable, Retry."""
+    """Searches one index, for any thread. Raises the errors of the index: IndexUnusable, Retry."""
 
     def __init__(
         self, log: Log, path: Path, read: ReadBlob, print_line: Callable[[str], None]
@@ -44,7 +43,7 @@ class Finder:
         self._closing = False
 
     def search(self, words: str, user: str | None, limit: int) -> list[Found] | Behind:
-        """The best matches in the user's documents, or in all with None."""
+        """The best matches in the user's documents, or in all documents if `user` is None."""
         with self._lock:
             if self._queued >= QUEUED_MAX:
                 return Behind(self._progress)
@@ -69,14 +68,16 @@ class Finder:
 
     def _note(self, progress: Progress) -> None:
         self._progress = progress
-        self._demand_running()  # the batch before it is committed
+        self._demand_running()  # the batch read so far is already committed
 
     def _demand_running(self) -> None:
         if self._closing:
             raise Retry("this gateway is ending: nothing was searched. Try again in a moment")
 
     def close(self) -> None:
-        """End the thread, after the batch that it writes. SQLite closes a file in its own thread.
+        """End the thread after its current batch.
+
+        SQLite requires that the same thread closes the file.
         """
         self._closing = True
         self._thread.submit(self._close_index)

@@ -1,7 +1,7 @@
-"""The viewers of a gateway: a watched session is followed once and shown to all its viewers.
+"""The viewers of a gateway: each watched session is folded once, and shown to all its viewers.
 
-Runs in one event loop; the tail passes its batches to it. The state of a watched session and of a
-subscription is in subscriptions.py.
+The hub runs in one event loop; the tail (tail.py) passes batches of events to it. The state of a
+watched session and of a subscription is in subscriptions.py.
 """
 
 import asyncio
@@ -24,22 +24,23 @@ from .subscriptions import QUEUE_MAX, Subscription, WatchedSession, viewer_of
 from .tail import Batch, Tail
 
 IDLE_SESSIONS_MAX = 64
-"""Sessions kept in memory after their last viewer left: most viewers return at once."""
+"""Sessions kept in memory after their last viewer left, because most viewers return at once."""
 
 DECISIONS_MAX = 4_096
-"""Decisions kept for requests that begin to wait after the decision."""
+"""The most decisions kept for requests that begin to wait after the decision was made."""
 
 DECIDE_S = 10.0
-"""How long a command waits for its decision; the fold takes milliseconds."""
+"""How long a command waits for its decision, in seconds; the fold takes milliseconds."""
 
 VIEWERS_MAX = 5_000
-"""Viewers of one gateway."""
+"""The most viewers of one gateway."""
 
 VIEWERS_PER_USER_MAX = 1_000
 
 HISTORIES_MAX = 2
-"""Histories built at the same time. Building is computation: more threads are not faster, and each
-of them competes with the event loop for the interpreter lock."""
+"""Histories built at the same time. Building only computes, so more threads are not faster, and
+each competes with the event loop for the interpreter lock.
+"""
 
 SINCE = ("start", "turn", "now")
 
@@ -47,7 +48,7 @@ Lines = asyncio.Queue[dict[str, Any] | None]
 
 
 class TooManyViewers(Retry):
-    """The gateway, or this user, has reached the limit of viewers."""
+    """The gateway or this user has reached the limit of viewers."""
 
 
 class NotDecidedYet(Retry):
@@ -55,7 +56,7 @@ class NotDecidedYet(Retry):
 
 
 class Hub:
-    """All viewers, and the decisions that requests wait for. Use it from one event loop."""
+    """All viewers, and the decisions that requests wait for. Use a hub from one event loop only."""
 
     def __init__(
         self, tail: Tail, read: ReadBlob, chunks: ChunksReader, print_line: Callable[[str], None]
@@ -71,14 +72,15 @@ class Hub:
         self.viewers_max, self.viewers_per_user_max = VIEWERS_MAX, VIEWERS_PER_USER_MAX
 
     def start(self) -> None:
-        """Take the tail's batches from now on."""
+        """Start to receive the tail's batches."""
         loop = asyncio.get_running_loop()
         self._tail.on_batch = lambda batch: loop.call_soon_threadsafe(self._take, batch)
         self._tail.on_gap = lambda: loop.call_soon_threadsafe(self._disconnect_all)
 
     def limit_viewers(self, connections: int) -> None:
-        """Limit the viewers to what a server with so many connections can serve: a tenth of them is
-        for other requests, and one user gets half at most."""
+        """Limit the viewers of a server that allows this many connections: a tenth of the
+        connections is for other requests, and one user gets at most half.
+        """
         self.viewers_max = min(VIEWERS_MAX, connections * 9 // 10)
         self.viewers_per_user_max = min(VIEWERS_PER_USER_MAX, connections // 2)
 
@@ -89,8 +91,9 @@ class Hub:
         self._disconnect_all()
 
     def _disconnect_all(self) -> None:
-        """Disconnect every viewer, because the tail may have missed records: they reconnect with
-        their cursors. Sessions that are still loading are loaded again."""
+        """Disconnect every viewer, because the tail may have missed records. Viewers reconnect with
+        their cursors. Sessions that are still loading are loaded again.
+        """
         for task in self._sessions.values():
             if task.done() and not task.cancelled() and task.exception() is None:
                 task.result().end()
@@ -100,7 +103,7 @@ class Hub:
 
     @property
     def viewers(self) -> int:
-        """The number of viewers now."""
+        """The present number of viewers."""
         return self._viewers.total()
 
     # -- batches -----------------------------------------------------------------------------------
@@ -125,8 +128,7 @@ class Hub:
                 _put(queue, line)
 
     def _apply(self, session: WatchedSession, folded: FoldedEvent) -> None:
-        """Show an event to the viewers; if it cannot be shown, disconnect that session's viewers.
-        """
+        """Show an event to the session's viewers; disconnect them if the event cannot be shown."""
         try:
             session.apply(folded, self._read)
         except Exception as error:
@@ -165,9 +167,9 @@ class Hub:
         user: str = "",
         until: float = math.inf,
     ) -> Subscription:
-        """Add a viewer to a known session: from a cursor on, or from the start of the session, the
-        start of the open or last turn, or now; until its token expires (Unix s). `unsubscribe`
-        removes it. Raises BadCursor, TooManyViewers.
+        """Add a viewer to a known session, until `unsubscribe`. The viewer begins at the cursor or,
+        without one, at `since`: the start of the session, the start of the open or last turn, or
+        now. until: when the viewer's token expires (Unix s). Raises BadCursor, TooManyViewers.
         """
         assert since in SINCE, since
         place = None if cursor is None else place_of(session_id, cursor)
@@ -177,12 +179,12 @@ class Hub:
                 await self._demand_reached(session_id, place)
             session = await self._watch(session_id)
             subscription = Subscription(session, place or _start(session, since), user, until)
-            # A long history is built in a thread. The few events that arrive during it are queued
+            # A long history is built in a thread. The few events that arrive meanwhile are queued
             # below.
             async with self._histories:
                 past = session.snapshot().missed_since(subscription.place, self._read)
                 await asyncio.to_thread(subscription.put_history, past)
-            # The session may have been dropped by now.
+            # The session may have been dropped meanwhile.
             subscription.session = session = await self._watch(session_id)
             missed = session.snapshot().missed_since(subscription.place, self._read)
             subscription.put_history(missed)
@@ -209,17 +211,19 @@ class Hub:
 
     def _release(self, user: str) -> None:
         self._viewers[user] -= 1
-        self._viewers += Counter()  # drops the users at zero
+        self._viewers += Counter()  # drops users whose count is zero
 
     def reserve(self, user: str) -> Callable[[], None]:
-        """Count a viewer of something other than a session. Call the result when it leaves, once.
-        Raises TooManyViewers."""
+        """Count a viewer of something other than a session. The caller calls the returned function
+        once when the viewer leaves. Raises TooManyViewers.
+        """
         self._admit(user)
         return partial(self._release, user)
 
     async def _demand_reached(self, session_id: str, place: Place) -> None:
         """Raise BadCursor for a place beyond the end of the log."""
-        # Ahead of this gateway only: another one may have folded more.
+        # A place beyond this gateway's folds may be valid, because another gateway may have folded
+        # more.
         ahead = place.offset > self._tail.cursor(session_id)[1]
         if ahead and place.offset > await asyncio.to_thread(self._tail.end, session_id):
             raise BadCursor("points beyond the end of the log")
@@ -233,10 +237,12 @@ class Hub:
             self._sessions.move_to_end(session_id)
             session = await asyncio.shield(task)
             if self._sessions.get(session_id) is task:
-                return session  # else it was dropped before this viewer got it
+                return session  # otherwise it was dropped before this viewer got it
 
     async def _load(self, session_id: str) -> WatchedSession:
-        """Load a session to watch: its views, the open attempt's chunks, then the events since."""
+        """Load a session to watch: its views, the open attempt's chunks, then the events since
+        then.
+        """
         pending: list[FoldedEvent] = []
         self._pending[session_id] = pending
         try:
@@ -257,7 +263,7 @@ class Hub:
             for folded in pending:
                 session.apply(folded, self._read)
             return session
-        except BaseException:  # the next viewer tries again
+        except BaseException:  # the next viewer loads the session again
             self._sessions.pop(session_id, None)
             self._tail.unwatch(session_id)
             raise
@@ -280,8 +286,8 @@ class Hub:
 
     @asynccontextmanager
     async def changes(self) -> AsyncIterator[Lines]:
-        """New summaries of every session, as they come; a full queue drops the oldest. None: some
-        may be missing, and the reader must start over.
+        """Yield new summaries of all sessions as they come; a full queue drops the oldest summary.
+        None means that summaries may be missing, and the reader must start over.
         """
         queue: Lines = asyncio.Queue(QUEUE_MAX)
         self._lists.add(queue)

@@ -1,6 +1,6 @@
 """The headers that keep browsers from treating a response as an active page.
 
-Routes send them, and so do connections that are refused.
+All routes send these headers, and so do refused connections.
 """
 
 INERT = {
@@ -8,5 +8,6 @@ INERT = {
     b"content-security-policy": b"sandbox; default-src 'none'; frame-ancestors 'none'",
     b"x-frame-options": b"DENY",
 }
-"""Responses mostly contain text written by users, so none may run as a page. The inspector's own
-files send a policy of their own instead."""
+"""Most responses contain text written by users, so a browser must not run them as a page. The
+inspector's own files send a different policy.
+"""

@@ -1,7 +1,7 @@
-"""Strict JSON for request bodies: refuses what two parsers could read differently.
+"""Parses request bodies as strict JSON: refuses what two parsers could read differently.
 
-Bounded and unambiguous: numbers fit in 64 bits, an object has each name once, texts are Unicode,
-and nesting is no deeper than messages and tool arguments need. Later code need not check again.
+The parsed values are bounded and unambiguous: numbers fit in 64 bits, an object has each name once,
+texts are valid Unicode, and nesting is limited. Later code need not check this again.
 """
 
 import json
@@ -16,11 +16,12 @@ from starlette.responses import Response
 from ...producers.checks import Invalid
 
 DEPTH_MAX = 100
-"""Nesting limit. Folds and providers read these values by recursion."""
+"""The limit of nesting, because folds and providers read these values recursively."""
 
 VALUES_MAX = 200_000
-"""Limit of values in a body, counted by opening brackets and commas. The event loop parses bodies;
-this many objects take about 0.2 s."""
+"""The limit of values in a body, counted by opening brackets and commas. The event loop parses
+bodies, and this many objects take about 0.2 s.
+"""
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 _DIGITS_MAX = 20
@@ -45,11 +46,11 @@ def read_json(data: bytes) -> Any:
 
 
 class _Unclear(ValueError):
-    """Well-formed JSON, or nearly, that is refused."""
+    """The JSON is refused although a lenient parser would accept it."""
 
     @staticmethod
     def reason(error: ValueError) -> str:
-        """The reason, without the content."""
+        """Why the body is refused, without any of its content."""
         match error:
             case _Unclear():
                 return str(error)
@@ -89,7 +90,7 @@ _DECODER = json.JSONDecoder(
 
 
 def demand_few(data: bytes) -> None:
-    """Raise Invalid for JSON with more values than a body may have, before parsing it."""
+    """Raise Invalid if the body has too many values, before it is parsed."""
     if _openings(data) <= VALUES_MAX:
         return
     plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")  # only quotes that end strings are left
@@ -100,7 +101,9 @@ def demand_few(data: bytes) -> None:
 
 
 def _openings(data: bytes) -> int:
-    """An upper bound of the values after the first one: each follows one of these characters."""
+    """An upper bound of the number of values after the first, each of which follows `[`, `{` or
+    `,`.
+    """
     return data.count(b"[") + data.count(b"{") + data.count(b",")
 
 
@@ -144,7 +147,7 @@ class JsonRequest(Request):
 
 
 class JsonRoute(APIRoute):
-    """A route whose requests parse JSON strictly, also when the framework reads the body."""
+    """A route that parses JSON strictly even when the framework reads the body."""
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         """The handler, called with a JsonRequest."""

@@ -1,7 +1,7 @@
 """The gateway as a part of another ASGI application, which starts and stops it.
 
-The application authenticates its users. It has every route of a gateway except the inspector's
-pages.
+The application may authenticate its users itself. The app has every route of a gateway except the
+inspector's pages.
 """
 
 import asyncio
@@ -38,9 +38,10 @@ NOT_STARTED = {
 
 
 class AsgiApp:
-    """The app, and the context manager that starts and stops it.
+    """The ASGI app, and the context manager that starts and stops it.
 
-    connected: fills in the broker of the settings, when the app starts; not called with a `log`.
+    connected: adds the broker's address to the settings when the app starts, unless there is a
+    `log`.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class AsgiApp:
         self._stack = AsyncExitStack()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection, or the lifespan of a server that runs this app alone."""
+        """Serve a request, or the lifespan protocol of a server that runs this app alone."""
         if scope["type"] == "lifespan":
             await self._serve_lifespan(receive, send)
         elif self._app is None:
@@ -78,7 +79,10 @@ class AsgiApp:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def __aenter__(self) -> "AsgiApp":
-        """Connect to the log and follow it. Raises LogUnreachable, TopicMissing, SettingsError."""
+        """Connect to the log and start to follow it.
+
+        Raises LogUnreachable, TopicMissing, SettingsError.
+        """
         if self._app is not None:
             raise RuntimeError("this app is already started: enter it only once")
         try:
@@ -115,8 +119,9 @@ class AsgiApp:
 
 
 def _free_directory(home: Path) -> StateDir:
-    """A cache directory that no other process uses: a server may run several processes of an app.
-    Raises SettingsError."""
+    """A cache directory that no other process uses, because a server may run several processes of
+    an app. Raises SettingsError.
+    """
     for number in range(1, PROCESSES_MAX + 1):
         with suppress(StateDirTaken):
             return StateDir(home / f"asgi-{number}")

@@ -1,6 +1,6 @@
 """The parts of one gateway, and the operations that routes share.
 
-A gateway owns no state: if it is killed at any instant, another one shows the same.
+A gateway owns no state: if it is killed at any time, another gateway shows the same sessions.
 """
 
 import asyncio
@@ -41,15 +41,15 @@ from .names import own_id
 from .subscriptions import Subscription
 from .tail import Tail
 
-# Threads that wait for the log or the disk. They wait rather than compute, so with Python's
-# default, 4 more than the cores, a few hanging reads (no broker) would block all others.
+# Threads that wait for the log or the disk. Python's default is the number of cores plus 4, with
+# which a few reads that hang without a broker would block all other reads.
 THREADS_MAX = 32
 
 T = TypeVar("T")
 
 
 class Gateway:
-    """The parts of one gateway process. Raises as Client and Tail do."""
+    """The parts of one gateway process. Raises the errors of Client and Tail."""
 
     def __init__(
         self, client: Client, access: Access, directory: Path, print_line: Callable[[str], None]
@@ -65,19 +65,19 @@ class Gateway:
         self.hub = Hub(self.tail, self.shown_blob, chunks_reader(client.log), print_line)
 
     def caller(self, request: Request) -> Caller:
-        """The user of a request, with its rights. Raises Unauthenticated."""
+        """The user of a request and the user's rights. Raises Unauthenticated."""
         caller = self.access.caller_of(request)
-        # Of the records that this request writes.
+        # The origin of the records that this request writes.
         ORIGIN.set(Origin(Recorder.GATEWAY, self.access.proof, caller.user))
         return caller
 
     def user(self, request: Request) -> str:
-        """The name of the user. Raises Unauthenticated."""
+        """The id of the user who sent a request. Raises Unauthenticated."""
         return self.caller(request).user
 
     def views(self, request: Request, name: str) -> SessionViews:
-        """The views of the user's session of this name. Raises Unauthenticated, UnknownSession,
-        which is also the answer for another user's session.
+        """The views of the user's session of this name. Raises Unauthenticated, and UnknownSession,
+        also for another user's session.
         """
         views = self.views_or_none(self.caller(request), name)
         if views is None:
@@ -85,18 +85,23 @@ class Gateway:
         return views
 
     def session_id(self, caller: Caller, name: str) -> str:
-        """The id of the session that the user means by a name: the session with that id, if it is
-        theirs, else the session that they gave, or would give, that name. Raises Invalid for a name
-        that is not an id."""
+        """The id of the session that the user means by a name: the user's session with this id, if
+        there is one, else the session to which the user gave or would give this name. Raises
+        Invalid if the name is no valid id.
+        """
         self.tail.ready()
         an_id("session_id", name)
         if caller.everything:
             return name
-        # Does not read another user's views: the time it takes would reveal that they exist.
+        # Do not read another user's views: the time that reading takes would reveal that they
+        # exist.
         return name if self.tail.user_of(name) == caller.user else own_id(caller.user, name)
 
     def views_or_none(self, caller: Caller, name: str) -> SessionViews | None:
-        """The views of the user's session of this name; None without one. Raises NotReady."""
+        """The views of the user's session of this name, or None if there is none.
+
+        Raises NotReady.
+        """
         self.tail.ready()
         if not is_id(name):
             return None
@@ -107,7 +112,7 @@ class Gateway:
         return views if is_theirs else None
 
     def shown_blob(self, ref: BlobRef) -> bytes:
-        """The content of a reference, or a text block that reports it missing, so that a session
+        """The content of a reference, or a text block that says it is missing, so that a session
         with a lost or damaged blob can still be read.
         """
         try:
@@ -127,7 +132,9 @@ class Gateway:
         return reference(blob, attachment.tokens)
 
     async def note_shown(self, subscription: Subscription, turn: int, channel: str) -> None:
-        """Record that a viewer was shown the end of a turn; its stream continues either way.
+        """Record that a viewer was shown the end of a turn.
+
+        If this fails, the viewer's stream continues.
         """
         views = subscription.views
         try:
@@ -137,7 +144,7 @@ class Gateway:
                             f"but that could not be recorded: {error}")
 
     async def blocking(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
-        """Run a call that waits for the log or the disk in a thread."""
+        """Run a call that waits for the log or the disk, in a thread."""
         return await asyncio.to_thread(do, *args, **named)
 
     @asynccontextmanager

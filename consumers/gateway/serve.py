@@ -1,8 +1,8 @@
-"""Serves the gateway with uvicorn, with limits, until a signal. Only this file imports uvicorn.
+"""Serves the gateway with uvicorn and with limits until a signal. Only this file imports uvicorn.
 
-A client has a deadline for the head of a request, then for its body, because a slow client cannot
-be distinguished from one that never sends. Connections are bounded, in total and for each address,
-so that some file descriptors are always left for the log and the stores.
+A client has a deadline for the head of a request, then for the body, because a slow client cannot
+be distinguished from a client that never sends. Connections are bounded, in total and for each
+address, so that the log and the stores always have some file descriptors.
 """
 
 import asyncio
@@ -28,29 +28,37 @@ from .inert import INERT
 
 BACKLOG = 256
 IDLE_S = 75
-"""How long an idle connection is kept."""
+"""How long an idle connection is kept, in seconds."""
 HEAD_S = 10.0
-"""Deadline for the head of a request, counted from its first byte; for the first request, from the
-start of the connection."""
+"""Deadline for the head of a request in seconds, counted from the head's first byte, or for the
+first request from the start of the connection.
+"""
 BODY_S = 60.0
-"""Deadline for the body: enough for the largest one at 140 KB/s."""
+"""Deadline for the body in seconds, enough for the largest body at 140 KB/s."""
 CONNECTIONS_MAX = 6_000
-"""Connections of one process, viewers included."""
+"""The most connections of one process, viewers included."""
 DESCRIPTORS_MAX = 65_536
-"""File descriptors requested from the system."""
+"""How many file descriptors are requested from the system."""
 DESCRIPTORS_KEPT = 256
-"""Descriptors reserved for blobs and for what the log and the stores open later. The connections
-accepted before they can be refused (BACKLOG) come on top."""
+"""Descriptors reserved for blobs and for what the log and the stores open later. In addition,
+BACKLOG descriptors are reserved for connections that are accepted before they can be refused.
+"""
 SEND_BYTES_MAX = 256 * 1024
-"""Send buffer for a client that does not read: by default the system takes some megabytes."""
+"""Size of the send buffer for a client that does not read; the system's default is some megabytes.
+"""
 UNREAD_MS = 60_000
 """How long sent data may stay unacknowledged before the system closes the connection. A viewer that
-never reads is disconnected sooner, but its unsent data would stay in the kernel while it lives."""
+never reads is disconnected sooner, but without this limit its unsent data would stay in the kernel
+as long as the viewer lives.
+"""
 SITE_BITS = 64
-"""Prefix length of an IPv6 network: providers give one customer at least this network."""
+"""Prefix length of the IPv6 network that counts as one address; providers give a customer at least
+this network.
+"""
 DRAIN_S = 3
-"""How long open requests may take when the gateway ends. Streams end at once: their clients
-reconnect."""
+"""How long open requests may take when the gateway ends, in seconds. Streams end at once, and their
+clients reconnect.
+"""
 
 
 _INERT = "".join(f"{name.decode()}: {value.decode()}\r\n" for name, value in INERT.items())
@@ -78,7 +86,7 @@ def limits_here(per_address: int | None = None) -> Limits:
 
 
 def connections_of(descriptors: int, in_use: int) -> int:
-    """How many connections may be open; allows for twice the descriptors in use."""
+    """How many connections may be open, if the descriptors now in use are counted twice."""
     return max(16, min(CONNECTIONS_MAX, descriptors - 2 * in_use - DESCRIPTORS_KEPT - BACKLOG))
 
 
@@ -108,8 +116,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def site_of(address: str) -> str:
-    """The key under which connections are counted: an IPv4 address, or the IPv6 network of a site.
-    """
+    """The key by which connections are counted: an IPv4 address, or an IPv6 network."""
     try:
         given = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -127,7 +134,7 @@ class RequestPart(StrEnum):
 
 
 class GuardedConnection(H11Protocol):
-    """A connection with deadlines for its client; refused if there are too many connections."""
+    """A connection that has deadlines for its client, and is refused if there are too many."""
 
     def __init__(self, limits: Limits, addresses: Counter[str], **options) -> None:
         super().__init__(**options)
@@ -151,7 +158,7 @@ class GuardedConnection(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Remove the connection from the counts."""
         self._addresses[self._address] -= 1
         if not self._addresses[self._address]:
             del self._addresses[self._address]
@@ -159,12 +166,12 @@ class GuardedConnection(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the client."""
+        """Receive bytes from the client."""
         super().data_received(data)
         self._watch()
 
     def shutdown(self) -> None:
-        """Close the connection unless it has a whole request whose response has not begun."""
+        """Close the connection, unless it has a complete request whose response has not begun."""
         cycle = self.cycle
         if cycle is not None and cycle.response_started and not cycle.response_complete:
             self.transport.close()  # the stream sees a disconnected client
@@ -174,7 +181,7 @@ class GuardedConnection(H11Protocol):
         super().shutdown()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are not an HTTP request."""
+        """Respond to bytes that are not an HTTP request."""
         self._refuse(400, "invalid", "this is not a valid HTTP request: nothing was done")
 
     def on_response_complete(self) -> None:
@@ -187,11 +194,13 @@ class GuardedConnection(H11Protocol):
             return None
         if self.conn.their_state is h11.SEND_BODY:
             return RequestPart.BODY
-        between = self.timeout_keep_alive_task is not None  # has its own timeout
+        between = self.timeout_keep_alive_task is not None  # then uvicorn's idle timeout applies
         return RequestPart.HEAD if self.conn.their_state is h11.IDLE and not between else None
 
     def _watch(self) -> None:
-        """Set the deadline for what the client must send next; a few bytes of it extend nothing."""
+        """Set the deadline for the part that the client must send next; single bytes do not extend
+        it.
+        """
         awaited = self._awaits()
         if awaited is self._awaited:
             return
@@ -223,8 +232,8 @@ class GuardedConnection(H11Protocol):
 
 
 def is_worth_logging(record: logging.LogRecord) -> bool:
-    """Whether a log line of uvicorn is worth printing: a request cut off when the gateway ends is
-    not, and each would come with a traceback.
+    """Whether a log line of uvicorn is worth printing. A request that is cut off when the gateway
+    ends is not, because each would print a traceback.
     """
     cut = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
     return not cut and "timeout graceful shutdown exceeded" not in record.getMessage()
@@ -255,8 +264,8 @@ class Server(uvicorn.Server):
 def server(
     app: ASGIApp, limits: Limits | None = None, at_end: Callable[[], None] = lambda: None
 ) -> Server:
-    """A server of an app; `run(sockets=[...])` serves until SIGTERM or SIGINT. `at_end` ends the
-    requests that wait for something to happen.
+    """A server of an app. `run(sockets=[...])` serves until SIGTERM or SIGINT. `at_end` ends the
+    requests that wait for events.
     """
     protocol = partial(GuardedConnection, limits or Limits(), Counter())
     config = uvicorn.Config(

@@ -1,6 +1,6 @@
 """The state of a session that has viewers, and of each viewer's subscription.
 
-A subscription has a bounded queue: a viewer that does not keep up is disconnected, and reconnects
+A subscription has a bounded queue. A viewer that does not keep up is disconnected, and reconnects
 with its cursor without losing anything.
 """
 
@@ -22,14 +22,17 @@ from ..transcript_stream import Attempt, Shown, Viewer, see, streamed
 from .cursors import cursor_of
 
 QUEUE_MAX = 2_000
-"""Frames that may wait for one viewer: some minutes of a fast model, a few hundred KB."""
+"""The most frames queued for one viewer: some minutes of a fast model, a few hundred KB."""
 
 HEARTBEAT_S = 10.0
-"""Pause after which a viewer gets a heartbeat: proxies cut idle connections at about 16 s."""
+"""Pause in seconds after which a viewer gets a heartbeat; proxies cut idle connections at about 16
+s.
+"""
 
 
 class WatchedSession:
-    """A session in memory: its views, the text streamed by its open attempt, its subscriptions."""
+    """A session in memory: its views, the text that its open attempt streamed, its subscriptions.
+    """
 
     def __init__(self, session_id: str, views: SessionViews, offset: int) -> None:
         self.session_id, self.views, self.offset = session_id, views, offset
@@ -45,11 +48,11 @@ class WatchedSession:
         return Attempt(turn.number, turn.step, generation.attempt), generation.offset
 
     def snapshot(self) -> "Snapshot":
-        """The session as it is now."""
+        """A copy of the session's present state."""
         return Snapshot(self.views, self.viewer, self.offset)
 
     def apply(self, folded: FoldedEvent, read: ReadBlob) -> None:
-        """Apply an event, and queue what it shows for every viewer."""
+        """Apply an event, and queue for every viewer what the event shows."""
         if folded.entry.offset < self.offset:
             return  # the session was loaded after this event
         self.views, self.offset = folded.views, folded.entry.offset + 1
@@ -64,7 +67,7 @@ class WatchedSession:
 
 
 class Subscription:
-    """One viewer of a session. Iterate it: frames as they come, None after a pause.
+    """One viewer of a session. Iterating yields frames as they come, and None after a pause.
 
     The iteration ends when the viewer is too slow, when its token expires (`until`, Unix s), and
     when the gateway closes.
@@ -96,13 +99,13 @@ class Subscription:
                 self.place = self.place._replace(offset=offset)
                 cursor = cursor_of(self.session.session_id, self.place)
             self._queue.append(Frame(cursor, thing, live))
-        self._history += 0 if live else len(shown)  # does not count as being slow
+        self._history += 0 if live else len(shown)  # history does not make a viewer slow
         if live and len(self._queue) > self._history + QUEUE_MAX:
             self.end()
         self._ready.set()
 
     def put_history(self, history: Iterable[tuple[int, list[Shown]]]) -> None:
-        """Queue the history that a new or returning viewer lacks."""
+        """Queue the history that a new or reconnected viewer has missed."""
         for offset, shown in history:
             self.put(offset, shown, live=False)
 
@@ -113,8 +116,8 @@ class Subscription:
         return frames
 
     async def wait_for_event(self, wait_s: float) -> None:
-        """Wait at most `wait_s` for an event of the session, also one that shows nothing, or for
-        the end. For readers of `views`: drops the queue.
+        """Wait at most `wait_s` seconds for an event of the session (even if it shows nothing) or
+        for the end. Drops the queue, because the caller reads `views` instead.
         """
         self._queue.clear()
         with suppress(TimeoutError):
@@ -132,7 +135,7 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Frame | None:
-        await asyncio.sleep(0)  # yields: a long history or a full buffer never blocks by itself
+        await asyncio.sleep(0)  # yields to other tasks: this loop may never block
         while not self._queue:
             if self.ended:
                 raise StopAsyncIteration
@@ -148,14 +151,15 @@ class Subscription:
 
 
 class Snapshot(NamedTuple):
-    """A session at one offset: its views, its open attempt's streamed text, the next offset."""
+    """A session at one offset: its views, the text that its open attempt streamed, the next offset.
+    """
 
     views: SessionViews
     viewer: Viewer
     offset: int
 
     def missed_since(self, place: Place, read: ReadBlob) -> Iterator[tuple[int, list[Shown]]]:
-        """The things that a viewer at a place lacks, grouped by event: (next offset, things)."""
+        """The items that a viewer at a place has missed, grouped by event: (next offset, items)."""
         group: list[Shown] = []
         at = -1
         for offset, thing in missed(place, self.views, self.viewer, read):

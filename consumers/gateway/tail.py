@@ -1,10 +1,10 @@
 """The gateway's reader of the log, shared by all viewers: folds every partition.
 
-A thread polls every partition from its store's cursor on, folds as a worker folds, and passes each
-batch to a listener. Chunks are decoded for watched sessions only. It claims nothing and does no
-work of workers: its stores are a cache of the log. So after any error (a full disk, a missing
-topic) the thread starts over from its stores until that works. Only a bug, or another log in place
-of the known one, ends the thread, and with it the process.
+A thread polls every partition from its store's cursor on, folds as a worker does, and passes each
+batch to a listener. Chunks are decoded for watched sessions only. The tail claims no work, and its
+stores are only a cache of the log. So after any error (a full disk, a missing topic) the thread
+starts over from its stores until it succeeds. Only a bug, or a replaced log, ends the thread, and
+with it the process.
 """
 
 import threading
@@ -42,34 +42,35 @@ from ..outcomes import Decision, decision_of
 from ..show import open_status, summary
 
 POLL_S = 0.2
-"""How long a poll waits for records, and so the longest delay when the process ends."""
+"""How long a poll waits for records, in seconds. The end of the process may wait as long."""
 
 OPEN = ("busy", "unserved")
 """Statuses of a session that depend on the holders of its partition."""
 
 RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Pauses before it starts over; the last one is repeated."""
+"""Pauses before the tail starts over, in seconds; the last pause is repeated."""
 
 QUIET_S = 5.0
-"""Time without records after which it checks that the topic exists and is still the same."""
+"""Seconds without records after which the tail checks that the topic exists and is still the same.
+"""
 
 COMMAND_WRITER = "producer"
 """The writer of commands, whose decisions clients wait for."""
 
 
 class NotReady(Retry):
-    """The gateway does not know the state of sessions yet, or no longer."""
+    """The gateway does not know the present state of sessions."""
 
 
 class Replaced(TopicMismatch):
-    """The topic was deleted and created again: everything in this process is of another log."""
+    """The topic was deleted and created again, so everything in this process is of another log."""
 
 
 class Batch(NamedTuple):
     """The result of one poll.
 
-    events: of watched sessions, each session's in log order. decisions: on commands. summaries: the
-    new one of every session that changed by more than its stream.
+    events: the events of watched sessions, in log order for each session. decisions: the decisions
+    on commands. summaries: the new summary of every session whose summary changed.
     """
 
     events: list[FoldedEvent]
@@ -78,13 +79,13 @@ class Batch(NamedTuple):
 
 
 class Tail:
-    """Folds every partition in its own thread, until it is closed.
+    """Folds every partition in one thread of its own, until it is closed.
 
-    `directory`: of its stores, for one gateway at a time. Called in the thread: `on_batch` with
-    every batch that is not empty; `on_gap` when batches may be missing, so that viewers must start
-    over; `on_end` when it will not continue, and `has_ended` is true. `failed`: the error that
-    stops it now. `read`: reads the seeds of forks. `overview`: kept up to date with every session.
-    The constructor raises LogUnreachable, TopicMissing.
+    `directory`: the directory of the stores, for one gateway at a time. The thread calls `on_batch`
+    with every batch that is not empty, `on_gap` when batches may be missing and viewers must start
+    over, and `on_end` when it ends (`has_ended` is then true). `failed`: the error that stops the
+    tail at present. `read`: reads the seeds of forks. `overview`: is kept up to date with every
+    session. The constructor raises LogUnreachable, TopicMissing.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Tail:
         self.on_end: Callable[[], None] = lambda: None
         self.failed: BaseException | None = None
         self.has_ended = False
-        self.unreachable_since: float | None = None  # of the monotonic clock
+        self.unreachable_since: float | None = None  # time of the monotonic clock
         self._owned: dict[int, PartitionCache] = {}
         self._summaries: dict[str, dict[str, Any]] = {}
         self._topic_id = log.topic_id(SESSION_EVENTS)
@@ -146,7 +147,7 @@ class Tail:
         return self._place(session_id).partition
 
     def watch(self, session_id: str) -> tuple[SessionViews | None, int]:
-        """Start decoding a session's chunks. Returns its views, and the next offset."""
+        """Start decoding a session's chunks. Returns the session's views, and the next offset."""
         with self._lock:
             self._watched |= {session_id.encode()}
             return self.views(session_id), self.cursor(session_id)[1]
@@ -157,7 +158,7 @@ class Tail:
             self._watched -= {session_id.encode()}
 
     def summaries(self, user: str | None = None) -> list[dict[str, Any]]:
-        """A line for each session of one user or of all, most recently changed first."""
+        """The summary of each session of one user or of all users, most recently changed first."""
         with self._lock:
             found = [s for s in self._summaries.values() if user in (None, s["user_id"])]
         return sorted(found, key=lambda s: (-s["updated_at"], s["session_id"]))
@@ -167,7 +168,7 @@ class Tail:
         return [owned.partition for owned in list(self._owned.values())]
 
     def end(self, session_id: str) -> int:
-        """The present end of the session's partition. Raises LogUnreachable."""
+        """The present end offset of the session's partition. Raises LogUnreachable."""
         return self._log.end_offsets(SESSION_EVENTS)[self._place(session_id).number]
 
     def places(self) -> dict[int, int]:
@@ -181,11 +182,11 @@ class Tail:
 
     @property
     def caught_up(self) -> bool:
-        """Whether it has folded everything that was in the log at its start."""
+        """Whether the tail has folded everything that was in the log at its start."""
         return all(owned.next_offset >= self._goal[p] for p, owned in self._owned.items())
 
     def ready(self) -> None:
-        """Raise NotReady until it has folded everything that was in the log at its start."""
+        """Raise NotReady until the tail has folded everything that was in the log at its start."""
         if self.failed is not None:
             raise NotReady(
                 "this gateway does not follow the log at present; every message is kept. It "
@@ -255,7 +256,9 @@ class Tail:
                     self._rebuild(number, f"its store is damaged ({damage})")
 
     def _abandon(self) -> None:
-        """Close every store, ignoring errors: after a failed write RocksDB raises on close."""
+        """Close every store and ignore errors, because RocksDB raises on close after a failed
+        write.
+        """
         owned, self._owned = self._owned, {}
         for one in owned.values():
             with suppress(Exception):
@@ -269,7 +272,7 @@ class Tail:
             )
 
     def _follow(self) -> None:
-        """Read until closed. Raises the error that stops it."""
+        """Read until the tail is closed. Raises the error that stops reading."""
         start = {p: owned.first_read() for p, owned in self._owned.items()}
         reader = self._log.reader(SESSION_EVENTS, start)
         try:
@@ -287,7 +290,7 @@ class Tail:
             reader.close()
 
     def _check_topic(self) -> None:
-        """A reader gets no error from a deleted topic or a dead broker, so check for both."""
+        """Check that the topic and the broker exist: a reader gets no error if they do not."""
         try:
             self._demand_same()
             self.unreachable_since = None
@@ -295,13 +298,11 @@ class Tail:
             self.unreachable_since = self.unreachable_since or monotonic()
 
     def _poll(self, reader: Reader) -> dict[int, int]:
-        """Fold new records. Returns the offsets to continue from, for partitions with a rebuilt
-        store.
-        """
+        """Fold new records. Returns where to continue in partitions whose stores were rebuilt."""
         try:
             records = reader.poll(POLL_S)
         except OffsetGone as gone:
-            self.on_gap()  # viewers were shown records that no longer exist
+            self.on_gap()  # viewers saw records that no longer exist
             return {gone.partition: self._rebuild(gone.partition, str(gone))}
         batch, sought = Batch([], [], {}), {}
         for number, run in groupby(records, attrgetter("partition")):
@@ -352,7 +353,7 @@ class Tail:
                 self._summaries[entry.session_id] = batch.summaries[entry.session_id] = line
 
     def _update_served(self, owned: PartitionCache, batch: Batch) -> None:
-        """Update which open sessions of a partition are served, after its holders changed."""
+        """After a change of a partition's holders, update which of its open sessions are served."""
         for session_id, line in list(self._summaries.items()):
             if line["partition"] == owned.number and line["status"] in OPEN:
                 new = {**line, "status": open_status(line["agent"], owned.partition)}

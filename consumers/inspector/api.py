@@ -1,4 +1,4 @@
-"""The JSON for the inspector's page: lists, one moment, its request, a comparison.
+"""The JSON for a session's page: lists, one moment with its request, and comparisons.
 
 Everything is computed from a timeline, by the folds and functions that the command line uses. The
 gateway checks the session's user before it calls these functions.
@@ -42,7 +42,7 @@ DEFAULT_RULES = Rules()
 
 
 def events_json(timeline: Timeline, since: int = 0, limit: int = PAGE_EVENTS) -> dict[str, Any]:
-    """The events from a place on: rows of EVENT_FIELDS. `next`: the place to continue from."""
+    """The events from a place on, as rows of EVENT_FIELDS. `next`: the place to continue from."""
     moments = timeline.moments[since : since + min(limit, PAGE_EVENTS)]
     return {
         "session_id": timeline.session_id,
@@ -77,7 +77,7 @@ def runs_of(timeline: Timeline, since: int) -> dict[str, Any]:
 def lines_json(timeline: Timeline, read: ReadBlob, since: int = 0) -> dict[str, Any]:
     """The lines of the transcript from a place on. An earlier moment has a prefix of them.
 
-    `upto`: the last event included. (A line's own offset may be one of a fork's parent.)
+    `upto`: the offset of the last event included. (A line's own offset may be of a fork's parent.)
     """
     if not timeline.moments:
         return {"lines": [], "next": 0, "count": 0, "upto": -1}
@@ -92,11 +92,11 @@ def lines_json(timeline: Timeline, read: ReadBlob, since: int = 0) -> dict[str, 
 def moment_json(
     timeline: Timeline, moment: Moment, read: ReadBlob, prices: PriceTable
 ) -> dict[str, Any]:
-    """The session right after one event; large parts have routes of their own."""
+    """The session right after one event. Large parts have separate routes."""
     views = moment.views
     called = timeline.called(moment)
     is_newest = moment.place == len(timeline.moments) - 1
-    # The events about the partition's holders are between those of the session.
+    # Events about the partition's holders lie between the events of the session.
     holders = timeline.holders if is_newest else moment.holders
     return {
         "session_id": timeline.session_id,
@@ -182,7 +182,7 @@ def budget_json(moment: Moment, called: Moment | None) -> dict[str, Any]:
 
 
 def request_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, Any] | None:
-    """The newest request decided by that moment, byte for byte, and its claims so far.
+    """The newest request that was decided up to this moment, byte for byte, and its claims so far.
 
     `agrees`: whether every claim by this version's builder has the same SHA-256; None without any.
     """
@@ -209,7 +209,7 @@ def request_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str
 
 
 def _usage(moment: Moment, turn: int, step: int) -> dict[str, int] | None:
-    """What the provider counted for the newest attempt of a step that it billed by the moment."""
+    """The provider's token counts for the newest billed attempt of a step, up to the moment."""
     for row in reversed(moment.views.ledger.spent.since(0)):
         if (row.turn, row.step) == (turn, step) and row.kind == ANSWER:
             return {"read": row.read_tokens, "cached": row.cache_read_tokens,
@@ -220,7 +220,8 @@ def _usage(moment: Moment, turn: int, step: int) -> dict[str, int] | None:
 def _previous(
     timeline: Timeline, called: Moment, body: bytes, read: ReadBlob
 ) -> dict[str, Any] | None:
-    """The request before it, and how much of it is the same: what a cache can serve."""
+    """The request before this one, and how much of both is equal, which is what a cache can serve.
+    """
     before = timeline.steps.index(called.place) - 1
     if before < 0:
         return None
@@ -238,7 +239,7 @@ def _previous(
 
 
 def _unmarked(messages: list[Any]) -> list[Any]:
-    """The messages without cache marks, which move with every step and change nothing."""
+    """The messages without cache marks, which move with every step and do not matter here."""
     return [
         {**message, "content": [
             {name: value for name, value in block.items() if name != "cache_control"}
@@ -249,7 +250,7 @@ def _unmarked(messages: list[Any]) -> list[Any]:
 
 
 def _claims(timeline: Timeline, called: Moment, moment: Moment) -> list[Moment]:
-    """The accepted claims of that request, up to the moment."""
+    """The accepted claims of a request, up to the moment."""
     wanted = (called.entry.event.turn, called.entry.event.step)
     return [
         found
@@ -262,7 +263,7 @@ def _claims(timeline: Timeline, called: Moment, moment: Moment) -> list[Moment]:
 
 def _claim(moment: Moment, sha: str) -> dict[str, Any]:
     event = moment.entry.event
-    # A resumed request also contains chunks, which are not kept here: use `foldlog request`.
+    # A resumed request also contains chunks, which a timeline does not keep: use `foldlog request`.
     is_resumed = getattr(event, "strategy", "") == Recovery.RESUME
     is_comparable = event.builder == BUILDER and not is_resumed
     return {
@@ -278,14 +279,14 @@ def _claim(moment: Moment, sha: str) -> dict[str, Any]:
 def compare_json(
     timeline: Timeline, before: Moment, after: Moment, read: ReadBlob
 ) -> dict[str, Any]:
-    """The differences between two moments: of the views, and of the requests byte for byte."""
+    """The differences between two moments, in the views and (byte for byte) in the requests."""
     return _compared(timeline, before, timeline, after, read)
 
 
 def compare_sessions_json(
     timeline: Timeline, moment: Moment, other: Timeline, its: Moment, read: ReadBlob
 ) -> dict[str, Any]:
-    """The differences between moments of two sessions, as between a session and a fork of it."""
+    """The differences between moments of two sessions, such as a session and its fork."""
     return _compared(other, its, timeline, moment, read)
 
 
@@ -305,7 +306,7 @@ def _compared(
 
 
 def side_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, Any]:
-    """What people compare first: the newest answer, the turn, what is pending."""
+    """What people compare first: the newest answer, the turn, and what is pending."""
     views = moment.views
     lines = views.transcript.lines.since(0)
     answer = next((line for line in reversed(lines) if line.kind in ("answer", "partial")), None)
@@ -336,13 +337,13 @@ def side_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, A
 
 
 ANSWER_CHARS = 4_000
-"""Of an answer that is compared."""
+"""The most characters of an answer in a comparison."""
 
 
 def _request_difference(
     before: dict[str, Any] | None, after: dict[str, Any] | None
 ) -> dict[str, Any] | None:
-    """Two requests side by side, and their common beginning, which is what a cache can serve."""
+    """The sizes and hashes of two requests, and their common beginning, which a cache can serve."""
     if before is None or after is None:
         return None
     one, other = before["body"].encode(), after["body"].encode()
@@ -357,7 +358,7 @@ def _request_difference(
 
 
 def shared_bytes(one: bytes, other: bytes) -> int:
-    """The length of the common beginning; a binary search, because requests have megabytes."""
+    """The length of the common beginning, by binary search because requests have megabytes."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -373,7 +374,7 @@ def _start(body: bytes, place: int) -> str:
 
 
 def cost_of(timeline: Timeline, moment: Moment, prices: PriceTable) -> dict[str, Any]:
-    """The cost of each attempt, turn and model up to the moment, and what tools gave back."""
+    """The cost of each attempt, turn and model up to the moment, and the use of each tool."""
     ledger = moment.views.ledger
     models: dict[str, list[Spent]] = {}
     for row in ledger.spent:
@@ -389,7 +390,8 @@ def cost_of(timeline: Timeline, moment: Moment, prices: PriceTable) -> dict[str,
 
 
 def _tools(timeline: Timeline, moment: Moment) -> list[dict[str, Any]]:
-    """Each tool: its calls that ended by the moment, their time, and the tokens of their results.
+    """For each tool, the calls that ended up to the moment, their time, and the tokens of their
+    results.
     """
     found: dict[str, dict[str, Any]] = {}
     names: dict[str, str] = {}
@@ -410,7 +412,7 @@ def _tools(timeline: Timeline, moment: Moment) -> list[dict[str, Any]]:
 
 
 def fills_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, Any]:
-    """What filled the window at each of the newest requests up to the moment."""
+    """What filled the context window at each of the newest requests up to the moment."""
     until = bisect_right(timeline.steps, moment.place)
     rows = []
     for place in timeline.steps[max(0, until - FILLS_MAX) : until]:

@@ -1,8 +1,8 @@
-"""One session in the list of the home page: its title, cost, activity, and what it waits for.
+"""Folds one session into its row on the home page: title, cost, activity, what it waits for.
 
-Computed from the rows that the folds only append to (transcript, ledger), so a card continues where
-it stopped, and costs the same for a session of ten events and of ten thousand. Everything in it is
-bounded. Times are the broker's, in Unix ms.
+A card reads only the new rows of the transcript and the ledger, to which folds only append, so an
+update costs the same for a long session as for a short one. All of a card's data is bounded. Times
+are the broker's, in Unix ms.
 """
 
 import re
@@ -24,28 +24,28 @@ from ..waiting import asking, doubtful
 from .summary import brief
 
 TITLE_CHARS = 100
-"""Longest title: one line on a wide screen."""
+"""The longest title, which is one line on a wide screen."""
 
 SENTENCE_CHARS_MIN = 12
-"""A shorter first sentence ("Hi.") is no title."""
+"""A first sentence shorter than this ("Hi.") is not used as the title."""
 
 RUNS_MAX = 64
-"""Runs of the activity strip; the oldest half is dropped when there are more."""
+"""The most runs of the activity strip; with more runs, the oldest half is dropped."""
 
 CALLS_MAX = 8
-"""Calls of one session that are listed as waiting for a person."""
+"""The most calls of one session that are listed as waiting for a person."""
 
 ARGS_BYTES_MAX = 2_000
-"""Arguments that are shown whole on the home page; longer ones are shown by the session's page."""
+"""The longest arguments that the home page shows; the session's page shows longer arguments."""
 
 LINES_READ_MAX = 200
-"""Lines looked back for the time of background work."""
+"""How many of the newest lines are searched for the time of background work."""
 
-_SENTENCE = re.compile(r"(.+?\w{3}[.!?])(?:\s|$)")  # an initial ("T. Okafor") ends none
+_SENTENCE = re.compile(r"(.+?\w{3}[.!?])(?:\s|$)")  # an initial ("T. Okafor") ends no sentence
 
 
 class Run(IntEnum):
-    """What a stretch of the activity strip is."""
+    """What a run of the activity strip shows."""
 
     MODEL = 0
     TOOL = 1
@@ -55,7 +55,10 @@ class Run(IntEnum):
 
 
 class TurnDone(NamedTuple):
-    """A turn that ended. `ms`: from its first message to its end, without waits for people."""
+    """A turn that ended.
+
+    `ms`: the time from its first message to its end, without waits for people.
+    """
 
     at: int
     ms: int
@@ -63,7 +66,10 @@ class TurnDone(NamedTuple):
 
 
 class RequestDone(NamedTuple):
-    """A request to a model. `ms`: how long it took; None for background work and failed ones."""
+    """A request to a model.
+
+    `ms`: how long it took; None for background work and failed requests.
+    """
 
     at: int
     model: str
@@ -76,7 +82,10 @@ Done = TurnDone | RequestDone
 
 
 class Card:
-    """One session. `feed` continues it from the views, and returns what ended since."""
+    """The row of one session.
+
+    `feed` updates it from the views, and returns what ended since then.
+    """
 
     def __init__(self, prices: PriceTable, read: ReadBlob) -> None:
         self._prices, self._read = prices, read
@@ -84,7 +93,7 @@ class Card:
         self.title = ""
         self.started_at = 0
         self.picodollars = self.unpriced = self.tokens = 0
-        self.in_turns_ms = 0  # of ended turns
+        self.in_turns_ms = 0  # sum over ended turns
         self.runs: array[int] = array("q")  # kind, start and length of each
         self.calls: list[dict[str, Any]] = []
         self.failure: dict[str, Any] | None = None
@@ -92,23 +101,23 @@ class Card:
         self.is_open = False
         self._turn = 0
         self._turn_at = 0
-        self._since = 0  # when the work in progress began
-        self._tools: dict[str, int] = {}  # calls that are running, since when
-        self._people: dict[str, int] = {}  # calls that wait for a person, since when
-        self._left: dict[str, int] = {}  # those in doubt when their turn ended
+        self._since = 0  # when the present work began
+        self._tools: dict[str, int] = {}  # since when each running call runs
+        self._people: dict[str, int] = {}  # since when each call waits for a person
+        self._left: dict[str, int] = {}  # calls that were in doubt when their turn ended
         self._waited_from = self._waited_ms = 0
         self._tries, self._error = 0, ""
-        self._answer_ms: dict[int, int] = {}  # of new answers, by offset
+        self._answer_ms: dict[int, int] = {}  # duration of new answers, by offset
 
     def feed(self, views: SessionViews) -> list[Done]:
-        """Continue with the rows that were added since."""
+        """Read the rows that were added since the last call."""
         done: list[Done] = []
         self.started_at = self.started_at or views.turn.since
         opened = -1 if views.origin is None else views.origin.opened
         for line in views.transcript.lines.since(self._lines):
             if not self.title and line.kind == "message":
                 self.title = self._title(line.body)
-            if line.offset > opened:  # the parent has counted the inherited ones
+            if line.offset > opened:  # the parent has counted inherited lines
                 ended = self._line(line)
                 if ended is not None:
                     done.append(ended)
@@ -159,7 +168,7 @@ class Card:
         return None
 
     def _begin_turn(self, line: Line) -> None:
-        # A queued message opens the next turn when the one before ends.
+        # A queued message opens the next turn when the present turn ends.
         begun = line.at if line.kind == "message" else (self._since or line.at)
         self._turn, self._turn_at, self._since = line.turn, begun, begun
         self._waited_ms, self._tries, self._error, self.failure = 0, 0, "", None
@@ -231,7 +240,7 @@ class Card:
             self.waits_since = self.failure["at"]
 
     def _call(self, call: Call) -> dict[str, Any]:
-        """A call that waits. `args` is None if they are too long to be shown whole."""
+        """A call that waits for a person, as JSON. `args` is None if the arguments are too long."""
         args = None
         if call.args.ref is None:
             data = whole(call.args, None)
@@ -246,7 +255,7 @@ class Card:
         }
 
     def now(self) -> tuple[Run, int] | None:
-        """What runs now, and since when."""
+        """What runs now and since when, or None."""
         if self.calls:
             return (Run.PERSON if self.calls[0]["asks"] else Run.DOUBT), self.waits_since
         if not self.is_open:
@@ -256,7 +265,7 @@ class Card:
         return Run.MODEL, self._since
 
     def json(self, line: dict[str, Any], status: str) -> dict[str, Any]:
-        """The row for the page; `line`: the session's summary."""
+        """The row as JSON for the page. `line`: the session's summary."""
         known = self.picodollars or not self.unpriced
         return {
             "id": line["session_id"],
@@ -282,7 +291,8 @@ class Card:
 
 
 def _time_of(views: SessionViews, offset: int) -> int:
-    """The time of an event: that of the last line at or before it. (Background work has no line.)
+    """The time of an event, taken from the last line at or before it, because background work has
+    no line.
     """
     lines = views.transcript.lines
     recent = lines.since(max(0, len(lines) - LINES_READ_MAX))

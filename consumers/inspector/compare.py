@@ -1,4 +1,4 @@
-"""The differences between two values of a session's views: the path, and both values there.
+"""Finds the differences between two states of a session's views: the path, and both values.
 
 Rows that both values share are skipped without a comparison, so comparing two moments of a long
 session costs only what was added between them.
@@ -14,12 +14,12 @@ from ...processors.fold.views import SessionViews
 from ...schemas.value import field_names
 from ..contents import DIGESTS, plain
 
-VALUE_CHARS = 400  # shown of a value: the beginning identifies it
+VALUE_CHARS = 400  # characters shown of a value
 DIFFERENCES_MAX = 500
 
 
 class Difference(NamedTuple):
-    """kind: changed, added, removed. Values as JSON text, '' for none."""
+    """One difference. kind: changed, added, removed. Values are JSON texts, '' for none."""
 
     path: str
     kind: str

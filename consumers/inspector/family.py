@@ -1,4 +1,4 @@
-"""The forks of a session: where it came from, and what came from it."""
+"""Finds the forks of a session and the sessions that it was forked from."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -6,16 +6,17 @@ from typing import Any
 from ...processors.fold.views import SessionViews
 
 SESSIONS_MAX = 300
-"""How many sessions are searched for forks, the most recently changed first."""
+"""How many sessions are searched for forks, most recently changed first."""
 
 DEPTH_MAX = 32
 
 ViewsOf = Callable[[str], SessionViews | None]
-"""The views of a session that the user may read, by its id."""
+"""Returns the views of the session with this id if the user may read it."""
 
 
 def family_json(views: SessionViews, views_of: ViewsOf, ids: Iterable[str]) -> dict[str, Any]:
-    """Rows {session_id, parent, offset, opened}: its ancestors, itself, and all their forks."""
+    """Rows {session_id, parent, offset, opened} for a session, its ancestors, and all their forks.
+    """
     rows = {views.session_id: _row(views)}
     ancestor: SessionViews | None = views
     for _ in range(DEPTH_MAX):

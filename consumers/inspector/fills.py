@@ -1,15 +1,17 @@
-"""What fills a request: the bytes of its system prompt, its tools, and what people, the model and
-tools said. Tokens of parts are not in the log; shares of bytes are exact, and shown as shares."""
+"""Computes what fills a request: the bytes of the system prompt, of the tools, and of the messages
+of people, the model and tools. The log has no token counts for these parts; the shares of bytes are
+exact, so the page shows shares.
+"""
 
 import json
 from typing import Any
 
 PARTS = ("system", "tools", "results", "model", "people")
-"""In the order in which they are drawn."""
+"""The parts of a request, in the order in which they are drawn."""
 
 
 def fill_of(body: bytes) -> dict[str, int]:
-    """Bytes of each of PARTS in a request."""
+    """The bytes of each of PARTS in a request."""
     found = dict.fromkeys(PARTS, 0)
     try:
         request = json.loads(body)

@@ -1,6 +1,6 @@
 """The conversation at a moment, as JSON for the page: lines, and the output being streamed.
 
-The lines are those of the gateway's own stream, so the page draws live and past ones the same way.
+The lines have the format of the gateway's own stream, so the page draws live and past lines alike.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from ..transcript_stream import Viewer
 
 
 def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
-    """A line; if its blob is missing, the content reports that."""
+    """A line as JSON. If its blob is missing, the content says so."""
     try:
         return plain.line_json(line, read)
     except BlobError as error:

@@ -1,8 +1,8 @@
-"""All sessions at once, for the home page: the list, what waits for people, charts over time.
+"""Summarizes all sessions for the home page: the list, what waits for people, charts over time.
 
-A bounded summary, kept up to date by the gateway's reader as it folds: no request reads the log or
-folds a session. It is a cache of the log in memory, built again from the stores at every start.
-Every answer is for one user; None stands for all users (development mode).
+The gateway's reader keeps this bounded summary up to date as it folds, so no request reads the log
+or folds a session. The summary is a cache in memory, rebuilt from the stores at every start. Every
+answer is for one user; None means all users (development mode).
 """
 
 import heapq
@@ -21,23 +21,23 @@ from .cards import Card, Done, TurnDone
 
 HOUR_MS = 3_600_000
 HOURS_MAX = 31 * 24
-"""Hours of which the charts keep sums."""
+"""For how many hours the charts keep sums."""
 
 ROWS_MAX = 5_000
-"""Sessions in one answer."""
+"""The most sessions in one answer."""
 
 GROUPS_MAX = 12
-"""Agents, and models, that charts name; the rest is summed as OTHERS."""
+"""The most agents, and the most models, that charts name; all others are summed as OTHERS."""
 
 OTHERS = "others"
 PER_DOUBLING = 4
-"""Buckets of a histogram for each doubling of a time: a percentile is right to about 9 %."""
+"""Buckets of a histogram for each doubling of a time, so percentiles have an error of about 9 %."""
 
 FAILED = "failed"
 
 
 class Cell:
-    """Sums of an hour, for an agent or a model. Percentiles come from a histogram of times."""
+    """The sums of one hour for an agent or a model. Percentiles come from a histogram of times."""
 
     __slots__ = ("errors", "picodollars", "times", "tokens", "turns", "unpriced")
 
@@ -61,7 +61,7 @@ def bucket_of(ms: int) -> int:
 
 
 def percentile(times: Counter[int], share: float) -> int | None:
-    """The time below which this share of the times are, ms; None without any."""
+    """The percentile of the times in ms; None if there are no times."""
     wanted = share * times.total()
     for bucket in sorted(times):
         wanted -= times[bucket]
@@ -71,7 +71,7 @@ def percentile(times: Counter[int], share: float) -> int | None:
 
 
 class Key(NamedTuple):
-    """Whose sums: an agent's and a model's. Turns have no model: ''."""
+    """The agent and the model that sums belong to. For turns, the model is ''."""
 
     agent: str
     model: str
@@ -81,7 +81,7 @@ Hours = dict[int, dict[Key, Cell]]
 
 
 class _Listed(NamedTuple):
-    """A session in the list. `version`: of its newest change."""
+    """A session in the list. `version`: the version of its newest change."""
 
     card: Card
     line: dict[str, Any]
@@ -98,13 +98,15 @@ class _Listed(NamedTuple):
 
     @property
     def order(self) -> tuple[bool, int]:
-        """Those that wait for a person first, then the most recently changed."""
+        """Sort key: sessions that wait for a person first, then the most recently changed sessions.
+        """
         return self.waits, self.line["updated_at"] or self.card.started_at
 
 
 class Overview:
-    """The summary of every session. The reader calls `take`, `changed` and `forget`; requests, from
-    any thread, the others."""
+    """The summary of every session. The gateway's reader calls `clear`, `forget`, `take` and
+    `changed`; requests call the other methods, from any thread.
+    """
 
     def __init__(self, prices: PriceTable, read: ReadBlob) -> None:
         self._prices, self._read = prices, read
@@ -120,12 +122,12 @@ class Overview:
     # -- the reader --------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all sessions."""
         with self._lock:
             self._begin()
 
     def forget(self, partition: int) -> None:
-        """Forget a partition, whose sessions will be folded again."""
+        """Remove the sessions of a partition, which will be folded again."""
         with self._lock:
             self._boot = secrets.token_hex(4)  # pages load the list again
             for sessions in self._users.values():
@@ -136,7 +138,7 @@ class Overview:
                 del self._hours[key]
 
     def take(self, views: SessionViews, line: dict[str, Any]) -> None:
-        """Take the new views of a known session; `line`: its summary."""
+        """Update a known session from its new views. `line`: the session's summary."""
         session_id, user = line["session_id"], line["user_id"]
         with self._lock:
             found = self._users[user].get(session_id)
@@ -146,7 +148,7 @@ class Overview:
             self._put(session_id, user, card, line)
 
     def changed(self, line: dict[str, Any]) -> None:
-        """Take a new summary of a session whose views did not change."""
+        """Update the summary of a session whose views did not change."""
         with self._lock:
             found = self._users[line["user_id"]].get(line["session_id"])
             if found is not None:
@@ -189,7 +191,9 @@ class Overview:
     # -- requests ----------------------------------------------------------------------------------
 
     def home(self, user: str | None, since: str, limit: int) -> dict[str, Any]:
-        """The rows that changed since a version, or all if it is not of this overview."""
+        """The rows that changed since a version, or all rows if the version is not from this
+        overview.
+        """
         with self._lock:
             boot, _, version = since.partition(".")
             is_known = boot == self._boot and version.isdigit()
@@ -207,7 +211,7 @@ class Overview:
             }
 
     def row(self, session_id: str, user: str | None) -> dict[str, Any] | None:
-        """One session's row; None if it is unknown, or another user's."""
+        """One session's row; None if the session is unknown or belongs to another user."""
         with self._lock:
             owner = self._owners.get(session_id)
             if owner is None or user not in (None, owner):
@@ -216,7 +220,9 @@ class Overview:
             return found.card.json(found.line, found.status)
 
     def agents(self, user: str | None, partitions: Iterable[PartitionView]) -> list[dict[str, Any]]:
-        """The agents that live workers serve, and those of the user's sessions that none serves."""
+        """The agents that live workers serve, and agents of the user's sessions that no worker
+        serves.
+        """
         workers: dict[str, set[str]] = defaultdict(set)
         places: Counter[str] = Counter()
         held = total = 0
@@ -236,7 +242,7 @@ class Overview:
         ]
 
     def charts(self, user: str | None, end: int, hours: int, step: int) -> dict[str, Any]:
-        """Sums by interval up to `end` (Unix ms): of everything, by agent and by model.
+        """Sums by interval up to `end` (Unix ms): in total, by agent and by model.
 
         hours: the time shown; step: the length of an interval, in hours.
         """
@@ -274,7 +280,7 @@ class Overview:
 
 
 def _newer(sessions: OrderedDict[str, _Listed], version: int) -> Iterator[_Listed]:
-    """Those changed after a version: the newest change is last."""
+    """The sessions that changed after a version, newest change first."""
     for one in reversed(sessions.values()):
         if one.version <= version:
             return
@@ -282,7 +288,8 @@ def _newer(sessions: OrderedDict[str, _Listed], version: int) -> Iterator[_Liste
 
 
 def _served(view: PartitionView) -> tuple[set[str], str | None]:
-    """The agents for which a partition's live holders answer, and the owner; None without one."""
+    """The agents that a partition's live holders serve, and the owner; None if there is no owner.
+    """
     found: set[str] | None = None
     owner = None
     for role in ANSWERS:
@@ -295,7 +302,7 @@ def _served(view: PartitionView) -> tuple[set[str], str | None]:
 
 
 def _add(total: Cell, cell: Cell, *, is_request: bool) -> None:
-    """Add to sums of turns: a request adds its tokens and cost, a turn its time and errors."""
+    """Add a cell to a total. A cell of requests adds only its tokens and cost."""
     if not is_request:
         total.add(cell)
         return
@@ -305,7 +312,7 @@ def _add(total: Cell, cell: Cell, *, is_request: bool) -> None:
 
 
 def _named(groups: dict[str, list[Cell]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The series of each group, the most used first; the rest as OTHERS."""
+    """The series of each group, most used first. Groups after GROUPS_MAX are summed as OTHERS."""
     order = sorted(groups, key=lambda name: (-sum(cell.turns for cell in groups[name]), name))
     for name in order[:GROUPS_MAX]:
         yield name, _series(groups[name])
@@ -322,7 +329,7 @@ def _sum(cells: Iterable[Cell]) -> Cell:
 
 
 def _series(cells: list[Cell]) -> dict[str, Any]:
-    """A list for each measure, and the sums of the whole time."""
+    """For each measure, the list of its values; and the totals of the whole time."""
     total = _sum(cells)
     return {
         **{name: [row[name] for row in map(_numbers, cells)] for name in _numbers(total)},

@@ -1,8 +1,8 @@
-"""The runs of a session over real time: what ran, what waited and for whom, what was in doubt.
+"""Computes the runs of a session over real time: what ran, what waited for whom, what was in doubt.
 
-A run is a stretch of one lane in which nothing changed about one subject. `Runs` is fed the moments
-of a timeline in order: it compares what stands in the turn before and after each event, so a
-session of ten thousand events costs one pass. The timeline of the page is drawn from them.
+A run is a time during which the state of one subject did not change. `Runs` gets the moments of a
+timeline in order, and compares the state of each subject before and after each event, so a long
+session needs one pass. The page draws its timeline from the runs.
 """
 
 from enum import StrEnum
@@ -35,14 +35,14 @@ from ..contents import text_of, whole
 from .summary import brief
 
 WAIT_MIN_MS = 50
-"""A shorter wait for a worker is not kept: taking up work always takes some milliseconds."""
+"""A shorter wait for a worker is not kept, because claiming work always takes some milliseconds."""
 
 TITLE_CHARS = 80
 WORKER_CHARS, WORKER_END = 12, 4
 
 
 class Lane(StrEnum):
-    """Where a run is drawn."""
+    """The lane in which a run is drawn."""
 
     PERSON = "person"
     MODEL = "model"
@@ -51,7 +51,7 @@ class Lane(StrEnum):
 
 
 class Kind(StrEnum):
-    """RUN: something ran. POINT: a person acted. The others: nothing ran, and why."""
+    """RUN: something ran. POINT: a person acted. The other kinds: nothing ran, for this reason."""
 
     RUN = "run"
     POINT = "point"
@@ -62,10 +62,10 @@ class Kind(StrEnum):
 
 
 class Run(NamedTuple):
-    """One run. Times are broker times in Unix ms; `end_at` is None while it lasts.
+    """One run. Times are broker times in Unix ms; `end_at` is None while the run lasts.
 
-    `outcome`: how it ended, '' while it lasts: of a run ok, error, failed, lost, stopped. `note`:
-    the worker, the error. `offset`, `end_offset`: the events at its start and at its end.
+    `outcome`: how the run ended, such as ok, error, failed, lost or stopped; '' while it lasts.
+    `note`: the worker or the error. `offset`, `end_offset`: the events at its start and at its end.
     """
 
     lane: Lane
@@ -86,11 +86,11 @@ class Run(NamedTuple):
 FIELDS = Run._fields
 
 Subject = tuple[str, ...]
-"""What a run is about: a model call, a tool call, background work."""
+"""Identifies what a run is about: a model call, a tool call or background work."""
 
 
 class _Stands(NamedTuple):
-    """What stands about one subject after an event."""
+    """The state of one subject after an event."""
 
     lane: Lane
     kind: Kind
@@ -103,7 +103,9 @@ class _Stands(NamedTuple):
 
 
 class Runs:
-    """The runs up to the last moment that was fed. `closed` only grows; `open` is of that moment.
+    """The runs up to the last event passed to `feed`.
+
+    `closed` only grows; `open` has the present runs.
     """
 
     def __init__(self) -> None:
@@ -116,13 +118,13 @@ class Runs:
 
     @property
     def open(self) -> list[Run]:
-        """The runs that last."""
+        """The runs that have not ended."""
         return [run for _, run in self._open.values()]
 
     def feed(
         self, entry: Entry, ruling: Ruling, views: SessionViews, read: ReadBlob | None = None
     ) -> None:
-        """Take the next event, and the views after it."""
+        """Read the next event, and the views after the event."""
         if not ruling.accepted:
             return
         event = entry.event
@@ -153,7 +155,10 @@ class Runs:
                 self._signs.pop(subject, None)
 
     def _close(self, entry: Entry, run: Run, after: _Stands | None) -> None:
-        """End a run. One whose worker was lost ended with its last sign; a wait follows it."""
+        """End a run.
+
+        If its worker was lost, it ended with the last chunk, and a wait for a worker followed.
+        """
         outcome, note = _outcome(entry.event, run)
         if run.kind is not Kind.RUN:
             is_worth = run.kind is not Kind.WAITS_WORKER or entry.at - run.at >= WAIT_MIN_MS
@@ -165,7 +170,7 @@ class Runs:
         is_lost = after is not None and after.kind is Kind.RUN
         if is_lost:
             outcome = "lost"
-        if is_lost and run.lane is Lane.MODEL:  # nothing else gives signs of life
+        if is_lost and run.lane is Lane.MODEL:  # only model calls write chunks
             offset, at = self._signs.pop(("model",), (run.offset, run.at))
         ended = run._replace(
             end_offset=offset, end_at=at, outcome=outcome,
@@ -209,7 +214,7 @@ def _text(body: Body, read: ReadBlob | None) -> str:
 
 
 def _standing(views: SessionViews) -> dict[Subject, _Stands]:
-    """What stands after an event: at most one thing of each subject."""
+    """The state of each subject after an event."""
     turn = views.turn
     found: dict[Subject, _Stands] = {}
     calls = [*turn.doubts, *turn.calls] if turn.open else [*turn.doubts]
@@ -238,11 +243,14 @@ WORKS = {
     "resume": "summary",
     "memory": "memory",
 }
-"""What background work makes."""
+"""What background work produces, by its kind."""
 
 
 def _model(turn: TurnView, *, is_quiet: bool) -> _Stands | None:
-    """The model call, or the wait for one. `is_quiet`: no call of a tool stands."""
+    """The state of the model call, or of the wait for it.
+
+    `is_quiet`: whether no tool call has a state.
+    """
     generation: Generation | None = turn.generation
     place = (turn.number, turn.step)
     number = f"{turn.number}.{turn.step}"
@@ -285,7 +293,10 @@ def _call(call: Call) -> _Stands | None:
 
 
 def worker_name(owner: str) -> str:
-    """A worker for people: of a long id only its end, which tells two of them apart."""
+    """How people see a worker:
+
+    `worker` and its id. Of a long id, only the last characters are shown.
+    """
     name = worker_id(owner)
     if len(name) > WORKER_CHARS:
         return f"worker {name[-WORKER_END:]}"
@@ -317,7 +328,7 @@ def _outcome(event: object, run: Run) -> tuple[str, str]:
 
 
 def runs_json(runs: Runs, since: int) -> dict[str, Any]:
-    """The ended runs from a place on, rows of FIELDS, and all that last."""
+    """The ended runs from a place on, as rows of FIELDS, and all runs that have not ended."""
     closed = runs.closed[since:]
     return {
         "fields": list(FIELDS),

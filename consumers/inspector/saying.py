@@ -1,4 +1,7 @@
-"""An event as a sentence for people: who did what. Its type and fields stand one press below."""
+"""Describes an event in a sentence for people: who did what.
+
+The page shows its fields on request.
+"""
 
 from typing import Any
 
@@ -14,7 +17,9 @@ SAID_CHARS = 90
 
 
 def sentence(entry: Entry, turn: TurnView) -> str:
-    """What the event says; '' for a piece of text. `turn`: the view after it, for names of calls.
+    """The sentence for an event; '' for a chunk.
+
+    `turn`: the turn view after it, for names of calls.
     """
     event = entry.event
     match event:

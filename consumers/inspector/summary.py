@@ -1,4 +1,4 @@
-"""One event in one line, for lists of ten thousand; never the text of a chunk."""
+"""Describes an event in one line, for long lists, without the text of a chunk."""
 
 from typing import Any
 
@@ -9,20 +9,20 @@ from ...schemas.value import field_names
 from ..contents import DIGESTS, text_of, whole
 
 SUMMARY_CHARS = 120
-"""Longest summary: one line on a desktop screen, two on a phone."""
+"""The longest summary, which is one line on a desktop screen and two on a phone."""
 
 PLACE = ("turn", "step", "index", "attempt")
 UNLABELLED = (
     "content", "summary", "text", "reason", "why", "name", "trigger", "decision", "outcome",
 )
-"""Fields that come first, without their name."""
+"""Fields that come first, without their names."""
 
 LEFT_OUT = DIGESTS | {"basis", "context_sha256", "request_sha256", "rules", "epoch", "args_sha256"}
-"""Fields not useful in a summary; the event's details have them."""
+"""Fields that are not useful in a summary; the event's details show them."""
 
 
 def summary(entry: Entry) -> str:
-    """The event's content in one line: TURN.STEP... first, then its fields."""
+    """The event's content in one line: first TURN.STEP..., then the event's fields."""
     event = entry.event
     match event:
         case ev.GenChunk():

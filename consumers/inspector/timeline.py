@@ -1,8 +1,8 @@
 """A session with its views after each event: the data of the time scrubber.
 
-The session is folded from its first offset, as its worker folds it, and every value is kept: views
-are immutable and share their rows, so ten thousand of them cost little more than the last one. A
-timeline continues when the log has grown, and keeps nothing open in between.
+The session is folded from its first offset, as its worker does, and the views after every event are
+kept. Views are immutable and share their rows, so all of them need little more memory than the
+last. A timeline can continue when the log has grown, and keeps no reader open meanwhile.
 """
 
 import threading
@@ -28,21 +28,21 @@ from ..transcript_stream import INITIAL, Viewer, see
 from .runs import Runs
 
 SESSIONS_MAX = 6
-"""Most recently used timelines in memory: a person reads one session, and compares another."""
+"""How many of the most recently used timelines are in memory."""
 
 EVENTS_MAX = 200_000
-"""Events in all of them, about 1 KB each; the requested timeline is always kept."""
+"""The most events in all timelines, at about 1 KB each. The requested timeline is always kept."""
 
 FOLDS_PER_USER_MAX = 2
-"""New timelines being folded for one user at a time: each fold reads a whole partition."""
+"""How many new timelines are folded for one user at a time; each fold reads a whole partition."""
 
 
 class TooManyTimelines(Retry):
-    """The limit of timelines being folded for this user is reached."""
+    """This user has reached the limit of timelines that are folded at a time."""
 
 
 class UnknownOffset(UnknownSession):
-    """The session has no event at or before that offset."""
+    """The session has no event at or before the offset."""
 
 
 class Moment(NamedTuple):
@@ -61,9 +61,9 @@ class Moment(NamedTuple):
 
 
 class Timeline:
-    """The moments of one session, in log order. Raises from the log; many threads may use it.
+    """The moments of one session, in log order, for any thread. Raises the errors of the log.
 
-    `read`: for the seeds of forks, and for answers too large for the log.
+    `read`: reads the seeds of forks, and answers that are too large for the log.
     """
 
     def __init__(self, log: Log, session_id: str, read: ReadBlob | None = None) -> None:
@@ -112,7 +112,7 @@ class Timeline:
         moment = Moment(place, entry, ruling, views, self.holders, viewer, newest)
         self.moments.append(moment)
         self.runs.feed(entry, ruling, views, self._read)
-        # After it, and in this order: other threads must find every moment that these lists name.
+        # Only now, and in this order, because other threads must find every moment in these lists.
         if ruling.accepted and isinstance(entry.event, ev.LlmCalled):
             self.steps.append(place)
         self._offsets.append(entry.offset)
@@ -140,7 +140,7 @@ class Timeline:
         return self.moments[count - 1]
 
     def called(self, moment: Moment) -> Moment | None:
-        """The moment of the newest model request decided by then."""
+        """The moment of the newest model request that was decided up to this moment."""
         before = bisect_right(self.steps, moment.place) - 1
         return self.moments[self.steps[before]] if before >= 0 else None
 
@@ -164,7 +164,7 @@ class Timelines:
 
     def of(self, session_id: str, user: str = "") -> Timeline:
         """The session's timeline, folded to the present end of the log. Raises TooManyTimelines if
-        it is not in memory and too many others are being folded for the same user.
+        the timeline is not in memory and too many timelines are being folded for the same user.
         """
         with self._lock:
             timeline = self._recent.get(session_id)
@@ -180,7 +180,7 @@ class Timelines:
             self._recent.move_to_end(session_id)
         try:
             timeline.extend()
-        except Exception:  # it may have ended inside a batch: start over next time
+        except Exception:  # the fold may be inside a batch: start over next time
             with self._lock:
                 self._recent.pop(session_id, None)
             raise
@@ -188,7 +188,7 @@ class Timelines:
             if is_new:
                 with self._lock:
                     self._folding[user] -= 1
-                    self._folding = +self._folding  # drops the users at zero
+                    self._folding = +self._folding  # drops users whose count is zero
         with self._lock:
             self._forget(session_id)
         return timeline

@@ -1,8 +1,8 @@
-"""Why a session waits or goes on, in words: the conditions of the WAKE rows that matched, and the
+"""Explains why a session waits or continues: the conditions of the WAKE rows that matched, and the
 rows that could match next.
 
-Both are read from the tables that workers act on: WAKE, and the life of a tool call. Only the words
-for a condition and for a change are here; a test demands words for every one of them.
+Both come from the tables by which workers act: WAKE, and the states of a tool call. This file has
+only the words for conditions and changes; a test checks that every condition and change has words.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from ...processors.wake.table import BY_ID, BY_LANE, Action, Fact, Row, When
 from ...schemas import events as ev
 
 NEXT_MAX = 6
-"""Rows that could match next, of one that matched."""
+"""The most rows to return that could match next."""
 
 SAYS: dict[tuple[str, Fact], str] = {
     ("gate", "live"): "the session is live",
@@ -68,7 +68,7 @@ SAYS: dict[tuple[str, Fact], str] = {
     ("status", "failed"): "the last attempt failed",
     ("status", "due"): "there is something to do",
 }
-"""A condition in words."""
+"""The words for each condition."""
 
 PASSES: dict[tuple[str, Fact], tuple[Fact, str]] = {
     ("expired", False): (True, "Nobody decides in time"),
@@ -78,7 +78,7 @@ PASSES: dict[tuple[str, Fact], tuple[Fact, str]] = {
     ("may_end", False): (True, "Everything has ended, or the grace period is over"),
     ("may_come", True): (False, "No summary arrives"),
 }
-"""What changes by itself, with time: the next value, and how to say so."""
+"""The facts that change with time: the next value, and the words for the change."""
 
 CALL_CHANGES: dict[type, str] = {
     ev.ToolInvoked: "The call is decided",
@@ -88,8 +88,9 @@ CALL_CHANGES: dict[type, str] = {
     ev.ToolFailedUncertain: "Nobody can know the outcome",
     ev.HumanResolved: "A person reports what happened",
 }
-"""What changes the status of a call, in words. Without what time changes (PASSES), and the end of
-the turn, which any call may meet."""
+"""The words for events that change the status of a call. Changes with time are in PASSES; the end
+of the turn, which may end any call, is left out.
+"""
 
 DECISIONS: dict[Fact, str] = {
     "allow": "Someone allows it",
@@ -103,7 +104,7 @@ MODEL_CHANGES: dict[Fact, tuple[tuple[str, str], ...]] = {
                 ("The attempt fails", "S1w")),
     "failed": (),
 }
-"""What changes a model call: the words, and the row that matches then."""
+"""What changes a model call: the words, and the row that matches after the change."""
 
 
 def conditions(row: Row) -> list[str]:
@@ -115,7 +116,9 @@ def conditions(row: Row) -> list[str]:
 
 
 def next_rows(row: Row) -> list[dict[str, Any]]:
-    """What could happen next while a row matches: {when, then, row}, `then` as the table says."""
+    """What could happen next while a row matches: {when, then, row}; `then` is the row's text in
+    WAKE.
+    """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for when, candidate in _changes(row):
         found.setdefault((when, candidate.id), {
@@ -148,7 +151,7 @@ def _is_of(change: CallRow, statuses: tuple[Fact, ...]) -> bool:
 
 
 def _of_call(change: CallRow) -> Iterator[tuple[str, Row]]:
-    """The row that matches after a change of a call; after its end the turn goes on."""
+    """The row that matches after a change of a call. After the call's end the turn continues."""
     decided = [*change.when.get("decision", ()), *change.when.get("decides", ())]
     words = next((DECISIONS[one] for one in decided if one in DECISIONS), CALL_CHANGES.get(
         change.event, change.why))
@@ -171,6 +174,6 @@ def _matching(row: Row, facts: When) -> Iterator[Row]:
 
 
 def why_json(row_id: str) -> dict[str, Any]:
-    """The words of a row that matched."""
+    """The JSON that explains a row that matched."""
     row = BY_ID[row_id]
     return {"conditions": conditions(row), "next": next_rows(row)}

@@ -1,4 +1,4 @@
-"""JSON that every client reads the same way: a number that would change is sent as a string.
+"""Makes JSON that every client reads alike: a number that would change is sent as a string.
 
 JavaScript parses numbers as doubles, and other readers refuse numbers that they cannot represent;
 Python reads 1e400 as infinity and writes it as invalid JSON. So a number that no double represents
@@ -13,15 +13,15 @@ from ...processors.effects.models.json_bytes import depth
 from .. import contents
 
 INT_MAX = 2**53 - 1
-"""The largest integer up to which doubles represent every integer exactly."""
+"""Doubles represent every integer up to this one exactly."""
 
 DEPTH_MAX = 128
-"""Deepest nesting that is parsed: our JSON writers recurse."""
+"""The deepest nesting that is parsed, because our JSON writers recurse."""
 
 
 def value_of(data: bytes) -> Any:
-    """The value of some JSON. Raises ValueError for invalid JSON (also for NaN), and for nesting so
-    deep that some readers fail.
+    """The value of a JSON text. Raises ValueError for invalid JSON (including NaN), and for nesting
+    so deep that some readers fail.
     """
     try:
         value = _DECODER.decode(data.decode())

@@ -1,4 +1,4 @@
-"""Frames as plain JSON, for the gateway's own stream and the inspector.
+"""Encodes frames as plain JSON, for the gateway's own stream and the inspector.
 
     token    {turn, step, attempt, block, kind, text}   a piece of the model's output
     dropped  {turn, step, attempt, why}                 discard what was shown of this attempt
@@ -17,11 +17,14 @@ from ..transcript_stream import Attempt, Dropped, LineAdded, Settled, Shown, Tok
 from .exact import value_of
 
 WHOLE = frozenset({"message", "answer", "partial"})
-"""Lines sent with their full content; lines of tools have the part in the log and a reference."""
+"""Kinds of lines that are sent with their full content.
+
+Lines of tools have the part that is in the log, and a reference.
+"""
 
 
 def thing_json(thing: Shown, read: ReadBlob) -> dict[str, Any]:
-    """One shown thing as JSON."""
+    """One shown item as JSON."""
     match thing:
         case Token():
             piece = {"block": thing.block, "kind": str(thing.kind), "text": thing.text}
@@ -37,13 +40,13 @@ def thing_json(thing: Shown, read: ReadBlob) -> dict[str, Any]:
 
 
 def frame_json(frame: Frame, read: ReadBlob) -> dict[str, Any]:
-    """A frame as JSON: the thing, the cursor to resume from, and whether it is live."""
+    """A frame as JSON: the item, the cursor to resume from, and whether the item is live."""
     return {**thing_json(frame.shown, read), "cursor": frame.cursor, "live": frame.live}
 
 
 def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
-    """A line of the transcript. `content`: blocks, arguments or a text; numbers that no double
-    represents are strings. `ref`: the blob with the full content of a large line.
+    """A line of the transcript as JSON. `content`: blocks, arguments or a text, in which numbers
+    that no double represents are strings. `ref`: the blob with the full content of a large line.
     """
     out: dict[str, Any] = {
         "kind": line.kind,

@@ -1,9 +1,9 @@
-"""The file of the transcript index: one SQLite database in the home directory, a cache.
+"""The file of the transcript index, a cache: one SQLite database in the home directory.
 
-It has one document per message or result, its words, and the views of every session at the cursor,
-so the next run folds only what is new. All of it changes in one transaction. The file belongs to
-one topic of one cluster and one version of the folds; if it does not match or is damaged, it is
-rebuilt and the rebuild is reported.
+The file has one document per message or result, the words of each document, and the views of every
+session at the cursor, so the next run folds only new events. All of this changes in one
+transaction. The file belongs to one topic of one cluster and one version of the folds. If it does
+not match or is damaged, it is rebuilt and the rebuild is reported.
 """
 
 import fcntl
@@ -53,7 +53,10 @@ class Document(NamedTuple):
 
 
 class SqliteBackend:
-    """The backend of one partition's Store: the table `views`, in the caller's transaction."""
+    """The backend of one partition's Store: keeps its data in the table `views`.
+
+    The caller begins and commits the transaction.
+    """
 
     def __init__(self, connection: sqlite3.Connection, partition: int) -> None:
         self._connection, self._partition = connection, partition
@@ -65,7 +68,7 @@ class SqliteBackend:
         return None if row is None else row[0]
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        after = prefix[:-1] + bytes([prefix[-1] + 1])  # prefixes end in a letter or in 0
+        after = prefix[:-1] + bytes([prefix[-1] + 1])  # every prefix ends in a letter or 0
         rows = self._connection.execute(
             "SELECT key, value FROM views WHERE partition = ? AND key >= ? AND key < ?"
             " ORDER BY key",
@@ -88,9 +91,11 @@ class SqliteBackend:
 
 
 class IndexFile:
-    """The open file. `belongs`: the log and version it must be built from; otherwise it is rebuilt.
+    """The open file. `belongs`: the log and the version from which it must be built, else it is
+    rebuilt.
 
-    `report` prints the reason. Raises IndexUnusable if the directory or the file cannot be written.
+    `report` prints the reason for a rebuild. Raises IndexUnusable if the directory or the file
+    cannot be written.
     """
 
     def __init__(self, path: Path, belongs: dict[str, str], report: Callable[[str], None]) -> None:
@@ -106,7 +111,7 @@ class IndexFile:
         try:
             self._connect()
         except sqlite3.OperationalError:
-            raise  # locked, full or not writable: deleting it would not help
+            raise  # locked, full or not writable: deleting the file would not help
         except sqlite3.DatabaseError as error:
             self._report(f"search: {self.path} is damaged ({error})")
             self.rebuild()
@@ -122,7 +127,7 @@ class IndexFile:
         self.connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
         try:
             # Readers and a writer do not block each other. A power loss may lose the last batch,
-            # which is harmless for a cache, but must not damage the file.
+            # which is harmless for a cache, but does not damage the file.
             self.connection.execute("PRAGMA journal_mode = WAL")
             self.connection.execute("PRAGMA synchronous = NORMAL")
             with self.transaction():
@@ -142,7 +147,7 @@ class IndexFile:
         self._connect()
 
     def claim(self) -> None:
-        """Record which log and version the file is built from, with its first batch."""
+        """Record, with the first batch, from which log and version the file is built."""
         self.connection.executemany(
             "INSERT OR REPLACE INTO belongs VALUES (?, ?)", self._belongs.items()
         )
@@ -174,7 +179,10 @@ class IndexFile:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the index: one process updates it at a time; a second one reports that it waits."""
+        """Lock the index, because one process updates it at a time.
+
+        Another process reports that it waits.
+        """
         with open(f"{self.path}.lock", "ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -185,7 +193,7 @@ class IndexFile:
 
     @contextmanager
     def errors_as_unusable(self) -> Iterator[None]:
-        """Raise IndexUnusable for errors of SQLite or the disk."""
+        """Turn errors of SQLite or the disk into IndexUnusable."""
         try:
             yield
         except sqlite3.Error as error:

@@ -1,9 +1,9 @@
 """Full-text search over the transcripts of all sessions.
 
-The index is a fold of the log like any other: every event goes through the sessions' own fold, and
-each line that it adds to a transcript becomes a document. So a refused, repeated or superseded
-message is never found, because no transcript has it. The index is updated in batches, each in one
-transaction with the cursor: the next run continues after a killed one.
+The index is a fold of the log: every event goes through the sessions' fold, and each line that the
+event adds to a transcript becomes a document. A refused, repeated or superseded message is never
+found, because no transcript contains it. The index is updated in batches, each in one transaction
+with the cursor, so after a kill the next run continues.
 """
 
 from collections import OrderedDict
@@ -30,12 +30,12 @@ from ..contents import text_of, whole
 from ..follow import Follow
 from .search_file import Document, IndexFile
 
-LAYOUT = 1  # change it when the same log gives other documents or other words
-BATCH_EVENTS = 2_000  # in one transaction: about 50 ms of folding
-HOT_SESSIONS_MAX = 500  # kept as objects between batches, about 10 KB each
-TEXT_CHARS_MAX = 100_000  # indexed of a document: a pasted book is found by its beginning
-RESULT_CHARS_MAX = 20_000  # indexed of a tool's result: about the part that a model gets
-BEHIND_MIN = 20_000  # events; catching up with fewer takes under a second: not reported
+LAYOUT = 1  # increase it if the same log would give other documents or words
+BATCH_EVENTS = 2_000  # events in one transaction, about 50 ms of folding
+HOT_SESSIONS_MAX = 500  # sessions kept as objects between batches, about 10 KB each
+TEXT_CHARS_MAX = 100_000  # indexed characters of a document
+RESULT_CHARS_MAX = 20_000  # of a tool's result: about what a model gets
+BEHIND_MIN = 20_000  # with fewer events, catching up is not reported: it takes under 1 s
 BEST, BEST_MAX = 10, 1_000
 
 KINDS = {"message": "said", "answer": "answered", "partial": "stopped", "result": "result"}
@@ -43,7 +43,7 @@ KINDS = {"message": "said", "answer": "answered", "partial": "stopped", "result"
 
 
 class Found(NamedTuple):
-    """A document that matches. `score`: the full-text rank, above 0 and below 1."""
+    """A document that matches. `score`: the full-text rank, between 0 and 1."""
 
     document: Document
     score: float
@@ -113,7 +113,9 @@ class TranscriptIndex(Closing):
         return indexer.documents
 
     def _stores(self) -> dict[int, Store]:
-        """Each partition's store at its cursor; all are rebuilt if the log cannot continue there.
+        """Each partition's store at its cursor.
+
+        All are rebuilt if the log no longer has a cursor's offset.
         """
         first, end = self._log.first_offsets(SESSION_EVENTS), self._log.end_offsets(SESSION_EVENTS)
         stores = {partition: self._file.store(partition) for partition in first}
@@ -139,10 +141,10 @@ class TranscriptIndex(Closing):
         session: str | None = None,
         limit: int = BEST,
     ) -> list[Found]:
-        """The best matches in one user's, one session's or all documents; of equals the newest
-        first.
+        """The best matches in the documents of one user, of one session or of all. Of equal
+        matches, the newest comes first.
 
-        Any text is a query; one without a letter or digit finds nothing.
+        Any text is a valid query; a text without a letter or digit finds nothing.
         """
         assert 1 <= limit <= BEST_MAX
         query = query_of(words)
@@ -178,7 +180,7 @@ class TranscriptIndex(Closing):
 
 
 def _batches(follow: Follow, ends: Offsets) -> Iterator[tuple[list[Entry], Offsets]]:
-    """Entries in bounded batches, each with the cursor after it."""
+    """Yield entries in bounded batches, each with the cursor after the batch."""
     for entries in follow.to(ends):
         after = follow.cursor
         cursor = {**after, **{e.partition: e.offset for e in reversed(entries)}}
@@ -186,11 +188,11 @@ def _batches(follow: Follow, ends: Offsets) -> Iterator[tuple[list[Entry], Offse
             batch, entries = entries[:BATCH_EVENTS], entries[BATCH_EVENTS:]
             cursor.update((e.partition, e.offset + 1) for e in batch)
             yield batch, dict(cursor)
-        yield entries, after  # includes records that are not events of sessions
+        yield entries, after  # `after` includes records that are not events of sessions
 
 
 class _Indexer:
-    """Folds events, makes documents of new transcript lines, and keeps the views."""
+    """Folds events, turns new transcript lines into documents, and keeps the views."""
 
     def __init__(self, stores: dict[int, Store], read: ReadBlob) -> None:
         self._stores, self._read = stores, read
@@ -209,7 +211,7 @@ class _Indexer:
             self._hot[key] = self._changed[key] = views
             for line in views.transcript.lines.since(len(before.transcript.lines)):
                 inherited = views.origin is not None and line.offset <= views.origin.opened
-                text = "" if inherited else self._text(line)  # found in the parent
+                text = "" if inherited else self._text(line)  # the parent's documents have it
                 if text.strip():
                     found.append(_document(views, entry.partition, line, text))
         self.documents += len(found)

@@ -1,1 +1,1 @@
-"""Metrics and traces for operators: what happened, never the content."""
+"""Metrics and traces for operators, without the content of sessions."""

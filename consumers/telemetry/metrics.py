@@ -1,6 +1,6 @@
-"""Prometheus metrics of a gateway: its viewers, how far it has read, its responses.
+"""Prometheus metrics of a gateway: its viewers, its responses, and how far it has read.
 
-Numbers and fixed labels only: no user, no session, no content.
+Metrics have only numbers and fixed labels: no users, sessions or content.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
-"""Spans as OTLP: JSON for people and files; sent as protobuf if that is installed, else as JSON.
+"""Encodes spans as OTLP: as JSON for people and files, and as protobuf to send, if it is installed.
 
-Plain OTLP over HTTP, which collectors, Langfuse and Phoenix accept.
+Spans are sent as plain OTLP over HTTP, which collectors, Langfuse and Phoenix accept.
 """
 
 import base64
@@ -16,14 +16,14 @@ from ...log.errors import Retry
 from .spans import Span
 
 BATCH = 500
-"""Spans in one request, which has half a megabyte at most."""
+"""The most spans in one request, which then has at most half a megabyte."""
 
 SEND_S = 30.0
 PATH = "/v1/traces"
 
 
 class NotSent(Retry):
-    """The receiver did not accept the spans. Sending all of them again is harmless."""
+    """The receiver did not accept the spans. Sending them again is harmless."""
 
 
 def request_json(spans: Iterable[Span]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def send(spans: Iterable[Span], url: str, headers: Mapping[str, str] | None = No
 
 
 def encoded(request: dict[str, Any]) -> tuple[bytes, str]:
-    """A request as bytes, and the content type. Protobuf needs the extra `otel`."""
+    """A request as bytes, and its content type. Protobuf needs the extra `otel`."""
     try:
         from google.protobuf.json_format import ParseDict
         from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
@@ -109,7 +109,7 @@ def encoded(request: dict[str, Any]) -> tuple[bytes, str]:
 
 
 def _ids(value: Any) -> Any:
-    """Convert ids from hex, as in OTLP's JSON, to base64, as in protobuf's own JSON."""
+    """Convert ids from hex, which OTLP's JSON uses, to base64, which protobuf's own JSON uses."""
     if isinstance(value, list):
         return [_ids(one) for one in value]
     if not isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""Spans of a session, made from its events: the same log always gives the same spans.
+"""Makes the spans of a session from its events: the same log always gives the same spans.
 
-Ids are hashes of the claim's place in the log and times are the broker's, so an export can be
-repeated at any time, from any machine. Names follow OpenTelemetry's conventions for generative AI.
-Only finished work is a span, and spans contain no content.
+Ids are hashes of the claim's place in the log, and times are the broker's, so an export can be
+repeated at any time on any machine. Names follow OpenTelemetry's conventions for generative AI.
+Only finished work has a span, and spans contain no content.
 """
 
 import json
@@ -18,23 +18,26 @@ from ...schemas.codec import ChunkSeen
 from ...schemas.topics import SESSION_EVENTS
 
 INTERNAL, CLIENT, PRODUCER = 1, 3, 4
-"""Kinds of spans, by OTLP's numbers."""
+"""OTLP's numbers for the kinds of spans."""
 
 FAILED = ("failed", "max_steps", "max_tokens", "budget_exceeded", "refusal")
-"""End reasons of turns that are errors for an operator."""
+"""Reasons for the end of a turn that are errors for an operator."""
 
 PROVIDER = "anthropic"
 
 
 class Link(NamedTuple):
-    """The span that caused this one; across the log, spans are linked, not nested."""
+    """A link to the span that caused this span.
+
+    Spans of different writers are linked, not nested.
+    """
 
     trace_id: str
     span_id: str
 
 
 class Span(NamedTuple):
-    """One span. Ids are hex, times Unix ms; `error` is '' without an error."""
+    """One span. Ids are hex, times are Unix ms, and `error` is '' if there was none."""
 
     trace_id: str
     span_id: str
@@ -49,7 +52,7 @@ class Span(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """A span that has begun, by the event at `offset`. `first_ms`: the time of its first chunk."""
+    """A span that the event at `offset` began. `first_ms`: the time of the first chunk."""
 
     name: str
     attributes: dict[str, Any]
@@ -62,7 +65,7 @@ class _Open(NamedTuple):
 def spans_of(
     seen: Iterable[FoldedEvent], origin: str, comes_from: Mapping[int, Link] | None = None
 ) -> Iterator[Span]:
-    """The spans that ended in a session's events, each as it ends.
+    """The spans that ended within a session's events, yielded in the order of their ends.
 
     origin: identifies the log, so that ids of different logs differ. comes_from: the span of the
     producer of the event at an offset.
@@ -143,7 +146,7 @@ class _Maker:
             self._open[key] = span._replace(first_ms=at)
 
     def _begin_attempt(self, seen: FoldedEvent, key: tuple, span: _Open) -> Iterator[Span]:
-        """Begin an attempt; an earlier one without an outcome ends here."""
+        """Begin an attempt; an earlier attempt without an outcome ends here."""
         before = self._open.pop(key, None)
         links = span.links
         if before is not None:
@@ -221,7 +224,7 @@ class _Maker:
     def _trace_of(self, key: tuple) -> str:
         if key[0] != "background" and key[1] in self._turns:
             return self._trace(key[1])
-        return self._id("beside " + "/".join(map(str, key)), 0, 32)  # a trace of its own
+        return self._id("beside " + "/".join(map(str, key)), 0, 32)  # a separate trace
 
     # -- turns -------------------------------------------------------------------------------------
 
@@ -235,7 +238,7 @@ class _Maker:
     def _end_turn(self, seen: FoldedEvent, event: ev.TurnEnded) -> Iterator[Span]:
         span = self._turns.get(event.turn)
         if span is None:
-            return  # a fork's inherited turn: the parent exports it
+            return  # the parent exports a fork's inherited turns
         of_turn = (("chat", event.turn), ("tool", event.turn))
         for key in [key for key in self._open if key[:2] in of_turn]:
             yield self._close(seen, key, self._open.pop(key), "abandoned", {})
@@ -274,7 +277,7 @@ class _Maker:
 
 
 def _end_of(event: object) -> tuple[tuple, str, dict[str, Any]]:
-    """(key of the work that an event ends, its error or '', more attributes)."""
+    """The key of the work that an event ends, the work's error or '', and more attributes."""
     match event:
         case ev.GenComplete():
             return ("chat", event.turn, event.step), "", {
@@ -305,7 +308,7 @@ def _end_of(event: object) -> tuple[tuple, str, dict[str, Any]]:
 
 
 def _sums(rows: list[Spent]) -> dict[str, Any]:
-    """Token counts by the names of the conventions; input includes cached input."""
+    """Token counts, named as in the conventions. Input includes cached input."""
     written = sum(row.cache_write_tokens for row in rows)
     return {
         "gen_ai.usage.input_tokens": sum(row.read_tokens for row in rows),

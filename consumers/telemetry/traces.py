@@ -1,7 +1,7 @@
-"""The traces of a session, read from its log: at any time, any number of times.
+"""Reads the traces of a session from the log, at any time and any number of times.
 
-The header `traceparent` has the trace of an event's writer, if there was one; that span is linked
-to the turn that the event began.
+The header `traceparent` has the span of an event's writer, if there was one. This span is linked to
+the turn that the event began.
 """
 
 import re
@@ -29,7 +29,7 @@ def traces(client: Client, session_id: str) -> Iterator[Span]:
 
 
 def producer_links(client: Client, session_id: str, partition: int, end: int) -> dict[int, Link]:
-    """Offset -> the span of that event's writer."""
+    """The span of the writer of each event, by the event's offset."""
     found, key = {}, session_id.encode()
     for record in read_before(client.log, SESSION_EVENTS, partition, end):
         match = _TRACEPARENT.fullmatch(record.header("traceparent") or b"")

@@ -1,7 +1,8 @@
-"""AG-UI 1.0 over HTTP: POST /agui streams one run, POST /agui/connect a thread from its beginning.
+"""AG-UI 1.0 over HTTP: POST /agui streams one run; POST /agui/connect streams a thread from its
+start.
 
-A client's request is an event in the log before anything streams. The stream is a projection of the
-session, so a lost connection loses nothing. Read docs/ag-ui.md.
+A client's request is written to the log before the response streams. The stream is a projection of
+the session, so a lost connection loses nothing. Read docs/ag-ui.md.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from ..subscriptions import Subscription
 from .plain import demand_report, ended_now, post_message
 
 CHANNEL = "ag-ui"
-"""The channel recorded for messages received here, and for their answers."""
+"""The channel recorded for messages received by these routes, and for their answers."""
 
 Pieces = AsyncIterator[bytes | None]
 
@@ -40,8 +41,8 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.post("", response_class=EventStream)
     async def run(request: Request) -> Response:
-        """A RunAgentInput: sends the new messages, answers interrupts, streams the run that
-        follows.
+        """Send the new messages and answers to interrupts of a RunAgentInput, and stream the run
+        that follows.
         """
         wanted = run_input(await request.json())
         answer_offset = await _answer_interrupts(gateway, request, wanted)
@@ -61,8 +62,9 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.post("/connect", response_class=EventStream)
     async def connect(request: Request, follow: bool = False) -> Response:
-        """A RunAgentInput: all runs of its thread, and the open one until it ends; with `follow`,
-        also all later runs. A client that already has messages gets only what it lacks."""
+        """Stream all runs of a RunAgentInput's thread, with the open run until it ends; with
+        `follow`, also all later runs. A client that already has messages gets only what it lacks.
+        """
         wanted = run_input(await request.json())
         subscription = await _subscribe(gateway, request, wanted)
         return _stream(gateway, subscription, _thread(gateway, subscription, wanted, follow))
@@ -100,8 +102,8 @@ async def _answer_interrupts(gateway: Gateway, request: Request, wanted: RunInpu
 
 
 async def _send_messages(gateway: Gateway, request: Request, wanted: RunInput) -> dict[str, int]:
-    """Send the user's newest messages and await the decisions. Returns the offset of each. A
-    message that was sent before keeps its offset, so a repeated request gets the same run again.
+    """Send the user's newest messages and await the decisions. Returns the offset of each message.
+    A message that was sent before keeps its offset, so a repeated request gets the same run again.
     """
     caller, offsets = gateway.caller(request), {}
     for new in newest(wanted.messages):
@@ -162,8 +164,7 @@ async def _run(
 
 
 def _ends_at(line: Line, begin: int) -> bool:
-    """Whether a line ends the turn before this run: a queued message opened the run's turn there.
-    """
+    """Whether the line at `begin` ends an earlier turn, so that a queued message began this run."""
     return line.kind == "ended" and line.offset == begin
 
 
@@ -178,7 +179,7 @@ def _waits(message: str | None, encoder: Encoder, subscription: Subscription) ->
 async def _thread(
     gateway: Gateway, subscription: Subscription, wanted: RunInput, follow: bool
 ) -> Pieces:
-    """Every run until now, and the open one until it ends."""
+    """Every run so far, and the open run until it ends."""
     encoder, known = Encoder(wanted.thread, gateway.shown_blob), _known(wanted)
     before, views = subscription.drain(), subscription.views
     events: list[Event] = []
@@ -206,7 +207,8 @@ async def _thread(
 
 
 def _known(wanted: RunInput) -> list[Message]:
-    """The client's messages that belong to the session: an app may have others of its own."""
+    """The client's messages that belong to the session; an app may also have messages of its own.
+    """
     return [message for message in wanted.messages if message["role"] in SHOWN]
 
 

@@ -1,8 +1,8 @@
-"""The Vercel AI SDK 7 over HTTP: the routes of `DefaultChatTransport`, and some that it lacks.
+"""The Vercel AI SDK 7 over HTTP: the routes that `DefaultChatTransport` uses, and some others.
 
-A chat is a session, and a response is one turn as a message stream. A posted message is an event in
-the log before anything streams, so a lost connection loses nothing, and leaving the stream does not
-stop the turn: /stop does. Read docs/ai-sdk.md.
+A chat is a session, and a response is one turn as a message stream. A posted message is written to
+the log before the response streams, so a lost connection loses nothing. Closing the stream does not
+stop the turn; /stop does. Read docs/ai-sdk.md.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -30,14 +30,14 @@ from ..subscriptions import Subscription
 from .plain import cancel_turn, decision_json, post_message
 
 CHANNEL = "ai-sdk"
-"""The channel recorded for messages received here, and for their answers."""
+"""The channel recorded for messages received by these routes, and for their answers."""
 
 HEADERS = {"x-vercel-ai-ui-message-stream": "v1", "connection": "keep-alive"}
 DONE = event("[DONE]")
 
 Pieces = AsyncIterator[bytes | None]
 TurnOf = Callable[[SessionViews], int | None]
-"""The turn to show, from the views so far; None: not known yet."""
+"""Returns the turn to show from the views so far, or None if it is not known yet."""
 
 
 def router(gateway: Gateway) -> APIRouter:
@@ -74,7 +74,7 @@ def _streaming(routes: APIRouter, gateway: Gateway) -> None:
 
     @routes.get("/{session_id}/stream", response_class=EventStream)
     async def resume(request: Request, session_id: str) -> Response:
-        """The open turn from its beginning; 204 if no turn is open or there is no session."""
+        """Stream the open turn from its beginning; 204 if there is no open turn or no session."""
         views = gateway.views_or_none(gateway.caller(request), session_id)
         if views is None or not views.turn.open:
             return Response(status_code=204)  # a new chat without messages is not an error
@@ -105,9 +105,10 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
 
     @routes.post("/{session_id}/stop")
     async def stop(request: Request, session_id: str) -> Any:
-        """Cancel the given turn, by `turn` or by the `messageId` of its answer; else the open one.
+        """Cancel a turn, given by `turn` or by the `messageId` of its answer, or else the open
+        turn.
 
-        Leaving the stream does not stop the turn.
+        Closing the stream does not stop the turn.
         """
         body = await request.json() if await request.body() else {}
         views = gateway.views(request, session_id)
@@ -137,7 +138,9 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
 
 
 async def _send_message(gateway: Gateway, request: Request, wanted: ChatRequest) -> str:
-    """Send the newest message, await the decision, and return its id. A repeated id is harmless."""
+    """Send the newest message, await the decision, and return the message's id, which may be
+    repeated.
+    """
     assert wanted.message is not None
     content = await gateway.blocking(content_of, wanted.message, gateway.store_attachment)
     options = {"agent": wanted.agent, "when_busy": wanted.when_busy, "channel": CHANNEL}
@@ -150,8 +153,8 @@ async def _send_message(gateway: Gateway, request: Request, wanted: ChatRequest)
 
 async def _answer_approvals(gateway: Gateway, request: Request, wanted: ChatRequest) -> list[str]:
     """Send the answers to approvals, await the decisions, and return the answered calls. If a new
-    message follows them, only pending approvals are answered: the others are old answers that the
-    client repeats.
+    message follows the answers, only pending approvals are answered, because the other answers are
+    repetitions of earlier ones.
     """
     if not wanted.answers:
         return []
@@ -186,7 +189,9 @@ def _is_pending(views: SessionViews, key: str) -> bool:
 
 
 def _was_decided(views: SessionViews, answer: Answer) -> bool:
-    """Whether a call got the same answer before; a repeated request gets the same response."""
+    """Whether the call got the same answer before, so that a repeated request gets the same
+    response.
+    """
     return any(
         (line.kind, line.call, line.text) == ("approval", answer.call, answer.decision)
         for line in views.transcript.lines
@@ -194,7 +199,10 @@ def _was_decided(views: SessionViews, answer: Answer) -> bool:
 
 
 async def _regenerate(gateway: Gateway, request: Request, wanted: ChatRequest) -> tuple[str, int]:
-    """Fork before a turn and send its message again there. Returns the new session and its turn."""
+    """Fork before a turn and send its message to the fork again.
+
+    Returns the new session and its turn.
+    """
     views = gateway.views(request, wanted.session_id)
     of_message = views.messages.progress.last(wanted.about)
     turn = _named_turn({"messageId": wanted.about}) or (of_message and of_message.turn)
@@ -205,7 +213,7 @@ async def _regenerate(gateway: Gateway, request: Request, wanted: ChatRequest) -
 
 
 def _named_turn(body: Any) -> int | None:
-    """The turn named in a body, by its number or by the id of its message."""
+    """The turn that a body gives by its number or by the id of its message."""
     if not isinstance(body, Mapping):
         raise Invalid("invalid", "the body must be a JSON object: nothing was done")
     turn = body.get("turn")
@@ -216,7 +224,7 @@ def _named_turn(body: Any) -> int | None:
 
 
 def _attached(gateway: Gateway, views: SessionViews, sha256: str) -> BlobRef | None:
-    """The blob of an attachment, if a message of the session has it."""
+    """The blob of an attachment, if a message of the session contains it."""
     for received in views.messages.received:
         for block in blocks_of(whole(received.content, gateway.shown_blob)):
             ref = reference_of(block)
@@ -239,8 +247,8 @@ def _turn_of(message_id: str) -> TurnOf:
 async def _stream(
     gateway, request: Request, session_id: str, turn_of: TurnOf, calls: frozenset[str] = frozenset()
 ) -> Response:
-    """A turn as a response. `calls`: the calls just answered; the client already has the part of
-    the turn before their requests, so that part is not repeated.
+    """Stream a turn as a response. `calls`: the calls just answered; the client already has the
+    turn up to their approval requests, so that part is not repeated.
     """
     caller = gateway.caller(request)
 
@@ -255,14 +263,14 @@ async def _stream(
     async def pieces() -> Pieces:
         nonlocal subscription
         turn = turn_of(subscription.views)
-        while turn is None:  # the message is queued for a turn of its own or the next step
+        while turn is None:  # the message is queued for a later turn or the next step
             frame = await anext(subscription, _ENDED)
             if frame is _ENDED:
                 raise TooSlow
             if frame is None:
                 yield None
             turn = turn_of(subscription.views)
-        for since in ("turn", "start"):  # from the last turn on, or from the first one
+        for since in ("turn", "start"):  # from the last turn on, or else from the first
             unsubscribe()
             subscription = await subscribe(since)
             if turn == subscription.views.turn.number:
@@ -280,7 +288,9 @@ async def _stream(
 async def _chunks(
     gateway, subscription: Subscription, turn: int, calls: frozenset[str]
 ) -> AsyncIterator[list[Chunk] | None]:
-    """A turn's chunks as they come, until it ends or waits for approvals; None is a pause."""
+    """Yield a turn's chunks as they come, until the turn ends or waits for approvals; None is a
+    pause.
+    """
     state, start = begin(subscription.session.session_id, turn)
     yield start
     silent = bool(calls)
@@ -314,7 +324,7 @@ def _answers_one(thing: Shown, calls: frozenset[str]) -> bool:
 
 
 def _waited(state: State, calls: frozenset[str]) -> bool:
-    """Whether the replay is where the client left: the turn waits for the approvals just answered.
+    """Whether the replay has reached the point at which the turn asked for the answered approvals.
     """
     return state.waits and any(c.key in calls and c.status == "asks" for c in state.calls)
 

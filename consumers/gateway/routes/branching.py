@@ -1,7 +1,7 @@
 """Routes for branching: fork a session at an offset, or regenerate an answer in a fork.
 
-Both create a new session and leave the old one unchanged. `consumers/branching.py` decides what may
-be forked.
+Both routes create a new session and leave the old session unchanged. `consumers/branching.py`
+checks whether a session may be forked.
 """
 
 from typing import Any
@@ -16,15 +16,16 @@ from .plain import RequestBody, decision_json
 
 
 class Fork(RequestBody):
-    """Where to fork: right after the offset `at`, by default at the session's end. `name`: the new
-    session's id, generated if it is not given."""
+    """Fork right after the offset `at`, by default at the session's end. `name`: the new session's
+    id, by default a generated one.
+    """
 
     at: int | None = None
     name: str | None = None
 
 
 class Regenerate(RequestBody):
-    """The turn whose messages to send again in a fork; by default the last one."""
+    """The turn whose messages to send again in a fork, by default the last turn."""
 
     turn: int | None = None
     name: str | None = None
@@ -42,7 +43,7 @@ def router(gateway: Gateway) -> APIRouter:
         new_id = None if name is None else gateway.session_id(caller, name)
         forked = await gateway.blocking(method, views.session_id, at, new_id)
         partition, _ = gateway.tail.cursor(forked.session_id)
-        # Once this gateway has folded the fork, too.
+        # Respond only when this gateway has folded the fork too.
         await gateway.decision(Receipt(forked.session_id, partition, forked.decision.offset))
         return decision_json(
             forked.decision,
@@ -53,12 +54,15 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.post("/sessions/{session_id}/fork", status_code=201)
     async def fork(request: Request, session_id: str, body: Fork) -> Any:
-        """A new session that begins with this one's history; this one continues unchanged."""
+        """Open a new session that begins with this session's history.
+
+        This session continues unchanged.
+        """
         return await branch(request, "fork", session_id, body.at, body.name)
 
     @routes.post("/sessions/{session_id}/regenerate", status_code=201)
     async def regenerate(request: Request, session_id: str, body: Regenerate) -> Any:
-        """A fork before a turn, with its messages sent again there; both answers are kept."""
+        """Fork before a turn, and send its messages to the fork again. Both answers are kept."""
         return await branch(request, "regenerate", session_id, body.turn, body.name)
 
     return routes

@@ -1,8 +1,9 @@
 """Durable Streams over HTTP, the reading side: sessions and written streams.
 
 GET and HEAD of /v1/stream/SESSION return the session's transcript, or the data that clients wrote
-there, from an offset on. The response comes at once (catch-up), waits for new data (long-poll), or
-streams it (SSE). Writing is in routes/durable_write.py. Read docs/durable-streams.md.
+to the stream, from an offset on. The response is sent at once (catch-up), waits for new data
+(long-poll), or streams new data (SSE). Writing is in routes/durable_write.py. Read
+docs/durable-streams.md.
 """
 
 import random
@@ -28,14 +29,16 @@ from ..subscriptions import HEARTBEAT_S, Subscription
 from .durable_write import writing
 
 LONG_POLL_S = 15.0
-"""How long a long-poll waits: shorter than the timeouts of proxies."""
+"""How long a long-poll waits, in seconds; shorter than the timeouts of proxies."""
 
 SSE_S = 60.0
-"""How long one event stream lasts; readers reconnect, which lets caches merge them."""
+"""How long one event stream lasts, in seconds; readers then reconnect, so caches can merge them."""
 
 JITTER_S = 3_600
 PRIVATE = "private, no-cache"
-"""A session is private: no cache may keep it. The ETag avoids sending it again."""
+"""A session is private, so only the reader's own cache may store it, and must revalidate it by the
+ETag.
+"""
 
 
 def router(gateway: Gateway) -> APIRouter:
@@ -46,7 +49,7 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.head("/{name}")
     async def head(request: Request, name: str) -> Response:
-        """The end of a stream, and whether it is closed."""
+        """Return the end offset of a stream, and whether the stream is closed."""
         source = Source(gateway, streams, request, name)
         headers = {"cache-control": "no-store", "content-type": source.stream.content_type}
         headers |= source.end_headers() | streams.expiry(source.session_id)
@@ -54,7 +57,10 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.get("/{name}")
     async def get(request: Request, name: str) -> Response:
-        """A stream from `offset` on (-1: its start, now: its end). `live`: long-poll or sse."""
+        """Return a stream from `offset` on (-1: from its start, now: from its end).
+
+        `live`: long-poll or sse.
+        """
         query = request.query_params
         offset, live = query.get("offset"), query.get("live")
         if len(query.getlist("offset")) > 1 or (live in ("long-poll", "sse") and not offset):
@@ -87,7 +93,7 @@ def router(gateway: Gateway) -> APIRouter:
 
 
 class Source:
-    """A stream that the user may read, as of the newest views it was given.
+    """A stream that the user may read, as of the views last passed to `update`.
 
     Raises Unauthenticated, UnknownSession, TooManyStreams.
     """
@@ -113,7 +119,7 @@ class Source:
         self.stream = state
 
     def page(self, place: int) -> Page:
-        """The appends from a place on."""
+        """The appends of the stream from a place on."""
         return durable.page(self.stream, place)
 
     def headers(self, found: Page) -> dict[str, str]:
@@ -142,7 +148,7 @@ class Source:
         return await hub.subscribe(self.session_id, None, "now", self.caller.user)
 
     async def next_page(self, subscription: Subscription, place: int, wait_s: float) -> Page:
-        """Wait at most `wait_s` for appends after a place. Returns the page at that time."""
+        """Wait at most `wait_s` seconds for appends after a place, and return the page."""
         deadline = time.monotonic() + wait_s
         while True:
             self.update(subscription.views)
@@ -195,7 +201,7 @@ async def _pieces(
     only the control event.
     """
     partition, kind = source.partition, source.stream.content_type
-    # No longer than the token that opened the stream.
+    # The stream must not outlive the token that opened it.
     deadline = time.monotonic() + min(SSE_S, source.caller.until - time.time())
     found = source.page(place)
     while True:

@@ -41,11 +41,12 @@ READ_ONLY = {
 
 
 def writing(routes: APIRouter, gateway: Gateway, streams: StreamCache) -> None:
-    """The routes that write."""
+    """Add the routes that write."""
     items = Items(gateway.client.sessions)
 
     async def perform(request: Request, name: str, op: dict[str, Any]) -> Response:
-        """Write an operation to the log, unless it would have no effect; the response to it."""
+        """Write an operation to the log, unless it would have no effect, and return the response.
+        """
         caller = gateway.caller(request)
         session_id = gateway.session_id(caller, an_id("stream", name))
         views = gateway.views_or_none(caller, name)
@@ -83,7 +84,7 @@ def writing(routes: APIRouter, gateway: Gateway, streams: StreamCache) -> None:
 
     @routes.post("/{name}")
     async def append(request: Request, name: str) -> Response:
-        """Append, close, or both."""
+        """Append to a stream, close it, or both."""
         headers, body = request.headers, await request.body()
         kind, closes = headers.get("content-type", ""), _closes(headers)
         if not body and not closes:
@@ -97,7 +98,7 @@ def writing(routes: APIRouter, gateway: Gateway, streams: StreamCache) -> None:
 
     @routes.delete("/{name}")
     async def delete(request: Request, name: str) -> Response:
-        """Delete a stream: its name becomes free, and its records stay in the log."""
+        """Delete a stream. Its name becomes free, and its records stay in the log."""
         return await perform(request, name, {"op": "delete"})
 
 
@@ -166,7 +167,10 @@ def _producer(headers: Mapping[str, str]) -> list[Any] | None:
 
 
 def _content(kind: str, body: bytes, *, may_be_empty: bool = False) -> dict[str, Any]:
-    """A body as stored in an item. JSON becomes messages: an array is split into its elements."""
+    """A body as it is stored in an item.
+
+    A JSON array is split into its elements, one message each.
+    """
     if not body:
         return {}
     if not is_json(kind):

@@ -1,7 +1,8 @@
-"""The inspector's home page as JSON: sessions, agents, charts, search. Each answer is for one user.
+"""The JSON for the inspector's home page: sessions, agents, charts, search. Each answer is for one
+user.
 
-Nothing here reads the log: the list and the charts come from the gateway's overview, which the
-gateway's reader keeps up to date. Search uses the index, which reads only new records.
+The list and the charts come from the gateway's overview, which the gateway's reader keeps up to
+date, so they need not read the log. Search uses the index, which reads only new records.
 """
 
 import time
@@ -37,7 +38,9 @@ def router(gateway: Gateway) -> APIRouter:
         since: Annotated[str, Query(max_length=60)] = "",
         limit: Annotated[int, Query(ge=1, le=ROWS_MAX)] = ROWS,
     ) -> Any:
-        """The user's sessions: all, or those changed since an earlier answer's `version`."""
+        """The user's sessions: all of them, or those that changed since the `version` of an earlier
+        answer.
+        """
         user = _listed(gateway.caller(request))
         gateway.tail.ready()
         return {
@@ -65,7 +68,8 @@ def router(gateway: Gateway) -> APIRouter:
         q: Annotated[str, Query(min_length=1, max_length=WORDS_CHARS_MAX)],
         limit: Annotated[int, Query(ge=1, le=FOUND_MAX)] = 20,
     ) -> Any:
-        """The messages, answers and results that match, best first; or how far the index is."""
+        """The messages, answers and results that match, best first, or the progress of the index.
+        """
         user = _listed(gateway.caller(request))
         gateway.tail.ready()
         found = gateway.finder.search(q, user, limit)
@@ -100,7 +104,7 @@ def _hit(found: Found, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _excerpt(found: Found) -> tuple[str, str, str]:
-    """The text around the first match, on one line: before it, the match, after it."""
+    """The text before the first match, the match, and the text after it, on one line."""
     text, marks = found.snippet
     start, end = marks[0] if marks else (0, 0)
     before, after = text[max(0, start - EXCERPT_CHARS) : start], text[end : end + EXCERPT_CHARS]
@@ -110,5 +114,5 @@ def _excerpt(found: Found) -> tuple[str, str, str]:
 
 
 def _flat(text: str) -> str:
-    """On one line; a blank at either end is kept."""
+    """The text on one line; a blank at either end is kept."""
     return " ".join(text.split()).join((" " * text[:1].isspace(), " " * text[-1:].isspace()))

@@ -1,7 +1,7 @@
-"""The inspector: its page at `/`, the page's static files, and its JSON API.
+"""The routes of the inspector: its page at `/`, the page's static files, and its JSON API.
 
-The page contains nothing of a session, so it needs no token; every request about a session checks
-who its user is. The files come from the package and are read once, so no path in a request is ever
+The page contains no data of a session, so it needs no token. Every request about a session checks
+the user. The files come from the package and are read once, so a path in a request is never used as
 a path on disk.
 """
 
@@ -25,8 +25,8 @@ from ..parts import Gateway
 STATIC = Path(__file__).parents[2] / "inspector" / "static"
 INDEX = "index.html"
 
-# The page runs and shows only files of this package, connects only to this gateway, and cannot turn
-# text into markup even by a bug of ours (trusted types).
+# The page runs and shows only files of this package, and connects only to this gateway. Trusted
+# types prevent a bug of ours from turning text into markup.
 POLICY = "; ".join((
     "default-src 'none'",
     "script-src 'self'",
@@ -57,7 +57,8 @@ Limit = Annotated[int, Query(ge=1, le=api.PAGE_EVENTS)]
 
 class File(NamedTuple):
     """A file of the page. etag: a digest of its bytes, so that browsers notice an upgrade and
-    download nothing twice."""
+    download no file twice.
+    """
 
     data: bytes
     media_type: str
@@ -65,7 +66,7 @@ class File(NamedTuple):
 
 
 def files() -> dict[str, File]:
-    """The files of the page, by their path below static/."""
+    """The files of the page, by their paths below static/."""
     found = {}
     for path in sorted(STATIC.rglob("*")):
         if path.is_file():
@@ -125,7 +126,7 @@ def _api(routes: APIRouter, gateway: Gateway) -> None:
 
     @routes.get("/inspector/api/about")
     def about(request: Request) -> Any:
-        """The user, and what this gateway can do."""
+        """The user, and the features of this gateway."""
         paths = request.app.openapi()["paths"]
         return {"user": gateway.user(request), "can": {"fork": FORK in paths}}
 
@@ -164,7 +165,9 @@ def _api(routes: APIRouter, gateway: Gateway) -> None:
 
     @routes.get(f"{session_path}/family")
     def family(request: Request, session_id: str) -> Any:
-        """The sessions that it was forked from, oldest first, and the forks of the same family."""
+        """The sessions that this session was forked from, oldest first, and the other forks of
+        them.
+        """
         caller = gateway.caller(request)
         views = gateway.views(request, session_id)
         return family_json(
@@ -182,7 +185,8 @@ def _api(routes: APIRouter, gateway: Gateway) -> None:
         after: AtLeast0,
         other: Annotated[str, Query(max_length=500)] = "",
     ) -> Any:
-        """Two moments; with `other`, the one before is of that session."""
+        """Compare the session at two offsets; with `other`, `before` is an offset of that session.
+        """
         found = timeline_of(request, session_id)
         if other:
             of_other = timeline_of(request, other)

@@ -1,6 +1,6 @@
-"""/metrics, /healthz and /readyz: for monitoring a gateway; numbers, no content.
+"""/metrics, /healthz and /readyz, for monitoring a gateway. They return no content of sessions.
 
-As is usual for such pages, they need no token, so do not expose them on the public side of a proxy.
+As is usual, these pages need no token, so do not expose them on the public side of a proxy.
 """
 
 from time import monotonic
@@ -26,7 +26,8 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.get("/healthz", response_class=PlainTextResponse)
     async def alive() -> Response:
-        """200 while the gateway follows the log; also while no broker responds, which it reports.
+        """200 while the gateway follows the log, even if no broker responds, which the text then
+        says.
         """
         failed = gateway.tail.failed or gateway.tabs.failed
         if failed is not None:
@@ -39,7 +40,8 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.get("/readyz", response_class=PlainTextResponse)
     async def ready() -> Response:
-        """200 when it has read everything that was in the log at its start, and a broker responds.
+        """200 if a broker responds and the gateway has read everything that was in the log at its
+        start.
         """
         try:
             gateway.tail.ready()

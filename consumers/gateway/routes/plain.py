@@ -1,7 +1,7 @@
-"""The gateway's own API: plain JSON, and server-sent events for live updates.
+"""The gateway's own API: JSON, and server-sent events for live updates.
 
-docs/gateway.md has the usage, /openapi.json the schemas. Every POST is answered with the fold's
-decision, once there is one; a refusal is 409 with its code and detail.
+docs/gateway.md shows how to use it, and /openapi.json has the schemas. A POST waits for the fold's
+decision and returns it; a refusal is 409 with its code and detail.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ from ..parts import Gateway
 from ..subscriptions import HEARTBEAT_S, Subscription
 
 CHANNEL = "gateway"
-"""The channel recorded for messages received here, and for their answers."""
+"""The channel recorded for messages received by these routes, and for their answers."""
 
 PAGE_MAX = 1_000
-"""Sessions in one list."""
+"""The most sessions in one list."""
 
 LastEventId = Annotated[str | None, Header(alias="last-event-id")]
 
@@ -60,7 +60,10 @@ class Opening(RequestBody):
 
 
 class Message(RequestBody):
-    """A message to send. A repeated message_id gets the same answer, and is sent once."""
+    """A message to send.
+
+    A message with a repeated message_id is sent once, and gets the same answer.
+    """
 
     text: str
     message_id: str | None = None
@@ -69,7 +72,7 @@ class Message(RequestBody):
 
 
 class Cancel(RequestBody):
-    """Stop the running turn: name the turn and the phase you saw; the default is those of now."""
+    """Stop the running turn, unless `turn` or `seen_phase` is given and no longer current."""
 
     turn: int | None = None
     seen_phase: str | None = None
@@ -79,7 +82,10 @@ class Cancel(RequestBody):
 
 
 class Approval(RequestBody):
-    """Allow or deny a call, bound to the SHA-256 of the arguments that were shown."""
+    """Allow or deny a call.
+
+    The decision is valid only for arguments with the SHA-256 given here.
+    """
 
     decision: Literal["allow", "deny"]
     args_sha256: str | None = None
@@ -115,7 +121,7 @@ class Ending(RequestBody):
 
 
 def decision_json(decision: Decision, **more: Any) -> dict[str, Any]:
-    """The response to a command that was accepted, now or before."""
+    """The response to a command that is in effect, accepted just now or earlier."""
     return {
         "session_id": decision.session_id,
         "offset": decision.offset,
@@ -144,7 +150,7 @@ def _reading_routes(routes: APIRouter, gateway: Gateway) -> None:
 
     @routes.get("/sessions/events", response_class=EventStream)
     async def changes(request: Request) -> Response:
-        """The user's sessions as they change: events `session`, each a line of the list."""
+        """The user's sessions as they change: each event `session` is a line of the list."""
         caller = gateway.caller(request)
         return EventStream(_changes(gateway, caller), at_end=gateway.hub.reserve(caller.user))
 
@@ -170,12 +176,12 @@ def _reading_routes(routes: APIRouter, gateway: Gateway) -> None:
         since: Literal["start", "turn", "now"] = "start",
         last_event_id: LastEventId = None,
     ) -> Response:
-        """The live session, as events: `token`, `dropped`, `settled` and `told`.
+        """The live session as events: `token`, `dropped`, `settled` and `told`.
 
-        The id of an event is the cursor to reconnect with, as Last-Event-ID or ?cursor=.
+        To reconnect, send the id of the last event as Last-Event-ID or ?cursor=.
         """
         session_id, caller = gateway.views(request, session_id).session_id, gateway.caller(request)
-        # Errors are raised before the stream begins.
+        # Raise errors before the stream begins.
         subscription = await gateway.hub.subscribe(
             session_id, last_event_id or cursor, since, caller.user, caller.until
         )
@@ -187,8 +193,9 @@ def _session_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/sessions", status_code=201)
     async def open_session(request: Request, body: Opening) -> Any:
         """Open a session for the user; repeating it with the same agent is harmless. The response
-        has the session's id, which differs from the given name unless in development mode; both
-        work in later requests."""
+        has the session's id, which differs from the given name except in development mode; later
+        requests may use either.
+        """
         caller = gateway.caller(request)
         given = body.session_id
         session_id = new_session_id() if given is None else gateway.session_id(caller, given)
@@ -220,7 +227,7 @@ def _decision_routes(routes: APIRouter, gateway: Gateway) -> None:
 
     @routes.post("/sessions/{session_id}/cancel")
     async def cancel(request: Request, session_id: str, body: Cancel) -> Any:
-        """Stop the running turn, if it is the one the user saw."""
+        """Stop the running turn, if it is the turn that the user saw."""
         return decision_json(await cancel_turn(gateway, request, session_id, **body.model_dump()))
 
     @routes.post("/sessions/{session_id}/calls/{call}/decide")
@@ -258,7 +265,7 @@ def _decision_routes(routes: APIRouter, gateway: Gateway) -> None:
         return await command(request, session_id, "lock", body.project_id, **options)
 
 
-# -- shared with the routes of the protocols -------------------------------------------------------
+# -- used by the other protocols' routes too -------------------------------------------------------
 
 
 async def create_session(gateway: Gateway, user: str, session_id: str, agent: str) -> Decision:
@@ -296,8 +303,8 @@ def demand_report(outcome: str | None, report: str) -> None:
 
 
 async def cancel_turn(gateway: Gateway, request: Request, name: str, **options: Any) -> Decision:
-    """Cancel a turn, if the session is still in the phase `seen_phase`. By default the open turn,
-    in the present phase.
+    """Cancel a turn (by default the open turn), if the session is still in the phase `seen_phase`
+    (by default the present phase).
     """
     views = gateway.views(request, name)
     if options.get("turn") is None:
@@ -321,7 +328,7 @@ async def _command(
 
 
 def session_json(gateway: Gateway, views) -> dict[str, Any]:
-    """Everything about one session except its transcript. `cursor`: where to resume from."""
+    """Everything about one session except its transcript. `cursor`: where a viewer resumes."""
     partition, offset = gateway.tail.cursor(views.session_id)
     turn = views.turn
     return {
@@ -362,7 +369,7 @@ async def _changes(gateway: Gateway, caller: Caller) -> AsyncIterator[bytes | No
 
 
 async def _frames(gateway: Gateway, subscription: Subscription) -> AsyncIterator[bytes | None]:
-    """The frames of a subscription as events; records that the end of a turn was written."""
+    """Yield the frames of a subscription as events, and record that the end of a turn was shown."""
     async for frame in subscription:
         if frame is None:
             yield None
@@ -374,8 +381,8 @@ async def _frames(gateway: Gateway, subscription: Subscription) -> AsyncIterator
 
 
 def ended_now(frame: Frame, subscription: Subscription) -> int | None:
-    """The turn that a frame ends, if it is live or the newest turn: reading old turns writes
-    nothing.
+    """The turn that a frame ends, if the frame is live or the turn is the newest. For older turns
+    None, so that reading them writes nothing.
     """
     shown = frame.shown
     if not isinstance(shown, LineAdded) or shown.line.kind != "ended":

@@ -1,7 +1,8 @@
-"""Tabs: each tab of a page has its own session, and a user's tabs know of each other.
+"""The routes for tabs: each tab of a page has its own session, and lists its user's other sessions.
 
 Browsers have no cookies per tab, so the session id is in a cookie whose name contains the tab's id.
-The page makes that id once and keeps it in sessionStorage, which is per tab and survives a reload.
+The page generates the tab's id once and keeps it in sessionStorage, which is per tab and survives a
+reload.
 """
 
 import asyncio
@@ -28,13 +29,15 @@ from .plain import RequestBody, cancel_turn, create_session, decision_json
 
 COOKIE = "foldlog_tab_"
 QUEUE_MAX = 256
-"""Changes queued for a tab that does not read; beyond that it is disconnected, and reconnects."""
+"""The most changes queued for a tab that does not read; then the tab is disconnected, and
+reconnects.
+"""
 
 TAB_ID = r"^[A-Za-z0-9-]{1,64}$"
 
 
 class OfTab(RequestBody):
-    """A tab that requests its session. `tab`: the id that the page keeps in sessionStorage."""
+    """The request of a tab for its session. `tab`: the id that the page keeps in sessionStorage."""
 
     tab: str = Field(pattern=TAB_ID)
     agent: str = DEFAULT_AGENT
@@ -52,16 +55,16 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.get("/api/tabs/events", response_class=EventStream)
     async def changes(request: Request) -> Response:
-        """The open sessions (`tabs`), then changes: session_open, phase, session_close.
+        """The user's open sessions (`tabs`), then the changes: session_open, phase, session_close.
 
-        A client that reconnects gets the open sessions again: there is no cursor to keep.
+        A client that reconnects gets the open sessions again, so it needs no cursor.
         """
         caller, tabs = gateway.caller(request), _ready(gateway)
         return EventStream(_changes(tabs, caller), at_end=gateway.hub.reserve(caller.user))
 
     @routes.post("/api/tabs")
     async def tab(request: Request, body: OfTab) -> Any:
-        """The session of this tab: its previous one, or a new one. Sets its cookie."""
+        """The tab's previous session, or a new one. Sets the tab's cookie."""
         user, name = gateway.user(request), COOKIE + body.tab
         session_id, fresh = _previous(gateway, request, name), False
         if session_id is None:
@@ -76,16 +79,16 @@ def router(gateway: Gateway) -> APIRouter:
     async def cancel(
         request: Request, session_id: str = Query(), seen_phase: str | None = None
     ) -> Any:
-        """Stop the running turn of a session, also of another tab of the same user."""
+        """Stop the running turn of a session, which may be in another tab of the same user."""
         return decision_json(await cancel_turn(gateway, request, session_id, seen_phase=seen_phase))
 
     return routes
 
 
 def _previous(gateway: Gateway, request: Request, cookie: str) -> str | None:
-    """The tab's previous session, if the user may continue it; else None."""
+    """The tab's previous session if the user may continue it, else None."""
     session_id = request.cookies.get(cookie, "")
-    # None if another user was signed in before
+    # None if the session belongs to a user who was signed in before
     views = gateway.views_or_none(gateway.caller(request), session_id)
     return views.session_id if views is not None and not views.turn.terminated else None
 

@@ -1,1 +1,1 @@
-"""AG-UI: sessions as events and messages of that protocol."""
+"""AG-UI: encodes sessions as events and messages of this protocol."""

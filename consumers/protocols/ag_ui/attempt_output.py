@@ -1,6 +1,6 @@
-"""The output of one attempt as AG-UI events: what each token opens, adds and closes.
+"""Encodes the output of one attempt as AG-UI events: what each token opens, adds and closes.
 
-The text and the calls of a step go into one message, each thought into its own message.
+The text and the calls of a step go into one message, and each thought goes into its own message.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from .messages import Event, Message, Messages, answer_id, event, thought_id
 
 
 class AttemptOutput:
-    """The output of one attempt so far, and which parts of it the client has open."""
+    """The output of one attempt so far, and which of its parts are open at the client."""
 
     def __init__(self, thread: str, of: Attempt) -> None:
         self.of = of
@@ -24,12 +24,12 @@ class AttemptOutput:
         self._uses = 0
 
     def message_ids(self) -> list[str]:
-        """Every message that may have been started."""
+        """The ids of all messages that may have been started."""
         thoughts = [thought_id(*self._place, n) for n in range(len(self._thoughts))]
         return [*thoughts, answer_id(*self._place)]
 
     def take(self, token: Token) -> list[Event]:
-        """The events of a token."""
+        """The events for a token."""
         out = [] if token.block == self._block else self._block_ends()
         self._block = token.block
         match token.kind:
@@ -54,7 +54,8 @@ class AttemptOutput:
         return out
 
     def rest_of_calls(self, want: list[Message], have: Messages) -> list[Event]:
-        """The calls of a final answer that did not stream, and the missing rest of the open one."""
+        """The calls of a final answer that did not stream, and the missing part of the open call.
+        """
         out: list[Event] = []
         for call in (call for message in want for call in message.get("toolCalls", ())):
             key, function = call["id"], call["function"]
@@ -70,7 +71,7 @@ class AttemptOutput:
         return out
 
     def ends(self) -> list[Event]:
-        """The events that close everything open."""
+        """The events that close all open parts."""
         return [*self._closing(), *([self._text_event("END")] if self._text else ())]
 
     def reopened(self) -> list[Event]:
@@ -88,7 +89,9 @@ class AttemptOutput:
         return closing
 
     def _closing(self) -> list[Event]:
-        """The events that close the open block; a text continues in the next text block."""
+        """The events that close the open block; a text stays open, because the next text block
+        continues it.
+        """
         out: list[Event] = []
         if self._thought is not None:
             out.append(event("REASONING_MESSAGE_END", messageId=self._thought))

@@ -1,4 +1,4 @@
-"""The calls of a turn for AG-UI: which ones run, wait for a person, or are finished.
+"""Tracks the calls of a turn for AG-UI: whether each runs, waits for a person or is finished.
 
 A run is interrupted when all of its unfinished calls wait for a person. The id of an interrupt is
 the call's key.
@@ -45,7 +45,7 @@ _IN_PROGRESS = ("proposed", "running", "uncertain")
 
 
 class Calls:
-    """The calls of one turn by key. `ended`: the turn is over."""
+    """The calls of one turn by key. `ended`: whether the turn is over."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -69,8 +69,8 @@ class Calls:
             case "result" | "resolved":
                 status = "done"
             case "doubt":
-                # The first line reports the doubt, the second that a person is needed: only then it
-                # waits.
+                # The first line reports the doubt, the second that a person is needed. The call
+                # waits only after the second line.
                 is_first = self._status.get(line.call) == "running"
                 status = "uncertain" if is_first else "doubt"
             case _:
@@ -79,7 +79,7 @@ class Calls:
         self._waiting[line.call] = line
 
     def unanswered(self) -> list[str]:
-        """Calls that have no result and that no person will be asked about."""
+        """The calls that have no result and do not wait for a person."""
         return [key for key, s in self._status.items() if s in ("proposed", "running", "asks")]
 
     def interrupts(self, calls: Iterable[Call]) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ def _interrupt(line: Line, reason: str, expires_at: int) -> dict[str, Any]:
         "message": f"{line.name}: {question}",
         "toolCallId": line.call,
         "responseSchema": SCHEMAS[reason],
-        # A doubt has no deadline, however long ago its call was approved.
+        # A call in doubt has no deadline, even if its approval had one.
         **({"expiresAt": _iso(expires_at)} if expires_at and reason == APPROVAL else {}),
     }
 

@@ -1,10 +1,11 @@
-"""Encodes a session's shown things as AG-UI 1.0 events. Pure: no clock, no HTTP.
+"""Encodes what a session shows as AG-UI 1.0 events. Pure: uses no clock and no HTTP.
 
 A thread is a session, a run is a turn (`SESSION:TURN`). A run ends early, as an interrupt, when the
 turn continues only after a person answers; the events after the answer open another run of the same
-turn (`SESSION:TURN.1`, its parent the run before). Lines after a turn, such as the late result of a
-call in doubt, are a run as well. AG-UI cannot take a message back: when an attempt is superseded,
-the open message is closed, a CUSTOM event reports it, and MESSAGES_SNAPSHOT removes the message.
+turn (`SESSION:TURN.1`, whose parent is the run before). Lines after a turn, such as the late result
+of a call in doubt, are a run too. AG-UI has no event that withdraws a message. So when an attempt
+is superseded, the open message is closed, a CUSTOM event reports it, and MESSAGES_SNAPSHOT removes
+the message.
 """
 
 import json
@@ -28,11 +29,14 @@ FAILED = ("failed", "budget_exceeded")
 CUSTOM_KINDS = (
     "phase", "project", "terminated", "attempt", "asks", "approval", "doubt", "taken",
 )
-"""Lines without an AG-UI event of their own: they are sent as CUSTOM, named by their kind."""
+"""Kinds of lines that have no AG-UI event of their own.
+
+They are sent as CUSTOM with the kind as name.
+"""
 
 
 class Encoder:
-    """Turns the things shown of a session, from its start, into events for one viewer.
+    """Turns what a session shows, from its start, into events for one viewer.
 
     `messages`: the messages of a client that received every event.
     """
@@ -41,13 +45,13 @@ class Encoder:
         self.thread, self._read = thread, read
         self.messages = Messages()
         self.run: str | None = None  # the open run
-        self.turn, self._part = 0, -1  # turn of the last run, and the run's number in that turn
+        self.turn, self._part = 0, -1  # the last run's turn, and its number in the turn
         self._started: Event | None = None  # first and last event of the last run
         self._finish: Event | None = None
         self._step: str | None = None
         self._seen: SessionState | None = None  # the state last sent, and its JSON
         self._state: dict[str, Any] | None = None
-        self._offset = self._closed = -1  # of the newest line, and of the last line of a run
+        self._offset = self._closed = -1  # offsets of the newest line, and of a run's last line
         self._calls = Calls()
         self._output: AttemptOutput | None = None
         self._results: Counter[str] = Counter()
@@ -57,7 +61,7 @@ class Encoder:
     # -- input -------------------------------------------------------------------------------------
 
     def show(self, shown: Shown, views: SessionViews) -> list[Event]:
-        """The events for one shown thing; `views`: the session's views after it."""
+        """The events for one shown item. `views`: the session's views after the item."""
         of = shown.line if isinstance(shown, LineAdded) else shown.of
         if isinstance(shown, LineAdded | Settled):
             self._offset = shown.line.offset
@@ -81,15 +85,15 @@ class Encoder:
         return out
 
     def close(self) -> list[Event]:
-        """The events that end this stream while its run continues. Changes nothing."""
+        """The events that end this stream while its run continues. Does not change the encoder."""
         if self.run is None:
             return []
         message = f"the stream was cut, the run continues: connect to thread {self.thread} again"
         return [*self._open_ends(), event("RUN_ERROR", message=message, code="stream_cut")]
 
     def join(self, known: list[Message]) -> list[Event]:
-        """The events that bring a client with some messages up to date: into the open run, or to
-        the end of the last one. Changes nothing.
+        """The events that bring a client with the messages `known` up to date: into the open run,
+        or to the end of the last run. Does not change the encoder.
         """
         if self._started is None:
             return []
@@ -103,8 +107,8 @@ class Encoder:
         return [*out, *(self._output.reopened() if self._output else ())]
 
     def enter(self, shown: Shown, views: SessionViews, known: list[Message]) -> list[Event]:
-        """As `show`, for a client that joins at this thing and has some messages. A client that
-        sent a new message has one more than this encoder has before it.
+        """Like `show`, for a client that joins at this item and has the messages `known`. A client
+        that sent a new message has one message more than this encoder.
         """
         is_behind = self.run is not None or known != self.messages.all
         self._seen = self._state = None
@@ -121,7 +125,7 @@ class Encoder:
 
     def _open_run(self, turn: int) -> None:
         if self.run is not None:
-            return  # TURN_ENDED would have closed a run of another turn
+            return  # TURN_ENDED closes the run of each turn
         if turn != self.turn:
             self._part, self._calls = -1, Calls()
         self.turn, self._part = turn, self._part + 1
@@ -166,7 +170,7 @@ class Encoder:
         return event("RUN_FINISHED", threadId=self.thread, runId=self.run, **fields)
 
     def _open_step(self, place: Attempt | Line) -> None:
-        """Enter that step, unless its turn is over."""
+        """Begin the step of an attempt or line, unless its turn is over."""
         name = f"{place.turn}.{place.step}"
         if place.turn != self.turn or place.step == 0 or name == self._step:
             return
@@ -211,7 +215,7 @@ class Encoder:
         self._output = None
 
     def _settle(self, settled: Settled) -> None:
-        """Send what the stream lacks of the final content; correct what differs."""
+        """Send the part of the final content that has not streamed, and correct what differs."""
         line, of = settled.line, settled.of
         if line.body is not None and line.body.ref is not None and self._read is None:
             self._close_speech()
@@ -233,7 +237,7 @@ class Encoder:
         self._calls.proposed(call["id"] for m in want for call in m.get("toolCalls", ()))
 
     def _close_speech(self) -> None:
-        """Close the output that streams."""
+        """Close the streaming output."""
         self._emit(*(self._output.ends() if self._output else ()))
         self._output = None
 

@@ -1,7 +1,7 @@
 """Parses and checks AG-UI's RunAgentInput. Pure.
 
-The log is the truth: of the messages that a client sends, only the user's newest ones count, and
-only those that the session does not have yet.
+The log is the source of truth. Of the messages that a client sends, only the user's newest count,
+and only if the session does not have them yet.
 """
 
 import base64
@@ -18,14 +18,17 @@ SHOWN = ("user", "assistant", "tool", "reasoning")
 """Roles of messages in a session; messages with other roles are the client's own."""
 
 Attach = Callable[[bytes], dict[str, Any]]
-"""Stores an attachment; the content block that refers to it. Raises ValueError with the reason."""
+"""Stores an attachment and returns a content block with a reference.
+
+Raises ValueError with the reason.
+"""
 
 
 class RunInput(NamedTuple):
-    """A client's request. messages: all that the client has; resume: answers by the key of their
-    call.
+    """A client's request. messages: all messages that the client has. resume: the answers, by the
+    keys of the calls.
 
-    agent, when_busy: from forwardedProps; for a new session, and for a busy one.
+    agent, when_busy: options in forwardedProps, for a new session and for a busy session.
     """
 
     thread: str
@@ -87,8 +90,8 @@ def newest(messages: list[Message]) -> list[Message]:
 
 
 def answer_to(call: str, payload: dict[str, Any] | None, waits_for: str) -> Answer | None:
-    """The answer in an interrupt's payload. No payload (cancelled) denies an approval and leaves a
-    doubt open. Raises Invalid.
+    """The answer in an interrupt's payload. Without a payload (a cancelled interrupt), an approval
+    is denied and a doubt stays open. Raises Invalid.
     """
     properties = SCHEMAS[waits_for]["properties"]
     if payload is None:

@@ -1,7 +1,7 @@
-"""The messages of an AG-UI client, by the client's own rules, and the messages of a final answer.
+"""Tracks the messages of an AG-UI client by the client's own rules, and builds those of an answer.
 
 `Messages` applies events as the client's reducer does, so that the encoder always knows what the
-client shows; `answer` gives the messages that must exist once an answer is final.
+client shows. `answer` returns the messages that must exist when an answer is final.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,11 +27,11 @@ class Messages:
         self._owner: dict[str, Message] = {}  # tool call id -> its message
 
     def get(self, message_id: str) -> Message | None:
-        """The message with that id, if there is one."""
+        """The message with this id, if there is one."""
         return self._by_id.get(message_id)
 
     def call(self, call_id: str) -> dict[str, Any] | None:
-        """The tool call with that id, if there is one."""
+        """The tool call with this id, if there is one."""
         owner = self._owner.get(call_id)
         return owner and next(call for call in owner["toolCalls"] if call["id"] == call_id)
 
@@ -70,7 +70,8 @@ class Messages:
         return message
 
     def _result(self, event: Event) -> None:
-        """Insert a result after the message with its call, and after that message's other results.
+        """Insert a result after the message with its call, and after the other results of this
+        message.
         """
         message = {"id": event["messageId"], "role": "tool", "toolCallId": event["toolCallId"]}
         message |= {"content": event["content"], "metadata": event["metadata"]}
@@ -85,10 +86,10 @@ class Messages:
         self.all.insert(at, message)
 
     def _replace(self, messages: Iterable[Message]) -> None:
-        """Remove messages that a snapshot lacks, replace those it has in place, append the new
-        ones.
+        """Apply a snapshot: remove messages that it lacks, replace messages in place, append new
+        messages.
 
-        Reasoning is removed only if the snapshot has some reasoning: see `replacing`.
+        Reasoning is removed only if the snapshot contains any reasoning: see `replacing`.
         """
         new = {message["id"]: copied(message) for message in messages}
         has_reasoning = any(message["role"] == "reasoning" for message in new.values())
@@ -104,7 +105,7 @@ class Messages:
 
 
 def snapshots(have: list[Message], want: list[Message]) -> Iterator[Event]:
-    """MESSAGES_SNAPSHOTs that change a client's messages from `have` to `want`; none if equal."""
+    """The MESSAGES_SNAPSHOT events that change a client's messages from `have` to `want`."""
     for messages in replacing(have, want):
         yield event("MESSAGES_SNAPSHOT", messages=[copied(message) for message in messages])
 
@@ -112,9 +113,9 @@ def snapshots(have: list[Message], want: list[Message]) -> Iterator[Event]:
 def replacing(have: list[Message], want: list[Message]) -> Iterator[list[Message]]:
     """The snapshots that change a client's messages from `have` to `want`, order included.
 
-    A client keeps the order of the messages it has, and keeps its reasoning if a snapshot has none.
-    So a message that must move is removed first and added again. Reasoning that must be removed
-    while no other reasoning stays is first turned into an ordinary message.
+    A client keeps the order of the messages that it has, and keeps its reasoning if a snapshot has
+    no reasoning. So a message that must move is removed first and then added again. If all
+    reasoning must be removed, it is first turned into an ordinary message.
     """
     if have == want:
         return
@@ -156,7 +157,10 @@ def tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
 
 
 def answer_id(thread: str, turn: int, step: int) -> str:
-    """The id of the model's message in a step. Ids chosen by people never contain a slash."""
+    """The id of the model's message in a step.
+
+    It contains a slash, which ids chosen by people never do.
+    """
     return f"{thread}/{turn}.{step}"
 
 
@@ -166,9 +170,9 @@ def thought_id(thread: str, turn: int, step: int, number: int) -> str:
 
 
 def answer(thread: str, turn: int, step: int, content: bytes, *, calls: bool) -> list[Message]:
-    """The messages of a final answer: its thoughts, then its text and calls.
+    """The messages of a final answer: first the thoughts, then the text and the calls.
 
-    calls: whether its tool_use blocks are calls; they are only if the model stopped for them.
+    calls: whether tool_use blocks are calls, which is so only if the model stopped for them.
     """
     thoughts: list[Message] = []
     reply: Message = {"id": answer_id(thread, turn, step), "role": "assistant"}

@@ -1,4 +1,4 @@
-"""Token usage of a run's model calls, as AG-UI counts it: totals, and parts of them."""
+"""Computes the token usage of a run's model calls as AG-UI counts it."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -9,8 +9,8 @@ from ....processors.fold.projections.ledger import ANSWER, LedgerView, Spent
 
 
 def spent_in(ledger: LedgerView, turn: int, after: int, upto: int) -> list[Spent]:
-    """A turn's attempts that reported after one offset and up to another. Background work belongs
-    to no turn, and to no run.
+    """A turn's attempts that reported after the offset `after`, up to `upto`. Background work
+    belongs to no turn, so to no run.
     """
     first = bisect_right(ledger.spent, after, key=attrgetter("offset"))
     rows = ledger.spent.since(first)

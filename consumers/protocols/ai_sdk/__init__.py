@@ -1,1 +1,1 @@
-"""Vercel AI SDK: sessions as UI message streams."""
+"""Vercel AI SDK: encodes sessions as UI message streams."""

@@ -1,7 +1,7 @@
-"""Parses and checks what a Vercel AI SDK 7 client posts, and takes only what is new in it.
+"""Parses and checks what a Vercel AI SDK 7 client posts, and uses only the new parts.
 
-The list of messages is the client's memory, not ours: only its newest message and its answers to
-approval requests are read; everything before them is in the log.
+The log is the source of truth, so of the client's messages only the newest message and the answers
+to approval requests are read.
 """
 
 import base64
@@ -13,13 +13,13 @@ from ....schemas.enums import Decision, WhenBusy
 from ....schemas.ids import parse_call_key
 
 Attach = Callable[[bytes], dict[str, Any]]
-"""Stores an attachment; its content block. Raises ValueError with the reason."""
+"""Stores an attachment and returns its content block. Raises ValueError with the reason."""
 
 TRIGGERS = ("submit-message", "regenerate-message")
 
 
 class Answer(NamedTuple):
-    """An answer to an approval request, bound to the arguments that were shown."""
+    """An answer to an approval request, valid only for the arguments that were shown."""
 
     call: str
     args_sha256: str
@@ -28,7 +28,7 @@ class Answer(NamedTuple):
 
 
 class ChatRequest(NamedTuple):
-    """A client's request. message: the user's newest one; None if only approvals are answered."""
+    """A client's request. message: the user's newest message; None if it only answers approvals."""
 
     session_id: str
     trigger: str

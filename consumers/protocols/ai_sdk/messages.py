@@ -1,8 +1,8 @@
-"""A session's history as the Vercel AI SDK 7 stores it: a list of UIMessages.
+"""Converts a session's history to UIMessages, as the Vercel AI SDK 7 stores it.
 
-A turn's message is assembled from its stream, so a page that loads it and a page that streamed it
-show the same. A user's message comes before the answer of the turn that it began; a message that
-steered a turn is a part of that answer; a queued message comes last.
+A turn's message is assembled from the turn's stream, so loading and streaming show the same. A
+user's message comes before the answer of the turn that it began. A message that steered a turn is a
+part of this turn's answer, and a queued message comes last.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from .stream import Chunk, State, begin, encode, steered_in
 
 UIMessage = dict[str, Any]
 LATER = 2**63
-"""The turn number of a queued message."""
+"""The sort key of a queued message, in place of a turn number."""
 
 
 def messages(views: SessionViews, read: ReadBlob) -> list[UIMessage]:
@@ -28,7 +28,7 @@ def messages(views: SessionViews, read: ReadBlob) -> list[UIMessage]:
     user_messages: dict[int, list[UIMessage]] = {}
     for _, thing in history(views, read):
         if not isinstance(thing, LineAdded | Settled):
-            continue  # the settled answer has all the content
+            continue  # the settled answer has all of the content
         turn = thing.line.turn
         state, chunks = answers.get(turn) or begin(views.session_id, turn)
         state, more = encode(state, thing, read, steered)
@@ -51,7 +51,7 @@ def messages(views: SessionViews, read: ReadBlob) -> list[UIMessage]:
 def assembled(chunks: Iterable[Chunk]) -> UIMessage:
     """The message that the protocol's client assembles from a turn's chunks.
 
-    For chunks of a history, in which nothing streamed is taken back.
+    The chunks must be of a history, in which no streamed output is withdrawn.
     """
     message: UIMessage = {"id": "", "role": "assistant", "parts": []}
     parts: list[dict[str, Any]] = message["parts"]

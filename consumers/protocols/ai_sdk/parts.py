@@ -1,6 +1,7 @@
-"""Content of the log for the Vercel AI SDK 7: parts of messages, inputs, outputs, approvals.
+"""Converts content of the log for the Vercel AI SDK 7: parts of messages, inputs, outputs,
+approvals.
 
-Turns bytes into values that the SDK's client accepts.
+The resulting values are ones that the SDK's client accepts.
 """
 
 import json
@@ -19,17 +20,19 @@ from .. import exact
 from ..exact import blocks_of
 
 FORBIDDEN = ("__proto__", "constructor")
-"""Keys that make the client refuse a whole stream: JSON with such a key is sent as text."""
+"""Keys that make the client refuse a whole stream, so JSON with such a key is sent as text."""
 
 CALLS_ARE_MADE = "tool_use"
-"""The stop_reason of an answer whose calls are complete; with any other they were cut off."""
+"""The stop_reason of an answer whose calls are complete; with any other reason they were cut off.
+"""
 
 FILES = "/api/chat/{session}/files/{sha256}"
 """The gateway's address of an attachment."""
 
 
 class Part(NamedTuple):
-    """A part of a final answer. kind: text, thinking or tool; more: extra fields of its end."""
+    """A part of a final answer. kind: text, thinking or tool. more: extra fields of the end chunk.
+    """
 
     number: int
     kind: str
@@ -40,8 +43,8 @@ class Part(NamedTuple):
 
 
 def final_parts(line: Line, read: ReadBlob) -> Iterator[Part]:
-    """The parts of a settled answer, in order. Skips blocks without text: redacted thinking, and
-    blocks of the provider's own tools.
+    """The parts of a settled answer, in order. Skips blocks without text, such as redacted thinking
+    and blocks of the provider's own tools.
     """
     for number, block in enumerate(blocks_of(whole(line.body, read))):
         match block:
@@ -86,7 +89,7 @@ def _safe(value: Any) -> Any:
 
 
 def user_parts(session_id: str, body: ev.Body | None, read: ReadBlob) -> list[dict[str, Any]]:
-    """The parts of a user's message: texts, and attachments by their address."""
+    """The parts of a user's message: texts, and the addresses of attachments."""
     return [_user_part(session_id, block) for block in blocks_of(whole(body, read))]
 
 

@@ -1,10 +1,10 @@
-"""One turn as the UI message stream of the Vercel AI SDK 7: an assistant message, chunk by chunk.
+"""Encodes one turn as a UI message stream of the Vercel AI SDK 7, chunk by chunk.
 
-A pure fold of shown things: `begin(session, turn)`, then `encode(state, thing, read, steered)` for
-each. The message's parts depend on the log alone, however the stream was cut and whenever a client
-joined: a line that arrives during a step is sent after that step, and streamed text that was not
-final is corrected (`reset-step`). The message contains nothing of other turns and no message of a
-user, with one exception: a message that steers the turn is in it as `steering-message`.
+This is a pure fold of shown items: `begin(session, turn)`, then `encode(state, thing, read,
+steered)` for each item. The message's parts depend only on the log, however the stream was cut and
+whenever a client joined: a line that arrives during a step is sent after the step, and streamed
+text that was not final is corrected (`reset-step`). The message contains only the model's turn,
+with one exception: a user's message that steers the turn is in it as `steering-message`.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from .parts import Part, approval_id, final_parts, text_of, user_parts, value_of
 
 Chunk = dict[str, Any]
 Steered = Callable[[str, int], bool]
-"""Whether a message joined a running turn: see `steered_in`."""
+"""Returns whether a message joined a running turn: see `steered_in`."""
 
 FINISH = {
     EndReason.END_TURN: "stop",
@@ -32,17 +32,17 @@ FINISH = {
     EndReason.REFUSAL: "content-filter",
     EndReason.INTERRUPTED: "interrupted",
 }
-"""EndReason -> the protocol's finishReason; all others are `other`. The metadata has ours."""
+"""The protocol's finishReason by EndReason, else `other`. The metadata has the EndReason."""
 ABORTED = (EndReason.CANCELLED, EndReason.TERMINATED)
 
 TYPES = {"text": "text", "thinking": "reasoning"}
-"""Kind of a block -> the protocol's name for it."""
+"""The protocol's name of a block, by the block's kind."""
 
 NO_RESULT = "The turn ended before this call had a result."
 
 
 class Block(NamedTuple):
-    """A part that streams. kind: text, thinking or tool. `sent`: characters that were sent."""
+    """A streaming part. kind: text, thinking or tool. `sent`: the characters that were sent."""
 
     number: int
     kind: str
@@ -65,9 +65,9 @@ class CallState(NamedTuple):
 class State(NamedTuple):
     """The part of a turn's message that has been sent.
 
-    step: the last one begun; settled: the last one whose content is final. blocks: of the streaming
-    attempt. later: lines that wait for the end of their step; steering: messages that may steer the
-    turn. reason: why the turn ended, '' before.
+    step: the last step begun. settled: the last step whose content is final. blocks: the blocks of
+    the streaming attempt. later: lines that wait for the end of their step. steering: messages that
+    may steer the turn. reason: why the turn ended, '' while it is open.
     """
 
     session_id: str
@@ -103,7 +103,7 @@ def begin(session_id: str, turn: int) -> tuple[State, list[Chunk]]:
 def encode(
     state: State, thing: Shown, read: ReadBlob, steered: Steered
 ) -> tuple[State, list[Chunk]]:
-    """The state after one shown thing, and its chunks; no chunks for other turns."""
+    """The state after one shown item, and the item's chunks, which are none for other turns."""
     encoder = _Encoder(state, read, steered)
     match thing:
         case LineAdded():
@@ -123,13 +123,15 @@ def encode(
 
 
 def paused(state: State) -> list[Chunk]:
-    """The end of a response whose turn waits for approvals: the answers continue the turn."""
+    """The chunks that end a response because its turn waits for approvals."""
     assert state.waits
     return [{"type": "finish-step"}, {"type": "finish", "finishReason": "tool-calls"}]
 
 
 def steered_in(views: SessionViews) -> Steered:
-    """A function: whether a message joined a turn after its first request, by these views."""
+    """A function that returns whether, by these views, a message joined a turn after its first
+    request.
+    """
 
     def steered(message: str, turn: int) -> bool:
         row = views.messages.progress.last(message)
@@ -144,7 +146,7 @@ def steered_in(views: SessionViews) -> Steered:
 
 
 class _Encoder:
-    """Writes the chunks of one shown thing, and updates the state."""
+    """Writes the chunks of one shown item, and updates the state."""
 
     def __init__(self, state: State, read: ReadBlob, steered: Steered) -> None:
         self.state, self.out = state, list[Chunk]()
@@ -159,7 +161,7 @@ class _Encoder:
     # -- steps ---------------------------------------------------------------------------------
 
     def _begin_step(self, step: int) -> None:
-        """Begin every step up to this one that has not begun."""
+        """Begin every step up to `step` that has not begun."""
         while self.state.step < step:
             if self.state.step:
                 self._flush(self.state.step)
@@ -187,7 +189,7 @@ class _Encoder:
     # -- content -------------------------------------------------------------------------------
 
     def token(self, token: Token) -> None:
-        """A piece of a block; the first one begins its part."""
+        """Send a piece of a block; the first piece begins the part."""
         self._begin_step(token.of.step)
         tool = token.kind in (ChunkKind.TOOL_NAME, ChunkKind.TOOL_INPUT)
         kind = "tool" if tool else str(token.kind)
@@ -221,7 +223,7 @@ class _Encoder:
 
     def _extend(self, block: Block, text: str) -> None:
         if not text or not block.open:
-            return  # an ended part cannot continue: corrected when the step settles
+            return  # an ended part cannot continue; it is corrected when the step settles
         if block.kind == "tool":
             self._put("tool-input-delta", toolCallId=block.call, inputTextDelta=text)
         else:
@@ -240,13 +242,14 @@ class _Encoder:
         return f"{self.state.turn}.{self.state.step}.{number}"
 
     def dropped(self, of: Attempt) -> None:
-        """Take back the output of an attempt."""
+        """Withdraw the output of an attempt."""
         if self.state.blocks and self.state.step == of.step:
             self._put("reset-step")
         self._set(blocks=())
 
     def settled(self, of: Attempt, line: Line) -> None:
-        """The final content: the part not yet sent, or all of it if something else was sent."""
+        """Send the final content: the part that was not sent yet, or all if what was sent differs.
+        """
         self._begin_step(of.step)
         final = list(final_parts(line, self._read))
         if not self._agrees(final):
@@ -265,7 +268,7 @@ class _Encoder:
         self._flush(of.step)
 
     def _agrees(self, final: list[Part]) -> bool:
-        """Whether the final parts continue what was sent."""
+        """Whether the final parts begin with what was sent."""
         sent = self.state.blocks
         pairs = zip(sent, final, strict=False)
         return len(sent) <= len(final) and all(
@@ -284,7 +287,7 @@ class _Encoder:
     # -- lines ---------------------------------------------------------------------------------
 
     def line(self, line: Line) -> None:
-        """A line of this turn's transcript."""
+        """Send a line of this turn's transcript."""
         call = next((call for call in self.state.calls if call.key == line.call), None)
         match line.kind:
             case "message" if line.step and not self.state.reason:
@@ -348,7 +351,7 @@ class _Encoder:
     def _result(self, call: CallState, outcome: str, body: ev.Body | None) -> None:
         call = next(c for c in self.state.calls if c.key == call.key)
         if call.status == "asks":
-            self._decided(call, outcome)  # it ended without an answer
+            self._decided(call, outcome)  # the approval ended without an answer
             return
         if call.status == "denied":
             return

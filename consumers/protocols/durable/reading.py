@@ -1,7 +1,7 @@
 """Durable Streams, the reading side: offsets, pages and their encoding. Pure.
 
-A stream is a list of appends at places in one partition. An offset names the place to read on from:
-the partition and the next log offset, zero-padded so that offsets sort as strings.
+A stream is a list of appends at places in one partition. An offset names the place to continue
+from: the partition and the next log offset, zero-padded so that offsets sort as strings.
 """
 
 import base64
@@ -17,18 +17,21 @@ PAGE_BYTES_MAX = 1024 * 1024
 """Size limit of one response; a larger append is sent whole."""
 
 CURSOR_S = 20
-"""Width of a cursor's interval: readers in the same interval may share a response."""
+"""Length of a cursor's interval in seconds.
+
+Readers with the same cursor may share a cached response.
+"""
 
 _OFFSET = re.compile(r"(\d{5})_(\d{19})")
 _LINES = re.compile(rb"\r\n|\r|\n")
 
 
 class BadOffset(ValueError):
-    """A text that is not an offset of this stream."""
+    """The text is not an offset of this stream."""
 
 
 class Stream(Protocol):
-    """A readable stream: appends in order. `tail`: the place after the last one."""
+    """A readable stream: appends in order. `tail`: the place after the last append."""
 
     content_type: str
     tail: int
@@ -40,7 +43,10 @@ class Stream(Protocol):
 
 
 class Page(NamedTuple):
-    """Appends of one response. `place`: where to read on. `closed`: there is never more."""
+    """The appends of one response.
+
+    `place`: where to continue. `closed`: no more appends will come.
+    """
 
     appends: list[tuple[int, list[bytes]]]
     place: int
@@ -80,7 +86,7 @@ def page(stream: Stream, place: int, bytes_max: int = PAGE_BYTES_MAX) -> Page:
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a stream keeps its messages apart."""
+    """Whether a stream is JSON, so that it keeps the bounds of its messages."""
     return content_type.partition(";")[0].strip().lower() == JSON
 
 
@@ -90,7 +96,7 @@ def is_text(content_type: str) -> bool:
 
 
 def body_of(content_type: str, messages: list[bytes]) -> bytes:
-    """Messages joined to one body."""
+    """The messages, joined to one body."""
     return b"[" + b",".join(messages) + b"]" if is_json(content_type) else b"".join(messages)
 
 
@@ -108,12 +114,12 @@ def data_event(content_type: str, messages: list[bytes]) -> bytes:
 
 
 def _spaced(line: bytes) -> bytes:
-    """Doubles a leading space: readers of events remove one."""
+    """The line with a leading space doubled, because readers of events remove one space."""
     return b" " + line if line.startswith(b" ") else line
 
 
 def control_event(partition: int, at: Page, cursor: str) -> bytes:
-    """The control event: where to read on after the data before it."""
+    """The control event, which says where to continue after the data before it."""
     fields: dict[str, Any] = {"streamNextOffset": offset_of(partition, at.place)}
     if at.closed and at.up_to_date:
         fields |= {"streamClosed": True, "upToDate": True}
@@ -124,7 +130,9 @@ def control_event(partition: int, at: Page, cursor: str) -> bytes:
 
 
 def cursor_of(given: str | None, now_s: float, jitter_s: int) -> str:
-    """The cursor to return: this interval's, or a later one for a reader that already has it."""
+    """The cursor to return: the number of the present interval of CURSOR_S seconds, or a higher
+    number than the reader's own if that is not below it.
+    """
     interval = int(now_s) // CURSOR_S
     if given is None or not given.isdecimal() or len(given) > 18 or int(given) < interval:
         return str(interval)

@@ -1,4 +1,4 @@
-"""A session as a durable stream: the lines of its transcript, each a frame of plain JSON.
+"""Serves a session as a durable stream of the transcript's lines, each a frame of plain JSON.
 
 Streaming output is left out, because it may be superseded and a durable stream never changes: an
 answer becomes a frame once it is settled.
@@ -18,7 +18,10 @@ from .reading import JSON
 
 
 class SessionStream:
-    """A session as in its views. Closed: the session is terminated, and no call is in doubt."""
+    """A session's views as a stream.
+
+    It is closed if the session is terminated and no call is in doubt.
+    """
 
     content_type = JSON
 
@@ -29,7 +32,10 @@ class SessionStream:
         self.closed = turn.terminated and not turn.open and not turn.doubts
 
     def since(self, place: int) -> Iterator[tuple[int, list[bytes]]]:
-        """The lines of each event from a place on; a fork's first event has all inherited lines."""
+        """The lines of each event from a place on.
+
+        All inherited lines of a fork belong to its first event.
+        """
         first = bisect_left(self._lines, place, key=attrgetter("offset"))
         for offset, lines in groupby(self._lines.since(first), attrgetter("offset")):
             yield offset + 1, [_frame(line, self._read) for line in lines]

@@ -1,8 +1,8 @@
-"""A durable stream that clients write: every request that changes it is an item of a session.
+"""Folds a durable stream that clients write: each request that changes it is an item of a session.
 
-This file folds the session's items in log order. The fold decides the outcome of an append (also
-whether it was a repetition, had a gap before it, or came too late), so the result is the same at
-every gateway. A refused item stays in the log and changes nothing. Pure.
+This file folds the session's items in log order. The fold decides the outcome of an append,
+including whether it was a repetition, had a gap before it, or came too late, so every gateway gets
+the same result. A refused item stays in the log and has no effect. Pure.
 """
 
 import base64
@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 from .reading import is_json
 
 AGENT = "durable-stream"
-"""The agent of such a session. No worker serves it, so nothing answers."""
+"""The agent of these sessions. No worker serves this agent, so nothing answers."""
 
 VERDICTS_MAX = 4_096
-"""Verdicts kept for requests that read them after later ones were folded."""
+"""The most verdicts kept for requests that have not read theirs yet."""
 
 MESSAGE_BYTES = 48
-"""Memory that a message takes in addition to its bytes."""
+"""The memory that a message takes in addition to its bytes."""
 APPEND_BYTES = 256
-"""Memory that an append takes, with its verdict."""
+"""The memory that an append takes with its verdict, in bytes."""
 
 Op = dict[str, Any]
 
@@ -59,7 +59,10 @@ class StreamState:
         """Approximate bytes in memory."""
 
     def is_over(self, at: int) -> bool:
-        """Whether it has expired. Only writes extend its life: a read leaves no event."""
+        """Whether the stream has expired.
+
+        Only writes extend its life, because a read writes no event.
+        """
         if self.expires_ms is not None:
             return at >= self.expires_ms
         return self.ttl is not None and at >= self._used_ms + int(self.ttl) * 1000
@@ -124,7 +127,10 @@ class WrittenStream:
         return verdict
 
     def judge(self, op: Op, at: int) -> Verdict:
-        """The verdict on a request at a time. Changes nothing. `known`: it was done before."""
+        """The verdict on a request at a time, without applying it.
+
+        `why` is `known` if it was done before.
+        """
         life = self.alive(at)
         if op["op"] == "create":
             return _judge_create(life, op)
@@ -165,7 +171,8 @@ def _judge_append(life: StreamState, op: Op) -> Verdict:
 
 
 def _judge_producer(life: StreamState, producer: list[Any] | None) -> Verdict | None:
-    """Why a producer's request is not accepted; None if it is."""
+    """The verdict on a repeated or refused request of a producer; None if the request is in order.
+    """
     if not producer:
         return None
     name, epoch, seq = producer
@@ -186,12 +193,12 @@ def _judge_producer(life: StreamState, producer: list[Any] | None) -> Verdict | 
 
 
 def kind_of(content_type: str) -> str:
-    """A content type in the form that is compared: lower case, without parameters."""
+    """A content type in lower case and without parameters, for comparisons."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def encoded(content_type: str, messages: list[bytes]) -> Op:
-    """Messages encoded for an item."""
+    """The messages, encoded for an item."""
     if is_json(content_type):
         return {"json": [message.decode() for message in messages]}
     try:
