@@ -157,7 +157,7 @@ class SessionCache:
                 progressed, before = time.monotonic(), dict(self._followed)
             elif time.monotonic() - progressed > STALL_S:
                 raise LogUnreachable(
-                    f"the log stopped responding for {STALL_S:g} s while it was followed. "
+                    f"the log stopped responding: reading it made no progress for {STALL_S:g} s. "
                     "Acknowledged events are kept. Check the broker (`foldlog status`), then try "
                     "again."
                 )

@@ -13,7 +13,7 @@ def framing(settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", "framing", "avro (single-object encoding), no schema registry is "
                       "configured")
         return
-    from ...log.registry import registry_of  # imported here because only users of a registry need it
+    from ...log.registry import registry_of  # only users of a registry need it
 
     registry = registry_of(settings)
     try:

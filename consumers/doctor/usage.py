@@ -28,7 +28,7 @@ def usage(everything: Everything, read: ReadBlob, *, whole: bool) -> Iterator[Fi
         try:
             prefix = whole_prefix(row, read)
             return None if prefix is None else parts(prefix)
-        except (BlobError, ValueError, TypeError, AttributeError):  # foldlog did not write this prefix
+        except (BlobError, ValueError, TypeError, AttributeError):  # not a prefix of foldlog
             return None
 
     newest_first = sorted(everything.sessions, key=lambda name: -everything.last_at[name])

@@ -50,7 +50,7 @@ class BundleReader:
         self._positions[partition] = offset
 
     def close(self) -> None:
-        """Does nothing: nothing is open."""
+        """Does nothing, because nothing is open."""
 
 
 class BundleLog:
@@ -125,7 +125,7 @@ class BundleLog:
     check_topics = apply_topics
 
     def close(self) -> None:
-        """Does nothing: nothing is open."""
+        """Does nothing, because nothing is open."""
 
     def _demand(self, topic: str) -> None:
         if topic != SESSION_EVENTS:

@@ -224,7 +224,7 @@ class _Chat:
     def _tool(self, line: Line, block: Block, index: int) -> None:
         known = self._facts.calls.get(call_key(line.turn, line.step, index))
         if known is None or line.name != "tool_use":
-            self._note(line, "block", {"raw": block.raw})  # the answer was cut off before this call was complete
+            self._note(line, "block", {"raw": block.raw})  # the call was cut off
             return
         call, column = known.call, self._columns.get(known.call.name)
         state, output, error = self._state(known)

@@ -273,7 +273,8 @@ def _body(response: http.client.HTTPResponse, stopped: Callable[[], bool]) -> by
     """The body, decompressed, up to the size limit. Raises ToolFailed."""
     packing = (response.getheader("Content-Encoding") or "identity").strip().lower()
     if packing not in ("identity", "gzip", "x-gzip"):
-        raise ToolFailed(f"the answer is packed as {printable(packing)[:40]}, which is not read")
+        raise ToolFailed(f"the response has the Content-Encoding {printable(packing)[:40]}; "
+                         "only gzip can be decoded")
     unpack = None if packing == "identity" else zlib.decompressobj(31)
     body = bytearray()
     while data := response.read(_READ_BYTES):

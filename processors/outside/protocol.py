@@ -181,7 +181,8 @@ class _Transport(httpx2.AsyncHTTPTransport):
         packing = response.headers.get("content-encoding", "identity").strip().lower()
         if packing not in ("identity", ""):
             await response.aclose()
-            raise httpx2.DecodingError(f"the answer is packed as {printable(packing)[:40]}")
+            raise httpx2.DecodingError(f"the response has the Content-Encoding "
+                                       f"{printable(packing)[:40]}, which is not decoded")
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
             response.stream = _Bounded(response.stream)  # each event has the limit of its own
         return response
