@@ -1,4 +1,4 @@
-"""`make bench`: ratios against baselines of the same run; writes bench/results.json.
+"""`make bench`: measures ratios to baselines in the same run, and writes bench/results.json.
 
 Absolute numbers depend on the load of the machine: read the ratios. A bench is a function that
 takes the number of runs and returns a Ratio; the tables below list them all.
@@ -16,7 +16,7 @@ from foldlog.local.messages_api import ScriptedServer
 
 RESULTS = Path(__file__).parent / "results.json"
 
-# Grouped by what a bench needs, cheapest first.
+# The benches are grouped by what they need, cheapest first.
 ALONE: dict[str, Callable[[int], Ratio]] = {
     "bytes_per_turn": fold.bytes_per_turn,
     "token_estimate_error": tokens.token_estimate_error,
@@ -42,14 +42,14 @@ NAMES = (*ALONE, *BROKER, *WORKER)
 
 
 def measured(runs: int, only: tuple[str, ...]) -> Iterator[tuple[str, Ratio | Missing]]:
-    """Run the selected benches, one after the other; yields names and results."""
+    """Run the selected benches one after the other, and yield their names and results."""
     wanted = set(only or NAMES)
     for name, bench in ALONE.items():
         if name in wanted:
             yield name, _run(name, lambda bench=bench: bench(runs))
     for name, bench in BROKER.items():
         if name in wanted:
-            with installation() as here:  # each bench gets an idle broker of its own
+            with installation() as here:  # each bench gets its own idle broker
                 yield name, _run(name, lambda bench=bench, here=here: bench(here, runs))
     if WORKER.keys() & wanted:
         click.echo("a worker, a broker, a model server ...", err=True)
@@ -69,9 +69,9 @@ def _run(name: str, bench: Callable[[], Ratio]) -> Ratio | Missing:
 
 
 def result_rows(found: dict[str, Ratio | Missing]) -> list[dict]:
-    """The rows of the results file: the new ones, and the old ones of benches that were not run.
+    """The rows of the results file: new rows, and the old rows of benches that were not run.
 
-    A bench that ran but could not measure has no row: an old figure must not look like a new one.
+    A bench that ran but could not measure has no row, because an old figure must not look new.
     """
     old = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     rows = {row["name"]: row for row in old if row["name"] not in found}

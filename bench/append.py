@@ -1,13 +1,13 @@
 """append_context and context_flatness: append one message and build the next request.
 
-Ours is the worker's work on a message read from the log: decode it, fold it, write views and cursor
-to RocksDB in one batch; then, once the step is decided, fold the decision and build the request.
-Not timed: WAKE, the decision and the claim in between, because another framework's session store
-has no counterpart; the note gives the time of the whole round, also including the log's own hop.
-The peer is `SQLiteSession` of the OpenAI Agents SDK (MIT) on a file: add_items with the same
+Our side is the worker's work on a message from the log: decode it, fold it, and write views and
+cursor to RocksDB in one batch; then, after the decision on the step, fold the decision and build
+the request. WAKE, the decision and the claim are not timed, because another framework's session
+store has no counterpart. The note gives the time of the whole round, including the hop through the
+log. The peer is `SQLiteSession` of the OpenAI Agents SDK (MIT) on a file: add_items with the same
 message, then get_items, which returns the items but does not build a request. The answer between
-two questions is timed on neither side: the peer adds it, ours folds and renders it at the end of
-its turn. The chat has no tools and alternates a question of 90 with an answer of 300 characters.
+two questions is not timed on either side: the peer adds it, and we fold and render it at the end of
+the turn. The chat has no tools and alternates a question of 90 with an answer of 300 characters.
 """
 
 import statistics
@@ -44,7 +44,7 @@ class Chat:
         return turn(self._number, result_chars=0)
 
     def grow(self, messages: int) -> list[Turn]:
-        """Play until the session has `messages` messages; returns the turns played."""
+        """Play turns until the session has `messages` messages, and return these turns."""
         turns = []
         while self.played.messages < messages:
             turns.append(self.next())
@@ -54,7 +54,7 @@ class Chat:
 
 @contextmanager
 def chat() -> Iterator[Chat]:
-    """A new chat in a store of its own."""
+    """A new chat with its own store."""
     with tempfile.TemporaryDirectory(prefix="foldlog-bench-") as directory:
         new_chat = Chat(Path(directory) / "store")
         try:
@@ -72,7 +72,9 @@ def items_of(turn: Turn) -> tuple[dict, dict]:
 
 
 def append_context(here: Installation, runs: int, messages: int = MESSAGES) -> Ratio:
-    """Append a message at 1,000 messages: alternating blocks of their samples and ours."""
+    """Time appending a message to 1,000 messages, in alternating blocks of the peer's samples and
+    ours.
+    """
     tune_gc()  # like a worker's process
     blocks = max(runs, BLOCKS)
     ours: list[RoundTimes] = []
@@ -104,7 +106,8 @@ def append_context(here: Installation, runs: int, messages: int = MESSAGES) -> R
 
 
 def context_flatness(runs: int, sizes: tuple[int, ...] = SIZES) -> Ratio:
-    """The largest over the smallest median time among the sizes, timed in alternating blocks."""
+    """The largest median time among the sizes divided by the smallest, timed in alternating blocks.
+    """
     tune_gc()
     blocks = max(runs, BLOCKS)
     with ExitStack() as stack:

@@ -1,12 +1,13 @@
-"""cache_saving: how much of the input cost of a 200-turn tool job caching saves, at list prices.
+"""cache_saving: the share of the input cost of a 200-turn tool job that caching saves, at list
+prices.
 
 The job goes through the real builder and the real client to the scripted server, which simulates
 the documented cache (prefixes up to a mark, 20 positions of look-back, minimum sizes, a 5-minute
-lifetime that never expires between two steps). Our price is that of the server's `usage`, from the
-ledger; the baseline is the price of the same tokens without any mark. Every model call counts,
-including the cheap model's summaries. Output is excluded: it costs the same with and without a
-cache. The model's cache reads cost a tenth of the input price; with newer models they cost a
-twentieth and save more.
+lifetime that never expires between two steps). Our price is the price of the server's `usage`, from
+the ledger; the baseline is the price of the same tokens without cache marks. Every model call
+counts, including the cheap model's summaries. Output is excluded: it costs the same with and
+without a cache. The model's cache reads cost a tenth of the input price; with newer models they
+cost a twentieth and save more.
 """
 
 import asyncio
@@ -67,7 +68,9 @@ def script(job: list[Turn]) -> Script:
 
 @contextmanager
 def served(server: ScriptedServer) -> Iterator[Models]:
-    """Answers from a server, through the product's own effects and client."""
+    """Yields models that get their answers from a server, through the product's own effects and
+    client.
+    """
     with asyncio.Runner() as runner, tempfile.TemporaryDirectory() as directory:
         blobs = BlobStore(Path(directory))
 

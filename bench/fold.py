@@ -1,8 +1,9 @@
-"""fold, replay and bytes_per_turn: the worker's loop with its store, on a log written beforehand.
+"""fold, replay and bytes_per_turn: measure the worker's loop with its store, on an existing log.
 
-fold: events per second of poll, fold, batch, wake over a bare loop that consumes and decodes every
-record. replay: events per second of refolding a whole log, over the same loop. bytes_per_turn:
-bytes written to log and store in turn 200 over turn 20 of a long session.
+fold: events per second of poll, fold, batch and wake, divided by those of a bare loop that consumes
+and decodes every record. replay: events per second of refolding a whole log, divided by those of
+the same loop. bytes_per_turn: bytes written to log and store in turn 200 of a long session, divided
+by those in turn 20.
 """
 
 import shutil
@@ -32,7 +33,7 @@ BELONGS = Belongs("bench", "bench", "bench")
 
 
 def write_log(here: Installation) -> int:
-    """Produce the sessions, their turns interleaved; returns the number of records."""
+    """Produce the sessions with interleaved turns, and return the number of records."""
     producer = here.log.producer()
     offsets = [count() for _ in range(PARTITIONS)]
     names = [f"bench-{n}" for n in range(SESSIONS)]
@@ -164,9 +165,9 @@ class _Counting(DictBackend):
 
 
 def bytes_per_turn(runs: int = 1) -> Ratio:
-    """Log and store bytes of turn 200 over those of turn 20, with one batch per turn.
+    """The bytes of log and store in turn 200 divided by those in turn 20, with one batch per turn.
 
-    It is deterministic, so one run is enough.
+    The bench is deterministic, so one run is enough.
     """
     session, backend = Session("long", count()), _Counting()
     store, logged, offset = Store(backend), 0, 0

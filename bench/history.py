@@ -1,7 +1,8 @@
-"""A realistic log to measure with: turns of 27 events, 20 of them chunks, one 1.8 KB tool result.
+"""Makes a realistic log for benches: a turn has 27 events, with 20 chunks and a tool result of 1.8
+KB.
 
-The events are those that a worker would write. Each is folded at once, to check that it is
-accepted: a bench over ignored events would measure nothing.
+The events are those that a worker would write. Each event is folded at once to check that it is
+accepted, because a bench with ignored events would measure nothing.
 """
 
 import json
@@ -28,7 +29,7 @@ USAGE = ev.Usage(
 
 
 class Session:
-    """A session that grows by whole turns; each call yields (writer, event) in order.
+    """A session that grows by whole turns. Each method yields (writer, event) in order.
 
     `offsets` counts the offsets of the session's partition, which decisions name as their basis.
     """

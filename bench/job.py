@@ -1,8 +1,8 @@
 """A long job with a tool: the same content for foldlog and for its peers.
 
-Defines the content of each turn, and an agent for the job. A turn is a question, a step that calls
-`look` once, its result, and a step that answers: 4 messages, about 2.4 kB. The words come from a
-seeded generator, so that every run has the same content and no text repeats another.
+This file defines the content of each turn, and an agent for the job. A turn is a question, a step
+that calls `look` once, the result, and a step that answers: 4 messages, about 2.4 kB. The words
+come from a seeded generator, so that every run has the same content and no text repeats another.
 """
 
 import random
@@ -66,7 +66,7 @@ def turn(number: int, *, result_chars: int = RESULT_CHARS) -> Turn:
 
 
 def summary(number: int) -> str:
-    """A summary of the size a cheap model writes; another one for each `number`."""
+    """A summary as long as a cheap model's, different for each `number`."""
     return words(random.Random(f"summary {number}"), SUMMARY_CHARS)
 
 

@@ -1,4 +1,6 @@
-"""message_to_request, recovery and journaled_stream: a real worker, broker and model server."""
+"""message_to_request, recovery and journaled_stream: measure a real worker, broker and model
+server.
+"""
 
 import json
 import os
@@ -92,9 +94,10 @@ def _await(folded, wanted) -> None:
 
 
 def journaled_stream(here: Installation, server: ScriptedServer, runs: int) -> Ratio:
-    """Characters per second that reach a viewer through the log, over those the provider sends.
+    """Characters per second that reach a viewer through the log, divided by those that the provider
+    sends.
 
-    Both rates are of the same answers, because the server's pace varies with the machine's load.
+    Both rates are measured on the same answers, because the server's pace varies with the load.
     """
     rates = []
     for _ in range(runs):

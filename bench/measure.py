@@ -1,4 +1,4 @@
-"""One measured ratio, and a real installation to measure on."""
+"""Defines a measured ratio, and a real installation to measure on."""
 
 import os
 import statistics
@@ -22,9 +22,10 @@ class Missing(Exception):
 
 
 class Ratio(NamedTuple):
-    """`ours` over `baseline`, medians of alternating runs. `aim` is printed, never enforced.
+    """`ours` divided by `baseline`, both medians of alternating runs. `aim` is printed, never
+    enforced.
 
-    `note` states what the numbers include and what they exclude.
+    `note` states what the numbers include and exclude.
     """
 
     name: str
@@ -47,7 +48,8 @@ def paired(
     aim: str,
     note: str = "",
 ) -> Ratio:
-    """Measure both alternately, baseline first, so that a slow minute affects both."""
+    """Measure both functions alternately, the baseline first, so that a slow minute affects both.
+    """
     pairs = [(baseline(), ours()) for _ in range(runs)]
     base = statistics.median(pair[0] for pair in pairs)
     mine = statistics.median(pair[1] for pair in pairs)
@@ -56,7 +58,7 @@ def paired(
 
 
 class Installation(NamedTuple):
-    """A broker of its own with its topics created, and the settings to connect to it."""
+    """A new broker with topics, and the settings to connect to it."""
 
     settings: Settings
     log: Log
@@ -75,7 +77,7 @@ class Installation(NamedTuple):
 
 
 def hop_ms(here: Installation, topic: str, key: str, value: bytes, headers: Headers = ()) -> float:
-    """Ms from producing a record to reading it back; the first of two records warms the clients."""
+    """Milliseconds from producing a record to reading it back. A first record warms the clients."""
     producer = here.log.producer()
     reader = here.log.reader(topic, here.log.end_offsets(topic))
     try:

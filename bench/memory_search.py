@@ -1,13 +1,13 @@
 """memory_search: how often a document that answers a query is among the best five.
 
-The set is our own (bench/memory_set): 144 documents written by hand about an invented shop, 150
-generated ones that answer no query, and 104 queries of nine kinds, each with the documents that
-answer it. The authors of the search wrote it and read it while they improved the search; 40 more
-queries (AFTER) were written once the search was finished, and 30 paraphrased ones (PARAPHRASED)
-once the word vectors were. It shows which kinds of query work and which do not; it does not predict
-the results on other people's memory. The baseline is SQLite's full-text search with defaults: one
-FTS5 table of the texts, `porter unicode61`, any of the words, best bm25() first. The note also
-compares each part of our own formula alone.
+The test set is our own (bench/memory_set): 144 documents written by hand about an invented shop,
+150 generated documents that answer no query, and 104 queries of nine kinds, each with the documents
+that answer it. The authors of the search wrote the set, and read it while they improved the search.
+40 more queries (AFTER) were written when the search was finished, and 30 paraphrased queries
+(PARAPHRASED) when the word vectors were finished. The bench shows which kinds of query work; it
+does not predict the results on other people's memory. The baseline is SQLite's full-text search
+with defaults: one FTS5 table of the texts, `porter unicode61`, any of the words, best bm25() first.
+The note also compares each part of our own formula alone.
 """
 
 import random
@@ -73,7 +73,7 @@ def _rows(name: str) -> Iterator[list[str]]:
 
 
 def documents() -> list[tuple[str, str, str]]:
-    """(id, kind, text) of every document, the answers first."""
+    """The (id, kind, text) of every document; documents that answer a query come first."""
     found = [(id, kind, text.replace("\\n", "\n")) for id, kind, text in _rows("documents.txt")]
     chance = random.Random(5)
     for number in range(FILLERS):
@@ -88,7 +88,7 @@ def queries(name: str = "queries.txt") -> list[LabelledQuery]:
 
 
 def built(connection: sqlite3.Connection, embedder: Embedder | None = None) -> SearchIndex:
-    """The index of the set, with the hashing embedder or another one."""
+    """The index of the set, with the hashing embedder or another embedder."""
     index = SearchIndex(connection, embedder)
     for at, (id, kind, text) in enumerate(documents()):
         index.upsert(id, SCOPE, kind, "", text, at)
@@ -145,7 +145,7 @@ def plain(connection: sqlite3.Connection) -> Search:
 def ways(
     connection: sqlite3.Connection, embedder: Embedder | None = None
 ) -> dict[str, Search]:
-    """All compared ways to search the set, by name."""
+    """All ways to search the set that are compared, by name."""
     index = built(connection, embedder)
     parts = {part: alone(index, part) for part in PARTS}
     return {"hybrid": hybrid(index), **parts, "plain FTS5": plain(connection)}
@@ -161,8 +161,9 @@ def found_by(search: Search, labelled: Sequence[LabelledQuery]) -> Found:
 
 
 def scores_with(embedder: Embedder, name: str = "queries.txt") -> dict[str, tuple[Found, Found]]:
-    """The scores of each way to search with this embedder: over all queries of a file, and over
-    the paraphrased ones alone."""
+    """The scores of each way to search with this embedder, for all queries of a file and for the
+    paraphrased queries alone.
+    """
     labelled = queries(name)
     paraphrased = [row for row in labelled if row.kind == "paraphrased"]
     with sqlite3.connect(":memory:") as connection:
@@ -201,7 +202,7 @@ def latency_ms() -> float:
 
 
 def memory_search(runs: int) -> Ratio:
-    """The bench. It is deterministic, so one run is enough."""
+    """Run the bench, which is deterministic, so one run is enough."""
     labelled = queries()
     with sqlite3.connect(":memory:") as connection:
         compared = ways(connection)

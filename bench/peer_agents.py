@@ -16,7 +16,7 @@ from agents import SQLiteSession
 
 
 async def append(session: SQLiteSession, item: dict) -> dict:
-    """Add one item and read all items; timed."""
+    """Add one item and read all items, and return how long this took."""
     began = time.perf_counter()
     await session.add_items([item])
     items = await session.get_items()

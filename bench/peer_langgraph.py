@@ -1,8 +1,9 @@
-"""A peer: the job as a LangGraph user would run it, with SqliteSaver on a file.
+"""A peer that runs the job as a LangGraph user would, with SqliteSaver on a file.
 
-Two nodes, a scripted model and a scripted tool, and the `add_messages` reducer; one `invoke` per
-turn; all defaults (a checkpoint per step). Input line: the job's turns. Output line: the stored
-sizes. It imports only langgraph and the standard library, and runs in bench/.venv (see peers.py).
+The graph has two nodes (a scripted model and a scripted tool) and the `add_messages` reducer. There
+is one `invoke` per turn, with all defaults (a checkpoint per step). The input line has the job's
+turns, the output line the stored sizes. It imports only langgraph and the standard library, and
+runs in bench/.venv (see peers.py).
 """
 
 import json
@@ -57,7 +58,7 @@ def graph(turns: list[dict], saver: SqliteSaver) -> Any:
 
 
 def run(turns: list[dict]) -> dict[str, int]:
-    """Run the whole job; returns the bytes of its rows, and of the database file."""
+    """Run the whole job, and return the bytes of its rows and of the database file."""
     with tempfile.TemporaryDirectory(prefix="foldlog-bench-") as directory:
         path = Path(directory) / "checkpoints.db"
         with SqliteSaver.from_conn_string(str(path)) as saver:

@@ -1,4 +1,4 @@
-"""Peers: other frameworks in an environment of their own, driven over a pipe with JSON lines.
+"""Runs peers: other frameworks in a separate environment, controlled over a pipe with JSON lines.
 
 A peer is a script in this directory (peer_*.py) that imports what bench/peers.lock installs into
 bench/.venv, and nothing of foldlog. It answers each line on its standard input with one line.
@@ -27,7 +27,7 @@ class Peer:
         self._process = process
 
     def ask(self, question: Any) -> Any:
-        """Its answer to one question. Raises RuntimeError if the process died."""
+        """The peer's answer to one question. Raises RuntimeError if the process died."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             self._process.stdin.write(json.dumps(question) + "\n")

@@ -1,8 +1,9 @@
-"""A real worker on a log in memory: one session plays the job, with canned or a server's answers.
+"""Runs a real worker on a log in memory: one session plays the job, with canned answers or a
+server's.
 
 The worker, its actions, folds, store and builder are the product's own. Only the outside world is
-simulated: records get their offsets, a model answers, the tool returns. Every record and the newest
-request are kept, and a single round can be timed.
+simulated: the broker, the model and the tool. Every record and the newest request are kept, and a
+single round can be timed.
 """
 
 import json
@@ -37,24 +38,24 @@ BELONGS = Belongs("bench", "bench", "bench")
 
 
 class Outcome(NamedTuple):
-    """The events that an effect reports, of one role, chunks first."""
+    """The events that an effect reports, chunks first, and the effect's role."""
 
     role: str
     events: tuple[Any, ...]
 
 
 class Models(NamedTuple):
-    """The functions that answer a step of a turn, and do work in the background."""
+    """The functions that answer a step of a turn and do background work."""
 
     answer: Callable[[Turn, BeginGeneration], Outcome]
     work: Callable[[BeginWork], Outcome]
 
 
 class RoundTimes(NamedTuple):
-    """Times of a worker's round over one message: two of its parts, and the whole round.
+    """The times of a worker's round for one message: two parts, and the whole round.
 
-    append: decode, fold, write one batch to the store. context: build the next request's bytes.
-    round: both, WAKE and decisions.
+    append: decode, fold, and write one batch to the store. context: build the next request's bytes.
+    round: both of these, WAKE and decisions.
     """
 
     append_ms: float
@@ -63,7 +64,7 @@ class RoundTimes(NamedTuple):
 
 
 class TimedWorker(Worker):
-    """The real worker; notes the time at which a batch is folded and stored."""
+    """The real worker, which also notes the time at which a batch is folded and stored."""
 
     stored_at = 0.0
 
@@ -73,7 +74,7 @@ class TimedWorker(Worker):
 
 
 class TimedActions(Actions):
-    """The real actions; they note how long the newest request took to build."""
+    """The real actions, which also note how long the newest request took to build."""
 
     context_s = 0.0
 
@@ -103,7 +104,7 @@ class Played:
 
     def __init__(self, agent: Agent, backend: Backend, models: Models) -> None:
         self.records: list[Record] = []
-        self.request = b""  # only the newest one, so that memory is reused, as in a worker
+        self.request = b""  # only the newest request, so that memory is reused, as in a worker
         self.calls = 0  # of the model
         self.messages = 0  # in the conversation: a message, an answer, a message of tool results
         self.worker = self._worker(agent, backend)
@@ -176,17 +177,19 @@ class Played:
         self._started.append(("work", begin))
 
     def running(self, role: str) -> int:
-        """Effects: none is running between two rounds."""
+        """How many effects run between two rounds, which is 0."""
         return 0
 
     def stop(self, effect: EffectId, why: str) -> bool:
-        """Effects: there is nothing to stop."""
+        """Effects: does nothing, because no effect runs."""
         return False
 
     # -- playing ---------------------------------------------------------------------------------
 
     def say(self, turn: Turn) -> Record:
-        """Write the question of a turn to the log; returns its record, which is still unread."""
+        """Write the question of a turn to the log, and return its record, which the worker has not
+        read.
+        """
         self._turn = turn
         content = compact_ascii([{"type": "text", "text": turn.question}])
         event = ev.MessageReceived(
@@ -203,7 +206,7 @@ class Played:
         return self.records[-1]
 
     def read(self) -> None:
-        """One round of the worker over all unread records."""
+        """Run one round of the worker on all unread records."""
         unread, self._read = self.records[self._read :], len(self.records)
         self.worker.consume(unread)
 

@@ -1,10 +1,11 @@
 """storage_growth: bytes stored per byte of content in 200 turns, against LangGraph's SqliteSaver.
 
-Ours: value, key and headers of the log's records, before compression and without Kafka's framing:
-every event, including chunks and claims. Theirs: the rows of the SQLite file, without its pages and
-indexes. The note gives the sizes of both on disk. Our store is not counted: it is a cache that can
-be rebuilt from the log. LangGraph saves after each step, its default; saving once per turn
-(`durability="exit"`) would lose a turn's steps in a crash. Both packages are MIT licensed.
+Our side is the values, keys and headers of all records of the log, including chunks and claims,
+before compression and without Kafka's framing. The peer's side is the rows of the SQLite file,
+without pages and indexes. The note gives the sizes of both on disk. Our store is not counted,
+because it is a cache that can be rebuilt from the log. LangGraph saves after each step, its
+default; saving once per turn (`durability="exit"`) would lose a turn's steps in a crash. Both
+packages are MIT licensed.
 """
 
 from foldlog.bench.job import Turn, agent, turn
@@ -20,7 +21,7 @@ PACKAGE = "langgraph-checkpoint-sqlite 3.1.2"
 
 
 def storage_growth(here: Installation, runs: int = 1, turns: int = TURNS) -> Ratio:
-    """Runs the benchmark. It is deterministic, so one run is enough."""
+    """Run the bench, which is deterministic, so one run is enough."""
     job = [turn(number) for number in range(1, turns + 1)]
     content = sum(turn.content_bytes for turn in job)
     stored = theirs(job)
@@ -62,9 +63,10 @@ def stored_bytes(records: list[Record]) -> int:
 
 
 def on_disk(here: Installation, records: list[Record]) -> int:
-    """Bytes of the broker's segments if each record is sent in a batch of its own.
+    """The bytes of the broker's segments if each record is sent in a separate batch.
 
-    That is a worker's worst case: records produced together share a batch and compress better.
+    This is a worker's worst case, because records produced together share a batch and compress
+    better.
     """
     producer = here.log.producer()
     for record in records:

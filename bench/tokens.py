@@ -1,8 +1,8 @@
 """token_estimate_error: the worst error of the token estimate over labelled samples.
 
-The samples (token_samples.json) are prose in several languages, code, JSON, logs, tables and noise
-that were not used to fit the estimate. They contain the counts of ctok 1.3.0 for both families; if
-ctok is installed it counts again, so that stale recorded counts are noticed.
+The samples (token_samples.json) are prose in several languages, code, JSON, logs, tables and noise.
+They were not used to fit the estimate. The file has the counts of ctok 1.3.0 for both families; if
+ctok is installed, it counts again, so that stale counts are noticed.
 """
 
 import json

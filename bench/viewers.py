@@ -1,4 +1,4 @@
-"""chunk_latency, idle_viewers_rss, stop_latency: a real gateway with a real broker.
+"""chunk_latency, idle_viewers_rss, stop_latency: measure a real gateway with a real broker.
 
 Viewers are plain sockets that read server-sent events, so the gateway is measured, not a client.
 """
@@ -55,7 +55,10 @@ class Gateway:
         return viewer
 
     def post(self, path: str, **body) -> float:
-        """Post and wait for the response; returns the Unix time in seconds when it was sent."""
+        """Send a POST and wait for the response.
+
+        Returns the Unix time in seconds when it was sent.
+        """
         data = json.dumps(body).encode()
         head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
         with socket.create_connection(("127.0.0.1", self.port)) as connection:
@@ -66,7 +69,7 @@ class Gateway:
         return sent
 
     def await_ready(self) -> None:
-        """Wait until it has read the log."""
+        """Wait until the gateway has read the log."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             with socket.create_connection(("127.0.0.1", self.port)) as connection:
@@ -76,7 +79,7 @@ class Gateway:
         raise AssertionError("the gateway did not reach the end of the log")
 
     def rss_mb(self) -> float:
-        """Resident memory of the process, in MB."""
+        """The resident memory of the process, in MB."""
         with open(f"/proc/{self.process.pid}/statm") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
@@ -107,7 +110,9 @@ def gateway(here: Installation) -> Iterator[Gateway]:
 
 
 def chunk_latency(here: Installation, runs: int) -> Ratio:
-    """Time from producing a chunk until a viewer has its text, over that of a bare Kafka reader."""
+    """The time from producing a chunk until a viewer has its text, divided by that of a bare Kafka
+    reader.
+    """
     producer = here.log.producer()
     try:
         _streaming(here, producer, "chunks")
@@ -138,7 +143,7 @@ def _streaming(here: Installation, producer: Producer, name: str) -> None:
 
 
 def _hops(here: Installation, producer: Producer, viewer, run: int) -> tuple[float, float, float]:
-    """(p50, p99) ms to the viewer, and p50 ms to a bare reader, of the same chunks."""
+    """For the same chunks, the milliseconds to the viewer (p50, p99) and to a bare reader (p50)."""
     sent: list[float] = []
     viewed: list[float] = []
     read: list[float] = []

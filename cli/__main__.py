@@ -1,7 +1,7 @@
-"""`foldlog`: the list of commands, and how errors become exit codes and messages.
+"""The command `foldlog`: lists its commands, and turns errors into exit codes and messages.
 
-Exit codes: 0 success, 1 refused or not possible now (the reason is on stderr), 2 usage error, 3 the
-log is unreachable, 130 interrupted. A command's module is imported on first use, so `--help`
+Exit codes: 0 success; 1 refused or not possible now, with the reason on stderr; 2 usage error; 3
+the log is unreachable; 130 interrupted. A command's module is imported on first use, so `--help`
 answers at once.
 """
 
@@ -89,7 +89,7 @@ BY_NAME = {command.name: command for command in COMMANDS}
 
 
 class Commands(click.Group):
-    """Commands by name; each module is imported on first use."""
+    """The commands by name. Each command's module is imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [command.name for command in COMMANDS]
@@ -150,7 +150,7 @@ def exit_code(error: Exception) -> int:
 
 
 def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
-    """Run a command and return its exit code. `edge`: settings and a log supplied by a test."""
+    """Run a command and return its exit code. `edge`: the settings and the log of a test."""
     from .edge import Edge
     from .log_lines import to_stderr
 
@@ -184,7 +184,7 @@ def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
 
 
 def _print_error(error: Exception, as_json: bool) -> None:
-    """Print the reason on stderr; with --json also as one object on stdout."""
+    """Print an error's reason on stderr, and with --json also as one object on stdout."""
     from .printing import emit, note
 
     verdict = "refused" if isinstance(error, Refused) else "failed"
@@ -199,7 +199,9 @@ def _print_error(error: Exception, as_json: bool) -> None:
 
 
 def code_of(error: Exception) -> str:
-    """The machine-readable code of an error: its own, or its class name, as in unknown_session."""
+    """The machine-readable code of an error: its `code`, or else its class name, as in
+    unknown_session.
+    """
     code = getattr(error, "code", "")
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()
     return code if isinstance(code, str) and code else name

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def load_agents(names: Sequence[str]) -> list["Agent"]:
-    """The agents of these names; without names the built-in one, on the working directory.
+    """The agents of these names; without names, the built-in agent for the working directory.
 
-    Raises click.UsageError with the name and what is wrong with it.
+    Raises click.UsageError, which says what is wrong with which name.
     """
     from ..processors.agent import Agent
 
@@ -69,7 +69,7 @@ def _load(name: str) -> object:
 
 
 def _where_modules_are(module_name: str) -> str:
-    """The hint for a module that is not there: where it is looked for, and what is there."""
+    """The hint for a missing module: where modules are searched, and which ones exist there."""
     here = sorted(path.stem for path in Path.cwd().glob("*.py"))
     close = difflib.get_close_matches(module_name, here, 1)
     if close:
@@ -86,8 +86,9 @@ def _agents_in(module: object) -> list[str]:
 
 @contextmanager
 def no_bytecode() -> Iterator[None]:
-    """A block that writes no .pyc: two versions of a file that are saved within a second, with the
-    same size, would share one."""
+    """A block that writes no .pyc files, because two versions of a file with the same size, saved
+    within one second, would share a .pyc.
+    """
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield
@@ -96,14 +97,14 @@ def no_bytecode() -> Iterator[None]:
 
 
 def _not_a_file(path: Path, attribute: str) -> str:
-    """The hint for a path: the module to give, as imported from the working directory."""
+    """The hint for a path that was given instead of a module: the name to import it by."""
     if path.is_absolute() or ".." in path.parts:
         return f"give a module, not a file: in {path.parent}, --agent {path.stem}:{attribute}"
     return f"give a module, not a file: {'.'.join(path.with_suffix('').parts)}:{attribute}"
 
 
 def _place(error: BaseException) -> str:
-    """The line of the agent's own file that raised, rather than the line of ours that refused."""
+    """The line of the agent's own file that caused the error, not our line that raised it."""
     ours = str(Path(__file__).parent.parent / "processors")
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith((ours, "<string>")):  # a dataclass's own __init__

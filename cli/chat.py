@@ -1,8 +1,8 @@
-"""chat: a conversation at a terminal, or fed by a pipe.
+"""chat: a conversation at a terminal or from a pipe.
 
-One fold of the session drives everything: what is shown, which questions are asked, when the turn
-is over. Ctrl-C cancels the turn, not the program; at an idle prompt a second Ctrl-C leaves.
-`screen.py` does the drawing, `terminal.py` reads the lines.
+One fold of the session decides what is shown, which questions are asked, and when the turn is over.
+Ctrl-C cancels the turn, not the program; at an idle prompt a second Ctrl-C ends the chat.
+`screen.py` draws, `terminal.py` reads the lines.
 """
 
 import sys
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from ..processors.advice.prices import PriceTable
 
 POLL_S = 0.1
-"""How long one poll of the log waits, and so how long Ctrl-C or a typed answer may wait."""
+"""How long one poll of the log waits, in seconds. Ctrl-C and typed answers may wait as long."""
 
 OLD_LINES = 12
-"""Lines of an earlier conversation shown on return: enough to recall where it stopped."""
+"""How many lines of an earlier conversation are shown when a person returns to it."""
 RECENT = 12
-"""Sessions that --resume lists: as many as fit on a small screen with the question."""
+"""How many sessions --resume lists; with the question they fit on a small screen."""
 
 CONTINUABLE = tuple(status for status in STATUSES if status not in ("frozen", "terminated"))
 ALLOW = "allow? [y]es, [n]o, [a]lways with exactly these arguments: "
@@ -59,7 +59,7 @@ PROMPT = "> "
 
 
 class Chat:
-    """One conversation. `run` returns the exit code; the session continues without the chat."""
+    """One conversation. `run` returns the exit code. The session continues after the chat ends."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Chat:
         return self.folded.views
 
     def run(self) -> int:
-        """Talk until the input ends."""
+        """Run the conversation until the input ends."""
         self._join()
         self._follow()
         leaving = False
@@ -120,9 +120,9 @@ class Chat:
                 self._follow()
 
     def _await_key(self) -> bool:
-        """Show what happens elsewhere, above the prompt, until the person types.
+        """Until the person types, show above the prompt what other clients do in the session.
 
-        False if a turn has begun that must be followed first. Raises KeyboardInterrupt.
+        Returns False if a turn has begun that must be shown first. Raises KeyboardInterrupt.
         """
         with self.lines.keys() as can_watch:
             if not can_watch or self.views.turn.open:
@@ -140,7 +140,7 @@ class Chat:
                     self.screen.prompt_again()
             finally:
                 self.screen.prompted("")
-        write_raw(START_OF_LINE)  # the prompt is drawn again, by what edits the line
+        write_raw(START_OF_LINE)  # readline draws the prompt again
         return True
 
     def _is_over(self) -> bool:
@@ -152,7 +152,7 @@ class Chat:
     # -- the log -----------------------------------------------------------------------------------
 
     def _join(self) -> None:
-        """Fold the past, show its end, and show the open attempt's text so far."""
+        """Fold the session, show its last lines, and show the open attempt's text so far."""
         for step in self.folded.upto(self.folded.end()):
             self.meter.take(step)
             self._viewer, _ = see(self._viewer, step, self.client.read_blob)
@@ -190,7 +190,8 @@ class Chat:
             note_sent(producer, step.views, before.number, self.client.channel)
 
     def _command(self, produce: Callable[[], Receipt]) -> bool:
-        """Produce an event, show everything up to it, and print the reason if it was refused.
+        """Produce an event, show everything up to it, and print the reason if the event was
+        refused.
 
         An unreachable broker does not end the conversation.
         """
@@ -233,7 +234,7 @@ class Chat:
     def _follow(self) -> None:
         """Show the open turn until it ends, and ask its questions.
 
-        Ctrl-C cancels the turn; a second one returns to the prompt before it has ended.
+        Ctrl-C cancels the turn; a second Ctrl-C returns to the prompt before the turn has ended.
         """
         self._patience.restart()
         with self.lines.unseen():
@@ -251,7 +252,7 @@ class Chat:
                     self.screen.remark("the turn is still ending; the rest is shown later")
                     return
                 self._cancel()
-                cancelled = True  # even if refused (terminated session): the next one returns
+                cancelled = True  # even if refused (terminated session): the next Ctrl-C returns
             if not self._ask_person():
                 return
             if self.views.turn.open:
@@ -282,7 +283,7 @@ class Chat:
         return (call.key, status) in self._postponed
 
     def _ask_person(self) -> bool:
-        """Ask the next open question, if there is one; False when the input ended instead."""
+        """Ask the next open question, if there is one. Returns False if the input ended."""
         for ask, call in self._questions():
             input_is_open = ask(call)
             self._patience.restart()  # the person's thinking time is not the worker's delay
@@ -290,7 +291,8 @@ class Chat:
         return True
 
     def _answer(self, question: str, call: Call, status: str) -> str | None:
-        """The typed answer, or None if the call no longer waits for one or the input ended."""
+        """The typed answer, or None if the call no longer waits for an answer or the input ended.
+        """
         self.screen.prompted(question)
         try:
             return self.lines.answer(question, self._still_waits(call, status))
@@ -360,7 +362,9 @@ class Chat:
         return True
 
     def _unanswered(self, call: Call, status: str) -> bool:
-        """Continue after Ctrl-C or a decision made elsewhere; leave it open when input ended."""
+        """Handle a question without an answer: continue after Ctrl-C or a decision made elsewhere,
+        or leave the question open if the input ended.
+        """
         still_waits = self._still_waits(call, status)
         if self.interrupts.count or not still_waits():
             if self.lines.typed:
@@ -374,9 +378,9 @@ class Chat:
 
 
 def choose(edge: Edge, client: "Client", agent: str | None, lines: Lines) -> str | None:
-    """The id of the session that the person chooses from the recent ones; None if they leave.
+    """The id of the recent session that the person chooses; None if they choose none.
 
-    Raises Refused if there is none.
+    Raises Refused if there is no session.
     """
     everything = client.everything()
     wanted = Wanted(client.user, (agent,) if agent else (), CONTINUABLE)

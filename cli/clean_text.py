@@ -1,9 +1,10 @@
-"""Text that cannot control a terminal."""
+"""Cleans text, so that it cannot control a terminal."""
 
 import re
 
 # C0 except newline and tab, DEL, C1 (0x9b alone starts an escape sequence), the line and paragraph
-# separators, and what changes the writing direction: a printed command must be the real one.
+# separators, and characters that change the writing direction, which could disguise a printed
+# command.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
@@ -21,6 +22,6 @@ def _visible(match: re.Match[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Equivalent JSON without characters that control a terminal."""
+    """The JSON text with characters that control a terminal escaped."""
     text = _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
     return _SURROGATES.sub(lambda match: f"\\u{ord(match.group()):04x}", text)

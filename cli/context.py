@@ -46,7 +46,8 @@ def show_command(
 
 
 def note_if_not_written(folded: "SessionFold", at: int | None) -> None:
-    """Note on stderr that the requested offset does not exist yet and an earlier one is shown."""
+    """Note on stderr that the requested offset does not exist yet and an earlier offset is shown.
+    """
     if at is not None and at >= folded.cursor:
         note(f"offset {at} is not written yet: this is as of {folded.cursor - 1}, the last one")
 

@@ -1,6 +1,6 @@
-"""approve, deny, resolve: a person's decision on a call, bound to the arguments that are printed.
+"""approve, deny, resolve: write a person's decision on a call, bound to the printed arguments.
 
-CALL is TURN.STEP.INDEX, or the provider's call_id where it is unique in the session.
+CALL is TURN.STEP.INDEX, or the provider's call_id if it is unique in the session.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,8 @@ def decide_on(
     like: Mapping[str, str] | None = None,
     as_json: bool,
 ) -> tuple[Decision, "Call", Any]:
-    """Print a call's arguments, then produce a decision that binds to exactly these arguments."""
+    """Print a call's arguments, then produce a decision that is bound to exactly these arguments.
+    """
     with client.fold(session) as folded:
         call = call_named(folded.to_end(), call_name)
         args = arguments(call, client)

@@ -1,8 +1,8 @@
-"""The demo: a real agent and broker; the worker is killed twice, and nothing is lost.
+"""demo: runs a real agent and broker, and kills the worker twice without losing anything.
 
-It prints what the log knew at each kill, what the next worker did and why, and ends by comparing
-every view with one refolded from offset 0. The agent works in a temporary directory,
-which the demo deletes.
+It prints what the log contained at each kill, and what the next worker did and why. At the end it
+refolds every view from offset 0 and compares them. The agent works in a temporary directory, which
+the demo deletes.
 """
 
 import json
@@ -39,11 +39,11 @@ HELD_S = 30  # the command sleeps after its side effect, so that a kill lands in
 
 
 class DemoFailed(Exception):
-    """The demo did not run as scripted; the message states where it diverged."""
+    """The demo did not run as scripted. The message states where it diverged."""
 
 
 def main(base: Settings, directory: Path, print_line: Callable[[str], None] = print) -> int:
-    """Run the demo on a directory and return its exit code. Raises what `foldlog up` raises."""
+    """Run the demo on a directory and return its exit code. Raises the errors of `foldlog up`."""
     with tempfile.TemporaryDirectory(prefix="foldlog-demo-") as scratch:
         home = Path(scratch)
         print_line("foldlog demo: an agent works on " + str(directory))
@@ -122,7 +122,10 @@ class Narrator:
         self.folded = client.fold(SESSION, chunks=True)
 
     def until(self, wanted: Callable[[FoldedEvent], bool]) -> FoldedEvent:
-        """Print events up to the wanted one and return it. Raises DemoFailed after a silence."""
+        """Print events up to the wanted event and return that event.
+
+        Raises DemoFailed after PATIENCE_S without an event.
+        """
         for step in self._steps():
             self._print(step)
             if step.ruling.accepted and wanted(step):
@@ -151,18 +154,18 @@ class Narrator:
             self.print_line(f"   {step.entry.offset:>4}  {line}")
 
     def worker_pid(self) -> int:
-        """The process that has the state directory locked."""
+        """The pid of the process that has locked the state directory."""
         note = json.loads((self.settings.state_dir / "worker.json").read_text("utf-8"))
         return note["pid"]
 
     def kill(self) -> None:
-        """SIGKILL the worker."""
+        """Kill the worker with SIGKILL."""
         pid = self.worker_pid()
         os.kill(pid, signal.SIGKILL)
         self.print_line(f"\n   >>> kill -9 {pid}: the worker is dead, and its memory is lost\n")
 
     def explain(self, step: FoldedEvent) -> None:
-        """Print the WAKE rows that made the new worker write this event."""
+        """Print the rows of WAKE for which the new worker wrote this event."""
         later = max(self.folded.newest_ms, time.time_ns() // 1_000_000)
         for owed in wake(step.before, self.folded.holders, later, Rules()):
             why = BY_ID[owed.row].why
@@ -170,7 +173,7 @@ class Narrator:
 
 
 def _line(step: FoldedEvent) -> str:
-    """One event as a line of text; empty for events that would only be noise."""
+    """One event as a line of text; empty for unimportant events."""
     event = step.entry.event
     name = {True: "", False: f" [{step.ruling.code}: changes nothing]"}[step.ruling.accepted]
     match event:

@@ -1,4 +1,4 @@
-"""doctor: print what the checks of `consumers/doctor/` find, each with its fix."""
+"""doctor: prints the findings of the checks in `consumers/doctor/`, each with its fix."""
 
 import time
 from collections.abc import Iterator
@@ -57,14 +57,14 @@ def doctor_command(edge: Edge, as_json: bool) -> int | None:
 
 
 def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
-    """All findings in order. whole: list every item where people get only a count."""
+    """All findings in order. whole: whether to list every item of which people get only a count."""
     log, settings = edge.log, edge.settings
     yield Finding("ok", "broker", f"reachable, cluster {log.identity()}")
     yield from check_framing.framing(settings)
     try:
         yield from checks.topics_as_wanted(log, settings)
         if facts_of(log).moved_to is not None:
-            return  # reported above; nothing may serve or write to a moved log
+            return  # reported above: a moved log must not be written to
         everything = edge.client().everything()
     except TopicMissing:
         return  # reported above; the other checks need the topic

@@ -1,4 +1,5 @@
-"""The objects that every command gets (settings, log, client), and the options that commands share.
+"""Defines the object that every command gets (settings, log, client), and options that commands
+share.
 """
 
 import os
@@ -29,7 +30,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Edge:
     """The settings of this process, and the log and clients that are opened on first use.
 
-    `flags`: the options given before the command, to start another process with the same settings.
+    `flags`: the options given before the command, with which another process gets the same
+    settings.
     """
 
     def __init__(self, settings: Settings | None = None, log: Log | None = None) -> None:
@@ -40,8 +42,9 @@ class Edge:
         self._callbacks: list[Callable[[], None]] = []
 
     def configure(self, flags: Mapping[str, Any], config: Path | None) -> None:
-        """Load the settings, unless they were supplied: flags override the environment, which
-        overrides the file. Raises SettingsError."""
+        """Load the settings, unless a test supplied them. Flags override the environment, which
+        overrides the file. Raises SettingsError.
+        """
         set_flags = {name: value for name, value in flags.items() if value is not None}
         self.flags = [f"--{name.replace('_', '-')}={value}" for name, value in set_flags.items()]
         self.flags += [f"--config={config}"] if config else []
@@ -59,16 +62,21 @@ class Edge:
         return installation.local_broker(self.settings)
 
     def bootstrap_servers(self) -> str:
-        """The broker's address. Raises LogUnreachable; its message states how to start one."""
+        """The broker's address.
+
+        Raises LogUnreachable, whose message states how to start a broker.
+        """
         return installation.bootstrap_servers(self.settings)
 
     def connected(self) -> Settings:
-        """The settings with the broker filled in. Raises LogUnreachable."""
+        """The settings with the broker's address. Raises LogUnreachable."""
         return installation.connected(self.settings)
 
     @property
     def elsewhere(self) -> Settings:
-        """Settings with which another process opens the same log; no broker for a log in memory."""
+        """Settings with which another process opens the same log; without a broker for a log in
+        memory.
+        """
         return self.connected() if self._owns_log else replace(
             self.settings, bootstrap_servers=None
         )
@@ -100,7 +108,10 @@ class Edge:
         return client
 
     def use(self, log: Log, settings: Settings, on_close: Callable[[], None]) -> None:
-        """Use another log than the configured one; `on_close` runs after everything is closed."""
+        """Use this log instead of the configured log.
+
+        `on_close` is called after everything is closed.
+        """
         self._log, self._settings, self._owns_log = log, settings, False
         self._callbacks.append(on_close)
 
@@ -115,7 +126,8 @@ class Edge:
 
 
 def _origin() -> Origin:
-    """This command and the operating system's user that runs it, independent of --user."""
+    """The origin of events: this command, and the operating system's user, independent of --user.
+    """
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a container may run under a uid without a name
@@ -126,7 +138,7 @@ def _origin() -> Origin:
 
 @contextmanager
 def local_errors() -> Iterator[None]:
-    """Turns a failure of the local broker into LogUnreachable."""
+    """Turns errors of the local broker into LogUnreachable."""
     from ..local.kafka import BrokerError
 
     try:
@@ -139,7 +151,7 @@ pass_edge = click.make_pass_decorator(Edge)
 
 
 def json_option(command: F) -> F:
-    """`--json`: print data as JSON, one value per line; `__main__` prints refusals that way too."""
+    """`--json`: print data as JSON, one value per line. `__main__` prints refusals as JSON too."""
     text = "Print JSON, one value per line; a refusal too."
     return click.option("--json", "as_json", is_flag=True, help=text)(command)
 
@@ -151,14 +163,17 @@ def at_option(command: F) -> F:
 
 
 def user_name(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    """A user's name, or None for the login name; refuses "", as from an unset shell variable."""
+    """A user's name, or None for the login name.
+
+    Refuses "", which an unset shell variable gives.
+    """
     if value == "":
         raise click.BadParameter("it is empty; omit it to use the login name")
     return value
 
 
 def user_option(command: F) -> F:
-    """`--user`: the user the command acts for."""
+    """`--user`: the user for whom the command acts."""
     text = "Act for this user (default: the login name)."
     return click.option("--user", metavar="USER", callback=user_name, help=text)(command)
 

@@ -1,4 +1,5 @@
-"""tail: each event on one readable line: where, when, its type, and what it says in a few words.
+"""tail: formats each event as one line: its place, its time, its type, and its content in a few
+words.
 
 `--json` also has the fields that only machines need: hashes, basis, epochs, deadlines.
 """
@@ -18,13 +19,15 @@ from .printing import LINE_CHARS_MAX, brief
 RESET, DIM, BOLD = "\x1b[0m", "\x1b[2m", "\x1b[1m"
 RED, GREEN, YELLOW, BLUE, MAGENTA = (f"\x1b[{n}m" for n in range(31, 36))
 PLACE_WIDTH, TYPE_WIDTH = 6, 17
-"""Most are shorter: a longer one moves its own line only."""
+"""The widths of the columns for the place and the type. A longer text shifts only its own line."""
 
 CHARS_MAX = 3 * LINE_CHARS_MAX
-"""Of a line that goes to a file or a pipe."""
+"""The most characters of a line that is written to a file or a pipe."""
 
 TEXT_CHARS, TEXT_CHARS_MIN = 100, 20
-"""Of one text in a line; of all that follows the type, on the narrowest terminal."""
+"""The most characters of one text in a line, and the fewest for everything after the type on a
+narrow terminal.
+"""
 
 _COLOURS: tuple[tuple[str, tuple[type, ...]], ...] = (
     (BOLD, (ev.MessageReceived,)),
@@ -41,9 +44,10 @@ _COLOURS: tuple[tuple[str, tuple[type, ...]], ...] = (
 def event_line(
     entry: Entry, read: ReadBlob | None, *, session: bool, colours: bool, width: int | None
 ) -> str:
-    """One line without characters that control a terminal, but for its own colours.
+    """One event as a line without characters that control a terminal, except for its own colours.
 
-    session: name the session. width: of the terminal; None elsewhere.
+    session: whether to print the session's id. width: the terminal's width; None if the output is
+    not a terminal.
     """
     name = brief(type_of(entry))
     place = f"{entry.partition}:{entry.offset}".ljust(PLACE_WIDTH)
@@ -61,7 +65,7 @@ def event_line(
 
 
 def clock(at_ms: int) -> str:
-    """The local time with milliseconds; with the date, unless it is today's."""
+    """The local time with milliseconds, and with the date unless that is today."""
     then = datetime.fromtimestamp(at_ms / 1000)
     text = f"{then:%H:%M:%S}.{at_ms % 1000:03d}"
     is_today = then.date() == datetime.fromtimestamp(time.time()).date()
@@ -141,7 +145,7 @@ _NOISE = ("basis", "epoch", "deadline", "start_by", "sha256", "views_sha", "usag
 
 
 def _fields(event: Any, read: ReadBlob | None) -> str:
-    """The fields of any other event, with their names."""
+    """The fields of an event without a text of its own, with their names."""
     parts = []
     for name in field_names(event):
         value = getattr(event, name)

@@ -1,4 +1,4 @@
-"""gateway, token: serve sessions over HTTP, and print tokens for it.
+"""gateway, token: serve sessions over HTTP, and print tokens for the gateway.
 
 The gateway itself is `consumers/gateway`. This file turns the command line into an address, decides
 whether callers must authenticate, and keeps the gateway of `dev` running.
@@ -35,13 +35,18 @@ LIFE_S = 900
 END_S = 10.0
 """How long the gateway that `dev` started may take to shut down."""
 PAUSE_S, PAUSE_MAX_S = 2.0, 60.0
-"""The pause before `dev` restarts its gateway; doubled each time it ends within STABLE_S."""
+"""The first and the longest pause before `dev` restarts its gateway, in seconds.
+
+The pause doubles each time that the gateway ends within STABLE_S.
+"""
 STABLE_S = 60.0
 POLL_S = 0.1
 
 
 def _origins(_context: click.Context, _option: click.Parameter, given: Sequence[str]) -> tuple:
-    """Origins as browsers send them. Refuses others: they would never match, unnoticed."""
+    """Check that origins have the form in which browsers send them, because others would silently
+    never match.
+    """
     for origin in given:
         parts = urlsplit(origin)
         if parts.scheme not in ("http", "https") or origin != f"{parts.scheme}://{parts.netloc}":
@@ -107,8 +112,8 @@ def gateway_command(
 
 
 def _end_at_eof() -> None:
-    """End this process when the one that started it has ended, cleanly or not."""
-    while os.read(0, 1024):  # not sys.stdin, whose lock would block the end of the process
+    """End this process when the process that started it has ended, cleanly or not."""
+    while os.read(0, 1024):  # sys.stdin has a lock that would block the process's end
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -116,7 +121,9 @@ def _end_at_eof() -> None:
 def child_arguments(
     flags: Sequence[str], origins: Sequence[str], port: int | None = None
 ) -> list[str]:
-    """The arguments of the gateway that `dev` starts: the installation's flags, and its own."""
+    """The arguments of the gateway that `dev` starts: the installation's flags, and the gateway's
+    own.
+    """
     allowed = [part for origin in origins for part in ("--cors-origin", origin)]
     at = [] if port is None else ["--port", str(port)]
     return [*flags, "gateway", "--until-eof", *at, *allowed]
@@ -132,7 +139,8 @@ def demand_free(port: int | None) -> None:
 def child_gateway(
     edge: Edge, origins: Sequence[str] = (), port: int | None = None
 ) -> Iterator[None]:
-    """A gateway process of the same installation; ends with the block or with this process."""
+    """A gateway process of the same installation, which ends with the block or with this process.
+    """
     arguments = child_arguments(edge.flags, origins, port)
     with restarting([sys.executable, "-m", "foldlog.cli", *arguments]):
         yield
@@ -142,7 +150,10 @@ def child_gateway(
 def restarting(
     command: Sequence[str], report: Callable[[str], None] = note, pause_s: float = PAUSE_S
 ) -> Iterator[None]:
-    """A process that is restarted whenever it exits; the block's end closes its stdin to end it."""
+    """A process that is restarted whenever it exits.
+
+    At its end, the block closes the process's stdin, which ends the process.
+    """
     stop = threading.Event()
     first = _child(command)
     supervisor = threading.Thread(
@@ -157,7 +168,8 @@ def restarting(
 
 
 def _child(command: Sequence[str]) -> "subprocess.Popen[Any]":
-    # In a session of its own, so Ctrl-C does not reach it; it exits when we close its stdin.
+    # The process has its own session, so Ctrl-C does not reach it. It exits when we close its
+    # stdin.
     return start_process(command, stdin=subprocess.PIPE, start_new_session=True)
 
 
@@ -187,7 +199,7 @@ def _supervise(
 
 
 def _end(child: "subprocess.Popen[Any]") -> None:
-    """Close its stdin, wait for it to exit, and kill it if it does not."""
+    """Close the process's stdin, wait until the process exits, and kill it if it does not."""
     assert child.stdin is not None
     child.stdin.close()
     try:
@@ -207,7 +219,8 @@ def serve(
 ) -> int:
     """Serve until SIGTERM or Ctrl-C.
 
-    Raises SettingsError if the address is taken, or is reachable from outside without a secret.
+    Raises SettingsError if the address is taken, or if other machines could reach it without a
+    secret.
     """
     from ..consumers.client import Client
     from ..consumers.gateway.access import Access
@@ -243,7 +256,10 @@ def serve(
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """The cache directory, locked against other gateways. Raises SettingsError if one has it."""
+    """Lock the cache directory against other gateways.
+
+    Raises SettingsError if a gateway has it locked.
+    """
     from ..processors.store.state_dir import StateDir, StateDirTaken
 
     try:
@@ -260,7 +276,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def _listening(host: str, port: int | None) -> socket.socket:
-    """A listening socket; on a free port if no port was given and the default one is taken."""
+    """A listening socket. If no port is given and the default port is taken, it has a free port."""
     from ..consumers.gateway.serve import listen
 
     try:

@@ -17,10 +17,11 @@ TEMPLATES = {
     "README.md": "README.md.txt",
     ".gitignore": "gitignore.txt",
 }
-"""File of the project -> its template."""
+"""The template of each file of the project."""
 
 IN_THE_WAY = (*TEMPLATES, "app")
-"""Paths that must not exist yet: the files, and a package that `import app` would find first."""
+"""Paths that must not exist yet: the files, and a package that `import app` would import instead.
+"""
 
 NAME_CHARS_MAX = 64
 
@@ -66,7 +67,10 @@ def agent_name(directory: Path) -> str:
 
 
 def write_project(directory: Path, name: str) -> list[Path]:
-    """Write the files and return their paths. Raises Refused, with what was written."""
+    """Write the files and return their paths.
+
+    Raises Refused, which names the files that were written.
+    """
     written: list[Path] = []
     try:
         taken = [entry for entry in IN_THE_WAY if (directory / entry).exists()]

@@ -1,6 +1,6 @@
-"""sessions, show, tail, request, wake: inspect the log. They fold it themselves and need no worker.
+"""sessions, show, tail, request, wake: inspect the log. They fold the log and need no worker.
 
-They only read, except `wake --run`.
+Only `wake --run` writes to the log.
 """
 
 import shutil
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 TEXT_CHARS_MAX = 4_000
-"""Of one message or answer in the overview: two screens, since people paste whole files."""
+"""The most characters of one message or answer in the overview, since people paste whole files."""
 
 LEDGER_COLUMNS = "step attempt outcome model input read write_5m write_1h output cost".split()
 
@@ -192,7 +192,7 @@ def _overview(folded: "SessionFold", read: Any, prices: "PriceTable") -> None:
 
 
 def _start(text: str) -> str:
-    """The text; a long one is cut, with its length appended."""
+    """The text; a long text is cut, and its length is appended."""
     if len(text) <= TEXT_CHARS_MAX:
         return text
     return f"{text[:TEXT_CHARS_MAX]}... [{len(text)} characters; --view transcript prints all]"
@@ -208,7 +208,7 @@ def transcript_lines(views: "SessionViews", read: Any) -> list[str]:
 
 
 def transcript_rows(views: "SessionViews", read: Any) -> list[tuple[str, str]]:
-    """The kind and the text of each entry of the transcript; the text is not clean yet."""
+    """The kind and the text of each entry of the transcript. The caller must clean the text."""
 
     def content(body: Any) -> str:
         try:
@@ -286,7 +286,7 @@ def tail_command(
 
 
 def _begin(edge: Edge, session: str | None, start: int | None) -> dict[int, int]:
-    """The first offset to read in each partition, limited to offsets that the log has."""
+    """The first offset to read in each partition, within the offsets that the log has."""
     if start is None:
         return {}
     first, end = edge.log.first_offsets(SESSION_EVENTS), edge.log.end_offsets(SESSION_EVENTS)
@@ -305,8 +305,9 @@ def _print_events(
     is_of_all: bool,
     before: Callable[[], None] = lambda: None,
 ) -> int:
-    """Print the events and return their number. is_of_all: name the session of each. before:
-    called before each line."""
+    """Print the events and return their number. is_of_all: whether to print the session of each
+    event. before: called before each line.
+    """
     colours = has_styles(sys.stdout)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     count = 0
@@ -398,7 +399,10 @@ def wake_command(
 
 
 def _rules_of(wanted: str, names: Sequence[str]) -> Rules:
-    """The limits of the session's agent; the defaults, with a note, if it is not loaded."""
+    """The limits of the session's agent.
+
+    If it is not loaded, prints a note and returns the defaults.
+    """
     found = {agent.name: agent for agent in load_agents(names)}
     if wanted in found:
         return rules_of(found[wanted])

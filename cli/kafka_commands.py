@@ -1,4 +1,4 @@
-"""up, down, status, topics: the local Kafka, the topics, and what runs.
+"""up, down, status, topics: manage the local Kafka and the topics, and show what runs.
 
 `local/kafka` starts and stops the broker.
 """
@@ -17,9 +17,9 @@ from .worker_info import worker_info
 
 
 def start_broker(edge: Edge) -> str:
-    """The address of the configured broker, or of the local one, which is started if it is down.
+    """The address of the configured broker, or of the local broker, which is started if it is down.
 
-    Raises LogUnreachable; its message states what to do.
+    Raises LogUnreachable, whose message states what to do.
     """
     if edge.settings.bootstrap_servers is not None:
         return edge.settings.bootstrap_servers
@@ -55,7 +55,7 @@ def up_command(edge: Edge, prepare: bool, as_json: bool) -> None:
 
 
 def what_is_next(edge: Edge) -> str:
-    """The command to run after `up`: it depends on whether topics and a worker exist."""
+    """The command to run after `up`, which depends on whether topics and a worker exist."""
     if edge.log.check_topics(topic_specs(edge.settings.partitions)).missing:
         return "foldlog topics apply"
     has_worker = worker_info(edge.settings.state_dir).pid is not None

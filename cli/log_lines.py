@@ -14,13 +14,13 @@ _BROKER_FAILS = re.compile(
     r"FAIL \[.*?\] \[.*?\]: (?P<host>[^/\s]+)\S*: (?:Connect to \S+ failed: )?"
     r"(?P<why>.*?)(?: \((?:after|\d+ more).*)?$"
 )
-"""librdkafka's message about a lost broker: the cause stands between its thread and its state."""
+"""librdkafka's message about a lost broker. The cause is between the thread and the state."""
 
 
 class ReadableFormatter(logging.Formatter):
-    """A line of the given format; librdkafka's message about a lost broker is made readable.
+    """Formats a log line as text, and makes librdkafka's message about a lost broker readable.
 
-    A tool's traceback may contain text from the model: it cannot control the terminal.
+    A tool's traceback may contain text from the model, so control characters are cleaned.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -41,11 +41,11 @@ _IDS = {
     "partition": re.compile(r"\b(?:partition|store) (?P<id>\d+)\b"),
     "offset": re.compile(r"\boffset (?P<id>\d+)\b"),
 }
-"""The ids in a line's text. Our log lines contain ids and never content."""
+"""Patterns of the ids in a line's text. Our log lines contain ids and never content."""
 
 
 class JsonFormatter(ReadableFormatter):
-    """A line as one JSON object: time, level, logger, text, and the ids in the text."""
+    """Formats a log line as one JSON object: time, level, logger, text, and the ids in the text."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
@@ -59,7 +59,10 @@ _NOTES = logging.getLogger("foldlog.cli")
 
 
 def log_note_as_json(text: str) -> bool:
-    """Log a note if log lines are JSON, so stderr has nothing else; return whether it did."""
+    """If log lines are JSON, log a note as one, so that stderr has only JSON.
+
+    Returns whether it did.
+    """
     as_json = any(isinstance(h.formatter, JsonFormatter) for h in logging.getLogger().handlers)
     if as_json:
         _NOTES.setLevel(logging.INFO)
@@ -70,7 +73,7 @@ def log_note_as_json(text: str) -> bool:
 def to_stderr(level: int, line: str, *, force: bool = False, as_json: bool = False) -> None:
     """Send log lines of this level and above to stderr, in this format or as JSON objects.
 
-    force: replace handlers that were set before.
+    force: whether to replace handlers that were set before.
     """
     handler = logging.StreamHandler()
     handler.addFilter(is_useful)

@@ -1,9 +1,9 @@
-"""Markdown as it streams, for a terminal: each piece is styled as soon as its meaning is certain.
+"""Styles streaming Markdown for a terminal: each piece as soon as its meaning is certain.
 
-A chat cannot wait for the end of an answer, so this is not a full parser: it knows headings,
-emphasis, code, lists, quotes, rules, links and tables, line by line, and prints everything else as
-it is. A link shows its address, so that people see what they would open. All text passes through
-`clean`.
+A chat cannot wait for the end of an answer, so this is not a full parser. It knows headings,
+emphasis, code, lists, quotes, rules, links and tables, line by line, and prints everything else
+unchanged. A link shows its address, so that people see what they would open. All text passes
+through `clean`.
 """
 
 import re
@@ -16,10 +16,10 @@ RESET = "\x1b[0m"
 BOLD, DIM, ITALIC, UNDERLINE, STRIKE, CODE = (f"\x1b[{n}m" for n in (1, 2, 3, 4, 9, 36))
 
 SPAN_MAX = 200
-"""The longest emphasis: text after an unclosed marker is held back until then."""
+"""The longest emphasis in characters. So much text after an unclosed marker is held back."""
 
 LINK_MAX = 5 * SPAN_MAX + 5
-"""The longest link, with its label."""
+"""The longest link with its label, in characters."""
 
 RULE_CHARS = 40
 
@@ -54,11 +54,14 @@ _UNCERTAIN = re.compile(
 
 
 class Markdown:
-    """`feed` returns what can be printed so far, `end` the rest. Each piece resets its styles."""
+    """`feed` returns the text that can be printed so far, `end` the remaining text.
+
+    Each piece resets its styles.
+    """
 
     def __init__(self) -> None:
-        self._pending = ""  # of the current line, not printed yet
-        self._style: str | None = None  # of the current line, once its kind is known
+        self._pending = ""  # text of the current line that is not printed yet
+        self._style: str | None = None  # style of the current line, when its kind is known
         self._fence = ""
         self._rows: list[str] = []
 
@@ -70,7 +73,7 @@ class Markdown:
         return done + self._some()
 
     def end(self) -> str:
-        """The rest. What comes next is a new text."""
+        """The remaining text. The next `feed` begins a new text."""
         has_begun = self._style is not None
         rest = self._line(self._pending).removesuffix("\n") if self._pending or has_begun else ""
         rest += self._table().removesuffix("\n")
@@ -80,7 +83,7 @@ class Markdown:
     # -- lines -------------------------------------------------------------------------------------
 
     def _line(self, line: str) -> str:
-        """A complete line, or the rest of one that has begun."""
+        """Style a complete line, or the remaining part of a line that was printed in part."""
         if self._style is not None:
             style, self._style = self._style, None
             return self._spans(line, style) + "\n"
@@ -130,7 +133,7 @@ class Markdown:
     # -- tables ------------------------------------------------------------------------------------
 
     def _table(self) -> str:
-        """The rows held back: aligned if they are a table."""
+        """The rows that were held back, aligned if they are a table."""
         rows, self._rows = self._rows, []
         if len(rows) < 2 or not _ALIGNMENT.match(rows[1]):
             return "".join(self._spans(row, "") + "\n" for row in rows)
@@ -168,7 +171,7 @@ def _kind(line: str) -> tuple[str, str, str]:
 
 
 def spans(text: str, style: str) -> Iterator[tuple[str, str]]:
-    """(text, codes) of each run of a text."""
+    """The text and the style codes of each part of a text."""
     at = 0
     for found in _SPAN.finditer(text):
         if found.start() > at:
@@ -211,7 +214,7 @@ def _certain(line: str) -> int:
 
 
 def _opener(line: str, start: int, end: int) -> int | None:
-    """The first character there that may begin a span whose end is still to come."""
+    """The first place from `start` to `end` that may begin a span whose end has not come yet."""
     for opener in _OPENER.finditer(line, start, end):
         if len(line) - opener.start() <= LINK_MAX:
             return opener.start()
@@ -229,7 +232,7 @@ def _cells(row: str) -> list[str]:
 
 
 def _width(cell: list[tuple[str, str]]) -> int:
-    """The columns that a cell takes: wide characters take two, combining ones none."""
+    """The columns that a cell takes: wide characters take two, combining characters none."""
     return sum(
         0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
         for part, _ in cell

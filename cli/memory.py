@@ -1,4 +1,4 @@
-"""memory: print the memory of a user or a project, or write it to files and take edits from them.
+"""memory: prints the memory of a user or a project, or synchronizes it with files.
 
 `consumers/memory_files.py` turns edits into events; this file prints.
 """

@@ -1,4 +1,4 @@
-"""move: every session of this log to a new one; `consumers/moving.py` defines what moves."""
+"""move: moves every session of this log to a new log. `consumers/moving.py` defines what moves."""
 
 import click
 
@@ -12,7 +12,7 @@ from .progress import Clock
 
 
 class MoveInterrupted(FoldlogError):
-    """Ctrl-C ended a move. What was written is kept, and the same command continues."""
+    """Ctrl-C ended a move. What was written is kept, and the same command continues the move."""
 
 
 @click.command("move", epilog=example("foldlog move --to-prefix v2- --partitions 24"))

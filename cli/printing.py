@@ -1,4 +1,4 @@
-"""Prints lines, tables, JSON and events; content from the log cannot control the terminal.
+"""Prints lines, tables and JSON, so that content from the log cannot control the terminal.
 
 Every text from the log passes through `clean`: escape sequences, other control characters and
 changes of writing direction become visible text.
@@ -22,7 +22,7 @@ LINE_CHARS_MAX = 160
 
 
 def has_styles(stream: TextIO) -> bool:
-    """Whether a stream shows colours: a terminal that can, unless NO_COLOR asks for none."""
+    """Whether a stream is a terminal that shows colours, and NO_COLOR is not set."""
     is_dumb = os.environ.get("TERM", "") == "dumb"
     return stream.isatty() and not is_dumb and not os.environ.get("NO_COLOR")
 
@@ -34,33 +34,33 @@ def brief(text: str, chars: int = LINE_CHARS_MAX) -> str:
 
 
 def json_line(data: Any) -> str:
-    """One line of JSON; characters that control a terminal are escaped, as JSON strings allow."""
+    """The data as one line of JSON. Characters that control a terminal are escaped."""
     return escaped(compact(data))
 
 
 def emit(data: Any) -> None:
-    """One JSON value on a line of its own."""
+    """Print one JSON value on one line."""
     click.echo(json_line(data))
 
 
 def pretty(data: Any) -> str:
-    """Indented JSON for people."""
+    """The data as indented JSON for people."""
     return escaped(json.dumps(data, ensure_ascii=False, indent=2))
 
 
 def line(text: str) -> None:
-    """A clean line on stdout."""
+    """Print a clean line on stdout."""
     click.echo(clean(text))
 
 
 def note(text: str) -> None:
-    """A clean line on stderr: everything that is not data."""
+    """Print a clean line that is not data, on stderr."""
     if not log_note_as_json(clean(text)):
         click.echo(clean(text), err=True)
 
 
 def write(text: str, to: TextIO | None = None) -> None:
-    """Clean text without a newline, flushed."""
+    """Print clean text without a newline, and flush it."""
     stream = to or sys.stdout
     stream.write(clean(text))
     stream.flush()
@@ -74,7 +74,7 @@ def table(
     columns: Sequence[str],
     styles: Callable[[int, str], str] = lambda _row, _column: "",
 ) -> None:
-    """Rows as aligned columns under their names; prints nothing for no rows.
+    """Print rows as aligned columns under their names, or nothing if there are no rows.
 
     styles: the escape sequence for a cell, by the row's number from 0 and the column.
     """
@@ -101,5 +101,5 @@ def _cell(value: Any) -> str:
 
 
 def when(at_ms: int) -> str:
-    """Unix ms as local date and time."""
+    """A time in Unix ms as local date and time."""
     return datetime.fromtimestamp(at_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,7 +1,7 @@
-"""Progress on stderr: a bar for work that can be counted, a clock for a wait.
+"""Shows progress on stderr: a bar for work that can be counted, a clock for a wait.
 
-On a terminal the bar and the clock are redrawn in place and disappear at the end; elsewhere a line
-is printed now and then. Nothing is shown for work that takes less than a moment.
+On a terminal the bar and the clock are redrawn in place and disappear at the end; otherwise a line
+is printed every LINE_S. Nothing is shown for work that takes less than a moment.
 """
 
 import shutil
@@ -19,7 +19,10 @@ TICK_S, CLOCK_LINE_S = 1.0, 15.0
 
 
 class Bar:
-    """`bar(read, total)` draws the progress; the last one, or the end of the block, erases it."""
+    """`bar(read, total)` draws the progress.
+
+    The call with `read` equal to `total`, or the end of the block, erases the bar.
+    """
 
     def __init__(self, what: str, unit: str = "events") -> None:
         self._what, self._unit, self._drawn = what, unit, 0
@@ -53,7 +56,7 @@ class Bar:
         self._drawn = len(bar)
 
     def erase(self) -> None:
-        """Remove the bar, if it is drawn: other text may follow."""
+        """Remove the bar if it is drawn, so that other text may follow."""
         if self._drawn:
             sys.stderr.write("\r" + " " * self._drawn + "\r")
             sys.stderr.flush()

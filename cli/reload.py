@@ -1,12 +1,13 @@
 """dev: loads the agents again when one of their files changes.
 
-The files are those of the agents' modules and of what they import from the same directories. A
-changed version is first imported by a process of its own. If that fails, the traceback is printed
-and the worker that runs continues with the version that it loaded. Otherwise the supervisor
-replaces the worker: the old one ends cleanly, and the new one continues from the log.
+The files are those of the agents' modules, and of modules that these import from the same
+directories. A changed version is first imported by a separate process. If this fails, the traceback
+is printed, and the running worker continues with the version that it loaded. Otherwise the
+supervisor replaces the worker: the old worker ends cleanly, and the new worker continues from the
+log.
 
-Run as a program (`python -m foldlog.cli.reload FD MODULE:ATTR...`), this file is that process: it
-writes its findings to the descriptor FD, as JSON.
+The separate process is this file as a program (`python -m foldlog.cli.reload FD MODULE:ATTR...`).
+It writes its result to the file descriptor FD, as JSON.
 """
 
 import json
@@ -31,14 +32,17 @@ from .worker_info import worker_info
 OURS = tuple(file.parent for file in Path(__file__).parents[1].glob("*/__init__.py"))
 
 LOOK_S = 0.25
-"""Seconds between two checks of the files. A change counts once two checks find the same files,
-because an editor may write a file in steps."""
+"""Seconds between two checks of the files. A change counts when two checks find the same state,
+because an editor may write a file in steps.
+"""
 
 IMPORT_S = 60.0
 """How long a changed version may take to import."""
 
 DRAIN_S = 30.0
-"""How long a reload waits for running tools: one that a worker's end interrupts is in doubt."""
+"""How long a reload waits for running tools, in seconds; a tool call interrupted by a worker's end
+may be in doubt.
+"""
 
 Stamps = dict[str, tuple[int, int, int] | None]
 
@@ -46,7 +50,7 @@ Stamps = dict[str, tuple[int, int, int] | None]
 class Loaded(NamedTuple):
     """The result of importing the agents: the files to watch, and the agents' names or the error.
 
-    `trace`: the part of a traceback that lies in the user's files. `error`: the reason.
+    `trace`: the traceback's frames in the user's files. `error`: the reason.
     """
 
     files: tuple[str, ...]
@@ -111,14 +115,15 @@ def traceback_of(error: BaseException | None) -> tuple[str, list[str]]:
     if isinstance(error, SyntaxError) and error.filename:
         files.append(error.filename)
     if not files:
-        return "", []  # no file of the user raised it: the reason alone says it
+        return "", []  # no file of the user raised it, so the reason is enough
     shown.stack = traceback.StackSummary.from_list(frames)
     return "".join(shown.format(chain=False)).rstrip(), files
 
 
 def stamps_of(files: Iterable[str]) -> Stamps:
-    """The state of a file, which differs once it has changed: time, size and inode; None if it is
-    missing."""
+    """The state of each file, which differs after a change: time, size and inode, or None if the
+    file is missing.
+    """
     found: Stamps = {}
     for file in files:
         try:
@@ -131,7 +136,7 @@ def stamps_of(files: Iterable[str]) -> Stamps:
 
 
 def load_elsewhere(names: Sequence[str]) -> Loaded:
-    """The result of `load` in a process of its own."""
+    """The result of `load` in a separate process."""
     read_end, write_end = os.pipe()
     command = [sys.executable, "-m", "foldlog.cli.reload", str(write_end), *names]
     try:
@@ -173,7 +178,7 @@ class Reloader:
 
     @contextmanager
     def watching(self) -> Iterator[threading.Event]:
-        """The block in which changes count: each that can be loaded sets the event."""
+        """A block during which each change that can be loaded sets the event."""
         self._thread.start()
         try:
             yield self.wanted
@@ -196,7 +201,7 @@ class Reloader:
         what = f"{', '.join(changed)} changed"
         self._stamps = now
         found = self._check(self._names)
-        # What was watched stays watched: a failed import shows only a part of the files.
+        # Keep watching the earlier files too, because a failed import shows only some of the files.
         self._stamps |= stamps_of(set(found.files) - set(self._stamps))
         if found.error:
             if found.trace:
@@ -220,7 +225,7 @@ class Reloader:
                       "agent of that name is loaded")
 
     def _drain(self) -> None:
-        """Wait until no tool runs, at most DRAIN_S."""
+        """Wait until no tool runs, at most DRAIN_S seconds."""
         until, is_reported = time.monotonic() + DRAIN_S, False
         while (number := tools_running(self._state_dir)) and time.monotonic() < until:
             if not is_reported:
@@ -238,7 +243,7 @@ def tools_running(state_dir: Path) -> int:
 
 
 def main(words: Sequence[str]) -> None:
-    """The process that imports a changed version."""
+    """Run the process that imports a changed version."""
     environment.begin()
     found = load(words[1:])
     with open(int(words[0]), "w", encoding="utf-8") as out:

@@ -1,4 +1,4 @@
-"""replay: refold the log, print the hashes of its views, compare them with a worker's store.
+"""replay: refolds the log, prints the hashes of its views, compares them with a worker's store.
 
 `consumers/replay.py` does the folding.
 """
@@ -30,7 +30,10 @@ PLACE = "OFFSET, or a date and time as in 2026-11-21T10:00"
 
 
 def offsets(edge: Edge, text: str | None, session: str | None) -> dict[int, int] | None:
-    """The offset that --from or --to means in each partition; for a time, of the first event."""
+    """The offset that --from or --to means in each partition.
+
+    For a time, it is the offset of the first event at or after it.
+    """
     if text is None:
         return None
     partitions = partitions_of(edge.log)
@@ -140,7 +143,7 @@ def _replay_all(
 
 def _print_step(step: FoldedEvent, as_json: bool) -> None:
     if isinstance(step.entry.event, ChunkSeen):
-        return  # chunks are not decoded here: `foldlog tail --chunks` prints them
+        return  # replay does not decode chunks: `foldlog tail --chunks` does
     if as_json:
         event = event_json(step.entry)
         emit({**event, "verdict": step.ruling.verdict, "code": step.ruling.code})

@@ -1,4 +1,4 @@
-"""`--bundle FILE`: read an exported bundle instead of the log, and verify it.
+"""`--bundle FILE`: reads an exported bundle instead of the log, and verifies it.
 
 This file swaps the log and the blob store of the process; `consumers/exports` reads the format.
 """

@@ -43,7 +43,10 @@ agent_option = click.option(
 
 
 def parse_roles(text: str) -> tuple[str, ...]:
-    """Comma-separated roles, in their usual order. Raises click.UsageError."""
+    """Parse comma-separated roles, and return them in their usual order.
+
+    Raises click.UsageError.
+    """
     wanted = {part.strip() for part in text.split(",") if part.strip()}
     unknown = sorted(wanted - set(ROLES))
     unknown_names = ", ".join(unknown)
@@ -64,7 +67,9 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def forget_secrets(settings: Settings) -> None:
-    """Remove foldlog's secrets from the environment, so processes started by tools get none."""
+    """Remove foldlog's secrets from the environment, so that processes started by tools do not get
+    them.
+    """
     environment.forget(settings.secret_variables, kept=settings.tool_env)
 
 
@@ -150,7 +155,8 @@ def worker_command(
 def start_lock(
     edge: Edge, worker_id: str | None = None, *, supervises: bool = False
 ) -> AbstractContextManager[None]:
-    """The lock on the state directory; waits until the worker of a killed supervisor has ended.
+    """The lock on the state directory. It first waits until the worker of a killed supervisor has
+    ended.
 
     Raises StateDirTaken.
     """
@@ -169,13 +175,13 @@ def run_supervised(
     more: Sequence[str] = (),
     reload: threading.Event | None = None,
 ) -> int:
-    """Run a worker and replace it at once when it dies, until SIGTERM or Ctrl-C.
+    """Run a worker until SIGTERM or Ctrl-C, and replace it at once when it dies.
 
-    reload: set when a worker that imports the agents again is to replace it.
+    reload: set to replace the worker by a worker that imports the agents again.
     """
     from ..processors.worker import supervise
 
-    # Reports missing topics once, rather than from every worker that is started.
+    # Report missing topics once, instead of in every worker that is started.
     demand_topics(edge.log, edge.settings.partitions)
     edge.close()
     command = [sys.executable, "-m", "foldlog.cli", *edge.flags, "worker"]

@@ -1,8 +1,9 @@
-"""Draws a chat: streams tokens, shows tools briefly, marks replaced attempts.
+"""Draws a chat: prints tokens as they stream, shows tools briefly, marks replaced attempts.
 
-On a terminal Markdown is drawn as it arrives, running work has a clock on a line of its own, and
-the text of a lost attempt is marked as not counting. A pipe cannot be corrected, so there an answer
-is printed when it is final: stdout then has only answers, and everything else goes to stderr.
+On a terminal, Markdown is drawn as it arrives, a separate line shows how long running work has
+taken, and the text of a lost attempt is marked as void. Output to a pipe cannot be corrected, so an
+answer is printed when it is final: stdout then has only answers, and everything else goes to
+stderr.
 """
 
 import shutil
@@ -29,9 +30,9 @@ START_OF_LINE = "\r"
 
 
 class Screen:
-    """Draws what `consumers.transcript_stream` returns. `mine`: ids of messages typed here.
+    """Draws the items of `consumers.transcript_stream`. `mine`: the ids of messages typed here.
 
-    tool_ms: how long a call ran, in ms, or None.
+    tool_ms: returns how long a call ran in ms, or None.
     """
 
     def __init__(
@@ -46,10 +47,10 @@ class Screen:
         self._kind = ""
         self._shown = False
         self._prompt = ""  # the question that is waiting for a typed answer
-        self._covered = False  # whether something was drawn after it
+        self._covered = False  # whether something was drawn after the question
 
     def prompted(self, question: str) -> None:
-        """Note the question that ends the screen; '' once it was answered."""
+        """Note the question at the end of the screen; '' when it was answered."""
         self._prompt, self._covered = question, False
         self._column = 0
 
@@ -61,7 +62,9 @@ class Screen:
             write(self._prompt)
 
     def clock(self, text: str) -> None:
-        """Show what runs and how long, on a line that the next output replaces; '' removes it."""
+        """Show what runs and for how long, on a line that the next output replaces; '' removes the
+        line.
+        """
         if self._markdown is None or self._column or self._prompt or text == self._clock:
             return
         columns = shutil.get_terminal_size().columns
@@ -70,7 +73,7 @@ class Screen:
         self._clock = text
 
     def answer(self, text: str) -> None:
-        """Draw a whole answer of the past."""
+        """Draw a whole earlier answer."""
         if self._markdown is not None:
             text = self._markdown.feed(text) + self._markdown.end()
             write_raw(text + "\n")
@@ -78,7 +81,7 @@ class Screen:
             write(text + "\n")
 
     def show(self, shown: Shown) -> None:
-        """Draw one thing."""
+        """Draw one item."""
         match shown:
             case Token():
                 self._token(shown)

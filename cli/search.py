@@ -85,7 +85,8 @@ def _json(found: Found) -> dict[str, Any]:
 
 
 def _shown(found: Found) -> Iterator[str]:
-    """A hit for people: where and who, then the snippet with the matches marked."""
+    """The lines of a hit: where it is and who wrote it, then the snippet with the matches marked.
+    """
     doc = found.document
     step = f"{doc.turn}.{doc.step}" if doc.step else f"{doc.turn}"
     yield clean(

@@ -1,4 +1,4 @@
-"""send, open, cancel, terminate, phase, lock: produce a command, print what the fold decided.
+"""send, open, cancel, terminate, phase, lock: produce a command, and print the fold's decision.
 
 Each command waits until the fold has decided on the event that it produced.
 """
@@ -38,7 +38,7 @@ def decision_json(decision: Decision) -> dict[str, Any]:
 
 
 def report(decision: Decision, text: str, as_json: bool, **more: Any) -> None:
-    """Print a decision: `text`, or for a duplicate that nothing changed."""
+    """Print a decision: `text`, or for a duplicate the note that nothing changed."""
     if as_json:
         emit({**decision_json(decision), **more})
     elif decision.verdict == "duplicate":

@@ -1,4 +1,5 @@
-"""The sessions of the log as a list for people: titles, status, cost and time, with filters."""
+"""Lists the sessions of the log for people, with titles, status, cost and time, and with filters.
+"""
 
 import re
 import shutil
@@ -32,7 +33,7 @@ STATUSES = {
     "terminated": "ended",
     FAILED: "failed",
 }
-"""A status, as in --status, and the words for it."""
+"""The words for each status of --status."""
 
 RED, YELLOW, GREEN, DIM = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[2m"
 COLOURS = {
@@ -42,7 +43,7 @@ COLOURS = {
 TITLE_CHARS, TITLE_CHARS_MIN = 48, 32
 COLUMNS = "session title status agent user turn cost cached time changed".split()
 DROPPED = "cached time user turn cost".split()
-"""Columns that a narrow terminal does without, the first one first."""
+"""Columns that are left out on a narrow terminal, in this order."""
 
 _AGO = re.compile(r"(\d{1,9})\s*(s|m|min|h|d|w)")
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -58,7 +59,7 @@ class Wanted(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """One session of the list. `ms`: how long its turns took, without the time of people."""
+    """One session of the list. `ms`: how long its turns took, without waits for people."""
 
     line: dict[str, Any]
     status: str
@@ -68,8 +69,9 @@ class Listed(NamedTuple):
     views: "SessionViews"
 
     def json(self, prices: "PriceTable") -> dict[str, Any]:
-        """The row of `sessions --json`. A session whose last turn failed is idle in `status`, and
-        `failed` in the field of that name."""
+        """The row of `sessions --json`. If the last turn failed, `status` is idle, and the field
+        `failed` says so.
+        """
         return {
             **self.line,
             **cost_json(self.cost),
@@ -83,7 +85,7 @@ class Listed(NamedTuple):
 def listed(
     everything: Everything, wanted: Wanted, prices: "PriceTable", read: "ReadBlob"
 ) -> Iterator[Listed]:
-    """The sessions that pass the filters, the most recently changed first."""
+    """The sessions that pass the filters, most recently changed first."""
 
     def passes(views: "SessionViews") -> bool:
         return (
@@ -104,7 +106,7 @@ def listed(
 
 
 class Moment(click.ParamType):
-    """A time: `2h` ago, or a date with or without a time of day. Unix ms."""
+    """Parses a time to Unix ms: `2h` (ago), or a date with or without a time of day."""
 
     name = "time"
 
@@ -133,7 +135,7 @@ class Moment(click.ParamType):
 
 
 def ago(at_ms: int, now_ms: int) -> str:
-    """How long ago, for people."""
+    """How long ago a time is, as text."""
     seconds = max(0, now_ms - at_ms) // 1000
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
@@ -144,7 +146,10 @@ def ago(at_ms: int, now_ms: int) -> str:
 def print_list(
     rows: Sequence[Listed], prices: "PriceTable", *, numbered: bool = False
 ) -> None:
-    """The sessions as a table; on a terminal with colours, and titles that fit its width."""
+    """Print the sessions as a table.
+
+    On a terminal it has colours, and titles that fit the width.
+    """
     now = time.time_ns() // 1_000_000
     shown = [
         {
@@ -178,7 +183,7 @@ def print_list(
 def _fitted(
     rows: Sequence[Mapping[str, Any]], columns: list[str], width: int
 ) -> tuple[list[str], int]:
-    """The columns that a terminal has room for, and the characters of a title."""
+    """The columns that fit the terminal, and the most characters of a title."""
 
     def room() -> int:
         widths = (max(len(name), *(len(str(row[name] or "-")) for row in rows), 0) + 2

@@ -1,7 +1,7 @@
-"""Input from a terminal (typed lines, Ctrl-C), and signal handling for services.
+"""Reads input from a terminal (typed lines, Ctrl-C), and handles signals for services.
 
-Ctrl-C raises at a prompt. While an answer streams it is only counted, so that no event is left
-half-folded.
+At a prompt, Ctrl-C raises KeyboardInterrupt. While an answer streams, Ctrl-C is only counted, so
+that no event is left half-folded.
 """
 
 import contextlib
@@ -18,7 +18,10 @@ from .printing import write
 
 
 class Interrupts:
-    """Counts Ctrl-C. `with interrupts:` takes over the signal; in `raising()` it raises again."""
+    """Counts Ctrl-C inside `with interrupts:`.
+
+    Inside `raising()`, Ctrl-C raises KeyboardInterrupt again.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -26,7 +29,7 @@ class Interrupts:
         self._before: Any = None  # what `signal.signal` returned: a handler of any kind
 
     def __enter__(self) -> "Interrupts":
-        # Only the main thread can handle signals; a chat in another thread takes over none.
+        # Only the main thread can handle signals, so a chat in another thread handles none.
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._on_signal)
         return self
@@ -58,7 +61,10 @@ class Interrupts:
 
 
 def edits_lines() -> bool:
-    """Whether `input` edits lines with readline from now on: only on the process's own terminal."""
+    """Enable line editing with readline for `input`, if stdin is the process's own terminal.
+
+    Returns whether it is.
+    """
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401
 
@@ -67,7 +73,7 @@ def edits_lines() -> bool:
 
 
 class Lines:
-    """Lines from stdin: with editing and history on a terminal, unchanged from a pipe."""
+    """Reads lines from stdin: with editing and history on a terminal, unchanged from a pipe."""
 
     def __init__(self, interrupts: Interrupts) -> None:
         self._interrupts = interrupts
@@ -93,10 +99,11 @@ class Lines:
             return line.rstrip("\r\n") if line else None
 
     def answer(self, question: str, still_waits: Callable[[], bool]) -> str | None:
-        """The answer to a question; None if `still_waits` returns False, or at the end of input.
+        """The typed answer to a question; None if `still_waits` returns False, or at the end of
+        input.
 
         `still_waits` is called several times a second while a person thinks; it handles Ctrl-C.
-        What was typed before the question is dropped: it cannot be its answer.
+        Text that was typed before the question is dropped, because it cannot be the answer.
         """
         if self.typed:
             termios.tcflush(self._fd, termios.TCIFLUSH)
@@ -119,7 +126,7 @@ class Lines:
     def keys(self) -> Iterator[bool]:
         """A block in which `has_key` notices the first key of a line, which `message` then reads.
 
-        False: this terminal cannot, because the line is not edited by readline.
+        Yields False if this is impossible, because readline does not edit the line.
         """
         if not self._edits:
             yield False
@@ -138,13 +145,14 @@ class Lines:
         return bool(select.select([self._fd], [], [], 0)[0])
 
     def unseen(self) -> contextlib.AbstractContextManager[None]:
-        """A block in which typed text is not shown in the middle of an answer: it is kept for the
-        next prompt."""
+        """A block in which the terminal does not show typed text within an answer, but keeps it for
+        the next prompt.
+        """
         return self._echo(False)
 
     @contextlib.contextmanager
     def _echo(self, on: bool) -> Iterator[None]:
-        """A block in which the terminal shows typed text, or does not."""
+        """A block in which the terminal shows typed text (`on`) or hides it."""
         if not self.typed:
             yield
             return
@@ -164,8 +172,8 @@ class Lines:
 def ending_with_0() -> Iterator[None]:
     """A block in which SIGTERM and Ctrl-C end the process with code 0.
 
-    It covers the start of a service, when nothing needs a clean shutdown yet; the service then
-    installs its own handlers.
+    The block covers the start of a service, when nothing needs a clean shutdown yet. The service
+    then installs its own handlers.
     """
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(number, lambda *_: os._exit(0)) for number in numbers]

@@ -1,4 +1,4 @@
-"""`foldlog traces`: a session's work as OpenTelemetry spans, built from the log afterwards."""
+"""traces: exports a session's work as OpenTelemetry spans, which are built from the log."""
 
 import os
 from urllib.parse import unquote, urlsplit
@@ -68,13 +68,13 @@ def _is_address(url: str) -> bool:
 
 
 def _headers(given: tuple[str, ...]) -> dict[str, str]:
-    """The headers of the environment, overridden by the options. Raises click.UsageError."""
+    """The headers from the environment, overridden by the options. Raises click.UsageError."""
     from_env = [unquote(part) for part in os.environ.get(HEADERS, "").split(",") if part.strip()]
     headers = {}
     for text in (*from_env, *given):
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            # The message must not quote the text: it may be a secret.
+            # The message must not quote the text, which may be a secret.
             raise click.UsageError("--header: nothing was sent: give NAME=VALUE.")
         headers[name.strip().lower()] = value.strip()
     return headers

@@ -1,6 +1,6 @@
-"""The times and the cost of a turn, for a chat: how long it, its tools and its model calls took.
+"""Measures a turn for a chat: its cost, and how long it, its tools and its model calls took.
 
-Times are the broker's, from the records themselves: a chat that joins late shows the same.
+Times are the broker's, from the records, so a chat that joins late shows the same times.
 """
 
 import time
@@ -13,20 +13,20 @@ from ..schemas import events as ev
 from ..schemas.enums import Approval
 
 SHOWN_AFTER_S = 1.0
-"""Work that takes less needs no running clock."""
+"""Work that takes fewer seconds is shown without a clock."""
 
 
 class TurnMeter:
-    """`take` every event of the session; `summary` when a turn has ended."""
+    """Call `take` for every event of the session, and `summary` when a turn has ended."""
 
     def __init__(self, prices: PriceTable) -> None:
         self._prices = prices
         self._turn = self._began_at = self._ended_at = 0
         self._model_ms = self._person_ms = 0
         self._model_at: int | None = None  # when the running model call began
-        self._people: dict[str, int] = {}  # calls that wait for a person, since when
+        self._people: dict[str, int] = {}  # since when each call waits for a person
         self._tools: dict[str, tuple[str, int, float]] = {}  # running: name, since when, our clock
-        self._took: dict[str, int] = {}  # ms of each call that has ended
+        self._took: dict[str, int] = {}  # how many ms each ended call took
         self._heard = time.monotonic()
 
     def take(self, step: FoldedEvent) -> None:
@@ -99,7 +99,7 @@ class TurnMeter:
 
 
 def took(ms: int) -> str:
-    """A duration for people."""
+    """A duration as text for people."""
     seconds = ms / 1000
     if ms < 1000:
         return f"{ms} ms"

@@ -1,6 +1,7 @@
-"""The status of this state directory's worker, read from its web port on loopback.
+"""Reads the status of this state directory's worker from the worker's web port on loopback.
 
-Also whether any worker can answer a session: the log records who took its partition last.
+It also checks whether any worker can answer a session: the log records which worker last took the
+session's partition.
 """
 
 import json
@@ -12,11 +13,11 @@ from ..processors.fold.projections.partition import ANSWERS, PartitionView, work
 from ..processors.store.state_dir import worker_id_of
 
 REQUEST_TIMEOUT_S = 2.0
-"""A worker responds in milliseconds; a paused or overloaded one does not respond at all."""
+"""A worker responds in milliseconds; a paused or overloaded worker does not respond at all."""
 
 
 class WorkerInfo(NamedTuple):
-    """`pid` None: no worker runs here. `status` None: it runs and does not respond."""
+    """`pid` is None if no worker runs here. `status` is None if the worker does not respond."""
 
     pid: int | None
     status: dict[str, Any] | None
@@ -29,9 +30,9 @@ def worker_info(state_dir: Path) -> WorkerInfo:
         pid, web = int(contents["pid"]), str(contents["web"])
     except (OSError, ValueError, KeyError, TypeError):
         return WorkerInfo(None, None)
-    import urllib.request  # here, so that a worker starts without it
+    import urllib.request  # here, so that a worker starts without this import
 
-    # Never through a proxy from the environment: this is the machine's own loopback.
+    # Do not use a proxy from the environment, because the address is this machine's loopback.
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(f"{web}/status/", timeout=REQUEST_TIMEOUT_S) as answer:
@@ -42,10 +43,10 @@ def worker_info(state_dir: Path) -> WorkerInfo:
 
 
 def unserved(state_dir: Path, holders: PartitionView, agent: str) -> str:
-    """Why no worker may answer a session; '' if one seems to run.
+    """Why perhaps no worker answers a session; '' if a worker seems to run.
 
-    The log records who took the partition, not whether that worker is alive; for the worker of this
-    state directory that is checked.
+    The log records which worker took the partition, not whether this worker is alive. Only the
+    worker of this state directory is checked.
     """
     found = [holder for role in ANSWERS if (holder := holders.holder(role)) is not None]
     if len(found) < len(ANSWERS):

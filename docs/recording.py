@@ -2,8 +2,8 @@
 
 It starts a broker, `foldlog dev` with the README's agent, and two terminals: a chat, and a shell
 that kills the worker with SIGKILL while its answer streams. The model is scripted, so the answer is
-always the same; everything else is what happened on this machine. A pause of more than PAUSE_S is
-shortened to that in the picture.
+always the same; everything else is what happened on this machine. In the picture, a longer pause is
+shortened to PAUSE_S.
 """
 
 import codecs
@@ -38,11 +38,11 @@ COLUMNS = 80
 KEY_S = 0.03  # between two keys
 PAUSE_S = 2.0
 WAIT_S = 120.0
-KILL_AFTER = "If you wore"  # of the answer, so that it is cut in the middle of a sentence
+KILL_AFTER = "If you wore"  # words of the answer, in the middle of a sentence
 
 
 class Terminal:
-    """A shell in a terminal of its own, with the time and content of each change of its screen."""
+    """A shell in its own terminal, with the time and content of each change of the screen."""
 
     def __init__(
         self, title: str, rows: int, directory: Path, env: Mapping[str, str]
@@ -74,7 +74,9 @@ class Terminal:
 
 
 class Terminals:
-    """Both terminals, read together: typing in one does not stop the recording of the other."""
+    """Both terminals, which are read together, so that typing in one does not stop recording the
+    other.
+    """
 
     def __init__(self, terminals: Sequence[Terminal]) -> None:
         self.terminals = terminals
@@ -86,7 +88,7 @@ class Terminals:
             by_fd[fd].read()
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        """Read until the condition is true. Raises TimeoutError, which names `what` is missing."""
+        """Read until the condition is true. Raises TimeoutError, which names `what` was awaited."""
         end = time.monotonic() + WAIT_S
         while not condition():
             if time.monotonic() > end:

@@ -1,6 +1,6 @@
-"""Generates the reference pages: settings, commands of `foldlog`, the public Python API.
+"""Generates the reference pages: settings, commands of `foldlog`, and the public Python API.
 
-The text is that of the docstrings and help texts: edit those, then run `make docs`.
+The text comes from docstrings and help texts: edit these, then run `make docs`.
 """
 
 import ast
@@ -24,7 +24,7 @@ def settings() -> list[tuple[str, ...]]:
         name = field.target.id
         variables = of_installation._ENV.get(name, ())
         if name != "channels" and not variables:
-            continue  # derived, not a setting of its own
+            continue  # derived, not a separate setting
         meaning, _, default = doc.partition("Default: ")
         default = default.rstrip(".") or _default(field, of_installation)
         kind = _type(field.annotation).removesuffix(" | None")

@@ -1,4 +1,4 @@
-"""Generates the example of docs/requests.md: a request that the real fold and builder made."""
+"""Generates the example in docs/requests.md: a request that the real fold and builder made."""
 
 import json
 

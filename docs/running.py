@@ -1,7 +1,7 @@
-"""Runs what the README's pictures show: a real `foldlog dev` with the README's agent.
+"""Runs a real `foldlog dev` with the README's agent, for the README's pictures.
 
-It has a broker, a worker and a gateway of its own in a temporary directory. The model is scripted:
-it answers QUESTION with ANSWER, and calls a tool that a message names.
+It has its own broker, worker and gateway in a temporary directory. The model is scripted: it
+answers QUESTION with ANSWER, and calls a tool that a message names.
 """
 
 import ast

@@ -1,9 +1,9 @@
 """Takes the screenshots of the inspector in docs/images: `make screenshot`.
 
-The distribution's Chromium, driven by playwright, opens the sessions of a real run. In the first
-one the worker was killed in the middle of an answer, another one took over, and a tool call was
-approved: the README's picture shows the moment at which that call started. In the second one a call
-waits for approval: the other pictures show it on the home page and in its session.
+Playwright uses the distribution's Chromium to open the sessions of a real run. In the first
+session, the worker was killed in the middle of an answer, another worker took over, and a tool call
+was approved: the README's picture shows the moment at which this call started. In the second
+session, a call waits for approval: the other pictures show it on the home page and in its session.
 """
 
 import json
@@ -79,7 +79,7 @@ def made_by() -> str:
 
 def with_comment(png: bytes, comment: str) -> bytes:
     """The PNG with a comment in its metadata, in a tEXt chunk after the header."""
-    header_end = 33  # of the signature and the IHDR chunk
+    header_end = 33  # end of the signature and the IHDR chunk
     chunk = b"tEXtComment\0" + comment.encode("latin-1")
     size, checksum = (struct.pack(">I", n) for n in (len(chunk) - 4, zlib.crc32(chunk)))
     return png[:header_end] + size + chunk + checksum + png[header_end:]

@@ -1,7 +1,7 @@
-"""Generates the tables and diagrams of the documentation from the code they describe.
+"""Generates the tables and diagrams of the documentation from the code that they describe.
 
-Each function returns Markdown. A page contains it between `<!-- generated: NAME -->` and
-`<!-- end -->`; a test compares, `make docs` writes.
+Each function returns Markdown. A page contains the Markdown between `<!-- generated: NAME -->` and
+`<!-- end -->`. `make docs` writes it, and a test compares it.
 """
 
 import re
@@ -72,7 +72,7 @@ def _events(types: tuple[EventType, ...]) -> str:
 
 
 def session_events() -> str:
-    """The events that a session yields in Python: each with the fields of its own."""
+    """The events that a session yields in Python, each with its own fields."""
     rows = []
     shared = {field.name for field in fields(CallEvent)}
     for name in foldlog.__all__:
@@ -88,7 +88,7 @@ def session_events() -> str:
 
 
 def state() -> str:
-    """The fields of session_state, which events may write each, and when."""
+    """The fields of session_state, with the events that may write each field, and when."""
     rows = [
         (f"`{name}`", MEANING[name][0], ", ".join(f"`{w}`" for w in writers), MEANING[name][1])
         for name, writers in WRITERS.items()
@@ -133,7 +133,7 @@ def wake() -> str:
 
 
 def _call_facts(when: dict[str, tuple]) -> str:
-    """As `_facts`; a long list of statuses is given as those that it excludes."""
+    """Like `_facts`, but a long list of statuses is given as the statuses that it excludes."""
     missing = [status for status in CallStatus if status not in when.get("status", ())]
     if "status" not in when or len(missing) > 2:
         return _facts(when)
@@ -172,7 +172,7 @@ def call_life() -> str:
 
 
 def seed_rows() -> str:
-    """For each last event of a session: the rows of WAKE that match, and what happens."""
+    """For each last event of a session, the rows of WAKE that match, and what happens."""
     rows = [(f"`{last}`", row, why) for last, row, why in SEED_ROWS]
     return _table(("last event", "rows", "what happens"), rows)
 
@@ -229,7 +229,7 @@ def points() -> str:
 
 
 def matrix() -> str:
-    """Which state is read and written at each point of a turn."""
+    """The state that is read and written at each point of a turn."""
     letters = [point.letter for point in POINTS]
     rows = [
         (item.name, item.bucket, *(item.cells.get(each, "") for each in letters), item.others)

@@ -3,7 +3,8 @@
 A `Screen` interprets the output of a program; `svg` draws each change of several screens at its
 time. Viewers without animations, or with prefers-reduced-motion, show the last moment.
 
-`Screen` raises for an unknown control sequence, so the picture never differs from the terminal.
+`Screen` raises ValueError for an unknown control sequence, so the picture never differs from the
+terminal.
 """
 
 import re
@@ -85,16 +86,16 @@ class Screen:
             raise ValueError(f"this control sequence cannot be drawn: {sequence!r}")
 
     def rows(self) -> tuple[Row, ...]:
-        """The styled rows now."""
+        """The present rows with styles."""
         return tuple(tuple(row) for row in self._rows)
 
     def text(self) -> str:
-        """The text now, without styles."""
+        """The present text without styles."""
         return "\n".join("".join(cell.text for cell in row).rstrip() for row in self._rows)
 
 
 class Recording(NamedTuple):
-    """The screens of one terminal: `moments` has (seconds, rows) after each change, in order."""
+    """The screens of one terminal. `moments` has (seconds, rows) after each change, in order."""
 
     title: str
     columns: int
@@ -113,7 +114,10 @@ class Piece(NamedTuple):
 
 
 def pieces(moments: Sequence[tuple[float, tuple[Row, ...]]]) -> list[Piece]:
-    """The changes of a screen. Text appended to a row is one piece; a changed row is redrawn."""
+    """The changes of a screen as pieces.
+
+    Text appended to a row is one piece; a changed row is redrawn.
+    """
     found: list[Piece] = []
     for number in range(len(moments[0][1])):
         shown: Row = ()
@@ -148,7 +152,10 @@ def shortened(
 
 
 def svg(recordings: Sequence[Recording], description: str, comment: str) -> str:
-    """The recordings one below the other, played in a loop. `comment`: for an XML comment."""
+    """The recordings as one SVG, one below the other, played in a loop.
+
+    `comment`: the text of an XML comment.
+    """
     ends = [moment[0] for recording in recordings for moment in recording.moments]
     length = max(ends) + HOLD_S
     width = max(r.columns for r in recordings) * CELL_WIDTH + 2 * PADDING

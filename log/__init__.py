@@ -1,16 +1,16 @@
-"""The package `log`: the only access to Kafka, and its in-memory twin under one contract test.
+"""The package `log`: the only access to Kafka, and an in-memory log with the same contract.
 
 Read in this order:
-    errors.py     what can go wrong, named by what the caller must do next
+    errors.py     the errors, named by what the caller must do next
     door.py       the protocols: Producer, Reader, GroupReader, Log
     access.py     the rights that each role needs on a cluster with an authorizer
-    settings.py   the one frozen object of settings, and where each comes from
-    environment.py   what other processes may read of the environment, and what children get
+    settings.py   the settings, in one frozen object, and the source of each setting
+    environment.py   which variables other processes may read, and which child processes get
     partition.py  which partition holds a key
-    memory_state.py, memory_reader.py, memory_group.py, memory.py   the twin: deterministic and fast
-    faults.py     what a simulator may do to the twin
+    memory_state.py, memory_reader.py, memory_group.py, memory.py   the in-memory log
+    faults.py     the faults that a simulator may inject into the in-memory log
     kafka.py, kafka_reader.py, admin.py, client.py   Kafka; only they import confluent_kafka
-    framing.py, registry.py   Confluent framing over Kafka or the twin, for a schema registry
+    framing.py, registry.py   Confluent framing with a schema registry, for either log
 Imports `schemas` (records, topics) and no other package of foldlog.
 """
 
@@ -103,11 +103,11 @@ __all__ = [
 
 
 def open_log(settings: Settings) -> "KafkaLog | FramedLog":
-    """The log that `settings` name. It does not connect yet. Raises SettingsError without a broker,
-    or without the schema registry that this home has used before.
+    """The log that `settings` name, without connecting yet. Raises SettingsError if they name no
+    broker, or lack the schema registry that this home directory has used before.
 
-    Imported here and not above: the client library, because folds, tests and the simulator use this
-    package without it, and framing, because only users of a schema registry need it.
+    The imports are in the function because folds, tests and the simulator do not need the client
+    library, and only users of a schema registry need framing.
     """
     from .kafka import KafkaLog
 

@@ -1,4 +1,4 @@
-"""The rights that each kind of process needs on a cluster with an authorizer, as data.
+"""Lists the rights that each kind of process needs on a cluster with an authorizer.
 
 The table in docs/security.md is generated from this file, and a test runs every role with exactly
 its rights. READ and WRITE imply DESCRIBE.
@@ -19,7 +19,7 @@ from ..schemas.topics import (
 )
 
 GROUPS = "foldlog"
-"""The beginning of every consumer group's name, after the topic prefix."""
+"""Every consumer group's name begins with this, after the topic prefix."""
 
 
 class Right(StrEnum):
@@ -48,7 +48,7 @@ class Grant(NamedTuple):
 
 
 class Role(NamedTuple):
-    """A kind of process and its rights to topics; `reads`: it opens consumers."""
+    """A kind of process and its rights to topics. `reads`: whether it opens consumers."""
 
     who: str
     topics: Mapping[str, tuple[Right, ...]]
@@ -58,7 +58,8 @@ class Role(NamedTuple):
 _READ, _WRITE = (Right.READ,), (Right.WRITE,)
 _BOTH = (Right.READ, Right.WRITE)
 _SETTINGS = (Right.DESCRIBE, Right.DESCRIBE_CONFIGS)
-"""Every process at its start, `status` and `doctor` compare the topics with their specs."""
+"""Needed because every process at its start, `status` and `doctor` compare topics with their specs.
+"""
 
 ALL = tuple(topic.name for topic in TOPICS)
 

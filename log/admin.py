@@ -1,7 +1,7 @@
-"""Kafka's admin API: requests about the cluster, and topics created from `schemas/topics.py`.
+"""Uses Kafka's admin API to query the cluster, and to create topics from `schemas/topics.py`.
 
-Creating topics is idempotent and never changes an existing one: differences are reported.
-Topic names in this file are full names, prefix included.
+Creating topics is idempotent. An existing topic never changes: differences are reported. Topic
+names in this file are full names, prefix included.
 """
 
 import time
@@ -28,10 +28,14 @@ from .errors import AccessDenied, FoldlogError, LogUnreachable, TopicMissing
 T = TypeVar("T")
 
 _REFUSED_S = 2.0
-"""How long to retry while every broker refuses connections: a killed local one is up in 1.8 s."""
+"""How long to retry while every broker refuses connections, in seconds.
+
+A killed local broker restarts in 1.8 s.
+"""
 
 _CHECK_S = 0.1
-"""How often a waiting request checks whether all brokers refuse connections."""
+"""How many seconds pass between checks of a waiting request whether all brokers refuse connections.
+"""
 
 
 _SILENT = "no answer"
@@ -41,8 +45,9 @@ _CLOSED = (
 )
 
 _OPEN: set[AdminClient] = set()
-"""Clients not yet closed. An admin client completes requests on its own thread; if the garbage
-collector ran there and freed that client, the process would abort. This set keeps them alive."""
+"""Clients not yet closed. An admin client completes requests on its own thread. If the garbage
+collector freed the client on that thread, the process would abort, so this set keeps clients alive.
+"""
 
 
 class _NotYet(LogUnreachable):
@@ -63,7 +68,8 @@ class Cluster:
         """The last denial of access since the last response."""
         self._may_be_secured = "security.protocol" not in properties
         """Whether the broker may expect TLS or a login that the properties do not set."""
-        # Its errors are raised to the caller; logging them too would report everything twice.
+        # The client's errors are raised to the caller, so logging them would report everything
+        # twice.
         self._admin = open_client(
             AdminClient,
             {**properties, "log_level": 0, "error_cb": self._note, "client.id": "foldlog-admin"},
@@ -75,7 +81,7 @@ class Cluster:
         self._interrupted = True
 
     def close(self) -> None:
-        """Close the client; a request after that is a bug."""
+        """Close the client. A later request is a bug."""
         _OPEN.discard(self.__dict__.pop("_admin", None))
 
     def _note(self, error: KafkaError) -> None:
@@ -96,8 +102,8 @@ class Cluster:
     def _ask(self, method: str, *about: Any, **more: Any) -> Any:
         """Calls a method of the client, and returns its futures.
 
-        The method is passed by name: a reference to it in a frame would keep the client alive for
-        as long as a traceback keeps the frame. See `_OPEN`.
+        The method is passed by name, because a reference to the method in a frame would keep the
+        client alive as long as a traceback keeps the frame. See `_OPEN`.
         """
         try:
             return getattr(self._admin, method)(*about, request_timeout=self._timeout_s, **more)
@@ -135,7 +141,7 @@ class Cluster:
         error: KafkaError = raised.args[0]
         if error.code() in MISSING:
             return TopicMissing(topic)
-        self._admin.poll(0)  # the client reports why in a callback that only runs here
+        self._admin.poll(0)  # the client reports the reason in a callback that only runs here
         found = meaning(error, self._servers, topic)
         if isinstance(found, LogUnreachable) and not isinstance(found, AccessDenied):
             return self._unreachable()
@@ -146,7 +152,7 @@ class Cluster:
         return found
 
     def describe(self, topic: str) -> Any:
-        """Its description: `topic_id`, `partitions`. Raises TopicMissing."""
+        """The topic's description, with `topic_id` and `partitions`. Raises TopicMissing."""
         answers = self._ask("describe_topics", TopicCollection([topic]))
         return self._wait(topic, answers[topic])
 
@@ -184,7 +190,8 @@ class Cluster:
         return self.offsets(topic, OffsetSpec.latest())
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> Offsets:
-        # The ends are read first: a record in between can only make the result earlier.
+        # Read the ends first: a record that arrives meanwhile can then only make the result
+        # earlier.
         ends = self.end_offsets(topic)
         found = self.offsets(topic, OffsetSpec.for_timestamp(timestamp_ms))
         return {p: offset if offset >= 0 else ends[p] for p, offset in found.items()}
@@ -203,7 +210,7 @@ class Cluster:
                 continue
             except LogUnreachable:
                 raise
-            except FoldlogError:  # it has just ended
+            except FoldlogError:  # the group has just ended
                 continue
             found += [
                 Member(group.group_id, member.group_instance_id, label_of(member.client_id))
@@ -239,7 +246,7 @@ class Cluster:
         for name in before.missing:
             # Brokers learn of a new topic shortly after the controller has created it.
             self._again_while(partial(self.end_offsets, name), TopicMissing)
-        # Read again: another process may have created one of them with other settings.
+        # Read again, because another process may have created a topic with other settings.
         after = self.check_topics(wanted.values())
         same = tuple(name for name in after.same if name not in created)
         return replace(after, created=tuple(created), same=same)

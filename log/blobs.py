@@ -1,8 +1,9 @@
-"""The content-addressed blob store: content that is too large for an event, stored by its sha256.
+"""The content-addressed blob store, for content that is too large for an event. A blob's name is
+its SHA-256.
 
-One directory, shared by all workers and producers. A blob is on disk (file and directory fsynced)
-before `put` returns, so an event that refers to it can always be resolved. Error messages reach
-users of the gateway, so they name blobs but no paths of this machine: paths are only logged.
+The store is one directory, shared by all workers and producers. A blob is on disk (file and
+directory fsynced) before `put` returns, so an event that refers to it can always be resolved. Error
+messages reach users of the gateway, so they name blobs but no paths; paths are only logged.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from typing import NamedTuple
 from ..schemas.events.parts import BlobRef, Body
 from .errors import FoldlogError
 
-INLINE_BYTES_MAX = 64 * 1024  # larger content goes here, so that events stay small
+INLINE_BYTES_MAX = 64 * 1024  # larger content becomes a blob, so that events stay small
 _NAME = re.compile(r"[0-9a-f]{64}")
 _LEFTOVER_AGE_S = 3600  # a temporary file this old belongs to a process that died
 _log = logging.getLogger("foldlog.blobs")
@@ -27,7 +28,7 @@ _log = logging.getLogger("foldlog.blobs")
 
 @lru_cache(maxsize=1024)
 def _warn_once(message: str) -> None:
-    """Log the path, once per message: a missing blob may be requested all the time."""
+    """Log a message only once, because a missing blob may be requested very often."""
     _log.warning("%s", message)
 
 
@@ -36,7 +37,10 @@ class BlobError(FoldlogError):
 
 
 class BlobMissing(BlobError):
-    """No blob of this name. For the operator: is the blob directory the one of this log?"""
+    """There is no blob of this name.
+
+    For the operator: check that the blob directory belongs to this log.
+    """
 
 
 class BlobCorrupt(BlobError):
@@ -51,7 +55,7 @@ class Stored(NamedTuple):
 
 
 class BlobStore:
-    """Blobs below one directory. Safe for several threads and processes at once."""
+    """The blobs below one directory. Several threads and processes may use it at once."""
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
@@ -105,7 +109,8 @@ class BlobStore:
         return BlobRef(sha256=stored.sha256, bytes=stored.bytes, media_type=media_type)
 
     def body(self, data: bytes, media_type: str) -> Body:
-        """Content as a Body: inline up to the limit, else a reference without preview."""
+        """A Body with this content, inline up to the limit, else as a reference without a preview.
+        """
         if len(data) <= INLINE_BYTES_MAX:
             return Body(inline=data)
         return Body(ref=self.store(data, media_type))
@@ -121,7 +126,7 @@ class BlobStore:
 
     @staticmethod
     def _holds(path: Path, data: bytes) -> bool:
-        """Whether the file exists with these bytes; a torn or corrupt one is rewritten."""
+        """Whether the file exists with these bytes; the caller rewrites a torn or corrupt file."""
         if path.is_symlink() or not path.is_file() or path.read_bytes() != data:
             return False
         fsync_directory(path.parent)  # its writer may have died between the rename and this
@@ -142,8 +147,9 @@ class BlobStore:
 
 
 def write_durably(path: Path, data: bytes, incoming: Path) -> None:
-    """Replace a file atomically, by way of a temporary one in `incoming`; it is on disk when this
-    returns."""
+    """Replace a file atomically, through a temporary file in `incoming`. The file is on disk when
+    this returns.
+    """
     fd, temporary = tempfile.mkstemp(dir=incoming)
     try:
         with open(fd, "wb") as file:

@@ -1,11 +1,12 @@
-"""Push channels of an installation, from `foldlog.toml`: the endpoints that answers are sent to.
+"""Reads an installation's push channels from `foldlog.toml`: the endpoints to which answers are
+sent.
 
     [channels.crm]
     url = "https://crm.example/foldlog"
     secret_env = "CRM_SECRET"
 
 Answers to a message with the channel `push:crm` are sent there. This file validates the settings of
-a channel; it sends nothing. URL and secret are never shown.
+a channel; it sends nothing. The URL and the secret are never shown.
 """
 
 from collections.abc import Mapping
@@ -21,8 +22,10 @@ _KNOWN = ("url", "secret_env", "networks")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """One webhook. secret None: its variable is not set here. networks: private networks, such as
-    10.1.2.0/24, that its address may be in; without them it must be on the public internet."""
+    """One webhook. secret: None if its variable is not set in this process. networks: the private
+    networks, such as 10.1.2.0/24, that may contain the webhook's address; without any, the address
+    must be public.
+    """
 
     name: str
     url: str = field(repr=False)
@@ -34,7 +37,8 @@ class Channel:
 def channels_from(
     table: Any, source: str, env: Mapping[str, str]
 ) -> tuple[dict[str, Channel], tuple[str, ...]]:
-    """The channels of a `[channels]` table, by name, and the errors of the others."""
+    """The valid channels of a `[channels]` table, by name, and the errors of the invalid channels.
+    """
     if not isinstance(table, dict):
         return {}, (f"{source}: channels must be tables, as in [channels.crm]",)
     good, wrong = {}, []
@@ -79,7 +83,9 @@ def _networks(given: Any, where: str) -> tuple[str, ...]:
 
 
 def _check_url(url: str, networks: tuple[str, ...], where: str) -> None:
-    """Raise SettingsError if the URL is unusable. It is not shown: it may contain a secret."""
+    """Raise SettingsError if the URL is unusable, without showing the URL, which may contain a
+    secret.
+    """
     try:
         parts = urlsplit(url)
         named = bool(parts.hostname) and parts.port != 0

@@ -30,7 +30,7 @@ _PRODUCER_DEFAULTS: Mapping[str, Any] = {
 }
 
 _CONSUMER_DEFAULTS: Mapping[str, Any] = {
-    # With the default of 1000 a fast reader stalls for a second each time its queue was full.
+    # With the default of 1000, a fast reader stalls for a second each time that its queue was full.
     "fetch.queue.backoff.ms": 5,
     # A newly assigned or sought partition waits until the broker has answered the previous fetch,
     # which on a quiet topic takes all of this time: 0.5 s with the default of 500. A record
@@ -46,7 +46,8 @@ _PRODUCER_FIXED: Mapping[str, Any] = {
 }
 
 _BRIEF: Mapping[str, Any] = {
-    # librdkafka requests the id of an idempotent producer 500 ms after its creation, not earlier.
+    # librdkafka requests the id of an idempotent producer only 500 ms after the producer's
+    # creation.
     "enable.idempotence": False,
     # A retried record keeps its position in the order; it may then be in the log twice.
     "max.in.flight.requests.per.connection": 1,
@@ -104,7 +105,7 @@ _DENIED: Mapping[int, tuple[str, str]] = {
 MISSING = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 )
-"""The topic does not exist, or has no such partition."""
+"""Errors which mean that the topic does not exist, or has no such partition."""
 
 TRANSIENT = frozenset(
     {
@@ -116,10 +117,13 @@ TRANSIENT = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""Leader election: for a short time after a topic was created or a broker went down."""
+"""Errors during a leader election, for a short time after a topic was created or a broker stopped.
+"""
 
 _QUIET_S = 10.0
-"""At most one line of each kind per interval: a client without a broker logs thousands a minute."""
+"""The interval in seconds in which each kind of line is logged once; without a broker, a client
+logs thousands a minute.
+"""
 
 
 def check_properties(given: Mapping[str, str]) -> None:
@@ -136,21 +140,24 @@ def check_properties(given: Mapping[str, str]) -> None:
 
 
 def common_properties(bootstrap_servers: str, given: Mapping[str, str]) -> dict[str, Any]:
-    """The properties of any client. `given`: the contents of `client.properties`."""
+    """The properties that all clients have. `given`: the contents of `client.properties`."""
     check_properties(given)
     passed = {name: value for name, value in given.items() if name not in _GIVEN}
     return {**_DEFAULTS, **passed, "bootstrap.servers": bootstrap_servers}
 
 
 def producer_properties(common: Mapping[str, Any], linger_ms: float, brief: bool) -> dict[str, Any]:
-    """An idempotent producer; `brief`: one that does not wait for its id (see door.py)."""
+    """The properties of a producer: idempotent unless `brief`, since a brief producer does not wait
+    for its id (see door.py).
+    """
     defaults = {**_PRODUCER_DEFAULTS, "linger.ms": linger_ms}
     fixed = {**_PRODUCER_FIXED, **(_BRIEF if brief else {})}
     return {**defaults, **common, **fixed}
 
 
 def reader_properties(common: Mapping[str, Any], group: str) -> dict[str, Any]:
-    """A consumer outside of any group; the client requires a group id, and brokers check it.
+    """The properties of a consumer outside of any group. The client requires a group id, and
+    brokers check it.
 
     End-of-partition events are on, so that a reader reaches a known end even if compaction or a
     transaction left a gap before it.
@@ -162,7 +169,10 @@ def reader_properties(common: Mapping[str, Any], group: str) -> dict[str, Any]:
 def group_properties(
     common: Mapping[str, Any], group: str, instance_id: str, label: str = ""
 ) -> dict[str, Any]:
-    """A static member. End-of-partition events are off: each would wake its loop needlessly."""
+    """The properties of a static member.
+
+    End-of-partition events are off, because each would wake the member's loop needlessly.
+    """
     fixed = {**_GROUP_FIXED, "group.instance.id": instance_id, "enable.partition.eof": False}
     if label:
         fixed["client.id"] = f"{common.get('client.id', 'foldlog')}{LABEL}{label}"
@@ -170,8 +180,9 @@ def group_properties(
 
 
 LABEL = "."
-"""Separates the label at the end of a member's client id: the only field of a member that the
-broker shows to everyone and that a member may change at each start."""
+"""Separates the label at the end of a member's client id. The client id is the only field of a
+member that every client can read and that a member may change at each start.
+"""
 
 
 def label_of(client_id: str) -> str:
@@ -180,14 +191,14 @@ def label_of(client_id: str) -> str:
 
 
 STARTING = "Coordinator load in progress"
-"""A broker's error in its first second, for an idempotent producer; the client retries it."""
+"""The error that an idempotent producer gets in a broker's first second; the client retries."""
 
 
 class OncePerWhile(logging.Filter):
     """Passes one line of each kind per `_QUIET_S`, and counts those it suppressed.
 
-    A kind is librdkafka's facility (FAIL, ERROR, GETPID, ...), which its lines begin with; of
-    others it is what a line is made from.
+    The kind of a line of librdkafka is the facility that it begins with (FAIL, ERROR, GETPID, ...).
+    The kind of any other line is its format string.
     """
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
@@ -214,15 +225,19 @@ class OncePerWhile(logging.Filter):
 
 
 LOGGER = logging.getLogger("foldlog.log.client")
-"""For clients, and for messages that may come with every record: rate-limited by kind."""
+"""The logger for clients, and for messages that may come with every record; rate-limited by kind.
+"""
 LOGGER.addFilter(OncePerWhile())
 
 ALARM = logging.getLogger("foldlog.log")
-"""For messages that are never suppressed."""
+"""The logger for messages that are never suppressed."""
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """Whether the client is unusable; the error callback gets only the code, not the flag."""
+    """Whether the error makes the client unusable.
+
+    The error callback gets only the code, not the flag.
+    """
     return error.fatal() or error.code() == KafkaError._FATAL
 
 
@@ -263,7 +278,10 @@ def unreachable(servers: str, reason: str) -> LogUnreachable:
 
 
 def meaning(error: KafkaError, servers: str, about: str = "") -> FoldlogError:
-    """The foldlog error for `error`: it states what to do. `about`: the topic or group."""
+    """The foldlog error for `error`, whose message states what to do.
+
+    `about`: the topic or group.
+    """
     code = error.code()
     if code == KafkaError.FENCED_INSTANCE_ID or "fenced" in error.str().lower():
         return Fenced(

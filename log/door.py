@@ -1,7 +1,7 @@
 """The interface to the log: the protocols that `kafka.py` (a broker) and `memory.py` implement.
 
 One contract test runs against both. Topic and group names are passed without prefix: the log adds
-the prefix of the installation. Offsets are per partition; a start offset is that of the first
+the prefix of the installation. Offsets are per partition; a start offset is the offset of the first
 record to read.
 """
 
@@ -15,10 +15,10 @@ from .errors import AppendError, LogFatal, RecordTooLarge, TopicMismatch, TopicM
 
 Headers = Sequence[tuple[str, bytes]]
 Offsets = dict[int, int]
-"""partition -> offset."""
+"""An offset for each partition."""
 
 HEADER_OVERHEAD_BYTES = 10
-"""Two varints of 5 bytes at most."""
+"""The overhead of a header: two varints of at most 5 bytes each."""
 
 
 class Delivered(NamedTuple):
@@ -35,7 +35,7 @@ OnFatal = Callable[[LogFatal], None]
 
 
 class Member(NamedTuple):
-    """A live member of a group. `label`: the label it joined with, or ''."""
+    """A live member of a group. `label`: the label with which it joined, or ''."""
 
     group: str
     instance_id: str
@@ -64,21 +64,24 @@ class Producer(Protocol):
         """
 
     def flush(self, timeout_s: float) -> int:
-        """Wait until every record is answered, at most `timeout_s`; returns how many are not."""
+        """Wait at most `timeout_s` seconds until every record has an outcome; returns how many have
+        none.
+        """
 
     def close(self) -> None:
-        """Flush briefly and close. Appending afterwards is a bug."""
+        """Flush briefly and close the producer. Appending afterwards is a bug."""
 
 
 class Reader(Protocol):
     """Reads given partitions of one topic from given offsets. One thread at a time."""
 
     def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
-        """New records, in offset order within each partition; empty after `timeout_s` seconds.
+        """New records, in offset order within each partition; none if nothing comes for `timeout_s`
+        seconds.
 
-        Returns nothing while the broker is down, and raises no error for that. Raises OffsetGone
-        (once per partition, which then returns nothing until `seek`), TopicMissing, LogFatal, after
-        all records read before have been returned.
+        Returns nothing while the broker is down, without an error. Raises OffsetGone (once per
+        partition, which then returns nothing until `seek`), TopicMissing, LogFatal, after all
+        records read before have been returned.
         """
 
     def positions(self) -> Offsets:
@@ -92,21 +95,28 @@ class Reader(Protocol):
 
 
 class GroupReader(Reader, Protocol):
-    """A reader with partitions assigned by a group, cooperatively: only moved ones are revoked.
+    """A reader to which a group assigns partitions, cooperatively: only moved partitions are
+    revoked.
 
-    Inside `poll`, `on_revoked(partitions)` is called for revoked partitions (and for those lost
-    without notice), then `on_assigned(partitions)` returns the start offset of each new one.
-    Records of a partition come only while it is assigned. An exception in either leaves `poll`.
+    `poll` calls `on_revoked(partitions)` for partitions that were revoked or lost without notice,
+    then `on_assigned(partitions)`, which returns the start offset of each new partition. Records of
+    a partition come only while it is assigned. An exception in either callback leaves `poll`.
     `poll` raises Fenced when another process has taken this instance id.
     """
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Commit next offsets without waiting. Only lag metrics use them; no reader does."""
+        """Commit next offsets without waiting.
+
+        Only lag metrics use committed offsets; no reader does.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference between a topic and its spec. `fatal`: no worker may start on it."""
+    """One difference between a topic and its spec.
+
+    `fatal`: whether it prevents workers from starting.
+    """
 
     topic: str
     what: str
@@ -192,7 +202,9 @@ class Log(Protocol):
         """The offset that the next record will get, by partition."""
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> Offsets:
-        """The first offset whose broker time is at or after `timestamp_ms`; the end if none is."""
+        """The first offset whose broker time is at or after `timestamp_ms`, or else the end, by
+        partition.
+        """
 
     def identity(self) -> str:
         """The cluster's id."""
@@ -201,10 +213,10 @@ class Log(Protocol):
         """The topic's id; it changes when the topic is deleted and recreated."""
 
     def apply_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
-        """Create missing topics and report differences. Running it again changes nothing."""
+        """Create missing topics and report differences. A second call changes nothing."""
 
     def check_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
-        """As `apply_topics`, but creates nothing."""
+        """Like `apply_topics`, but creates nothing."""
 
     def interrupt(self) -> None:
         """Make every waiting request raise LogUnreachable from now on: this process is ending."""

@@ -1,12 +1,12 @@
-"""The environment of this process: what other processes can read of it, and what children inherit.
+"""Controls which environment variables other processes can read, and which ones children inherit.
 
 Linux shows the initial environment of a process to every process of the same user, in
 /proc/PID/environ, whatever the process does to its variables later. Tools run commands written by a
 model, so no foldlog process that is a parent of a tool's process may expose a secret there: `seal`
-blanks the block, `start_process` passes variables to foldlog's own children over a socket, and
-every other child gets the variables in PASSED and those an operator adds. Only the environment is
-protected: root, and a debugger of the same user with the right to trace, can still read the memory
-of a process.
+blanks that memory, `start_process` passes variables to foldlog's own children over a socket, and
+every other child gets only the variables in PASSED and those that an operator adds. Only the
+environment is protected: root, and a debugger of the same user with the right to trace, can still
+read the memory of a process.
 """
 
 import contextlib
@@ -31,13 +31,15 @@ PASSED = (
     "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUNBUFFERED", "PYTHONUTF8",
     "VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "GOPATH", "CARGO_HOME", "RUSTUP_HOME",
 )  # fmt: skip
-"""Globs of the variables that every child gets: locations, locale and terminal, trusted CAs."""
+"""Globs of the variables that every child gets, for locations, locale, terminal and trusted CAs."""
 
 JAVA = ("JAVA_*", "JDK_*", "KAFKA_*", "LOG_DIR")
 """Variables that configure the local Kafka, in addition to PASSED."""
 
 HANDED = "FOLDLOG_HANDED_FD"
-"""The variable with the socket descriptor from which a foldlog process reads the others."""
+"""The variable with the descriptor of the socket from which a foldlog process reads its other
+variables.
+"""
 
 HAND_OVER_S = 10.0  # limit for a child that does not read; the variables fit the socket's buffer
 # A URL with a user name and password; proxies may also be given without a scheme.
@@ -81,8 +83,8 @@ def start_process(
 ) -> "subprocess.Popen[Any]":
     """Start a foldlog process, which calls `begin`: it gets all of `env` (default: our own).
 
-    Variables that others may not read go over a socket: unlike a pipe, it can't be opened through
-    /proc.
+    Variables that other processes may not read go over a socket, which, unlike a pipe, cannot be
+    opened through /proc.
     """
     variables = dict(os.environ if env is None else env)
     public = passed(variables)
@@ -96,14 +98,17 @@ def start_process(
                 **options,
             )
         ours.settimeout(HAND_OVER_S)
-        with contextlib.suppress(OSError):  # it has already ended, which its caller will notice
+        with contextlib.suppress(OSError):  # the child has already ended: the caller will notice
             private = {name: text for name, text in variables.items() if name not in public}
             ours.sendall(json.dumps(private).encode())
     return process
 
 
 def begin() -> None:
-    """Called at the start of a foldlog process: read the handed-over variables, then `seal`."""
+    """Called at the start of a foldlog process.
+
+    Reads the variables from the socket, then calls `seal`.
+    """
     number = os.environ.pop(HANDED, "")
     if number.isdigit():
         with contextlib.suppress(OSError, ValueError), open(int(number), "rb") as file:
@@ -112,14 +117,15 @@ def begin() -> None:
 
 
 def seal() -> None:
-    """Blank all but PASSED in /proc/PID/environ; deny other processes access to our memory.
+    """Blank all variables except PASSED in /proc/PID/environ, and deny other processes access to
+    our memory.
 
     Variables keep their values in this process. Linux only: it does nothing elsewhere.
     """
     if sys.platform != "linux":
         return
     for name, value in os.environ.items():
-        os.putenv(name, value)  # C code reads this copy; the block below is only shown
+        os.putenv(name, value)  # C code reads this copy; /proc shows the block blanked below
     with contextlib.suppress(OSError, IndexError, ValueError):
         with open("/proc/self/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -128,7 +134,7 @@ def seal() -> None:
 
 
 def _blank(start: int, end: int) -> None:
-    """Zero the variables between two addresses that a child would not get."""
+    """Zero the variables that children do not get, between two addresses."""
     at = start
     for entry in ctypes.string_at(start, end - start).split(b"\0"):
         name, _, value = os.fsdecode(entry).partition("=")

@@ -62,11 +62,12 @@ class RegistryAway(LogUnreachable, LogBusy):
 
 
 class AppendError(Retry):
-    """One record was not acknowledged: it may be in the log or not. Write it again: the fold
-    ignores a duplicate.
+    """One record was not acknowledged, so it may or may not be in the log. Write the record again:
+    the fold ignores a duplicate.
 
-    `partition` is None if none had been chosen yet. `denied`: the cluster rejected the record
-    because a right is missing, so it is not in the log. Passed to `on_delivery`, never raised.
+    `partition` is None if none had been chosen yet. `denied`: whether the cluster rejected the
+    record because a right is missing, so that it is not in the log. This error is passed to
+    `on_delivery`, never raised.
     """
 
     def __init__(
@@ -110,11 +111,11 @@ class OffsetGone(Corrupt):
 
 
 class LogCut(Corrupt):
-    """The beginning of a partition was deleted before it was folded: its views cannot be built.
+    """The beginning of a partition was deleted before it was folded, so its views cannot be built.
 
     For the operator: restore the records (from another replica or a backup), and make sure that
-    nothing deletes records of the log: its topics have no retention limit. If the records are lost,
-    start a new installation.
+    nothing deletes records: the topics must have no retention limit. If the records are lost, start
+    a new installation.
     """
 
     def __init__(self, partition: str | int, folded: int, first: int) -> None:

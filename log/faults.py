@@ -27,9 +27,10 @@ class Clock:
 class Fate:
     """The outcome of one append.
 
-    delay_ms: the record reaches the log this much later, and its producer's later records for the
-    same partition wait behind it, as in Kafka. It is stored even if the producer is killed first.
-    copies: how often it is stored (0: never). ack False: `on_delivery` gets an AppendError.
+    delay_ms: how much later the record reaches the log. The producer's later records for the same
+    partition wait for it, as in Kafka. The record is stored even if the producer is killed first.
+    copies: how often the record is stored (0: never). ack: if False, `on_delivery` gets an
+    AppendError.
     """
 
     delay_ms: int = 0
@@ -44,7 +45,8 @@ LOST = Fate(copies=0, ack=False)
 
 
 class Faults:
-    """Decides the fate of each append. This one plays a script; after it, every append succeeds.
+    """Decides the fate of each append. This class plays a script; after the script, every append
+    succeeds.
 
     A simulator overrides `fate`, called once per append, in order, and `heard`. `fate` may also
     raise LogBusy.
@@ -59,7 +61,7 @@ class Faults:
     def heard(self, instance_id: str) -> bool:
         """Whether this poll of a group member is in contact with its group.
 
-        If not, the member keeps reading the partitions it believes it owns, and the group counts it
-        as silent. A paused process behaves the same just after it resumes.
+        If not, the member keeps reading the partitions that it believes it owns, and the group
+        counts the member as silent. A paused process behaves like this just after it resumes.
         """
         return True

@@ -3,9 +3,9 @@
     Avro       C3 01 and the fingerprint of the schema (10 bytes), then the body
     Confluent  00 and the schema's id in a registry (5 bytes), then the same body
 
-FramedLog replaces the head of a record and nothing else. A write changes it to Confluent framing if
-the settings ask for that; a read always changes Confluent framing to Avro. Stores, replay,
-checksums and bundles are therefore independent of a log's framing. Bodies are not decoded here.
+FramedLog replaces only the head of a value. A write changes the head to Confluent framing if the
+settings say so; a read always changes Confluent framing to Avro. Stores, replay, checksums and
+bundles are therefore independent of a log's framing. Bodies are not decoded here.
 
 A value that is not a foldlog record in either framing passes unchanged; the codec rejects it.
 """
@@ -37,7 +37,7 @@ LOGGER = logging.getLogger("foldlog.log.client")
 
 
 def to_confluent(value: bytes | None, topic: str, registry: Registry) -> bytes | None:
-    """A value in Confluent framing. Raises RegistryAway. `topic`: its full name."""
+    """The value in Confluent framing. `topic`: the topic's full name. Raises RegistryAway."""
     if value is None or value[:2] != MAGIC:
         return value
     head = value[:HEAD_BYTES]
@@ -47,7 +47,7 @@ def to_confluent(value: bytes | None, topic: str, registry: Registry) -> bytes |
 
 
 def from_confluent(value: bytes | None, registry: Registry) -> bytes | None:
-    """A value in Avro single-object encoding. Raises RegistryAway."""
+    """The value in Avro single-object encoding. Raises RegistryAway."""
     if value is None or len(value) < FRAME_BYTES or value[:1] != CONFLUENT:
         return value
     head = registry.head_of(int.from_bytes(value[1:FRAME_BYTES], "big"))
@@ -79,9 +79,9 @@ class FramedProducer:
 class FramedReader:
     """See `door.Reader` and `door.GroupReader`.
 
-    While the registry is down, a record that needs it is not returned, nor any record after it in
-    its partition: they are read again until the registry responds. This is the same as while the
-    broker is down: `poll` returns nothing.
+    While the registry is down, `poll` does not return a record that needs it, nor later records of
+    the same partition. They are read again until the registry responds. `poll` returns nothing, as
+    while the broker is down.
     """
 
     def __init__(self, inner: Reader | GroupReader, registry: Registry) -> None:
@@ -125,9 +125,10 @@ class FramedReader:
 
 
 class FramedLog:
-    """See `door.Log`: wraps `inner`, and reads its events in both framings.
+    """Implements `door.Log`: wraps the log `inner`, and reads its events in both framings.
 
-    confluent: write events in Confluent framing. prefix: the topic prefix that `inner` adds.
+    confluent: whether to write events in Confluent framing. prefix: the topic prefix that `inner`
+    adds.
     """
 
     def __init__(self, inner: Log, registry: Registry, *, confluent: bool, prefix: str) -> None:

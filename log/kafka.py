@@ -1,6 +1,6 @@
 """The log on a Kafka cluster: the producer, and KafkaLog, which opens everything else.
 
-Choices that look odd were measured; each is explained at its place here or in `client.py`.
+Choices that look odd were measured. Each is explained where it is made, here or in `client.py`.
 """
 
 import threading
@@ -54,11 +54,17 @@ _POLL_S = 0.2
 """How long the producer's thread waits for acknowledgements before it checks whether to end."""
 
 _CLOSE_S = 5.0
-"""How long closing waits for acknowledgements. Records without one may or may not be in the log."""
+"""How long closing waits for acknowledgements.
+
+Unacknowledged records may or may not be in the log.
+"""
 
 
 class KafkaProducer:
-    """See `door.Producer`. Its own thread polls for acknowledgements, so that they come at once."""
+    """Implements `door.Producer`.
+
+    A thread polls for acknowledgements, so that they come at once.
+    """
 
     def __init__(
         self,
@@ -94,7 +100,10 @@ class KafkaProducer:
                     self._changed.notify_all()
 
     def _on_error(self, error: KafkaError) -> None:
-        """End the producer on a fatal error; log any other, as a failed record reports itself."""
+        """End the producer on a fatal error.
+
+        Only log other errors, since the callback of a failed record gets its error.
+        """
         if is_fatal(error):
             self._die(meaning(error, self._servers))
         elif refused := denied(error, self._servers):
@@ -127,7 +136,7 @@ class KafkaProducer:
         raw = key.encode() if isinstance(key, str) else key
         check_size(topic, raw, value, headers)
         if partition is None and raw is not None and topic in self._counts:
-            # Not by the client's count: somebody may add partitions at any time.
+            # Do not use the client's count, because somebody may add partitions at any time.
             partition = partition_for(raw, self._counts[topic])
 
         try:

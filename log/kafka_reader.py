@@ -1,7 +1,7 @@
-"""Readers of a Kafka cluster: of given partitions, or of those that a consumer group assigns.
+"""Reads given partitions of a Kafka cluster, or those that a consumer group assigns.
 
 The client delivers errors in place of records; this file maps them to foldlog's errors. A reader
-keeps its offsets in its positions and nowhere else.
+keeps its offsets only in its positions.
 """
 
 import time
@@ -28,11 +28,12 @@ _FORBIDDEN = frozenset(
 
 
 OUT_S = 30.0
-"""How long an evicted member may stay without partitions while brokers respond, before it ends. The
-client rejoins within 10 s, or never (observed once in 9 broker pauses of 30 s each)."""
+"""How long an evicted member may have no partitions while brokers respond, before the member ends.
+The client rejoins within 10 s, or never (once in 9 broker pauses of 30 s each).
+"""
 
 _OUT_CHECK_S = 5.0
-"""How often such a member checks whether a broker responds."""
+"""How many seconds pass between an evicted member's checks whether a broker responds."""
 
 _Headers = tuple[tuple[str, bytes], ...]
 
@@ -40,10 +41,11 @@ _Headers = tuple[tuple[str, bytes], ...]
 def _headers(messages: list[Message]) -> list[_Headers]:
     """The headers of each message; an empty tuple if its header names are not valid UTF-8.
 
-    Any producer may write such a name; it must neither lose the record nor crash the process. The
-    client then returns a broken list and leaves an exception set. Called by `map`, the exception is
-    raised; called as `message.headers()` in a hot loop, CPython 3.11 and newer do not check for it,
-    and the process dies of SIGSEGV at the first use of the list. Read such headers only once.
+    Any producer may write such a name, which must neither lose the record nor crash the process.
+    For it, the client returns a broken list and leaves an exception set. If `map` calls the method,
+    the exception is raised. If a hot loop calls `message.headers()`, CPython 3.11 and newer do not
+    check for the exception, and the process dies of SIGSEGV at the first use of the list. Read such
+    headers only once.
     """
     found: list[_Headers] = []
     header_lists = map(Message.headers, messages)
@@ -58,7 +60,10 @@ def _headers(messages: list[Message]) -> list[_Headers]:
 
 
 def _clean(headers: Any) -> _Headers:
-    """The headers as a tuple; a null value, which other producers may write, becomes empty."""
+    """The headers as a tuple.
+
+    A null value, which other producers may write, becomes an empty value.
+    """
     for _, value in headers:
         if value is None:
             return tuple((name, value or b"") for name, value in headers)
@@ -102,7 +107,8 @@ class KafkaReader:
             self._moved.clear()
             if first is None:
                 return []
-            # Never consume(n, t): it waits all of t for n messages (52 ms against 0.5 ms).
+            # Never use consume(n, t), which waits all of t for n messages (52 ms instead of 0.5
+            # ms).
             messages = self._client.consume(max_records - 1, 0) if max_records > 1 else []
         except KafkaException as error:
             self._failures.append(meaning(error.args[0], self._servers))
@@ -158,7 +164,7 @@ class KafkaReader:
         return OffsetGone(self._full, partition, self._positions[partition], first, end)
 
     def _on_error(self, error: KafkaError) -> None:
-        """Record a fatal error; log any other one, since the client retries by itself."""
+        """Record a fatal error; log any other error, since the client retries by itself."""
         if is_fatal(error):
             self._failures.append(meaning(error, self._servers))
         elif refused := denied(error, self._servers):
@@ -171,7 +177,7 @@ class KafkaReader:
 
     def seek(self, partition: int, offset: int) -> None:
         assert partition in self._positions, f"partition {partition} is not read here"
-        # Not the client's seek(): it fails on a partition whose offset is out of range.
+        # Do not use the client's seek(), which fails on a partition whose offset is out of range.
         at = TopicPartition(self._full, partition, offset)
         self._client.incremental_unassign([at])
         self._client.incremental_assign([at])
@@ -201,7 +207,8 @@ class KafkaGroupReader(KafkaReader):
 
     def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
         if not self._joined:
-            # Not earlier: before its first poll a member would own partitions and read none.
+            # Not earlier, because before its first poll a member would own partitions and not read
+            # them.
             self._joined = True
             self._client.subscribe(
                 [self._full], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose
@@ -270,7 +277,7 @@ class KafkaGroupReader(KafkaReader):
             committed = [TopicPartition(self._full, p, offset) for p, offset in offsets.items()]
             self._client.commit(offsets=committed, asynchronous=True)
         except KafkaException as error:
-            LOGGER.info("%s", error)  # only metrics use it: the next commit repairs them
+            LOGGER.info("%s", error)  # only metrics use commits: the next commit repairs them
 
     def close(self) -> None:
         self._closing = True

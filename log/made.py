@@ -1,10 +1,10 @@
-"""The number of partitions that a log was created with, stored as a fact in the log itself.
+"""Stores the number of partitions that a log was created with, as a fact in the log itself.
 
-A session's partition is computed from its key and that number. If partitions were added, a
-key would be written to one partition and read from another. So writers compare the topic's number
-with the recorded one and stop if they differ; readers use the recorded one. The facts are records
-of the topic `log-facts`, keyed by the id of the topic `session-events`: a recreated topic is
-another log.
+A session's partition is computed from its key and this number. If partitions were added, a key
+would be written to one partition and read from another. So writers compare the topic's number with
+the recorded number and stop if they differ; readers use the recorded number. The facts are records
+of the topic `log-facts`, keyed by the id of the topic `session-events`, because a recreated topic
+is another log.
 """
 
 import json
@@ -40,7 +40,7 @@ class LogGrown(TopicMismatch):
 
 
 class LogMoved(TopicMismatch):
-    """The sessions of this log were moved to another one."""
+    """The sessions of this log were moved to another log."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__(
@@ -51,7 +51,10 @@ class LogMoved(TopicMismatch):
 
 
 class Facts(NamedTuple):
-    """The recorded facts of a log. partitions: None if not recorded. moved_to: a prefix."""
+    """The recorded facts of a log. partitions:
+
+    None if not recorded. moved_to: the new log's prefix.
+    """
 
     partitions: int | None = None
     moved_to: str | None = None
@@ -63,7 +66,8 @@ _MADE: "WeakKeyDictionary[Log, int]" = WeakKeyDictionary()
 def partitions_of(log: Log) -> int:
     """The number of partitions that the log's keys are mapped to; read once per Log object.
 
-    It is correct for reading even if partitions were added. Raises TopicMissing, LogUnreachable.
+    The number is correct for reading even if partitions were added. Raises TopicMissing,
+    LogUnreachable.
     """
     made = _MADE.get(log)
     if made is None:
@@ -73,7 +77,7 @@ def partitions_of(log: Log) -> int:
 
 
 def demand_as_made(log: Log) -> int:
-    """As `partitions_of`, for writers. Also raises LogGrown, LogMoved."""
+    """Like `partitions_of`, but for writers. Also raises LogGrown, LogMoved."""
     now, facts = log.partitions(SESSION_EVENTS), facts_of(log)
     if facts.moved_to is not None:
         raise LogMoved(facts.moved_to)
@@ -97,7 +101,7 @@ def facts_of(log: Log) -> Facts:
     try:
         while reader.positions()[0] < end:
             for record in reader.poll(POLL_S):
-                # Split from the right: a topic's id is base64 and may contain a slash.
+                # Split from the right, because a topic's id is base64 and may contain a slash.
                 topic_id, _, name = (record.key or b"").decode("utf-8", "replace").rpartition("/")
                 if topic_id == about and record.value is not None:
                     found.setdefault(name, json.loads(record.value))
@@ -132,7 +136,7 @@ def note(log: Log, name: str, value: int | str) -> None:
 
 
 def apply_topics(log: Log, partitions: int) -> TopicReport:
-    """Create missing topics and record the number. Raises LogGrown, LogMoved."""
+    """Create missing topics, and record the number of partitions. Raises LogGrown, LogMoved."""
     with suppress(TopicMissing):
         demand_as_made(log)
     report = log.apply_topics(topics(partitions))
@@ -142,15 +146,15 @@ def apply_topics(log: Log, partitions: int) -> TopicReport:
 
 
 def note_made(log: Log) -> None:
-    """Record the number of partitions, unless it is recorded. Raises LogUnreachable."""
+    """Record the number of partitions if no number is recorded yet. Raises LogUnreachable."""
     if facts_of(log).partitions is None:
         note(log, "partitions", log.partitions(SESSION_EVENTS))
 
 
 def demand_topics(log: Log, partitions: int, *, notes: bool = False) -> None:
-    """Check that the topics have the properties and the partition count that are required.
+    """Check that the topics have the required properties and partition count.
 
-    notes: also record the count in a log of an earlier version, which did not record it.
+    notes: whether to record the count in a log of an earlier version, which did not record it.
     Raises LogGrown, LogMoved, TopicMissing, TopicMismatch.
     """
     made = demand_as_made(log)

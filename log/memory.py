@@ -2,8 +2,8 @@
 
 `memory_state.py` stores topics and records, `memory_reader.py` and `memory_group.py` read them; the
 producers and the methods of `door.Log` are here. The clock is injected (`clock_ms`). `Faults`
-decides the fate of every append, so that a simulator controls it. It neither compacts nor expires
-records; `trim` removes them explicitly.
+decides the fate of every append, so that a simulator controls it. The log neither compacts nor
+expires records; `trim` removes them explicitly.
 """
 
 from collections import deque
@@ -32,12 +32,12 @@ from .memory_reader import MemoryReader
 from .memory_state import MemoryState, Topic
 
 SESSION_TIMEOUT_MS = 6000
-"""The same as the Kafka group reader's: see `client.py`."""
+"""The same timeout as that of the Kafka group reader: see `client.py`."""
 
 
 @dataclass(slots=True)
 class _InFlight:
-    """A record in flight: `due_ms` None while its producer is paused."""
+    """A record in flight. `due_ms`: None while the record's producer is paused."""
 
     topic: str
     partition: int
@@ -100,7 +100,7 @@ class MemoryProducer:
             self.pump()
 
     def _send(self, record: _InFlight) -> None:
-        """Store `record`, or queue it behind those in flight to the same partition."""
+        """Store `record`, or queue it behind records in flight to the same partition."""
         at = (record.topic, record.partition)
         if record.fate.delay_ms or self._paused or at in self._queues:
             self._queues.setdefault(at, deque()).append(record)
@@ -136,7 +136,7 @@ class MemoryProducer:
             self._log.waiting.pop(self.name, None)
 
     def pump(self) -> int:
-        """Call the pending `on_delivery` callbacks; returns how many."""
+        """Call the pending `on_delivery` callbacks, and return their number."""
         count = 0
         while self._answers:
             on_delivery, answer = self._answers.popleft()
@@ -145,7 +145,7 @@ class MemoryProducer:
         return count
 
     def pause(self) -> None:
-        """Send nothing until `resume`, as a paused or disconnected process."""
+        """Send nothing until `resume`, like a paused or disconnected process."""
         self._paused = True
 
     def resume(self) -> None:
@@ -177,7 +177,10 @@ class MemoryProducer:
             self._on_fatal(error)
 
     def flush(self, timeout_s: float) -> int:
-        """See `door.Producer`; it does not wait for a virtual clock, so some may stay queued."""
+        """See `door.Producer`.
+
+        It does not wait for a virtual clock, so some records may stay queued.
+        """
         with self._log.lock:
             self.settle(self._log.clock_ms())
         self.pump()
@@ -190,10 +193,11 @@ class MemoryProducer:
 
 
 class MemoryLog(MemoryState):
-    """See `door.Log`. `clock_ms` gives broker time and the session timeout of groups.
+    """Implements `door.Log`. `clock_ms` returns the broker time, also for the session timeout of
+    groups.
 
-    immediate: `on_delivery` is called at the end of `append`; else by `pump` or `flush`.
-    threaded: `poll` waits in real time; else it returns at once, as a simulator needs.
+    immediate: whether `append` itself calls `on_delivery`; otherwise `pump` or `flush` calls it.
+    threaded: whether `poll` waits in real time; otherwise it returns at once, as a simulator needs.
     """
 
     def __init__(
@@ -305,13 +309,14 @@ class MemoryLog(MemoryState):
     # For simulators.
 
     def pump(self) -> int:
-        """Store due records and call pending `on_delivery` callbacks; returns how many."""
+        """Store due records, call pending `on_delivery` callbacks, and return how many were called.
+        """
         with self.lock:
             self.settle()
         return sum(producer.pump() for producer in self._producers)
 
     def trim(self, topic: str, partition: int, before: int) -> None:
-        """Remove the records before that offset, as retention does."""
+        """Remove the records before an offset, as retention does."""
         target = self.topic(topic).partitions[partition]
         assert target.first <= before <= target.end, (target.first, before, target.end)
         del target.records[: before - target.first]
@@ -319,7 +324,7 @@ class MemoryLog(MemoryState):
         self.changes += 1
 
     def delete_topic(self, topic: str) -> None:
-        """Delete the topic; if it is recreated, it has another id."""
+        """Delete the topic. If it is recreated, it has another id."""
         del self._topics[topic]
         self.changes += 1
 

@@ -3,10 +3,10 @@
 It assigns partitions and evicts silent members. Time is the log's injected clock; a member is alive
 while it polls.
 
-The rules, which are those of Kafka's classic group with static members and cooperative rebalancing:
+The rules are those of Kafka's classic group with static members and cooperative rebalancing:
 1. Every partition belongs to one member; members' counts differ by at most one; as few partitions
    as possible move.
-2. A partition that moves is revoked from its old member before its new one gets it.
+2. A partition that moves is revoked from its old member before its new member gets it.
 3. A member silent for longer than the session timeout is evicted, and others get its partitions.
    The evicted member may still read them and believe that it owns them, until it polls in contact
    with the group (`Faults.heard`): then it loses them and rejoins.
@@ -32,7 +32,7 @@ class _Member:
 
 
 class Coordinator:
-    """One group on one topic."""
+    """The coordinator of one group on one topic."""
 
     def __init__(self, log: MemoryState, topic: str) -> None:
         self._log, self._topic = log, topic
@@ -46,7 +46,8 @@ class Coordinator:
         self.committed: Offsets = {}
 
     def heartbeat(self, reader: "MemoryGroupReader") -> tuple[list[int], list[int]]:
-        """Record that `reader` is alive; returns the partitions it loses and those it gains.
+        """Record that `reader` is alive, and return the partitions that it loses and those that it
+        gains.
 
         Raises Fenced if a newer reader has its instance id.
         """

@@ -1,7 +1,7 @@
 """Reads the in-memory log outside of any group.
 
-A reader tracks its positions and reports an offset that is no longer in the log.
-`memory_group.py` assigns partitions to it.
+A reader tracks its positions, and raises an error for an offset that is no longer in the log.
+`memory_group.py` extends it with partitions that a group assigns.
 """
 
 import time
@@ -56,7 +56,9 @@ class MemoryReader:
                 raise error
 
     def _take(self, max_records: int) -> list[Record]:
-        """Up to `max_records`, starting at another partition each time so that none starves."""
+        """Up to `max_records` records, starting at a different partition each time so that none
+        starves.
+        """
         partitions = self._log.topic(self._topic).partitions
         mine = sorted(self._positions)
         records: list[Record] = []

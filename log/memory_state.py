@@ -1,6 +1,6 @@
 """The state of the in-memory log that its producers, readers and groups share.
 
-Topics, partitions and records, the injected clock and faults, and the lock that guards them.
+It consists of topics, partitions and records, the injected clock and faults, and one lock.
 """
 
 import threading
@@ -30,7 +30,7 @@ class Partition:
 
 
 class Topic:
-    """One topic: its partitions and the spec it was created from."""
+    """One topic: its partitions and the spec from which it was created."""
 
     __slots__ = ("keyless", "partitions", "spec", "topic_id")
 
@@ -49,7 +49,7 @@ class InFlight(Protocol):
 
 
 class MemoryState:
-    """Topics, the records in them and those in flight. `MemoryLog` documents the arguments."""
+    """The topics, their records, and the records in flight. `MemoryLog` documents the arguments."""
 
     def __init__(
         self,

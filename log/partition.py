@@ -1,7 +1,7 @@
-"""The partition of a key: murmur2, as librdkafka's `murmur2_random` and Java compute it.
+"""Computes the partition of a key by murmur2, as librdkafka's `murmur2_random` and Java do.
 
-Readers need it to read only the partition of one session. A contract test compares it with the real
-client's choice.
+Readers need it to read only the partition of one session. A contract test compares the result with
+the real client's choice.
 """
 
 from functools import lru_cache
@@ -28,7 +28,7 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(maxsize=65536)  # about 10 MB when full: a busy worker's sessions
 def partition_for(key: str | bytes, partitions: int) -> int:
-    """The partition, 0 to partitions - 1, that every foldlog producer gives to `key`."""
+    """The partition (0 to partitions - 1) to which every foldlog producer writes `key`."""
     assert partitions > 0, partitions
     data = key.encode() if isinstance(key, str) else key
     return (murmur2(data) & 0x7FFFFFFF) % partitions

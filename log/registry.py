@@ -1,10 +1,11 @@
-"""A client of a schema registry: the id of a schema, and the schema of an id, cached on disk.
+"""A client of a schema registry, which looks up ids of schemas and schemas of ids, cached on disk.
 
-It sends three kinds of requests to a Confluent-compatible registry. An id names one schema forever,
-so the client requests each id once per home directory. No message contains the user or the
-password, and redirects are not followed.
+It sends three kinds of requests to a Confluent-compatible registry. The schema of an id never
+changes, so the client requests each id once per home directory. No error message contains the user
+or the password, and redirects are not followed.
 
-Cached in `<home>/registry/<host>-<hash of the URL>/`, one file per answer; it may be deleted:
+The cache is `<home>/registry/<host>-<hash of the URL>/`, with one file per answer. It may be
+deleted:
     ids/<id>.json                       the schema's fingerprint, and the schema
     written/<fingerprint>-<topic>.json  the id under which a type is written to a topic
 """
@@ -32,11 +33,11 @@ TIMEOUT_S = 3.0
 """How long one request may take; reading or writing a record waits for it."""
 
 REST_S = 1.0
-"""How long after a failure no request is repeated: callers in this time get the same error."""
+"""For how many seconds after a failure callers get the same error without a new request."""
 
 _ANSWER_BYTES_MAX = 4 * 1024 * 1024
 _ABSENT_MAX = 10_000  # ids in records that are not foldlog's
-_NO_SUCH_SCHEMA = 40403  # the registry's own code; any server may return 404
+_NO_SUCH_SCHEMA = 40403  # the registry's own error code, since any server may return 404
 _AWAY = (*range(500, 600), 408, 429)
 _HINTS = {
     401: "it does not accept our user; see FOLDLOG_REGISTRY_USER and FOLDLOG_REGISTRY_PASSWORD",
@@ -46,7 +47,10 @@ _HINTS = {
     422: "it rejects the schema",
     **dict.fromkeys(_AWAY, "it is unavailable"),
 }
-"""The meaning of each HTTP status. The registry's own text is not shown: it may repeat anything."""
+"""The meaning of each HTTP status.
+
+The registry's own text is not shown, because it may contain anything.
+"""
 
 _FINGERPRINT = re.compile(r"([0-9a-f]{16})?")
 _CONTENT = "application/vnd.schemaregistry.v1+json"
@@ -85,9 +89,9 @@ class Registry:
         """By path, or "" for any: until when it is not requested again, and why."""
 
     def id_of(self, topic: str, head: bytes) -> int:
-        """The id under which records with this head are written to a topic (its full name).
+        """The schema id with which records with this head are written to a topic (its full name).
 
-        A schema that the registry lacks is registered. Raises RegistryAway.
+        Registers the schema if the registry does not have it. Raises RegistryAway.
         """
         found = self._ids.get((topic, head))
         if found is None:
@@ -116,7 +120,8 @@ class Registry:
         return found
 
     def head_of(self, schema_id: int) -> bytes | None:
-        """The head of this schema's records in Avro single-object encoding; None: no Avro schema.
+        """The head of this schema's records in Avro single-object encoding; None if it is not an
+        Avro schema.
 
         Raises RegistryAway, unless the registry states that it has no such schema.
         """
@@ -154,7 +159,10 @@ class Registry:
     # -- requests ----------------------------------------------------------------------------------
 
     def _ask(self, method: str, path: str, failure: str, body: Any = None) -> Any:
-        """The response's JSON. `failure`: begins the error. Raises _Absent, RegistryAway."""
+        """The response's JSON.
+
+        `failure`: the beginning of an error message. Raises _Absent, RegistryAway.
+        """
         for key in ("", path):
             until, why = self._failed.get(key, (0.0, ""))
             if self._now() < until:
@@ -173,8 +181,8 @@ class Registry:
         return answer
 
     def _exchange(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        # Not urllib's opener: it takes proxies from the environment and carries the password along
-        # a redirect.
+        # Do not use urllib's default opener, which takes proxies from the environment and sends the
+        # password along a redirect.
         parts = urlsplit(self.url)
         kinds = {"https": http.client.HTTPSConnection}
         kind = kinds.get(parts.scheme, http.client.HTTPConnection)
@@ -247,10 +255,10 @@ def _fingerprinted(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def registry_of(settings: Settings) -> Registry:
-    """The registry that `settings` name, where `settings.uses_registry`.
+    """The registry that `settings` name. Call it only if `settings.uses_registry`.
 
-    Raises SettingsError if none is named, since this home has then used one: records of the log may
-    be readable only with it, and without it would look corrupt.
+    Raises SettingsError if `settings` name no registry: this home directory has then used one
+    before, and without it records would look corrupt.
     """
     folder = settings.registry_dir
     if settings.registry_url is None:

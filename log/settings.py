@@ -17,7 +17,7 @@ from .channels import Channel, channels_from
 from .errors import SettingsError
 
 INLINE_LIMIT_BYTES = 64 * 1024
-"""Larger content goes to the blob store: records stay small enough to replay by the million."""
+"""Larger content goes to the blob store, so that records stay small and replays fast."""
 
 INLINE_LIMIT_BYTES_MAX = 256 * 1024
 """An event may have several inline fields and must still fit into one record of 1 MiB."""
@@ -28,11 +28,12 @@ LINGER_MS_MAX = 5
 """A longer linger delays each claim's round trip through the log enough for users to notice."""
 
 SECRET_BYTES_MIN = 32
-"""Of the gateway's secret: RFC 7518 requires a key of this size to sign with SHA-256."""
+"""The shortest secret of the gateway. RFC 7518 requires a key of this size to sign with SHA-256."""
 
 FRAMINGS = ("avro", "confluent")
-"""How records are written: Avro single-object encoding, or Confluent's, which needs a registry.
-Both are always read (framing.py)."""
+"""How records are written: in Avro single-object encoding or in Confluent framing, which needs a
+registry. Both are always read (framing.py).
+"""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{0,128}")
 _VARIABLES = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
@@ -64,7 +65,10 @@ _ENV: Mapping[str, tuple[str, ...]] = {
     "registry_password": ("FOLDLOG_REGISTRY_PASSWORD",),
     "tool_env": ("FOLDLOG_TOOL_ENV",),
 }
-"""The environment variables of each setting, the first that is set and not empty wins."""
+"""The environment variables of each setting.
+
+The first variable that is set and not empty is used.
+"""
 
 _INTS: Mapping[str, tuple[int, int]] = {
     "partitions": (1, PARTITIONS_MAX),
@@ -79,7 +83,10 @@ _SECRETS = ("api_key", "gateway_secret", "web_token", "registry_user", "registry
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Settings:
-    """All settings of one process. The text under each: its meaning, and its computed default."""
+    """All settings of one process.
+
+    The text under a setting has its meaning and its computed default.
+    """
 
     bootstrap_servers: str | None = None
     """The Kafka brokers, `HOST:PORT,...`. Default: the local broker that `foldlog up` starts."""
@@ -144,12 +151,12 @@ class Settings:
         toml_path: Path | None = None,
         flags: Mapping[str, Any] | None = None,
     ) -> "Settings":
-        """The settings from `env`, the file and `flags` combined.
+        """Combine the settings from `env`, the file and `flags`.
 
-        A missing file counts as empty. A flag that is None was not given. Paths may begin with
-        `~`; those in the file are relative to it, others to the working directory.
-        Raises SettingsError naming the setting and its source. An unusable channel raises only in
-        `demand_channels`, since it concerns only processes that deliver answers.
+        A missing file counts as empty. A flag that is None was not given. Paths may begin with `~`;
+        relative paths in the file are relative to the file, all others to the working directory.
+        Raises SettingsError, which names the setting and its source. An unusable channel raises
+        only in `demand_channels`, because only processes that deliver answers use channels.
         """
         found = _from_toml(toml_path, env)
         channels, source = found.pop("channels", ({}, ""))
@@ -184,7 +191,7 @@ class Settings:
         return cls(client_properties=properties, **given)
 
     def demand_channels(self) -> Mapping[str, Channel]:
-        """The channels, for delivery. Raises SettingsError if one of them can't be used."""
+        """The channels for delivery. Raises SettingsError if a channel is unusable."""
         if self.channels_wrong:
             raise SettingsError(
                 f"{'; '.join(self.channels_wrong)}. Processes that deliver answers do not start "
@@ -193,7 +200,8 @@ class Settings:
         return self.channels
 
     def of_log(self, topic_prefix: str, partitions: int, *, flags: tuple[str, str]) -> "Settings":
-        """The settings of another log on the same cluster; `flags`: the source of each value.
+        """The settings of another log on the same cluster. `flags`: the flags that set the two
+        values.
 
         Raises SettingsError if a value is invalid.
         """
@@ -226,7 +234,7 @@ class Settings:
         return self.registry_url is not None or (cached.is_dir() and any(cached.iterdir()))
 
     def topic(self, name: str) -> str:
-        """The full name of a topic, for code that talks to the cluster without a Log."""
+        """The full name of a topic, for code that accesses the cluster without a Log."""
         return self.topic_prefix + name
 
     def __repr__(self) -> str:
@@ -239,7 +247,7 @@ class Settings:
 
 
 _Found = dict[str, tuple[Any, str]]
-"""setting -> its value before validation, and its source."""
+"""The value of each setting before validation, and its source."""
 
 
 def _from_toml(path: Path | None, env: Mapping[str, str]) -> _Found:
@@ -279,7 +287,7 @@ def _from_flags(flags: Mapping[str, Any]) -> _Found:
 
 
 def _checked(name: str, value: Any, source: str) -> Any:
-    """`value`, validated and converted to the setting's type. Raises SettingsError."""
+    """The value, validated and converted to the setting's type. Raises SettingsError."""
     if name in _INTS:
         low, high = _INTS[name]
         try:
@@ -325,7 +333,10 @@ def _variables(value: str, source: str) -> tuple[str, ...]:
 
 
 def _registry_url(value: str, source: str) -> str:
-    """The URL without a trailing slash. An invalid one is not shown: it may contain a password."""
+    """The URL without a trailing slash.
+
+    An invalid URL is not shown, because it may contain a password.
+    """
     try:
         parts = urlsplit(value)
         fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -356,7 +367,7 @@ def _check_registry(given: Mapping[str, Any]) -> None:
 
 
 def _properties_file(path: str | None, env: Mapping[str, str]) -> Mapping[str, str]:
-    """`name=value` lines; blank ones and those that begin with # or ! are ignored."""
+    """Read `name=value` lines; blank lines and lines that begin with # or ! are ignored."""
     if path is None:
         return {}
     file = _path(path, env)
@@ -371,7 +382,7 @@ def _properties_file(path: str | None, env: Mapping[str, str]) -> Mapping[str, s
             continue
         name, equals, value = line.partition("=")
         if not equals or not name.strip():
-            # The line itself is not shown: it may contain a password.
+            # The line itself is not shown, because it may contain a password.
             raise SettingsError(f"{file}, line {number}: not of the form name=value")
         properties[name.strip()] = value.strip()
     return properties
@@ -388,7 +399,7 @@ def _home(env: Mapping[str, str]) -> Path:
 
 
 def _expanded(text: str, env: Mapping[str, str]) -> Path:
-    """Not pathlib's expanduser(), which reads the environment of the process."""
+    """Expand `~`, unlike pathlib's expanduser() without reading the environment of the process."""
     return _home(env) / text[2:] if text == "~" or text.startswith("~/") else Path(text)
 
 
@@ -397,7 +408,7 @@ def _path(text: str, env: Mapping[str, str]) -> Path:
 
 
 def _a_file(path: Path) -> Path | None:
-    """The file at the place of this directory or of one of its parents, or None."""
+    """The file that is in the place of this directory or of one of its parents, or None."""
     try:
         existing = next((each for each in (path, *path.parents) if each.exists()), path)
         return existing if existing.exists() and not existing.is_dir() else None

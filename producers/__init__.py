@@ -1,4 +1,4 @@
-"""The write side: writes the requests of people and programs as events, and returns a receipt.
+"""The write side: writes each request of a person or program as an event, and returns a receipt.
 
 Read `sessions.py` (open, say, cancel, decide and so on), then `checks.py` (validation before
 anything is produced) and `log/blobs.py` (where large content is stored first). Nothing here folds

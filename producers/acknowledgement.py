@@ -7,15 +7,15 @@ from ..log.errors import AppendError
 from ..schemas.codec import encode
 
 ACK_S = 10.0
-"""How long a call waits for the broker: a restarted one needs under 2 s."""
+"""How long a call waits for the broker, in seconds. A broker restarts in under 2 s."""
 
 
 def append(
     producer: Producer, topic: str, key: str, event: object, headers: Headers, ack_s: float
 ) -> Delivered | str:
-    """The position of the event, or the reason why it was not acknowledged.
+    """Returns the position of the event, or the reason why it was not acknowledged.
 
-    Raises AccessDenied, and what `Producer.append` raises.
+    Raises AccessDenied, and the errors of `Producer.append`.
     """
     answers: queue.SimpleQueue[Delivered | AppendError] = queue.SimpleQueue()
     producer.append(topic, key, encode(event), headers, on_delivery=answers.put)

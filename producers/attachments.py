@@ -24,8 +24,8 @@ from ..schemas.attachments import (
 from ..schemas.file_endings import is_whole
 from .checks import Invalid
 
-# Every PDF with pages contains one of these: /ObjStm if its objects are packed. /Pages is no proof:
-# a PDF without pages contains it too.
+# Every PDF with pages contains one of these (/ObjStm if its objects are compressed). /Pages proves
+# nothing, because a PDF without pages contains it too.
 PDF_PAGE = re.compile(rb"/(Page|ObjStm)\b")
 
 
@@ -54,10 +54,12 @@ def attach(paths: Iterable[Path | str], blobs: BlobStore) -> list[dict[str, Any]
 
 
 def inspect_new(data: bytes) -> Attachment:
-    """Detect a new attachment. Raises ValueError with the reason it cannot be attached.
+    """Detect the type of a new attachment. Raises ValueError with the reason if it cannot be
+    attached.
 
-    Stricter than `inspect`: a file that the API cannot read would fail every later request of its
-    session. `inspect` cannot be as strict, because past requests are rebuilt with it.
+    It is stricter than `inspect`, because a file that the API cannot read would make every later
+    request of the session fail. `inspect` cannot be as strict, because it also rebuilds past
+    requests.
     """
     found = inspect(data)
     if found.media_type == PDF and not PDF_PAGE.search(data):

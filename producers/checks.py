@@ -1,7 +1,7 @@
-"""Validation before anything is produced: ids, texts, content blocks and their sizes.
+"""Validates ids, texts, content blocks and their sizes before anything is produced.
 
-The fold validates again, because other producers exist. An immediate error is better than a refused
-record that stays in the log forever.
+The fold validates again, because other programs may produce too. But an immediate error is better
+than a refused record that stays in the log forever.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +20,10 @@ MESSAGE_BYTES_MAX = 8 * 1024 * 1024
 content belongs in a file that a tool can read."""
 
 REASON_CHARS_MAX = 1000
-"""The longest reason: a sentence for people, stored inline in the event."""
+"""The longest reason, which is a sentence for people and stored inline in the event."""
 
 REPORT_BYTES_MAX = 16 * 1024
-"""The largest report of a person about a call; it becomes an inline reminder for the model."""
+"""The largest report of a person about a call, which becomes an inline reminder for the model."""
 
 Blocks = Sequence[Mapping[str, Any]]
 W = TypeVar("W", bound=StrEnum)
@@ -38,21 +38,21 @@ class Invalid(Refused):
 
 
 def an_id(what: str, text: str) -> str:
-    """Return the text if it is a valid id. Raises Invalid."""
+    """Return the text if it is a valid id, else raise Invalid."""
     if not isinstance(text, str) or not is_id(text):
         raise Invalid("invalid_id", why_not_an_id(what, str(text)))
     return text
 
 
 def a_call(text: str) -> str:
-    """Return the text if it is a call's TURN.STEP.INDEX. Raises Invalid."""
+    """Return the text if it is a call's TURN.STEP.INDEX, else raise Invalid."""
     if parse_call_key(text) is None:
         raise Invalid("invalid_call", f"a call is TURN.STEP.INDEX, as in 1.2.0, not {text[:40]!r}")
     return text
 
 
 def a_word(what: str, text: str, words: type[W]) -> W:
-    """Return the member of an enum that a word names. Raises Invalid."""
+    """Return the member of the enum `words` with this value. Raises Invalid."""
     try:
         return words(text)
     except ValueError:
@@ -70,7 +70,7 @@ def a_grant(globs: Mapping[str, str]) -> str:
 
 
 def a_reason(text: str) -> str:
-    """Return the text if it is valid as a reason. Raises Invalid."""
+    """Return the text if it is valid as a reason, else raise Invalid."""
     encoded("the reason", text)
     if len(text) > REASON_CHARS_MAX:
         raise Invalid(
@@ -81,7 +81,7 @@ def a_reason(text: str) -> str:
 
 
 def encoded(what: str, text: str) -> bytes:
-    """The text as UTF-8. Raises Invalid for half of a surrogate pair."""
+    """The text as UTF-8. Raises Invalid if the text has a lone surrogate."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -101,7 +101,7 @@ def a_report(text: str) -> bytes:
 
 
 def blocks_of(content: str | Blocks) -> Any:
-    """The content as blocks: a text becomes one text block, anything else is returned as it is."""
+    """The content as blocks: a text becomes one text block, anything else is returned unchanged."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
@@ -119,7 +119,7 @@ def content_json(content: str | Blocks) -> bytes:
         if block["type"] == "text" and not isinstance(block.get("text"), str):
             raise Invalid("invalid_content", "the `text` of a text block must be a string")
         if block["type"] == "text":
-            encoded("the message", block["text"])  # here, for its position in the text
+            encoded("the message", block["text"])  # for an error with the position in the text
         try:
             reference_of(block)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""The write side of a fork: stores the parent's records as a seed blob, then writes the events.
+"""Writes a fork: stores the parent's records as a seed blob, then writes the events.
 
 The blob is on disk before the event that refers to it is produced. This file does not check
 permissions: the caller and the fold decide who may fork which session.
@@ -17,7 +17,8 @@ from .sessions import RULES, Receipt, Sessions
 
 
 def without_chunks(records: Iterable[Record], streaming: Iterable[str] = ()) -> list[Record]:
-    """The records to store in a seed: all but the chunks of attempts that are not `streaming`.
+    """The records to store in a seed: all records except chunks of attempts that are not in
+    `streaming`.
 
     streaming: attempts as TURN.STEP.ATTEMPT, the value of a chunk's header `g`.
     """
@@ -30,9 +31,9 @@ def without_chunks(records: Iterable[Record], streaming: Iterable[str] = ()) -> 
 
 
 def without_skipped(records: Iterable[Record], skipped: Collection[int]) -> list[Record]:
-    """The records without the skipped ones and without RECORD_SKIPPED events.
+    """The records without skipped records and without RECORD_SKIPPED events.
 
-    They fold to the same state as the session.
+    The result folds to the same state as the session.
     """
     return [
         record
@@ -61,7 +62,10 @@ def open_fork(
     agent: str,
     user: str | None = None,
 ) -> Receipt:
-    """Open a session in the state its parent had after an offset; `seed` is in the blob store."""
+    """Open a session in the state that its parent had after an offset.
+
+    `seed` must be stored already.
+    """
     return sessions.append(
         session_id,
         SessionOpened(
@@ -84,7 +88,7 @@ def skip_record(
     reason: str = "",
     user: str | None = None,
 ) -> Receipt:
-    """Make a session continue without the record at an offset; `seed` is in the blob store."""
+    """Make a session continue without the record at an offset. `seed` must be stored already."""
     return sessions.append(
         session_id,
         RecordSkipped(
@@ -106,7 +110,7 @@ def repeat(
     channel: str = "python",
     user: str | None = None,
 ) -> Receipt:
-    """Send a fork a message of its parent: the same bytes under the same id."""
+    """Send a message of the parent to a fork, with the same bytes and the same id."""
     return sessions.append(
         session_id,
         MessageReceived(

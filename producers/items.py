@@ -1,4 +1,4 @@
-"""Items: adds and retracts history that another framework stores in a session, in batches.
+"""Adds and retracts items: batches of history that another framework stores in a session.
 
 As in `sessions.py`, each method writes one event and returns its position; a repeated id takes
 effect once. A batch is one event, so it is written as a whole or not at all. Items are opaque JSON,
@@ -14,11 +14,11 @@ from . import checks
 from .sessions import Receipt, Sessions
 
 ITEMS_BYTES_MAX = 64 * 1024 * 1024
-"""The largest batch: a few dozen images. A large batch is stored as a blob."""
+"""The largest batch, enough for a few dozen images. A large batch is stored as a blob."""
 
 
 class Items:
-    """The write side of the items of all sessions. May be used from several threads."""
+    """Writes the items of all sessions. May be used from several threads."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -51,7 +51,8 @@ class Items:
     ) -> Receipt:
         """Retract the last item.
 
-        seen: the number of changes the caller has seen; if there are more, nothing is retracted.
+        seen: the number of changes that the caller has seen. If there are more, nothing is
+        retracted.
         """
         return self._sessions.append(
             session_id,
@@ -96,7 +97,7 @@ def items_json(items: Sequence[Any]) -> bytes:
 
 
 def _utf8(text: str, items: Sequence[Any]) -> bytes:
-    """The text as UTF-8; half of a surrogate pair, which models do send, stays escaped."""
+    """The text as UTF-8. A lone surrogate, which models do send, stays escaped."""
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
-"""The write side of memory: each method writes one event to memory-events and returns its position.
+"""Writes memory: each method writes one event to memory-events and returns the event's position.
 
 A returned position means that the log has the event, not that the fold accepted it: the scope may
-be full, or the entry retired. Only the scope's view shows the outcome. Every call may be repeated
-and takes effect once. Invalid input is refused here, before anything is produced.
+be full, or the entry retired. Only the scope's view shows the outcome. A repeated call takes effect
+once. Invalid input is refused here, before anything is produced.
 """
 
 from hashlib import sha256
@@ -34,7 +34,7 @@ PEOPLE = "producer"
 
 
 class Written(NamedTuple):
-    """The position of an event. `id`: of the entry, the todo or the command in it."""
+    """The position of an event. `id`: the id of the entry, the todo or the command in the event."""
 
     scope: str
     partition: int
@@ -43,11 +43,11 @@ class Written(NamedTuple):
 
 
 class NotWritten(LogUnreachable):
-    """The broker did not acknowledge the event: it may be in the log. Repeat the call."""
+    """The broker did not acknowledge the event, which may be in the log. Repeat the call."""
 
 
 def id_from(*parts: str | int | None) -> str:
-    """An id derived from these parts only: equal parts give equal ids."""
+    """An id that is derived only from these parts, so equal parts give equal ids."""
     return sha256("\0".join(str(part) for part in parts).encode()).hexdigest()[:20]
 
 
@@ -80,8 +80,8 @@ class MemoryWriter:
         """Write an entry. `path`: core.md, decisions.md, daily (today), daily/DATE.md, archive/..
 
         entry_id: by default derived from path and text, so a retired entry does not come back.
-        after: the id of the entry before it, '' for first, None for last. source: the session it
-        came from, and the offset there.
+        after: the id of the entry before the new entry, '' to put it first, None to put it last.
+        source: the session that the entry came from, and the offset in it.
         """
         if path != TODAY and tier_of(path) is None:
             raise Invalid("invalid_path", f"memory lies in {LEGAL_PATHS}, not in {path[:200]!r}")
@@ -102,7 +102,7 @@ class MemoryWriter:
     def retire(
         self, scope: str, entry_id: str, why: str = "", *, user: str | None = None
     ) -> Written:
-        """Retire an entry, which is no longer valid. The log keeps it."""
+        """Retire an entry that is no longer valid. The log keeps the entry."""
         _text("the reason", why, WHY_CHARS_MAX)
         event = ev.MemoryRetired(
             entry_id=checks.an_id("entry_id", entry_id), why=why, by_user=self._by(user)
@@ -118,7 +118,7 @@ class MemoryWriter:
         command_id: str | None = None,
         session: str | None = None,
     ) -> Written:
-        """Set a preference of a user, or remove it with None."""
+        """Set a preference of a user, or remove it if `value` is None."""
         if value is not None:
             _text("the value", value, PREFERENCE_CHARS_MAX)
         command_id = self._command(command_id)
@@ -179,7 +179,7 @@ class MemoryWriter:
         return self.mark_todo(project_id, todo_id, TodoStatus.DONE, **more)
 
     def write(self, scope: str, event: Any, id: str = "") -> Written:
-        """Append an event, made here or by extraction, and wait for its acknowledgement."""
+        """Append an event and wait for its acknowledgement."""
         if parse_scope(scope) is None:
             raise Invalid("invalid_scope", f"a scope is user:ID or project:ID, not {scope[:140]!r}")
         headers = headers_for(event, self._writer)

@@ -1,7 +1,7 @@
-"""The header `by`: the origin of the current call.
+"""Writes the header `by`, which contains the origin of the current call.
 
-The gateway sets ORIGIN after authentication; every event that the request writes gets it as a
-header.
+The gateway sets ORIGIN after authentication, and every event that the request writes gets the
+origin as a header.
 """
 
 from contextvars import ContextVar
@@ -12,6 +12,6 @@ ORIGIN: ContextVar[Origin | None] = ContextVar("origin", default=None)
 
 
 def origin_headers(default: Origin | None) -> list[tuple[str, bytes]]:
-    """The header of the current call. `default`: the origin of calls that set none."""
+    """The header for the current call. `default`: the origin of calls that set none."""
     origin = ORIGIN.get() or default
     return [] if origin is None else [(HEADER, str(origin).encode())]

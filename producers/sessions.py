@@ -1,9 +1,8 @@
-"""Sessions: each method writes one event and returns its position in the log.
+"""Writes sessions: each method writes one event and returns the event's position in the log.
 
 A receipt means that the log has the event, not that the fold accepted it; consumers/ reports the
-fold's decision. Every call may be repeated with the same id (message_id, command_id, cancel_id) and
-takes effect once. Ids that the caller omits are generated here, the only place that uses
-randomness.
+fold's decision. A call that is repeated with the same id (message_id, command_id, cancel_id) takes
+effect once. Ids that the caller omits are generated here, the only place that uses randomness.
 """
 
 import threading
@@ -34,8 +33,9 @@ from .recorded import origin_headers
 from .tracing import trace_headers
 
 RULES = 2
-"""The version of the fold's rules for new sessions. A test keeps it equal to the fold's own, which
-this package cannot import."""
+"""The version of the fold's rules for new sessions. It must equal the fold's own constant, which
+this package cannot import; a test checks this.
+"""
 
 CONTENT_TYPE = "application/json"
 
@@ -46,7 +46,10 @@ def new_session_id() -> str:
 
 
 class Receipt(NamedTuple):
-    """The position of an event. `id`: the id in it, the caller's or a generated one, or ''."""
+    """The position of an event.
+
+    `id`: the id in the event, given by the caller or generated, or ''.
+    """
 
     session_id: str
     partition: int
@@ -57,7 +60,8 @@ class Receipt(NamedTuple):
 class Unacknowledged(LogUnreachable):
     """The broker did not acknowledge the event: it may or may not be in the log.
 
-    Repeat the call with `id` (if it has one): it takes effect once, even if both are in the log.
+    Repeat the call with `id`, unless that is '': it takes effect once, even if both events are in
+    the log.
     """
 
     def __init__(self, session_id: str, what: str, id: str, reason: str) -> None:
@@ -70,12 +74,12 @@ class Unacknowledged(LogUnreachable):
 
 
 class Sessions:
-    """The write side of every session of one installation. May be used from several threads.
+    """Writes every session of one installation. May be used from several threads.
 
     Each method raises Invalid before producing, Unacknowledged when no broker answers within
-    `ack_s` seconds, TopicMissing, RecordTooLarge, or BlobError. `user` defaults to the settings'.
-    `brief`: for a process that writes little and ends; see `door.Log.producer`.
-    `origin`: who records the requests, unless the current call has an origin (recorded.py).
+    `ack_s` seconds, TopicMissing, RecordTooLarge, or BlobError. `user` defaults to the user of the
+    settings. `brief`: for a process that writes little and ends; see `door.Log.producer`. `origin`:
+    the origin to record, unless the current call has one (recorded.py).
     """
 
     def __init__(
@@ -108,7 +112,7 @@ class Sessions:
             demand_as_made(self._log)
         except AccessDenied:
             raise
-        except LogUnreachable:  # the append that follows fails with the id to repeat it with
+        except LogUnreachable:  # the append that follows reports the id for a repetition
             return
 
     def open(self, session_id: str, *, agent: str, user: str | None = None) -> Receipt:
@@ -134,7 +138,8 @@ class Sessions:
     ) -> Receipt:
         """Send a message: a text, or a list of content blocks. Large content goes to the blobs.
 
-        attach: images and PDFs, placed before the content; with them the text may be empty.
+        attach: images and PDFs, which are placed before the content; with them, the text may be
+        empty.
         before: called after validation, right before the event is written.
         """
         checks.an_id("session_id", session_id)
@@ -210,7 +215,10 @@ class Sessions:
         cancel_id: str | None = None,
         user: str | None = None,
     ) -> Receipt:
-        """Request a cancel. Pass the turn and phase you saw: if either is over, it is refused."""
+        """Request a cancel.
+
+        Pass the turn and the phase that you saw: if either has changed, it is refused.
+        """
         cancel_id = self._id("cancel_id", cancel_id)
         if turn is not None and not 1 <= turn <= COUNT_MAX:
             raise checks.Invalid("invalid_turn", f"turns count from 1, so there is no turn {turn}")
@@ -240,10 +248,11 @@ class Sessions:
         like: Mapping[str, str] | None = None,
         user: str | None = None,
     ) -> Receipt:
-        """Allow or deny a call that needs approval, bound to the sha256 of the arguments shown.
+        """Allow or deny a call that needs approval. The decision is bound to the SHA-256 of the
+        arguments.
 
-        remember: later calls of the tool with the same arguments run without approval; with `like`,
-        those whose arguments match its globs.
+        remember: let later calls of the tool run without approval if they have the same arguments
+        or, with `like`, arguments that match its globs.
         """
         return self.append(
             session_id,
@@ -291,14 +300,17 @@ class Sessions:
             self._producer = None
 
     def user(self, user: str | None) -> str:
-        """The acting user: the given one, else the settings'. Raises Invalid."""
+        """The acting user: the given user, else the user of the settings. Raises Invalid."""
         return checks.an_id("user", self._settings.user if user is None else user)
 
     def _id(self, what: str, given: str | None) -> str:
         return uuid4().hex if given is None else checks.an_id(what, given)
 
     def body(self, data: bytes) -> Body:
-        """Content inline up to the limit; larger content is stored as a blob first."""
+        """A Body with this content, inline up to the limit.
+
+        Larger content is stored as a blob first.
+        """
         if len(data) <= self._settings.inline_limit_bytes:
             return Body(inline=data)
         return Body(ref=self._store().store(data, CONTENT_TYPE))
@@ -309,7 +321,7 @@ class Sessions:
         return self._blobs
 
     def append(self, session_id: str, event: object, id: str = "") -> Receipt:
-        """Append one event and wait for its acknowledgement; `id` is the id in it."""
+        """Append one event and wait for its acknowledgement. `id`: the id in the event."""
         checks.an_id("session_id", session_id)
         headers = [
             *headers_for(event, "producer"), *origin_headers(self._origin), *trace_headers()

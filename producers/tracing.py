@@ -1,7 +1,8 @@
-"""Writes the caller's trace context to the log: W3C `traceparent`, as a record header.
+"""Writes the caller's trace context to the log, as the record header `traceparent` (W3C).
 
-Set TRACEPARENT around a call, and every event that the call writes has the header; the gateway sets
-it from the header of its HTTP requests. No fold reads it; exported traces link to that span.
+Set TRACEPARENT around a call, and every event that the call writes has the header. The gateway sets
+TRACEPARENT from the header of its HTTP requests. No fold reads the header; exported traces link to
+its span.
 """
 
 import re
@@ -12,6 +13,6 @@ _FORM = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def trace_headers() -> list[tuple[str, bytes]]:
-    """The header of the current call, if it has a well-formed one."""
+    """The header for the current call, if TRACEPARENT is set and well-formed."""
     value = TRACEPARENT.get()
     return [("traceparent", value.encode())] if _FORM.fullmatch(value) else []

@@ -1,4 +1,4 @@
-"""Test an agent in milliseconds, without a broker or a key: the fixture `foldlog_agent`.
+"""Tests an agent in milliseconds, without a broker or a key, by the fixture `foldlog_agent`.
 
     async def test_refund_asks_first(foldlog_agent):
         run = foldlog_agent(shop, script=[calls("refund", order=17), says("done")])
@@ -7,8 +7,8 @@
         await run.crash()
         assert (await run.result()).text == "done"
 
-The log, the folds, the decisions, the claims and the tools are the product's own; the model is a
-scripted Messages API that is as strict as the real one, and time is virtual.
+The folds, the decisions, the claims and the tools are the product's own. The log is in memory, the
+model is a scripted Messages API that is as strict as the real API, and time is virtual.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""A worker's core on an in-memory log with a virtual clock; effects run one after the other.
+"""Runs a worker's core on an in-memory log with a virtual clock, with one effect at a time.
 
 Folding, WAKE, decisions and claims are the worker's own code, and so are model calls (real HTTP to
 a scripted server) and tools. The threads, the broker and the real time of a worker are missing: a
@@ -54,25 +54,29 @@ ROLES = ("sessions", "models", "tools", "background")
 START_MS = 1_700_000_000_000
 SLOTS = 9
 STEPS_MAX = 20_000
-"""Steps after which an agent counts as one that never comes to rest."""
+"""After how many steps the engine concludes that an agent never finishes."""
 API_KEY = "the-key-of-a-scripted-model"
-"""Any key is accepted. Where a key occurs in an error's text it is replaced by ***, so it must not
-be a word that texts contain."""
+"""The server accepts any key. In error texts a key is replaced by ***, so it must not be a word
+that such texts contain.
+"""
 FOR_A_PERSON = ("T2w",)
-"""WAKE's rows that wait for a person; time is never advanced to the end of such a wait."""
+"""The rows of WAKE that wait for a person. Time is never advanced to the end of such a wait."""
 
 
 class Crash(BaseException):
-    """Ends a worker at a record. Not an Exception: no effect may catch and report it."""
+    """Ends a worker at a record.
+
+    It is not an Exception, so that no effect catches and reports it.
+    """
 
 
 class Engine:
     """One worker on one partition.
 
-    `model_url`: the address of a Messages API. `agents`: those of the next worker, after a restart.
-    `crashes`: how many more records of an event type are written until the worker crashes right
-    after one. `effects`: those of the running worker. `queue`: effects that a later step runs.
-    `log_lines`: what the workers logged.
+    `model_url`: the address of a Messages API. `agents`: the agents that the next worker serves,
+    after a restart. `crashes`: by event type, the number of records after which the worker crashes.
+    `effects`: the effects of the running worker. `queue`: effects that a later step runs.
+    `log_lines`: the lines that workers logged.
     """
 
     def __init__(self, agents: list[Agent], model_url: str, directory: Path) -> None:
@@ -95,7 +99,7 @@ class Engine:
         return Effects(self)
 
     def _start(self) -> None:
-        """A new worker without memory, which folds the log from its beginning."""
+        """Start a new worker without any state, which folds the log from its beginning."""
         self.effects = self.new_effects()
         identity = Identity("w", str(self.restarts + 1))
         actions = Actions(
@@ -121,7 +125,7 @@ class Engine:
         self.reader.add(self.worker.assigned([0]))
 
     def restart(self) -> None:
-        """Kill the worker and start another; only the log and the blobs remain."""
+        """Kill the worker and start another worker. Only the log and the blobs remain."""
         self.effects.is_dead = True
         self.queue.clear()
         self.reader.close()
@@ -130,7 +134,8 @@ class Engine:
         self._start()
 
     def crash_if_due(self, event: str) -> None:
-        """Crash if the record just written, of this type, is the chosen one."""
+        """Crash if the record just written is the one of this type at which the worker must crash.
+        """
         if self.crashes[event]:
             self.crashes[event] -= 1
             if not self.crashes[event]:
@@ -139,24 +144,24 @@ class Engine:
     # -- the clocks --------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """Unix ms, virtual."""
+        """The virtual time, Unix ms."""
         return self.ms
 
     def monotonic_ms(self) -> int:
-        """The same clock: it never steps back."""
+        """The same clock, which never steps back."""
         return self.ms
 
     # -- stepping ----------------------------------------------------------------------------------
 
     async def settle(self) -> bool:
-        """Do everything that can be done at this time; False if that never ends."""
+        """Do everything that can be done at the present time; False if this never ends."""
         for _ in range(STEPS_MAX):
             if not await self.step():
                 return True
         return False
 
     async def step(self) -> bool:
-        """Do one thing; False if nothing is left to do at this time."""
+        """Do one step; False if nothing is left to do at the present time."""
         try:
             records = self.reader.poll(0, 1000)
             if records:
@@ -176,12 +181,14 @@ class Engine:
         return self.worker.owned[0].next_offset < end
 
     def next_due_ms(self) -> int | None:
-        """When the next wait ends that needs no person: a retry, a deadline of a dead worker."""
+        """When the next wait ends that is not for a person, such as a retry or a dead worker's
+        deadline.
+        """
         dues = [o.due for o in self.pending() if o.due is not None and o.row not in FOR_A_PERSON]
         return min(dues, default=None)
 
     def pending(self) -> list[Obligation]:
-        """The rows of WAKE that match, of every session."""
+        """The matching rows of WAKE of every session."""
         owned, rules = self.worker.owned[0], self.worker.rules
         now = self.worker.now(owned)
         return [
@@ -209,7 +216,7 @@ class Engine:
         self.crash_if_due(ev.BY_CLASS[type(event)].name)
 
     def read_blob(self, ref: BlobRef) -> bytes:
-        """A body that the log only refers to."""
+        """The content of a blob to which the log refers."""
         return self.blobs.get(ref.sha256)
 
     def client(self) -> Any:
@@ -222,13 +229,14 @@ class Engine:
         """Close the connections to the model server."""
         client, self._client = self._client, None
         if client is not None:
-            with suppress(RuntimeError):  # the loop of an earlier test is closed
+            with suppress(RuntimeError):  # the event loop of an earlier test is closed
                 await client.close()
 
 
 class Effects:
-    """The effects of one incarnation of the worker, their sink, and its producer. Once the worker
-    is dead, nothing more is written."""
+    """The effects, the sink and the producer of one worker process. After the worker's death,
+    nothing more is written.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -237,7 +245,7 @@ class Effects:
         self.is_dead = False
 
     def _demand_alive(self) -> None:
-        """Raise Crash in what is left of a dead worker."""
+        """Raise Crash if the worker is dead."""
         if self.is_dead:
             raise Crash
 
@@ -298,7 +306,7 @@ class Effects:
         async def run() -> None:
             claim, tool = tool_claim_of(session_id, begin), _tool_of(begin)
             late = await tools.run(claim, tool, begin.args, self, Stop(), self._tool_host(begin))
-            if late is not None:  # it still runs after its deadline, and may report a late result
+            if late is not None:  # the tool runs past its deadline, and may report a late result
                 self._late.add(late)
 
         self._engine.queue.append(run)
@@ -352,15 +360,15 @@ class Effects:
         self._engine.queue.append(recover)
 
     def deliver(self, session_id: str, begin: BeginDelivery) -> None:
-        """Nothing is delivered: the engine has no such role."""
+        """Does nothing, because the engine has no role `delivery`."""
         raise AssertionError(f"no deliveries here: {session_id} {begin}")
 
     def stop(self, effect: EffectId, why: str) -> bool:
-        """Effects run to their end within a step, so none is left to stop."""
+        """Does nothing, because every effect ends within a step."""
         return True
 
     def running(self, role: str) -> int:
-        """How many effects run between two steps: none."""
+        """How many effects run between two steps, which is 0."""
         return 0
 
 

@@ -1,6 +1,7 @@
 """The pytest plugin: the fixture `foldlog_agent`, and `async def` tests that use it.
 
-An async test needs no other plugin: if no other one runs it, this plugin does, in a new event loop.
+An async test that uses the fixture needs no other plugin: if no other plugin runs the test, this
+plugin does, in a new event loop.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ class MakeRun:
     def __call__(
         self, *agents: "Agent", script: "Iterable[Scripted | str]" = (), user: str = "tester"
     ) -> "AgentRun":
-        """A run of these agents; the first one answers. See foldlog.testing."""
+        """A run of these agents, of which the first answers. See foldlog.testing."""
         from .run import AgentRun
 
         directory = self._directory / f"run{len(self.runs) + 1}"

@@ -1,4 +1,4 @@
-"""A run of an agent in a test: a session on an in-memory log, answered by a script.
+"""A run of an agent in a test: a session on an in-memory log, with a script as the model.
 
 Everything is the product's own code except time, the broker and the model. Nothing happens between
 two awaits: a run continues only while a test awaits its reply.
@@ -35,17 +35,20 @@ E = TypeVar("E", bound=SessionEvent)
 
 
 class RunWaits(Refused):
-    """The run cannot continue: it waits for a person, or for something that a test must do."""
+    """The run cannot continue, because it waits for a person or for something that the test must
+    do.
+    """
 
 
 class RunNeverEnds(Refused):
-    """The run did not come to rest."""
+    """The run still has work after many steps."""
 
 
 class AgentRun:
-    """One session of an agent. Make it with the fixture `foldlog_agent`.
+    """One session of an agent. The fixture `foldlog_agent` creates it.
 
-    `session`: the session, for whatever the run has no method for. `user`: who acts.
+    `session`: the session, for everything that the run has no method for. `user`: the user who
+    acts.
     """
 
     def __init__(
@@ -119,12 +122,17 @@ class AgentRun:
     # -- what happens to the worker ----------------------------------------------------------------
 
     async def crash(self) -> None:
-        """Kill the worker now, and start another: what was not in the log is lost."""
+        """Kill the worker now, and start another worker.
+
+        Everything that is not in the log is lost.
+        """
         self._engine.restart()
 
     def crash_after(self, event: str, *, nth: int = 1) -> None:
         """Kill the worker right after it has written its nth event of a type, such as TOOL_STARTED
-        (the tool was claimed and not begun), TOOL_RESULT or GEN_CHUNK (in mid-answer)."""
+        (the call is claimed, but the tool has not begun), TOOL_RESULT or GEN_CHUNK (within an
+        answer).
+        """
         _demand_event_type(event)
         if nth < 1:
             raise Refused(f"nth counts from 1, not {nth}")
@@ -136,7 +144,7 @@ class AgentRun:
         return self._engine.restarts
 
     def demand_complete(self) -> None:
-        """Raise Refused if the test ran nothing, or without a crash that it asked for."""
+        """Raise Refused if the test ran nothing, or if a requested crash did not happen."""
         if self._is_unread:
             raise Refused(
                 "a message was sent and the worker never ran, because the reply was not awaited: "
@@ -150,7 +158,9 @@ class AgentRun:
             )
 
     async def advance(self, time: timedelta | float) -> None:
-        """Move the clock, in seconds or as a timedelta: approvals expire, retries come due."""
+        """Advance the clock by seconds or a timedelta, so that approvals expire and retries are
+        due.
+        """
         seconds = time.total_seconds() if isinstance(time, timedelta) else time
         if seconds < 0:
             raise Refused("time cannot go back")
@@ -158,7 +168,7 @@ class AgentRun:
         await self.settle()
 
     async def settle(self) -> None:
-        """Let the worker do everything that it can do at this time."""
+        """Let the worker do everything that it can do at the present time."""
         self._is_unread = False
         async with self._stepping:
             is_at_rest = await self._engine.settle()
@@ -169,7 +179,7 @@ class AgentRun:
     # -- what a test asserts on --------------------------------------------------------------------
 
     def events(self, event: str = "") -> list[Any]:
-        """The events of the session, all or those of a type, as their dataclasses."""
+        """All events of the session, or the events of one type, as dataclasses."""
         if event:
             _demand_event_type(event)
         entries = (entry_of(record, chunks=True) for record in self._engine.records())
@@ -181,15 +191,15 @@ class AgentRun:
         return [ev.BY_CLASS[type(event)].name for event in self.events()]
 
     def history(self) -> list[SessionEvent]:
-        """What a person saw: messages, answers, calls, approvals, ends."""
+        """The events that a person saw: messages, answers, calls, approvals, ends of turns."""
         return self.session.history()
 
     def state(self) -> SessionState:
-        """What the session is doing, and what it waits for."""
+        """The present state of the session, and what it waits for."""
         return self.session.state()
 
     def request(self, step: str) -> ModelRequest:
-        """The exact request of a step, `"TURN.STEP"`."""
+        """The exact request of a step (`"TURN.STEP"`)."""
         return self.session.request(step)
 
     def requests(self) -> list[ModelRequest]:
@@ -199,12 +209,13 @@ class AgentRun:
 
     @property
     def cost_usd(self) -> Decimal | None:
-        """What the session cost by list prices; None if a model has no known price."""
+        """The cost of the session at list prices; None if the price of a model is unknown."""
         return self.state().cost_usd
 
     def export(self, path: Path | str) -> Path:
-        """Write the session to a bundle, which `foldlog replay --bundle` opens and from_session
-        makes a script of."""
+        """Write the session to a bundle. `foldlog replay --bundle` opens it, and from_session turns
+        it into a script.
+        """
         engine = self._engine
         export_bundle(Path(path), engine.log, self.session.id, Contents(engine.read_blob))
         return Path(path)
@@ -212,10 +223,10 @@ class AgentRun:
     # -- driving -----------------------------------------------------------------------------------
 
     async def continue_for(self, reply: Reply) -> None:
-        """Do one step for a reply that has nothing to take. Raises RunWaits."""
+        """Do one step for a reply without available events. Raises RunWaits."""
         did_something = await self._step()
         self._answers.demand_enough()
-        self.session.views()  # folds what is new, for the reply as well
+        self.session.views()  # folds new events, also for the reply
         if did_something or not reply.is_idle:
             return
         due = self._engine.next_due_ms()
@@ -224,7 +235,7 @@ class AgentRun:
         self._engine.ms = max(due, self._engine.ms + 1)
 
     async def _step(self) -> bool:
-        """One step of the worker. Two coroutines that await replies take turns."""
+        """Do one step of the worker. Coroutines that await replies take turns."""
         self._is_unread = False
         async with self._stepping:
             return await self._engine.step()
@@ -247,7 +258,7 @@ class AgentRun:
         return f"the run waits, and nothing can continue it: {state}"
 
     def _why_uncertain(self, call: str) -> str:
-        """How the run of a call in doubt ended."""
+        """Why the outcome of a call in doubt is unknown."""
         failures = self.events("TOOL_FAILED_UNCERTAIN")
         reasons = [x.reason for x in failures if call_key(x.turn, x.step, x.index) == call]
         return f" ({reasons[-1]})" if reasons else ""
@@ -266,7 +277,7 @@ class AgentRun:
 
 
 class RunReply:
-    """What answers one message: `async for`, `await`, or `await reply.until(ApprovalAsked)`."""
+    """The reply to one message: use `async for`, `await`, or `await reply.until(ApprovalAsked)`."""
 
     def __init__(self, run: AgentRun, reply: Reply) -> None:
         self._run, self._reply = run, reply

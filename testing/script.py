@@ -2,8 +2,8 @@
 
     script=[says("Let me check.") + calls("look_up", order=17), says("It is on its way.")]
 
-A request that is repeated because a worker crashed gets the same answer again. Summaries and other
-background requests take none of the answers.
+A request that is repeated after a crash of a worker gets the same answer again. Summaries and other
+background requests do not use up answers.
 """
 
 import threading
@@ -24,7 +24,10 @@ BACKGROUND = "(a short form of what came before)"
 
 @dataclass(frozen=True)
 class Scripted:
-    """One answer. Join parts with `+`. `failure`: the model call fails with it instead."""
+    """One answer.
+
+    Join parts with `+`. `failure`: the error with which the model call fails instead.
+    """
 
     blocks: tuple[dict[str, Any], ...] = ()
     failure: str = ""
@@ -41,7 +44,7 @@ def says(words: str) -> Scripted:
 
 
 def thinks(words: str) -> Scripted:
-    """The model thinks, before the rest of the answer."""
+    """The model thinks before it answers."""
     return Scripted((thinking(words),))
 
 
@@ -51,16 +54,18 @@ def calls(tool: str, /, **arguments: Any) -> Scripted:
 
 
 def fails(error: str = "overloaded") -> Scripted:
-    """The model call fails once, and its next attempt takes the next answer. error: a name of
-    `foldlog.local.messages_api.FAULTS`, such as overloaded or rate_limit."""
+    """The model call fails once, and its next attempt gets the next answer. error: a name in
+    `foldlog.local.messages_api.FAULTS`, such as overloaded or rate_limit.
+    """
     if error not in FAULTS:
         raise Refused(f"{error!r} is not a failure; the failures are {', '.join(FAULTS)}")
     return Scripted(failure=error)
 
 
 def from_session(bundle: Path | str) -> list[Scripted]:
-    """The answers that a recorded session was given, in order, from the file that `foldlog export
-    SESSION --format bundle -o FILE` writes. Raises BadBundle."""
+    """The model's answers in a recorded session, in order, from the file that `foldlog export
+    SESSION --format bundle -o FILE` writes. Raises BadBundle.
+    """
     found = read_bundle(Path(bundle))
     events = (entry_of(record).event for record in found.records)
     completed = (event for event in events if isinstance(event, ev.GenComplete))
@@ -69,7 +74,9 @@ def from_session(bundle: Path | str) -> list[Scripted]:
 
 
 def _replayed(recorded: dict[str, Any]) -> dict[str, Any]:
-    """A block to answer with again: without signatures, which the server adds itself."""
+    """A recorded block as part of a new answer, without signatures, because the server adds its
+    own.
+    """
     match recorded:
         case {"type": "text", "text": str(words)}:
             return text(words)
@@ -81,11 +88,11 @@ def _replayed(recorded: dict[str, Any]) -> dict[str, Any]:
 
 
 class ScriptExhausted(Refused):
-    """The model was asked more often than the script has answers."""
+    """The model got more requests than the script has answers."""
 
 
 def _checked(script: Iterable[Scripted | str], tools: Sequence[str]) -> list[Scripted]:
-    """The answers of a script, which call only these tools. Raises Refused."""
+    """The answers of a script. Raises Refused if they call other tools than `tools`."""
     if isinstance(script, Scripted | str) or not isinstance(script, Iterable):
         raise Refused(f"script= is a list of answers, not {script!r}: write script=[...]")
     answers = [says(item) if isinstance(item, str) else item for item in script]
@@ -139,7 +146,7 @@ class Answers:
         return answer
 
     def demand_enough(self) -> None:
-        """Raise ScriptExhausted if the model was asked once more than there are answers."""
+        """Raise ScriptExhausted if the model got more requests than there are answers."""
         if self.exhausted:
             count = len(self.script)
             raise ScriptExhausted(

@@ -1,4 +1,6 @@
-"""Checks a tool against the effect it declares, by running it as a worker would after a crash."""
+"""Checks whether a tool has the effect that it declares, by running it as a worker would after a
+crash.
+"""
 
 import json
 import tempfile
@@ -21,8 +23,9 @@ from ..schemas.enums import Effect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolChecked:
-    """How a check went. `runs`: how often the tool ran, 0 for a `once` tool. `outcome` and `text`:
-    of each run the same, None and "" without a run."""
+    """The result of a check. `runs`: how often the tool ran, 0 for a `once` tool. `outcome` and
+    `text`: the result, which was the same in each run; None and "" without a run.
+    """
 
     effect: Effect
     runs: int
@@ -33,11 +36,12 @@ class ToolChecked:
 async def check_tool(
     tool: Tool, arguments: dict[str, Any] | None = None, *, workdir: Path | None = None
 ) -> ToolChecked:
-    """Run a pure or idempotent tool twice with one idempotency key, and demand the same result.
+    """Run a pure or idempotent tool twice with one idempotency key, and check that the results are
+    equal.
 
-    That is what a worker does with a call whose first run was lost in a crash. A `once` tool is not
-    run: only its arguments are checked. Raises AssertionError with both results if they differ,
-    Refused if the arguments do not fit the tool's schema.
+    A worker does the same with a call whose first run was lost in a crash. A `once` tool is not
+    run: only its arguments are checked. Raises AssertionError with both results if the results
+    differ, and Refused if the arguments do not fit the tool's schema.
     """
     if not isinstance(tool, Tool):
         raise Refused(f"check_tool needs a function with @tool, not {tool!r}")
@@ -59,7 +63,7 @@ async def check_tool(
 
 
 async def _run(tool: Tool, raw: bytes, attempt: int, workdir: Path | None) -> tuple[str, str]:
-    """One run without what earlier runs recorded: (outcome, text)."""
+    """Run the tool once, independent of earlier runs, and return (outcome, text)."""
     sink = _Sink()
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
@@ -90,7 +94,7 @@ async def _run(tool: Tool, raw: bytes, attempt: int, workdir: Path | None) -> tu
 
 
 class _Sink:
-    """Keeps what a run reports."""
+    """A sink that keeps what a run reports."""
 
     def __init__(self) -> None:
         self.events: list[ev.ToolResult] = []

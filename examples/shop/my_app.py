@@ -1,7 +1,7 @@
 """A complete agent for a shop. docs/agents.md explains it step by step; a test runs those steps.
 
-Its data is `shop.sqlite3` in this directory, created on first use: orders, notes, and the bank's
-refunds.
+Its data (orders, notes, and the bank's refunds) is in `shop.sqlite3` in this directory, which is
+created on first use.
 """
 
 import sqlite3

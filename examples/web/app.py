@@ -31,7 +31,7 @@ gateway = foldlog.asgi(authenticate=user_of)
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Everything that the application starts and stops."""
+    """Start and stop everything that the application needs."""
     async with AsyncExitStack() as stack:
         if worker is not None:
             await stack.enter_async_context(worker)
@@ -61,7 +61,7 @@ Chat = Annotated[foldlog.AsyncSession, Depends(session_of)]
 
 
 class Message(BaseModel):
-    """`id`: chosen by the page, so that a message sent twice counts once."""
+    """A user's message. The page chooses the `id`, so that a message sent twice counts once."""
 
     id: str
     text: str
@@ -85,7 +85,7 @@ async def send(session: Chat, message: Message) -> StreamingResponse:
 async def events(
     session: Chat, last_event_id: Annotated[str | None, Header()] = None
 ) -> StreamingResponse:
-    """Everything from now on, or after the event with this id: how a page continues."""
+    """Stream the events from now on or, when a page reconnects, after the event with this id."""
     stream = await session.events(last_event_id).begin()
     return StreamingResponse(sse(stream), media_type="text/event-stream")
 
@@ -100,13 +100,13 @@ async def sse(stream: foldlog.AsyncStream) -> AsyncIterator[str]:
 
 @app.get("/chats/{chat}")
 async def history(session: Chat) -> list[str]:
-    """What happened so far, one line an event."""
+    """The events so far, one line each."""
     return [str(event) for event in await session.history()]
 
 
 @app.post("/chats/{chat}/decisions")
 async def decide(session: Chat, decision: Decision) -> None:
-    """Allow or deny a call that asks."""
+    """Allow or deny a call that waits for approval."""
     for ask in (await session.state()).approvals:
         if ask.call == decision.call:
             await (session.approve(ask) if decision.allow else session.deny(ask))
@@ -116,7 +116,7 @@ async def decide(session: Chat, decision: Decision) -> None:
 
 @app.get("/readyz")
 def ready() -> str:
-    """Whether the worker can work. Not async: it queries the broker, so FastAPI runs a thread."""
+    """Whether the worker is ready. FastAPI runs it in a thread, because it queries the broker."""
     if worker is not None and (why := worker.why_not_ready()):
         raise HTTPException(503, why)
     return "ready"
@@ -124,11 +124,14 @@ def ready() -> str:
 
 @app.exception_handler(foldlog.Refused)
 async def refused(_request: Request, error: Exception) -> JSONResponse:
-    """A user's mistake, in words."""
+    """The response to a user's mistake, with the reason."""
     return JSONResponse({"detail": str(error)}, 409)
 
 
 @app.exception_handler(foldlog.LogUnreachable)
 async def unreachable(_request: Request, _error: Exception) -> JSONResponse:
-    """Details are for operators, so users do not get them."""
+    """The response while the log is unreachable.
+
+    Users do not get the details, which are for operators.
+    """
     return JSONResponse({"detail": "try again with the same message id: it counts once"}, 503)

@@ -1,4 +1,5 @@
-"""Talks to app.py as a page would: sends a message, allows what asks, prints the answer."""
+"""Uses app.py as a page would: sends a message, allows calls that need approval, prints the answer.
+"""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A worker as a process of its own. It runs until SIGTERM or Ctrl-C."""
+"""Runs a worker as a separate process until SIGTERM or Ctrl-C."""
 
 import logging
 import sys

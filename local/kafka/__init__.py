@@ -1,9 +1,9 @@
-"""A real single-node Kafka 4.2 (KRaft) on loopback: no Docker, no installed Java, no root.
+"""Runs a real single-node Kafka 4.2 (KRaft) on loopback, without Docker, installed Java or root.
 
 Read in this order: `broker` (up, down, status), `node` (the properties and the command line),
-`jars` and `java` (the files it runs from), `process`, `probe` and `ports` (is it alive, does it
-respond, what has the port), `crash_report` and `errors`, `temporary` (for tests), `prepare` (makes
-starts faster).
+`jars` and `java` (the files that it runs), `process`, `probe` and `ports` (whether it lives,
+whether it responds, which program has the port), `crash_report` and `errors`, `temporary` (for
+tests), `prepare` (makes starts faster).
 """
 
 from .broker import Broker, BrokerState, BrokerStatus, Condition

@@ -1,8 +1,8 @@
 """Starts and stops the local Kafka, and reports its status.
 
-Its directory has the data, the properties, the log, and the state file from which other commands
-read the bootstrap address. A broker started here outlives the command that started it; `up` reuses
-a running one, no matter which command started it.
+The broker's directory has the data, the properties, the log, and the state file from which other
+commands read the bootstrap address. A broker outlives the command that started it, and `up` reuses
+a running broker, no matter which command started it.
 
 Order of `up`, under the directory's lock: look for a running broker; find Java; check the free
 disk space; fetch the jars; format (once, under another name, then renamed); choose ports; write the
@@ -62,7 +62,10 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStatus:
-    """The broker's current status. `state`: what its last start wrote; None if it is stopped."""
+    """The broker's current status.
+
+    `state`: the state file that its last start wrote; None if it is stopped.
+    """
 
     condition: Condition
     state: BrokerState | None
@@ -77,12 +80,12 @@ class BrokerStatus:
 class Broker:
     """The local Kafka of one directory.
 
-    `dir` has its data between runs, `cache_dir` the jars (shared by all brokers). `port` forces a
-    port (and the next one, for the controller); without it the broker uses its last port or
-    `preferred_port`, or a free pair if another program has that one. `properties` are added to the
-    node's, `java_options` to the JVM's. `tied`: the broker ends with this process (Linux). `mirror`
-    is the address of a Maven repository to use instead of the public one. `env`: the environment of
-    the broker (default: that of this process).
+    `dir` keeps the data between runs, `cache_dir` has the jars of all brokers. `port` forces a
+    port, and the next port for the controller; without it the broker uses its last port or
+    `preferred_port`, or a free pair if another program has that port. `properties` are added to the
+    node's properties, `java_options` to the JVM's options. `tied`: whether the broker ends with
+    this process (Linux). `mirror` is the address of a Maven repository to use instead of the public
+    one. `env`: the environment of the broker (default: that of this process).
     """
 
     dir: Path
@@ -98,9 +101,9 @@ class Broker:
     free_bytes_min: int = _FREE_BYTES_MIN
 
     def up(self, progress: Progress = lambda _line: None) -> BrokerState:
-        """Return once the broker responds; start it if it does not run. Raises BrokerError.
+        """Start the broker if it does not run, and return when it responds. Raises BrokerError.
 
-        If it fails or is interrupted (Ctrl-C), it leaves no process that it started.
+        If the call fails or is interrupted (Ctrl-C), it ends the process that it started.
         """
         try:
             self.dir.mkdir(mode=_DIR_MODE, parents=True, exist_ok=True)
@@ -113,7 +116,7 @@ class Broker:
             raise _unusable(self.dir, error) from error
 
     def down(self) -> bool:
-        """Stop the broker and keep its data; False if none ran.
+        """Stop the broker and keep its data; False if it did not run.
 
         The next `up` reuses the port if it can, because running workers and gateways expect the
         broker there.
@@ -130,7 +133,10 @@ class Broker:
             return found is not None
 
     def kill(self) -> None:
-        """SIGKILL, to simulate a crash in tests and the demo. Does nothing if none runs."""
+        """Send SIGKILL to the broker, to simulate a crash in tests and the demo.
+
+        Does nothing if it does not run.
+        """
         if found := process.find(self._marker):
             process.kill(found[0])
 
@@ -147,7 +153,7 @@ class Broker:
         return BrokerStatus(condition=condition, state=state, pid=pid)
 
     def state(self) -> BrokerState | None:
-        """The state file, as the last `up` wrote it; None after `down`."""
+        """The content of the state file, which the last `up` wrote; None after `down`."""
         try:
             return BrokerState(**json.loads(self._state_file.read_text()))
         except (FileNotFoundError, ValueError, TypeError):
@@ -155,7 +161,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients connect. Raises BrokerFailed if `up` was never called."""
+        """The address to which clients connect. Raises BrokerFailed if `up` was never called."""
         state = self.state()
         if state is None:
             raise BrokerFailed(f"no broker has been started in {self.dir}: run `foldlog up`")
@@ -199,7 +205,7 @@ class Broker:
             return self._write_state(pid, port, start_time)
 
     def _join(self, pid: int, arguments: list[str], progress: Progress) -> BrokerState | None:
-        """Wait until a broker that runs already is ready; None if it exits first."""
+        """Wait until a broker that already runs is ready; None if it exits first."""
         port = _port_in(arguments)
         if self.port is not None and port != self.port:
             raise PortTaken(
@@ -277,7 +283,7 @@ class Broker:
         return free_pair()
 
     def _last_port(self) -> int | None:
-        """The port it had when it was last stopped; None if unknown."""
+        """The port that the broker had when it was last stopped; None if unknown."""
         try:
             return int(self._port_file.read_text())
         except (OSError, ValueError):
@@ -335,7 +341,10 @@ class Broker:
 
 
 def _make_private(directory: Path) -> None:
-    """Make files of ours or of older releases private; Java's umask covers the rest."""
+    """Make our files, and files of older releases, private.
+
+    The umask makes Java's new files private.
+    """
     os.chmod(directory, _DIR_MODE)
     for at, directories, files in os.walk(directory):
         for names, mode in ((directories, _DIR_MODE), (files, _FILE_MODE)):

@@ -1,4 +1,7 @@
-"""The errors of the local broker. Each message states what happened, what was kept, what to do."""
+"""The errors of the local broker.
+
+Each message states what happened, what was kept and what to do.
+"""
 
 
 class BrokerError(Exception):
@@ -30,7 +33,7 @@ class DirectoryBusy(BrokerError):
 
 
 class DiskFull(BrokerError):
-    """There is too little free space to start, or the broker died because of it."""
+    """There is too little free space to start, or the broker died because the disk was full."""
 
 
 class BrokerFailed(BrokerError):

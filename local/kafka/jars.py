@@ -32,7 +32,7 @@ Progress = Callable[[str], None]
 
 
 class Jar(NamedTuple):
-    """One line of the lock."""
+    """One line of the lock file."""
 
     sha256: str
     group: str
@@ -57,7 +57,7 @@ def read_lock(lock: Path = LOCK) -> list[Jar]:
 def ensure_jars(
     cache: Path, progress: Progress, *, lock: Path = LOCK, mirror: str | None = None
 ) -> list[Path]:
-    """Paths of all jars of the lock, each verified in this call; downloads missing ones.
+    """The paths of all jars of the lock file, each verified in this call. Downloads missing jars.
 
     `mirror` is the address of a Maven repository to use instead of the public one.
     Raises JarsUnavailable (unreachable), JarRefused (wrong sha256), DiskFull.

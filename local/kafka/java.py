@@ -1,4 +1,4 @@
-"""Finds the Java that runs the broker: the bundled one, otherwise one on the PATH."""
+"""Finds the Java that runs the broker: the bundled Java, otherwise the one on the PATH."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ _VERSION_TIMEOUT_S = 30.0  # printing the version takes 0.1 s; a hung program mu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """One Java runtime. `release` is its feature release (17, 25), `version` its full one."""
+    """One Java runtime. `release` is its feature release (17, 25), `version` its full version."""
 
     path: Path
     release: int

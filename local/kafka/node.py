@@ -39,8 +39,8 @@ def properties_text(port: int, extra: Mapping[str, str], data: str = DATA) -> st
         "node.id": "1",
         "controller.quorum.bootstrap.servers": f"{HOST}:{port + 1}",
         "listeners": listeners,
-        # Clients reconnect to the advertised address, not to the one they were given: keep them
-        # equal.
+        # Clients reconnect to the advertised address, so it must equal the address that they were
+        # given.
         "advertised.listeners": listeners,
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
@@ -92,7 +92,8 @@ def jvm(java: Java, jars: Sequence[Path], start_caches: Path) -> list[str]:
 def start_cache(java: Java, jars: Sequence[Path], start_caches: Path) -> Path | None:
     """The path of the startup cache for exactly this Java, these flags and these jars.
 
-    None for a Java that is not bundled: an older one would refuse the option and not start.
+    None for a Java that is not bundled, because an older Java would refuse the option and not
+    start.
     """
     if java.version is None:
         return None

@@ -1,4 +1,4 @@
-"""The ports of a node (clients, then the controller): whether they are free, and who has them."""
+"""Finds free ports for a node (clients, then the controller), and which program has a port."""
 
 import random
 import socket
@@ -37,7 +37,8 @@ def holder_of(port: int) -> str | None:
 def is_taken(port: int) -> bool:
     """True if something listens on the port, or it cannot be bound on loopback."""
     with socket.socket() as listener:
-        # Like the JVM: a port in TIME_WAIT counts as free. A listener still makes this fail.
+        # As for the JVM, a port in TIME_WAIT counts as free. The bind still fails if there is a
+        # listener.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", port))

@@ -1,4 +1,4 @@
-"""Probes a port with one raw Metadata request: is it Kafka, and which cluster?
+"""Probes a port with one raw Metadata request, to find out whether it is Kafka, and which cluster.
 
 A TCP connect proves nothing, since any program may have the port. The request is encoded by hand,
 because only `log/` may use a Kafka client.
@@ -17,7 +17,7 @@ _ANSWER_BYTES_MAX = 1 << 20  # a node's response without topics is under 100 byt
 
 
 class KafkaAnswer(NamedTuple):
-    """A Kafka's response: its cluster id and the ports that its live brokers advertise."""
+    """The response of a Kafka: its cluster id, and the ports that its live brokers advertise."""
 
     cluster_id: str | None
     ports: tuple[int, ...]

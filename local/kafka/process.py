@@ -1,8 +1,8 @@
 """Starts, finds, awaits and ends the broker's process.
 
 A broker outlives the command that started it, so the process table decides whether it runs: each
-broker has a marker argument derived from its directory. A pid from a file may have been reused by
-another process.
+broker has an argument derived from its directory as a marker. A pid from a file would not do,
+because another process may have reused it.
 """
 
 import os
@@ -46,9 +46,9 @@ def spawned(
 ) -> Iterator[int]:
     """Start `command` and yield its pid; if the block fails or is interrupted, kill it.
 
-    It runs in a session of its own, so Ctrl-C in a terminal does not reach it. If the block
-    succeeds, the process keeps running. `tied`: on Linux it gets SIGTERM when this process ends,
-    even by SIGKILL.
+    The process runs in its own session, so Ctrl-C in a terminal does not reach it. If the block
+    succeeds, the process keeps running. `tied`: whether, on Linux, the process gets SIGTERM when
+    this process ends, even by SIGKILL.
     """
     if tied and sys.platform == "linux":
         command = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *command]
@@ -106,7 +106,7 @@ def _run_starts() -> None:
 
 
 def find(marker: str) -> tuple[int, list[str]] | None:
-    """Pid and arguments of the process that has `marker` among its arguments."""
+    """The pid and the arguments of the process that has `marker` among its arguments."""
     for pid, arguments in _table():
         if marker in arguments and pid != os.getpid():
             return pid, arguments
@@ -172,7 +172,7 @@ def _poll(pid: int, timeout_s: float) -> bool:
 
 
 def end(pid: int, *, patience_s: float) -> None:
-    """SIGTERM, and SIGKILL if that takes longer than `patience_s`; returns when it has ended."""
+    """Send SIGTERM, and SIGKILL after `patience_s` seconds. Returns when the process has ended."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     if not wait_gone(pid, patience_s):
@@ -180,7 +180,7 @@ def end(pid: int, *, patience_s: float) -> None:
 
 
 def kill(pid: int) -> None:
-    """SIGKILL to the process and its children; returns when it has ended."""
+    """Send SIGKILL to the process and its children. Returns when the process has ended."""
     with suppress(ProcessLookupError):
         group = os.getpgid(pid)  # `spawned` gave it a session, and so a process group, of its own
         if group == os.getpgid(0):

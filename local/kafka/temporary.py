@@ -23,7 +23,7 @@ def temporary_broker(
 ) -> Iterator[Broker]:
     """A broker for a test, on free ports in a temporary directory.
 
-    It ends with the block, or with this process.
+    The broker ends with the block or with this process.
     """
     _sweep()
     directory = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-"))

@@ -1,8 +1,9 @@
-"""A test kit for agents: a scripted Messages API server, strict where the real API is.
+"""A test kit for agents: a scripted server of the Messages API, as strict as the real API.
 
-It serves HTTP and SSE on loopback. Tests of an agent script its answers and use it through the real
-client; `foldlog dev`, `worker` and `demo` start it as an offline stand-in when no API key is set.
-Like the real API, it sees only requests; it is independent of sessions, folds and workers.
+It serves HTTP and SSE on loopback. Tests of an agent script the server's answers and use the server
+through the real client; `foldlog dev`, `worker` and `demo` start it as an offline stand-in when no
+API key is set. Like the real API, it sees only requests; it is independent of sessions, folds and
+workers.
 
     with ScriptedServer(replies(Reply([tool_use("charge")]), Reply([text("done")]))) as model:
         os.environ["ANTHROPIC_BASE_URL"] = model.base_url

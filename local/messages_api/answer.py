@@ -61,7 +61,7 @@ class Answer:
         return {"id": self.message_id, "type": "message", "role": "assistant", "model": self.model}
 
     def opening(self) -> Event:
-        """`message_start`: the usage has the input tokens, and one output token."""
+        """`message_start`, whose usage has the input tokens and one output token."""
         usage = {**self.usage, "output_tokens": 1}
         usage.pop("output_tokens_details", None)
         message = {
@@ -248,6 +248,7 @@ def pieces(content: str, chunk: int | str | None, cuts: random.Random) -> list[s
 
 
 def wire(event: Event) -> bytes:
-    """One event as SSE bytes: plain UTF-8, so that a write may end inside a character."""
+    """One event as SSE bytes, in UTF-8 without escapes, so that a write may end inside a character.
+    """
     data = event.get("_raw") or compact(event)
     return f"event: {event['type']}\ndata: {data}\n\n".encode()

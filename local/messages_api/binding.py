@@ -1,7 +1,7 @@
-"""Preserved thinking and compaction: seals that bind a block to the conversation before it.
+"""Checks preserved thinking and compaction: seals bind a block to the conversation before it.
 
-Defines what a prefix is (system, tools, every earlier block by value, except cache marks) and
-checks sealed blocks that a request sends back.
+This file defines a prefix (system, tools and every earlier block, without cache marks) and checks
+the sealed blocks that a request sends back.
 
 A thinking block is bound to the hash chain of all earlier blocks that are not thinking, and to the
 thinking block before it. So thinking may be removed from the front, but not from the middle, and
@@ -23,7 +23,7 @@ from .shape import BINDING_BETA
 
 THINKING = ("thinking", "redacted_thinking")
 COMPACTION_BETA = "compact-2026-09-04"
-# The value of a chain that cannot be continued; it equals no digest.
+# The value of a chain that cannot be continued. It differs from every digest.
 _BROKEN = "broken"
 
 Transformation = dict[str, str]
@@ -31,7 +31,7 @@ Transformation = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """Everything before a place in a conversation, as digests."""
+    """Digests of everything before a place in a conversation."""
 
     system: str
     tools: str
@@ -118,9 +118,9 @@ def sign_compaction(block: Mapping[str, Any], prefix: Prefix) -> dict[str, Any]:
 
 
 def check_binding(body: Mapping[str, Any], betas: frozenset[str]) -> list[Transformation]:
-    """Check every sealed block; returns the dropped ones, for `input_transformations`.
+    """Check every sealed block, and return the dropped blocks for `input_transformations`.
 
-    Raises ApiError (400) for a block that does not belong there, unless `drop_block` is set.
+    Raises ApiError (400) for a block that does not belong in its place, unless `drop_block` is set.
     """
     _check_compactions(body, betas)
     dropped: list[Transformation] = []
@@ -152,7 +152,7 @@ def _drops(body: Mapping[str, Any]) -> bool:
 def _why_unbound(
     block: Mapping[str, Any], prefix: Prefix, model: str, path: str
 ) -> tuple[str, str] | None:
-    """(sentence, reason) why a thinking block does not belong here, None if it does."""
+    """Why a thinking block does not belong here, as (sentence, reason); None if it does."""
     sealed = unseal(block.get("signature") if block["type"] == "thinking" else block.get("data"))
     shown = digest(block.get("thinking", "").encode())
     if sealed is None or sealed["kind"] != block["type"] or sealed["shown"] != shown:

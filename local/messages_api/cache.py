@@ -1,8 +1,8 @@
-"""The prompt cache, simulated: which tokens of a request are read, written or neither.
+"""Simulates the prompt cache: which tokens of a request are read, written or neither.
 
 Numbers are plausible and repeatable, not exact: a token is a fixed number of characters of compact
-JSON. Entries never expire by time (no script may depend on a clock); the oldest are evicted when
-there are too many.
+JSON. Entries never expire, because no script may depend on a clock; if there are too many, the
+oldest are evicted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .seal import canonical
 
 # How many positions before a breakpoint are searched for an entry, as documented.
 LOOK_BACK = 20
-# Bounds this process's memory: an entry takes about 100 bytes.
+# Limits the memory of this process, because an entry takes about 100 bytes.
 ENTRIES_MAX = 20_000
 # The overhead of a message or block besides its text.
 _FRAME_TOKENS = 4
@@ -100,7 +100,7 @@ class PromptCache:
         self._entries: OrderedDict[bytes, None] = OrderedDict()
 
     def use(self, body: Mapping[str, Any]) -> CacheUse:
-        """How this request would use the cache now. Stores nothing: see `store`."""
+        """How this request would use the cache now. It does not change the cache: see `store`."""
         positions = positions_of(body)
         total = positions[-1].tokens if positions else 0
         least = facts_of(body["model"]).cache_tokens_min
@@ -122,7 +122,7 @@ class PromptCache:
         return 0
 
     def store(self, use: CacheUse) -> None:
-        """Store the request's prefixes, once its answer has started."""
+        """Store the request's prefixes, when its answer has started."""
         for key in use.keys:
             self._entries[key] = None
             self._entries.move_to_end(key)

@@ -1,4 +1,4 @@
-"""The rules between messages: roles, pairing of calls and results, ids, the last message.
+"""Checks the rules between messages: roles, pairs of calls and results, ids, the last message.
 
 Errors are worded as the API words them. `shape.py` checks field types, `binding.py` signatures.
 Every check raises ApiError (400) or returns None.
@@ -47,7 +47,7 @@ def turns_of(messages: list[dict[str, Any]]) -> list[Turn]:
 
 
 def check_conversation(body: Mapping[str, Any]) -> None:
-    """All rules, in the order in which the API was observed to report them."""
+    """Check all rules, in the order in which the API was observed to report them."""
     messages = body["messages"]
     _check_content(messages)
     _check_first(messages)

@@ -1,4 +1,4 @@
-"""Sends one answer on one connection: the stream, its pace and gates, and the ways it can break.
+"""Sends one answer on one connection: the stream, its pace and gates, and the faults that break it.
 
 The caller journals what happened, from the `Outcome` that `deliver` returns or from the exception:
 `ClientGone` if the client disconnected first.
@@ -88,7 +88,7 @@ class Delivery:
         return self.reply.made_fault
 
     async def deliver(self, stream: bool) -> tuple[web.StreamResponse, Outcome]:
-        """Send the answer, whole or broken off by its fault.
+        """Send the whole answer, or break it off as its fault says.
 
         Raises ClientGone, or ConnectionResetError after breaking off.
         """
@@ -148,7 +148,8 @@ class Delivery:
     async def _flushed(self) -> None:
         """Wait until the client's kernel has received all that was written.
 
-        A reset discards what is still queued here, and the client would see fewer than k events.
+        A reset discards data that is still queued here, so the client would see fewer than k
+        events.
         """
         transport = self.http.transport
         polls_left = int(_FLUSH_S / _POLL_S)

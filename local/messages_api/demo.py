@@ -1,11 +1,11 @@
 """The script `demo`: an agent that works on a real directory with the tools it is given.
 
-It reads tool results as a model would and assumes nothing about the directory or the exact form of
-a tool's input and output: inputs are fitted to the declared schemas, results are quoted
+The script reads tool results as a model would, and assumes nothing about the directory or the exact
+form of a tool's input and output: inputs are fitted to the declared schemas, and results are quoted
 (`demo_reading.py` selects the quotes).
 
-It keeps no state: the calls already made in this turn determine the next step, so a repeated
-request gets the same reply.
+The script keeps no state: the calls already made in this turn determine the next step, so a
+repeated request gets the same reply.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ _QUOTE_LINES = 6
 
 
 WHO = "I am a scripted stand-in for a model, as no API key is set; my tools are real."
-"""The start of a conversation's first reply, so that it is not mistaken for a model's."""
+"""The start of a conversation's first reply, so that nobody takes the reply for a model's."""
 
 
 def demo(request: Request) -> Reply:
-    """The agent's next reply: tool calls until it has what it needs, then an answer."""
+    """The agent's next reply: tool calls until it has the results that it needs, then an answer."""
     reply = _reply(request)
     if any(message["role"] == "assistant" for message in request.messages):
         return reply
@@ -107,7 +107,8 @@ def _command_in(prompt: str) -> str | None:
 
 
 def call(request: Request, name: str, **arguments: str) -> list[Block]:
-    """A call of a tool, its input fitted to the schema; no block if the tool is not declared."""
+    """A call of a tool with its input fitted to the schema; no block if the tool is not declared.
+    """
     tools = request.body.get("tools") or ()
     tool: Mapping[str, Any] | None = next((t for t in tools if t.get("name") == name), None)
     if tool is None:

@@ -1,4 +1,4 @@
-"""How the demo's agent reads tool results: names in a listing, a title, a first paragraph.
+"""Reads tool results for the demo's agent: names in a listing, a title, a first paragraph.
 
 The format of tool results is unspecified, so every function accepts any text and returns something
 printable.
@@ -23,7 +23,7 @@ _NOT_RUN = re.compile(r"\b(not run|cancelled|canceled|expired)\b", re.I)
 
 
 def lines_of(result: str) -> list[str]:
-    """The lines of a result, without line numbers if all lines, or all but a notice, have one."""
+    """The lines of a result, without line numbers if all lines (except a notice) have a number."""
     lines = result.splitlines()
     filled = [line for line in lines if line.strip()]
     numbered = sum(1 for line in filled if _NUMBERED.match(line))
@@ -33,7 +33,7 @@ def lines_of(result: str) -> list[str]:
 
 
 def names_in(listing: str) -> list[str]:
-    """Names of files and folders in a listing, JSON or text; folders end in a slash if known."""
+    """The names of files and folders in a listing in JSON or text. Known folders end in a slash."""
     try:
         found = _names_in_json(json.loads(listing))
     except ValueError:
@@ -133,7 +133,7 @@ def quoted(value: str, chars_max: int) -> str:
 
 
 def listed(names: list[str], count_max: int) -> str:
-    """`a`, `b` and `c`, with a count of the rest."""
+    """The first names as text, such as "`a`, `b` and `c`", with the number of further names."""
     head = [f"`{name}`" for name in names[:count_max]]
     rest = len(names) - len(head)
     if rest > 0:
@@ -142,5 +142,5 @@ def listed(names: list[str], count_max: int) -> str:
 
 
 def count_of(number: int, one: str, many: str) -> str:
-    """ "1 line", "2 lines"."""
+    """A number with its noun, such as "1 line" or "2 lines"."""
     return f"{number} {one if number == 1 else many}"

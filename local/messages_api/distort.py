@@ -1,4 +1,4 @@
-"""Faults that change the content: the shape of a reply, and noise in its events.
+"""Applies faults that change the content: the shape of a reply, and noise in its events.
 
 Faults of the connection are in `delivery.py`. Each function returns a changed copy of its input.
 """
@@ -16,7 +16,7 @@ from .seal import make_id, seal
 
 
 def shaped(reply: Reply, request: Request) -> Reply:
-    """The reply, changed by its fault of stage SHAPE if it has one."""
+    """The reply, changed by its fault if the fault has the stage SHAPE."""
     fault = reply.made_fault
     if fault is None or fault.stage is not Stage.SHAPE:
         return reply

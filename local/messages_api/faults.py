@@ -1,4 +1,4 @@
-"""The fault modes as one table: what can go wrong with a reply, where, and with which parameters.
+"""The table of fault modes: what can go wrong with a reply, at which stage, with which parameters.
 
 A fault belongs to a `Reply`. `distort.py` rewrites the events for it, `delivery.py` breaks the
 connection.
@@ -190,7 +190,9 @@ def fault(name: str, **params: Any) -> Fault:
 
 
 def as_fault(value: Fault | str | Mapping[str, Any] | None) -> Fault | None:
-    """A fault from its name, or from {"name": ..., parameter: value}; a Fault is returned as is."""
+    """A fault from its name, or from {"name": ..., parameter: value}; a Fault is returned
+    unchanged.
+    """
     if value is None or isinstance(value, Fault):
         return value
     if isinstance(value, str):

@@ -1,6 +1,7 @@
-"""Runs the server in a thread of this process; `listen` is shared with the server's own process.
+"""Runs the server in a thread of this process. The server as a process of its own uses `listen`
+too.
 
-Loopback only: there is no parameter for another address.
+It serves only loopback: there is no parameter for another address.
 """
 
 from __future__ import annotations
@@ -58,9 +59,10 @@ async def listen(state: ServerState, port: int) -> tuple[web.AppRunner, int]:
 class ScriptedServer:
     """The server in a thread: `with ScriptedServer(script=...) as server: server.base_url`.
 
-    script: a name, a file, rules, replies, one Reply or a callable. journal: a path, continued if
-    it exists; without one the facts stay in memory. pace_s: pause after each delta for replies
-    that set none. split: writes end anywhere. api_keys: the accepted keys, None for any.
+    script: a name, a file, rules, replies, one Reply or a callable. journal: the path of the
+    journal, which is continued if it exists; without a path the facts stay in memory. pace_s: pause
+    after each delta for replies that set none. split: whether writes may end anywhere. api_keys:
+    the accepted keys, None for any.
     """
 
     def __init__(
@@ -121,7 +123,7 @@ class ScriptedServer:
         await runner.cleanup()
 
     def stop(self) -> None:
-        """Stop serving; answers in flight are dropped. Does nothing if not running."""
+        """Stop serving and drop answers in flight. Does nothing if the server is not running."""
         if self._thread is None:
             return
         if self._loop is not None and self._stopping is not None and self._thread.is_alive():
@@ -148,7 +150,7 @@ class ScriptedServer:
         self.script.add(*rules)
 
     def wait_for(self, found: Callable[[Journal], Found], timeout_s: float = WAIT_S) -> Found:
-        """Wait until `found(journal)` is true; see Journal.wait_for."""
+        """Wait until `found(journal)` is true, as Journal.wait_for does."""
         return self.journal.wait_for(found, timeout_s)
 
     def wait_count(self, kind: str, count: int = 1, **equal: Any) -> list[dict[str, Any]]:

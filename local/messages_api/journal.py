@@ -1,12 +1,12 @@
 """The request journal: an append-only, fsynced record of what reached the server.
 
-One JSON line per fact: {at_ms, n, kind, canary, attempt, sha256, ...}. Its purpose: tests count
-physical calls here, independently of foldlog's own log.
+A fact is one JSON line: {at_ms, n, kind, canary, attempt, sha256, ...}. Tests count physical calls
+in the journal, independently of foldlog's own log.
 
 Kinds: started, accepted (valid, about to be answered: billed), refused (the request is wrong),
 waiting (at a gate), answered (the whole reply was written), faulted (a scripted fault happened),
-client_gone (the client left first), dropped (this server stopped first), counted (count_tokens),
-failed (a bug of the script or of this server).
+client_gone (the client disconnected first), dropped (this server stopped first), counted
+(count_tokens), failed (a bug of the script or of this server).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def read_journal(path: str | Path) -> list[Entry]:
 
 
 class Journal:
-    """Facts in memory and, if a path is given, in a file: written and fsynced before `note`
-    returns. An existing file is continued, with its numbering, so an `n` is never used twice.
+    """Facts in memory and, with a path, in a file. A fact is written and fsynced before `note`
+    returns. An existing file is continued with its numbering, so an `n` is never used twice.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:

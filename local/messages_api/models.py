@@ -1,7 +1,7 @@
 """Facts about models: prefill, preserved thinking, cache minimum, characters per token.
 
-One table by name; an unknown name gets the strictest row, because a request that is valid for it is
-valid for every model.
+The table has a row for each pattern of names. An unknown name gets the strictest row, because a
+request that is valid for this row is valid for every model.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ _OLD_FAMILY_CHARS_PER_TOKEN = 3.4
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """prefill: the last message may be an assistant's. preserved: thinking is bound to its prefix.
-    cache_tokens_min: shorter prefixes are not cached, without an error. chars_per_token: for
-    estimates. omits_thinking: `display` defaults to omitted.
+    """prefill: whether the last message may be an assistant's. preserved: whether thinking is bound
+    to its prefix. cache_tokens_min: the shortest prefix that is cached; shorter prefixes cause no
+    error. chars_per_token: the number for estimates. omits_thinking: whether `display` defaults to
+    omitted.
     """
 
     prefill: bool = False

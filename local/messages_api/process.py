@@ -26,7 +26,7 @@ class ServerProcess:
     process: subprocess.Popen[str]
 
     def stop(self) -> None:
-        """Stop it and wait. Does nothing if it has exited."""
+        """Stop the server and wait until it has ended. Does nothing if it has exited."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
@@ -52,11 +52,11 @@ def spawn(
     pace_s: float | None = None,
     env: Mapping[str, str] | None = None,
 ) -> ServerProcess:
-    """Start a server process and wait until it listens. It ends with this process.
+    """Start a server process and wait until it listens. The server ends with this process.
 
-    env: its environment (default: that of this process).
+    env: the environment of the server (default: that of this process).
 
-    Raises RuntimeError if it does not start; its error is on stderr.
+    Raises RuntimeError if the server does not start; the server's error is on stderr.
     """
     command = [sys.executable, "-m", MODULE, "--script", str(script), "--port", str(port)]
     if journal is not None:

@@ -2,8 +2,8 @@
 
 The session is identified by a canary `session:<id>` in the system prompt or in a user's text,
 otherwise by `metadata.user_id`, otherwise by the header `x-foldlog-attempt`
-(`<session> <turn>.<step>.<attempt>`). The canary in the content comes before the header on purpose:
-a journal that trusted the header could not detect a leak between sessions.
+(`<session> <turn>.<step>.<attempt>`). The canary in the content has precedence over the header,
+because a journal that trusted the header could not detect a leak between sessions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 ATTEMPT_HEADER = "x-foldlog-attempt"
-# Ends in a letter or digit, so that a sentence's full stop is not part of the id.
+# An id ends in a letter or digit, so that a sentence's full stop is not part of the id.
 _CANARY = re.compile(r"session:([A-Za-z0-9](?:[A-Za-z0-9._:@-]{0,126}[A-Za-z0-9])?)")
 _ATTEMPT = re.compile(r"(?P<session>\S+) (?P<turn>\d+)\.(?P<step>\d+)\.(?P<attempt>\d+)")
 NO_SESSION = "-"
@@ -50,7 +50,7 @@ def canaries_of(body: Mapping[str, Any]) -> list[str]:
 def _own_texts(body: Mapping[str, Any]) -> Iterator[str]:
     messages = [message for message in body.get("messages") or () if isinstance(message, dict)]
     users = [m.get("content") for m in messages if m.get("role") != "assistant"]
-    # Without tool results: a file that mentions a session is not a leak.
+    # Tool results do not count, because a file that mentions a session is not a leak.
     for source in (body.get("system"), *users):
         for block in blocks_of(source):
             if block.get("type") == "text" and isinstance(block.get("text"), str):
@@ -120,7 +120,10 @@ class Request:
 
     @cached_property
     def last_user_text(self) -> str:
-        """The newest text of a user; a steer next to tool results counts, the results do not."""
+        """The newest text of a user.
+
+        A steering text next to tool results counts, but tool results do not.
+        """
         for message in reversed(self.messages):
             if message["role"] == "user":
                 texts = [b["text"] for b in blocks_of(message["content"]) if b["type"] == "text"]

@@ -41,8 +41,9 @@ def redacted_thinking(data: str = "b3BhcXVl") -> Block:
 
 
 def tool_use(name: str, input: Mapping[str, Any] | str | None = None, id: str = "") -> Block:
-    """A tool call. A string as input is streamed unchanged, JSON or not; an empty id is replaced
-    by a generated one."""
+    """A tool call. An input that is a string is streamed unchanged, even if it is not JSON. An
+    empty id is replaced by a generated id.
+    """
     raw = input if isinstance(input, str) else json.dumps(input or {}, ensure_ascii=False)
     return {"type": "tool_use", "id": id, "name": name, "raw_input": raw}
 
@@ -58,7 +59,7 @@ def compaction(content: str | None) -> Block:
 
 
 def block(type: str, **fields: Any) -> Block:
-    """Any other block, sent complete in its content_block_start."""
+    """A block of any other type, which is sent complete in its content_block_start."""
     return {"type": type, **fields}
 
 
@@ -88,7 +89,7 @@ class Reply:
 
     @property
     def made_fault(self) -> Fault | None:
-        """`fault` as a Fault: `__post_init__` converts names and mappings."""
+        """The field `fault`, which `__post_init__` has converted to a Fault."""
         assert self.fault is None or isinstance(self.fault, Fault)
         return self.fault
 
@@ -117,13 +118,13 @@ Speaker = Callable[[Request], Reply]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A reply with its conditions. All conditions that are set must hold; without any it always
-    matches.
+    """A reply with its conditions. All conditions that are set must hold; a rule without conditions
+    always matches.
 
     contains: a part of the newest user text. session: the canary. ordinal: number of the request
     within its session, from 1. generation: `turn.step` of the attempt header. attempt: attempt
     number of that header. tool_results: the number of results in this turn so far. when: any
-    predicate. times: how often the rule may match at most.
+    predicate. times: the most times that the rule may match.
     """
 
     reply: Reply | Speaker
@@ -154,8 +155,8 @@ class Rule:
 class Script:
     """Rules in order; the first rule that matches answers.
 
-    It counts how often each rule answered (for `times`), so use one Script per server. Rules may be
-    added while it runs: `add` inserts them first. Thread-safe.
+    A script counts how often each rule has answered (for `times`), so use one Script per server.
+    `add` inserts rules before all others, also while the server runs. Thread-safe.
     """
 
     def __init__(self, rules: Sequence[Rule | Reply | Speaker], name: str = "script") -> None:
@@ -170,7 +171,7 @@ class Script:
             self._rules[:0] = [as_rule(rule) for rule in rules]
 
     def reply(self, request: Request) -> Reply | None:
-        """The reply for a request, None if no rule matches. Counts the use of the rule."""
+        """The reply for a request, or None if no rule matches. Counts the use of the rule."""
         with self._lock:
             rule = next((r for r in self._rules if self._is_usable(r) and r.matches(request)), None)
             if rule is None:
@@ -198,8 +199,8 @@ def replies(*in_order: Reply, session: str | None = None) -> list[Rule]:
 def rule_from_json(data: Mapping[str, Any], speakers: Mapping[str, Speaker]) -> Rule:
     """A rule from JSON: the fields of Rule, with `reply` as the fields of Reply or a name.
 
-    speakers: the named speakers that a rule may use. Raises ValueError or TypeError for anything
-    else; `when` cannot be written as JSON.
+    speakers: the named speakers that a rule may use. Raises ValueError or TypeError for invalid
+    JSON rules. `when` cannot be written as JSON.
     """
     fields = dict(data)
     if fields.get("when") is not None:

@@ -1,7 +1,7 @@
-"""Seals: opaque strings that only this server can create and that contain their payload.
+"""Makes seals: opaque strings that only this server can create and that contain their payload.
 
-Like real signatures they are self-contained, so a restarted server still recognizes what it issued,
-without any state. This file also makes the deterministic ids. The key is a constant: this test
+Like real signatures, seals are self-contained, so a restarted server recognizes its seals without
+any state. This file also makes the deterministic ids. The key is a constant, because this test
 server detects mistakes and does not provide security.
 """
 
@@ -26,7 +26,9 @@ _CHECK_CHARS = 6
 
 
 def canonical(value: Any) -> bytes:
-    """Canonical JSON, independent of key order and format, without nulls and cache marks."""
+    """The value as canonical JSON, independent of key order and format, without nulls and cache
+    marks.
+    """
     text = compact_ascii_sorted(value)
     if ":null" in text or '"cache_control":' in text:
         text = compact_ascii_sorted(_by_value(value))
@@ -46,7 +48,7 @@ def _by_value(value: Any) -> Any:
 
 
 def digest(*parts: bytes, length: int = 12) -> str:
-    """Hex digest of some bytes, `length` bytes long."""
+    """A hex digest of `length` bytes of the parts."""
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[: 2 * length]
 
 
@@ -57,7 +59,7 @@ def seal(payload: Mapping[str, Any]) -> str:
 
 
 def unseal(sealed: Any) -> dict[str, Any] | None:
-    """The payload; None if this server did not issue the seal, or it was changed."""
+    """The payload; None if the seal was changed or is not from this server."""
     try:
         raw = base64.b64decode(sealed, validate=True)
     except (binascii.Error, ValueError, TypeError):

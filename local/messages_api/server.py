@@ -1,7 +1,7 @@
-"""The HTTP server: routes, headers, body limits, validation, journal, as one aiohttp application.
+"""The HTTP server as one aiohttp application: routes, headers, body limits, validation, journal.
 
-A request is read completely, then journalled as accepted and fsynced before the first byte of its
-answer is sent: a call that is missing in the journal was never made.
+A request is read completely, then recorded as accepted in the journal and fsynced, before the first
+byte of its answer is sent. So a call that is missing in the journal was never answered.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ServerState:
             self.ordinals[entry["canary"]] = entry["ordinal"]
 
     def keep(self, n: int, body: bytes) -> None:
-        """Keep a body, and drop the oldest ones above BODIES_BYTES_MAX."""
+        """Keep a body, and drop the oldest bodies above BODIES_BYTES_MAX."""
         self.bodies[n] = body
         self.bodies_bytes += len(body)
         while self.bodies_bytes > BODIES_BYTES_MAX and len(self.bodies) > 1:
@@ -205,7 +205,7 @@ async def _answer(
 
 
 def _fail(state: ServerState, arrived: Arrived, bug: Exception) -> web.Response:
-    """Report a bug of the script to the client, which must not retry, and to the journal."""
+    """Report a bug of the script in the journal and to the client, which must not retry."""
     state.journal.note("failed", arrived.n, **arrived.facts(), error=repr(bug))
     error = ApiError(500, f"scripted server: {bug!r}", headers={"x-should-retry": "false"})
     return error_response(error, arrived.request_id)
@@ -226,7 +226,7 @@ def _delivery(
         answer.extra["input_transformations"] = dropped
     if "diagnostics" in request.body:
         answer.extra["diagnostics"] = None  # not simulated
-    # message_start also contains the extras: build it again now that they are known.
+    # message_start also contains the extras, so build it again now that they are known.
     answer.events[0] = answer.opening()
     fault = reply.made_fault
     noisy(answer, fault)
@@ -243,7 +243,9 @@ def _delivery(
 
 
 async def count_tokens(http: web.Request) -> web.StreamResponse:
-    """POST /v1/messages/count_tokens: the same checks, then the cache simulation's total."""
+    """POST /v1/messages/count_tokens: runs the same checks, and returns the cache simulation's
+    total.
+    """
     state = http.app[STATE]
     arrived = await _arrive(http, state)
     try:

@@ -1,4 +1,4 @@
-"""Field-level checks of a request body: which fields exist, and their types.
+"""Checks the fields of a request body and their types.
 
 Errors are worded as the API words them. `conversation.py` checks how blocks relate to each other.
 Every function raises ApiError (400) or returns None.
@@ -65,7 +65,7 @@ _WORD_OF_TYPE = {str: "string", dict: "dictionary", list: "list", int: "integer"
 
 
 def check_shape(body: Any, betas: frozenset[str], *, counting: bool = False) -> None:
-    """Check the whole body. counting: it is the body of count_tokens, which has fewer fields."""
+    """Check the whole body. counting: whether it is for count_tokens, which has fewer fields."""
     if not isinstance(body, dict):
         raise invalid("The request body must be a JSON object.")
     _check_fields(body, betas, counting)
@@ -242,7 +242,7 @@ def _check_tools(tools: Any, choice: Any) -> None:
 
 
 def _check_schema(schema: dict[str, Any], path: str) -> None:
-    """Refuse a top-level schema that the API refuses, and with it the whole request."""
+    """Refuse the request if the API would refuse this top-level schema."""
     if any(word in schema for word in ("oneOf", "allOf", "anyOf")):
         raise invalid(
             f"{path}: input_schema does not support oneOf, allOf, or anyOf at the top level"
@@ -312,7 +312,7 @@ def _check_breakpoints(body: Mapping[str, Any]) -> None:
 
 
 def cache_marks(body: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Every cache mark with its path, in prompt order; the automatic one comes last."""
+    """Every cache mark with its path, in prompt order; the automatic mark comes last."""
     places: list[tuple[str, Any]] = [
         (f"tools.{i}", tool) for i, tool in enumerate(body.get("tools") or ())
     ]

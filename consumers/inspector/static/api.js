@@ -1,5 +1,5 @@
-// The gateway over HTTP: responses, refusals as errors, and streams that reconnect automatically.
-// The token, if one is needed, is kept as long as the tab and sent in a header, never in a link.
+// Calls the gateway over HTTP: returns responses, throws refusals as errors, and reconnects
+// streams. If a token is needed, the tab keeps it and sends it in a header, never in a link.
 
 const TOKEN = "foldlog.token";
 const PAUSE_MS = [250, 1000, 2000, 5000];
@@ -56,9 +56,9 @@ export const post = (path, body) =>
 export const sessionPath = (id) => `/v1/sessions/${encodeURIComponent(id)}`;
 export const lookPath = (id) => `/inspector/api/sessions/${encodeURIComponent(id)}`;
 
-/** Follow a stream of server-sent events until `signal`; resumes after the last id received. `onState`
-    gets live, waiting with the time of the next try, or refused with the error; `nap` gets a
-    function that ends the wait early. */
+/** Follows a stream of server-sent events until `signal`, and resumes after the last id
+    received. `onState` is called with live, waiting and the time of the next try, or refused and
+    the error. `nap` is called with a function that ends the wait early. */
 export async function follow(path, { signal, onEvent, onState, nap = () => {} }) {
   let cursor = null;
   for (let tries = 0; !signal.aborted; tries += 1) {

@@ -1,4 +1,5 @@
-// The page: the link alone decides whether the home page or a session is shown, and at which instant.
+// The page. Only the link decides whether the home page or a session is shown, and at which
+// instant.
 
 import { get, setToken } from "./api.js";
 import { Home } from "./home.js";

@@ -1,12 +1,12 @@
-// Arguments and results as a table, before they are JSON.
+// Shows arguments and results as a table if they are an object, else as text or JSON.
 
 import { brief, pretty } from "./format.js";
 import { html, useState } from "./lib.js";
 
-const CHARS = 12_000; // of one text, until the user asks for all of it
+const CHARS = 12_000; // of a text that are shown at first
 const ROWS = 40;
 
-/** A plain text; a long one is cut until the user asks for all of it. */
+/** A plain text. A long text is cut until the user asks for all of it. */
 export function Text({ text }) {
   const [all, setAll] = useState(false);
   const long = text.length > CHARS && !all;
@@ -14,7 +14,7 @@ export function Text({ text }) {
     <button class="link" onClick=${() => setAll(true)}>Show all ${text.length} characters</button>`}`;
 }
 
-/** The value of a content: JSON if it is, else the text. */
+/** The value of a content: the parsed JSON, or the text if it is not JSON. */
 export function valueOf(content) {
   if (typeof content !== "string") return content;
   try {
@@ -26,7 +26,7 @@ export function valueOf(content) {
 
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
-/** A value as a table of its fields, whole; anything else as text. */
+/** An object as a table of its fields; any other value as text. */
 export function Values({ value, label }) {
   const [all, setAll] = useState(false);
   if (value === undefined || value === null || value === "") return null;
@@ -47,7 +47,7 @@ export function Values({ value, label }) {
   `;
 }
 
-/** The text of content blocks that are only text; null for anything else. */
+/** The text of a string, or of content blocks that are all text; null for anything else. */
 function textOf(value) {
   if (typeof value === "string") return value;
   if (!Array.isArray(value) || !value.length) return null;

@@ -1,12 +1,12 @@
-// The time axis of a session: real time, in which each long silence is folded to a narrow pleat.
+// The time axis of a session: real time, on which each long silence is narrowed to a pleat.
 
-export const SILENCE_MS = 15_000; // a longer stretch in which nothing runs is folded
+export const SILENCE_MS = 15_000; // a longer time in which nothing runs becomes a pleat
 const PLEAT_PX = 44;
-const PLEATS_SHARE = 0.5; // of the width, at most
-const EDGE_MS = 400; // shown of a silence before and after it
+const PLEATS_SHARE = 0.5; // the largest share of the width for pleats
+const EDGE_MS = 400; // how much of a silence stays visible at each end
 
-/** The silences of a session, [from, to], oldest first: stretches in which nothing runs and nothing
-    waits for a worker or a retry for a short time. A wait for a person and a doubt are silences. */
+/** The silences of a session, [from, to], oldest first: times in which nothing runs, except
+    short waits for a worker or a retry. Waits for a person and calls in doubt are silences. */
 export function silences(runs, events, end) {
   const busy = [];
   for (const run of runs) {
@@ -28,7 +28,8 @@ export function silences(runs, events, end) {
   return found;
 }
 
-/** The axis of the stretch [from, to] on `width` pixels: x of a time, time of an x, the pleats. */
+/** The axis of the times [from, to] on `width` pixels, with the functions `x` (of a time) and
+    `time` (of an x), and the pleats. */
 export function axis(folds, from, to, width) {
   const span = Math.max(1, to - from);
   const inside = folds.filter(([start, end]) => end > from && start < to)
@@ -58,7 +59,8 @@ export function axis(folds, from, to, width) {
   };
 }
 
-/** Linear between the points of a rising list; beyond its ends, the ends. */
+/** Interpolates linearly between the points of a rising list. Beyond its ends, returns the end's
+    value. */
 function between(froms, tos, value) {
   if (value <= froms[0]) return tos[0];
   if (value >= froms.at(-1)) return tos.at(-1);
@@ -67,7 +69,7 @@ function between(froms, tos, value) {
   return b === a ? tos[n] : tos[n - 1] + ((tos[n] - tos[n - 1]) * (value - a)) / (b - a);
 }
 
-/** The place of the first value that is greater. */
+/** The index of the first element that is greater than `value`. */
 export function after(list, value, of = (one) => one) {
   let low = 0;
   let high = list.length;
@@ -84,7 +86,7 @@ const STEPS = [
   288e5, 864e5,
 ];
 
-/** The ticks of an axis: round times at least `apart` pixels from each other, none in a pleat. */
+/** The ticks of an axis: round times at least `apart` pixels from each other, outside of pleats. */
 export function ticks(shown, apart = 96) {
   const { from, to, scale, x, pleats } = shown;
   if (!scale) return [];
@@ -102,7 +104,7 @@ export function ticks(shown, apart = 96) {
   return found;
 }
 
-/** The stretch [from, to] within [start, end], at least `least` long. */
+/** The times [from, to], moved into [start, end] and at least `least` long. */
 export function fitted([from, to], [start, end], least = 40) {
   const length = Math.min(end - start, Math.max(least, to - from));
   const left = Math.min(Math.max(start, from), end - length);

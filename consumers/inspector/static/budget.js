@@ -1,4 +1,5 @@
-// How full the window was at each step, against both budgets; and what it cost, by turn, model, step, tool.
+// Shows how full the context window was at each step, with both budgets, and the cost by turn,
+// model, step and tool.
 
 import { lookPath } from "./api.js";
 import { length, number, usd } from "./format.js";
@@ -122,7 +123,8 @@ const Tokens = ({ row }) => html`
   <td>${number(row.cache_read_tokens)}</td><td>${number(row.output_tokens)}</td><td>${usd(row.usd, row.unpriced)}</td>
 `;
 
-/** Tools have no price of their own: their results are read by every later request. */
+/** The tools with the tokens of their results. Tools have no price, but every later request
+    reads their results. */
 const Tools = ({ rows }) => html`
   <table class="tbl"><thead><tr><th scope="col">Tool</th><th scope="col">Calls</th><th scope="col">Time</th>
     <th scope="col">Tokens of results</th></tr></thead>

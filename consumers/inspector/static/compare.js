@@ -1,4 +1,5 @@
-// Two instants, or two forks, side by side: the answers first, then what else differs. And the tree of forks.
+// Shows two instants or two forks side by side: the answers first, then all other differences. Also
+// shows the tree of forks.
 
 import { lookPath } from "./api.js";
 import { clock, number, plural, when, word } from "./format.js";

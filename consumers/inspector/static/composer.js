@@ -1,4 +1,5 @@
-// Sends messages. A refusal is shown with its reason; the text is kept, also when the page is reloaded.
+// Sends messages. A refusal is shown with its reason. The text is kept, even when the page is
+// reloaded.
 
 import { post, sessionPath } from "./api.js";
 import { Icon } from "./icons.js";

@@ -1,4 +1,5 @@
-// The conversation: what was said and done, in order; what a person must decide stands where it happened.
+// The conversation: messages, answers and calls in order, with what a person must decide in its
+// place.
 
 import { gist, Text, valueOf, Values } from "./args.js";
 import { Composer } from "./composer.js";
@@ -10,8 +11,8 @@ import { html, still, useLayoutEffect, useMemo, useRef, useState } from "./lib.j
 import { Markdown } from "./markdown.js";
 import { callState, endText, initials, nameOf } from "./words.js";
 
-const SHOWN = 150; // items drawn at first; earlier ones on request
-const MARKDOWN_CHARS = 40_000; // a longer text is shown as it is
+const SHOWN = 150; // items drawn at first; earlier items on request
+const MARKDOWN_CHARS = 40_000; // a longer text is shown without formatting
 
 const OF_CALLS = new Set(["call", "asks", "approval", "result", "doubt", "resolved"]);
 
@@ -43,14 +44,14 @@ function itemsOf(lines) {
       if (last?.kind === "attempts" && last.lines[0].step === line.step) last.lines.push(line);
       else steps().push({ key: `attempts ${place}`, kind: "attempts", lines: [line] });
     } else {
-      if (line.kind === "ended" && line.name === "failed") dropAttempts(items); // its card has them
+      if (line.kind === "ended" && line.name === "failed") dropAttempts(items); // the card of the failure has them
       items.push({ key: `line ${place}`, kind: line.kind, line });
     }
   }
   return items;
 }
 
-/** The items, as the same objects where nothing changed: what is the same is not drawn again. */
+/** The items. Unchanged items are the same objects as before, so they are not drawn again. */
 function useItems(lines, count) {
   const known = useRef(new Map());
   return useMemo(() => {
@@ -73,7 +74,8 @@ function dropAttempts(items) {
   if (!last.steps.length) items.pop();
 }
 
-/** The runs of a call or a model call by its key, as they were right after an offset. */
+/** Returns a function for the runs of a tool call or model call by key, as they were right after
+    an offset, and one for all runs. */
 function useTimes(session, upto) {
   const runs = useMemo(() => {
     const found = new Map();
@@ -86,7 +88,8 @@ function useTimes(session, upto) {
   }, [session, session.runs.length, session.upto]);
   const all = useMemo(() => (key) => runs.get(key) ?? [], [runs]);
   const asOf = (run) => (run.end_offset > upto ? { ...run, end_at: null, end_offset: null, outcome: "" } : run);
-  // What was done before the newest steps had ended before them, so it needs no instant.
+  // Runs of steps before the newest had already ended then, so for them the instant does not
+  // matter.
   return [(key) => all(key).filter((run) => run.offset <= upto).map(asOf), all];
 }
 
@@ -145,7 +148,7 @@ export function Conversation(props) {
   `;
 }
 
-/** How long the answered attempt took. */
+/** How long the attempt with the answer took. */
 function timeOf(runs) {
   const run = runs.findLast((one) => one.kind === "run" && one.outcome === "ok");
   return run ? length(run.end_at - run.at) : "";
@@ -169,7 +172,7 @@ const Item = still(({ item, agent, user, times, props }) => {
   }
 });
 
-/** The ordinary end of a turn is quiet: only screen readers are told. */
+/** The end of a turn. An ordinary end is visible only to screen readers. */
 function End({ line }) {
   const isQuiet = line.name === "end_turn";
   const text = isQuiet ? `Turn ${line.turn} ended.` : endText(line);
@@ -213,7 +216,7 @@ const Thinking = ({ text }) => html`
   <details class="thinking"><summary><${Icon} name="right" small />Thought, ${text.length} characters</summary>
     <p class="text plain" dir="auto"><${Text} text=${text} /></p></details>`;
 
-/** Calls and attempts between two answers. One that waits for a person is a card of its own. */
+/** The calls and attempts between two answers. A call that waits for a person has its own card. */
 const Steps = still(({ item, timesOf, asked, stands, session, past, go }) => {
   const groups = [];
   for (const step of item.steps) {
@@ -281,7 +284,7 @@ function Note({ line }) {
   return html`<p class=${`note ${line.kind}`}><bdi>${text}</bdi></p>`;
 }
 
-/** The open attempt's output so far. Its box appears with the first token and only grows. */
+/** The open attempt's output so far. The box appears with the first token and only grows. */
 function Streaming({ open, past, agent }) {
   return html`
     <article class="msg assistant streaming" aria-label="The model's output" aria-busy=${!past}>

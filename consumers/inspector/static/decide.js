@@ -1,4 +1,4 @@
-// What a person decides, where it stands in the conversation: approvals, and calls in doubt.
+// The cards for a person's decisions in the conversation: approvals, and calls in doubt.
 
 import { post, sessionPath } from "./api.js";
 import { Values, valueOf } from "./args.js";
@@ -21,7 +21,7 @@ function useCommand(session, call) {
   return [state, send];
 }
 
-/** The letters of a card act while it, or something in it that is no field, has the focus. */
+/** Handles the keys of a card while the focus is on the card or inside it, except in a field. */
 const pressed = (keys) => (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea")) return;
   const act = keys[event.key.toLowerCase()];
@@ -37,7 +37,7 @@ export function Decision({ session, call, past, go }) {
     : html`<${Doubt} session=${session} call=${call} past=${past} go=${go} />`;
 }
 
-/** What a person did later, at a past instant. */
+/** At a past instant, shows what a person did later. */
 function Later({ session, call, go, kind }) {
   const run = session.runs.find((one) => one.key === call.call && one.kind === kind && one.end_at !== null);
   if (!run) return html`<p class="foot">It is still so now.</p>`;
@@ -78,7 +78,7 @@ function Approval({ session, call, past, go }) {
   `;
 }
 
-/** Both answers look the same, and each first asks what the model should know. */
+/** A call in doubt. Its two answers look alike, and each asks first what the model should know. */
 function Doubt({ session, call, past, go }) {
   const [{ busy, error }, send] = useCommand(session, call);
   const [outcome, setOutcome] = useState(null);

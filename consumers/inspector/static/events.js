@@ -1,5 +1,6 @@
-// Every event of the session, as sentences, with refused and ignored ones. Only the visible rows are drawn.
-// Choosing an event goes there; its type and fields stand one press below.
+// Shows every event of the session as a sentence, including refused and ignored events. Only the
+// visible rows are drawn. Choosing an event moves the page to it; a button shows its type and
+// fields.
 
 import { clock, length, number, pretty } from "./format.js";
 import { Icon } from "./icons.js";
@@ -7,7 +8,7 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./l
 
 const ROW = 30; // px, also in styles.css
 const AROUND = 8; // rows drawn beyond the visible ones
-const DRAWN = 128; // elements that are used again for other rows
+const DRAWN = 128; // row elements, which are reused for other rows
 
 export function Events({ session, at, go, moment }) {
   const [chunks, setChunks] = useState(false);
@@ -34,7 +35,7 @@ export function Events({ session, at, go, moment }) {
   `;
 }
 
-/** The last row at or before an offset: a hidden chunk selects the row before it. */
+/** The last row at or before an offset. For a hidden chunk, this is the row before the chunk. */
 function rowAt(rows, at) {
   let low = 0;
   let high = rows.length;

@@ -1,4 +1,4 @@
-// What went wrong, in one line, with its details on demand: attempts that failed, turns that failed.
+// Shows failed attempts and failed turns in one line, with details on demand.
 
 import { post, sessionPath } from "./api.js";
 import { clock, partsOf } from "./format.js";
@@ -23,7 +23,7 @@ const Attempts = ({ lines }) => html`
   <table class="args"><tbody>${lines.map((line) => html`<tr key=${line.offset}>
     <th scope="row" class="num">${clock(line.at)}</th><td><bdi>${line.text}</bdi></td></tr>`)}</tbody></table>`;
 
-/** A turn that failed: why, how often, and what can be done about it now. */
+/** A turn that failed: why, after how many tries, and what a person can do now. */
 export function Failure({ line, session, at, go, about, moment, isLast, lines }) {
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);

@@ -30,7 +30,7 @@ export function usd(text, unpriced = 0, rest = "unknown") {
   return unpriced ? `${shown} + ${rest}` : shown;
 }
 
-/** Indented JSON; a text that is JSON is indented too, any other text is unchanged. */
+/** The value as indented JSON. A text that is JSON is indented too; any other text is unchanged. */
 export function pretty(value) {
   if (typeof value !== "string") return JSON.stringify(value, null, 2) ?? "";
   try {
@@ -66,7 +66,7 @@ function partOf(block) {
   }
 }
 
-/** A length of time for people: 84 ms, 2.6 s, 5 min 43 s, 2 h 5 min, 3 d. */
+/** A duration for people: 84 ms, 2.6 s, 5 min 43 s, 2 h 5 min, 3 d. */
 export function length(ms) {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
   const seconds = ms / 1000;
@@ -82,17 +82,17 @@ const both = (many, name, few, fewName) => `${many} ${name}${few ? ` ${few} ${fe
 
 const DAY = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short" });
 
-/** A clock time; one of another day carries the day. */
+/** A time of day, with the day unless it is today. */
 export function when(ms, now = Date.now()) {
   if (!ms) return "";
   const isToday = new Date(ms).toDateString() === new Date(now).toDateString();
   return isToday ? clock(ms) : `${DAY.format(ms)}, ${clock(ms)}`;
 }
 
-/** The milliseconds of a time, for a clock that shows them smaller: ".712". */
+/** The milliseconds of a time, such as ".712", for a clock that shows them smaller. */
 export const fraction = (ms) => `.${String(ms % 1000).padStart(3, "0")}`;
 
-/** One line of at most so many characters. */
+/** The text as one line of at most `chars` characters. */
 export function brief(text, chars = 80) {
   const line = text.slice(0, 4 * chars).replace(/\s+/g, " ").trim();
   return line.length <= chars ? line : `${line.slice(0, chars - 1)}…`;

@@ -1,4 +1,5 @@
-// The home page: what waits for you, new sessions, the numbers, every session. The link is its whole view.
+// The home page: what waits for the user, new sessions, charts, and all sessions. The link contains
+// the whole view.
 
 import { clock, number, plural } from "./format.js";
 import { Charts, Groups, SPANS, useCharts } from "./home_charts.js";
@@ -15,7 +16,7 @@ import { html, useEffect, useMemo, useModel, useState } from "./lib.js";
 import { Filters, Table } from "./sessions.js";
 import { ask, Keys, Side } from "./shell.js";
 
-const INBOX_MAX = 6; // on the home page; the rest is one press away
+const INBOX_MAX = 6; // shown on the home page; a button shows all
 const TICK_MS = 5000;
 
 function useNow(model) {
@@ -31,7 +32,7 @@ function go_(view, replace) {
   const wanted = viewLink(view);
   if (!replace) location.hash = wanted;
   else {
-    history.replaceState(null, "", wanted); // typing is one entry in the browser's history
+    history.replaceState(null, "", wanted); // typing adds no entries to the browser's history
     dispatchEvent(new Event("hashchange"));
   }
 }
@@ -54,7 +55,7 @@ export function Home({ list, go, view: text }) {
   const shown = view.part === "" || view.part === "sessions";
   const waiting = new Set(items.map(({ row }) => row.id)).size;
   const working = model.list.filter((row) => row.status === "busy").length;
-  /** Select rows, and unselect those that were; `set`: select all of them, `clear`: none of them. */
+  /** Toggles the selection of rows. `set` selects all of them, `clear` unselects all of them. */
   const pick = (ids, set = false, clear = false) => {
     setPicked((before) => {
       const next = new Set(before);
@@ -265,7 +266,7 @@ function Empty({ model, go }) {
   </section>`;
 }
 
-/** On a phone: opens the form of a new session. */
+/** On a phone, the button that opens the form for a new session. */
 function StartOne({ starting, setStarting }) {
   const press = () => {
     setStarting(!starting);

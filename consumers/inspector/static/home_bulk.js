@@ -1,5 +1,5 @@
-// What can be done with several sessions at once: stop their turns, export them. Each asks first, and
-// names how many.
+// Actions on several sessions at once: stop their turns, export them. Each action first asks for
+// confirmation with the number of sessions.
 
 import { get, post, sessionPath } from "./api.js";
 import { number, plural } from "./format.js";
@@ -13,7 +13,7 @@ const REASON = "stopped on the inspector's home page";
 
 const isRunning = (row) => row.turn_at !== null;
 
-/** Do something with each row, a few at a time. Returns [row, error] of those that failed. */
+/** Calls `act` for each row, a few at a time. Returns [row, error] for each failed row. */
 export async function each(rows, act, onDone) {
   const left = [...rows];
   const failed = [];

@@ -1,5 +1,5 @@
-// The charts across sessions: cost, tokens, turns with errors, and time to answer, by hour or day,
-// together, by agent or by model. The gateway keeps the sums; nothing is added up here.
+// The charts over all sessions: cost, tokens, turns with errors, and time to answer, by hour or
+// day, in total, by agent or by model. The gateway computes the sums.
 
 import { get } from "./api.js";
 import { number, plural } from "./format.js";
@@ -13,7 +13,7 @@ export const SPANS = [
   { name: "30 days", hours: 720, step: 24, each: "by day" },
 ];
 
-/** The sums of a span, fetched again as they get old; null before the first. */
+/** The sums of a time span, fetched again when they are old; null before the first response. */
 export function useCharts(span, version) {
   const [found, setFound] = useState(null);
   const fetched = useRef({ at: 0, hours: 0 });
@@ -27,7 +27,7 @@ export function useCharts(span, version) {
         fetched.current = { at: Date.now(), hours: span.hours };
         setFound({ ...page, span });
       } catch {
-        // The list says that the gateway is lost; what was drawn stays.
+        // The list of sessions shows that the gateway is unreachable; the charts stay as they are.
       }
     }, wait);
     return () => {
@@ -150,7 +150,7 @@ function Plot({ measure, found, series, at }) {
     ${highest > 0 && html`<span class="peak num" aria-hidden="true">${measure.top(highest)}</span>`}`;
 }
 
-/** A line through the known values; a single one is a short dash. */
+/** The path of a line through the known values. A single value is a short dash. */
 function path(values, slot, y) {
   let before = false;
   return values.map((value, place) => {
@@ -166,7 +166,7 @@ function path(values, slot, y) {
   }).join("");
 }
 
-/** A line for each agent or model: its sums, and how they went over time. */
+/** A row for each agent or model, with its sums and their course over time. */
 export function Groups({ found, groups, kind, choose }) {
   const names = Object.keys(groups);
   if (!names.length) return html`<p class="none">Nothing ran in this time.</p>`;

@@ -1,4 +1,4 @@
-// The view of the home page, as in the link: which part, which filters, which order.
+// The view of the home page in the link: its part, filters and order.
 // #/PART?status=failed&agent=shop&days=7&find=TITLE&sort=cost&q=WORDS
 
 import { waits } from "./home_model.js";
@@ -26,7 +26,7 @@ const SORTS = {
 };
 const worked = (row) => row.in_turns_ms + (row.turn_at === null ? 0 : Math.max(0, row.updated_at - row.turn_at));
 
-/** The view in a link; unknown parts and values are left out. */
+/** Parses the view in a link, without unknown parts and values. */
 export function parseView(text) {
   const [part, query] = text.split("?", 2);
   const given = new URLSearchParams(query ?? "");
@@ -47,7 +47,8 @@ export function viewLink(view) {
 
 export const isFiltered = (view) => ["status", "agent", "days", "find"].some((name) => view[name] !== "");
 
-/** The rows of a view, in its order; `counts`: of each status among those that pass the rest. */
+/** The rows of a view, in the view's order. `counts`: the number of rows by status, if only the
+    other filters apply. */
 export function chosen(list, view, now) {
   const words = view.find.trim().toLowerCase();
   const after = view.days ? now - Number(view.days) * 86_400_000 : 0;

@@ -1,5 +1,6 @@
-// What waits for a person: approvals, calls in doubt, failed turns, each with the answers as buttons.
-// Allow appears only where every argument is in view; what was shown is what the answer is bound to.
+// Shows what waits for a person: approvals, calls in doubt, failed turns, each with buttons for the
+// answers. Allow appears only if every argument is visible; the answer is bound to the arguments
+// shown.
 
 import { post, sessionPath } from "./api.js";
 import { clock } from "./format.js";
@@ -8,7 +9,8 @@ import { errorText, failureOf, since, titleOf, until } from "./home_words.js";
 import { Icon } from "./icons.js";
 import { html, useLayoutEffect, useRef, useState } from "./lib.js";
 
-/** [row, call or null] of everything that waits: approvals, then doubts, then failures; oldest first. */
+/** Everything that waits, as [row, call or null]: approvals, then doubts, then failures, each
+    oldest first. */
 export function inbox(list, aside) {
   const found = [];
   for (const row of list) {
@@ -29,7 +31,7 @@ export function Inbox({ items, now, model, aside }) {
 
 function Item({ row, call, now, model, aside }) {
   const [state, setState] = useState({ busy: false, error: "", done: "" });
-  /** Send a command; `done` is shown until the gateway's list has it. */
+  /** Sends a command, and shows `done` until the gateway's list has the result. */
   const send = async (path, body, done) => {
     setState({ busy: true, error: "", done: "" });
     try {
@@ -53,7 +55,7 @@ function Item({ row, call, now, model, aside }) {
 const nameOf = (call, row) =>
   (call === null ? failureOf(row.failure) : call.asks ? `Allow ${call.name}?` : `Did ${call.name} happen?`);
 
-/** A and D press the buttons of the card that has the focus. */
+/** The keys A and D press the buttons of the card that has the focus. */
 function press(event) {
   const own = event.target instanceof Element && event.target.closest("input, textarea");
   if (own || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -84,13 +86,13 @@ const Open = ({ row }) => html`<a class="btn quiet" href=${`#/s/${encodeURICompo
 
 const LONG_NUMBER = /\d{16}/; // JavaScript would round it
 
-/** The arguments as a table, all of them and whole; as they are, if a table could differ from them. */
+/** All arguments in full, as a table, or as the original text if a table could differ from it. */
 function Args({ text }) {
   let args = null;
   try {
     args = LONG_NUMBER.test(text) ? null : JSON.parse(text);
   } catch {
-    // shown as they are
+    // shown as the original text
   }
   const plain = args !== null && typeof args === "object" && !Array.isArray(args);
   if (plain && !Object.keys(args).length) return html`<div class="well faint">No arguments</div>`;

@@ -1,4 +1,5 @@
-// The keys of the home page: one table, also shown as help. Keys typed into a field are left alone.
+// The keys of the home page, in one table that is also shown as help. Keys typed into a field are
+// ignored.
 
 export const HOME_KEYS = [
   ["N", "start a session"],
@@ -17,7 +18,7 @@ export const HOME_KEYS = [
 
 const OWN = "input:not([type=checkbox]), textarea, select, [contenteditable], dialog";
 
-/** Handle the keys of the page; `does` maps a key to what it does. */
+/** Handles the keys of the page. `does` maps each key to its function. */
 export function onHomeKeys(does) {
   const press = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;

@@ -1,10 +1,11 @@
-// The home page's copy of the sessions: fetched once, then only what changed. It recovers by itself.
+// The home page's copy of the sessions. It is fetched once, then only changes are fetched. It
+// recovers from errors by itself.
 
 import { get } from "./api.js";
 import { Model } from "./lib.js";
 
-const QUIET_MS = 10_000; // workers come and go without a change of any session
-const SETTLE_MS = 250; // changes that follow each other are one request
+const QUIET_MS = 10_000; // workers start and end without changing a session
+const SETTLE_MS = 250; // changes within this time cause one request
 const RETRY_MS = [1000, 2000, 4000, 8000];
 const PAGE = 1000;
 
@@ -22,7 +23,7 @@ export class HomeModel extends Model {
     this.total = 0;
     this.loaded = false;
     this.skew = 0; // the gateway's clock minus this one
-    this.lost = null; // {since, message, next}: the gateway does not answer; next try at `next`
+    this.lost = null; // {since, message, next} while the gateway does not respond
     this.refused = null;
   }
 
@@ -30,7 +31,8 @@ export class HomeModel extends Model {
     return Date.now() + this.skew;
   }
 
-  /** Follow until the result is called. `changes`: a model that changes when some session does. */
+  /** Follows the sessions until the returned function is called. `changes`: a model that changes
+      when a session does. */
   start(changes) {
     const stop = new AbortController();
     const unsubscribe = changes.subscribe(() => this.nudge());
@@ -45,7 +47,7 @@ export class HomeModel extends Model {
     };
   }
 
-  /** Fetch again soon. */
+  /** Fetches the changes soon. */
   nudge() {
     this.#due = true;
     this.#wake();
@@ -119,7 +121,7 @@ export class HomeModel extends Model {
 
 export const waits = (row) => row.waits.length > 0 || row.failure !== null;
 
-/** Failed turns that were set aside in this browser: {session: turn}. */
+/** The storage key of failed turns that were set aside in this browser: {session: turn}. */
 const ASIDE = "foldlog.aside";
 
 export class Aside extends Model {
@@ -140,7 +142,7 @@ export class Aside extends Model {
   }
 }
 
-/** Saved filters: [{name, view}], `view` as in the link. */
+/** The storage key of saved filters: [{name, view}], with `view` as in the link. */
 const FILTERS = "foldlog.filters";
 
 export class SavedFilters extends Model {
@@ -177,6 +179,6 @@ function write(key, value) {
   try {
     localStorage.setItem(key, JSON.stringify(value));
   } catch {
-    // A full or forbidden storage: the choice lasts as long as the page.
+    // If the storage is full or forbidden, the choice lasts as long as the page.
   }
 }

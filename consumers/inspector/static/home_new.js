@@ -1,11 +1,11 @@
-// Start a session: what should be done, and the agent that does it.
+// The form that starts a session, with a message and an agent.
 
 import { post, sessionPath } from "./api.js";
 import { plural } from "./format.js";
 import { Icon } from "./icons.js";
 import { html, useRef, useState } from "./lib.js";
 
-const AGENT = "foldlog.agent"; // the one chosen last
+const AGENT = "foldlog.agent"; // the storage key of the last chosen agent
 const OTHER = " other"; // no agent has a name that begins with a blank
 
 /** The agent to begin with: the one chosen last if it is served, else the first that is. */

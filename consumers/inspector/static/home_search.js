@@ -1,4 +1,5 @@
-// Search over everything that was said, with the gateway's full-text index. A hit is a link to its instant.
+// Searches all messages, answers and results with the gateway's full-text index. A hit is a link to
+// its instant.
 
 import { get } from "./api.js";
 import { number } from "./format.js";

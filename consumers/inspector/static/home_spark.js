@@ -1,11 +1,11 @@
-// The strip of what a session did: model above, tools below, on real time, with silences folded.
+// The activity strip of a session over real time: model above, tools below, with silences narrowed.
 
 import { html, still } from "./lib.js";
 
 const WIDTH = 132;
-const MIN = 2; // a shorter run is drawn this wide
+const MIN = 2; // px of the shortest bar
 const PLEAT = 7;
-const SILENCE_MS = 15_000; // a longer stretch in which nothing ran is folded
+const SILENCE_MS = 15_000; // a longer time in which nothing ran is narrowed
 const LOOKS = [
   { name: "model", y: 4, look: "run-model" },
   { name: "tool", y: 11, look: "run-tool" },
@@ -14,7 +14,8 @@ const LOOKS = [
   { name: "failed", y: 4, look: "run-fail" },
 ];
 
-/** The bars of a strip: [{x, width, kind}], and the places of its pleats. Runs are kind, start, length. */
+/** The bars of a strip as [{x, width, kind}], and the places of its pleats. `runs` is a flat
+    list of kind, start, length. */
 export function drawn(runs, now, at) {
   const all = [];
   for (let place = 0; place < runs.length; place += 3) {
@@ -22,7 +23,7 @@ export function drawn(runs, now, at) {
   }
   if (now !== null) all.push({ kind: now[0], start: now[1], end: Math.max(now[1], at) });
   all.sort((a, b) => a.start - b.start);
-  // Waits for people are as long as people take: they are drawn as long as a silence at most.
+  // Waits for people may be long, so they are drawn at most as long as a silence.
   const pieces = [];
   for (const run of all) {
     const people = run.kind === 2 || run.kind === 3;
@@ -34,7 +35,7 @@ export function drawn(runs, now, at) {
   const busy = pieces.reduce((sum, piece) => sum + piece.end - piece.start, 0);
   const fold = Math.min(PLEAT, WIDTH / 3 / Math.max(1, pieces.length));
   const room = WIDTH - MIN - fold * Math.max(0, pieces.length - 1);
-  const scale = busy > 0 ? Math.min(room / busy, WIDTH / 4 / 1000) : 0; // a quarter of a second is a bar, too
+  const scale = busy > 0 ? Math.min(room / busy, WIDTH / 4 / 1000) : 0; // at most a quarter of the strip for a second
   let x = 0;
   const pleats = [];
   pieces.forEach((piece, place) => {
@@ -54,7 +55,7 @@ export function drawn(runs, now, at) {
   return { bars, pleats };
 }
 
-/** In words, for screen readers: "3 model, 2 tool". */
+/** The runs in words for screen readers, such as "3 model, 2 tool". */
 function spoken(runs) {
   const counts = new Map();
   for (let place = 0; place < runs.length; place += 3) {

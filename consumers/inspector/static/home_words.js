@@ -1,4 +1,5 @@
-// The words and numbers of the home page: sentences, money, times. Plain text, never used as HTML.
+// Formats the sentences, costs and times of the home page, as plain text that is never used as
+// HTML.
 
 import { ago, word } from "./format.js";
 import { failureText, times } from "./words.js";
@@ -7,7 +8,7 @@ const BRIEF = new Intl.NumberFormat("en", { notation: "compact", maximumFraction
 
 export const brief = (count) => BRIEF.format(count).toLowerCase();
 
-/** The one sentence on top of the page. */
+/** The sentence at the top of the page. */
 export function sentence(waiting, working) {
   if (waiting === 1) return "One session is waiting for you";
   if (waiting) return `${word(waiting)} sessions are waiting for you`;
@@ -43,10 +44,10 @@ const BOTH = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle
 export const hour = (ms) => HOUR.format(ms);
 export const day = (ms) => DAY.format(ms);
 export const full = (ms) => (ms ? BOTH.format(ms) : "");
-/** Until when: a time today, else with the day. */
+/** A deadline: the time of day if it is soon, else with the day. */
 export const until = (ms, now) => (ms - now < 43_200_000 ? hour(ms) : BOTH.format(ms));
 
-/** A session's title; one without a message says so. */
+/** A session's title, or a text if it has none. */
 export const titleOf = (row) => row.title || (row.turns ? "A message without text" : "No message yet");
 
 const REASONS = {

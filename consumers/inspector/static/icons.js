@@ -1,4 +1,4 @@
-// The pictures of the page: paths on a grid of 16, drawn in the colour of the text beside them.
+// The icons of the page: paths on a grid of 16, drawn in the colour of the text beside them.
 
 import { html } from "./lib.js";
 
@@ -42,7 +42,7 @@ const PATHS = {
   wire: "M3 6.5a7 7 0 0 1 10 0M5 8.8a4.2 4.2 0 0 1 6 0M8 11.5v.1",
 };
 
-/** A picture beside a word, or in a control that has a name: hidden from screen readers. */
+/** An icon beside a word or in a control that has a name, so it is hidden from screen readers. */
 export function Icon({ name, small }) {
   return html`<svg class=${small ? "i s" : "i"} viewBox="0 0 16 16" aria-hidden="true"><path d=${PATHS[name]} /></svg>`;
 }

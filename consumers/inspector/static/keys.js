@@ -1,4 +1,5 @@
-// The keyboard shortcuts: one table, also shown as help. Keys typed into a field are left alone.
+// The keyboard shortcuts, in one table that is also shown as help. Keys typed into a field are
+// ignored.
 
 export const KEYS = [
   ["← →", "previous or next event"],
@@ -45,7 +46,7 @@ function isOwn(event) {
   return !(isSlider || (own.type === "checkbox" && event.key !== " "));
 }
 
-/** `latest` returns what the page shows when a key is pressed. */
+/** Handles the keys of the page. `latest` returns what the page shows when a key is pressed. */
 export function onKeys(latest) {
   const press = (event) => {
     if (isOwn(event)) return;

@@ -1,4 +1,4 @@
-// Draws runs on an axis: the lanes of the timeline and, small, its map. Only what is in view is drawn.
+// Draws runs on an axis: the lanes of the timeline, and its small map. Only visible runs are drawn.
 
 import { after } from "./axis.js";
 import { clock, fraction, length } from "./format.js";
@@ -8,10 +8,11 @@ export const LANE = 26; // px, also in tokens.css
 const BAR = 16;
 const LEAST = 3; // px of the shortest bar
 const NAMES = { person: "People", model: "Model", tool: "Tools", background: "Background" };
-const TOOL_ROWS = 3; // calls side by side; more of them share the last row
-const LETTER = 6.4; // px of a letter, roughly: a label is drawn only where it fits
+const TOOL_ROWS = 3; // rows for simultaneous calls; further calls share the last row
+const LETTER = 6.4; // px of a letter, about; a label is drawn only if it fits
 
-/** The rows of the lanes, [lane, label], and the row of each run: calls that run side by side get one each. */
+/** The rows of the lanes, [lane, label], and the row of each run. Simultaneous calls get
+    different rows. */
 export function rowsOf(runs) {
   const ends = [];
   const placed = runs.map((run) => {
@@ -58,7 +59,8 @@ const OUTCOMES = {
 
 const isBad = (run) => ["lost", "failed", "error", "doubt"].includes(run.outcome) && run.kind === "run";
 
-/** The bars of the stretch that an axis shows; neighbours too small to be told apart become one. */
+/** The bars of the times that an axis shows. Neighbours that are too small to distinguish become
+    one bar. */
 function bars(runs, rows, shown, end, gap) {
   const found = [];
   const last = new Map();
@@ -83,7 +85,8 @@ function bars(runs, rows, shown, end, gap) {
   return found;
 }
 
-/** The patterns of waits and doubts; `id` tells the map's from the lanes'. */
+/** The patterns of waits and doubts. `id` distinguishes the patterns of the map from those of
+    the lanes. */
 const Patterns = ({ id }) => html`
   <defs>
     <pattern id=${`${id}-doubt`} width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
@@ -153,7 +156,7 @@ const keyOf = (run) => `${run.offset}.${run.lane}.${run.kind}.${run.key}`;
 const labelOf = (run) =>
   run.lane === "model" && run.attempt > 1 ? `${run.title} again` : run.title;
 
-/** The lanes of a stretch; a bar that is chosen calls `choose` with its run. */
+/** The lanes of the times shown. Choosing a bar calls `choose` with its run. */
 export const Lanes = still(({ shown, runs, rows, lanes, end, top, choose }) => {
   const drawn = bars(runs, rows, shown, end, 1);
   const height = lanes.length * LANE;
@@ -171,7 +174,8 @@ export const Lanes = still(({ shown, runs, rows, lanes, end, top, choose }) => {
   `;
 });
 
-/** The whole session, small: a path of each kind, so that a thousand runs are a few elements. */
+/** A small drawing of the whole session, with one path for each kind, so that a thousand runs
+    need few elements. */
 export const Small = still(({ shown, runs, end, height }) => {
   const paths = {};
   const y = { person: 4, model: 10, tool: 17, background: 23 };
@@ -188,7 +192,7 @@ export const Small = still(({ shown, runs, end, height }) => {
   `;
 });
 
-/** The bars in view as a list for screen readers; a click goes to the start of one. */
+/** The visible bars as a list for screen readers. A click goes to the start of a bar. */
 export function BarList({ shown, runs, end, choose }) {
   const first = after(runs, shown.from, (run) => run.at);
   const inView = runs.slice(Math.max(0, first - 5))
@@ -201,7 +205,7 @@ export function BarList({ shown, runs, end, choose }) {
   `;
 }
 
-/** The facts of one bar, beside the pointer; the list and the pane say the same. */
+/** The facts of one bar, beside the pointer. The list and the pane show the same facts. */
 export function Card({ hover, end, width }) {
   if (!hover) return null;
   const { run, x, y } = hover;

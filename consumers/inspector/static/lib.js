@@ -1,4 +1,4 @@
-// Preact and htm for every module of the page, and the connection of components to models.
+// Exports Preact and htm to every module of the page, and connects components to models.
 
 import {
   Component, html, render, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState,
@@ -30,7 +30,7 @@ export class Model {
   }
 }
 
-/** Redraw whenever the model changes. */
+/** Redraws the component whenever the model changes. */
 export function useModel(model) {
   const [, again] = useReducer((count) => count + 1, 0);
   useEffect(() => {

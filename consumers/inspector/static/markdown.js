@@ -1,5 +1,6 @@
-// Markdown as elements of a fixed list: paragraphs, headings, lists, tables, quotes, code, bold, italics.
-// A text only ever becomes text: no link is live, no image is fetched, and nothing becomes markup.
+// Turns Markdown into elements of a few kinds: paragraphs, headings, lists, tables, quotes, code,
+// bold, italics. Text always stays text: no link is active, no image is fetched, and nothing
+// becomes markup.
 
 import { html, still } from "./lib.js";
 
@@ -10,7 +11,8 @@ const RULE = /^ {0,3}(?:-{3,}|\*{3,}|_{3,})\s*$/;
 const CELLS = /^ *\|?(?: *:?-+:? *\|)+ *:?-*:? *\|? *$/;
 const NESTED_MAX = 6;
 
-/** The blocks of a text: {kind, ...}. Never fails: what is nothing else is a paragraph. */
+/** The blocks of a text, as {kind, ...}. Never fails: any text that is no other block is a
+    paragraph. */
 export function blocksOf(text, depth = 0) {
   const lines = text.replace(/\r\n?/g, "\n").split("\n");
   const found = [];
@@ -67,7 +69,8 @@ function until(lines, from, isEnd) {
 
 const cells = (line) => line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
 
-/** The list that begins at a line, and the line after it. Deeper lines belong to the item before them. */
+/** The list that begins at a line, and the number of the line after the list. A more indented
+    line belongs to the item before it. */
 function listAt(lines, from, depth) {
   const [, { length: indent }, number] = ITEM.exec(lines[from]);
   const items = [];
@@ -92,7 +95,7 @@ function isPart(line, indent, number) {
   return line.trim() !== "" && /^ */.exec(line)[0].length > indent;
 }
 
-// Code first: nothing inside it is a mark. A mark touches the words that it marks.
+// Code comes first, because nothing inside code is a mark. A mark touches the words that it marks.
 const INLINE = new RegExp([
   "(`+)([^`]|[^`][\\s\\S]*?[^`])\\1(?!`)",
   "(\\*\\*|__)(?=\\S)([\\s\\S]*?\\S)\\3(?![*_]?\\w)",
@@ -101,7 +104,7 @@ const INLINE = new RegExp([
   "~~(?=\\S)([^~\\n]*\\S)~~",
 ].join("|"), "g");
 
-/** A text with its code, bold and italics as elements; everything else stays as it was written. */
+/** A text with code, bold and italics as elements; everything else is unchanged. */
 export function inline(text, depth = 0) {
   if (depth > 4 || text.length > 20_000) return text;
   const found = [];
@@ -147,5 +150,5 @@ function draw(block, n) {
   }
 }
 
-/** A text of a person or a model, as elements. */
+/** A text of a person or a model as elements. */
 export const Markdown = still(({ text }) => html`<div class="md text" dir="auto">${blocksOf(text).map(draw)}</div>`);

@@ -22,31 +22,31 @@ export class Session extends Model {
     super();
     this.id = id;
     this.events = [];
-    this.runs = []; // ended ones, in the order of their ends
-    this.lasting = []; // those that last
+    this.runs = []; // runs that have ended, in the order of their ends
+    this.lasting = []; // runs that have not ended
     this.upto = -1; // the event up to which the runs are computed
-    this.count = 0; // of all events
-    this.lines = []; // of the transcript so far; an earlier moment has a prefix
+    this.count = 0; // the number of all events
+    this.lines = []; // the transcript so far; an earlier moment has a prefix
     this.loaded = false;
     this.open = null; // the streaming attempt: {turn, step, attempt, parts}
     this.state = "waiting";
-    this.since = null; // when the gateway was lost, null while it answers and before it first did
+    this.since = null; // when the gateway was lost, null if it responds or never did
     this.retryAt = 0; // when the next try is due
     this.retry = () => {};
     this.newest = null; // the moment at the end of the log
     this.error = null;
-    this.lost = null; // {offset, error} of a moment that failed; retried after another one
+    this.lost = null; // {offset, error} of a moment whose fetch failed
   }
 
   start() {
     const { signal } = this.#stop;
-    // Past lines are fetched; only new ones are streamed. The stream opens before the lines are
-    // fetched, so there is no gap, and a line received twice is recognized by its offset.
+    // Past lines are fetched, and only new lines are streamed. The stream opens before the lines
+    // are fetched, so there is no gap; a line that is received twice is recognized by its offset.
     follow(`${sessionPath(this.id)}/stream?since=now`, {
       signal,
       onEvent: (name, frame) => this.#frame(name, frame),
       onState: (state, error, retryAt) => {
-        // A failed first try is a loss, too: the page says so in place of being empty.
+        // A failed first try counts as a loss, so that the page shows an error instead of nothing.
         if (state === "waiting" && this.since === null) this.since = Date.now();
         if (state === "live") this.since = null;
         this.state = state;
@@ -92,7 +92,7 @@ export class Session extends Model {
     else if (line.offset > this.#fetched) this.lines.push(line);
   }
 
-  /** Fetch the existing lines; lines streamed during the fetch are added after them. */
+  /** Fetches the existing lines, and adds lines that are streamed during the fetch after them. */
   async #catchUp() {
     if (this.#early !== null) return;
     this.#early = [];
@@ -128,7 +128,8 @@ export class Session extends Model {
     }
   }
 
-  /** Fetch the new events and the moment at the end. A call during a fetch repeats it. */
+  /** Fetches the new events and the moment at the end. A call during a fetch causes another
+      fetch. */
   async refresh() {
     if (this.#loading) {
       this.#again = true;
@@ -175,7 +176,7 @@ export class Session extends Model {
     this.changed();
   }
 
-  /** The place of the last event at or before an offset; the first event if there is none. */
+  /** The index of the last event at or before an offset, or of the first event if there is none. */
   placeAt(offset) {
     let low = 0;
     let high = this.events.length - 1;
@@ -187,7 +188,7 @@ export class Session extends Model {
     return low;
   }
 
-  /** The moment at an offset if it was fetched; else null, and it is fetched. */
+  /** The moment at an offset if it was fetched. Otherwise fetches it and returns null. */
   moment(offset) {
     const found = this.#moments.get(offset);
     if (found === undefined && this.#wanted !== offset && this.lost?.offset !== offset) {
@@ -198,7 +199,7 @@ export class Session extends Model {
     return found ?? null;
   }
 
-  // The slider may move while a moment is fetched: then only the newest position is fetched next.
+  // If the slider moves while a moment is fetched, only the newest position is fetched next.
   async #fetch() {
     if (this.#fetching) return;
     this.#fetching = true;

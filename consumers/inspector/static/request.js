@@ -1,4 +1,4 @@
-// The exact request of the newest step: readable blocks first, the bytes and their hash second.
+// Shows the exact request of the newest step: first readable blocks, then the bytes and their hash.
 
 import { lookPath } from "./api.js";
 import { Values, valueOf } from "./args.js";
@@ -13,7 +13,7 @@ const CHARS = 60_000;
 
 export function Request({ session, moment }) {
   const decided = moment.request;
-  // Changes with the decided call, and with later claims for it.
+  // The response changes with the decided model call, and with later claims for it.
   const path = decided && `${lookPath(session.id)}/request?at=${moment.offset}`;
   const { value, error } = useAnswer(path);
   if (!decided) return html`<h2>No request yet</h2><p class="lead">No request was decided up to this point.</p>`;
@@ -90,7 +90,8 @@ function textOf(blocks) {
   return brief(texts.filter((text) => typeof text === "string").join(" "), 90);
 }
 
-/** The blocks in order; the messages that the step before had too are folded: a cache can serve them. */
+/** The blocks in order. Messages that were in the step before too are collapsed, since a cache
+    can serve them. */
 function Blocks({ blocks, request }) {
   const [all, setAll] = useState(false);
   const messages = blocks.filter((block) => !["system", "tools", "settings"].includes(block.part));
@@ -150,7 +151,7 @@ function content(one) {
   }
 }
 
-/** Whether what was sent is what the log says: the sentence first, hashes on demand. */
+/** Says whether the request that was sent matches the log, with the hashes on demand. */
 function Proof({ request }) {
   const here = useDigest(request.body);
   const { agrees, claims } = request;
@@ -172,7 +173,8 @@ function Proof({ request }) {
   `;
 }
 
-/** The hash, computed by the browser; null where it cannot (the page is not in a secure context). */
+/** The SHA-256, computed by the browser; null if the browser cannot compute it because the page
+    is not in a secure context. */
 function useDigest(text) {
   const [digest, setDigest] = useState(null);
   useEffect(() => {

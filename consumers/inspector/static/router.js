@@ -1,4 +1,5 @@
-// The link alone decides what is shown: #/s/SESSION, #/s/SESSION@OFFSET, else a view of the home page.
+// Only the link decides what is shown: #/s/SESSION, #/s/SESSION@OFFSET, or else a view of the home
+// page.
 
 import { useEffect, useState } from "./lib.js";
 
@@ -20,7 +21,8 @@ export function link(session, at = null) {
   return `#/s/${encodeURIComponent(session)}${at === null ? "" : `@${at}`}`;
 }
 
-/** [place, go]: the place that the link names, and a function that goes to a session, or to null: home. */
+/** Returns [place, go]: the place in the link, and a function that goes to a session, or for
+    null to the home page. */
 export function useLink() {
   const [place, setPlace] = useState(() => parseLink(location.hash));
   useEffect(() => {
@@ -30,7 +32,7 @@ export function useLink() {
   }, []);
   const go = (session, at = null) => {
     const wanted = link(session, at);
-    // Moving along one session is one entry in the browser's history, not one per event.
+    // Moves within one session replace the same entry in the browser's history.
     if (session !== null && session === place.session && at !== null) {
       history.replaceState(null, "", wanted);
       setPlace({ session, at, view: "" });

@@ -13,7 +13,7 @@ export function SessionPage({ id, at, list, go, about }) {
   const session = useMemo(() => new Session(id), [id]);
   const [tab, setTab] = useState("why");
   const [mark, setMark] = useState(null);
-  const [sheet, setSheet] = useState(false); // on a narrow page the pane is a sheet at its bottom
+  const [sheet, setSheet] = useState(false); // on a narrow page, the pane is a sheet at the bottom
   useModel(session);
   useEffect(() => session.start(), [session]);
   const moment = at === null ? session.newest : session.moment(at);
@@ -26,8 +26,8 @@ export function SessionPage({ id, at, list, go, about }) {
     setTab(name);
     setSheet(true);
   };
-  const commands = useRef({}); // what keys and buttons do: each part adds its own
-  const latest = useRef(null); // a key acts on what is drawn, also before effects have run
+  const commands = useRef({}); // the functions of keys and buttons; each part adds its own
+  const latest = useRef(null); // keys act on what is drawn, even before effects have run
   latest.current = { session, at, go, setTab: show, commands };
   useEffect(() => onKeys(() => latest.current), []);
   const title = titleOf(session, list.rows.get(id)?.title);

@@ -1,4 +1,4 @@
-// The table of sessions: only the rows in view are in the document, however many there are.
+// The table of sessions. Only the visible rows are in the document, however many rows there are.
 
 import { DAYS, STATUSES, isFiltered } from "./home_filters.js";
 import { Spark } from "./home_spark.js";
@@ -10,8 +10,8 @@ import { html, still, useEffect, useLayoutEffect, useMemo, useRef, useState } fr
 const CLEAR = { status: "", agent: "", days: "", find: "", sort: "" };
 const PHONE = matchMedia("(max-width: 760px)");
 const OVERSCAN = 6;
-const STUCK = 90; // the head of the table and the selection stay in view, above the rows
-const CHUNK = 4; // the window moves in steps of so many rows
+const STUCK = 90; // px of the table's head and the selection, which stay visible
+const CHUNK = 4; // the range of drawn rows moves in steps of this size
 
 const COLUMNS = [
   ["title", "Session", "title"],
@@ -26,14 +26,14 @@ const COLUMNS = [
 
 const rowHeight = () => (PHONE.matches ? 64 : 44);
 
-/** The places [first, last) of the rows in view of the page's scroller. */
+/** The range [first, last) of the rows that are visible in the page's scroller. */
 function useWindow(body, total) {
   const [range, setRange] = useState([0, 40]);
   const height = rowHeight();
   useLayoutEffect(() => {
     const scroller = document.getElementById("talk");
     if (scroller === null || body.current === null) return undefined;
-    let [top, room] = [0, 0]; // of the rows in the scroller's content, and its height
+    let [top, room] = [0, 0]; // the top of the rows, and the height of the scroller
     const look = () => {
       const first = Math.max(0, Math.floor((scroller.scrollTop - top) / height / CHUNK) * CHUNK - OVERSCAN);
       const shown = Math.ceil(room / height / CHUNK) * CHUNK + CHUNK + 2 * OVERSCAN;
@@ -61,7 +61,7 @@ function useWindow(body, total) {
 export function Table({ rows, model, now, view, change, picked, pick, ids }) {
   const body = useRef(null);
   const [[first, last], height] = useWindow(body, rows.length);
-  const [cursor, setCursor] = useState({ id: null, place: 0 }); // a session: its row moves as others change
+  const [cursor, setCursor] = useState({ id: null, place: 0 }); // the session's id, because its row may move
   const here = useMemo(() => {
     const place = rows.findIndex((row) => row.id === cursor.id);
     return place < 0 ? Math.min(cursor.place, rows.length - 1) : place;
@@ -79,7 +79,7 @@ export function Table({ rows, model, now, view, change, picked, pick, ids }) {
     const link = body.current?.querySelector(`[data-place="${place}"] a`); // absent until it is drawn
     if (link && active !== link) link.focus({ preventScroll: true });
   };
-  // A row that leaves the document, or is moved in it, loses the focus.
+  // A row that leaves the document or moves in it loses the focus.
   useLayoutEffect(() => {
     const active = document.activeElement;
     const place = body.current.contains(active) ? active.closest(".tr")?.dataset.place ?? null : null;
@@ -195,7 +195,7 @@ const Row = still(({ row, place, top, now, picked, here, choose, ids }) => {
   `;
 });
 
-/** The filters above the table; `children` is what can be done with a selection. */
+/** The filters above the table. `children`: the actions on a selection. */
 export function Filters({ view, change, counts, agents, saved, link, children }) {
   const [naming, setNaming] = useState(false);
   const field = useRef(null);

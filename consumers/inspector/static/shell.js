@@ -19,7 +19,7 @@ function useTheme() {
 
 export const ask = () => dispatchEvent(new Event("keyswanted"));
 
-/** The dialog with the keys of the page, [keys, what they do]; `?` opens it. */
+/** The dialog with the keys of the page, which `?` opens. `keys`: rows [keys, what they do]. */
 export function Keys({ keys }) {
   const dialog = useRef(null);
   useEffect(() => {
@@ -40,7 +40,7 @@ export function Keys({ keys }) {
   `;
 }
 
-/** The side bar of the home page; its links and counts are given as children. */
+/** The side bar of the home page. Its children are the links and counts. */
 export function Side({ children }) {
   const { theme, change, label } = useTheme();
   return html`

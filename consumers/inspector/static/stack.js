@@ -1,10 +1,10 @@
-// What fills a request, as one bar of parts.
+// Draws what fills a request, as one bar with parts.
 
 import { html } from "./lib.js";
 
 const NAMES = { system: "System", tools: "Tool list", results: "Results", model: "Model", people: "People" };
 
-/** Bytes by part of the blocks of a request. */
+/** The bytes of each part of a request, from its blocks. */
 export function fillOf(blocks) {
   const found = Object.fromEntries(Object.keys(NAMES).map((name) => [name, 0]));
   for (const { part, bytes } of blocks) if (part in found) found[part] += bytes;
@@ -20,7 +20,8 @@ const inWords = (parts) =>
   shares(parts).filter(([, share]) => share >= 0.5)
     .map(([name, share]) => `${NAMES[name]} ${Math.round(share)} %`).join(", ");
 
-/** A bar of a width in percent of its track: its parts, and marks at places of the track. */
+/** A bar with its parts. `width`: in percent of the track. `marks`: marks at places of the
+    track. */
 export function Stack({ parts, label, width = 100, marks = [] }) {
   return html`<div class="track" role="img" aria-label=${`${label}: ${inWords(parts)}`}>
     <div class="fill" style=${{ width: `${Math.max(1, width)}%` }}>${shares(parts).map(([name, share]) => html`

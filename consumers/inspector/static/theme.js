@@ -1,4 +1,4 @@
-// Runs before anything is drawn: applies the chosen theme, else the system's, so the page never
+// Applies the chosen theme, or else the system's, before anything is drawn, so that the page never
 // flashes.
 "use strict";
 (() => {

@@ -9,11 +9,11 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./l
 
 const TOP = 42; // px of the axis above the lanes
 const MAP = 28;
-const FIRST_MS = 120_000; // shown at first, of a long session: so much unfolded time at its end
+const FIRST_MS = 120_000; // of a long session, how much time without pleats is shown at first
 const SPEEDS = [4, 20, 100];
 const SMALL = matchMedia("(max-width: 760px)");
 
-/** Everything that the timeline draws, computed once for a state of the session. */
+/** Everything that the timeline draws, computed once for each state of the session. */
 function useRuns(session, at) {
   const [now, setNow] = useState(Date.now());
   const lasts = session.lasting.length > 0;
@@ -38,7 +38,7 @@ function useRuns(session, at) {
   return { ...drawn, times, folds, end, start: times[0] ?? 0 };
 }
 
-/** The turns, each with the first words that a person said in it. */
+/** The turns, each with the first words of a person in it. */
 function turnsOf(runs) {
   const found = new Map();
   for (const run of runs) {
@@ -61,7 +61,8 @@ function useWidth(box) {
   return width;
 }
 
-/** [view, setView]: the stretch shown. It follows the end while it shows the end, and the instant always. */
+/** Returns [view, setView]; the view is the times shown. It always contains the instant, and if
+    it shows the end it moves with the end. */
 function useView({ start, end, folds, instant }) {
   const [own, setOwn] = useState(null);
   const whole = [start, end];
@@ -83,7 +84,7 @@ function useView({ start, end, folds, instant }) {
   return [view, set];
 }
 
-/** The time so much unfolded time before another. */
+/** The time that is `ms` before another time, not counting pleats. */
 function backFrom(time, folds, ms) {
   let left = ms;
   for (let n = folds.length - 1; n >= 0; n -= 1) {
@@ -181,7 +182,8 @@ export function Timeline({ session, at, go, fresh, mark, commands }) {
   `;
 }
 
-/** A press or a drag on the plot goes to the event at that time; a bar under the pointer shows its facts. */
+/** The handlers of the plot. A press or a drag goes to the event at that time; the bar under the
+    pointer shows its facts. */
 function scrubbing({ shown, toTime, setHover, runs }) {
   const timeAt = (event) => {
     const { left } = event.currentTarget.getBoundingClientRect();
@@ -205,7 +207,7 @@ function scrubbing({ shown, toTime, setHover, runs }) {
   };
 }
 
-/** The wheel zooms around the pointer; sideways, or with Shift, it moves the view. */
+/** Handles the wheel: it zooms around the pointer. Sideways or with Shift, it moves the view. */
 function useWheel(box, { shown, zoom, setView }) {
   const now = useRef(null);
   now.current = { shown, zoom, setView };
@@ -274,7 +276,8 @@ const Legend = () => html`
   </span>
 `;
 
-/** Advances at so many events per second, but never past what the page has drawn. */
+/** Plays the session: advances by `speed` events per second, but never beyond what the page has
+    drawn. */
 function usePlaying({ session, at, place, last, toPlace, ready }) {
   const [speed, setSpeed] = useState(null);
   const [rate, setRate] = useState(SPEEDS[1]);
@@ -305,7 +308,7 @@ function usePlaying({ session, at, place, last, toPlace, ready }) {
 function Axis({ shown, turns, height }) {
   const marks = ticks(shown);
   const starts = turns.map(({ at }) => shown.x(at));
-  // A length stands where no title of a turn begins beside it.
+  // The length of a pleat is drawn only if no title of a turn begins near it.
   const isNamed = ({ x, to, ms }) => {
     const half = length(ms).length * 3.2;
     const middle = (x + to) / 2;
@@ -328,7 +331,7 @@ function Axis({ shown, turns, height }) {
   `;
 }
 
-/** The labels of the turns in view, as far as they fit before the next one or a pleat. */
+/** The labels of the visible turns, cut to the space before the next turn or a pleat. */
 function turnLabels(shown, turns) {
   const found = [];
   const inView = turns.filter(({ at }, n) => at <= shown.to && (turns[n + 1]?.at ?? Infinity) > shown.from);
@@ -357,7 +360,8 @@ function Head({ x, width, height, words }) {
   </g>`;
 }
 
-/** The map: drag the frame to move, its edges to zoom; a press elsewhere puts the frame there. */
+/** The map. Drag the frame to move the view, or its edges to zoom. A press elsewhere moves the
+    frame there. */
 function MapBox({ whole, shown, setView, runs, end, instant, past, toTime }) {
   const drag = useRef(null);
   const left = whole.x(shown.from);

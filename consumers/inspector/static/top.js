@@ -1,12 +1,12 @@
-// The head of a session: its title, its state, and the instant that the page shows. And notices:
-// what keeps the page from showing the present, or the session from going on.
+// The head of a session: its title, its state, and the instant that the page shows. Also the
+// notices, which say why the page cannot show the present or the session cannot continue.
 
 import { post, sessionPath } from "./api.js";
 import { ago, brief, clock, partsOf, plural, usd, when } from "./format.js";
 import { Icon, Status } from "./icons.js";
 import { html, useEffect, useState } from "./lib.js";
 
-/** The first sentence that a person said; else the session's id. */
+/** The given title, else the first sentence of a person, else the session's id. */
 export function titleOf(session, given = "") {
   if (given) return given;
   const first = session.lines.find((line) => line.kind === "message");
@@ -15,7 +15,7 @@ export function titleOf(session, given = "") {
   return brief(sentence, 90).replace(/[.:,]$/, "") || session.id;
 }
 
-/** The status of the moment; a session whose newest turn failed says so. */
+/** The status of the moment, or the failure of the newest turn. */
 function statusAt(session, moment) {
   if (moment.status !== "idle") return moment.status;
   const ended = session.lines.slice(0, moment.lines).findLast((line) => line.kind === "ended");
@@ -38,7 +38,7 @@ export function Header({ session, at, go, moment, fresh, about, title, commands 
   const past = at !== null;
   const say = (work) => async () => setNotice(await work().catch((problem) => problem.message) ?? "");
   const copy = say(async () => {
-    // A link is an instant: at the present, the one of the newest event.
+    // A link always names an instant. At the present, this is the newest event.
     const offset = past ? at : session.events.at(-1)?.offset;
     const link = new URL(location.href);
     link.hash = `#/s/${encodeURIComponent(session.id)}${offset === undefined ? "" : `@${offset}`}`;
@@ -88,7 +88,7 @@ export function Header({ session, at, go, moment, fresh, about, title, commands 
   `;
 }
 
-/** What is wrong, what is kept, and what to do. It stays as long as it is so. */
+/** Says what is wrong, what is kept, and what to do, for as long as the problem lasts. */
 export function Notices({ session, at, go, moment }) {
   const now = useNow(1000);
   const lost = session.lost?.offset === at ? session.lost.error : null;

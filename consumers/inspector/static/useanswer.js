@@ -1,9 +1,10 @@
-// An answer of the gateway as a value of a component.
+// Gives a component the response of the gateway as a value.
 
 import { get } from "./api.js";
 import { useEffect, useState } from "./lib.js";
 
-/** The response of a path, fetched again when it changes; the previous one stays until then. */
+/** The response for a path, fetched again when the path or `again` changes. The previous
+    response stays until then. */
 export function useAnswer(path, again = null) {
   const [answer, setAnswer] = useState({ value: null, error: "" });
   useEffect(() => {

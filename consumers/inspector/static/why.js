@@ -1,5 +1,5 @@
-// Why the session waits or goes on at this instant: a sentence first, the rows of WAKE as its proof, and
-// the rows that could match next.
+// Shows why the session waits or continues at this instant: a sentence, the rows of WAKE that prove
+// it, and the rows that could match next.
 
 import { date, length, pretty, when } from "./format.js";
 import { Icon } from "./icons.js";
@@ -8,7 +8,7 @@ import { html } from "./lib.js";
 const IMPORTANT = ["T2w", "T7", "T", "S", "N", "C", "A", "D", "B", "R"];
 const rank = (row) => IMPORTANT.findIndex((start) => row.row.startsWith(start));
 
-/** The call that a row is about: its subject is TURN.STEP.INDEX. */
+/** The name of the call that a row is about. The row's subject is TURN.STEP.INDEX. */
 function callOf(moment, row) {
   const calls = [...moment.turn.calls, ...moment.turn.doubts];
   return calls.find((call) => `${call.turn}.${call.step}.${call.index}` === row.subject)?.name ?? "a tool";
@@ -16,7 +16,8 @@ function callOf(moment, row) {
 
 const upper = (words) => words[0].toUpperCase() + words.slice(1);
 
-/** [what is the case, what follows], from the rows that match; the past says what was. */
+/** The two sentences about the present state and what follows, from the rows that match. `past`:
+    whether they are in the past tense. */
 export function verdict(moment, past) {
   const [is, was] = past ? ["was", "had been"] : ["is", "was"];
   const rows = [...moment.wake].sort((one, other) => rank(one) - rank(other));
@@ -100,7 +101,7 @@ const Row = ({ row }) => html`
   </article>
 `;
 
-/** What did happen next, at a past instant. */
+/** At a past instant, shows what happened next. */
 function Then({ session, moment, go }) {
   const events = session.events;
   const isSaid = (event) => event.says && event.verdict === "accepted";

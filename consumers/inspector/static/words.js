@@ -1,8 +1,8 @@
-// Sentences about calls and attempts, for people.
+// Words sentences about calls and attempts for people.
 
 import { length } from "./format.js";
 
-/** The name of a person, from their id: what stands before an @. */
+/** The name of a person from their id: the part before an @. */
 export const nameOf = (user) => (user || "A person").split("@")[0];
 
 export const initials = (user) => {
@@ -29,7 +29,7 @@ export function failureText(text) {
 const TIMES = ["", "once", "twice", "three times", "four times", "five times", "six times"];
 export const times = (count) => TIMES[count] ?? `${count} times`;
 
-/** The attempts of a step that did not succeed, in one line. `runs`: of that step's model call. */
+/** The unsuccessful attempts of a step, in one line. `runs`: the runs of the step's model call. */
 export function attemptsText(lines, runs) {
   const lost = lines.filter((line) => line.name !== "failed");
   const failed = lines.filter((line) => line.name === "failed");
@@ -63,7 +63,7 @@ const ENDS = {
   stop_tool: "ended with the call of a tool that ends turns",
 };
 
-/** How a turn ended, when it is not the ordinary end. */
+/** A sentence for the end of a turn that did not end in the ordinary way. */
 export function endText(line) {
   const how = ENDS[line.name] ?? `ended: ${line.name.replaceAll("_", " ")}`;
   return `Turn ${line.turn} ${how}${line.text ? ` (${line.text})` : ""}.`;
@@ -75,7 +75,8 @@ const STANDS = {
   started: ["is running", "busy"],
 };
 
-/** The state of a call: [word, look]; an ordinary one has no word. `status`: in the turn that is open. */
+/** The state of a call as [word, look]; an ordinary state has no word. `status`: the call's
+    status if the turn is open. */
 export function callState(lines, past, status) {
   if (STANDS[status]) return STANDS[status];
   const last = lines.at(-1);
