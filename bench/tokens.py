@@ -15,7 +15,7 @@ from foldlog.processors.advice.token_count import EXACT, count
 from foldlog.schemas.tokens import FAMILIES, NEW, OLD, estimate
 
 SAMPLES = Path(__file__).parent / "token_samples.json"
-MODELS = {OLD: "claude-opus-4-6", NEW: "claude-sonnet-5-5"}  # one of each family
+MODELS = {OLD: "claude-opus-4-6", NEW: "claude-sonnet-5-5"}  # one model of each family
 AIM = "<= 0.25"
 
 

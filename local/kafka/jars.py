@@ -22,7 +22,7 @@ from .errors import DiskFull, JarRefused, JarsUnavailable
 
 LOCK = Path(__file__).parent.parent / "kafka.lock"
 
-_WORKERS = 8  # 1, 8 and 16 take the same time on a slow link; 8 hides latency on a fast one
+_WORKERS = 8  # 1, 8 and 16 take the same time on a slow link; 8 hides latency on a fast link
 _ATTEMPTS_MAX = 3
 _RETRY_S = 0.5  # doubled per attempt: 1.5 s in all, enough for a network glitch
 _TIMEOUT_S = 30  # per request
@@ -156,7 +156,7 @@ def _fetch(jar: Jar, path: Path, mirror: str | None, give_up: threading.Event) -
         except Exception as error:  # jgo documents no error type of its own
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 raise
-            # only the class: the text has addresses and no useful detail
+            # Report only the error's class, because its text has addresses and no useful detail.
             cause = type(error).__name__
         finally:
             shutil.rmtree(scratch, ignore_errors=True)

@@ -18,7 +18,7 @@ class Java:
 
     path: Path
     release: int
-    version: str | None  # known only for the bundled one
+    version: str | None  # known only for the bundled Java
 
 
 def find_java() -> Java:

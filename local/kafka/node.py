@@ -55,7 +55,8 @@ def properties_text(port: int, extra: Mapping[str, str], data: str = DATA) -> st
         "group.initial.rebalance.delay.ms": "0",  # the default waits for a fleet of consumers
         "log.retention.hours": "-1",  # the log is the truth: nothing expires
         "log.segment.bytes": str(64 << 20),
-        # One node, so one copy; one partition each, so that 50 + 50 directories are not made.
+        # One node can have only one copy. With one partition each, Kafka does not create 50 + 50
+        # directories.
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "1",
         "transaction.state.log.replication.factor": "1",

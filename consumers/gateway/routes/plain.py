@@ -94,7 +94,7 @@ class Approval(RequestBody):
 
 
 class Report(RequestBody):
-    """What happened to a call in doubt."""
+    """A person's report on what happened to a call in doubt."""
 
     outcome: Literal["happened", "did_not_happen"]
     report: str = ""
