@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar
 from uuid import uuid4
 
 from ..consumers.commands import DEFAULT_AGENT
@@ -54,6 +54,15 @@ class _Threads:
     def close(self) -> None:
         self._is_closed = True
         self._pool.shutdown(wait=False)
+
+
+def not_awaited(call: str, name: str, reply: object) -> AttributeError:
+    """The error of a reply that was used in place of its answer."""
+    if name in Answer._fields:
+        return AttributeError(
+            f"a reply has no {name!r} before its answer came: write `(await {call}).{name}`"
+        )
+    return AttributeError(f"{type(reply).__name__!r} object has no attribute {name!r}")
 
 
 class AsyncStream:
@@ -144,9 +153,17 @@ class AsyncReply(AsyncStream):
     def __await__(self) -> Generator[Any, None, Answer]:
         return self.answer().__await__()
 
+    if not TYPE_CHECKING:  # or a type checker would take every name for an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise not_awaited("session.send(...)", name, self)
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("a reply is read with `async for event in session.send(...)`")
+
 
 class AsyncSession:
-    """One session, with the methods of `Session`."""
+    """One session, with the methods of `Session`. `id`: its name; `user`: the user who acts."""
 
     def __init__(self, session: Session, threads: _Threads) -> None:
         self._session, self._threads = session, threads

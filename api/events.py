@@ -172,7 +172,7 @@ class ToolCalled(CallEvent):
     arguments: Mapping[str, Any]
 
     def _shown(self) -> Iterator[str]:
-        yield f"{self.tool} ({self.call}): {_short(json.dumps(self.arguments))}"
+        yield f"{self.tool} ({self.call}): {_json(self.arguments)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +186,7 @@ class ApprovalAsked(CallEvent):
     arguments_sha256: str
 
     def _shown(self) -> Iterator[str]:
-        yield f"{self.tool} ({self.call}): {_short(json.dumps(self.arguments))}"
+        yield f"{self.tool} ({self.call}): {_json(self.arguments)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,6 +425,11 @@ def _arguments(content: bytes) -> Mapping[str, Any]:
 def _text(content: bytes) -> str:
     """The text of a tool's result, which is a list of content blocks or plain text."""
     return text_of(content) or content.decode("utf-8", "replace")
+
+
+def _json(arguments: Mapping[str, Any]) -> str:
+    shown = json.dumps(arguments, ensure_ascii=False)
+    return shown if len(shown) <= LINE_CHARS_MAX else f"{shown[:LINE_CHARS_MAX]}..."
 
 
 def _short(text: str) -> str:

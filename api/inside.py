@@ -21,8 +21,9 @@ PICODOLLARS = Decimal(10) ** -12
 
 
 class Status(StrEnum):
-    """What a session is doing. asks: it waits for an approval; doubt: a person must report whether
-    a call happened; unserved: no worker serves its agent; frozen: a record could not be folded.
+    """What a session is doing. idle: no turn runs; busy: a turn runs; asks: it waits for an
+    approval; doubt: a person must report whether a call happened; unserved: no worker serves its
+    agent; frozen: a record could not be folded; terminated: it was ended permanently.
     """
 
     IDLE = "idle"

@@ -387,8 +387,9 @@ class Reply(Stream):
 
 
 class Session:
-    """One session, for use from any thread. `agent`: the agent that answers; `user`: the user who
-    acts. Every error is a FoldlogError whose text says what happened and what to do.
+    """One session, for use from any thread. `id`: its name, with which `open` continues it;
+    `agent`: the agent that answers; `user`: the user who acts. Every error is a FoldlogError whose
+    text says what happened and what to do.
     """
 
     def __init__(self, client: Client, session_id: str, agent: str | None = None) -> None:

@@ -246,8 +246,8 @@ def serve(
         gateway.hub.limit_viewers(limits.connections)
         line(f"the gateway serves http://{host}:{listening.getsockname()[1]}/")
         if secret is None:
-            note(f"development mode: loopback only; every caller is {settings.user} and sees every "
-                 "session")
+            note(f"development mode: loopback only; every caller acts as user {settings.user} and "
+                 "sees every session")
         serving = server(make_app(gateway), limits, gateway.hub.close)
         gateway.tail.on_end = lambda: setattr(serving, "should_exit", True)
         serving.run(sockets=[listening])

@@ -236,14 +236,16 @@ def dev_command(
 ) -> int:
     """Start everything: Kafka, topics, a supervised worker, the gateway.
 
-    Without ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL a scripted model answers. When the file of an
-    agent changes, or a module that it imports from its directory, the worker is replaced by one
-    that loads the new version; sessions continue, and running tools are waited for. A version that
-    cannot be loaded is reported with its traceback, and the worker stays. The tracebacks of failing
-    tools and the worker's token budget mistakes are printed as they happen. Ctrl-C ends it; Kafka
-    runs on until `foldlog down`.
+    Without ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL a scripted model answers: it calls the tool
+    that a message names, with its numbers and its texts in quotes (charge 1900, temperature
+    "Paris"). When the file of an agent changes, or a module that it imports from its directory, the
+    worker is replaced by one that loads the new version; sessions continue, and running tools are
+    waited for. A version that cannot be loaded is reported with its traceback, and the worker
+    stays. The tracebacks of failing tools, failed turns and the worker's token budget mistakes are
+    printed as they happen. Ctrl-C ends it; Kafka runs on until `foldlog down`.
     """
     from ..consumers.client import DEFAULT_AGENT
+    from ..processors.store.state_dir import StateDirTaken
     from .reload import Reloader, load
 
     first = load(agents) if agents else None
@@ -254,8 +256,15 @@ def dev_command(
     names = first.names if first is not None else (DEFAULT_AGENT,)
     edge.settings.demand_channels()
     gateway.demand_free(port)
-    with start_lock(edge):
-        pass  # refuse before anything is started
+    try:
+        with start_lock(edge):
+            pass  # refuse before anything is started
+    except StateDirTaken as error:
+        raise StateDirTaken(
+            f"{error} For a second one beside it, with a Kafka of its own: foldlog --home DIR dev "
+            "--port 8378. To serve your own agent, stop it and run `foldlog dev --agent "
+            "MODULE:ATTR`."
+        ) from None
     servers = start_broker(edge)
     report = apply_topics(edge.log, edge.settings.partitions)
     report.demand()

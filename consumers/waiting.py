@@ -3,6 +3,7 @@
 The facts come from the turn view.
 """
 
+import difflib
 from typing import NamedTuple
 
 from ..processors.fold.projections.partition import INITIAL, PartitionView, without, worker_id
@@ -35,9 +36,14 @@ def who_lacks(agent: str, holders: PartitionView) -> str:
     if holder is None:
         return ""
     served = ", ".join(named.name for named in holder.agents)
+    close = difflib.get_close_matches(agent, [named.name for named in holder.agents], 1)
+    start = "Start"
+    if close:
+        start = f"Did you mean {close[0]}? Then open a new session with it. If not, start"
     return (
         f"no worker serves agent {agent} here: worker {worker_id(holder.owner)} has the session's "
-        f"partition and serves {served}. Start all workers with --agent MODULE:ATTR for both"
+        f"partition and serves {served}. {start} every worker with an --agent "
+        f"MODULE:ATTR for each of these agents and for {agent}"
     )
 
 

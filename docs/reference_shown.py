@@ -7,13 +7,17 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from enum import Enum
 from textwrap import dedent
+from types import ModuleType
 
 import click
 
 import foldlog
+import foldlog.testing
 from foldlog.cli.__main__ import COMMANDS, foldlog as root_command
 from foldlog.log import settings as of_installation
+from foldlog.testing import plugin
 
 
 def settings() -> list[tuple[str, ...]]:
@@ -108,11 +112,35 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "&#124;").replace("<", "&lt;")
 
 
+# Classes that users get from functions and methods, and methods that only the package calls.
+NOT_CONSTRUCTED = {
+    "AgentRun", "AsgiApp", "AsyncConnection", "AsyncReply", "AsyncSession", "AsyncStream",
+    "Connection", "Reply", "RunReply", "Session", "Stream",
+}
+OF_THE_PACKAGE = {
+    "AgentRun": ("continue_for", "aclose", "close", "demand_complete"),
+    "ModelRequest": ("of",),
+    "Reply": ("offer", "pump", "poll_answer", "no_answer_yet"),
+    "Stream": ("offer", "pump", "take", "is_idle"),
+}
+
+
 def python() -> str:
     """Every name that `foldlog` exports: its signature, docstring and public methods."""
+    return _names(foldlog)
+
+
+def testing() -> str:
+    """The fixture and every name that `foldlog.testing` exports."""
+    made = _tree(plugin.MakeRun.__call__)
+    fixture = _entry("## foldlog_agent", _call("foldlog_agent", made), ast.get_docstring(made))
+    return f"{fixture}\n{_names(foldlog.testing)}"
+
+
+def _names(package: ModuleType) -> str:
     parts = []
-    for name in foldlog.__all__:
-        found = getattr(foldlog, name)
+    for name in package.__all__:
+        found = getattr(package, name)
         if inspect.isclass(found):
             parts.append(_class(name, found))
         elif inspect.isfunction(found):
@@ -135,7 +163,11 @@ def _class(name: str, found: type) -> str:
     methods = [x for x in tree.body if isinstance(x, ast.FunctionDef | ast.AsyncFunctionDef)]
     init = next((each for each in methods if each.name == "__init__"), None)
     fields = list(_documented_fields(tree)) if init is None else []
-    if init is not None:
+    if issubclass(found, Enum):
+        call = f"class {name}({', '.join(bases)})  # {', '.join(map(repr, map(str, found)))}"
+    elif name in NOT_CONSTRUCTED:
+        call = f"class {name}" + (f"({', '.join(bases)})" if bases else "")
+    elif init is not None:
         call = _call(name, init)
     elif fields:
         keyword_only = any("kw_only=True" in ast.unparse(each) for each in tree.decorator_list)
@@ -151,7 +183,7 @@ def _class(name: str, found: type) -> str:
             f"- `{field.target.id}`: {_linked(doc)}\n" for field, doc in fields if doc
         ))
     for method in methods:
-        if method.name.startswith("_"):
+        if method.name.startswith("_") or method.name in OF_THE_PACKAGE.get(name, ()):
             continue
         marks = {ast.unparse(mark) for mark in method.decorator_list}
         is_property = "property" in marks

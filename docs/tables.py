@@ -12,6 +12,7 @@ from pathlib import Path
 import foldlog
 from foldlog.api.events import CallEvent, RecordedEvent
 from foldlog.docs import reference_shown, requests_shown
+from foldlog.local.messages_api import FAULTS, Stage
 from foldlog.log import access
 from foldlog.processors.advice.mistakes import KINDS
 from foldlog.processors.fold.calls import CALLS, CallStatus
@@ -33,7 +34,7 @@ PAGES = (
     "docs/architecture.md", "docs/budgets.md", "docs/memory.md", "docs/python.md",
     "docs/requests.md", "docs/security.md", "docs/reference/calls.md", "docs/reference/cli.md",
     "docs/reference/events.md", "docs/reference/python.md", "docs/reference/session-state.md",
-    "docs/reference/settings.md", "docs/reference/wake.md",
+    "docs/reference/settings.md", "docs/reference/testing.md", "docs/reference/wake.md",
 )
 MARK = re.compile(r"(<!-- generated: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -254,10 +255,21 @@ def settings() -> str:
     return _table(head, reference_shown.settings())
 
 
+def failures() -> str:
+    """The names of failures that `fails` takes, with what happens."""
+    rows = [
+        (f"`{name}`", mode.meaning)
+        for name, mode in FAULTS.items()
+        if mode.stage in (Stage.BEFORE, Stage.BREAK)
+    ]
+    return _table(("failure", "what happens"), rows)
+
+
 _PARTS = (
     limits, events, memory_events, state, transitions, phases, wake, calls, call_life, seed_rows,
     topics, rights, picture, layers, requests_shown.request, mistakes, points, matrix, settings,
-    reference_shown.commands, reference_shown.python, session_events,
+    reference_shown.commands, reference_shown.python, reference_shown.testing, session_events,
+    failures,
 )
 GENERATORS = {generate.__name__: generate for generate in _PARTS}
 

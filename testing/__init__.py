@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
         RunWaits as RunWaits,
     )
     from .script import (
+        AnswersUnused as AnswersUnused,
         Scripted as Scripted,
         ScriptExhausted as ScriptExhausted,
         calls as calls,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
 # Loaded on first use: pytest imports this package for its plugin in every run.
 _EXPORTS: dict[str, str] = {
     "AgentRun": ".run",
+    "AnswersUnused": ".script",
     "RunNeverEnds": ".run",
     "RunReply": ".run",
     "RunWaits": ".run",

@@ -212,7 +212,8 @@ class Engine:
         """Append an event as an effect does."""
         self.ms += 1
         headers = tuple(headers_for(event, writer))
-        self.log.store(SESSION_EVENTS, 0, session_id.encode(), encode(event), headers)
+        with self.log.lock:
+            self.log.store(SESSION_EVENTS, 0, session_id.encode(), encode(event), headers)
         self.crash_if_due(ev.BY_CLASS[type(event)].name)
 
     def read_blob(self, ref: BlobRef) -> bytes:

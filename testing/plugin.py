@@ -6,6 +6,7 @@ plugin does, in a new event loop.
 
 import asyncio
 import inspect
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,15 +34,41 @@ class MakeRun:
         self.runs: list[AgentRun] = []
 
     def __call__(
-        self, *agents: "Agent", script: "Iterable[Scripted | str]" = (), user: str = "tester"
+        self,
+        *agents: "Agent",
+        script: "Iterable[Scripted | str]" = (),
+        user: str = "tester",
+        session_id: str | None = None,
     ) -> "AgentRun":
-        """A run of these agents, of which the first answers. See foldlog.testing."""
+        """A run of these agents, of which the first answers.
+
+        script: the model's answers in order; a text is an answer that says it. user: the user who
+        acts. session_id: by default `test`, and `test-2`, `test-3` ... for further runs of one
+        test, so that their idempotency keys differ. Two tests have the same ids: create a fake bank
+        anew for each test.
+        """
         from .run import AgentRun
 
-        directory = self._directory / f"run{len(self.runs) + 1}"
+        number = len(self.runs) + 1
+        directory = self._directory / f"run{number}"
         directory.mkdir()
-        self.runs.append(AgentRun(agents, script, directory, user))
+        session_id = session_id or ("test" if number == 1 else f"test-{number}")
+        self.runs.append(AgentRun(agents, script, directory, user, session_id))
         return self.runs[-1]
+
+    def warn_of_unused_answers(self) -> None:
+        """Warn of each script that the model was not asked for to its end."""
+        from .script import AnswersUnused
+
+        for run in self.runs:
+            if unused := run.unused():
+                warnings.warn(
+                    f"{unused} answer{'s' * (unused > 1)} of the script of session "
+                    f"{run.session.id} came to no use: the model was asked less often than the "
+                    "script has answers. Await the reply, or shorten script=[...]",
+                    AnswersUnused,
+                    stacklevel=2,
+                )
 
 
 @pytest.fixture
@@ -53,6 +80,7 @@ def foldlog_agent(tmp_path: Path) -> Iterator[MakeRun]:
         run.close()
     for run in make.runs:
         run.demand_complete()
+    make.warn_of_unused_answers()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,12 +5,15 @@ two awaits: a run continues only while a test awaits its reply.
 """
 
 import asyncio
+import difflib
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from ..api.aio import not_awaited
 from ..api.connection import Connection
 from ..api.events import ApprovalAsked, InDoubt, SessionEvent, ToolFinished, demand_event_class
 from ..api.inside import ModelRequest, SessionState
@@ -20,6 +23,7 @@ from ..consumers.exports.blocks import Contents
 from ..consumers.exports.bundle import export_bundle
 from ..consumers.outcomes import Answer
 from ..local.messages_api import ScriptedServer
+from ..log.door import Log
 from ..log.errors import Refused
 from ..log.settings import Settings
 from ..processors.agent import Agent
@@ -32,6 +36,8 @@ from .engine import STEPS_MAX, Engine
 from .script import Answers, Scripted
 
 E = TypeVar("E", bound=SessionEvent)
+IDLE_S = 0.01
+"""How long a worker of `AgentRun.working` waits for records of other connections."""
 
 
 class RunWaits(Refused):
@@ -47,12 +53,18 @@ class RunNeverEnds(Refused):
 class AgentRun:
     """One session of an agent. The fixture `foldlog_agent` creates it.
 
-    `session`: the session, for everything that the run has no method for. `user`: the user who
-    acts.
+    The worker runs only while a test awaits a reply, `settle` or `advance`, or in a block of
+    `working`. `session`: the session, for everything that the run has no method for. `user`: the
+    user who acts.
     """
 
     def __init__(
-        self, agents: Iterable[Agent], script: Iterable[Scripted | str], directory: Path, user: str
+        self,
+        agents: Iterable[Agent],
+        script: Iterable[Scripted | str],
+        directory: Path,
+        user: str,
+        session_id: str,
     ) -> None:
         loaded = demand_agents(agents, "foldlog_agent")
         _demand_runnable(loaded)
@@ -69,10 +81,53 @@ class AgentRun:
             partitions=1,
         )
         self._connection = Connection(settings, self._engine.log, owns_log=False)
-        self.session: Session = self._connection.open("test", agent=loaded[0].name)
+        self.session: Session = self._connection.open(session_id, agent=loaded[0].name)
         self._last: RunReply | None = None
         self._stepping = asyncio.Lock()
         self._is_unread = False
+
+    # -- code under test that connects by itself ---------------------------------------------------
+
+    @property
+    def log(self) -> Log:
+        """The log in memory: `foldlog.aconnect(run.settings, log=run.log)`, or `foldlog.asgi`."""
+        return self._engine.log
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that belong to the log."""
+        return self._connection.settings
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Let the worker work by itself for the block, on every session of the log. For code that
+        sends messages on a connection of its own, such as the routes of a web application."""
+        self._engine.log.threaded = True  # the readers of other threads wait for records
+        work, block = asyncio.create_task(self._work()), asyncio.current_task()
+        assert block is not None, "a coroutine runs in a task"
+        work.add_done_callback(lambda ended: None if ended.cancelled() else block.cancel())
+        try:
+            yield
+        except asyncio.CancelledError:
+            if work.done() and not work.cancelled() and (bug := work.exception()) is not None:
+                block.uncancel()
+                raise bug from None
+            raise
+        finally:
+            work.cancel()
+            with suppress(asyncio.CancelledError):
+                await work
+            self._engine.log.threaded = False
+        self._answers.demand_enough()
+
+    async def _work(self) -> None:
+        while True:
+            if await self._step():
+                await asyncio.sleep(0)
+            elif (due := self._engine.next_due_ms()) is not None:
+                self._engine.ms = max(due, self._engine.ms + 1)
+            else:
+                await asyncio.sleep(IDLE_S)
 
     # -- a person ----------------------------------------------------------------------------------
 
@@ -114,7 +169,8 @@ class AgentRun:
         self.session.cancel()
 
     async def result(self) -> Answer:
-        """The answer to the message that was sent last."""
+        """The answer to the message that was sent last, once its turn has ended: `text`, `reason`,
+        `note`. Also for a reply that was awaited or iterated before."""
         if self._last is None:
             raise Refused("nothing was sent yet: run.send(...) first")
         return await self._last
@@ -124,7 +180,8 @@ class AgentRun:
     async def crash(self) -> None:
         """Kill the worker now, and start another worker.
 
-        Everything that is not in the log is lost.
+        Everything that is not in the log is lost. A lost model call is repeated with the same
+        answer of the script.
         """
         self._engine.restart()
 
@@ -142,6 +199,10 @@ class AgentRun:
     def crashes(self) -> int:
         """How often the worker was killed."""
         return self._engine.restarts
+
+    def unused(self) -> int:
+        """How many answers of the script the model was not asked for."""
+        return self._answers.unused()
 
     def demand_complete(self) -> None:
         """Raise Refused if the test ran nothing, or if a requested crash did not happen."""
@@ -168,7 +229,9 @@ class AgentRun:
         await self.settle()
 
     async def settle(self) -> None:
-        """Let the worker do everything that it can do at the present time."""
+        """Let the worker do everything that it can do at the present time, without a reply to
+        await. It skips no wait: `advance` ends those.
+        """
         self._is_unread = False
         async with self._stepping:
             is_at_rest = await self._engine.settle()
@@ -279,6 +342,14 @@ class AgentRun:
 class RunReply:
     """The reply to one message: use `async for`, `await`, or `await reply.until(ApprovalAsked)`."""
 
+    if not TYPE_CHECKING:  # or a type checker would take every name for an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise not_awaited("run.send(...)", name, self)
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("a reply is read with `async for event in run.send(...)`")
+
     def __init__(self, run: AgentRun, reply: Reply) -> None:
         self._run, self._reply = run, reply
 
@@ -316,7 +387,11 @@ class RunReply:
 
 def _demand_event_type(event: str) -> None:
     if event not in ev.BY_NAME:
-        raise Refused(f"{event!r} is no event type; the types are {', '.join(ev.BY_NAME)}")
+        close = difflib.get_close_matches(str(event).upper(), ev.BY_NAME, 3)
+        hint = f"did you mean {' or '.join(close)}?" if close else (
+            f"the types are {', '.join(ev.BY_NAME)}"
+        )
+        raise Refused(f"{event!r} is no event type; {hint}")
 
 
 def _demand_runnable(agents: list[Agent]) -> None:

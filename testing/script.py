@@ -54,8 +54,9 @@ def calls(tool: str, /, **arguments: Any) -> Scripted:
 
 
 def fails(error: str = "overloaded") -> Scripted:
-    """The model call fails once, and its next attempt gets the next answer. error: a name in
-    `foldlog.local.messages_api.FAULTS`, such as overloaded or rate_limit.
+    """The model call fails once, and its next attempt gets the next answer. error: the name of a
+    failure, such as overloaded, rate_limit, server_error, bad_request or cut (a stream that
+    breaks): docs/reference/testing.md lists them.
     """
     if error not in FAULTS:
         raise Refused(f"{error!r} is not a failure; the failures are {', '.join(FAULTS)}")
@@ -85,6 +86,10 @@ def _replayed(recorded: dict[str, Any]) -> dict[str, Any]:
         case {"type": "tool_use", "name": str(name), "input": arguments}:
             return tool_use(name, arguments)
     return recorded
+
+
+class AnswersUnused(UserWarning):
+    """The test ended before the model was asked for every answer of the script."""
 
 
 class ScriptExhausted(Refused):
@@ -144,6 +149,10 @@ class Answers:
         self._used += 1
         self._given[label] = (attempt, answer)
         return answer
+
+    def unused(self) -> int:
+        """How many answers are left."""
+        return len(self.script) - self._used
 
     def demand_enough(self) -> None:
         """Raise ScriptExhausted if the model got more requests than there are answers."""

@@ -11,7 +11,7 @@ async def refund(order: int) -> str:
 
 shop = Agent(
     name="shop",
-    model="claude-sonnet-5",
+    model="claude-sonnet-5-5",
     system="You answer the customers of a shop.",
     tools=[refund],
 )

@@ -1,6 +1,6 @@
 """A chat with approval in one FastAPI file. docs/embed.md explains it; a test runs it.
 
-python -m uvicorn app:app --port 8000 --timeout-graceful-shutdown 5
+python -m uvicorn app:app --port 8100 --timeout-graceful-shutdown 5
 """
 
 import json
@@ -124,8 +124,14 @@ def ready() -> str:
 
 @app.exception_handler(foldlog.Refused)
 async def refused(_request: Request, error: Exception) -> JSONResponse:
-    """The response to a user's mistake, with the reason."""
+    """The response to what foldlog refuses, such as a message to a chat that has ended."""
     return JSONResponse({"detail": str(error)}, 409)
+
+
+@app.exception_handler(foldlog.BadCursor)
+async def bad_cursor(_request: Request, error: Exception) -> JSONResponse:
+    """A Last-Event-ID that no event of this chat had."""
+    return JSONResponse({"detail": str(error)}, 400)
 
 
 @app.exception_handler(foldlog.LogUnreachable)

@@ -1,4 +1,6 @@
-"""`python -m foldlog.local.messages_api`: the server in the foreground, until its parent exits.
+"""`python -m foldlog.local.messages_api`: the server in the foreground, until Ctrl-C.
+
+It also ends with the process that started it, unless `--outlive-parent` is given.
 
 Prints one JSON line {"base_url", "pid", "script"} once it listens. Exit code 0 after a signal or
 the exit of the parent, 2 for wrong arguments, 3 if the port is taken.
@@ -20,6 +22,15 @@ from .hosting import HOST, listen
 from .journal import Journal
 from .server import ServerState
 
+SCRIPTS = """scripts:
+  echo       repeats the message
+  obedient   does what the lines of the message say: CALL tool {"json": "input"}, SAY text,
+             THINK text, THEN (the next step), FAULT name, GATE name, PACE seconds, STOP reason
+  demo       calls the tool that the message names, with its numbers and its texts in quotes, in
+             order: charge 1900, temperature "Paris". With tools for files it explores a directory
+  FILE.json  a list of rules: [{"contains": "hello", "reply": {"blocks": ["Hi!"]}}]
+  FILE.py    sets `script`, a list of Rule, Reply or functions from a request to a Reply
+"""
 # Fast enough to read along, slow enough to see that it streams.
 PACE_S = 0.02
 _PARENT_POLL_S = 1.0
@@ -36,7 +47,11 @@ def main() -> int:
     try:
         script = load_script(arguments.script)
     except (ValueError, OSError, KeyError, TypeError) as error:
-        print(f"--script {arguments.script}: {error}", file=sys.stderr)
+        print(
+            f"--script {arguments.script}: {error}. Nothing was started: docs/test-your-agent.md "
+            "describes scripts.",
+            file=sys.stderr,
+        )
         return 2
     state = ServerState(
         script=script,
@@ -56,7 +71,11 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="foldlog.local.messages_api", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m foldlog.local.messages_api",
+        description=f"{__doc__}\n{SCRIPTS}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--port", type=int, default=0, help="the loopback port; 0 picks a free one")
     parser.add_argument(
         "--journal", help="the file of the request journal; an existing one is continued"

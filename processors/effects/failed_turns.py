@@ -20,9 +20,10 @@ def failed_turn(views: SessionViews) -> str:
     turn = views.turn
     failure = last_failure(turn.number, views.transcript.lines)
     error = turn.generation.error if turn.generation is not None else ""
-    advice = advice_in(error, failure)
+    reason = ": ".join(filter(None, (error, advice_in(error, failure))))
+    reason += "" if reason.endswith("?") else "."
     return (
         f"session {views.session_id}: turn {turn.number} failed: the model call failed "
-        f"({failure.partition(':')[0]}): {error}{advice and f': {advice}'}. The whole reason: "
+        f"({failure.partition(':')[0]}): {reason} The whole reason: "
         f"foldlog tail {views.session_id}"
     )

@@ -72,11 +72,61 @@ def arguments_of(function: Callable[..., Any], name: str) -> tuple[Arguments, st
         if first.kind is first.KEYWORD_ONLY:
             raise TypeError(f"parameter {first.name!r} of tool {name} is passed by position")
         context = first.name
+    for later in parameters:
+        if _takes_context(later, hints):
+            raise TypeError(
+                f"parameter {later.name!r} of tool {name} gets the ToolContext, so it must be the "
+                "first parameter"
+            )
     fields = [_field(name, p, hints) for p in parameters]
     shape = dataclasses.make_dataclass(f"arguments_of_{name}", fields, kw_only=True)
     shape.__doc__ = None  # else the generated signature becomes the schema's description
-    adapter, schema = _adapt(shape, name)
+    try:
+        adapter, schema = _adapt(shape)
+    except Exception as error:
+        why = _no_schema(name, parameters, fields)
+        raise TypeError(why or f"tool {name} takes a type that JSON lacks: {error}") from None
+    for parameter, (_, hint, *_default) in zip(parameters, fields, strict=True):
+        _demand_default(name, parameter, hint)
     return Arguments(tuple(p.name for p in parameters), schema, adapter), context
+
+
+def _no_schema(tool: str, parameters: list[inspect.Parameter], fields: list[Any]) -> str:
+    """Which parameter has a type without a JSON schema, and what is allowed; '' if none has."""
+    from pydantic import TypeAdapter
+
+    for parameter, (_, hint, *_default) in zip(parameters, fields, strict=True):
+        try:
+            TypeAdapter(hint).json_schema()
+        except Exception:  # pydantic has a dozen error classes for types without a schema
+            return (
+                f"parameter {parameter.name!r} of tool {tool} has the type "
+                f"{_type_name(parameter)}, which JSON lacks, so no model can write it. Use str, "
+                "int, float, bool, list, dict, Literal, an Enum, a dataclass, a TypedDict or a "
+                "pydantic model"
+            )
+    return ""
+
+
+def _demand_default(tool: str, parameter: inspect.Parameter, hint: Any) -> None:
+    """Raise TypeError if a default contradicts its annotation. None stands for "not given"."""
+    from pydantic import TypeAdapter, ValidationError
+
+    default = parameter.default
+    if default is parameter.empty or default is None:
+        return
+    try:
+        TypeAdapter(hint).validate_python(default)
+    except ValidationError:
+        raise TypeError(
+            f"the default of parameter {parameter.name!r} of tool {tool} is {default!r}, which is "
+            f"not of its type {_type_name(parameter)}"
+        ) from None
+
+
+def _type_name(parameter: inspect.Parameter) -> str:
+    annotation = parameter.annotation
+    return getattr(annotation, "__name__", None) or str(annotation)
 
 
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
@@ -129,15 +179,12 @@ def _described(hint: Any) -> Any:
     return typing.Annotated[(base, *notes)]
 
 
-def _adapt(shape: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
+def _adapt(shape: Any) -> tuple[Any, Mapping[str, Any]]:
     from pydantic import ConfigDict, TypeAdapter
 
     shape.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(shape)
-        schema = _clean(adapter.json_schema())
-    except Exception as error:  # pydantic has a dozen error classes for types without a schema
-        raise TypeError(f"tool {name} takes a type that JSON schema lacks: {error}") from error
+    adapter: TypeAdapter[Any] = TypeAdapter(shape)
+    schema = _clean(adapter.json_schema())
     ordered = {"type": "object", "properties": schema.pop("properties", {})}
     return adapter, {**ordered, **{k: v for k, v in schema.items() if k != "type"}}
 

@@ -189,6 +189,11 @@ def tool(
             raise ValueError(f"tier of tool {own_name}: {tier!r} is neither {ALWAYS} nor {RARE}")
         if cache_ttl_s is not None and effect != Effect.PURE:
             raise ValueError(f"tool {own_name} is {effect}: only pure tools may have a cache_ttl_s")
+        if reconciler is not None and effect == Effect.PURE:
+            raise ValueError(
+                f"tool {own_name} is pure, so its calls are run again and never in doubt: only "
+                "other tools may have a reconciler"
+            )
         for what, given in (("reconciler", reconciler), ("compactor", compactor)):
             if given is not None and not callable(given):
                 raise ValueError(f"{what} of tool {own_name} must be a function, not {given!r}")

@@ -89,6 +89,7 @@ def test_an_approval_in_the_middle_of_a_reply_loses_no_event(session, log):
         seen.append(event)
         match event:
             case ApprovalAsked(tool="charge", arguments={"cents": 5}) as ask:
+                assert str(ask) == 'ApprovalAsked charge (1.1.0): {"cents": 5}'
                 session.approve(ask)
                 played.tool_start()
                 played.tool_result("charged")
@@ -437,6 +438,18 @@ def test_awaiting_a_reply_gives_its_answer_and_the_loop_keeps_running(log, tmp_p
             await asyncio.to_thread(lambda: Played(log, "s1").answer("four"))
             assert (await waiting).text == "four"
             assert (await session.reply("m1")).text == "four"
+
+    asyncio.run(main())
+
+
+def test_an_async_reply_that_is_not_awaited_says_what_to_write(log, tmp_path):
+    async def main() -> None:
+        async with aconnect(settings_in(tmp_path), log=log) as connection:
+            reply = (await connection.open("s1", agent="shop")).send("hi")
+            with pytest.raises(AttributeError, match=r"write `\(await session.send\(...\)\).text`"):
+                reply.text  # noqa: B018
+            with pytest.raises(TypeError, match="async for event in session.send"):
+                list(reply)
 
     asyncio.run(main())
 

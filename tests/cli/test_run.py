@@ -18,6 +18,7 @@ from foldlog.cli import agents, demo, run
 from foldlog.cli.gateway import child_arguments, gateway_command, restarting
 from foldlog.cli.worker_info import worker_info
 from foldlog.processors.effects.models.client import host_of
+from foldlog.processors.worker.start_lock import exclusive_start
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import settings_in
 
@@ -50,6 +51,14 @@ def app(tmp_path, monkeypatch):
         "from foldlog.processors.outside.fetch import fetch_url\n"
         "fetch_url(allow_networks=['10.0.0.1/8'])\n"
     )
+
+
+def test_dev_beside_another_one_is_refused_with_the_way_to_run_two(tmp_path, capsys):
+    shell = make_shell(tmp_path, capsys)
+    with exclusive_start(shell.settings.state_dir, None, pytest.fail, supervises=True):
+        ran = shell("dev")
+    assert ran.code == 2 and "is already running" in ran.err
+    assert "foldlog --home DIR dev" in ran.err
 
 
 def test_agents_are_loaded_by_name(app):

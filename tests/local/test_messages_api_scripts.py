@@ -16,6 +16,7 @@ from foldlog.local.messages_api import (
     text,
     tool_use,
 )
+from foldlog.local.messages_api.builtin import load_script
 from foldlog.local.messages_api.demo import WHO
 from foldlog.local.messages_api.demo_reading import about, failure_of, lines_of, main_file, names_in
 from foldlog.tests.local.scripted_client import ask, assistant, events, results, text_of
@@ -121,6 +122,28 @@ def test_invalid_rules_are_refused_when_they_are_read(tmp_path, rule, error):
     (tmp_path / "rules.json").write_text(json.dumps([rule]))
     with pytest.raises(ValueError, match=error):
         as_script(tmp_path / "rules.json")
+
+
+@pytest.mark.parametrize(
+    ("file", "written", "why"),
+    [
+        ("r.py", "rules = []", "a .py script sets `script = .*it sets no `script`"),
+        ("r.py", "script = [17]", "a .py script sets `script = .*it sets list"),
+        ("r.json", "{", "it is not JSON"),
+        ("r.json", '{"rule": []}', "a .json script is a list of rules"),
+        ("r.json", "[17]", "rule 1 is wrong: a rule is an object"),
+        ("r.json", '[{"reply": "echo"}, {"contains": "x"}]', "rule 2 is wrong: it has no 'reply'"),
+        ("r.json", '[{"reply": "echo", "contain": "x"}]', "wrong: unknown field 'contain'"),
+        ("r.json", '[{"reply": {"text": "x"}}]', "wrong: unknown field 'text'"),
+    ],
+)
+def test_bad_input_a_wrong_script_file_is_refused_with_what_is_expected(
+    tmp_path, file, written, why
+):
+    (tmp_path / file).write_text(written)
+    with pytest.raises(ValueError, match=why) as refused:
+        load_script(tmp_path / file)
+    assert "__init__" not in str(refused.value)
 
 
 def test_unknown_names_and_invalid_chunks_are_refused():

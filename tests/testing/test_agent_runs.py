@@ -11,6 +11,7 @@ from textwrap import dedent
 import pytest
 
 from foldlog import Agent, ToolContext, tool
+from foldlog.api.aio import aconnect
 from foldlog.api.events import ApprovalAsked, InDoubt, Token, ToolFinished
 from foldlog.api.session import ReplyEnded
 from foldlog.log.errors import Refused
@@ -235,7 +236,7 @@ async def test_the_traceback_of_a_tool_is_logged_and_the_model_reads_its_error(
 
 
 async def test_a_once_tool_that_raises_is_in_doubt_for_the_reason_it_gave(foldlog_agent):
-    run = foldlog_agent(replace(shop, tools=(pay,)), script=[calls("pay", euros=3), "I see."])
+    run = foldlog_agent(replace(shop, tools=(pay,)), script=[calls("pay", euros=3)])
     with pytest.raises(RunWaits, match=r"pay raised ValueError: the card is declined.*ToolFailed"):
         await run.send("pay")
 
@@ -286,10 +287,10 @@ async def test_bad_input_a_value_that_is_not_an_agent_is_refused(foldlog_agent, 
 
 async def test_bad_input_an_unknown_crash_event_and_a_missing_message_are_refused(foldlog_agent):
     run = foldlog_agent(shop, script=["hello"])
-    with pytest.raises(Refused, match="TOOL_STARTED"):
-        run.crash_after("TOOL_BEGUN")
-    with pytest.raises(Refused, match="TOOL_STARTED"):
-        run.events("TOOL_BEGUN")
+    with pytest.raises(Refused, match="did you mean TOOL_STARTED"):
+        run.crash_after("TOOL_START")
+    with pytest.raises(Refused, match="no event type; the types are .*TOOL_STARTED"):
+        run.events("xyz")
     with pytest.raises(Refused, match="nothing was sent"):
         await run.result()
     with pytest.raises(Refused, match="event class"):
@@ -323,8 +324,64 @@ async def test_the_worker_logs_a_failed_turn_in_one_line_without_content(foldlog
     (line,) = run._engine.log_lines
     assert line.startswith("session test: turn 1 failed: the model call failed (attempt 1): ")
     assert "not_found: no retry: somebody has to change" in line and "\n" not in line
+    assert line.endswith("(model name or base URL). The whole reason: foldlog tail test")
     assert "could not be found" not in line, "the words of an API may be content"
     assert (await run.send("again")).text == "hello"
     await run.crash()
     await run.settle()
     assert len(run._engine.log_lines) == 1, "a worker that folds an old failure prints nothing"
+
+
+async def test_two_runs_of_one_test_have_idempotency_keys_of_their_own(foldlog_agent):
+    for number, session_id in enumerate(("test", "test-2", "mine")):
+        more = {"session_id": "mine"} if number == 2 else {}
+        run = foldlog_agent(shop, script=[calls("refund", order=17), "done"], **more)
+        await run.approve(await run.send("refund 17").until(ApprovalAsked))
+        await run.result()
+        assert run.session.id == session_id
+    assert refunds == ["test/1.1.0", "test-2/1.1.0", "mine/1.1.0"]
+
+
+def test_answers_that_are_left_at_the_end_are_a_warning(tmp_path):
+    (tmp_path / "test_it.py").write_text(dedent("""
+        from foldlog import Agent
+        agent = Agent(name="a", model="claude-opus-5-5")
+
+        async def test_it(foldlog_agent):
+            run = foldlog_agent(agent, script=["one", "two", "three"])
+            assert (await run.send("hi")).text == "one"
+    """))
+    out = run_python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
+    assert "1 passed, 1 warning" in out, out
+    assert "AnswersUnused: 2 answers of the script of session test came to no use" in out
+
+
+async def test_a_reply_that_is_not_awaited_says_what_to_write(foldlog_agent):
+    run = foldlog_agent(shop, script=["hello"])
+    reply = run.send("hi")
+    with pytest.raises(AttributeError, match=r"write `\(await run.send\(...\)\).text`"):
+        reply.text  # noqa: B018
+    with pytest.raises(AttributeError, match="'RunReply' object has no attribute 'txt'"):
+        reply.txt  # noqa: B018
+    with pytest.raises(TypeError, match="async for event in run.send"):
+        list(reply)
+    assert (await reply).text == "hello"
+
+
+async def test_code_that_connects_by_itself_is_answered_while_the_worker_works(foldlog_agent):
+    run = foldlog_agent(shop, script=[calls("refund", order=17), fails("overloaded"), "done"])
+    async with run.working(), aconnect(run.settings, log=run.log) as log:
+        session = await log.open("c1", agent="shop", user="eve")
+        async for event in session.send("refund 17"):
+            if isinstance(event, ApprovalAsked):
+                await session.approve(event)
+        assert (await session.history())[-2].text == "done"
+    assert refunds == ["c1/1.1.0"]
+
+
+async def test_a_script_that_ends_while_the_worker_works_by_itself_fails_the_block(foldlog_agent):
+    run = foldlog_agent(shop, script=[calls("look_up", order=17)])
+    with pytest.raises(ScriptExhausted, match="the script has 1 answer"):
+        async with run.working(), aconnect(run.settings, log=run.log) as log:
+            session = await log.open("c1", agent="shop")
+            assert (await session.send("look it up")).reason == "failed"

@@ -78,6 +78,10 @@ _UNSENT = (
     "right, and is its server (or the proxy on the way) up?"
 )
 
+# The scripted server's words for a request that no rule of its script answers.
+_NO_RULE = "scripted server: no rule of script"
+_SCRIPT_ENDED = "no retry: the script of the scripted model has no answer for this request"
+
 POLICY: dict[str, Policy] = {
     # class             (backoff, shared, advice)
     "bad_request": Policy(None, False, _NEVER + "; the request was built wrong, which is a bug"),
@@ -198,13 +202,16 @@ def class_of(trouble: Trouble) -> str:
 
 def advice_of(trouble: Trouble) -> str:
     """The advice to people about a failure."""
+    if _NO_RULE in trouble.message:
+        return _SCRIPT_ENDED
     return POLICY[class_of(trouble)].advice if trouble.sent else _UNSENT
 
 
 def advice_in(error: str, detail: str) -> str:
     """The advice at the end of a GEN_FAILED's detail: its part that never has content."""
     known = (POLICY[error].advice,) if error in POLICY else ()
-    return next((advice for advice in (_UNSENT, *known) if detail.endswith(advice)), "")
+    every = (_UNSENT, _SCRIPT_ENDED, *known)
+    return next((advice for advice in every if detail.endswith(advice)), "")
 
 
 def _of_status(trouble: Trouble) -> str:

@@ -220,7 +220,7 @@ def no_schema(a: asyncio.Future) -> int:
         (more, "must not be variadic"),
         (positional, "must not be variadic"),
         (hidden, "underscore"),
-        (no_schema, "JSON schema lacks"),
+        (no_schema, "parameter 'a' of tool no_schema has the type Future, which JSON lacks"),
         (5, "made from a function"),
     ],
 )
@@ -272,3 +272,41 @@ def test_a_tool_is_frozen_and_still_a_function():
     with pytest.raises(dataclasses.FrozenInstanceError):
         order.name = "other"
     assert asyncio.run(order(None, 5, [])) == {"amount": 5}
+
+
+def test_bad_input_a_type_without_a_schema_names_the_parameter_and_what_is_allowed():
+    with pytest.raises(TypeError) as refused:
+
+        @tool
+        def send(order: int, sock: Exception) -> str:
+            """Send it."""
+
+    assert "parameter 'sock' of tool send has the type Exception, which JSON" in str(refused.value)
+    assert "Use str, int, float" in str(refused.value) and "pydantic.dev" not in str(refused.value)
+    assert refused.value.__cause__ is None, "the reason is printed once"
+
+
+def test_bad_input_a_context_that_is_not_the_first_parameter_is_refused():
+    with pytest.raises(TypeError, match="'ctx' of tool send gets the ToolContext.*must be the fir"):
+
+        @tool
+        def send(order: int, ctx: ToolContext) -> str:
+            """Send it."""
+
+
+@pytest.mark.parametrize(("hint", "default"), [(int, "five"), (str, 5), (list[int], ["a"])])
+def test_bad_input_a_default_that_contradicts_its_annotation_is_refused(hint, default):
+    def send(count=default):
+        """Send it."""
+
+    send.__annotations__["count"] = hint
+    with pytest.raises(TypeError, match="the default of parameter 'count' of tool send is "):
+        tool(send)
+
+
+def test_bad_input_a_reconciler_of_a_pure_tool_is_refused():
+    with pytest.raises(ValueError, match="tool look is pure.*reconciler"):
+
+        @tool(effect="pure", reconciler=print)
+        def look() -> str:
+            """Look."""

@@ -63,9 +63,10 @@ def test_a_supervisor_holds_the_directory_between_two_of_its_workers(tmp_path, s
     the lock."""
     with exclusive_start(tmp_path, None, pytest.fail, supervises=True):
         StateDir(tmp_path).close()  # a worker of its own starts and ends
-        with pytest.raises(StateDirTaken, match=f"process {os.getpid()}.*is already running"):
+        with pytest.raises(StateDirTaken, match=f"process {os.getpid()}.*is already running") as no:
             with exclusive_start(tmp_path, None, pytest.fail, supervises=supervises):
                 pass
+    assert "foldlog dev --agent" not in str(no.value), "an application is no `foldlog dev`"
 
 
 def test_the_wait_is_bounded(tmp_path, monkeypatch):

@@ -14,6 +14,8 @@ from foldlog.processors.effects.models.errors import (
     POLICY,
     RETRY_AFTER_MOST_MS,
     Trouble,
+    advice_in,
+    advice_of,
     class_of,
     retry_after_ms,
     wait_ms,
@@ -178,3 +180,17 @@ def test_retry_after_is_a_minimum_up_to_our_own_limit(asked_ms, attempt):
 )
 def test_retry_after_is_read_in_every_form(headers, asked_ms):
     assert retry_after_ms(headers, NOW) == asked_ms
+
+
+def test_a_script_without_an_answer_is_not_called_a_bug_of_foldlog():
+    ended = status(400, message="scripted server: no rule of script 'rules' matches")
+    assert class_of(ended) == "bad_request"
+    assert "no answer for this request" in advice_of(ended) and "bug" not in advice_of(ended)
+    assert advice_in("bad_request", f"{ended.message}; {advice_of(ended)}") == advice_of(ended)
+
+
+def test_the_advice_is_found_at_the_end_of_a_detail_and_nothing_else_of_it():
+    unsent = Trouble(source="transport", message="the secret", sent=False)
+    assert advice_in("transport", f"the secret; {advice_of(unsent)}") == advice_of(unsent)
+    assert advice_in("rate_limit", f"x; {POLICY['rate_limit'].advice}").startswith("every session")
+    assert advice_in("agent_unknown", "my secret words") == ""
