@@ -146,7 +146,7 @@ def test_the_end_of_a_failed_turn_has_the_reason_of_its_last_attempt(session, lo
         played.fail(permanent=attempt == 2)
     played.end("failed", limit=2, used=2)
     (ended,) = [event for event in reply if isinstance(event, TurnEnded)]
-    why = "the model call failed (attempt 2 of 2): overloaded_error: the provider is overloaded"
+    why = "the model call failed (attempt 2 of 2): overloaded: the provider is overloaded"
     assert str(ended) == f"TurnEnded 1: failed ({why})"
     assert (session.history()[-1].detail, reply.answer().note) == (why, why)
     with pytest.raises(ReplyEnded, match="its turn ended with failed .the model call failed"):
@@ -161,7 +161,7 @@ def test_an_attempt_that_nothing_may_repeat_is_not_counted_against_the_limit(ses
     played.fail(permanent=True)
     played.end("failed", limit=5, used=1)
     (ended,) = [event for event in reply if isinstance(event, TurnEnded)]
-    assert ended.detail.startswith("the model call failed (attempt 1): overloaded_error: ")
+    assert ended.detail.startswith("the model call failed (attempt 1): overloaded: ")
 
 
 def test_a_message_id_again_sends_nothing_and_gives_the_same_reply(session, log):
