@@ -10,7 +10,17 @@ from pathlib import Path
 
 import click
 
-from foldlog.bench import append, caching, fold, live, memory_search, storage, tokens, viewers
+from foldlog.bench import (
+    append,
+    caching,
+    live,
+    memory_search,
+    refold,
+    storage,
+    tokens,
+    turn_bytes,
+    viewers,
+)
 from foldlog.bench.measure import Installation, Missing, Ratio, installation
 from foldlog.local.messages_api import ScriptedServer
 
@@ -18,17 +28,17 @@ RESULTS = Path(__file__).parent / "results.json"
 
 # The benches are grouped by what they need, cheapest first.
 ALONE: dict[str, Callable[[int], Ratio]] = {
-    "bytes_per_turn": fold.bytes_per_turn,
+    "bytes_per_turn": turn_bytes.bytes_per_turn,
     "token_estimate_error": tokens.token_estimate_error,
     "memory_search": memory_search.memory_search,
     "cache_saving": caching.cache_saving,
     "context_flatness": append.context_flatness,
 }
 BROKER: dict[str, Callable[[Installation, int], Ratio]] = {
-    "fold": fold.fold_ratio,
+    "fold": refold.fold,
     "storage_growth": storage.storage_growth,
     "append_context": append.append_context,
-    "replay": fold.replay,
+    "replay": refold.replay,
     "chunk_latency": viewers.chunk_latency,
     "idle_viewers_rss": viewers.idle_viewers_rss,
 }

@@ -1,42 +1,48 @@
-"""Makes a realistic log for benches: a turn has 27 events, with 20 chunks and a tool result of 1.8
-KB.
+"""A realistic log to measure with, from a seeded generator: turns with one tool call.
 
-The events are those that a worker would write. Each event is folded at once to check that it is
-accepted, because a bench with ignored events would measure nothing.
+The events are those that a worker would write. No text repeats another, and sizes vary as they do
+in real sessions: most texts are short, few are long. A turn has about 40 events; three quarters of
+them are chunks. Each event is folded at once, to check that it is accepted: a bench over ignored
+events would measure nothing.
 """
 
-import json
+import math
+import random
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 
+from foldlog.bench.job import words
 from foldlog.processors.fold.session import fold
 from foldlog.processors.fold.views import SessionViews, initial
 from foldlog.processors.wake.decide import END_REASONS
 from foldlog.schemas import events as ev
+from foldlog.schemas.canonical import compact
 from foldlog.schemas.codec import Entry, digest
 
-CHUNKS = 20  # of 28 characters, as a short answer streams
-RESULT = ("line of a tool's result, " * 75)[:1800].encode()
+CHUNK_CHARS = 28  # 40 ms, the longest a chunk waits, of an answer that streams 700 characters a s
 PREFIX = "p" * 64
-USAGE = ev.Usage(
-    input_tokens=900,
-    cache_read_tokens=100,
-    cache_write_5m_tokens=0,
-    cache_write_1h_tokens=0,
-    output_tokens=150,
-    raw=b'{"input_tokens":900,"cache_read_input_tokens":100,"output_tokens":150}',
-)
+
+
+def size(chance: random.Random, median: int, most: int) -> int:
+    """A length in characters: log-normal, so that the mean is about 1.6 times the median."""
+    return min(most, max(20, round(median * math.exp(chance.gauss(0, 1)))))
 
 
 class Session:
     """A session that grows by whole turns. Each method yields (writer, event) in order.
 
     `offsets` counts the offsets of the session's partition, which decisions name as their basis.
+    The name seeds the texts and sizes.
     """
 
     def __init__(self, name: str, offsets: Iterator[int]) -> None:
         self.views: SessionViews = initial(name)
         self._offsets = offsets
+        self._chance = random.Random(name)
+
+    def _text(self, median: int, most: int) -> str:
+        return words(self._chance, size(self._chance, median, most))
 
     def _fold(self, writer: str, event: Any) -> tuple[str, Any]:
         offset = next(self._offsets)
@@ -56,12 +62,12 @@ class Session:
     def turn(self) -> Iterator[tuple[str, Any]]:
         """One turn: a message, a step with one tool call, a step that answers."""
         number = self.views.turn.number + 1
-        content = json.dumps([{"type": "text", "text": f"question {number}, please look it up"}])
+        content = compact([{"type": "text", "text": self._text(90, 4_000)}])
         message = ev.MessageReceived(
             message_id=f"m{number}",
             role="user",
             content=ev.Body(inline=content.encode()),
-            tokens=12,
+            tokens=len(content) // 3,
             channel="bench",
             when_busy="queue",
             by_user="bench",
@@ -106,42 +112,67 @@ class Session:
             builder="bench",
         )
         yield self._fold("models", claim)
-        for seq in range(CHUNKS // 2):
-            text = f"{seq:02} and some more of words "
-            chunk = ev.GenChunk(**place, seq=seq, block=0, kind="text", delta=text)
-            yield self._fold("models", chunk)
-        answer: list[dict] = [{"type": "text", "text": "an answer of some words " * 12}]
+        text = self._text(80 if calls else 400, 8_000)
+        streamed = [(0, "text", text)]
+        answer: list[dict] = [{"type": "text", "text": text}]
         proposed: tuple[ev.ProposedCall, ...] = ()
         if calls:
-            answer.append({"type": "tool_use", "id": f"c{turn}", "name": "look", "input": {}})
-            args = ev.Body(inline=b"{}")
+            call_id = f"toolu_{self._chance.getrandbits(90):024x}"
+            given = {"path": self._text(30, 90), "first": self._chance.randrange(400)}
+            args = compact(given)
+            streamed.append((1, "tool_input", args))
+            answer.append({"type": "tool_use", "id": call_id, "name": "look", "input": given})
             proposed = (
                 ev.ProposedCall(
-                    index=0, call_id=f"c{turn}", name="look", args=args, args_sha256="a" * 64
+                    index=0,
+                    call_id=call_id,
+                    name="look",
+                    args=ev.Body(inline=args.encode()),
+                    args_sha256=sha256(args.encode()).hexdigest(),
                 ),
             )
+        pieces = [
+            (block, kind, part[at : at + CHUNK_CHARS])
+            for block, kind, part in streamed
+            for at in range(0, len(part), CHUNK_CHARS)
+        ]
+        for seq, (block, kind, delta) in enumerate(pieces):
+            chunk = ev.GenChunk(**place, seq=seq, block=block, kind=kind, delta=delta)
+            yield self._fold("models", chunk)
         done = ev.GenComplete(
             **place,
-            content=ev.Body(inline=json.dumps(answer).encode()),
+            content=ev.Body(inline=compact(answer).encode()),
             calls=proposed,
             stop_reason="tool_use" if calls else "end_turn",
-            response_id=f"r{turn}.{step}",
+            response_id=f"msg_{self._chance.getrandbits(90):024x}",
             model="bench",
-            usage=USAGE,
+            usage=self._usage(len(text)),
         )
         yield self._fold("models", done)
+
+    def _usage(self, answer_chars: int) -> ev.Usage:
+        given, out = self._chance.randrange(400, 9_000), answer_chars // 3
+        return ev.Usage(
+            input_tokens=given,
+            cache_read_tokens=given // 2,
+            cache_write_5m_tokens=0,
+            cache_write_1h_tokens=0,
+            output_tokens=out,
+            raw=compact({"input_tokens": given, "output_tokens": out}).encode(),
+        )
 
     def _call(self, turn: int) -> Iterator[tuple[str, Any]]:
         place = {"turn": turn, "step": 1, "index": 0}
         invoked = ev.ToolInvoked(
             **place,
-            call_id=f"c{turn}",
+            call_id=self.views.turn.calls[0].call_id,
             name="look",
             effect="pure",
             approval="none",
             basis=self.views.turn.basis,
         )
         yield self._fold("sessions", invoked)
+        result = self._text(900, 20_000).encode()
         claim = {"attempt": 1, "owner": "w/1", "epoch": 0, "start_by": 5_000, "deadline": 9_000}
         yield self._fold("tools", ev.ToolStarted(**place, **claim))
         yield self._fold(
@@ -151,9 +182,9 @@ class Session:
                 attempt=1,
                 outcome="ok",
                 via="tool",
-                content=ev.Body(inline=RESULT),
-                bytes=len(RESULT),
-                tokens=700,
+                content=ev.Body(inline=result),
+                bytes=len(result),
+                tokens=len(result) // 3,
                 left_out=0,
             ),
         )

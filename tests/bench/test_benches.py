@@ -4,17 +4,30 @@ The peers' environment is not required: without it, their benches must name what
 """
 
 import json
+from hashlib import sha256
+from itertools import count
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from foldlog.bench import __main__ as bench, append, caching, fold, peers, storage, tokens
+from foldlog.bench import (
+    __main__ as bench,
+    append,
+    caching,
+    peers,
+    refold,
+    storage,
+    tokens,
+    turn_bytes,
+)
+from foldlog.bench.history import Session
 from foldlog.bench.job import agent, turn
 from foldlog.bench.measure import Missing, Ratio
 from foldlog.bench.played import Played, canned
 from foldlog.processors.store.store import DictBackend
 from foldlog.schemas.codec import entry_of
+from foldlog.schemas.events import ToolResult
 
 
 def _played(turns: int, **more) -> Played:
@@ -85,7 +98,7 @@ def test_token_estimate_error_is_the_worst_of_every_sample_and_family():
 
 
 def test_bytes_per_turn_is_a_ratio():
-    assert isinstance(fold.bytes_per_turn(1), Ratio)
+    assert isinstance(turn_bytes.bytes_per_turn(1), Ratio)
 
 
 def test_a_missing_peer_is_named_and_gives_no_figure(monkeypatch, tmp_path):
@@ -115,6 +128,23 @@ def test_a_peer_that_dies_is_an_error_without_a_figure():
     with pytest.raises((RuntimeError, Missing)):
         with peers.peer("peer_langgraph.py", storage.PACKAGE) as langgraph:
             langgraph.ask("no job")
+
+
+def test_the_stock_baseline_stays_as_it_was():
+    """Figures with another baseline could not be compared with the old ones."""
+    text = refold.STOCK.read_text()
+    assert "foldlog" not in "".join(line for line in text.splitlines() if "import" in line[:7])
+    assert sha256(text.encode()).hexdigest()[:16] == "ebfbed8fc8015033"
+
+
+def test_a_history_repeats_no_text_and_is_the_same_in_every_run():
+    def results(name: str) -> list[bytes]:
+        session = Session(name, count())
+        events = [event for _, event in (*session.opened(), *session.turn(), *session.turn())]
+        return [event.content.inline for event in events if isinstance(event, ToolResult)]
+
+    assert results("one") == results("one")
+    assert len({*results("one"), *results("two")}) == 4
 
 
 def test_peers_import_nothing_of_foldlog_and_are_pinned():

@@ -1,0 +1,154 @@
+"""fold and replay: events per second of CPU, of real processes, over a reader of stock parts.
+
+fold: a `foldlog worker` process with an empty store reads a log from its first offset until it is
+ready: it decodes, folds, writes its store and looks up what is pending. replay: `foldlog replay`
+folds the same log in one process and prints the hash of every view. The baseline, stock_reader.py,
+consumes and decodes every record into a dict.
+
+Counted is the CPU time of the whole process, all threads, without its start: the CPU time of the
+same process on an empty log. The baseline counts from its first batch. The wall times, likewise
+without the start, are in the note.
+"""
+
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from foldlog.bench.history import Session
+from foldlog.bench.measure import PARTITIONS, Installation, Ratio
+from foldlog.log import partition_for
+from foldlog.schemas.codec import encode, headers_for, shapes
+from foldlog.schemas.topics import SESSION_EVENTS
+
+SESSIONS, TURNS = 200, 12  # about 100,000 events
+STARTS = 3  # processes that are started on the empty log
+PATIENCE_S = 300.0
+POLL_S = 0.05
+STOCK = Path(__file__).with_name("stock_reader.py")
+
+
+class Spent(NamedTuple):
+    """Seconds that a process took for the log."""
+
+    cpu_s: float
+    wall_s: float
+
+    def without(self, start: "Spent") -> "Spent":
+        """Less the time of a start. At least a hundredth of a second is left."""
+        return Spent(max(0.01, self.cpu_s - start.cpu_s), max(0.01, self.wall_s - start.wall_s))
+
+
+def write_log(here: Installation, sessions: int = SESSIONS, turns: int = TURNS) -> int:
+    """Produce the sessions, their turns interleaved; returns the number of records."""
+    producer = here.log.producer()
+    offsets = [count() for _ in range(PARTITIONS)]
+    names = [f"bench-{n}" for n in range(sessions)]
+    grown = [Session(name, offsets[partition_for(name, PARTITIONS)]) for name in names]
+    records = 0
+    for turn in range(turns + 1):
+        for session in grown:
+            name = session.views.session_id
+            for writer, event in session.turn() if turn else session.opened():
+                producer.append(SESSION_EVENTS, name, encode(event), headers_for(event, writer))
+                records += 1
+        producer.flush(30)
+    producer.close()
+    return records
+
+
+def fold(here: Installation, runs: int) -> Ratio:
+    """CPU time of a worker that folds the whole log, over that of the stock reader."""
+    return _measured("fold", _worker, here, runs, "at least 0.45, aim 0.7")
+
+
+def replay(here: Installation, runs: int) -> Ratio:
+    """CPU time of `foldlog replay` over that of the stock reader."""
+    return _measured("replay", _replay, here, runs, "at least 0.6, aim 1")
+
+
+def _measured(
+    name: str, ours: Callable[[Installation], Spent], here: Installation, runs: int, aim: str
+) -> Ratio:
+    starts = [ours(here) for _ in range(STARTS)]
+    start = Spent(*map(statistics.median, zip(*starts, strict=True)))
+    events = write_log(here)
+    pairs = [(_stock(here), ours(here).without(start)) for _ in range(runs)]
+    cpu = [base.cpu_s / mine.cpu_s for base, mine in pairs]
+    wall = [base.wall_s / mine.wall_s for base, mine in pairs]
+    base = statistics.median(events / one.cpu_s for one, _ in pairs)
+    mine = statistics.median(events / one.cpu_s for _, one in pairs)
+    note = (
+        f"{events:,} events; {min(cpu):.3f} to {max(cpu):.3f} of CPU time, "
+        f"wall time {statistics.median(wall):.3f} ({min(wall):.3f} to {max(wall):.3f}); "
+        f"start {start.cpu_s:.2f} s of CPU, not counted"
+    )
+    return Ratio(name, mine, base, "events/CPU s", statistics.median(cpu), runs, aim, note)
+
+
+def _stock(here: Installation) -> Spent:
+    schemas = here.home / "schemas.json"
+    schemas.write_text(json.dumps({head[2:].hex(): schema for head, schema in shapes().items()}))
+    ends = here.log.end_offsets(SESSION_EVENTS)
+    topic = here.settings.topic(SESSION_EVENTS)
+    command = [sys.executable, STOCK, here.settings.bootstrap_servers, topic, schemas]
+    places = [str(ends[partition]) for partition in sorted(ends)]
+    ran = subprocess.run([*map(str, command), *places], capture_output=True, text=True, check=True)
+    found = json.loads(ran.stdout)
+    assert found["records"] == sum(ends.values()), found
+    return Spent(found["cpu_s"], found["wall_s"])
+
+
+def _replay(here: Installation) -> Spent:
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    command = [sys.executable, "-m", "foldlog.cli", "replay", "--processes", "1", "--json"]
+    subprocess.run(command, env=here.env(), cwd=here.home, check=True, capture_output=True)
+    after, ended = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Spent(cpu_s, ended - began)
+
+
+def _worker(here: Installation) -> Spent:
+    """From the start of a worker without a store until it is ready."""
+    shutil.rmtree(here.settings.state_dir / "store", ignore_errors=True)
+    note = here.settings.state_dir / "worker.json"
+    note.unlink(missing_ok=True)
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "foldlog.cli", "worker"]
+    env = here.env() | {"ANTHROPIC_API_KEY": "bench", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+    with open(here.home / "worker.log", "ab") as log:
+        process = subprocess.Popen(command, env=env, cwd=here.home, stdout=log, stderr=log)
+    try:
+        while not _is_ready(note):
+            assert process.poll() is None, (here.home / "worker.log").read_text()[-2000:]
+            assert time.perf_counter() - began < PATIENCE_S, "the worker did not become ready"
+            time.sleep(POLL_S)
+        return Spent(_cpu_s(process.pid), time.perf_counter() - began)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _is_ready(note: Path) -> bool:
+    try:
+        web = json.loads(note.read_text())["web"]
+        with urllib.request.urlopen(f"{web}/readyz", timeout=5) as answer:
+            return answer.status == 200
+    except (OSError, ValueError, KeyError, urllib.error.URLError):
+        return False
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU seconds of a process so far, all its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
