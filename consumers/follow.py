@@ -71,9 +71,16 @@ class Follow(Closing):
 
     def poll(self, timeout_s: float = POLL_S) -> list[Entry]:
         """New entries; none if nothing comes for `timeout_s` seconds or the broker is down."""
+        return [self.entry_of(record) for record in self._poll_records(timeout_s)]
+
+    def entry_of(self, record: Record) -> Entry:
+        """The entry of a record that was read."""
+        return foldable_entry(record, self._read, chunks=self._chunks)
+
+    def _poll_records(self, timeout_s: float = POLL_S) -> list[Record]:
         keys = self._keys
         return [
-            foldable_entry(record, self._read, chunks=self._chunks)
+            record
             for record in self._reader.poll(timeout_s)
             if (keys is None or record.key in keys)
             and (not self._folded or is_foldable(record.key))
@@ -89,7 +96,16 @@ class Follow(Closing):
         ends: Mapping[int, int],
         progress: Callable[[int, int], None] = lambda _read, _total: None,
     ) -> Iterator[list[Entry]]:
-        """Yield the entries up to these offsets, in batches. Raises LogUnreachable if reading
+        """Yield the entries up to these offsets, in batches, as `records_to` does."""
+        for records in self.records_to(ends, progress):
+            yield [self.entry_of(record) for record in records]
+
+    def records_to(
+        self,
+        ends: Mapping[int, int],
+        progress: Callable[[int, int], None] = lambda _read, _total: None,
+    ) -> Iterator[list[Record]]:
+        """Yield the records up to these offsets, in batches. Raises LogUnreachable if reading
         stalls.
 
         The last batch may go beyond these offsets, because every entry that was read is returned.
@@ -100,7 +116,7 @@ class Follow(Closing):
         while any(self.cursor[p] < end for p, end in ends.items()):
             progress(sum(at - begun[p] for p, at in self.cursor.items()), total)
             before = self.cursor
-            batch = self.poll()
+            batch = self._poll_records()
             if self.cursor != before:
                 progressed = time.monotonic()
             elif time.monotonic() - progressed > STALL_S:

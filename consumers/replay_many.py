@@ -8,7 +8,6 @@ because a process takes about a second to start.
 
 import multiprocessing
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
@@ -147,11 +146,7 @@ def run_job(log: Log, settings: Settings, job: Job, progress: Callable[[int], No
         verified = verify_partition(log, settings, job.partition, progress=progress)
         return JobResult(job.partition, verified=verified)
     replay = Replay(log, None, {job.partition: job.end}, read, partition=job.partition)
-    reported_at = 0.0
-    for step in replay.steps():
-        if time.monotonic() - reported_at > POLL_S:
-            reported_at = time.monotonic()
-            progress(step.entry.offset)
+    replay.run(progress)
     if job.what == INTO:
         assert job.state_dir is not None
         _write(log, settings, job, replay)

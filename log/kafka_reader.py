@@ -26,7 +26,6 @@ _FORBIDDEN = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
 )
 
-
 OUT_S = 30.0
 """How long an evicted member may have no partitions while brokers respond, before the member ends.
 The client rejoins within 10 s, or never (once in 9 broker pauses of 30 s each).
@@ -35,11 +34,11 @@ The client rejoins within 10 s, or never (once in 9 broker pauses of 30 s each).
 _OUT_CHECK_S = 5.0
 """How many seconds pass between an evicted member's checks whether a broker responds."""
 
-_Headers = tuple[tuple[str, bytes], ...]
 
+def _headers(messages: list[Message]) -> list[Any]:
+    """The headers of each message as the client returns them: a list of pairs, or None.
 
-def _headers(messages: list[Message]) -> list[_Headers]:
-    """The headers of each message; an empty tuple if its header names are not valid UTF-8.
+    They are empty if a header name is not valid UTF-8.
 
     Any producer may write such a name, which must neither lose the record nor crash the process.
     For it, the client returns a broken list and leaves an exception set. If `map` calls the method,
@@ -47,27 +46,16 @@ def _headers(messages: list[Message]) -> list[_Headers]:
     check for the exception, and the process dies of SIGSEGV at the first use of the list. Read such
     headers only once.
     """
-    found: list[_Headers] = []
+    found: list[Any] = []
     header_lists = map(Message.headers, messages)
     while len(found) < len(messages):
         try:
-            found.extend(_clean(headers) if headers else () for headers in header_lists)
+            found.extend(header_lists)
         except (SystemError, UnicodeDecodeError):
             bad = messages[len(found)]
             LOGGER.warning("HEADER names are not UTF-8: %s offset %d", bad.topic(), bad.offset())
             found.append(())
     return found
-
-
-def _clean(headers: Any) -> _Headers:
-    """The headers as a tuple.
-
-    A null value, which other producers may write, becomes an empty value.
-    """
-    for _, value in headers:
-        if value is None:
-            return tuple((name, value or b"") for name, value in headers)
-    return tuple(headers)
 
 
 class KafkaReader:
@@ -128,8 +116,13 @@ class KafkaReader:
             if partition not in positions or offset is None:
                 continue
             positions[partition] = offset + 1
+            for _, content in headers or ():
+                if content is None:  # other producers may write it
+                    headers = [(name, content or b"") for name, content in headers]
+                    break
+            read = tuple(headers or ())
             time_ms = message.timestamp()[1]
-            fields = (topic, partition, offset, time_ms, message.key(), message.value(), headers)
+            fields = (topic, partition, offset, time_ms, message.key(), message.value(), read)
             records.append(new(Record, fields))
         return records
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from hashlib import sha256
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
@@ -220,23 +220,38 @@ def entry_of(record: Record, *, chunks: bool = False) -> Entry:
     """
     topic, partition, offset, at, key, value, headers = record
     session_id = key.decode("utf-8", "replace") if key else ""
-    event: Any
-    if not chunks and len(headers) == 3 and headers[0] == _CHUNK and headers[2][0] == "g":
-        event = _chunk_seen(headers[2][1])
-        return Entry(session_id, partition, offset, at, _text(headers[1][1]), event)
-    name, writer = _header(headers, "t"), _header(headers, "w")
+    name, writer, by, must_understand, seen = _read_headers(headers, chunks)
+    if seen is not None:
+        return Entry(session_id, partition, offset, at, writer, seen, None, by)
+    event = _decoded(topic, name, value or b"", must_understand)
+    return Entry(session_id, partition, offset, at, writer, event, None, by)
+
+
+class _Headers(NamedTuple):
+    """What the headers of a record say. `chunk`: of a GEN_CHUNK that is not to be decoded."""
+
+    name: str
+    writer: str
+    by: str
+    must_understand: bool
+    chunk: ChunkSeen | Unreadable | None
+
+
+# Few differ: one set for each type and writer, and for each streaming attempt.
+@lru_cache(maxsize=1024)
+def _read_headers(headers: tuple[tuple[str, bytes], ...], chunks: bool) -> _Headers:
+    if not chunks and len(headers) == 3 and headers[0] == CHUNK and headers[2][0] == "g":
+        writer = headers[1][1].decode("utf-8", "replace")
+        return _Headers("GEN_CHUNK", writer, "", False, _chunk_seen(headers[2][1]))
+    name = _header(headers, "t")
+    chunk = None
     if name == "GEN_CHUNK" and not chunks:
-        event = _chunk_seen(_header(headers, "g").encode())
-    else:
-        event = _decoded(topic, name, value or b"", headers)
-    return Entry(
-        session_id, partition, offset, at, writer, event, by=_header(headers, BY)
-    )
+        chunk = _chunk_seen(_header(headers, "g").encode())
+    must_understand = _header(headers, "m") == "1"
+    return _Headers(name, _header(headers, "w"), _header(headers, BY), must_understand, chunk)
 
 
-def _decoded(
-    topic: str, name: str, value: bytes, headers: Sequence[tuple[str, bytes]]
-) -> Any:
+def _decoded(topic: str, name: str, value: bytes, must_understand: bool) -> Any:
     try:
         event = decode(value)
         if type(event) in _MEMORY and topic != MEMORY_EVENTS:  # session folds do not handle it
@@ -245,20 +260,15 @@ def _decoded(
             raise Undecodable(f"header says {name!r}, value is {type(event).__name__}")
     except Undecodable as error:
         known = BY_NAME.get(name)
-        must = _header(headers, "m") == "1" or (known is not None and known.must_understand)
+        must = must_understand or (known is not None and known.must_understand)
         return Unreadable(name, must, str(error))
     return event
 
 
-_CHUNK = ("t", b"GEN_CHUNK")  # the first header of a chunk, as headers_for writes it
+CHUNK = ("t", b"GEN_CHUNK")
+"""The first header of a chunk, as headers_for writes it."""
 
 
-@lru_cache(maxsize=256)  # there are few roles
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")
-
-
-@lru_cache(maxsize=4096)  # all chunks of an attempt have the same header
 def _chunk_seen(value: bytes) -> ChunkSeen | Unreadable:
     parts = value.decode("utf-8", "replace").split(".")
     if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 10 for p in parts):

@@ -176,7 +176,6 @@ class PartitionCache:
         Such chunks are most of a log."""
         before = self.views(session_id)
         assert before is not None
-        self.advance(last)
         self.record_change(session_id, before, streamed_on(before, chunks, last.timestamp_ms))
 
     def record_change(self, session_id: str, before: SessionViews, views: SessionViews) -> None:

@@ -23,6 +23,7 @@ from .. import crash_points
 from ..agent import Agent
 from ..agent_digest import digests_of
 from ..effects.failed_turns import failed_turn
+from ..fold.chunk_runs import chunk_runs
 from ..fold.ruling import ACCEPTED
 from ..fold.sessions import KEY_BYTES_MAX, fold_event, is_foldable
 from ..fold.views import SessionViews
@@ -136,23 +137,21 @@ class Worker:
 
     def _fold_run(self, owned: PartitionCache, records: Iterable[Record]) -> None:
         """Fold one partition's records. Stop if the partition's store belongs to another log."""
-        ahead = iter(records)
-        record = next(ahead, None)
-        while record:
-            try:
-                owned.check(record)
-            except OtherLog as other:
-                self._refold(owned, str(other))
-                return
-            streaming = self._fold(owned, record) if owned.is_next(record) else None
-            first, last, chunks = record, record, 0
-            record = next(ahead, None)
-            if streaming is None:
-                continue
-            while record and record.headers == first.headers and record.key == first.key:
-                last, chunks, record = record, chunks + 1, next(ahead, None)
-            if chunks:
-                owned.fold_chunks(streaming, chunks, last)
+        unread = list(records)
+        try:
+            owned.check(unread[0])
+        except OtherLog as other:
+            self._refold(owned, str(other))
+            return
+        unread = [record for record in unread if owned.is_next(record)]
+        for first, more in chunk_runs(unread):
+            if (streaming := self._fold(owned, first)) is None:
+                for record in more:
+                    self._fold(owned, record)
+            elif more:
+                owned.fold_chunks(streaming, len(more), more[-1])
+        if unread:
+            owned.advance(unread[-1])  # the last run need not contain it
 
     def _refold(self, owned: PartitionCache, why: str) -> None:
         self._say(
