@@ -27,6 +27,8 @@ PARTITIONS_MAX = 1024
 LINGER_MS_MAX = 5
 """A longer linger delays each claim's round trip through the log enough for users to notice."""
 
+MODEL_SLOTS, TOOL_SLOTS, SLOTS_MAX = 100, 32, 10_000
+
 SECRET_BYTES_MIN = 32
 """The shortest secret of the gateway. RFC 7518 requires a key of this size to sign with SHA-256."""
 
@@ -64,6 +66,8 @@ _ENV: Mapping[str, tuple[str, ...]] = {
     "registry_user": ("FOLDLOG_REGISTRY_USER",),
     "registry_password": ("FOLDLOG_REGISTRY_PASSWORD",),
     "tool_env": ("FOLDLOG_TOOL_ENV",),
+    "model_slots": ("FOLDLOG_MODEL_SLOTS",),
+    "tool_slots": ("FOLDLOG_TOOL_SLOTS",),
 }
 """The environment variables of each setting.
 
@@ -74,6 +78,8 @@ _INTS: Mapping[str, tuple[int, int]] = {
     "partitions": (1, PARTITIONS_MAX),
     "linger_ms": (0, LINGER_MS_MAX),
     "inline_limit_bytes": (1024, INLINE_LIMIT_BYTES_MAX),
+    "model_slots": (1, SLOTS_MAX),
+    "tool_slots": (1, SLOTS_MAX),
 }
 _PATHS = (
     "home", "state_dir", "blobs_dir", "cache_dir", "config_dir", "managed_instructions", "prices",
@@ -143,6 +149,10 @@ class Settings:
     """Environment variables that commands of tools also get, `A,B*`; `*` at the end is a wildcard.
     Default: the usual ones, see docs/agents.md.
     """
+    model_slots: int = MODEL_SLOTS
+    """Model calls that one worker runs at once; more of them wait in a queue."""
+    tool_slots: int = TOOL_SLOTS
+    """Tool calls that one worker runs at once; more of them wait in a queue."""
 
     @classmethod
     def load(

@@ -55,8 +55,6 @@ from .worker import Identity, Worker
 ROLES = partition.ROLES
 DECIDERS = {"sessions", "tools"}  # roles that need an agent's tools, including those of MCP servers
 EFFECTS = ("models", "tools", "background", "delivery", "reports")
-MODEL_SLOTS = 16  # concurrent model calls of one API key, per process
-TOOL_SLOTS = 32  # concurrent tool calls, per process
 PROMPT_SIZES = "prompt_sizes.json"
 OUTBOX_S = 30.0  # limit of writing an earlier process's outcomes, before any partition is taken
 _log = logging.getLogger("foldlog.worker")
@@ -193,7 +191,7 @@ class Parts:
         self.reports = Reports(self.producer, self.outbox, say)
         self.reports.emit_pending(OUTBOX_S)
         crash_points.reach("start.emitted")
-        model_slots = Slots(MODEL_SLOTS)
+        model_slots = Slots(settings.model_slots)
         side_log = SideLogStore(self.state.path / "side_log")
         side_log.prune()
         self.outside = OutsideTools(agents, self.state.path / "outside", say)
@@ -222,7 +220,7 @@ class Parts:
             self.blobs.body,
             lambda ref: self.blobs.get(ref.sha256),
             model_slots,
-            Slots(TOOL_SLOTS),
+            Slots(settings.tool_slots),
             SystemClock(),
             say,
             layers,

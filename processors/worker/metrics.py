@@ -29,6 +29,8 @@ FOLDED = Family("foldlog_folded_offset", "gauge",
 HELD = Family("foldlog_partitions_held", "gauge", "Held partitions, by role.", ("role",))
 STUCK = Family("foldlog_sessions_left_alone", "gauge", "Sessions left alone until the next start.")
 RUNNING = Family("foldlog_effects_running", "gauge", "Effects that run now.", ("role",))
+WAITING = Family("foldlog_waiting_for_a_slot", "gauge",
+                 "Sessions whose next effect waits for a free slot.", ("role",))
 SKEW = Family("foldlog_clock_skew_seconds", "gauge",
               "Proven lead of this machine's clock over the brokers' clocks.")
 IN_FLIGHT = Family("foldlog_written_not_read_back", "gauge", "Produced records not read back yet.")
@@ -63,6 +65,8 @@ def worker_metrics(parts: "Parts") -> bytes:
     families[HELD] = {(role,): count for role, count in held.items()}
     families[STUCK] = {(): sum(len(p["stuck"]) for p in status.values())}
     families[RUNNING] = {(role,): parts.effects.running(role) for role in ROLES[1:]}
+    waiting = parts.actions.slot_queue.count
+    families[WAITING] = {(role,): waiting(role) for role in ROLES[1:]}
     families[SKEW] = {(): parts.worker.skew_ms() / 1000}
     families[IN_FLIGHT] = {(): parts.actions.in_flight_count}
     return exposition(families | lag(parts.log, {n: p["offset"] for n, p in status.items()}))

@@ -50,6 +50,8 @@ def test_the_defaults_apply_without_any_source():
         "registry_user": None,
         "registry_password": None,
         "tool_env": (),
+        "model_slots": 100,
+        "tool_slots": 32,
     }
     assert settings.kafka_dir == home / "kafka"
     with pytest.raises(FrozenInstanceError):
