@@ -74,7 +74,9 @@ def forget_secrets(settings: Settings) -> None:
 
 
 def run_wake(edge: Edge, session: str, names: Sequence[str]) -> None:
-    """Do one session's pending work in this process. Raises StateDirTaken if a worker runs here."""
+    """Do one session's pending work in this process, until it is idle or waits. Raises
+    StateDirTaken if a worker uses the state directory.
+    """
     from ..processors.worker.wake_once import wake_session
 
     loaded = load_agents(names)

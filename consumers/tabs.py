@@ -1,9 +1,9 @@
 """The tabs (open sessions) of every user, read from the compacted topic `user-sessions`.
 
 One thread reads the topic from its first offset and keeps each session's newest record in memory,
-so no worker is needed. A listener gets the user's open sessions, then each change: session_open,
-phase (or project), session_close. This is only a list of sessions; the state of a session follows
-from its own events.
+so the list is available while no worker runs. A listener gets the user's open sessions, then each
+change: session_open, phase (or project), session_close. This is only a list of sessions; the state
+of a session follows from its own events.
 """
 
 import threading

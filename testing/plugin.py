@@ -85,7 +85,7 @@ def foldlog_agent(tmp_path: Path) -> Iterator[MakeRun]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an async test that uses the fixture and that no other plugin is marked to run."""
+    """Run an async test that uses the fixture, unless it has the marker of another async plugin."""
     function, given = pyfuncitem.obj, pyfuncitem.funcargs
     make = given.get("foldlog_agent")
     if not isinstance(make, MakeRun) or not inspect.iscoroutinefunction(function):

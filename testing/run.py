@@ -211,12 +211,14 @@ class AgentRun:
                 "a message was sent and the worker never ran, because the reply was not awaited: "
                 "write `await run.send(...)`, or `await run.settle()` after it"
             )
-        missed = [event for event, left in self._engine.crashes.items() if left]
-        if missed:
-            raise Refused(
-                f"run.crash_after({missed[0]!r}) crashed nothing: the worker has not written that "
-                f"many events of this type. It wrote {', '.join(dict.fromkeys(self.event_types()))}"
-            )
+        for event, left in self._engine.crashes.items():
+            if left:
+                raise Refused(
+                    f"run.crash_after({event!r}) crashed nothing: {left} more event"
+                    f"{'s' * (left > 1)} of this type by the worker would have been needed. The "
+                    f"session has events of the types "
+                    f"{', '.join(dict.fromkeys(self.event_types()))}"
+                )
 
     async def advance(self, time: timedelta | float) -> None:
         """Advance the clock by seconds or a timedelta, so that approvals expire and retries are

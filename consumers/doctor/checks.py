@@ -338,7 +338,9 @@ def _what_to_do(views: SessionViews, outcome: str) -> str:
 
 
 def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:
-    """Find sessions with pending work and no recent event; only parked sessions may be like this.
+    """Find sessions that have work to do now and have had no event for IDLE_MS.
+
+    A session whose rows of WAKE are all `wait`, `begin` or `abort` is not reported.
     """
     for name, views in sorted(everything.sessions.items()):
         number = everything.places[name]

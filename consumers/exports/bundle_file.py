@@ -133,7 +133,7 @@ def read_bundle(path: Path) -> Bundle:
     try:
         digest = file_sha256(path)
     except OSError as error:
-        raise BadBundle(f"{path} cannot be read, so nothing was used: {error.strerror}. Check the "
+        raise BadBundle(f"{path} cannot be read: {error.strerror}. No bundle was loaded. Check the "
                         "path") from error
     with _opened(path) as archive:
         manifest = _manifest(archive, path)

@@ -137,5 +137,5 @@ def _partition(records: Sequence[Record]) -> int | None:
 
 
 def _refuse() -> NoReturn:
-    raise ReadOnly("a bundle is read-only, so nothing was written: send this to the session "
-                   "itself, in its log")
+    raise ReadOnly("a bundle is read-only, so nothing was written. To change the session, use the "
+                   "log that contains it.")

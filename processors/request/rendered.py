@@ -69,7 +69,9 @@ class Rendering:
         return 2 * self._length
 
     def request(self, views: SessionViews, read_blob: ReadBlob) -> Built:
-        """The newest request of the views. Raises what `request_bytes` raises."""
+        """The request of the newest decided step, as of these views. Raises what `request_bytes`
+        raises.
+        """
         request = views.context.request
         assert request is not None, "a request exists once a step was decided"
         try:
@@ -192,7 +194,9 @@ class Renderings:
         self._size = 0
 
     def request(self, views: SessionViews, read_blob: ReadBlob) -> Built:
-        """The newest request of a session's views."""
+        """The request of the newest decided step, as of these views. Raises what `request_bytes`
+        raises.
+        """
         rendering = self._renderings.pop(views.session_id, None) or Rendering()
         self._size -= rendering.size
         built = rendering.request(views, read_blob)

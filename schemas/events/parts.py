@@ -60,8 +60,8 @@ class Usage:
 
     @property
     def counts(self) -> tuple[int, int, int, int, int]:
-        """The five counts in order; all are 0 if one is impossible,
-        and only `raw` has the report."""
+        """The five counts in the order of the fields. If one is negative or above USAGE_TOKENS_MAX,
+        all five are 0; `raw` still has what the provider reported."""
         counts = (
             self.input_tokens,
             self.cache_read_tokens,

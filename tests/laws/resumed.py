@@ -41,8 +41,8 @@ def resumes(event: Any) -> bool:
 def chunks_until(
     history: History, views: SessionViews, before: int | None = None
 ) -> list[ev.GenChunk]:
-    """The chunks of the attempt that is running at these views, after those of the answer that it
-    resumes. Returns those below an offset, or all of them."""
+    """The chunks of the attempt that these views show as running, preceded by the chunks of the
+    partial answer that it resumes. With `before`, only chunks below this offset."""
     turn, generation = views.turn, views.turn.generation
     assert generation is not None
     place = (turn.number, turn.step, generation.attempt)

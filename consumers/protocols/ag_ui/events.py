@@ -92,8 +92,10 @@ class Encoder:
         return [*self._open_ends(), event("RUN_ERROR", message=message, code="stream_cut")]
 
     def join(self, known: list[Message]) -> list[Event]:
-        """The events that bring a client with the messages `known` up to date: into the open run,
-        or to the end of the last run. Does not change the encoder.
+        """The events that bring a client with the messages `known` up to date.
+
+        If a run is open, they open it and leave it open; otherwise they end with the end of the
+        last run. There are none before the first run. Does not change the encoder.
         """
         if self._started is None:
             return []

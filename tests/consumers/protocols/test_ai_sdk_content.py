@@ -1,5 +1,5 @@
-"""Streamed answers with any blocks, which are cut anywhere, lost, superseded, or corrected at the
-end.
+"""Random streamed answers: their blocks are cut anywhere, attempts are lost, and the final content
+may differ from what was streamed.
 
 The client ends up with the final content, even if the streamed content was different.
 """

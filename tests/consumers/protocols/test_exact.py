@@ -1,4 +1,8 @@
-"""Arguments and results of tools reach every reader unchanged, or as text."""
+"""Arguments and results of tools reach every reader unchanged.
+
+A number that a double cannot represent, and invalid JSON, arrive as a string, and bytes that are
+not UTF-8 arrive as base64.
+"""
 
 import json
 
