@@ -42,8 +42,8 @@ _AWAY = (*range(500, 600), 408, 429)
 _HINTS = {
     401: "it does not accept our user; see FOLDLOG_REGISTRY_USER and FOLDLOG_REGISTRY_PASSWORD",
     403: "our user may not do this; see FOLDLOG_REGISTRY_USER",
-    409: "it finds our schema incompatible with those of the subject; its compatibility must "
-    "be BACKWARD_TRANSITIVE at most, and no other program may write that subject",
+    409: "it finds our schema incompatible with those of the subject; its compatibility level must "
+    "be NONE, BACKWARD or BACKWARD_TRANSITIVE, and no other program may write that subject",
     422: "it rejects the schema",
     **dict.fromkeys(_AWAY, "it is unavailable"),
 }

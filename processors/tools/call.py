@@ -82,9 +82,10 @@ async def reconcile(
 ) -> None:
     """Determine whether a dead worker's call had its effect, and report exactly one outcome.
 
-    Called only after the claim's deadline and the margin have passed, so that "it did not happen"
-    cannot become untrue later. This reads the side log first, then calls the tool's reconciler. If
-    neither knows, the call stays in doubt.
+    Called when row T6 of WAKE matches: the owner is certainly dead, or the claim's deadline and the
+    margin have passed. For a tool with a reconciler, the deadline and the margin must have passed
+    in both cases, so that "it did not happen" cannot become untrue later. This reads the side log
+    first, then calls the tool's reconciler. If neither knows, the call is in doubt.
     """
     one = Run(claim, tool, host)
     if one.ctx.side_log.has_result:
