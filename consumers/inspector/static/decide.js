@@ -78,6 +78,12 @@ function Approval({ session, call, past, go }) {
   `;
 }
 
+/** The label and the placeholder of the report. The gateway refuses `happened` without a report. */
+const REPORTS = {
+  happened: ["What happened", "Required: what happened? The model gets this as the result."],
+  did_not_happen: ["What the model should know", "What should the model know? You may leave it empty."],
+};
+
 /** A call in doubt. Its two answers look alike, and each asks first what the model should know. */
 function Doubt({ session, call, past, go }) {
   const [{ busy, error }, send] = useCommand(session, call);
@@ -90,6 +96,8 @@ function Doubt({ session, call, past, go }) {
     send("resolve", { outcome, report });
   };
   const id = `report-${call.call}`;
+  const [label, placeholder] = REPORTS[outcome] ?? [];
+  const isRequired = outcome === "happened";
   const waits = session.lasting.find((run) => run.key === call.call && run.kind === "doubt");
   return html`
     <section class="big doubt" tabindex="0" aria-label=${`It is unknown whether ${call.name} happened`}
@@ -108,11 +116,10 @@ function Doubt({ session, call, past, go }) {
             <span class="faint">Your answer never runs the call again.</span>
           </div>
           ${outcome !== null && html`<form class="row" onSubmit=${tell}>
-            <label class="sr" for=${id}>What the model should know</label>
-            <input class="field grow" id=${id} ref=${field}
-              placeholder="What should the model know? You may leave it empty."
+            <label class="sr" for=${id}>${label}</label>
+            <input class="field grow" id=${id} ref=${field} placeholder=${placeholder} required=${isRequired}
               value=${report} onInput=${(event) => setReport(event.target.value)} />
-            <button class="btn" disabled=${busy}>Tell the model</button>
+            <button class="btn" disabled=${busy || (isRequired && !report.trim())}>Tell the model</button>
           </form>`}`}
         ${error && html`<p class="bad" role="alert">${error}</p>`}
       </div>

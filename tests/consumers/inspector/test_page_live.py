@@ -151,11 +151,25 @@ def test_a_doubt_is_resolved_with_a_report(place, url, page_at):
     played = doubting(place, "doubts")
     page = page_at(f"{url}/#/s/doubts")
     page.get_by_role("button", name="It happened").click()
-    page.get_by_label("What the model should know").fill("the bank has it")
-    page.get_by_role("button", name="Tell the model").click()
+    report = page.get_by_label("What happened", exact=True)
+    tell = page.get_by_role("button", name="Tell the model")
+    expect(report).to_have_attribute("placeholder", re.compile("^Required"))
+    expect(tell).to_be_disabled()  # the gateway refuses an empty report
+    report.fill("  ")
+    expect(tell).to_be_disabled()
+    report.fill("the bank has it")
+    tell.click()
     played.wait(lambda views: views.turn.calls[0].human == "happened")
     conversation(page).get_by_label(re.compile("^Tool charge, in doubt, settled")).click()
     conversation(page).get_by_text("the bank has it").wait_for()
+
+
+def test_that_a_call_did_not_happen_needs_no_report(place, url, page_at):
+    played = doubting(place, "did-not")
+    page = page_at(f"{url}/#/s/did-not")
+    page.get_by_role("button", name="It did not happen").click()
+    page.get_by_role("button", name="Tell the model").click()
+    played.wait(lambda views: views.turn.calls[0].human == "did_not_happen")
 
 
 @pytest.mark.parametrize("past", [False, True])
