@@ -95,6 +95,7 @@ def moment_json(
     """The session right after one event. Large parts have separate routes."""
     views = moment.views
     called = timeline.called(moment)
+    calls = {call.key: call for call in (*views.turn.calls, *views.turn.doubts)}
     is_newest = moment.place == len(timeline.moments) - 1
     # Events about the partition's holders lie between the events of the session.
     holders = timeline.holders if is_newest else moment.holders
@@ -115,7 +116,7 @@ def moment_json(
         "asks": [_call(call) for call in asking(views.turn)],
         "doubts": [_call(call) for call in doubtful(views.turn)],
         "wake": [
-            row | why_json(row["row"])
+            row | why_json(row["row"], calls.get(row["subject"]))
             for row in owed_json(views, holders, moment.now_ms, DEFAULT_RULES)
         ],
         "lacks": who_lacks(views.turn.agent, holders) if views.turn.open else "",

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...processors.fold.calls import CALLS, CallStatus, Row as CallRow
+from ...processors.fold.projections.turn_view import ONCE, Call
 from ...processors.wake.table import BY_ID, BY_LANE, Action, Fact, Row, When
 from ...schemas import events as ev
 
@@ -115,19 +116,21 @@ def conditions(row: Row) -> list[str]:
     ]
 
 
-def next_rows(row: Row) -> list[dict[str, Any]]:
+def next_rows(row: Row, call: Call | None = None) -> list[dict[str, Any]]:
     """What could happen next while a row matches: {when, then, row}; `then` is the row's text in
-    WAKE.
+    WAKE. `call`: the call that the row is about; rows that its effect rules out are omitted.
     """
+    # Whether attempts are left is not fixed: it depends on the agent's limits.
+    fixed: When = {} if call is None else {"repeatable": (call.effect != ONCE,)}
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for when, candidate in _changes(row):
+    for when, candidate in _changes(row, fixed):
         found.setdefault((when, candidate.id), {
             "when": when, "then": candidate.why, "row": candidate.id,
         })
     return list(found.values())[:NEXT_MAX]
 
 
-def _changes(row: Row) -> Iterator[tuple[str, Row]]:
+def _changes(row: Row, fixed: When) -> Iterator[tuple[str, Row]]:
     statuses = row.when.get("status", ())
     if row.lane == "T":
         for change in CALLS:
@@ -141,7 +144,7 @@ def _changes(row: Row) -> Iterator[tuple[str, Row]]:
         for value in values:
             if (name, value) in PASSES:
                 later, words = PASSES[name, value]
-                for candidate in _matching(row, {**row.when, name: (later,)}):
+                for candidate in _matching(row, {**row.when, **fixed, name: (later,)}):
                     yield words, candidate
 
 
@@ -173,7 +176,7 @@ def _matching(row: Row, facts: When) -> Iterator[Row]:
             yield candidate
 
 
-def why_json(row_id: str) -> dict[str, Any]:
-    """The JSON that explains a row that matched."""
+def why_json(row_id: str, call: Call | None = None) -> dict[str, Any]:
+    """The JSON that explains a row that matched. `call`: the call that the row is about."""
     row = BY_ID[row_id]
-    return {"conditions": conditions(row), "next": next_rows(row)}
+    return {"conditions": conditions(row), "next": next_rows(row, call)}

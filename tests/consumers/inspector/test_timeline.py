@@ -77,6 +77,21 @@ def test_the_owed_rows_of_a_moment_equal_those_of_wake(place):
     assert {"N3", "S1", "T1", "T2w"} <= rows
 
 
+@pytest.mark.parametrize("effect, rows", [
+    ("once", {"T6"}), ("idempotent", {"T5r", "T6r"}), ("pure", {"T5r", "T6r"}),
+])
+def test_what_follows_the_loss_of_a_worker_depends_on_the_effect_of_the_call(place, effect, rows):
+    """A call with the effect `once` never runs again by itself, so T5r is no possible next step."""
+    _, played = place.open("s1", "charge it")
+    played.propose("Charging.", ("charge", {}))
+    played.invoke(effect=effect)
+    played.tool_start()
+    timeline = timeline_of(place)
+    (row,) = api.moment_json(timeline, timeline.moments[-1], no_blob, PRICES)["wake"]
+    assert row["row"] == "T4"
+    assert {one["row"] for one in row["next"] if one["when"] == "The worker is lost"} == rows
+
+
 def test_the_holders_are_those_of_the_moment(place):
     place.talk("s1", 1)
     timeline = timeline_of(place)
