@@ -118,8 +118,9 @@ def expand(text: str, read_blob: Callable[[BlobRef], bytes]) -> str:
     """Replaces a reference in a user's content block by base64; other blocks stay unchanged.
 
     A reference to anything but an image or a PDF becomes a note, because blobs are shared between
-    sessions and a block may expose only attachments. Raises what `read_blob` raises, because the
-    log does not record that a blob was lost.
+    sessions and a block may expose only attachments. If `read_blob` raises, so does this function.
+    It never puts a note in place of a lost blob: the log does not record the loss, and the request
+    must depend on the log alone.
     """
     if f'"{SOURCE}"' not in text:
         return text

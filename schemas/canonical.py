@@ -17,8 +17,8 @@ _ASCII_SORTED = _encoder(sort_keys=True)
 
 
 def compact(value: Any) -> str:
-    """Compact JSON, not escaped: a lone surrogate stays in the text,
-    which then has no UTF-8 form."""
+    """Compact JSON with non-ASCII characters unescaped. If the value has a lone surrogate, so does
+    the JSON text, which then cannot be encoded in UTF-8."""
     return _PLAIN.encode(value)
 
 

@@ -127,19 +127,21 @@ def _retired() -> dict[bytes, _Reader]:
 
 
 def is_ours(head: bytes) -> bool:
-    """Whether records with this head can be decoded."""
+    """Whether a record whose value begins with these 10 bytes can be decoded."""
     return head in _readers() or head in _retired()
 
 
 @cache
 def shapes() -> dict[bytes, Schema]:
-    """Every schema whose records can be decoded, by head. This function is slow."""
+    """Every schema whose records can be decoded, by the first 10 bytes of such a record's value.
+    This function is slow."""
     schemas = [shape["schema"] for shape in _history()] + [schema_of(row.name) for row in ROWS]
     return {MAGIC + fingerprint_of(schema): schema for schema in schemas}
 
 
 def reader_of(shape: Schema) -> tuple[bytes, _Reader]:
-    """The head of records with an old schema, and their reader.
+    """The first 10 bytes of every value that was written with an old schema, and the reader for
+    these values.
 
     `shape` is a file of history/: {type, schema, ...}. Fields that the old schema lacks take their
     defaults.
@@ -180,7 +182,8 @@ def decode(value: bytes) -> Any:
 
 
 def read_as(value: bytes, cls: type, written: Any, read: Any) -> Any:
-    """The event in a value, which was written with the schema `written` and is resolved to `read`.
+    """Decodes the event in a record's value. Avro schema resolution converts the event from the
+    schema with which it was written (`written`) to the current schema (`read`).
 
     Raises Undecodable with the reason.
     """
@@ -228,7 +231,8 @@ def entry_of(record: Record, *, chunks: bool = False) -> Entry:
 
 
 class _Headers(NamedTuple):
-    """What the headers of a record say. `chunk`: of a GEN_CHUNK that is not to be decoded."""
+    """The parsed headers of a record. `chunk`: the contents of the header `g`, if the record is a
+    GEN_CHUNK whose value will not be decoded."""
 
     name: str
     writer: str

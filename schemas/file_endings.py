@@ -23,7 +23,8 @@ def _png(data: bytes) -> bool:
 
 
 def _jpeg(data: bytes) -> bool:
-    """Searches for the end marker after the header segments, which may contain a thumbnail's."""
+    """Searches for the end marker of the image. The header segments are skipped, because they may
+    contain a thumbnail with an end marker of its own."""
     place = 2
     while data[place : place + 1] == b"\xff" and place + 4 <= len(data):
         marker, length = data[place + 1], int.from_bytes(data[place + 2 : place + 4], "big")

@@ -1,8 +1,8 @@
 """Parses JSON in folds, up to a fixed nesting depth.
 
-`json.loads` fails when the interpreter's stack is full, so the same bytes can be valid in a worker
-and invalid in a gateway whose stack is deeper. Every reader of the log must reach the same ruling,
-so this file counts the depth itself.
+`json.loads` fails when the interpreter's stack is full. The same bytes could therefore be valid in
+a worker and invalid in a gateway, where more calls are on the stack already. Every reader of the
+log must reach the same ruling, so this file counts the depth itself.
 """
 
 import json

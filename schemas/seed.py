@@ -58,7 +58,8 @@ _DECODER = msgspec.msgpack.Decoder(_Sealed)
 
 
 def seal(session_id: str, records: Iterable[Record], seed: BlobRef | None = None) -> bytes:
-    """The bytes of a seed: the session's records in log order; `seed`: its own, if it is a fork."""
+    """The bytes of a seed with a session's records, which must be in log order. `seed`: the seed of
+    that session, if the session is itself a fork."""
     sealed, partition = [], 0
     for record in records:
         partition = record.partition

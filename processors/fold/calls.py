@@ -45,7 +45,7 @@ class Row(NamedTuple):
     """One row: it matches an event if each fact in `when` has one of the listed values.
 
     `becomes`: the call's next status; None leaves it unchanged. `ruling`: the ruling on the event.
-    For a refusal it has the code; rulings/producers.py has the text.
+    A ruling that refuses the event has only a code here; rulings/producers.py adds the message.
     """
 
     event: type

@@ -1,9 +1,9 @@
 """Groups the records of a batch: the chunks of one streaming attempt that follow each other.
 
-Chunks are most of a log, and equal ones fold alike: a chunk never changes the ruling on the next
-one of its attempt, and the fold reads only their headers. So a reader folds the first one and
-counts the others. Records of other sessions between them do not matter, because each session is
-folded by itself. Pure.
+Most records of a log are chunks. The fold reads only a chunk's headers, which are the same for all
+chunks of an attempt, and a chunk never changes the ruling on the next chunk of its attempt. So a
+reader folds the first chunk of a run and only counts the others. A run may be interrupted by
+records of other sessions, because each session is folded by itself. Pure.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,8 @@ from ...schemas.record import Record
 
 
 class Run(NamedTuple):
-    """A record, and in `more` the chunks that follow it if it is a chunk itself."""
+    """One record. If it is a chunk, `more` has the chunks of the same attempt that follow it,
+    otherwise nothing."""
 
     first: Record
     more: list[Record]

@@ -73,7 +73,8 @@ def window_size(strategy: str) -> int | None:
 def window_start(fragments: Fragments, start: int, size: int) -> int:
     """Where a sliding window begins. It begins at `start` while it has at most `size` messages.
 
-    A longer window is cut to three quarters of `size`, because each move loses the cached prefix.
+    A longer window is cut to three quarters of `size`, so that its beginning moves rarely: each
+    time it moves, the provider's cache of the request is lost.
     """
     if messages_from(fragments, start) <= size:
         return start
@@ -92,8 +93,9 @@ def answers_calls(fragments: Fragments) -> bool:
 
 
 def must_think(request: Request | None, fragments: Fragments) -> bool:
-    """Whether the next request must repeat the model's thinking. With a fixed thinking budget, the
-    API demands the thinking before each call whose result is sent."""
+    """Whether the next request must repeat the model's thinking. This is so if the thinking budget
+    is fixed and the request sends results of calls: the API then requires the thinking with which
+    the model proposed these calls."""
     return request is not None and is_fixed(request.params) and answers_calls(fragments)
 
 
@@ -121,9 +123,9 @@ def _is_sent(block: Any, stop_reason: str) -> bool:
 
 @lru_cache(64)  # there are few agents
 def is_fixed(params: bytes) -> bool:
-    """Whether the parameters fix the thinking budget. The thinking before a call must then be sent
-    again with the call's result. Thinking is signed for the request before it, so that part must
-    not change either."""
+    """Whether the parameters fix the thinking budget. If so, a request with the result of a call
+    must repeat the thinking with which the model proposed the call. The provider signs thinking for
+    the request that led to it, so that request must be repeated unchanged, too."""
     try:
         fields: Any = parsed(params)
         thinking = fields.get("thinking")

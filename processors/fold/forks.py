@@ -21,7 +21,8 @@ def origin_of(entry: Entry) -> Origin:
 
 
 def ending_events(views: SessionViews, last: Entry, chunks: list[ev.GenChunk]) -> list[Entry]:
-    """The events that end the open turn of a parent, as if they followed the parent's last event.
+    """The events that end the parent's open turn in the fork. They are not in the log; they get the
+    position of the parent's last event.
 
     The partial answer of an open attempt is kept, as when a person stops the attempt.
     """
@@ -53,8 +54,8 @@ def ending_events(views: SessionViews, last: Entry, chunks: list[ev.GenChunk]) -
 def with_turn_closing(views: SessionViews, at: int) -> SessionViews:
     """The views of a parent whose turn a fork is about to end.
 
-    In the parent, later turns answer the messages queued behind this turn. In the fork, they end
-    with this turn.
+    In the parent, later turns answer the messages that are queued behind this turn. In the fork, no
+    turn answers these messages: they are recorded as messages of this turn.
     """
     turn, messages = views.turn, views.messages
     consumed = [

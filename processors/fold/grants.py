@@ -53,7 +53,8 @@ def grant_text(grant: str) -> str:
 
 
 def _arguments(name: str, args: bytes) -> dict[str, object] | None:
-    """The arguments by name, unwrapped from the envelope if the tool is hidden (tiers.py)."""
+    """The arguments of a call by name, or None if they are not a JSON object. If the tool is
+    hidden, they are inside the arguments of `use_tool` (tiers.py)."""
     try:
         arguments = json.loads(args or b"{}")
     except (ValueError, RecursionError):
@@ -73,7 +74,8 @@ def _matches_all(globs: Mapping[str, str], arguments: Mapping[str, object]) -> b
 
 
 def _matches(glob: str, text: str) -> bool:
-    """Whether the text matches the glob, whose parts are searched once each, from left to right."""
+    """Whether the text matches the glob. The parts of the glob between its `*` are searched in the
+    text from left to right, without backtracking."""
     first, *parts = glob.split("*")
     if not parts:
         return text == glob

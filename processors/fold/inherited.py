@@ -1,8 +1,8 @@
 """The part of each view that a fork takes over from its parent.
 
-In this file, `at` is the offset of the fork's SESSION_OPENED, which is the offset of everything
-that the fork inherits. `last` is the offset of the parent's last event; see `below`. Deliveries,
-background work and money spent stay with the parent.
+In this file, `at` is the offset of the fork's SESSION_OPENED; rows that the fork inherits get this
+offset. `last` is the offset of the parent's last event; see `below`. Deliveries, background work
+and money spent stay with the parent.
 """
 
 from typing import TypeVar
@@ -102,7 +102,8 @@ def messages(parent: MessagesView, at: int) -> MessagesView:
 
 
 def background(parent: BackgroundView, at: int) -> BackgroundView:
-    """A view without work. Only `tried_tokens` is kept: a failed summary is not tried again."""
+    """A view without background work. It keeps only `tried_tokens`, so that a summary that
+    failed in the parent is not tried again at once."""
     tried = parent.tried_tokens
     return BackgroundView(tried_tokens=tried, idle_at=at, remembered_upto=at)
 
@@ -118,8 +119,8 @@ def items(parent: ItemsView, at: int) -> ItemsView:
 
 
 def below(offset: int | None, last: int) -> int | None:
-    """Moves an offset of the parent below -1, so that it is less than every offset of the fork and
-    differs from -1, which means none."""
+    """Moves an offset of the parent below -1. It is then less than every offset of the fork, and
+    differs from -1, which means in a view that there is no offset."""
     return None if offset is None else offset - last - 2
 
 

@@ -28,8 +28,8 @@ def chunks_of(
 
 
 def said_so_far(chunks: Iterable[GenChunk]) -> bytes:
-    """The text of the chunks as a JSON array of text blocks,
-    without unfinished blocks of other kinds."""
+    """The text of the chunks as a JSON array of text blocks. Thinking and tool calls are left
+    out."""
     texts: dict[int, str] = {}
     last_seq = -1
     for chunk in chunks:

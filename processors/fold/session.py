@@ -98,7 +98,8 @@ class SeedLost(ValueError):
 
 
 class Parent(NamedTuple):
-    """The views of a seed after its open turn was ended, and the offset of its last event."""
+    """A fork's parent: its views with the open turn ended, and the offset of its last event in the
+    seed."""
 
     views: SessionViews
     last: int
@@ -205,7 +206,8 @@ def _refuse(view: TurnView, offset: int, ruling: Ruling) -> TurnView:
 
 
 def _refuse_triggers(view: TurnView, offset: int, refusals: tuple[Ruling, ...]) -> TurnView:
-    """Adds one refusal for a tool's invalid triggers; like a command's, it gets an answer."""
+    """Adds one refusal for all invalid triggers of a tool result. A worker answers it with REFUSED,
+    as it answers the refusal of a command."""
     if not refusals:
         return view
     details = "; ".join(dict.fromkeys(refusal.detail for refusal in refusals))

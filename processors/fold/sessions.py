@@ -52,8 +52,9 @@ def fold_event(before: SessionViews | None, entry: Entry) -> FoldedEvent:
 
 @dataclass
 class FoldedSession:
-    """One session up to an offset. `first`, `next`: offsets of its partition; `last_at`: the broker
-    time of its last event (Unix ms); `rulings`: the number of events by verdict."""
+    """One session up to an offset. `first`: the offset of its first event; `next`: the offset after
+    its last event; `last_at`: the broker time of its last event (Unix ms); `rulings`: the number of
+    events by verdict."""
 
     session_id: str
     partition: int
@@ -119,7 +120,8 @@ class FoldedSessions(Generic[S]):
     def feed_records(
         self, records: Iterable[Record], entry_of: Callable[[Record], Entry]
     ) -> int:
-        """Fold a batch of records of one partition; entry_of decodes one, chunks as ChunkSeen.
+        """Fold a batch of records of one partition. `entry_of` converts a record to an entry, and
+        must convert a GEN_CHUNK to a ChunkSeen.
 
         Returns the number of events of sessions. It is faster than `feed`, and yields no events.
         """

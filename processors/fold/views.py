@@ -70,12 +70,14 @@ def frozen_at(offset: int, why: str) -> Frozen:
 
 
 class View(NamedTuple):
-    """One view. `field`: its name in SessionViews and in `show`; `name`: in replays and in pages.
+    """One view. `field`: its name in SessionViews and in the output of `show`; `name`: its name in
+    replays and in the web pages.
 
     `reads`: the events that may change the view. `apply`: computes the view after such an event,
-    from all views before the event and the turn view after it. It is None for the turn and the
-    session state, which session.py folds first. `inherit`: computes the initial view of a fork,
-    from the parent's views, the fork's SESSION_OPENED and the offset of the parent's last event.
+    from all views before the event and the turn view after it. `apply` is None for the turn and the
+    session state, which session.py folds before the other views. `inherit`: computes the initial
+    view of a fork, from the parent's views, the fork's SESSION_OPENED and the offset of the
+    parent's last event.
     """
 
     name: str

@@ -37,7 +37,8 @@ class ContextSet:
 
 @event
 class LlmCalled:
-    """A step was decided: a model call whose content the fields list."""
+    """The next step of the turn was decided, which is a model call. The fields determine the
+    content of its request."""
 
     turn: Count
     step: Count

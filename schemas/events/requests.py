@@ -87,7 +87,7 @@ class HumanResolved:
 
 @event
 class ItemAdded:
-    """A batch of items: history written by another framework through an adapter."""
+    """An adapter added a batch of items, which are the history of another framework."""
 
     item_id: str
     content: Body

@@ -8,9 +8,9 @@ from . import decisions, effects, requests
 class EventType(NamedTuple):
     """One row of the event table.
 
-    `is_input`: decisions depend on the event, so it moves the basis. `must_understand`: a record of
-    this type that cannot be decoded freezes its session. `writers`: the roles that may write the
-    event.
+    `is_input`: decisions depend on the event, so it becomes the basis of the next decision, and a
+    decision with an older basis is stale. `must_understand`: a record of this type that cannot be
+    decoded freezes its session. `writers`: the roles that may write the event.
     """
 
     name: str

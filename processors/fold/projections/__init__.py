@@ -1,6 +1,7 @@
 """The views of a session, one per file, each with the fold that computes it. Pure.
 
-turn.py and context.py have the folds of the values in turn_view.py and context_view.py. To add a
-view, add a file here, a row of VIEWS in fold/views.py, what a fork inherits in fold/inherited.py,
-and tests in tests/processors/fold/test_projections_NAME.py.
+The turn and the context have two files each: turn_view.py and context_view.py define the values,
+turn.py and context.py the folds. To add a view, add a file here, a row of VIEWS in fold/views.py,
+what a fork inherits in fold/inherited.py, and tests in
+tests/processors/fold/test_projections_NAME.py.
 """

@@ -62,8 +62,8 @@ class BackgroundView(Value):
     ended. `tried_upto`, `tried_tokens`: the offset of the newest failed summary, and the tokens of
     the conversation at that time. `idle_at`: the offset of the newest TURN_ENDED, or of a later
     failed extraction. `remembered_upto`: everything before this offset is in memory or was given
-    up. `memory_missed`: how many extractions failed since then; the next one runs at `memory_at`
-    (Unix ms) or later. `said`: why the newest work failed, or ''."""
+    up. `memory_missed`: how many extractions have failed in a row; the next extraction runs at
+    `memory_at` (Unix ms) or later. `said`: why the newest work failed, or ''."""
 
     results: tuple[Large, ...] = ()
     works: tuple[Work, ...] = ()
@@ -181,8 +181,12 @@ def _done(
 
 
 def _extracted(view: BackgroundView, entry: Entry, event: ev.BackgroundDone) -> BackgroundView:
-    """The view after an extraction of memory. A failed extraction is due again, up to the offset of
-    its failure, so that the next one also covers everything since."""
+    """The view after an extraction of memory.
+
+    After a failure, the next extraction covers the session up to the offset of that failure. This
+    includes what was added while the failed extraction ran. After MEMORY_TRIES failures in a row,
+    the part of the session that the last of them covered is given up.
+    """
     missed = 0 if event.ok else view.memory_missed + 1
     if not 0 < missed < MEMORY_TRIES:
         upto = max(view.remembered_upto, event.upto)

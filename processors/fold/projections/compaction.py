@@ -90,7 +90,8 @@ def kept_from(view: CompactionView) -> int:
 
 
 def has_summary(view: CompactionView, upto: int) -> bool:
-    """Whether the newest summary was made up to this offset. Summaries are made one at a time."""
+    """Whether the summary that covers the session up to this offset is already in the log. It can
+    only be the newest, because summaries are made one at a time."""
     return len(view.summaries) > 0 and view.summaries[-1].upto == upto
 
 

@@ -77,9 +77,9 @@ def tokens_for(view: ContextView, counts: str, prefix: Prefix | None = None) -> 
 
 
 def _anchor(view: ContextView, prefix: Prefix, counts: str) -> int:
-    """The `anchor_tokens` that the last response would have had with another prefix. The difference
-    between the prefixes is only estimated, so the result is at least the tokens of the new
-    prefix."""
+    """What `anchor_tokens` would be if the last request had had another prefix. The difference
+    between the two prefixes is an estimate and may be too low, so the result is never less than
+    the tokens of the new prefix."""
     moved = heavier(standing(view.prefixes), prefix, counts)
     return max(prefix.tokens(counts), view.anchor_tokens + moved)
 
@@ -226,9 +226,10 @@ def all_input(usage: ev.Usage) -> int:
 
 
 def _failed(view: ContextView, entry: Entry, event: ev.GenFailed) -> ContextView:
-    """The view after the model refused a part of the request. Later requests leave out the thinking
-    before this point, and after FILE_REFUSED the files too, for which the thinking was also
-    signed."""
+    """The view after the model refused a part of the request. Later requests leave out the
+    thinking of all answers so far, unless they must repeat it. After FILE_REFUSED they also leave
+    out all files so far; the thinking is left out in this case because the provider signed it for
+    requests with these files."""
     request = view.request
     if event.error not in PARTS or request is None:
         return view
@@ -294,8 +295,9 @@ def _ended(
 
 
 def _outweighs(view: ContextView, tokens: int, limit: int | None) -> bool:
-    """Whether messages that exceeded the budget would exceed it in later requests too: they have
-    more tokens than the rest of the conversation, or leave it less than a tenth of the cap."""
+    """Whether messages that exceeded the budget would exceed it in later requests too. This is so
+    if the messages have more tokens than the rest of the conversation, or if the messages and the
+    prefix fill more than nine tenths of the cap."""
     prefix = standing(view.prefixes)
     if prefix is None or not prefix.is_weighed:  # old logs must fold as before
         return tokens > estimated_tokens(view)

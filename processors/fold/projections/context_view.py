@@ -28,7 +28,8 @@ class Fragment(Value):
 
 
 class Request(Value):
-    """A step's request. `fragments`, `prefixes`: how many fragments and prefixes the view had.
+    """A step's request. `fragments`, `prefixes`: how many fragments and prefixes the view had when
+    the step was decided.
 
     `start`: the first fragment of the request; earlier fragments are in the summary at `checkpoint`
     or left out. `bound_from`: the thinking before this fragment was signed for another prefix, or
@@ -57,8 +58,8 @@ class ContextView(Value):
     `anchor_tokens`: all input and output of the last response; `tail_tokens`: an estimate of
     everything after that response. Both are counted for the family `counts`: the family of the
     newest request's model, or the newest family if an old log lacks the tokens of the prefix.
-    `last_step_tokens`: input and output of the last response, also of a refused one. `answered_at`:
-    broker time of the last response, Unix ms.
+    `last_step_tokens`: input and output of the last response, even if that response was a refusal.
+    `answered_at`: broker time of the last response, Unix ms.
     """
 
     fragments: Rows[Fragment]
@@ -73,7 +74,8 @@ class ContextView(Value):
 
 
 def fragment_tokens(fragments: Rows[Fragment], start: int, end: int | None = None) -> int:
-    """Estimated tokens of the fragments from `start` to before `end`, or of one fragment."""
+    """Estimated tokens of the fragments from `start` up to, but not including, `end`. Without
+    `end`: of the fragment `start` alone."""
     end = start + 1 if end is None else end
     if end <= start:
         return 0

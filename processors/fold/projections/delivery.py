@@ -1,8 +1,8 @@
 """delivery: answers pending for push channels (lane D), and those that were given up.
 
 A message names the channel through which it was sent. An answer with text goes to every push
-channel through which a message of its turn was sent. Viewers that stream read the log and need no
-delivery. The address of a channel is a setting, not a fact of the log.
+channel through which a message of its turn was sent. Clients that show a stream get it from the log
+and need no delivery. The address of a channel is a setting, not a fact of the log.
 """
 
 from enum import StrEnum

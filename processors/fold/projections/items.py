@@ -17,8 +17,8 @@ from ..rows import Rows
 
 
 class Place(Value):
-    """A top of the stack: the first `items` of the batch in row `row` are live.
-    Row -1: none are."""
+    """A position in the stack of live items: the first `items` items of the batch in row `row` are
+    live, and so is everything below them. With row -1, no item is live."""
 
     row: int = -1
     items: int = 0

@@ -1,9 +1,10 @@
 """ledger: the tokens of every attempt of a model call, each counted once (failed and stopped too).
 
 An attempt that lost to another is still billed, so this fold also counts superseded and late
-outcomes. Background work (compaction, memory) is counted per request. The usage is the one that the
-models role normalized; its counts are 0 if the provider's numbers are impossible, and the event has
-the raw usage. Prices are not facts of the log: processors/advice/prices.py has a table.
+outcomes. Background work (compaction, memory) is counted per request. The counts are those that the
+models role normalized. They are 0 if the provider's numbers are impossible; the event then has
+these numbers as the provider sent them. Prices are not facts of the log:
+processors/advice/prices.py has a table.
 """
 
 from collections.abc import Iterator

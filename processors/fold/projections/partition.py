@@ -15,9 +15,10 @@ from .turn_view import Claim
 
 
 class Holder(NamedTuple):
-    """The newest owner of a partition for a role. `earlier`: the owner's earlier epochs since
-    another owner held the role, oldest first. `agents`: the agents that the owner serves; empty if
-    unknown. `gone`: other owners that are certainly dead, oldest first."""
+    """The newest owner of a partition for a role. `earlier`: the earlier epochs of this owner,
+    oldest first; epochs before another owner last held the role are not included. `agents`: the
+    agents that the owner serves; empty if unknown. `gone`: other owners that are certainly dead,
+    oldest first."""
 
     role: str
     owner: str
@@ -78,7 +79,8 @@ def _with_gone(holder: Holder, owner: str) -> Holder:
 
 
 def without(view: PartitionView, agent: str) -> Holder | None:
-    """The holder that does not serve `agent`, for which the agent's sessions wait, or None."""
+    """A holder that does not serve `agent`, or None if there is none. Sessions of the agent wait
+    until the partition has another holder for that holder's role."""
     for role in ANSWERS:
         holder = view.holder(role)
         if holder is not None and holder.agents and all(a.name != agent for a in holder.agents):
@@ -96,7 +98,8 @@ class ClaimStatus(StrEnum):
 
     MINE: the claim was made under the current epoch, or under an earlier epoch by the same process
     with no other owner in between; only that process knows whether the effect began. VOID: the
-    claim was made under an older epoch after the newer epoch began, so its effect never began.
+    claim was made under an older epoch, but it was written after the holder's epoch had begun, so
+    its effect never began.
     GONE: the claim's owner is certainly dead (the log has OWNER_GONE, or the owner is an older
     incarnation of the holder), or deadline + margin has passed. OTHER: the holder must wait.
     """
@@ -132,8 +135,8 @@ def claim_status(
 
 
 def _was_won(claim: Claim, holder: Holder) -> bool:
-    """Whether the holder made the claim in one of its earlier epochs,
-    before the next epoch began."""
+    """Whether the holder made the claim under one of the holder's earlier epochs, and the claim was
+    written before the holder's epoch after that one began."""
     if claim.epoch not in holder.earlier:
         return False
     later = (*holder.earlier, holder.epoch)[holder.earlier.index(claim.epoch) + 1]

@@ -1,7 +1,8 @@
 """The static prefixes of a session's requests, and their tokens for each family of models.
 
-CONTEXT_SET has the tokens, because its writer had the whole text. Older logs have only the size in
-bytes, and fold to the same views as before.
+The writer of CONTEXT_SET has the whole text of the prefix, so it records the prefix's tokens in the
+event. In older logs the event has only the size in bytes, and the tokens are estimated from it, so
+that an old log still folds to the same views.
 """
 
 from ....schemas import events as ev
@@ -12,8 +13,8 @@ from .messages import body_size
 
 
 class Prefix(Value):
-    """A static prefix: system prompt and tools, as JSON. `new`, `old`: the prefix's tokens for each
-    family of models, or 0 if the log lacks them."""
+    """A static prefix: system prompt and tools, as JSON. `new`, `old`: the prefix's tokens, counted
+    for the newer and the older family of models; 0 if the log lacks them."""
 
     sha256: str
     system: ev.Body

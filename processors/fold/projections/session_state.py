@@ -23,7 +23,8 @@ NAME_CHARS_MAX = 64  # of a tool name, as in the Messages API; keeps the state u
 
 
 class PendingTool(Value):
-    """The oldest begun call without an outcome, without its arguments, and how many are open."""
+    """The oldest call that has begun and has no outcome. `open`: the number of such calls. The
+    arguments of the call are left out."""
 
     call: str
     name: str
@@ -73,7 +74,7 @@ def triggered(
 ) -> tuple[SessionState, tuple[Ruling, ...]]:
     """The state after the triggers of a result, and the refusals of invalid triggers, in order.
 
-    `before`: the turn view before the result, which has the call.
+    `before`: the turn view before the result; the call of the result is still in that view.
     """
     refusals: list[Ruling] = []
     for wanted in event.triggers:

@@ -24,8 +24,9 @@ class Line(Value):
     """One line. `kind`: message, answer, partial, call, asks, approval, result, doubt, resolved,
     attempt, ended, phase, project, terminated.
 
-    `name`: the message_id, tool, reason or trigger; for the kind attempt, it is failed, resumed
-    (the text before it is lost) or continued. `call`: TURN.STEP.INDEX. `text`: a note for people.
+    `name`: the message_id, tool, reason or trigger. In a line of the kind attempt, `name` is
+    failed, resumed (the text of the attempt before it was lost) or continued. `call`:
+    TURN.STEP.INDEX. `text`: a note for people.
     """
 
     kind: str

@@ -224,7 +224,8 @@ def call_of(view: TurnView, event: AboutCall) -> Call | None:
 
 
 def calls_of(event: GenComplete) -> tuple[ProposedCall, ...]:
-    """The calls of a response; none unless its stop_reason is tool_use, as they were cut off."""
+    """The calls of a response. If its stop_reason is not tool_use, the response may end in the
+    middle of a call, so none of its calls count."""
     return event.calls if event.stop_reason == "tool_use" else ()
 
 

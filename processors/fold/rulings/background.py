@@ -74,8 +74,8 @@ def _is_due(views: SessionViews, kind: WorkKind, upto: int) -> bool:
 
 
 def background_done(views: SessionViews, event: ev.BackgroundDone) -> Ruling:
-    """Rules on the end of work: the first outcome counts;
-    only the newest attempt may release it."""
+    """Rules on the end of work. The first outcome counts. An owner that ends may release its claim
+    only if the claim is the newest attempt of the work."""
     work = find_work(views.background, event.kind, event.upto)
     if work is None or (event.released and work.released):
         return DUPLICATE
@@ -98,7 +98,8 @@ def result_compacted(views: SessionViews, event: ev.ResultCompacted) -> Ruling:
 
 
 def context_compacted(views: SessionViews, event: ev.ContextCompacted) -> Ruling:
-    """Rules on a candidate: it must come from the running summary work and end between messages."""
+    """Rules on a candidate summary. It must come from the summary work that runs, and must not end
+    between a call and the call's result."""
     work = running_summary(views.background)
     if has_summary(views.compaction, event.upto):
         return DUPLICATE  # adopted or not: both workers of a takeover may write one

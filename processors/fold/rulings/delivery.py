@@ -26,7 +26,8 @@ def delivery_started(views: SessionViews, event: ev.DeliveryStarted) -> Ruling:
 
 
 def delivery_failed(views: SessionViews, event: ev.DeliveryFailed) -> Ruling:
-    """Rules on a failure: only the newest attempt's counts, but a waiting retry may be given up."""
+    """Rules on a failure. Only a failure of the newest attempt counts. If that attempt has failed
+    already, a second event about it counts only if it gives the delivery up."""
     owed = find_owed(views.delivery, event.turn, event.step, event.channel)
     if owed is None:
         return LATE

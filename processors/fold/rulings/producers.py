@@ -238,7 +238,7 @@ def session_terminated(views: SessionViews, event: ev.SessionTerminated) -> Ruli
 
 def record_skipped(views: SessionViews, event: ev.RecordSkipped) -> Ruling:
     """Rules on a skipped record: it counts once. It counts even if this version understands the
-    record and did not freeze there, because later decisions were made without the record."""
+    record, because the decisions that follow in the log were made without the record."""
     if not views.turn.known:
         return refused("unknown_session", "unknown session: open it first")
     if event.by_user != views.state.user_id:

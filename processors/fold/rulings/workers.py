@@ -53,7 +53,8 @@ GenerationEvent = (
 
 
 def context_set(views: SessionViews, event: ev.ContextSet) -> Ruling:
-    """Rules on a prefix: the one in force is a duplicate; a turn with steps keeps its prefix."""
+    """Rules on a new prefix. A prefix that is already in force is a duplicate. Once a turn has had
+    a step, its prefix does not change."""
     view, turn = views.context, views.turn
     if view.prefix_sha == event.sha256:
         return DUPLICATE
@@ -109,7 +110,8 @@ def approval_expired(views: SessionViews, event: ev.ApprovalExpired) -> Ruling:
 
 
 def turn_ended(views: SessionViews, event: ev.TurnEnded) -> Ruling:
-    """Rules on the end of the open turn: for the reason that closes it, or by _MAY_END."""
+    """Rules on the end of the open turn. If the turn is closing, the event must give the reason for
+    which it closes. Otherwise, _MAY_END has the condition for each reason."""
     turn = views.turn
     if not turn.open or event.turn != turn.number:
         return LATE
@@ -238,7 +240,8 @@ def chunk_seen(views: SessionViews, event: ChunkSeen) -> Ruling:
 def gen_outcome(
     views: SessionViews, event: ev.GenComplete | ev.GenFailed | ev.GenStopped
 ) -> Ruling:
-    """Rules on an outcome: only the newest attempt's counts, once, until the turn has ended."""
+    """Rules on the outcome of an attempt. It counts only if the attempt is the newest and is still
+    running, and the turn has not ended."""
     generation = _generation(views, event)
     if isinstance(generation, Ruling):
         return generation
