@@ -1,8 +1,9 @@
 """Runs claimed background work, from its task to its outcome.
 
-The model is called as for an answer, with the same outcomes. No viewer waits for the output, so
-chunks are dropped. BACKGROUND_DONE records a failure, and the session continues without the result.
-The output of a cheap model is validated before it is used.
+The model is called by the same code as for an answer, and each call has the same possible outcomes.
+No viewer waits for the output, so its chunks are dropped. BACKGROUND_DONE records a failure, and
+the session continues without the result. The output of a cheap model is validated before it is
+used.
 """
 
 import asyncio

@@ -35,8 +35,9 @@ NEVER_AGAIN = (410,)  # 410 Gone: the receiver reports a permanent failure
 
 
 class Delivery(NamedTuple):
-    """A claimed delivery. `claimed_at`: broker time of the claim, Unix ms.
-    `content`: of the answer."""
+    """A claimed delivery. `claimed_at`: broker time of the claim, Unix ms. `content`: the content
+    of the answer.
+    """
 
     session_id: str
     user_id: str

@@ -1,8 +1,9 @@
-"""Discharges obligations: writes decisions and claims, begins and stops effects.
+"""Discharges obligations, which are the actions that WAKE requires: writes decisions and claims,
+begins and stops effects.
 
 It remembers only what is in flight: the produced records that it has not read back (for at most 15
-seconds), and the claims whose effects have begun. It is harmless to lose this memory, because WAKE
-requires the pending actions again.
+seconds), and the claims whose effects have begun. If a process dies and loses this memory, no harm
+is done, because WAKE requires the pending actions again.
 """
 
 from collections.abc import Callable, Iterator
@@ -135,7 +136,9 @@ class Actions:
     def write(
         self, partition: int, key: str, event: Any, role: str, lost: Lost = lambda: None
     ) -> bytes:
-        """Produce an event without waiting. Returns its value, which identifies it at read-back."""
+        """Produce an event without waiting. Returns the value of the record, by which `read_back`
+        recognizes the record.
+        """
         value, headers = encode(event), headers_for(event, role)
         self._append(SESSION_EVENTS, partition, key, value, headers, self._lost(key, lost))
         return value
@@ -171,7 +174,10 @@ class Actions:
         before: SessionViews,
         ruling: Ruling,
     ) -> None:
-        """Stop awaiting one of our records, and detect a fold that rejects what WAKE required."""
+        """Handle a record of this process that was read back: it is no longer in flight. If the
+        fold repeatedly rejects records that WAKE required, this worker leaves the session alone
+        until its next start.
+        """
         keys = self._keys_by_session.get(entry.session_id)
         if not keys:
             return
@@ -209,7 +215,9 @@ class Actions:
             self._keys_by_session.pop(session_id, None)
 
     def drop_partition(self, number: int) -> None:
-        """Forget the records awaited in a partition that was revoked. Begun effects continue."""
+        """Forget the records in flight of a partition that was revoked. Effects that have begun
+        continue.
+        """
         for key in [key for key in self._awaited if key.partition == number]:
             self._forget(key.session_id, key)
         self.slot_queue.remove_partition(number)
@@ -273,7 +281,9 @@ class Actions:
         return max(now + SLOT_WAIT_MS, self._slots[role].back_off_until_ms)
 
     def sessions_to_retry(self, now: int) -> Iterator[Place]:
-        """Pop the sessions that may try to get a slot now, while one is free."""
+        """Pop sessions from the queues that are due, as long as a slot is free. The caller wakes
+        each session, which then may claim an effect.
+        """
         self._claims_back.clear()  # the batch has ended, so every claim that could begin has begun
         for role in self.slot_queue.due(now):
             # Try each session once, because its partition's clock may say that it is still too
@@ -318,7 +328,9 @@ class Actions:
         obligation: Obligation,
         agent: Agent | None,
     ) -> int | None:
-        """Begin the effect of our claim once, or stop the effect, or report that it never began."""
+        """Begin the effect of a claim that was read back, but only once. If the claim came back too
+        late, report that the effect never began. If the turn is ending, stop the effect.
+        """
         claim = claim_of(views, obligation)
         begun = self._begun.setdefault(views.session_id, set())
         self._claims_back -= {
@@ -371,7 +383,9 @@ class Actions:
         return made
 
     def prerender(self, views: SessionViews) -> None:
-        """Render the part that the next request will repeat, after the turn has ended."""
+        """Render, after a turn has ended, the conversation so far, with which the next request
+        begins.
+        """
         self._renderings.render_ahead(views, self.read_blob)
 
     def _begin_tool(self, views: SessionViews, obligation: Obligation, agent: Agent) -> None:
@@ -404,7 +418,7 @@ class Actions:
         agent: Agent | None,
         now: int,
     ) -> int | None:
-        """Rows A2 and T6: report on the effect of a dead owner, once per claim."""
+        """Report the outcome of an effect whose owner is dead, once per claim (rows A2 and T6)."""
         assert agent is not None
         begun = self._begun.setdefault(views.session_id, set())
         if obligation.owed == "GEN_STOPPED":

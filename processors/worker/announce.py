@@ -2,10 +2,11 @@
 
 The topic has one record per session, with the key USER/SESSION, partitioned by the user. The value
 is {phase, project_id, opened_at} while the session is open, and a tombstone once it has ended. The
-role `sessions` writes the record after the fold, at least once. Until a broker has confirmed the
-newest state of a session, the session is marked in the store, in the batch that folded it; a worker
-that dies before that announces it after a restart. A second announcement is harmless. An
-announcement may be slightly older than the log, because the topic is only an index.
+role `sessions` writes the record after the fold, at least once. The batch that folds a change of a
+session also marks the session in the store. The mark is removed when a broker has confirmed the
+announcement of the newest state. If the worker dies before this confirmation, it announces the
+session after a restart. A second announcement is harmless. An announcement may be slightly older
+than the log, because the topic is only an index.
 """
 
 from collections import OrderedDict
@@ -23,7 +24,9 @@ from .worker import Worker
 
 ANNOUNCED_MAX = 50_000  # sessions remembered as announced; others are announced again
 _Announcement = tuple[int, bytes | None]
-"""The first offset at which this process owns the session's partition, and the announced value."""
+"""An announced session: the first offset at which this process owned the session's partition, and
+the announced value.
+"""
 
 
 def announce(
@@ -62,8 +65,8 @@ class Announcer:
     queues a job.
 
     partitions: the number of partitions of the topic. settled: called once the broker has a
-    session's newest state. since: the first offset at which this process owns a partition; before
-    this offset another worker may have announced.
+    session's newest state. since: returns the first offset at which this process owns a session's
+    partition; another worker may have announced the session's state at earlier offsets.
     """
 
     def __init__(
@@ -90,7 +93,7 @@ class Announcer:
         return self._since(views.session_id), announcement_of(views)
 
     def announce(self, views: SessionViews) -> None:
-        """Announce a session's new state, after a retry of earlier announcements."""
+        """Retry earlier announcements that failed, then announce a session's new state."""
         self._catch_up()
         session_id, state = views.session_id, self._state(views)
         if self.is_unannounced(views) and self._in_flight.get(session_id) != state:

@@ -84,11 +84,12 @@ def say(text: str) -> None:
 class TokenAdvisor:
     """Reports costly mistakes in the use of tokens, each finding once per session.
 
-    Records that the store had when it was opened, or that the log had when the store was rebuilt,
-    are not reported, because an earlier worker did so. If a check fails, the failure is logged once
-    per session and the worker continues. partition_of: returns the partition of a session. sizes: a
-    file in which a process leaves the prompt sizes of its sessions for the next process; it may be
-    lost.
+    Findings are reported only for new records. Records that were in the store when it was opened,
+    or in the log when the store was rebuilt, are skipped, because an earlier worker reported on
+    them. If a check fails, the failure is logged once per session and the worker continues.
+    partition_of: returns the partition of a session. sizes: a file in which a process stores the
+    prompt sizes of its sessions for the next process; without the file, a process compares only the
+    sessions that it has checked itself.
     """
 
     def __init__(

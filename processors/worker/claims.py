@@ -89,7 +89,8 @@ def delivery_claim(
 
 
 def claim_of(views: SessionViews, obligation: Obligation) -> Claim:
-    """The claim, already read back, whose effect an obligation begins or stops."""
+    """The claim of the effect that an obligation begins or stops. The claim was read back before.
+    """
     claim: Claim | None
     match obligation.role:
         case "background":

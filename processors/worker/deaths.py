@@ -2,8 +2,9 @@
 
 Two facts prove a death. A worker that leaves cleanly writes it to the log itself. On one machine, a
 free lock of a state directory proves that its process died. In both cases an OWNER_GONE is written
-to the log, so that every fold knows it. A paused process still holds its lock, and the death of an
-owner on another machine cannot be proven here: such claims expire at their deadlines.
+to the log, so that every fold knows it. A paused process still holds its lock, and this machine
+cannot prove the death of an owner on another machine. In these two cases the owner's claims expire
+at their deadlines.
 """
 
 import contextlib
@@ -38,8 +39,8 @@ class Deaths:
 
     def watch(self, owned: PartitionCache, before: PartitionView) -> None:
         """Watch the owners that held a partition before this worker. `before`: the partition's view
-        at that time. Older incarnations of this worker need no OWNER_GONE, because this process
-        holds their lock, which proves that they are dead.
+        before this worker took the partition. Older incarnations of this worker need no OWNER_GONE,
+        because this process holds their lock, which proves that they are dead.
         """
         own = self._identity.worker_id
         owners = {holder.owner for holder in before.holders if worker_id(holder.owner) != own}
@@ -73,15 +74,17 @@ class Registry:
         self._directory = directory
 
     def register(self, name: str, state_dir: Path) -> None:
-        """Record a worker's state directory.
-        If that fails, the worker's claims end at their deadlines."""
+        """Record a worker's state directory. If the directory cannot be recorded, nobody can prove
+        the worker's death, and its claims expire at their deadlines.
+        """
         with contextlib.suppress(OSError):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self._directory / name).write_text(str(state_dir), "utf-8")
 
     def is_dead(self, owner: str) -> bool | None:
-        """Whether the lock of an owner's directory is free;
-        None if this cannot prove the owner's death."""
+        """Whether the lock of an owner's directory is free; None if the lock cannot be checked, or
+        belongs to another machine or boot.
+        """
         name = worker_id(owner)
         try:
             path = Path((self._directory / name).read_text("utf-8"))

@@ -133,9 +133,9 @@ class EffectsHost:
         """Run `work`. If it dies without an outcome, `fallback_outcome(why)` is reported (rows T4,
         S2).
 
-        effect, stop: None for a report, which is never stopped. If the loop was blocked until the
-        effect's start window had passed, the effect does not begin, as when a claim is read back
-        late.
+        effect, stop: None if `work` only reports an outcome, because a report is never stopped. If
+        the event loop was blocked until the effect's start window had passed, the effect does not
+        begin, and the outcome of a late claim is reported.
         """
         spawned_at = time.monotonic()
         with self._lock:
@@ -270,12 +270,13 @@ class EffectsHost:
     def chunks_since(
         self, session_id: str, partition: int, offset: int, attempt: int
     ) -> list[ev.GenChunk] | None:
-        """A session's chunks from `offset` on, for a lost attempt;
-        None: not read yet, call again."""
+        """A session's chunks from `offset` on, for a lost attempt. Returns None while the chunks
+        are being read; the caller then calls this again later.
+        """
         return self._chunks_loader.since(session_id, partition, offset, attempt)
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
-        """Close a lost attempt with the content of its chunks (row A2)."""
+        """Report the outcome of a lost attempt, with the content of its chunks (row A2)."""
         work = self._recover_chunks(session_id, partition, begin)
         effect = EffectId(session_id, begin.claim.offset, recovers=True)
         self._spawn("models", session_id, work, effect)
@@ -340,7 +341,8 @@ class EffectsHost:
     def close(self) -> None:
         """Stop the model calls, give tools a short time to end by themselves, stop the loop.
 
-        A tool that still runs after that dies with the process; the log has its claim.
+        If a tool does not end in this time, it is killed when the process ends; its claim is in the
+        log.
         """
         for role, stop in list(self._stops.values()):
             if role in ("models", "background"):
@@ -406,7 +408,9 @@ def place_of(event: Any) -> tuple[int, int, int]:
 
 
 def content_of(begin: BeginGeneration, chunks: list[ev.GenChunk]) -> bytes:
-    """The content of a lost attempt, including the attempts that it resumed."""
+    """The content of a lost attempt. It begins with the content of the attempts that the lost
+    attempt resumed.
+    """
     place = (begin.turn, begin.step, begin.attempt)
     own = [chunk for chunk in chunks if place_of(chunk) == place]
     return said_so_far(chunks_of(chunks, place, begin.chain) if begin.chain else own)

@@ -114,7 +114,7 @@ def _leave(code: int) -> None:
 
 
 def _limit_end() -> None:
-    """Exit as if killed if the process has not ended `END_S` seconds from now."""
+    """Start a timer that kills the process if it has not ended after `END_S` seconds."""
 
     def end() -> None:
         say(

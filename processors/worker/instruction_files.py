@@ -16,9 +16,9 @@ from ..tools.tool import ToolFailed
 from ..tools.workdir import Workdir
 
 FILE_BYTES_MAX = 16 * 1024
-"""Limit of one instruction file. Four files of this size, at 2.6 bytes a token, are half of the
-soft budget of 50,000 tokens. No request should have more than that before the conversation
-starts."""
+"""Size limit of one instruction file. The part of a request before the conversation should have at
+most 50,000 tokens. Four files of this size are half of that, at 2.6 bytes a token.
+"""
 
 MEMORY_LINES_MAX = {"core": 100, "index": 200}
 MEMORY_BYTES_MAX = 16 * 1024  # the same as for a file
@@ -174,7 +174,9 @@ def _read(path: Path) -> tuple[bytes, int]:
 
 
 def _cut(data: bytes, bytes_max: int) -> bytes:
-    """The whole lines that fit into `bytes_max`. If the first line is longer, its beginning."""
+    """The whole lines that fit into `bytes_max`. If the first line does not fit, returns the
+    beginning of that line.
+    """
     if len(data) <= bytes_max:
         return data
     head = data[:bytes_max]

@@ -54,8 +54,9 @@ class LayersReader:
         return memory.reader.todos(scope_of(PROJECT, project_id))
 
     def _memory_of(self, agent: Agent) -> MemoryService | None:
-        """An agent's memory, caught up with the log's end at the start;
-        None if the agent has no memory."""
+        """The memory for an agent, or None if the agent has no memory. Waits until the memory store
+        has folded the records that existed when the worker started.
+        """
         if self._memory is None or not agent.memory:
             return None
         self._memory.await_start()

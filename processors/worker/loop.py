@@ -61,8 +61,9 @@ class Mailbox:
 
 
 def appender(producer: Producer, mail: Mailbox):
-    """The Append of Actions, which produces without waiting
-    and reports a lost record in the poll thread."""
+    """The function by which Actions produce records. It does not wait; if a record is lost,
+    `failed` is called in the poll thread.
+    """
 
     def append(topic, partition, key, value, headers, failed) -> None:
         def on_delivery(answer: Delivered | AppendError) -> None:
@@ -117,8 +118,9 @@ class Loop:
         self._halt.set()
 
     def topic_is(self, topic_id: str) -> None:
-        """Receive the topic's current id. Stores of another topic are rebuilt.
-        Any thread may call this."""
+        """Pass the topic's current id to the loop, which rebuilds stores that belong to a topic
+        with another id. Any thread may call this.
+        """
         self._topic_id = topic_id
 
     def run(self, started: Callable[[], None] = lambda: None) -> None:

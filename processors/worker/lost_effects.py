@@ -129,11 +129,13 @@ class LostEffects:
             self._post(lambda: self._forget(partition))
 
     def check(self, sessions: Iterable[SessionViews | None], next_offset: int) -> None:
-        """Check the sessions that changed in an assigned partition, by their views at an offset.
+        """Stop effects of changed sessions in an assigned partition, if their outcome is no longer
+        needed. `sessions`: the views of these sessions; `next_offset`: the offset up to which the
+        views are folded.
 
-        In a held partition WAKE stops effects, but the views have only the newest claims. An effect
-        may still run in this process although another worker took its claim over, or although an
-        earlier attempt ended its call.
+        WAKE also stops effects in a partition that this worker holds, but it knows only the newest
+        claim of each effect. An effect may still run in this process under an older claim: another
+        worker took the effect over, or an earlier attempt of the same call reported its outcome.
         """
         running = {running.effect.session_id for running in self._claimed()}
         for views in sessions if running else ():
@@ -143,8 +145,8 @@ class LostEffects:
     def judge(self, views: SessionViews, next_offset: int) -> None:
         """Stop a session's effects whose outcome is no longer needed.
 
-        Views may be old, for example while a store is refolded. They do not have claims from
-        `next_offset` on, so such effects are not stopped.
+        The views may be old, for example while a store is refolded. They contain no claims from
+        `next_offset` on, so effects with these claims are not stopped.
         """
         for running in self._claimed():
             effect = running.effect

@@ -119,7 +119,9 @@ class Meter:
         counted[labels] += by
 
     def count(self, entry: Entry, before: SessionViews, ruling: Ruling) -> None:
-        """Count an event. For a run of equal chunks, this is called only with the first."""
+        """Count an event. If several chunks of one attempt are folded at once, this is called only
+        for the first.
+        """
         event = entry.event
         kind = type(event)
         if kind is ChunkSeen:
@@ -175,7 +177,7 @@ class Meter:
 
 
 def refused_triggers(before: SessionViews, event: ev.ToolResult) -> tuple[Ruling, ...]:
-    """The refusals of the triggers of a tool result."""
+    """The rulings that refuse triggers which a tool result requested."""
     return session_state.triggered(before.state, before.turn, event)[1] if event.triggers else ()
 
 

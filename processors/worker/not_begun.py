@@ -27,8 +27,9 @@ def generation_stopped(turn: TurnView) -> ev.GenStopped:
 
 
 def outcome_of_late_claim(views: SessionViews, obligation: Obligation, why: str) -> Any:
-    """The outcome of a claim that was read back too late to begin. A tool call then has ended; for
-    any other effect the next attempt is due at once."""
+    """The outcome of an effect that does not begin because its claim was read back too late. For a
+    tool call, this outcome is final; any other effect gets another attempt at once.
+    """
     match obligation.role:
         case "background":
             work = claimed_work(views, obligation)
@@ -71,8 +72,9 @@ def delivery_not_begun(owed: Owed, why: str) -> ev.DeliveryFailed:
 
 
 def tool_not_begun(call: Call, why: str, *, may_have_run: bool = False) -> ev.ToolResult:
-    """The outcome of a tool call whose claim did not begin: not_run, unless this or an earlier
-    attempt may have run."""
+    """The outcome of a claimed tool call whose claimed attempt did not begin: `error` if this or an
+    earlier attempt may have run, else `not_run`.
+    """
     may_have_run |= call.attempt > 1 and call.effect != "once"
     text = f"An earlier attempt may have run: {why}." if may_have_run else f"Not run: {why}."
     return _tool_result(call, "error" if may_have_run else "not_run", text)

@@ -201,8 +201,9 @@ def _frame(payload: bytes) -> bytes:
 
 
 def _frames(data: bytes) -> tuple[list[bytes], int]:
-    """The intact payloads, and the number of damaged places between them,
-    without an incomplete end."""
+    """The intact payloads, and the number of damaged places between them. An incomplete frame at
+    the end of the file is not counted.
+    """
     payloads, holes, at = [], 0, 0
     while at < len(data):
         payload = _payload(data, at)

@@ -58,8 +58,9 @@ class Effects(Protocol):
 
 
 class EffectId(NamedTuple):
-    """Identifies an effect by its claim. `recovers`: the effect determines the outcome of a dead
-    owner's claim, and is not the claimed effect itself."""
+    """Identifies an effect by its claim. `recovers`: True if the effect determines the outcome of a
+    dead owner's claim, False if it is the claimed effect itself.
+    """
 
     session_id: str
     claim_offset: int
@@ -140,8 +141,9 @@ def begin_work(
 
 
 class BeginDelivery(NamedTuple):
-    """A delivery to begin. `content`: of the answer, from the log;
-    `stop_reason`: why the answer ended."""
+    """A delivery to begin. `content`: the content of the answer, from the log; `stop_reason`: why
+    the answer ended.
+    """
 
     owed: Owed
     content: bytes

@@ -153,13 +153,14 @@ def reading_all(consumer: type) -> type:
     reads uncommitted partitions from their start.
 
     The changelog also has sessions whose end was compacted away, which a restored table would list
-    forever. Also, Faust fetches records while it restores and then seeks, which lost records. The
-    topic `user-sessions` is small and complete, so it is read instead.
+    forever. Also, Faust lost records when it restored the table, because it fetched records during
+    the restore and sought to another offset afterwards. The topic `user-sessions` is small and
+    complete, so it is read from its start instead.
 
-    Faust drops the records that it fetched while its flow was stopped, and then seeks to the
-    committed offset. Without a committed offset it did not seek back, so the dropped records were
-    lost and a page never showed the sessions announced during the start. It is harmless to group
-    the same record twice.
+    While Faust starts, it drops the records that it has fetched, and then seeks to the committed
+    offset to read them again. Without a committed offset, Faust does not seek, and the page would
+    never show the sessions in the dropped records. So this class seeks to the start of the
+    partition. If a record is grouped twice, the table stays the same.
     """
 
     class ReadingAll(consumer):
@@ -177,11 +178,12 @@ def reading_all(consumer: type) -> type:
 
 
 class Reading:
-    """Tracks the progress of the grouping up to the end that the topic had at the start.
+    """Tracks whether the table contains all records that the topic had when this process started.
 
     Other threads read `ready`. They must not use an app that is starting: Faust creates each part
-    when it is first used, and a part that another thread used first would wait in an event loop
-    that never runs. The process then never became ready, and did not end when asked to.
+    of the app when it is first used, and a part that another thread used first would wait in an
+    event loop that never runs. Then the process would never become ready, and would not end when
+    asked to.
     """
 
     def __init__(self, ends: Offsets) -> None:

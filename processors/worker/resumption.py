@@ -1,8 +1,9 @@
 """Resumes answers: reads the text of a lost attempt, and keeps it until the next attempt begins.
 
 The text is in the attempt's chunks, which no view contains. Another thread reads the chunks from
-the log; the poll thread polls for the result. The text is kept only in this process. If it is lost,
-the claim is reported as not begun, and the next attempt reads the chunks again.
+the log; the poll thread polls for the result. The text is kept only in this process. If the text is
+lost after the claim of an attempt, the attempt is reported as not begun, and the next attempt reads
+the chunks again.
 """
 
 import threading
@@ -22,8 +23,9 @@ from ..wake.facts import Obligation
 from .ports import BeginGeneration, Effects
 
 READS_MAX = 8
-"""Limit of concurrent reads of chunks, because each is a client of the broker and many sessions may
-need one after a takeover."""
+"""How many reads of chunks may run at once. Each read opens a client of the broker, and after a
+takeover many sessions may need a read.
+"""
 
 
 class _Resumed(NamedTuple):
@@ -48,8 +50,8 @@ class PartialAnswers:
         partition: int,
         effects: Effects,
     ) -> bool:
-        """Whether the chunks of the lost attempt are still being read,
-        so that no claim is made yet.
+        """Whether the chunks of the lost attempt are still being read. If so, the caller must not
+        claim the next attempt yet.
         """
         generation, session_id = views.turn.generation, views.session_id
         if obligation.owed != "GEN_RESUMED" or agent is None or agent.recovery != Recovery.RESUME:
@@ -80,8 +82,9 @@ class PartialAnswers:
         return with_kept(views, built, kept).sha256, kept
 
     def begin(self, views: SessionViews, agent: Agent, built: Built) -> BeginGeneration:
-        """The BeginGeneration of a claimed model call.
-        If it has a `chain`, it needs `kept` to begin."""
+        """The BeginGeneration of a claimed model call. A call with a `chain` resumes lost attempts;
+        if its `kept` is None, their text was lost, and the call cannot begin.
+        """
         turn, generation = views.turn, views.turn.generation
         assert generation is not None and generation.claim is not None
         kept = None

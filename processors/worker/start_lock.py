@@ -1,9 +1,10 @@
 """Decides whether a worker may start in a state directory: at once, after a short wait, or never.
 
-A second worker in the same directory is a mistake and is refused at once, with one exception. After
-a supervisor was killed, its worker notices that and needs seconds to end. A restart then waits for
-this end instead of being refused. The supervisor's own lock distinguishes the cases: the lock's
-file contains a process id while a supervisor runs, and still does after the supervisor was killed.
+A second worker in the same directory is a mistake and is refused at once, with one exception. If a
+supervisor was killed, its worker notices this and takes seconds to end. A restart then waits until
+that worker has ended, and is not refused. The file of the supervisor's lock distinguishes the two
+cases: a supervisor writes its process id into the file and removes it at a clean end. So a process
+id in an unlocked file means that the supervisor was killed.
 """
 
 import contextlib

@@ -2,8 +2,8 @@
 
 The deadline of a claim counts from the moment when the claim was produced. If a worker reads its
 own claim late, for example after a pause, another worker may already have taken the claim over: a
-tool would run late, and a model call would be paid for twice. WAKE rows T4, S2, B2 and D2 begin
-effects. Times are read from the monotonic clock.
+tool would run late, and a model call would be paid for twice. The start window applies to the WAKE
+rows that begin effects: T4, S2, B2 and D2. Times are read from the monotonic clock.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,9 @@ class ClaimTimes:
     def too_late(
         self, session_id: str, obligation: Obligation, claim: Any, agent: Agent, now_ms: int
     ) -> str | None:
-        """Why a claim was read back too late to begin, or None."""
+        """The reason why the effect of a claim must not begin: the claim was read back too late.
+        None if the effect may begin.
+        """
         at_ms = self._produced_at.get(session_id, {}).get(_place(obligation, claim))
         window = agent.limits.start_window_ms
         if at_ms is not None and now_ms - at_ms <= window:

@@ -1,7 +1,9 @@
-"""Wakes one session by hand: runs the worker's own code on its partition until it is idle or waits.
+"""Wakes one session by hand: runs a worker's code on the session's partition until the session is
+idle or waits.
 
 It is for machines without a running worker, for example after a power loss; a timer or a person
-starts it. A session that waits for a person or for a time stays unchanged until the next wake.
+starts it. If the session waits for a person or for a point in time, it continues only when somebody
+wakes it again.
 """
 
 import time
@@ -27,10 +29,10 @@ def wake_session(
 ) -> tuple[Obligation, ...]:
     """Do a session's pending work in this process, without a worker, until it is idle or waits.
 
-    Returns the obligations that are still pending: waits for a person or for a time, and after
-    `timeout_s` also unfinished work. Raises StateDirTaken if a worker runs in the state directory.
-    This process takes the session's partition, so a worker elsewhere takes it back after a session
-    timeout.
+    Returns the obligations that are still pending: waits for a person or for a point in time, and
+    after `timeout_s` also unfinished work. Raises StateDirTaken if a worker runs in the state
+    directory. This process takes the session's partition, so a worker elsewhere takes it back after
+    a session timeout.
     """
     parts = Parts(settings, agents, roles, None, alone=True)
     worker = parts.worker

@@ -191,8 +191,8 @@ class Worker:
         return self.assigned([partition])[partition]
 
     def _fold(self, owned: PartitionCache, record: Record) -> str | None:
-        """Fold one record. Returns the session id if chunks like this record may follow in one
-        fold, else None.
+        """Fold one record. If the record is an accepted chunk, returns the session id, because the
+        chunks that follow it may be folded together; else None.
         """
         entry = foldable_entry(record, self.actions.read_blob)
         session_id = entry.session_id
@@ -303,8 +303,9 @@ class Worker:
         return self._take_seeks()
 
     def _retake_ms(self, owned: PartitionCache) -> float:
-        """Ms from the last PARTITION_TAKEN of a partition to the next, which may serve only to
-        measure broker time."""
+        """How many ms after its last PARTITION_TAKEN of a partition this worker writes another one:
+        to try again to take the partition, or only to measure broker time.
+        """
         if not self.holds(owned.number):
             return SESSION_TIMEOUT_MS
         return ASK_TIME_MS if self._reading(owned).is_off else math.inf
@@ -389,9 +390,10 @@ class Worker:
     def _claim_ahead(
         self, owned: PartitionCache, views: SessionViews, decided: tuple[Any, ...], now: int
     ) -> None:
-        """Produce the claims that follow from a decision together with it, to save a round trip.
+        """Produce a decision's claims together with the decision, to save a round trip.
 
-        If another event comes in between, the fold ignores them, and WAKE requires them again.
+        If another event is written between the decision and the claims, the fold ignores the
+        claims, and WAKE requires them again.
         """
         for offset, event in enumerate(decided, owned.next_offset):
             entry = Entry(views.session_id, owned.number, offset, now, "sessions", event)

@@ -16,8 +16,8 @@ class WorkerThread(threading.Thread):
     """Calls `begin` once the parts exist, and `end` when the thread ends,
     by itself or after `stop`.
 
-    parts: the assembled parts; None before that. failed: the exception of the assembly. The
-    exception that ended the work is in `parts.fatal`.
+    parts: the assembled parts; None until they are assembled. failed: the exception of the
+    assembly. The exception that ended the work is in `parts.fatal`.
     """
 
     def __init__(

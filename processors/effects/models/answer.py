@@ -32,8 +32,9 @@ class Shown(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One tool_use block. args: the raw text of its input;
-    error: why this is no JSON object, or None."""
+    """One tool_use block. args: the raw text of its input; error: why the input is not a JSON
+    object, or None if it is one.
+    """
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a Call
     call_id: str

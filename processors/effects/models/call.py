@@ -1,9 +1,9 @@
 """The effect of the models role: one attempt of a model call, from a claim to exactly one outcome.
 
 It sends the request, streams the answer, detects a stall, stops at once on request, and reports the
-outcome. It gets the request as bytes and is independent of log, fold and agent. Continue with
-models/client.py (the socket), models/answer.py and models/blocks.py (the content), models/chunks.py
-(the stream for viewers), models/errors.py (the classes of failures) and slots.py.
+outcome. It gets the request as bytes and is independent of log, fold and agent. The other files to
+read are models/client.py (the socket), models/answer.py and models/blocks.py (the content),
+models/chunks.py (the stream for viewers), models/errors.py (the classes of failures) and slots.py.
 """
 
 import asyncio
@@ -75,13 +75,13 @@ async def generate(
     kept: Kept | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Make one model call and report it; returns when the log has its one outcome.
+    """Make one model call and report its outcome; returns when the log has the outcome.
 
     request: the body without `stream`, sent byte for byte. pace: the slots of the API key, whose
     `back_off` is called when the whole key must wait (the caller takes and releases the slot
     itself). store_body(data, media_type): may write a blob, and is called in a thread. kept: the
-    partial answer that a resuming attempt continues. clock: monotonic seconds. There is no outcome
-    only if this task is cancelled or the sink raises.
+    partial answer that a resuming attempt continues. clock: monotonic seconds. Every call reports
+    an outcome, unless this task is cancelled or the sink raises.
     """
     run = _Attempt(claim, sink, limits, store_body, clock, kept)
     try:
@@ -270,7 +270,9 @@ class _Attempt:
 
 
 def _streaming(request: bytes) -> bytes:
-    """The request with `stream` added. The other bytes stay those whose hash is in the claim."""
+    """The request with the field `stream` added. The hash in the claim is that of the request
+    without this field, and all its other bytes stay unchanged.
+    """
     if not (request.startswith(b"{") and request.endswith(b"}") and len(request) > 2):
         raise ValueError(f"the request is not a compact JSON object: {request[:60]!r}")
     return request[:-1] + b',"stream":true}'

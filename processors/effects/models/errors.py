@@ -1,8 +1,9 @@
 """Classifies failed attempts: one table from class to policy, and the delay of the next attempt.
 
 The SDK's retries are off: every retry is a new attempt, which the WAKE table requires. A failure is
-classified first by the API's error code, then by its type, then by the status, because an error in
-mid-stream has status 200, and a spend limit may be a 400.
+classified by the error code that the API sent, otherwise by the error type, otherwise by the HTTP
+status. The status comes last, because an error in mid-stream has status 200, and a spend limit may
+have status 400.
 """
 
 from collections.abc import Mapping
@@ -208,7 +209,9 @@ def advice_of(trouble: Trouble) -> str:
 
 
 def advice_in(error: str, detail: str) -> str:
-    """The advice at the end of a GEN_FAILED's detail: its part that never has content."""
+    """The advice with which the detail of a GEN_FAILED ends. Unlike the rest of the detail, it
+    never contains content of the session.
+    """
     known = (POLICY[error].advice,) if error in POLICY else ()
     every = (_UNSENT, _SCRIPT_ENDED, *known)
     return next((advice for advice in every if detail.endswith(advice)), "")
@@ -223,12 +226,12 @@ def _of_status(trouble: Trouble) -> str:
 
 
 def wait_ms(policy: Policy, *, attempt: int, identity: str, retry_after_ms: int | None) -> int:
-    """Milliseconds from now to the next attempt, 0 for a policy without one.
+    """Milliseconds from now to the next attempt; 0 if the policy has no back-off.
 
-    Attempts count from 1. The jitter (a half to the whole of the step) is derived from the identity
-    of the claim and not random, so two workers that report the same attempt report the same time. A
-    retry-after is a minimum, up to RETRY_AFTER_MOST_MS; the back-off is added so that sessions
-    spread.
+    Attempts count from 1. The back-off of an attempt is multiplied by a jitter between 0.5 and 1.
+    The jitter is derived from the identity of the claim and is not random, so two workers that
+    report the same attempt report the same time. The back-off is added to the provider's
+    retry-after (at most RETRY_AFTER_MOST_MS), so that sessions do not all retry at once.
     """
     if policy.backoff is None:
         return 0
