@@ -57,7 +57,9 @@ class _Threads:
 
 
 def not_awaited(call: str, name: str, reply: object) -> AttributeError:
-    """The error of a reply that was used in place of its answer."""
+    """The AttributeError for code that uses an attribute of the answer on the reply, without
+    awaiting the reply.
+    """
     if name in Answer._fields:
         return AttributeError(
             f"a reply has no {name!r} before its answer came: write `(await {call}).{name}`"

@@ -18,7 +18,7 @@ from .installation import connected, find_settings
 from .session import Session
 
 CHANNEL = "python"
-"""The name that messages sent from Python have as their channel."""
+"""The channel name of messages that are sent from Python."""
 
 
 class Connection:

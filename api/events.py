@@ -103,7 +103,8 @@ class ToolDrafted(SessionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discarded(SessionEvent):
-    """The tokens of this step so far are void, such as when their attempt failed or was replaced.
+    """The tokens of this step so far are void, for example because their attempt failed or was
+    replaced.
 
     Discard these tokens. If another attempt follows, its tokens come next.
     """
@@ -330,7 +331,8 @@ def demand_event_class(kind: object) -> None:
 def public(
     session_id: str, shown: Shown, offset: int, cursor: str, read: ReadBlob | None, lines: Lines
 ) -> SessionEvent:
-    """The public event for an item that viewers are shown, at `offset`.
+    """Convert an item of the stream for viewers to a public event. offset: the offset of the item's
+    record.
 
     lines: the transcript so far.
     """
@@ -412,8 +414,8 @@ def of_line(
 def _arguments(content: bytes) -> Mapping[str, Any]:
     """The arguments of a call.
 
-    If the model wrote no JSON object: {"": what it wrote}, which is decoded if it is other JSON,
-    else text.
+    If the model did not write a JSON object, returns {"": value}, where the value is the decoded
+    JSON, or the text if it is not JSON.
     """
     try:
         found = json.loads(content or b"{}")

@@ -56,7 +56,9 @@ POLL_S = 0.05
 
 CURSOR_CHARS_MAX = 40
 BACKLOG_MAX = 10_000
-"""The most events kept for a stream that is not read while another stream of the session is."""
+"""How many events are kept at most for a stream that is not read, while another stream of the same
+session is read.
+"""
 
 
 class BadCursor(Refused):
@@ -81,7 +83,7 @@ class ReplyEnded(Refused):
 class Feed:
     """One fold of a session and the streams that show it, for use from any thread.
 
-    The feed closes by `close`, or when no session and no stream uses it.
+    The feed is closed by `close`, or when no session and no stream uses it any more.
     """
 
     def __init__(self, client: Client, session_id: str) -> None:
@@ -387,9 +389,9 @@ class Reply(Stream):
 
 
 class Session:
-    """One session, for use from any thread. `id`: its name, with which `open` continues it;
-    `agent`: the agent that answers; `user`: the user who acts. Every error is a FoldlogError whose
-    text says what happened and what to do.
+    """One session, for use from any thread. `id`: the session's name, with which
+    `connection.open(id)` continues the session; `agent`: the agent that answers; `user`: the user
+    who acts. Every error is a FoldlogError whose text says what happened and what to do.
     """
 
     def __init__(self, client: Client, session_id: str, agent: str | None = None) -> None:
@@ -565,8 +567,8 @@ class Session:
         return Session(self._client, forked.session_id)
 
     def regenerate(self, turn: int | None = None) -> tuple["Session", Reply]:
-        """Get another answer to a turn (by default the last). Forks before the turn, sends its
-        messages to the fork again, and returns the fork and the reply.
+        """Get another answer to a turn (by default the last). Forks the session before the turn,
+        sends the turn's messages to the fork, and returns the fork and the reply.
         """
         forked = self._branching().regenerate(self.id, turn, None)
         session = Session(self._client, forked.session_id)

@@ -90,7 +90,9 @@ def _shown(value: object) -> str:
 def _prepared(
     stack: ExitStack, settings: Settings | None, roles: Sequence[str], worker_id: str | None
 ) -> Settings:
-    """The settings of a worker that may start now. Locks are released when `stack` closes."""
+    """Check that a worker may start, lock its state directory until `stack` closes, and return its
+    settings.
+    """
     settings = connected(settings or find_settings())
     environment.seal()
     environment.forget(settings.secret_variables, kept=settings.tool_env)

@@ -1,4 +1,4 @@
-"""Tests an agent in milliseconds, without a broker or a key, by the fixture `foldlog_agent`.
+"""Tests an agent in milliseconds, without a broker or an API key, with the fixture `foldlog_agent`.
 
     async def test_refund_asks_first(foldlog_agent):
         run = foldlog_agent(shop, script=[calls("refund", order=17), says("done")])

@@ -148,7 +148,7 @@ class Engine:
         return self.ms
 
     def monotonic_ms(self) -> int:
-        """The same clock, which never steps back."""
+        """The virtual time in ms, which never goes back."""
         return self.ms
 
     # -- stepping ----------------------------------------------------------------------------------
@@ -181,14 +181,14 @@ class Engine:
         return self.worker.owned[0].next_offset < end
 
     def next_due_ms(self) -> int | None:
-        """When the next wait ends that is not for a person, such as a retry or a dead worker's
-        deadline.
+        """The time (Unix ms) at which the next wait ends, such as the wait for a retry or for a
+        dead worker's deadline. Waits for a person are left out.
         """
         dues = [o.due for o in self.pending() if o.due is not None and o.row not in FOR_A_PERSON]
         return min(dues, default=None)
 
     def pending(self) -> list[Obligation]:
-        """The matching rows of WAKE of every session."""
+        """The pending obligations of every session, one for each row of WAKE that applies."""
         owned, rules = self.worker.owned[0], self.worker.rules
         now = self.worker.now(owned)
         return [
@@ -351,7 +351,7 @@ class Effects:
         return [event for event in events if isinstance(event, ev.GenChunk)]
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
-        """Close a lost attempt with the content of its chunks."""
+        """Report the outcome of a lost attempt, with the content of its chunks."""
 
         async def recover() -> None:
             chunks = self.chunks_since(session_id, partition, begin.since, begin.attempt)

@@ -40,12 +40,12 @@ class MakeRun:
         user: str = "tester",
         session_id: str | None = None,
     ) -> "AgentRun":
-        """A run of these agents, of which the first answers.
+        """A run of these agents. The first agent answers in the session of the run.
 
         script: the model's answers in order; a text is an answer that says it. user: the user who
         acts. session_id: by default `test`, and `test-2`, `test-3` ... for further runs of one
-        test, so that their idempotency keys differ. Two tests have the same ids: create a fake bank
-        anew for each test.
+        test, so that their idempotency keys differ. Runs of two tests have the same ids and
+        idempotency keys, so each test must create its own fakes, such as a fake bank.
         """
         from .run import AgentRun
 
@@ -57,7 +57,7 @@ class MakeRun:
         return self.runs[-1]
 
     def warn_of_unused_answers(self) -> None:
-        """Warn of each script that the model was not asked for to its end."""
+        """Warn of each script that has answers left, because the model got fewer requests."""
         from .script import AnswersUnused
 
         for run in self.runs:

@@ -100,8 +100,9 @@ class AgentRun:
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        """Let the worker work by itself for the block, on every session of the log. For code that
-        sends messages on a connection of its own, such as the routes of a web application."""
+        """Let the worker run by itself in the block, on every session of the log. Use this for code
+        that sends messages on its own connection, such as the routes of a web application.
+        """
         self._engine.log.threaded = True  # the readers of other threads wait for records
         work, block = asyncio.create_task(self._work()), asyncio.current_task()
         assert block is not None, "a coroutine runs in a task"
@@ -170,7 +171,8 @@ class AgentRun:
 
     async def result(self) -> Answer:
         """The answer to the message that was sent last, once its turn has ended: `text`, `reason`,
-        `note`. Also for a reply that was awaited or iterated before."""
+        `note`. You may call this even if you have awaited the reply or iterated over it.
+        """
         if self._last is None:
             raise Refused("nothing was sent yet: run.send(...) first")
         return await self._last
@@ -201,7 +203,7 @@ class AgentRun:
         return self._engine.restarts
 
     def unused(self) -> int:
-        """How many answers of the script the model was not asked for."""
+        """How many answers of the script are left, because the model got fewer requests."""
         return self._answers.unused()
 
     def demand_complete(self) -> None:
@@ -232,7 +234,7 @@ class AgentRun:
 
     async def settle(self) -> None:
         """Let the worker do everything that it can do at the present time, without a reply to
-        await. It skips no wait: `advance` ends those.
+        await. It does not advance the clock: use `advance` to end a wait.
         """
         self._is_unread = False
         async with self._stepping:
@@ -288,7 +290,10 @@ class AgentRun:
     # -- driving -----------------------------------------------------------------------------------
 
     async def continue_for(self, reply: Reply) -> None:
-        """Do one step for a reply without available events. Raises RunWaits."""
+        """Do one step of the run, because a reply has no event to yield. If there is nothing to do
+        now, advance the clock to the end of the next wait. Raises RunWaits if no wait ends by
+        itself.
+        """
         did_something = await self._step()
         self._answers.demand_enough()
         self.session.views()  # folds new events, also for the reply

@@ -4,9 +4,10 @@ The broker's directory has the data, the properties, the log, and the state file
 commands read the bootstrap address. A broker outlives the command that started it, and `up` reuses
 a running broker, no matter which command started it.
 
-Order of `up`, under the directory's lock: look for a running broker; find Java; check the free
-disk space; fetch the jars; format (once, under another name, then renamed); choose ports; write the
-properties; start; wait until a metadata response has our cluster id and port; write the state file.
+Order of `up`, under the directory's lock: look for a running broker; find Java; check the free disk
+space; fetch the jars; format the data directory, once (under a temporary name, then renamed);
+choose ports; write the properties; start; wait until a metadata response has our cluster id and
+port; write the state file.
 """
 
 import base64

@@ -25,7 +25,7 @@ def free_pair() -> int:
 
 
 def holder_of(port: int) -> str | None:
-    """The program that has a port of the pair from `port` on, as text; None if both are free."""
+    """Text about the program that has `port` or the next port; None if both ports are free."""
     for taken in (port, port + 1):
         if is_taken(taken):
             answer = ask(taken)

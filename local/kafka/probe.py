@@ -1,4 +1,5 @@
-"""Probes a port with one raw Metadata request, to find out whether it is Kafka, and which cluster.
+"""Sends one raw Metadata request to a port, to find out whether a Kafka listens there, and which
+cluster it belongs to.
 
 A TCP connect proves nothing, since any program may have the port. The request is encoded by hand,
 because only `log/` may use a Kafka client.

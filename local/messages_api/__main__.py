@@ -115,7 +115,9 @@ async def _serve(state: ServerState, port: int, outlive_parent: bool) -> int:
 
 
 async def _watch_parent(stopping: asyncio.Event) -> None:
-    """Stop with the parent: when the pipe on stdin closes, otherwise when its pid has changed."""
+    """Stop the server when the parent process ends. If stdin is a pipe, the pipe closes then; if
+    not, the pid of this process's parent changes.
+    """
     loop = asyncio.get_running_loop()
     if stat.S_ISFIFO(os.fstat(0).st_mode):
         loop.add_reader(0, lambda: None if os.read(0, 4096) else stopping.set())

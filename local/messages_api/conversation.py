@@ -213,7 +213,9 @@ def _check_last(body: Mapping[str, Any]) -> None:
 
 
 def _check_open_turn(body: Mapping[str, Any], turns: list[Turn]) -> None:
-    """With a fixed thinking budget, the assistant's part of an open turn starts with thinking."""
+    """Check that the last assistant message starts with a thinking block, if the request has a
+    fixed thinking budget and ends with tool results.
+    """
     if (body.get("thinking") or {}).get("type") != "enabled" or len(turns) < 2:
         return
     calls, results = turns[-2], turns[-1]

@@ -39,7 +39,9 @@ class ClientGone(Exception):
 
 
 class Gates:
-    """Named gates at which an answer can wait. An open gate stays open. One event loop only."""
+    """Named gates at which an answer can wait. An open gate stays open. Use the gates in one event
+    loop only.
+    """
 
     def __init__(self) -> None:
         self._events: dict[str, asyncio.Event] = {}
@@ -88,9 +90,10 @@ class Delivery:
         return self.reply.made_fault
 
     async def deliver(self, stream: bool) -> tuple[web.StreamResponse, Outcome]:
-        """Send the whole answer, or break it off as its fault says.
+        """Send the whole answer, or the part of it that its fault allows.
 
-        Raises ClientGone, or ConnectionResetError after breaking off.
+        Raises ClientGone if the client disconnected, or ConnectionResetError if the fault closed
+        the connection.
         """
         if self.reply.think_s:
             await asyncio.sleep(self.reply.think_s)
@@ -148,8 +151,8 @@ class Delivery:
     async def _flushed(self) -> None:
         """Wait until the client's kernel has received all that was written.
 
-        A reset discards data that is still queued here, so the client would see fewer than k
-        events.
+        A reset discards data that is still queued on this side, so without this wait the client
+        would get fewer events than the fault specifies.
         """
         transport = self.http.transport
         polls_left = int(_FLUSH_S / _POLL_S)

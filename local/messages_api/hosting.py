@@ -1,5 +1,5 @@
-"""Runs the server in a thread of this process. The server as a process of its own uses `listen`
-too.
+"""Runs the server in a thread of this process. A server that runs as a separate process also uses
+`listen`.
 
 It serves only loopback: there is no parameter for another address.
 """

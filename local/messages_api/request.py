@@ -161,7 +161,7 @@ class Request:
         return [tool["name"] for tool in self.body.get("tools") or () if "name" in tool]
 
     def result_of(self, name: str) -> str | None:
-        """The text of the newest result of a tool in this turn, None if it was not called."""
+        """The text of the newest result of a tool in this turn; None if the tool was not called."""
         ids = {call["id"] for call in self.turn_calls if call["name"] == name}
         for block in reversed(self.turn_results):
             if block["tool_use_id"] in ids:

@@ -49,8 +49,10 @@ class Place(StrEnum):
 class Use(NamedTuple):
     """The use of one block of an agent. turns: the number of turns in which the block was
     available. used: the number of turns that used it; None if the log cannot show this. calls: how
-    often a tool was called. tokens: the tokens that the block adds to each request, or a reminder
-    to one request. hideable: whether a tool may be behind the search."""
+    often a tool was called. tokens: how many tokens the block adds to each request; for a reminder,
+    how many it adds to the one request that contains it. hideable: whether a tool may be behind the
+    search.
+    """
 
     place: Place
     name: str
@@ -130,7 +132,9 @@ def advice(found: AgentUsage) -> Iterator[Advice]:
 
 
 def _judged(use: Use, *, least: float = 0.0, below: float = 2.0) -> bool:
-    """Whether a block's share is in this range, and the sample is large enough to judge it."""
+    """Whether a block's share is at least `least` and less than `below`, and the sample is large
+    enough to judge the share.
+    """
     if use.turns < TURNS_MIN or use.share is None or use.name in _NOT_JUDGED:
         return False
     return least <= use.share < below

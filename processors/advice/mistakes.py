@@ -1,4 +1,5 @@
-"""Detects five kinds of mistakes that waste tokens, each with the culprit and its tokens.
+"""Detects five kinds of mistakes that waste tokens. Each finding names the culprit (a tool or a
+part of the prompt) and the number of tokens concerned.
 
 The functions are pure functions over views. They run in the worker during development (`Watch`) and
 in `doctor`. Findings are advice; no decision depends on them.
@@ -59,7 +60,9 @@ _LEFT_OUT = re.compile(
 
 class Mistake(NamedTuple):
     """One finding. kind: one of KINDS; culprit: a tool, a part of the prefix, or `all tools`; call:
-    the key of the call, or ''; tokens: the tokens of the culprit in a request; do: the remedy."""
+    the key of the call, or ''; tokens: the size of the culprit, or for growth the increase of its
+    size, in tokens; do: the remedy.
+    """
 
     kind: str
     culprit: str

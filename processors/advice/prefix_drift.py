@@ -1,8 +1,8 @@
 """Names the parts of a prefix, and finds the parts that are likely to change.
 
-A prefix that changes loses the cache in every request, so it must not contain a time, an id or a
-counter. `changed_parts` compares two prefixes and names the parts that differ. `unstable_parts`
-checks one prefix and names the parts that are likely to change. Pure.
+The provider's cache is useless if the prefix changes from request to request, so a prefix must not
+contain a time, an id or a counter. `changed_parts` compares two prefixes and names the parts that
+differ. `unstable_parts` checks one prefix and names the parts that are likely to change. Pure.
 """
 
 import json

@@ -112,7 +112,9 @@ def total(rows: Iterable[Spent], table: PriceTable) -> Cost:
 
 
 class InputCost(NamedTuple):
-    """The cost of input in picodollars, as paid and if nothing had been cached."""
+    """The cost of input in picodollars: the cost that was paid, and the cost that would have been
+    paid without a cache.
+    """
 
     paid: int = 0
     uncached: int = 0

@@ -1,8 +1,8 @@
 """Counts the tokens of a text as exactly as possible in this installation, and names the method.
 
 The optional package `ctok` (extra `tokens`) counts like the provider. Without it, this file uses
-the calibrated estimate, and the result names that method. No fold may import this file, because two
-machines would fold the same log differently.
+the calibrated estimate, and the result names that method. No fold may import this file, because a
+machine with `ctok` and a machine without it would fold the same log differently.
 """
 
 from functools import cache

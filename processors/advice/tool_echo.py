@@ -39,8 +39,9 @@ class EarlierTexts:
 def echo(
     text: str, args: Body | None, before: Iterable[tuple[Line, frozenset[str]]]
 ) -> tuple[str, str] | None:
-    """A description of what a result repeats, if that is most of its text, and the remedy;
-    else None."""
+    """If most of a result's text repeats its arguments or an earlier line: a description of the
+    repetition, and the remedy. Else None.
+    """
     lines, own = list(_lines(text)), _inline(args)
     total = sum(map(len, lines))
     for repeated, whole in (
@@ -61,7 +62,7 @@ _REMEDY = "return only what is new, and refer to what is known"
 
 
 def _share(lines: Iterable[str], earlier: frozenset[str]) -> int:
-    """The number of characters in those lines that are in `earlier`."""
+    """The total number of characters of the lines that are also in `earlier`."""
     return sum(len(line) for line in lines if line in earlier)
 
 

@@ -2,8 +2,8 @@
 
 The model gets the conversation as data: quoted lines in one user message, and no tools. The answer
 must be a JSON list of {"kind", "text"}; any other answer gives no events, but a reason. The ids of
-the events are derived from a place in the log, so it is harmless to write the events of an answer
-twice.
+the events are derived from the offset up to which the conversation was read, so it is harmless to
+write the events of an answer twice.
 """
 
 import json

@@ -131,7 +131,9 @@ def _gaps(had: Sequence[MemoryEntry], lines: Sequence[str]) -> list[_Gap]:
 
 
 def _places(had: Sequence[MemoryEntry], lines: Sequence[str]) -> list[int | None]:
-    """The first line of each entry in the file; None for an entry that is no longer complete."""
+    """The index of each entry's first line in the edited file; None for an entry of which the file
+    no longer contains every line.
+    """
     mine = [line for kept in had for line in kept.text.split("\n")]
     same: dict[int, int] = {}
     head = 0

@@ -13,13 +13,15 @@ from ...schemas.memory_paths import CORE, DECISIONS, PREFERENCE_CHARS_MAX, Tier,
 from .fold import MemoryEntry, MemoryView, entries_of, paths_of
 
 CORE_LINES_MAX = 100
-"""The limit of lines of core.md, which are in every prompt."""
+"""How many lines of core.md a prompt contains at most. Every prompt contains them."""
 
 INDEX_LINES_MAX = 200
-"""The limit of lines of the memory index, which is in every prompt too."""
+"""How many lines the memory index has at most. Every prompt contains the index."""
 
 TEXT_BYTES_MAX = 15 * 1024
-"""The limit of each text in bytes; the prompt's limit for a part of memory is 16 KiB."""
+"""The size limit, in bytes, of the core text and of the index. It is below the prompt's limit for a
+part of memory, which is 16 KiB.
+"""
 
 LINE_CHARS_MAX = 400  # a longer line is cut here, but complete in load_memory
 QUOTE = "| "
@@ -114,8 +116,9 @@ def _core_lines(view: MemoryView) -> list[str]:
 def _fitted(
     parts: Sequence[tuple[MemoryView, list[str]]], lines_max: int, name: str, rest: str
 ) -> tuple[str, list[int]]:
-    """A text with as many lines of each part as fit and a note about further lines; and the number
-    of lines that fit per part."""
+    """Returns (text, counts). The text contains as many lines of each part as fit, and a note for
+    each part that does not fit whole. counts: how many lines of each part the text contains.
+    """
     parts = [
         (view, [view.scope.partition(":")[0] + line for line in lines])
         for view, lines in parts

@@ -1,10 +1,10 @@
 """Keeps the memory store of a worker current: a thread with its own reader of memory-events.
 
 `begin()` opens the store and starts the thread, `close()` ends both. A worker starts without
-waiting for the thread. The first prompt with memory waits until the store has folded the log up to
-its end at the start. Later prompts do not wait: they may read slightly older memory, which is
-harmless because the log keeps the content of each prompt. A writer that must see its own write
-calls `await_folded`. While no broker answers, nothing is read.
+waiting for the thread. The first prompt with memory waits until the store has folded the records
+that the log had when the service began. Later prompts do not wait: they may read slightly older
+memory, which is harmless because the log keeps the content of each prompt. A writer that must see
+its own write calls `await_folded`. While no broker answers, nothing is read.
 """
 
 import sqlite3
@@ -106,10 +106,10 @@ class MemoryService:
         return self._wait(self._log_ends(), timeout_s)
 
     def await_start(self) -> None:
-        """Wait once, at most START_S seconds,
-        until the store has folded the log up to its end at the start.
+        """Wait until the store has folded the records that the log had when the service began.
+        Waits at most START_S seconds, and only at the first call.
 
-        Otherwise a new worker would begin a session without the user's memory.
+        Without this wait, a new worker would begin a session without the user's memory.
         """
         ends, self._ends_at_start = self._ends_at_start, {}
         if not self._wait(ends, START_S) and not self._ended.is_set():

@@ -283,7 +283,9 @@ class MemoryStore:
 
 
 def _sealed(value: Value) -> bytes:
-    """The bytes of a row, after a checksum, which SQLite lacks and prompts need."""
+    """The bytes of a row: a checksum, then the value. SQLite has no checksums, and a damaged value
+    must not get into a prompt.
+    """
     data = msgspec.msgpack.encode(value)
     return crc32(data).to_bytes(4, "big") + data
 

@@ -76,14 +76,17 @@ class Connection:
     def agree(
         self, listed: Iterable[ListedTool], remember: Callable[[tuple[ListedTool, ...]], None]
     ) -> None:
-        """Set the list of tools with which the agents start, because the server did not answer in
-        time. When the server's own list arrives, it is remembered for the next start."""
+        """Set the list of tools that the agents get at the start, because the server did not answer
+        in time. When the server sends its own list later, that list is passed to `remember`, which
+        stores it for the next start.
+        """
         self._known = self._agreed = {each.name: definition_hash(each) for each in listed}
         self._remember = remember
 
     def not_in_time(self, seconds: float) -> None:
-        """Record that the start no longer waits for the server.
-        The state becomes up once the server answers."""
+        """Record that the worker's start no longer waits for the server. Once the server answers,
+        `state` becomes `up`.
+        """
         self.state = _no_answer(seconds)
 
     async def listed(self) -> tuple[ListedTool, ...]:

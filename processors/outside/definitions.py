@@ -93,8 +93,9 @@ def definitions_of(server: McpServer, listed: Iterable[ListedTool]) -> Definitio
 
 
 def _alternatives(left_out: Mapping[str, Any]) -> str:
-    """The alternatives that a schema lost, as text for the description,
-    because the model needs them."""
+    """The alternatives that were left out of a schema, as text to append to the tool's description,
+    because the model needs to know them.
+    """
     try:
         text = compact_strict(_clean(left_out, 0, _SPOKEN)) if left_out else ""
     except (ValueError, RecursionError):
@@ -188,8 +189,10 @@ def _rules(server: McpServer, each: ListedTool) -> tuple[Effect, Approval]:
 
 
 def _note_unknown(server: McpServer, names: Sequence[str], notes: list[str]) -> None:
-    """Note globs that match no tool. Otherwise a tool with a misspelt `deny` would silently become
-    `ask`, and a misspelt `allow` would silently remove a tool."""
+    """Add a note for each name in the operator's rules that is not the name of a tool. Without the
+    note, a misspelt name in `approvals` would silently leave its tool at the default approval, and
+    a misspelt name in `allow` would silently remove its tool.
+    """
     for what in ("allow", "rare", "effects", "approvals"):
         for glob in getattr(server, what):
             if not any(c in glob for c in "*?[") and glob not in names:

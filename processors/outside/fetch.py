@@ -310,8 +310,8 @@ class _Deadline:
     def within(self, ask: Callable[[], T], stopped: Callable[[], bool]) -> T:
         """The result of `ask`. Raises TimeoutError at the deadline or a stop.
 
-        `ask` cannot be interrupted: a silent name server blocks getaddrinfo for minutes. It
-        therefore runs in a daemon thread, which is abandoned in that case.
+        `ask` cannot be interrupted: a silent name server blocks getaddrinfo for minutes. Therefore
+        `ask` runs in a daemon thread, which is abandoned at the deadline or at a stop.
         """
         answers: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
 

@@ -119,7 +119,9 @@ def text_of_html(html: str, base: str) -> str:
 
 
 def _pieces(html: str) -> Iterator[tuple[str | _Tag, str]]:
-    """The texts and tags in order. Each text comes with the element that makes it raw, or ''."""
+    """The texts and tags in order. Yields (text or tag, name): for raw text, such as that of a
+    script, the name of the element around it, else ''.
+    """
     place = 0
     while place < len(html):
         start = html.find("<", place)

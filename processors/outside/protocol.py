@@ -149,7 +149,7 @@ async def connected(server: McpServer) -> AsyncIterator[Wire]:
 
 
 def plainly(error: BaseException) -> str:
-    """The first error in a group, as text."""
+    """The text of an error; for an exception group, the text of the first error in it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error) or type(error).__name__

@@ -36,9 +36,9 @@ class Embedder(Protocol):
     """Computes vectors of texts. With the same `name`, equal texts must give equal vectors.
 
     `name` identifies the method and its version: stored vectors with another name are recomputed.
-    `embed` returns an array of floats of shape (number of texts, dimensions); the length of the
-    vectors does not matter. An embedder may also have `distance_max`: the maximum cosine distance
-    (0 to 2) at which a text is a candidate by its vector alone. The default is VECTOR_DISTANCE_MAX.
+    `embed` returns an array of floats of shape (number of texts, dimensions); the vectors need not
+    have length 1. An embedder may also have `distance_max`: the maximum cosine distance (0 to 2) at
+    which a text is a candidate by its vector alone. The default is VECTOR_DISTANCE_MAX.
     """
 
     name: str
@@ -80,8 +80,8 @@ class HashedEmbedder:
 def load_embedder(name: str | None) -> Embedder:
     """The embedder for a setting MODULE:ATTR, which names an instance or a class without arguments.
 
-    For None, it is word vectors if the extra `embeddings` is installed, else hashing. Raises
-    SettingsError with the reason.
+    If `name` is None, returns WordVectors if the extra `embeddings` is installed, else
+    HashedEmbedder. Raises SettingsError with the reason.
     """
     if name is None:
         return WordVectors() if installed() else HashedEmbedder()

@@ -112,7 +112,8 @@ class FullText:
     ) -> dict[int, float]:
         """f / (f + k1 * length factor) by row id, for each row of `within` that has the term.
 
-        Each query has one term, so that FTS5's weight of the term is known and can be divided out.
+        The SQL query searches for this term only. So the weight that FTS5 gives to the term is
+        known, and the score is divided by it.
         """
         rows = self._connection.execute(
             f"SELECT rowid, bm25({self._name}) FROM {self._name} WHERE {self._name} MATCH ?",

@@ -61,7 +61,9 @@ class Hit(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A document that a rule selected, before the best are returned. `at`: Unix ms."""
+    """A document that at least one rule of formula.py selected. A search returns the best
+    candidates. `at`: Unix ms.
+    """
 
     rowid: int
     id: str
@@ -115,8 +117,9 @@ class SearchIndex:
         at: int,
         vector: bytes | None = None,
     ) -> None:
-        """Insert a document, or replace the document with this id. `at`: Unix ms, for the order and
-        for `now` in searches. `vector`: from `vectors_of`; None: it is computed here.
+        """Insert a document, or replace the document with this id. `at`: the document's time in
+        Unix ms, by which a search sorts equal scores and which it compares with `now`. `vector`:
+        from `vectors_of`; None: it is computed here.
 
         Raises ValueError, and changes nothing, for a text over DOCUMENT_CHARS_MAX characters.
         """

@@ -135,8 +135,9 @@ class _Window:
         return estimate(self._text[self._units[first][0] : self._units[last][1]]) <= self._room
 
     def _last_fitting(self, first: int) -> int:
-        """The last unit up to which the units from `first` on fit;
-        `first` if it alone is too large."""
+        """The last unit such that the units from `first` to this unit fit into the snippet; `first`
+        if that unit alone does not fit.
+        """
         low, high = first, min(len(self._units) - 1, first + _UNITS_A_TOKEN_MAX * self._room)
         while low < high:
             middle = (low + high + 1) // 2

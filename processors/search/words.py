@@ -99,7 +99,8 @@ def _spelled(text: str) -> Iterator[str]:
 
 
 def forms_of(run: str) -> tuple[str, ...]:
-    """Every spelling by which a run of WORDS can be found: its parts, folded and in lower case.
+    """Every spelling by which a run of letters and digits (see WORDS) can be found: its parts,
+    folded and in lower case.
 
     For an unspaced run, that is the run itself.
     """

@@ -74,7 +74,7 @@ def list_directory(
 
 
 def _row(entry: os.DirEntry[str], fd: int) -> tuple[bool, str, str]:
-    """The sort key and line of an entry: (whether it is no directory, name, line)."""
+    """The sort key and line of an entry: (whether it is not a directory, name, line)."""
     name = _printable(entry.name)
     try:
         found = entry.stat(follow_symlinks=False)
@@ -248,8 +248,9 @@ def edit_file(
 
 
 def _already(text: str, old: str, new: str, *, again: bool) -> bool:
-    """Whether the edit is already done:
-    the text has the new text, and the old one only as a part of it."""
+    """Whether the edit is already done: the file contains the new text, and contains the old text
+    only inside the new text, or not at all.
+    """
     if not old:
         return text == new
     if not new:  # a deletion leaves no trace: it counts as done only if the call is repeated

@@ -83,9 +83,10 @@ async def reconcile(
     """Determine whether a dead worker's call had its effect, and report exactly one outcome.
 
     Called when row T6 of WAKE matches: the owner is certainly dead, or the claim's deadline and the
-    margin have passed. For a tool with a reconciler, the deadline and the margin must have passed
-    in both cases, so that "it did not happen" cannot become untrue later. This reads the side log
-    first, then calls the tool's reconciler. If neither knows, the call is in doubt.
+    margin have passed. If the tool has a reconciler, the deadline and the margin must have passed
+    even if the owner is certainly dead, so that "it did not happen" cannot become untrue later.
+    This reads the side log first, then calls the tool's reconciler. If neither knows, the call is
+    in doubt.
     """
     one = Run(claim, tool, host)
     if one.ctx.side_log.has_result:
@@ -148,7 +149,9 @@ def _record(one: Run, value: Any) -> None:
 
 
 def _cached(one: Run, key: bytes) -> ToolResult | None:
-    """The cached result of the same call, or None; None too if its content is gone."""
+    """The cached result of the same call. None if there is none, or if its content is no longer in
+    the blob store.
+    """
     assert one.host.cache is not None and one.tool.cache_ttl_ms is not None
     kept = one.host.cache.find(key, one.tool.cache_ttl_ms)
     if kept is None:
@@ -208,8 +211,9 @@ def _shaped(one: Run, value: Any) -> Shaped:
 
 
 async def _late(one: Run, work: asyncio.Task[End], event: Any, sink: Sink) -> None:
-    """Wait for a tool that still ran when its outcome was reported,
-    and resolve a doubt by its result."""
+    """Wait for a tool that still ran when its outcome was reported, and, if the call is in doubt,
+    report its result to resolve the doubt.
+    """
     end = await work
     known = end.error is None or isinstance(end.error, ToolFailed)
     if isinstance(event, ToolFailedUncertain) and known:

@@ -34,7 +34,8 @@ def reaper_command(lifeline: int, env_end: int, command: Sequence[str]) -> list[
 
 @contextlib.asynccontextmanager
 async def handed_env(env: Mapping[str, str]) -> AsyncIterator[int]:
-    """A descriptor for a reaper started in the block, to read the command's extra variables from.
+    """Yields a descriptor to pass to a reaper that is started in the block. The reaper reads the
+    command's extra environment variables from it.
 
     The descriptor is a socket, because other processes can read arguments and pipes through /proc,
     but cannot open a socket. The variables are written after the block, because they may exceed the

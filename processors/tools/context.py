@@ -27,7 +27,8 @@ REMINDER_CHARS_MAX = 4_000  # a reminder is never cut in the prompt: about 1,500
 
 
 class Abort:
-    """Whether the run must end: a flag that is true then, and a signal that can be awaited.
+    """Signals that the run must end. An Abort is true once the run must end, and a tool can also
+    await it.
 
     Use `if ctx.aborted:` in a loop, or `await ctx.aborted` beside the work. A tool that uses it
     gets time to end by itself; a tool that never does is cancelled at once.

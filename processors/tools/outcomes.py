@@ -102,7 +102,9 @@ def result(
 
 
 def short(text: str) -> Shaped:
-    """A text of foldlog as content, which is always too short to be cut by the agent's limit."""
+    """A text that foldlog itself wrote, as content of a result. It is cut to a fixed length, so the
+    agent's limit of result tokens is not applied.
+    """
     text = _cut(text)
     data = text.encode()
     return Shaped(Body(inline=data), len(data), estimate(text), 0)

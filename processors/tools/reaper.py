@@ -71,7 +71,7 @@ def _kill_all(group: int) -> None:
 
 
 def _reap(pid: int) -> int | None:
-    """Reap dead children. Returns the command's wait status if it is among them."""
+    """Reap dead children. Returns the command's wait status if the command is among them."""
     status = None
     with contextlib.suppress(ChildProcessError):
         while True:

@@ -27,8 +27,9 @@ _BINARY, _TEXT = "application/octet-stream", "text/plain; charset=utf-8"
 
 
 class Shaped(NamedTuple):
-    """A result as in its event. bytes: the size of the whole;
-    left_out: bytes not in the content."""
+    """A tool's result in the form in which its event contains it. bytes: the size of the whole
+    result; left_out: how many of these bytes the content lacks.
+    """
 
     content: Body
     bytes: int
@@ -164,8 +165,9 @@ def _first_rows(value: Any, path: tuple[str, ...], notes: list[str]) -> Any:
 
 
 def _common_length(one: str, other: str) -> int:
-    """The position in `other` at which a reader of `one` should continue:
-    where the texts differ."""
+    """The first position at which the two texts differ. A reader who has read the beginning `one`
+    continues there in `other`.
+    """
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

@@ -91,7 +91,9 @@ class End:
 
 
 class Run:
-    """One run of one call. `once`: whether the log or the code has the call as `once`."""
+    """One run of one call. `once`: whether the effect of the call is `once` in the log or in the
+    code.
+    """
 
     def __init__(self, claim: ToolClaim, tool: Tool, host: ToolHost) -> None:
         self.claim, self.tool, self.host = claim, tool, host
@@ -122,7 +124,7 @@ class Run:
     def cache_key(self, args: bytes) -> bytes | None:
         """The key under which a result of this call may be reused, or None if it may not.
 
-        The tool must be pure by both the log and the code, and the user must be known.
+        The tool must be pure both in the log and in the code, and the user must be known.
         """
         tool, claim, ctx = self.tool, self.claim, self.ctx
         pure = claim.effect == tool.effect == Effect.PURE

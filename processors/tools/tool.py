@@ -78,9 +78,9 @@ class Tool:
     ends the turn. reconciler: `(ctx, **arguments) -> Happened | DidNotHappen | None`; None if it
     does not know. compactor: `(text) -> shorter text`, which shortens long results instead of a
     model. workdir: the tool's directory; None means the agent's. tier: ALWAYS: every request has
-    the tool, if its schema fits; RARE: a search finds it (tiers.py); SEARCH: it is part of that
-    search. cache_ttl_ms: how long a result is reused for the same call, for pure tools only; None:
-    never.
+    the tool, if its schema fits; RARE: a search finds it (tiers.py); SEARCH: the tool is one of the
+    two that search and call rare tools. cache_ttl_ms: how long a result is reused for the same
+    call, for pure tools only; None: never.
     """
 
     name: str

@@ -134,8 +134,9 @@ def _names(path: str) -> list[str]:
 
 @contextmanager
 def _readable_errors(path: str, parent: int | None = None, name: str = "") -> Iterator[None]:
-    """Raise an OSError as ToolFailed, with a text for the model.
-    `name` in `parent` was accessed."""
+    """Convert an OSError in the block to ToolFailed, with a text for the model. parent, name: the
+    directory and the name in it that the block opens, to report a symbolic link.
+    """
     try:
         yield
     except FileNotFoundError:

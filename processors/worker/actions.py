@@ -449,7 +449,9 @@ class Actions:
         return None
 
     def forget_session(self, session_id: str) -> None:
-        """Forget an idle session, and stop its effects, whose outcomes no longer matter."""
+        """Forget a session that has no obligations, and stop the effects that still run for it,
+        because nothing needs their outcomes.
+        """
         for effect in self._begun.pop(session_id, ()):
             self._effects.stop(effect, "its session owes nothing any more")
         self._built.pop(session_id, None)

@@ -132,7 +132,9 @@ def work_claim(
 
 
 def work_ended(views: SessionViews, work: Work, lost: str = "") -> ev.BackgroundDone:
-    """The outcome of claimed work that need not or cannot begin. lost: the reason why it cannot."""
+    """The outcome of claimed work that need not or cannot begin. lost: the reason why the work
+    cannot begin; '' if it need not begin.
+    """
     # A session without messages has nothing to extract, and nothing to retry.
     made = not lost and (is_made(views, work) or (work.kind == "memory" and not work.stop))
     why = ABORTED if work.stop else lost or NOTHING_LEFT

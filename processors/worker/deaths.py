@@ -1,10 +1,10 @@
 """Finds owners that are proven dead, so that nobody must wait for the deadlines of their claims.
 
-Two facts prove a death. A worker that leaves cleanly writes it to the log itself. On one machine, a
-free lock of a state directory proves that its process died. In both cases an OWNER_GONE is written
-to the log, so that every fold knows it. A paused process still holds its lock, and this machine
-cannot prove the death of an owner on another machine. In these two cases the owner's claims expire
-at their deadlines.
+Two facts prove the death of an owner. A worker that ends cleanly writes OWNER_GONE to the log
+itself. On the same machine, a free lock of a worker's state directory proves that the worker's
+process died; then this worker writes OWNER_GONE. So every fold knows that the owner is dead. A
+paused process still holds its lock, and this machine cannot prove the death of an owner on another
+machine. In these two cases the owner's claims expire at their deadlines.
 """
 
 import contextlib
@@ -40,7 +40,8 @@ class Deaths:
     def watch(self, owned: PartitionCache, before: PartitionView) -> None:
         """Watch the owners that held a partition before this worker. `before`: the partition's view
         before this worker took the partition. Older incarnations of this worker need no OWNER_GONE,
-        because this process holds their lock, which proves that they are dead.
+        because this process holds the lock of their state directory, which proves that they are
+        dead.
         """
         own = self._identity.worker_id
         owners = {holder.owner for holder in before.holders if worker_id(holder.owner) != own}

@@ -63,8 +63,9 @@ class EndSignal:
 
     @contextmanager
     def at_signals(self) -> Iterator["EndSignal"]:
-        """In the block, SIGTERM and SIGINT request the end.
-        The old handlers are restored after it."""
+        """In the block, SIGTERM and SIGINT request the end. The old handlers are restored after the
+        block.
+        """
         before = {number: signal.signal(number, lambda *_: None) for number in END_SIGNALS}
         woken = signal.set_wakeup_fd(self._end, warn_on_full_buffer=False)
         try:
@@ -137,7 +138,7 @@ def _exit(code: int) -> NoReturn:
 def exit_code(fatal: list[BaseException]) -> int:
     """The exit code for the errors that ended the worker thread; 0 if there were none.
 
-    The code is 2 if the next process would only do harm or fail in the same way. It is 3 if the log
+    The code is 2 if a restarted worker would do harm or fail in the same way. It is 3 if the log
     cannot be used now but may be usable later, for example after an access right was revoked.
     """
     if any(isinstance(error, Fenced | LogCut | LogGrown | AgentsDiffer) for error in fatal):

@@ -171,9 +171,9 @@ class Loop:
     def _reopen_others(self, reader: GroupReader, topic_id: str) -> None:
         """Reopen the stores that belong to a topic with another id.
 
-        A topic that was deleted and recreated may already have the offset to be read next. Then no
-        error occurs, and without this check the new topic's records would be folded into the old
-        topic's views. Raises LogCut.
+        If a topic was deleted and recreated, the new topic may already have a record at the offset
+        that this worker reads next. Then no error occurs, and without this check the new topic's
+        records would be folded into the old topic's views. Raises LogCut.
         """
         for number, owned in list(self._worker.owned.items()):
             belongs = owned.store.belongs

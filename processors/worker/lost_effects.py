@@ -43,7 +43,7 @@ class Effects(Protocol):
 
 
 def is_wanted(views: SessionViews, running: Running) -> bool:
-    """Whether the outcome of a begun effect can still count for its session."""
+    """Whether the session of a running effect still needs the effect's outcome."""
     turn, at = views.turn, running.effect.claim_offset
     if views.frozen is not None:
         return True  # the later state is unknown here
@@ -110,7 +110,9 @@ class LostEffects:
     # -- called by the worker --------------------------------------------------------------------
 
     def partition_lost(self, owned: PartitionCache) -> None:
-        """Read on for the sessions of a lost partition whose effects still run."""
+        """Continue to read a lost partition, for the sessions whose effects still run in this
+        process.
+        """
         names = {running.effect.session_id for running in self._claimed()}
         known = {name: owned.views(name) for name in names}
         if owned.next_offset < owned.takes_from:  # still catching up: a session may be missing

@@ -23,13 +23,15 @@ from ..store.partition_cache import PartitionCache
 from .actions import Actions, DischargeResult
 
 SERIES_MAX = 500
-"""Limit of label values in a family:
-a log may name any number of models, and further models count as `other`."""
+"""How many values a label of a family has at most. A log may name any number of models; models
+beyond this limit count as `other`.
+"""
 
 
 LOGGED_REFUSALS = frozenset({"invalid_transition", "not_the_project_tool"})
-"""Codes of refusals that are logged, because they are mostly mistakes of a program,
-not of a person."""
+"""The codes of the refusals that are logged. Such a refusal is mostly the mistake of a program, not
+of a person.
+"""
 
 
 class Family(NamedTuple):
@@ -195,7 +197,9 @@ def refusal_lines(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterato
 
 
 class MeteredActions(Actions):
-    """Actions that count what they read back and what they do."""
+    """Actions that also count the events that were read back, the dead letters, and the WAKE rows
+    for which they wrote events.
+    """
 
     meter: Meter
 

@@ -149,8 +149,8 @@ async def _open_sessions(tabs: Any, user: str) -> list[Tab]:
 
 
 def reading_all(consumer: type) -> type:
-    """A subclass of Faust's consumer that restores no table and
-    reads uncommitted partitions from their start.
+    """A subclass of Faust's consumer that restores no table, and reads a partition without a
+    committed offset from its start.
 
     The changelog also has sessions whose end was compacted away, which a restored table would list
     forever. Also, Faust lost records when it restored the table, because it fetched records during
@@ -242,8 +242,9 @@ def attach(app: Any, settings: Settings, reading: Reading) -> Any:
 
 
 def with_tab(grouped: dict[str, Any], session_id: str, value: bytes | None) -> dict[str, Any]:
-    """A user's sessions after one record. They are a new dict, because the table keeps a reference
-    to the old one."""
+    """A user's sessions after one record. Returns a new dict, because the table keeps a reference
+    to the old dict.
+    """
     new = tab_in(session_id, value)
     others = {name: tab for name, tab in grouped.items() if name != session_id}
     return others if new is None else {**others, session_id: new._asdict()}

@@ -132,8 +132,9 @@ class Reports:
     def _append_kept(
         self, kept: Pending, settle: Callable[[Delivered | AppendError], None], until: float
     ) -> None:
-        """Produce a stored outcome, shortened if it is too large.
-        If this fails, it stays stored."""
+        """Produce a stored outcome, shortened if it is too large. If the broker does not accept the
+        outcome, it stays in the outbox.
+        """
         event = kept.event
         while True:
             try:

@@ -24,8 +24,8 @@ POLL_S = 0.1
 def exclusive_start(
     path: Path, worker_id: str | None, say: Callable[[str], None], *, supervises: bool
 ) -> Iterator[None]:
-    """Refuse if another worker uses this directory. With `supervises`, hold the supervisor's lock
-    in the block.
+    """Refuse to start if another worker uses this directory. With `supervises`, hold the
+    supervisor's lock in the block.
 
     Waits at most `WAIT_S` seconds for the worker of a killed supervisor, and logs the wait.
     Raises StateDirTaken, or OSError if the directory cannot be written.

@@ -14,7 +14,9 @@ from ..wake.facts import Obligation
 
 
 class StartWindow(NamedTuple):
-    """How soon an effect must begin, and the function that builds the outcome if it did not."""
+    """The time within which an effect must begin, and the function that builds the outcome of an
+    effect that did not begin in this time.
+    """
 
     window_ms: int
     outcome: Callable[[str], Any]

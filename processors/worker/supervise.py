@@ -156,7 +156,7 @@ def run(
 
 
 def _activate(spare: Child, command: Sequence[str]) -> tuple[Child, Child]:
-    """Start the work of the spare. Returns this worker and the next spare."""
+    """Start the work of the spare, which becomes the worker. Returns it and a new spare."""
     spare.go()
     return spare, Child(command)
 
@@ -164,7 +164,8 @@ def _activate(spare: Child, command: Sequence[str]) -> tuple[Child, Child]:
 def _reloaded(
     active: Child, spare: Child, command: Sequence[str], say: Callable[[str], None]
 ) -> tuple[Child, Child]:
-    """Replace the worker by one that has imported everything again. Returns it and the next spare.
+    """Replace the worker by one that has imported everything again. Returns the new worker and the
+    next spare.
 
     The old worker first ends cleanly: it releases its state directory, and the log has the claims
     of its effects.

@@ -27,7 +27,8 @@ def wake_session(
     roles: tuple[str, ...] = ROLES,
     timeout_s: float = 600.0,
 ) -> tuple[Obligation, ...]:
-    """Do a session's pending work in this process, without a worker, until it is idle or waits.
+    """Do a session's pending work in this process, without a worker, until the session is idle or
+    waits.
 
     Returns the obligations that are still pending: waits for a person or for a point in time, and
     after `timeout_s` also unfinished work. Raises StateDirTaken if a worker runs in the state

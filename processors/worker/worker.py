@@ -234,10 +234,11 @@ class Worker:
         return getattr(entry.event, "owner", "") == self.identity.owner
 
     def held(self, owned: PartitionCache) -> frozenset[str]:
-        """The roles for which this process holds the partition, by the records read so far.
+        """The roles for which this process holds the partition, according to the records read so
+        far.
 
         A PARTITION_TAKEN of an earlier assignment does not count: another worker may have taken the
-        partition since.
+        partition after it.
         """
         return frozenset(
             holder.role

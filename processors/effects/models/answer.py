@@ -140,7 +140,7 @@ class Answer:
         return js.array(self._rendered([b for b in self._ordered() if b.closed or not b.is_call]))
 
     def calls(self) -> list[Call]:
-        """The tool_use blocks, or none if the model did not stop to have them run."""
+        """The tool_use blocks; none if the stop_reason is not `tool_use`."""
         if self.stop_reason != "tool_use":
             return []
         asked = [block for block in self._ordered() if block.type == "tool_use"]

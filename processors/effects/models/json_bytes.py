@@ -85,7 +85,8 @@ def compact(raw: bytes) -> bytes:
 
 def quoted(text: str) -> bytes:
     """The text as a JSON string. A lone surrogate is replaced, because UTF-8 cannot encode it and
-    the API would reject every later request with its escape."""
+    the API would reject every later request that contains the surrogate's escape sequence.
+    """
     return encodable(canonical.compact(text)).encode()
 
 
