@@ -1,8 +1,8 @@
 """The API for asyncio. Every blocking call runs in a thread of a pool, never on the event loop.
 
 A stream reads the log only when its consumer asks for the next event, so a slow consumer delays
-only its own stream. A thread is used for at most 50 ms at a time; more than THREADS_MAX streams
-share the threads, with a little more delay for each.
+only its own stream. A stream uses a thread for at most 50 ms at a time. If there are more than
+THREADS_MAX streams, they take turns on the threads, and each is delayed a little.
 """
 
 import asyncio
@@ -247,7 +247,9 @@ class AsyncSession:
     async def fork(
         self, at: SessionEvent | int | None = None, *, session_id: str | None = None
     ) -> "AsyncSession":
-        """Open a session with the state that this one has after an event or offset, or has now."""
+        """Open a new session that begins with the state of this session: the state right after an
+        event or an offset, by default the present state.
+        """
         forked = await self._threads.run(self._session.fork, at, session_id=session_id)
         return AsyncSession(forked, self._threads)
 

@@ -32,7 +32,7 @@ from ..schemas.enums import ChunkKind
 from ..schemas.events.parts import ReadBlob
 
 LINE_CHARS_MAX = 100
-"""The most characters of a text that a printed event shows."""
+"""How many characters of a text a printed event shows at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,9 @@ from .inside import ModelRequest, SessionState, state_of
 
 E = TypeVar("E", bound=SessionEvent)
 POLL_S = 0.05
-"""How long one poll waits for records, in seconds. A command of another thread may wait as long."""
+"""How long one poll waits for records, in seconds. A command in another thread may have to wait for
+the end of such a poll.
+"""
 
 CURSOR_CHARS_MAX = 40
 BACKLOG_MAX = 10_000
@@ -557,8 +559,8 @@ class Session:
     def fork(
         self, at: SessionEvent | int | None = None, *, session_id: str | None = None
     ) -> "Session":
-        """Open a session with the state that this one has after an event or offset, or has now.
-        Nothing that ran before runs again.
+        """Open a new session that begins with the state of this session: the state right after an
+        event or an offset, by default the present state. Nothing that ran before runs again.
         """
         offset = at.offset if isinstance(at, SessionEvent) else at
         if not isinstance(offset, int | None):

@@ -47,8 +47,8 @@ def spawned(
     """Start `command` and yield its pid; if the block fails or is interrupted, kill it.
 
     The process runs in its own session, so Ctrl-C in a terminal does not reach it. If the block
-    succeeds, the process keeps running. `tied`: whether, on Linux, the process gets SIGTERM when
-    this process ends, even by SIGKILL.
+    succeeds, the process keeps running. `tied`: whether the process gets SIGTERM when this process
+    ends, even if this process is killed with SIGKILL (only on Linux).
     """
     if tied and sys.platform == "linux":
         command = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *command]

@@ -52,7 +52,7 @@ def load_script(name_or_file: str | Path) -> Script:
 
 
 def _rules_of(written: str) -> list[Rule]:
-    """The rules in a .json file. Raises ValueError with the number of the wrong one."""
+    """The rules in a .json file. Raises ValueError with the number of the invalid rule."""
     try:
         data = json.loads(written)
     except ValueError as error:
@@ -71,7 +71,7 @@ def _rules_of(written: str) -> list[Rule]:
 
 
 def _why(error: Exception) -> str:
-    """The reason without the names of our own functions."""
+    """Why a rule is invalid, as text without the names of foldlog's own functions."""
     text = str(error)
     for made in ("Rule", "Reply"):
         text = text.replace(f"{made}.__init__() got an unexpected keyword argument", UNKNOWN)

@@ -122,7 +122,7 @@ class PromptCache:
         return 0
 
     def store(self, use: CacheUse) -> None:
-        """Store the request's prefixes, when its answer has started."""
+        """Store the prefixes of a request. Called when the answer to the request has started."""
         for key in use.keys:
             self._entries[key] = None
             self._entries.move_to_end(key)

@@ -243,8 +243,8 @@ def _delivery(
 
 
 async def count_tokens(http: web.Request) -> web.StreamResponse:
-    """POST /v1/messages/count_tokens: runs the same checks, and returns the cache simulation's
-    total.
+    """POST /v1/messages/count_tokens: runs the same checks as a message, and returns the total
+    number of input tokens in the cache simulation.
     """
     state = http.app[STATE]
     arrived = await _arrive(http, state)

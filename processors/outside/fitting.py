@@ -28,8 +28,9 @@ class AdaptedSchema(NamedTuple):
 
 
 def adapt_schema(schema: Any) -> AdaptedSchema:
-    """The schema with valid names and without alternatives.
-    A value that is no schema stays unchanged."""
+    """The schema with valid names and without alternatives. A value that is not a schema stays
+    unchanged.
+    """
     if not isinstance(schema, Mapping):
         return AdaptedSchema(schema)
     left_out = {word: schema[word] for word in ALTERNATIVES if word in schema}

@@ -175,10 +175,10 @@ class SearchIndex:
         """The `best` candidates of these scopes (and kinds):
         highest score first, of equal scores the newest.
 
-        `now`: Unix ms; later documents are ignored, so that a search can be repeated as of a time.
-        `vector`: from `vector_of`; None: it is computed here. Any text is a valid query; a query
-        without a letter or digit finds nothing.
-        Raises ValueError unless `best` is 1 to BEST_MAX.
+        `now`: Unix ms; later documents are ignored, so that a search can be repeated for an earlier
+        time. `vector`: from `vector_of`; None: it is computed here. Any text is a valid query; a
+        query without a letter or digit finds nothing. Raises ValueError unless `best` is 1 to
+        BEST_MAX.
         """
         if not 1 <= best <= BEST_MAX:
             raise ValueError(f"best is {best}, it must be 1 to {BEST_MAX}")
@@ -254,7 +254,9 @@ class SearchIndex:
     # -- versions ----------------------------------------------------------------------------------
 
     def _bring_up_to_date(self) -> None:
-        """Recompute and log data that another version or another embedder wrote."""
+        """Recompute the data that another version or another embedder wrote, and log that this was
+        done.
+        """
         name = f"{self._embedder.name}/{self._embedder.dimensions}"
         meta = dict(self._connection.execute("SELECT name, value FROM search_meta"))
         (documents,) = self._connection.execute("SELECT count(*) FROM search_documents").fetchone()

@@ -205,8 +205,9 @@ def _found(hidden: Sequence[Tool], query: str) -> dict[str, Any]:
 
 
 def _score(each: Tool, words: Sequence[str]) -> int:
-    """How well a tool matches the words.
-    A match of the name counts most, of a part of a word least."""
+    """How well a tool matches the words. A match of the name counts most; a match of only a part of
+    a word counts least.
+    """
     name = set(_WORD.findall(each.name.lower()))
     described = set(_WORD.findall(each.description.lower()))
     return sum(

@@ -1,4 +1,4 @@
-"""One worker process: the worker thread, the main thread, which waits for signals, and HTTP pages.
+"""One worker process: a worker thread, a main thread that waits for signals, and the HTTP pages.
 
 `run` assembles the parts and blocks until the process is asked to end.
 """

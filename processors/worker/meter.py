@@ -35,7 +35,9 @@ of a person.
 
 
 class Family(NamedTuple):
-    """One metric: its name without suffix, counter or gauge, its help, and its labels."""
+    """One metric: its name without the suffix, its kind (counter or gauge), its help text and its
+    labels.
+    """
 
     name: str
     kind: str

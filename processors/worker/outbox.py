@@ -90,8 +90,9 @@ class Outbox:
         return token
 
     def done(self, token: int) -> None:
-        """Record that the log has an outcome.
-        This is not synced: if it is lost, the outcome is produced again."""
+        """Record that the log has an outcome. The record is not synced to disk: if it is lost, the
+        outcome is produced again.
+        """
         with self._write_lock:
             kept = self._kept.pop(token, None)
             if kept is None:
