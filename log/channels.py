@@ -5,8 +5,8 @@ sent.
     url = "https://crm.example/foldlog"
     secret_env = "CRM_SECRET"
 
-Answers to a message with the channel `push:crm` are sent there. This file validates the settings of
-a channel; it sends nothing. The URL and the secret are never shown.
+Answers to a message with the channel `push:crm` are sent to this URL. This file validates the
+settings of a channel; it sends nothing. The URL and the secret are never shown.
 """
 
 from collections.abc import Mapping

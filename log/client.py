@@ -147,8 +147,8 @@ def common_properties(bootstrap_servers: str, given: Mapping[str, str]) -> dict[
 
 
 def producer_properties(common: Mapping[str, Any], linger_ms: float, brief: bool) -> dict[str, Any]:
-    """The properties of a producer: idempotent unless `brief`, since a brief producer does not wait
-    for its id (see door.py).
+    """The properties of a producer. It is idempotent unless it is `brief`. An idempotent
+    producer must first request a producer id, which delays its first record (see door.py).
     """
     defaults = {**_PRODUCER_DEFAULTS, "linger.ms": linger_ms}
     fixed = {**_PRODUCER_FIXED, **(_BRIEF if brief else {})}
@@ -236,7 +236,8 @@ ALARM = logging.getLogger("foldlog.log")
 def is_fatal(error: KafkaError) -> bool:
     """Whether the error makes the client unusable.
 
-    The error callback gets only the code, not the flag.
+    librdkafka marks such an error with a flag. An error that comes through the error callback lacks
+    the flag and has the code _FATAL instead.
     """
     return error.fatal() or error.code() == KafkaError._FATAL
 

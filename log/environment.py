@@ -54,7 +54,8 @@ def for_children(names: Iterable[str] = ()) -> dict[str, str]:
 
 
 def passed(env: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, str]:
-    """The variables of `env` for a child: PASSED, unless the value has a password, and `names`."""
+    """The variables of `env` that a child gets: those in `names`, and those in PASSED whose values
+    contain no password."""
     also = tuple(names)
     return {
         name: value

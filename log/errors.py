@@ -19,7 +19,7 @@
      + LogFatal        this producer or reader is finished: end the process, the log is safe
         + Fenced           another process runs under this instance id
 
-All packages above use this tree.
+All packages that import `log` use these errors.
 A message has three parts: what happened, what was kept, what to do.
 """
 
@@ -29,7 +29,7 @@ class FoldlogError(Exception):
 
 
 class Refused(FoldlogError):
-    """The command is invalid now. The log keeps the attempt, no view changes."""
+    """The command is invalid now and changes no view."""
 
 
 class Parked(FoldlogError):

@@ -48,8 +48,8 @@ class Faults:
     """Decides the fate of each append. This class plays a script; after the script, every append
     succeeds.
 
-    A simulator overrides `fate`, called once per append, in order, and `heard`. `fate` may also
-    raise LogBusy.
+    A simulator overrides `fate` and `heard`. `fate` is called once for each append, in the order of
+    the appends, and may also raise LogBusy.
     """
 
     def __init__(self, script: Iterable[Fate] = ()) -> None:

@@ -102,7 +102,8 @@ class KafkaProducer:
     def _on_error(self, error: KafkaError) -> None:
         """End the producer on a fatal error.
 
-        Only log other errors, since the callback of a failed record gets its error.
+        Any other error is only logged: if it made a record fail, the callback of that record gets
+        the error, too.
         """
         if is_fatal(error):
             self._die(meaning(error, self._servers))

@@ -1,7 +1,7 @@
 """Reads given partitions of a Kafka cluster, or those that a consumer group assigns.
 
 The client delivers errors in place of records; this file maps them to foldlog's errors. A reader
-keeps its offsets only in its positions.
+keeps its next offsets in memory only and never starts from committed offsets.
 """
 
 import time
@@ -41,10 +41,10 @@ def _headers(messages: list[Message]) -> list[Any]:
     They are empty if a header name is not valid UTF-8.
 
     Any producer may write such a name, which must neither lose the record nor crash the process.
-    For it, the client returns a broken list and leaves an exception set. If `map` calls the method,
-    the exception is raised. If a hot loop calls `message.headers()`, CPython 3.11 and newer do not
-    check for the exception, and the process dies of SIGSEGV at the first use of the list. Read such
-    headers only once.
+    For such a message, `message.headers()` returns a broken list and leaves an exception set. If
+    `map` calls the method, CPython raises the exception. If a hot loop calls it, CPython 3.11 and
+    newer do not check for the exception, and the process dies of SIGSEGV at the first use of the
+    list. Read such headers only once.
     """
     found: list[Any] = []
     header_lists = map(Message.headers, messages)

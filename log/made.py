@@ -51,9 +51,10 @@ class LogMoved(TopicMismatch):
 
 
 class Facts(NamedTuple):
-    """The recorded facts of a log. partitions:
+    """The recorded facts of a log.
 
-    None if not recorded. moved_to: the new log's prefix.
+    partitions: the number of partitions at creation, or None if no number was recorded. moved_to:
+    the topic prefix of the log to which the sessions were moved, or None.
     """
 
     partitions: int | None = None

@@ -1,11 +1,11 @@
-"""A client of a schema registry, which looks up ids of schemas and schemas of ids, cached on disk.
+"""A client of a schema registry. It looks up the id of a schema and the schema of an id.
 
 It sends three kinds of requests to a Confluent-compatible registry. The schema of an id never
 changes, so the client requests each id once per home directory. No error message contains the user
 or the password, and redirects are not followed.
 
-The cache is `<home>/registry/<host>-<hash of the URL>/`, with one file per answer. It may be
-deleted:
+Responses are cached in `<home>/registry/<host>-<hash of the URL>/`, one file per response. The
+cache may be deleted:
     ids/<id>.json                       the schema's fingerprint, and the schema
     written/<fingerprint>-<topic>.json  the id under which a type is written to a topic
 """
@@ -89,7 +89,10 @@ class Registry:
         """By path, or "" for any: until when it is not requested again, and why."""
 
     def id_of(self, topic: str, head: bytes) -> int:
-        """The schema id with which records with this head are written to a topic (its full name).
+        """The schema id with which records of one event type are written to a topic.
+
+        `head`: the first 10 bytes of such a record's value in Avro single-object encoding. `topic`:
+        the topic's full name.
 
         Registers the schema if the registry does not have it. Raises RegistryAway.
         """
@@ -244,7 +247,8 @@ def _reason(error: Exception) -> str:
 
 
 def _fingerprinted(answer: dict[str, Any]) -> dict[str, Any]:
-    """The cache entry of a schema; its fingerprint is empty if no foldlog record can have it."""
+    """The cache entry for a schema from the registry. The entry's fingerprint is empty if the
+    schema cannot be that of a foldlog record."""
     text = answer["schema"]
     if answer.get("schemaType", "AVRO") == "AVRO" and not answer.get("references"):
         try:
@@ -257,8 +261,8 @@ def _fingerprinted(answer: dict[str, Any]) -> dict[str, Any]:
 def registry_of(settings: Settings) -> Registry:
     """The registry that `settings` name. Call it only if `settings.uses_registry`.
 
-    Raises SettingsError if `settings` name no registry: this home directory has then used one
-    before, and without it records would look corrupt.
+    Raises SettingsError if `settings` name no registry. This home directory has used a registry
+    before, so the log may have records that look corrupt without that registry.
     """
     folder = settings.registry_dir
     if settings.registry_url is None:

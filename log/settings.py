@@ -91,7 +91,7 @@ _SECRETS = ("api_key", "gateway_secret", "web_token", "registry_user", "registry
 class Settings:
     """All settings of one process.
 
-    The text under a setting has its meaning and its computed default.
+    The text under each setting says what the setting means and, if its default is computed, how.
     """
 
     bootstrap_servers: str | None = None
@@ -409,7 +409,8 @@ def _home(env: Mapping[str, str]) -> Path:
 
 
 def _expanded(text: str, env: Mapping[str, str]) -> Path:
-    """Expand `~`, unlike pathlib's expanduser() without reading the environment of the process."""
+    """Expand `~` to the home directory that `env` names. pathlib's expanduser() would read the
+    environment of the process instead."""
     return _home(env) / text[2:] if text == "~" or text.startswith("~/") else Path(text)
 
 
@@ -418,7 +419,8 @@ def _path(text: str, env: Mapping[str, str]) -> Path:
 
 
 def _a_file(path: Path) -> Path | None:
-    """The file that is in the place of this directory or of one of its parents, or None."""
+    """The path of a file that prevents this directory from being created, or None. The file has the
+    path of the directory or of one of its parents."""
     try:
         existing = next((each for each in (path, *path.parents) if each.exists()), path)
         return existing if existing.exists() and not existing.is_dir() else None

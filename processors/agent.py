@@ -36,9 +36,10 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """How results and conversations that are too long are shortened. `model`: the model for this, a
-    cheap one because it reads much and writes little. `provider`: instead, the agent's own model
-    writes summaries that the provider signs, if the model supports it.
+    """How results and conversations that are too long are shortened. `model`: the model that
+    writes the short forms and summaries; a cheap one, because it reads much and writes little.
+    `provider`: if true, and if the agent's own model supports it, that model writes the summaries
+    instead, and the provider signs them.
     """
 
     model: str = "claude-haiku-5-5"
@@ -54,12 +55,13 @@ class Agent:
     that the tools read and write. `strategy`: how the model's context is built: full,
     sliding_window_N or compacted. `instructions`: whether the instruction files of the user and of
     workdir are read (the managed file always is). `directive`: the most important instruction, at
-    the end of the system prompt. `tools`: the model finds rare tools by a search, and also tools
-    whose schemas do not fit into `tool_schema_tokens` for all tools together. `mcp`: servers whose
-    tools a worker adds when it starts. `recovery`: what happens to an answer whose worker died.
-    replace starts it over; resume lets the model continue it, if it was text.
-    `memory`: whether the agent has long-term memory, which is in its prompt, is available to its
-    tools, and is extracted after turns. Raises TypeError or ValueError that names the mistake.
+    the end of the system prompt. `tools`: the tools that the model may call. `tool_schema_tokens`:
+    the limit on the schemas of all tools together in a request; tools whose schemas do not fit, and
+    tools that are marked rare, are left out of requests, and the model finds them by a search.
+    `mcp`: servers whose tools a worker adds when it starts. `recovery`: what happens to an answer
+    whose worker died: replace starts it over; resume lets the model continue it, if it consists of
+    text. `memory`: whether the agent has long-term memory, which is in its prompt, is available to
+    its tools, and is extracted after turns. Raises TypeError or ValueError that names the mistake.
     """
 
     name: str

@@ -88,11 +88,11 @@ class McpServer:
         return _matches(tool, self.rare)
 
     def effect(self, tool: str) -> str | None:
-        """The operator's effect of this tool; None without one."""
+        """The effect that the operator set for this tool, or None."""
         return _first(tool, self.effects)
 
     def approval(self, tool: str) -> str | None:
-        """The operator's approval rule of this tool; None without one."""
+        """The approval rule that the operator set for this tool, or None."""
         return _first(tool, self.approvals)
 
     def secrets(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ ORIGIN: ContextVar[Origin | None] = ContextVar("origin", default=None)
 
 
 def origin_headers(default: Origin | None) -> list[tuple[str, bytes]]:
-    """The header for the current call. `default`: the origin of calls that set none."""
+    """The header for the current call. `default`: the origin to record if ORIGIN is not
+    set for the call."""
     origin = ORIGIN.get() or default
     return [] if origin is None else [(HEADER, str(origin).encode())]

@@ -60,8 +60,8 @@ class Receipt(NamedTuple):
 class Unacknowledged(LogUnreachable):
     """The broker did not acknowledge the event: it may or may not be in the log.
 
-    Repeat the call with `id`, unless that is '': it takes effect once, even if both events are in
-    the log.
+    Repeat the call, and pass `id` as its id unless `id` is ''. The call takes effect once, even if
+    the log then has both events.
     """
 
     def __init__(self, session_id: str, what: str, id: str, reason: str) -> None:
@@ -100,7 +100,8 @@ class Sessions:
 
     @property
     def producer(self) -> Producer:
-        """The producer of all events; readers that report a delivery may share it."""
+        """The producer that writes all events. A client that shows answers may also use it, to
+        report that an answer was delivered."""
         with self._making:
             if self._producer is None:
                 self._demand_as_made()
@@ -116,7 +117,8 @@ class Sessions:
             return
 
     def open(self, session_id: str, *, agent: str, user: str | None = None) -> Receipt:
-        """Open a session. Repeating it is harmless; with another user or agent it is refused."""
+        """Open a session. The same call again is harmless. A call for an open session with another
+        user or agent is refused."""
         return self.append(
             session_id,
             ev.SessionOpened(
@@ -217,7 +219,8 @@ class Sessions:
     ) -> Receipt:
         """Request a cancel.
 
-        Pass the turn and the phase that you saw: if either has changed, it is refused.
+        Pass the turn and the phase that the user saw. If either has changed since then, the fold
+        refuses the cancel.
         """
         cancel_id = self._id("cancel_id", cancel_id)
         if turn is not None and not 1 <= turn <= COUNT_MAX:

@@ -2,7 +2,7 @@
 
 Set TRACEPARENT around a call, and every event that the call writes has the header. The gateway sets
 TRACEPARENT from the header of its HTTP requests. No fold reads the header; exported traces link to
-its span.
+the span in the header.
 """
 
 import re

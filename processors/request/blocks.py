@@ -131,8 +131,9 @@ def _result_text(name: str, shown: bytes, tail: str, error: bool) -> str:
 
 @lru_cache(PARSED_MAX)
 def settled(blocks: tuple[str, ...]) -> tuple[str, ...]:
-    """The part of an answer that the API accepts before a user message. It leaves out server tool
-    calls to which a pause left no result, and thinking at the end."""
+    """The part of an answer that the API accepts before a user message. It leaves out thinking at
+    the end, and calls of the provider's own tools that have no result because the provider paused
+    the answer."""
     if any(_may_be(SERVERS_CALLS, text) for text in blocks):
         parsed = [json.loads(text) for text in blocks]
         answered = {block.get("tool_use_id") for block in parsed}

@@ -3,7 +3,7 @@
 An attempt that resumes numbers its chunks from the last chunk of the lost attempt on, and its
 content is the kept text followed by the new text. Only text can be continued. An answer is started
 over (replace) if it has thinking or an unfinished call, if it must begin with thinking, or if it
-continues after a pause: see `may_resume`.
+continues an answer that the provider paused: see `may_resume`.
 """
 
 import json
@@ -37,8 +37,9 @@ def may_resume(views: SessionViews) -> bool:
     """Whether another request may continue the answer to the step's request.
 
     It may not with a fixed thinking budget: the thinking is bound to a request that is not sent
-    again, and the API refuses results of calls without it. It may not after a pause: the kept text
-    would be a second assistant message, after a call that has no result yet.
+    again, and the API refuses results of calls without it. It may not if the step's request itself
+    ends with an answer that the provider paused: the kept text would be a second assistant message
+    after that answer, which may end with a call that has no result yet.
     """
     request, fragments = views.context.request, views.context.fragments
     assert request is not None, "a request exists once a step was decided"

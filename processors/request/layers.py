@@ -23,7 +23,8 @@ FILES = tuple(WHERE)
 MEMORY = ("core", "index")
 
 class Layer(NamedTuple):
-    """One text. `name`: one of FILES or MEMORY; `source`: a file name that is equal everywhere."""
+    """One text. `name`: one of FILES or MEMORY. `source`: the name of the file, without directories
+    that differ between machines."""
 
     name: str
     source: str

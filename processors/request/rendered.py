@@ -65,7 +65,8 @@ class Rendering:
 
     @property
     def size(self) -> int:
-        """Approximate size in bytes of the cached texts; settled texts are cached twice."""
+        """Approximate size in bytes of the cached texts. Most texts are cached twice: as a message,
+        and as a part of the request's bytes."""
         return 2 * self._length
 
     def request(self, views: SessionViews, read_blob: ReadBlob) -> Built:

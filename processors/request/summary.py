@@ -1,8 +1,8 @@
 """The summary in place of the part of a conversation that a request leaves out.
 
 The model that wrote the summary had read tool output, so the summary is untrusted data. It is put
-into a frame that no text can close, with a note that describes it. The provider's own signed
-summary (a `compaction` block) is sent back as received.
+into a frame that the text of the summary cannot close, together with a note about its origin. The
+provider's own signed summary (a `compaction` block) is sent back as received.
 """
 
 from ...schemas.canonical import compact, compact_ascii

@@ -1,4 +1,4 @@
-"""Resolves seeds: every reader of the log gets the initial content of a fork here.
+"""Resolves seeds: reads the content with which a fork begins, for every reader of the log.
 
 A fold does no I/O, so the reader of a fork's SESSION_OPENED adds the seed's bytes to the entry. The
 worker, every viewer, replays, the gateway and the simulator use this file. If a seed is

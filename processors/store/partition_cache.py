@@ -30,8 +30,8 @@ HOT_SESSIONS_MAX = 2_000  # sessions cached as objects of about 10 KB, some tens
 
 
 class OtherLog(Corrupt):
-    """The log has another record before a store's cursor:
-    the log was truncated and written again."""
+    """The log has a different record at the position just before a store's cursor. So the log was
+    truncated and written again after that record was folded."""
 
     def __init__(self) -> None:
         super().__init__("the log is not the one its store was folded from")
@@ -51,8 +51,8 @@ def checksum_of(record: Record) -> int:
 
 
 def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
-    """Whether WAKE can have a row for these views.
-    Such sessions are checked when the partition is assigned."""
+    """Whether WAKE can have a row for these views. If so, the session is checked when its partition
+    is assigned."""
     turn = views.turn
     unreported = any(call.status in IN_DOUBT and not call.told for call in turn.doubts)
     if turn.open or bool(turn.refusals) or unreported:
@@ -102,7 +102,7 @@ class PartitionCache:
         self._wake_at: dict[str, int] = {}
 
     def views(self, session_id: str) -> SessionViews | None:
-        """The views of a session at the next offset, or None if the session is unknown."""
+        """The current views of a session, or None if the session is unknown."""
         views = self._hot.get(session_id)
         if views is None:
             views = self.store.load(session_id)
@@ -127,7 +127,8 @@ class PartitionCache:
         return lost
 
     def take_read_back(self, broker_at: int, monotonic: int) -> None:
-        """Record that our PARTITION_TAKEN was read back. They arrive in the order of production."""
+        """Record that the oldest PARTITION_TAKEN that we produced was read back. These events are
+        read back in the order in which they were produced."""
         if self._takes_at:
             self.anchor = Anchor(self._takes_at.pop(0), monotonic, broker_at)
 
@@ -179,11 +180,11 @@ class PartitionCache:
         self.record_change(session_id, before, streamed_on(before, chunks, last.timestamp_ms))
 
     def record_change(self, session_id: str, before: SessionViews, views: SessionViews) -> None:
-        """Record new views. If only the stream position changed, as by a chunk,
-        only that is written.
+        """Record the new views of a session. If only the stream position changed, as after a chunk,
+        `write` stores only the stream position.
 
-        A fork of a streaming session begins with a stream position, but its other views are new
-        too.
+        A new fork of a streaming session does not count as such a change: it has a stream position
+        from the start, but its other views are not stored yet either.
         """
         self._hot[session_id] = views
         if session_id not in self.dirty and _only_streamed(before, views):

@@ -53,7 +53,8 @@ class StateDir:
         self.worker_id = found
 
     def _locked(self) -> bool:
-        """Take the lock. Retries briefly, since a check of the lock holds it for an instant."""
+        """Take the lock. Retries briefly, because another process that only checks whether the lock
+        is free holds it for an instant."""
         until = time.monotonic() + PROBE_S
         while True:
             try:

@@ -58,7 +58,8 @@ def stream_of(views: SessionViews) -> bytes:
 
 
 def page_of(views: SessionViews, known: Lengths) -> bytes:
-    """The rows of every series beyond its known length, as bytes."""
+    """The new rows of a session as bytes. `known`: how many rows of each field are stored already;
+    these rows are left out."""
     pairs = zip(series_of(views), known, strict=True)
     return _ENCODER.encode([rows.since(n) if rows.length > n else () for rows, n in pairs])
 
@@ -90,15 +91,16 @@ def view_parts(views: SessionViews) -> Iterator[tuple[str, bytes]]:
 
 
 def _with_turn(views: SessionViews) -> tuple[Any, ...]:
-    """The turn view, with the values that belong to no other view."""
+    """The turn view, the stream position, and the values of a session that belong to no view: why
+    it is frozen, its origin if it is a fork, and its skipped records."""
     frozen: Any = views.frozen if views.origin is None else (views.frozen, views.origin)
     frozen = (frozen, views.skipped) if views.skipped else frozen
     return views.turn, views.stream, frozen
 
 
 def _whole(view: Any) -> Any:
-    """A view together with its rows, because its encoding has only the number of rows. If the view
-    has no other fields, only the rows."""
+    """A view together with its rows, because the encoding of a view has only the number of its
+    rows. If every field of the view consists of rows, only the rows are returned."""
     values = [getattr(view, name) for name in field_names(view)]
     rows = [value.since(0) for value in values if isinstance(value, Rows)]
     if not rows:

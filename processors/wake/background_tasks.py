@@ -1,4 +1,4 @@
-"""Tasks of background work: the request to a cheap model, and the text that the answer replaces.
+"""Builds the tasks of background work: what to ask a cheap model, and which text to shorten.
 
 A task is built from the views alone, when the claimed work begins. The model gets the conversation
 as data in one user message, with one JSON line per fragment. It gets no tools, so instructions in
@@ -73,7 +73,8 @@ class Task(NamedTuple):
 
 
 def is_made(views: SessionViews, work: Work) -> bool:
-    """Whether the log already has the work's product: a worker died before BACKGROUND_DONE."""
+    """Whether the log already has the short form or the summary that the work is to produce. This
+    happens if a worker died after it wrote the product and before it wrote BACKGROUND_DONE."""
     match work.kind:
         case WorkKind.RESULT:
             large = _large(views, work)

@@ -61,8 +61,8 @@ class Plan(NamedTuple):
 
 
 class Due(NamedTuple):
-    """Background work that is due. `worth`: whether it would save enough. `at`: when the work may
-    begin at the earliest, Unix ms."""
+    """Background work that is due. `worth`: whether the work would save enough tokens to be
+    worth its cost. `at`: when the work may begin at the earliest, Unix ms."""
 
     kind: WorkKind
     upto: int
@@ -74,7 +74,8 @@ def held(views: SessionViews, rules: Rules) -> Request | None:
     """The last request if the next one must begin with it unchanged, else None.
 
     With a fixed thinking budget, model, params, strategy and prefix stay the same while a turn
-    runs, and until the calls that an ended turn left are answered.
+    runs. They also stay the same after a turn that ended with results of calls, until the model has
+    responded to these results.
     """
     request = views.context.request
     if request is None or not (rules.fixed_thinking or is_fixed(request.params)):
@@ -148,7 +149,8 @@ def _window(views: SessionViews, rules: Rules, prefix: Prefix | None) -> tuple[s
 
 
 def _moved(views: SessionViews, strategy: str) -> int:
-    """The tokens that another start adds to the next request; negative if it removes some."""
+    """The tokens that the next request gains if `strategy` makes it start at another fragment than
+    the last request; negative if it loses tokens."""
     fragments, last, size = views.context.fragments, views.context.request, window_size(strategy)
     if last is None:
         return 0
@@ -211,10 +213,10 @@ def needs_room(views: SessionViews, rules: Rules) -> bool:
 def best_cut(views: SessionViews, rules: Rules) -> int | None:
     """The cut at which the next summary would end, or None. Everything after it is kept verbatim.
 
-    The cut keeps KEPT_MESSAGES messages. It keeps fewer if these alone are too long, because the
-    session could never continue, but at least the messages after the last results. If the model
-    refused the request as too long by its own count (bytes, images), at most half of the tokens are
-    kept.
+    The cut keeps KEPT_MESSAGES messages. If these messages alone are too long for a request, the
+    session could never continue, so the cut keeps fewer. It always keeps the messages that arrived
+    after the last answer and its results. If the model refused the request as too long by its own
+    count (bytes, images), the cut keeps at most half of the tokens.
     """
     fragments, begin = views.context.fragments, kept_from(views.compaction)
     keep, most = KEPT_MESSAGES, rules.limits.hard_tokens

@@ -297,9 +297,10 @@ def _context_set(
     """The sha256 of the next request's prefix, and a CONTEXT_SET if that prefix is not in force.
 
     A running turn keeps its prefix (see also `held`). An edited file takes effect with the next
-    turn. Memory, which any turn may change, takes effect only where that costs nothing: if no
-    request has the prefix yet, if its cache has expired, or if the request changes before its end
-    anyway (`moves`).
+    turn. Any turn may change memory. New memory takes effect only when a new prefix costs nothing:
+    when no request has contained the prefix in force, when the provider's cache of it has expired,
+    or when the next request does not begin with the last one anyway, for example because it adopts
+    a compaction (`moves`).
     """
     known = views.context.prefix_sha
     if known and (views.turn.step > 0 or held(views, rules_of(agent)) is not None):

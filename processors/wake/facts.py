@@ -312,7 +312,7 @@ def _effects(moment: Moment) -> Iterator[Obligation | None]:
 
 
 def _is_mine(claim: Claim, role: str, partition: PartitionView) -> bool:
-    """Whether the current holder made the claim,
-    in this or an earlier epoch of the same process."""
+    """Whether the process that now holds the partition made the claim, under its current epoch or
+    an earlier one."""
     holder = partition.holder(role)
     return holder is not None and (claim.epoch == holder.epoch or claim.owner == holder.owner)

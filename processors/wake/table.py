@@ -4,9 +4,10 @@ Normal operation, retry, restart, rebalance and a manual wake all read this tabl
 no code of its own. facts.py computes the facts. A row matches when each fact that it names has one
 of the values that the row lists. At most one row of a lane matches: a test tries every combination.
 
-A lane has one obligation at most per subject, given here in parentheses. Lanes A (begun effect) and
-C (turn) apply while a turn closes; lanes T (call), S (model call) and N (turn) apply while it runs;
-lanes B (background work), D (delivery to a push channel) and R (refusal) always apply.
+A lane has at most one obligation for each of its subjects, which are in parentheses in this list.
+Lanes A (begun effect) and C (turn) apply while a turn closes; lanes T (call), S (model call) and N
+(turn) apply while it runs; lanes B (background work), D (delivery to a push channel) and R
+(refusal) always apply.
 """
 
 from enum import StrEnum

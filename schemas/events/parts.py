@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def event(cls: type[T]) -> type[T]:
-    """A class decorator: an immutable value of named fields."""
+    """A class decorator that makes the class an immutable dataclass with keyword arguments."""
     return dataclass(frozen=True, slots=True, kw_only=True)(cls)
 
 
@@ -74,7 +74,7 @@ class Usage:
 
 @event
 class Try:
-    """One request of background work to a model."""
+    """One request that background work sent to a model."""
 
     model: str
     usage: Usage | None = None
