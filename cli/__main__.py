@@ -199,8 +199,8 @@ def _print_error(error: Exception, as_json: bool) -> None:
 
 
 def code_of(error: Exception) -> str:
-    """The machine-readable code of an error: its `code`, or else its class name, as in
-    unknown_session.
+    """The machine-readable code of an error: its `code` if it has one, else its class name in lower
+    case with underscores, such as `unknown_session`.
     """
     code = getattr(error, "code", "")
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()

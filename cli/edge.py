@@ -74,8 +74,8 @@ class Edge:
 
     @property
     def elsewhere(self) -> Settings:
-        """Settings with which another process opens the same log; without a broker for a log in
-        memory.
+        """Settings with which another process can open the same log. For a log in memory, they have
+        no broker address.
         """
         return self.connected() if self._owns_log else replace(
             self.settings, bootstrap_servers=None

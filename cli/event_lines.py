@@ -1,5 +1,5 @@
-"""tail: formats each event as one line: its place, its time, its type, and its content in a few
-words.
+"""tail: formats each event as one line, with its partition and offset, its time, its type, and its
+content in a few words.
 
 `--json` also has the fields that only machines need: hashes, basis, epochs, deadlines.
 """

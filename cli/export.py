@@ -1,4 +1,4 @@
-"""export: write sessions to files that other tools read, or that replay elsewhere.
+"""export: writes sessions to files, for other tools or for a replay on another machine.
 
 The formats are in `consumers/exports`; this file prints the result.
 """

@@ -61,7 +61,9 @@ def init_command(directory: Path, as_json: bool) -> None:
 
 
 def agent_name(directory: Path) -> str:
-    """The agent's name: the directory's, in lower case, other characters replaced by `-`."""
+    """The agent's name: the name of the directory in lower case, with every character that is
+    neither a letter nor a digit replaced by `-`.
+    """
     name = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-")
     return name[:NAME_CHARS_MAX].rstrip("-") or "agent"
 

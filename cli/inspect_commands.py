@@ -286,7 +286,9 @@ def tail_command(
 
 
 def _begin(edge: Edge, session: str | None, start: int | None) -> dict[int, int]:
-    """The first offset to read in each partition, within the offsets that the log has."""
+    """The offset from which to read each partition: `start`, or the nearest offset that the
+    partition has.
+    """
     if start is None:
         return {}
     first, end = edge.log.first_offsets(SESSION_EVENTS), edge.log.end_offsets(SESSION_EVENTS)

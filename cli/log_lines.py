@@ -59,9 +59,10 @@ _NOTES = logging.getLogger("foldlog.cli")
 
 
 def log_note_as_json(text: str) -> bool:
-    """If log lines are JSON, log a note as one, so that stderr has only JSON.
+    """If log lines are printed as JSON, log this note as a JSON line too, so that stderr has only
+    JSON.
 
-    Returns whether it did.
+    Returns whether the note was logged.
     """
     as_json = any(isinstance(h.formatter, JsonFormatter) for h in logging.getLogger().handlers)
     if as_json:
@@ -71,7 +72,7 @@ def log_note_as_json(text: str) -> bool:
 
 
 def to_stderr(level: int, line: str, *, force: bool = False, as_json: bool = False) -> None:
-    """Send log lines of this level and above to stderr, in this format or as JSON objects.
+    """Send log lines of this level and above to stderr, in the format `line` or as JSON objects.
 
     force: whether to replace handlers that were set before.
     """

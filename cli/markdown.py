@@ -66,7 +66,7 @@ class Markdown:
         self._rows: list[str] = []
 
     def feed(self, text: str) -> str:
-        """The printable text after some more Markdown."""
+        """Add some Markdown, and return the text that can be printed now."""
         self._pending += text.replace("\r\n", "\n")
         *lines, self._pending = self._pending.split("\n")
         done = "".join(self._line(line) for line in lines)

@@ -30,9 +30,9 @@ PLACE = "OFFSET, or a date and time as in 2026-11-21T10:00"
 
 
 def offsets(edge: Edge, text: str | None, session: str | None) -> dict[int, int] | None:
-    """The offset that --from or --to means in each partition.
+    """The offset in each partition that the value of --from or --to stands for.
 
-    For a time, it is the offset of the first event at or after it.
+    A time stands for the first event at or after that time.
     """
     if text is None:
         return None

@@ -63,7 +63,7 @@ class Interrupts:
 def edits_lines() -> bool:
     """Enable line editing with readline for `input`, if stdin is the process's own terminal.
 
-    Returns whether it is.
+    Returns whether line editing is enabled.
     """
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401

@@ -1,4 +1,5 @@
-"""The read side: reads the log and returns rulings on events, streams for viewers and views.
+"""The read side: it reads the log, and returns views, the rulings on events, and streams for
+viewers.
 
 Read in this order: `follow.py` (entries from a cursor on), `session_fold.py` (one session, folded
 as its worker does), `outcomes.py` and `waiting.py` (the decision on an event, the answer to a

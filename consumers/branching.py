@@ -1,8 +1,9 @@
 """Branching: forks a session at an offset, and regenerates an answer in a fork.
 
-A fork never changes its parent. Nothing is run or delivered again, and both sessions continue.
-Regenerating forks right before a message and sends the same message to the fork. Like client.py,
-this file uses the write side and the read side of one log.
+A fork never changes its parent, and both sessions continue. No model call, tool call or delivery of
+the parent is repeated. To regenerate an answer, the session is forked right before a message, and
+the same message is sent to the fork. Like client.py, this file uses the write side and the read
+side of one log.
 """
 
 from typing import NamedTuple
@@ -56,7 +57,7 @@ class Forked(NamedTuple):
 
 class Skipped(NamedTuple):
     """A session that continues without the skipped record. `uncounted`: the offsets of records that
-    were written to the session after this command had read it; they have no effect.
+    were written while `skip` ran, after it had read the session; these records have no effect.
     """
 
     decision: Decision
@@ -86,7 +87,8 @@ class Branching:
         self._read, self._user = read, user
 
     def fork(self, session_id: str, at: int | None = None, name: str | None = None) -> Forked:
-        """Open a session with the state that this one has after offset `at`, or has now.
+        """Open a new session that begins with the state that `session_id` had after offset `at` (by
+        default its present state).
 
         Repeating the call is harmless. name: the id of the new session, by default a generated one.
         """
@@ -143,7 +145,7 @@ class Branching:
         """Let a frozen session continue without the record that froze it.
 
         `offset`: the offset of that record, if known; any other offset is refused. Records that
-        were written to the session after it take effect.
+        follow the skipped record take effect, except those in `Skipped.uncounted`.
         """
         ends = self._log.end_offsets(SESSION_EVENTS)
         partition = partition_for(session_id, len(ends))

@@ -127,7 +127,9 @@ class Client(Closing):
             )
 
     def fork(self, session_id: str, at: int | None = None, *, name: str | None = None) -> Forked:
-        """Open a session with the state that this one has after the offset `at`, or has now."""
+        """Open a new session that begins with the state that `session_id` had after the offset `at`
+        (by default its present state).
+        """
         return self.branching().fork(session_id, at, name)
 
     def regenerate(

@@ -24,8 +24,9 @@ DEFAULT_AGENT = "default"
 class Commands:
     """Commands on the session of `folded`. Each command moves `folded` forward to its decision.
 
-    `user` acts through `channel`. Each command returns a decision, which may be an earlier one.
-    Raises Invalid, Unacknowledged, BlobError, LogUnreachable, CommandRefused, UnknownCall.
+    Commands are written as requests of `user` that came through `channel`. Each command returns a
+    decision, which may be an earlier one. Raises Invalid, Unacknowledged, BlobError,
+    LogUnreachable, CommandRefused, UnknownCall.
     """
 
     def __init__(
@@ -126,8 +127,8 @@ class Commands:
         remember: bool = False,
         like: Mapping[str, str] | None = None,
     ) -> Decision:
-        """Allow or deny a call. The decision is bound to its present arguments, or to
-        `args_sha256`.
+        """Allow or deny a call. The decision is valid only for the call's present arguments, or for
+        arguments with the SHA-256 `args_sha256` if it is given.
 
         remember: let later calls run without approval if they have the same arguments or match
         `like`.

@@ -61,7 +61,7 @@ def text_of_body(body: Body | None, read: ReadBlob | None) -> str:
 
 
 def shown(data: bytes) -> Any:
-    """Bytes for JSON: their text, or {"base64": ...} if they are not UTF-8."""
+    """Bytes as a JSON value: a string, or {"base64": ...} if the bytes are not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:

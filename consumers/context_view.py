@@ -1,4 +1,5 @@
-"""Shows the request that the model would get at an offset, and what compaction left out and why.
+"""Shows the request that the model would get at an offset, what compaction left out of earlier
+requests, and why.
 
 Like `show`, it folds the log and needs no worker.
 """
@@ -88,11 +89,13 @@ class LeftOut(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What the request of an LLM_CALLED left out, or what a turn's end left unsent.
+    """The content that the request of one LLM_CALLED does not contain in full, or the messages that
+    a turn never sent because it ended.
 
-    kind: summary, short forms, window, or message (no step was called for this message). before,
-    after: estimated tokens of the request. instead: the summary that replaces the parts, or ''.
-    left_out: the parts that requests no longer contain in full, or never did.
+    kind: summary, short forms, window, or message (the turn ended before a request contained this
+    message). before, after: the estimated tokens of the request before and after the change.
+    instead: the summary that replaces the parts, or ''. left_out: the parts that requests no longer
+    contain in full, or never did.
     """
 
     offset: int
@@ -106,7 +109,7 @@ class Change(NamedTuple):
 
 
 def changes(folded: SessionFold, upto: int, read: ReadBlob) -> Iterator[Change]:
-    """Everything that was left out up to an offset, oldest first."""
+    """The changes that left content out of requests, up to an offset, oldest first."""
     for seen in folded.upto(upto):
         event = seen.entry.event
         if not seen.ruling.accepted:
@@ -140,7 +143,9 @@ def _shortened_early(
 def _never_sent(
     before: SessionViews, after: SessionViews, event: ev.TurnEnded, offset: int, read: ReadBlob
 ) -> Iterator[Change]:
-    """The messages that fit into no request: their turn ended without sending them."""
+    """The messages that did not fit into any request, so that their turn ended without sending
+    them.
+    """
     turn, counts, pieces = before.turn, before.context.counts, []
     fragments = after.context.fragments
     if len(fragments) and fragments[-1].kind == "user" and fragments[-1].offset == offset:

@@ -30,13 +30,13 @@ POLL_S = 0.2
 class Follow(Closing):
     """Reads entries in log order. `sessions`: the sessions to read; None for every record.
 
-    `start`: a cursor, the next offset of each partition; any other partition is read from its first
-    offset. `chunks`: whether to decode GEN_CHUNK, which viewers need and folds do not. `holders`:
-    whether to return the records about the holders of the partitions too. `folded`: whether to
-    return only records that a worker folds; it skips dead letters, whose keys cannot name a
-    session. `read`: reads the seeds of forks; without it, a fork freezes at its beginning.
-    `partitions`: if `sessions` is None, the partitions to read. Raises LogUnreachable,
-    TopicMissing; polling may raise OffsetGone.
+    `start`: a cursor, which has the next offset of each partition. A partition that is not in the
+    cursor is read from its first offset. `chunks`: whether to decode GEN_CHUNK, which viewers need
+    and folds do not. `holders`: whether to also return the records of which workers hold the
+    partitions. `folded`: whether to return only records that a worker folds; records whose keys
+    cannot be the id of a session are then left out. `read`: reads the seeds of forks; without it, a
+    forked session is frozen at its first event. `partitions`: if `sessions` is None, the partitions
+    to read. Raises LogUnreachable, TopicMissing; polling may raise OffsetGone.
     """
 
     def __init__(

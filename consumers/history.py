@@ -60,7 +60,7 @@ class Place(NamedTuple):
 class Frame(NamedTuple):
     """One item for a viewer. cursor: where to resume after it; None if its event has more items.
 
-    live: False for history, which a client may draw at once.
+    live: False for an item of the history, which a client need not draw piece by piece.
     """
 
     cursor: str | None
@@ -69,7 +69,9 @@ class Frame(NamedTuple):
 
 
 def count(place: Place, thing: Shown) -> Place:
-    """The viewer's place after one more item was shown; the caller sets its offset."""
+    """The viewer's place after one more item was shown. Does not update `offset`, which the caller
+    sets.
+    """
     match thing:
         case Token():
             before = place.shown if place.open == thing.of else Place().shown

@@ -42,7 +42,8 @@ DEPTH_MAX = 5  # archive/ and four levels below it
 
 
 class WrittenFile(NamedTuple):
-    """A file when it was last written: the hash of its bytes, and the offset of the memory in it.
+    """A file as it was last written: the hash of its bytes, and the offset up to which the memory
+    in it was folded.
     """
 
     sha256: str

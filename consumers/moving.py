@@ -2,8 +2,8 @@
 
 Events refer to offsets, so records are not copied. Like a fork, a session begins in the new log
 with its old records as its seed, and keeps its name, user and agent. Transcript, context, phase,
-project and messages move. Open turns (closed in the new log), doubts and costs stay in the old log,
-as a fork leaves them with its parent. Terminated sessions stay in the old log too. Memory is
+project and messages move. As with a fork, calls in doubt and costs do not move. Open turns do not
+move either: in the new log they are closed. Terminated sessions stay in the old log too. Memory is
 copied. At the end the old log is marked as moved; it can still be read.
 """
 
@@ -119,7 +119,9 @@ def _ends(log: Log) -> tuple[Offsets, Offsets]:
 
 
 def _classify(everything: Everything) -> tuple[set[str], list[tuple[str, str]], list[str]]:
-    """The sessions to move, the sessions that stay and why, and those to move that are busy."""
+    """The sessions to move; the sessions that stay, each with the reason; and those of the sessions
+    to move that have an open turn or a call in doubt.
+    """
     wanted, left, busy = set[str](), list[tuple[str, str]](), list[str]()
     for name, views in sorted(everything.sessions.items()):
         if why := _why_left(views):

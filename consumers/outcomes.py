@@ -158,7 +158,9 @@ def answer_in(views: SessionViews, message_id: str, read: ReadBlob | None) -> An
 
 def why_ended(ended: Line, lines: Lines) -> str:
     """Why a turn ended, for people: the last failure of its model call, or the limit and how much
-    was used; '' for other reasons. `ended`: its line among `lines`, those of the session."""
+    was used; '' for other reasons. `ended`: the line of the turn's end. `lines`: the lines of the
+    session's transcript.
+    """
     if ended.name == EndReason.FAILED and (failure := last_failure(ended.turn, lines)):
         attempt, _, reason = failure.partition(": ")
         used, _, limit = ended.text.partition(" attempts, ")
@@ -168,7 +170,7 @@ def why_ended(ended: Line, lines: Lines) -> str:
 
 
 def limit_of(ended: Line) -> str:
-    """The limit that ended a turn, and how much of it was used; '' if none did."""
+    """The limit that ended a turn, and how much of it was used; '' if no limit ended the turn."""
     text = _ONE.sub(r"1 \1,", ended.text)
     return text.replace(" 1 are allowed", " 1 is allowed")
 
@@ -183,9 +185,10 @@ def _last_text(lines: list[Line], read: ReadBlob | None) -> str:
 
 
 class Patience:
-    """Reports what a session waits for: a person at once, anything else after a pause.
+    """Reports what a session waits for. If it waits for a person, this is reported at once; any
+    other reason is reported after `patience_s` seconds without an event from a worker.
 
-    `report` gets each reason once. A pause is a time without an event from a worker.
+    `report` is called with each reason once.
     """
 
     def __init__(self, report: Callable[[str], None], patience_s: float = PATIENCE_S) -> None:
@@ -193,16 +196,19 @@ class Patience:
         self._since, self._reported = time.monotonic(), ""
 
     def restart(self) -> None:
-        """Start a new pause, because a person has acted."""
+        """Count the `patience_s` seconds from now, because a person has acted, and forget the last
+        reason.
+        """
         self._since, self._reported = time.monotonic(), ""
 
     def heard(self, seen: FoldedEvent) -> None:
-        """Note an event; an event from a worker ends the pause."""
+        """Note an event. If it is from a worker, count the `patience_s` seconds from now."""
         if seen.entry.writer != "producer":
             self._since = time.monotonic()
 
     def look(self, views: SessionViews, holders: PartitionView = INITIAL) -> None:
-        """Report what the session waits for, if it waits for a person or the pause is long enough.
+        """Report what the session waits for, if it waits for a person or if `patience_s` seconds
+        have passed without an event from a worker.
         """
         waits = what_it_waits_for(views, holders)
         text = waits.text
@@ -227,9 +233,9 @@ def answer_of(
 ) -> Answer:
     """Wait until the turn that owns a message has ended.
 
-    `report` gets what the session waits for: a person at once, anything else after `patience_s`
-    seconds without an event from a worker. `stop` is called between polls. Raises NoAnswerYet after
-    `timeout_s` seconds or when stopped, UnknownMessage, LogUnreachable.
+    `report` is called with what the session waits for: at once if it waits for a person, otherwise
+    after `patience_s` seconds without an event from a worker. `stop` is called between polls.
+    Raises NoAnswerYet after `timeout_s` seconds or when stopped, UnknownMessage, LogUnreachable.
     """
     folded.to_end()
     deadline = time.monotonic() + timeout_s

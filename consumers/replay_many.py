@@ -1,9 +1,9 @@
 """Replays the whole topic, one partition per job, in several processes if that is faster.
 
-Folding only needs the processor, and partitions are independent. A job folds one partition and
-hashes every view, compares the views with a worker's store, or writes them to a new store next to
-the live one. Jobs run in separate processes if the log is on a broker and has enough events,
-because a process takes about a second to start.
+Only the CPU limits the speed of folding, and partitions are independent of each other. A job folds
+one partition and hashes every view, compares the views with a worker's store, or writes them to a
+new store next to the live one. Jobs run in separate processes if the log is on a broker and has
+enough events, because a process takes about a second to start.
 """
 
 import multiprocessing

@@ -21,10 +21,10 @@ from .follow import POLL_S, Follow
 class SessionFold(Closing):
     """The views of one session at an offset of the log that only moves forward.
 
-    `views` and `holders` (the holders of the partition, for wake) are those after the last event
-    returned; `newest_ms` is the newest broker time of the events so far. `listen` is called with
-    each folded event, whichever method folds it. `read` is the argument of Follow, `progress` that
-    of Follow.to. Raises LogUnreachable, TopicMissing; polls may raise OffsetGone.
+    `views` and `holders` (the holders of the partition, for wake) have the state after the last
+    event that was returned; `newest_ms` is the newest broker time of the events so far. `listen` is
+    called with each folded event, whichever method folds it. `read` is the argument of Follow,
+    `progress` that of Follow.to. Raises LogUnreachable, TopicMissing; polls may raise OffsetGone.
     """
 
     def __init__(

@@ -6,8 +6,8 @@ function of the log up to an offset, so a viewer that reconnects at a cursor fol
 without output, and then continues.
 
     Token     a piece of the model's output, never repeated
-    Dropped   discard what was shown of an attempt, which another attempt may replace
-    Settled   the attempt's content is final; its tokens add up to it, byte for byte
+    Dropped   discard everything that was shown of an attempt; another attempt may follow
+    Settled   the attempt's content is final and equals its joined tokens, byte for byte
     LineAdded a line of the transcript, such as a message, call, result or approval; or `taken`: a
               queued message is now sent to the model
 """
@@ -96,8 +96,8 @@ def see(
 ) -> tuple[Viewer, list[Shown]]:
     """The viewer after a folded event with decoded chunks, and the items that it shows, in order.
 
-    `read` resolves content in the blob store; without it, such content is shown only as it
-    streamed.
+    `read` resolves content in the blob store. Without it, only the tokens that were streamed of
+    such content are shown.
     """
     if not seen.ruling.accepted:
         return viewer, []
@@ -144,8 +144,8 @@ def streamed(viewer: Viewer, event: ev.GenChunk) -> tuple[Viewer, list[Shown]]:
 
 
 def _resumed(viewer: Viewer, seen: FoldedEvent, event: ev.GenResumed) -> tuple[Viewer, list[Shown]]:
-    """Continue the shown attempt. If it streamed more than was kept, drop its whole output and show
-    the kept part again.
+    """Continue the shown attempt. If more of its output was shown than the new attempt keeps, drop
+    all of its output and show the kept part again.
     """
     kept = viewer.tokens.upto(min(len(viewer.tokens), event.prior_seq + 1))
     resumed = Viewer(viewer.open, kept, len(kept), event.attempt)

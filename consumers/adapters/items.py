@@ -1,8 +1,9 @@
-"""Another framework's history in the log: a list per session, changed only at its end.
+"""Stores the histories of another framework in the log: each session is a list of items. Items can
+be appended, and the last item or all items can be removed.
 
-Methods block, and may be called from many threads and processes at once. When a method returns, the
-fold has applied its event, so the next reader sees the change. All adapters for conversation stores
-use this file.
+The methods of ItemLog block, and may be called from many threads and processes at once. When a
+method that changes a session returns, the fold has applied the change, so every later read includes
+it. All adapters for conversation stores use this file.
 """
 
 import json
@@ -29,15 +30,17 @@ TRIES = 3
 
 
 class OtherAgent(Refused):
-    """The session belongs to an agent of foldlog, whose context no adapter may write."""
+    """The session was opened for another agent, not by an adapter, so an adapter may not write to
+    it.
+    """
 
 
 class ItemLog(Closing):
     """The items of every session of one installation. Create one per process; close it, or use
     `with`.
 
-    `agent` is the name that sessions are opened under. No worker may serve that agent, so that
-    nothing answers these sessions. Raises CommandRefused when the fold refuses a change,
+    `agent` is the name that sessions are opened under. No worker may serve that agent, because a
+    worker would answer the sessions itself. Raises CommandRefused when the fold refuses a change,
     OtherAgent, Invalid, BlobError, Unacknowledged, LogUnreachable.
     """
 

@@ -1,4 +1,5 @@
-"""The `Session` of the OpenAI Agents SDK on the log: `Runner.run(agent, "hi", session=session)`.
+"""Implements the `Session` of the OpenAI Agents SDK on the log, for `Runner.run(agent, "hi",
+session=session)`.
 
 The SDK is not imported: its Session is a protocol of four methods. The methods may be called from
 any thread and any event loop. If the caller of a method that changes the session is cancelled, the
@@ -29,8 +30,8 @@ THREADS_MAX = 32
 
 
 class FoldlogSessions(Closing):
-    """Makes sessions for the SDK's runner. Create one per process, after any fork of it; close it
-    at the end.
+    """Makes sessions for the SDK's runner. Create one per process; if the process forks child
+    processes, create it after the fork. Close it at the end.
 
     `log`: an open log to use, which `close` does not close. Raises SettingsError, LogUnreachable,
     TopicMissing.
@@ -54,7 +55,7 @@ class FoldlogSessions(Closing):
         return FoldlogSession(self, session_id, user=user, session_settings=session_settings)
 
     def close(self) -> None:
-        """End the threads, and close the log if this object opened it."""
+        """Stop the threads of this object, and close the log if this object opened it."""
         self.threads.shutdown()
         self.items.close()
 

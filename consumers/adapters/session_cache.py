@@ -1,8 +1,9 @@
 """A cache of the sessions that a process uses, kept up to date by one thread.
 
-A session is folded from its first offset when it is first used, and then as its events arrive: the
-thread reads the partitions of the cached sessions. A writer registers before it writes, and gets
-the decision when the event is folded. A reader gets the views at the log's end.
+When a session is first used, it is folded from its first offset. After that, the thread reads the
+partitions of the cached sessions and folds new events as they arrive. A writer registers the id of
+its event before it writes the event, and gets the decision once the thread has folded it. A reader
+gets the views at the log's end.
 """
 
 import threading
@@ -44,10 +45,11 @@ class _Session:
 
 
 class SessionCache:
-    """Sessions by id, each at an offset that only moves forward, for use from any thread.
+    """Sessions by id, each at an offset that only moves forward. Any thread may use a cache.
 
-    `name_of` returns the id of an event whose decision a caller may wait for. `read` reads the
-    seeds of forks. Every method raises LogUnreachable or TopicMissing if the log cannot be read.
+    `name_of` returns the id of an event, by which a caller can wait for the decision on it. `read`
+    reads the seeds of forks. Every method raises LogUnreachable or TopicMissing if the log cannot
+    be read.
     """
 
     def __init__(
@@ -66,7 +68,9 @@ class SessionCache:
         self._closed = False
 
     def views(self, session_id: str) -> SessionViews:
-        """The views as this process knows them, which include every decision that it returned."""
+        """The cached views. They include every event whose decision this cache has returned, but
+        perhaps not the newest events of the log.
+        """
         with self._changed:
             return self._use(session_id).views
 
@@ -83,7 +87,9 @@ class SessionCache:
             return session.views
 
     def expect(self, session_id: str, name: str) -> None:
-        """Keep the decision on the next event of the session with this id, for `decision`."""
+        """Record the decision on the session's next event whose id is `name`, so that `decision`
+        can return it.
+        """
         with self._changed:
             self._use(session_id).users += 1
             self._expected[session_id, name] = None

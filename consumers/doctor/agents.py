@@ -12,8 +12,8 @@ def agents_missing(everything: Everything, agents: frozenset[str] | None) -> Ite
     """Find agents that sessions need, but the worker of the session's partition does not serve.
     Such a session makes no progress.
 
-    agents: the agents of the worker of this directory, which count where the log names no agents.
-    None if no worker runs here.
+    agents: the agents of the worker that runs in this state directory, or None if no worker runs in
+    it. They are used for partitions whose workers did not record their agents in the log.
     """
     missing: dict[tuple[str, str], list[str]] = {}
     for name in newest_first(everything):
@@ -41,7 +41,7 @@ def _agents_at(
 ) -> Iterable[str] | None:
     """The agents that the partition's worker serves, if `agent` is not one of them.
 
-    None if unknown.
+    None if the worker serves `agent`, or if its agents are unknown.
     """
     holders = everything.holders.get(partition, partition_fold.INITIAL)
     holder = partition_fold.without(holders, agent)

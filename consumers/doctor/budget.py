@@ -45,8 +45,8 @@ def budget_mistakes(
     """Find mistakes that waste the token budget: each cause once, with the session in which it
     costs most. `most`: how many causes to name; None for all.
 
-    Prefixes are read from the blob store where the log only refers to them. A session that cannot
-    be checked is reported, because this advice must not stop the other checks.
+    Prefixes that are too large for the log are read from the blob store. If a session cannot be
+    checked, this is a finding and not an error, so that the other checks still run.
     """
     worst: dict[tuple[str, str, str], tuple[Mistake, str]] = {}
     where: dict[tuple[str, str, str], set[str]] = {}

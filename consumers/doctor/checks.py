@@ -1,4 +1,4 @@
-"""Checks the whole installation: finds problems and what waits for a person, with what to do.
+"""Checks the whole installation, and reports problems and whatever waits for a person.
 
 Each check is a function that reads the log or the stores and yields findings. A finding states the
 problem and the remedy.
@@ -68,7 +68,7 @@ LETTER_HEADERS = "__dlq.errors."
 class Finding(NamedTuple):
     """The result of a check.
 
-    `level`: ok, note (waits for a person) or problem. `do`: what to do, or ''.
+    `level`: ok, note (waits for a person) or problem. `do`: what the operator should do, or ''.
     """
 
     level: str
@@ -307,8 +307,9 @@ def newest_first(everything: Everything) -> list[str]:
 def background_failures(
     everything: Everything, most: int | None = SHOWN_MAX
 ) -> Iterator[Finding]:
-    """Find background work whose last attempt had no result: first failures, then skipped or
-    stopped work, newest first. It is all retried automatically.
+    """Find sessions whose last background work had no result. Sessions whose work failed come
+    first, then those whose work was skipped or stopped; in both groups, the most recently changed
+    session comes first. Workers retry all of this work automatically.
     """
     failed: list[tuple[str, str]] = []
     skipped: list[tuple[str, str]] = []
@@ -361,8 +362,9 @@ def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:
 
 
 def dead_letters(log: Log, everything: Everything) -> Iterator[Finding]:
-    """Find records that could not be decoded. They are a problem if a record belongs to a frozen
-    session; otherwise nothing waits for them. Records that `foldlog skip` skipped are only counted.
+    """Find records that could not be decoded. If one of them belongs to a frozen session, the
+    finding is a problem; otherwise it is a note. Records that `foldlog skip` skipped are only
+    counted.
     """
     frozen = {name.encode() for name, views in everything.sessions.items() if views.frozen}
     passed_over = {

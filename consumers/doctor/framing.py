@@ -8,7 +8,9 @@ from .checks import Finding
 
 
 def framing(settings: Settings) -> Iterator[Finding]:
-    """Yield one finding. Raises SettingsError, as opening the log does."""
+    """Yield one finding. Raises SettingsError for settings with which the log cannot be opened
+    either.
+    """
     if not settings.uses_registry:
         yield Finding("ok", "framing", "avro (single-object encoding), no schema registry is "
                       "configured")

@@ -1,4 +1,6 @@
-"""Checks memory: how much of a user's core.md prompts leave out, and how memory is searched."""
+"""Checks memory: whether a user's core.md is too long to fit into prompts, and which embedder is
+used to search memory.
+"""
 
 import sqlite3
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
 """The audit report of a session: one HTML page for people, which loads nothing from the network.
 
-The page shows who did what, when, and on whose approval; every attempt and call with its claims and
-doubts; and the cost. Every text is escaped, there is no script, and a policy in the page blocks
-active content. The page does not depend on the time of the export. This file builds the page;
-audit_parts.py has its tables.
+The page shows who did what, when, and on whose approval; every attempt and every call, with its
+claims and whether its outcome was in doubt; and the cost. Every text is escaped, there is no
+script, and a policy in the page blocks active content. The page does not depend on the time of the
+export. This file builds the page; audit_parts.py has its tables.
 """
 
 from importlib import resources

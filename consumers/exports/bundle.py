@@ -1,9 +1,10 @@
 """A session bundle is a complete session in one file that can be replayed anywhere.
 
-The export copies the raw records, folds them through the interface that readers of a bundle use,
-and adds the results: the SHA-256 of every view and of every request. `verify` folds the records
-again on another machine and compares. A bundle contains no settings, no names of hosts or clusters
-and no secrets of foldlog; messages of people and models are included unchanged.
+The export copies the session's raw records and folds the copy with the same code that later reads
+the bundle. It then adds the SHA-256 of every view and of every request to the bundle. `verify`
+folds the records again, on any machine, and compares the hashes. A bundle contains no settings, no
+names of hosts or clusters and no secrets of foldlog; messages of people and models are included
+unchanged.
 """
 
 import tempfile
@@ -44,8 +45,8 @@ from .reading import Progress
 
 class Replayed(NamedTuple):
     """The result of folding a session: the SHA-256 of every view, and of the request of every step
-    (None if a missing blob prevents building it). `claimed`: the SHA-256 that claims by this
-    builder contain for their requests.
+    (None if a missing blob prevents building it). `claimed`: the SHA-256 of each request as its
+    claim recorded it, for claims that were made with this version of the request builder.
     """
 
     views: SessionViews
@@ -90,7 +91,7 @@ def replay(log: Log, session_id: str, read: ReadBlob) -> Replayed:
 
 
 def _is_resumed(seen: FoldedEvent, body: bytes, chunks: list[ev.GenChunk]) -> bool:
-    """Whether a claim resumes a lost answer, and its SHA-256 matches the rebuilt request."""
+    """Whether a claim resumes a lost answer and contains the SHA-256 of the rebuilt request."""
     event = seen.entry.event
     if not body or getattr(event, "strategy", "") != Recovery.RESUME:
         return False
@@ -229,7 +230,9 @@ class _BlobRefs:
 
 
 def _records(log: Log, session_id: str, progress: Progress) -> list[Record]:
-    """The raw records of the session and about the partition's holders, up to the present end."""
+    """The raw records of the session, and the records of which workers held its partition, up to
+    the present end of the log.
+    """
     partition = partition_for(session_id, partitions_of(log))
     first = log.first_offsets(SESSION_EVENTS)[partition]
     if first > 0:

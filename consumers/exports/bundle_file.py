@@ -1,8 +1,8 @@
 """Writes bundle files, and reads them with every check.
 
 A bundle is a zip whose members are stored without compression, in a fixed order and with a fixed
-date, so the same session gives the same bytes anywhere. A bundle that is read is untrusted. Its
-members must have exactly the names below, and a name in the file is never used as a path. The
+date, so the same session gives the same bytes anywhere. The reader does not trust a bundle. The
+members must have exactly the names below, and no name in the file is ever used as a path. The
 reader reads at most as many bytes as the file has, and stops at any mismatch with the manifest.
 
     records.jsonl   the session's records as in the log, and those about its partition's holders
@@ -50,8 +50,10 @@ class Blob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The contents of a bundle. `end`: the offset after its last record. `folds`, `builder`: the
-    version of foldlog that made the hashes of `views` and `requests` (by TURN.STEP).
+    """Describes the contents of a bundle. `end`: the offset after its last record. `views`,
+    `requests`: the SHA-256 of each view by its name, and of each request by TURN.STEP. `folds`,
+    `builder`: the versions of the folds and of the request builder that these hashes were made
+    with.
     """
 
     format: str

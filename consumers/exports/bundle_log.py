@@ -19,7 +19,8 @@ class ReadOnly(Refused):
 
 
 class BundleReader:
-    """Implements `log.door.Reader`. The offsets of other sessions have no records."""
+    """Implements `log.door.Reader`. At offsets that belong to other sessions it finds no records.
+    """
 
     def __init__(self, records: Sequence[Record], start: Mapping[int, int], ends: Offsets) -> None:
         self._records, self._ends = records, ends
@@ -94,7 +95,7 @@ class BundleLog:
         return self._ends | {here: next(later, self._ends[here])}
 
     def identity(self) -> str:
-        """Identifies the bundle."""
+        """An id of the bundle, made from its SHA-256."""
         return f"bundle {self._bundle.sha256}"
 
     def topic_id(self, topic: str) -> str:
@@ -115,7 +116,7 @@ class BundleLog:
         _refuse()
 
     def members(self, _prefix: str) -> list[Member]:
-        """A bundle has no members."""
+        """Returns no members, because no consumer group reads a bundle."""
         return []
 
     def apply_topics(self, _specs: object) -> TopicReport:

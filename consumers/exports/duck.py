@@ -34,7 +34,8 @@ _USAGE_ERRORS = (
 class BadQuery(FoldlogError):
     """The query failed.
 
-    `usage`: whether the SQL itself is wrong; otherwise it failed on some data.
+    `usage`: whether the SQL itself is wrong; if it is False, the SQL is valid, but failed on some
+    of the data.
     """
 
     def __init__(self, message: str, *, usage: bool) -> None:
@@ -104,8 +105,8 @@ class Database(Closing):
             yield from rows
 
     def _run(self, method: Callable[..., T], *args: Any) -> T:
-        """Run a DuckDB call in the thread. DuckDB ignores Ctrl-C while it works, but the waiting
-        main thread reacts to it.
+        """Run a DuckDB call in this object's thread and wait for it. DuckDB ignores Ctrl-C while it
+        works; the main thread, which only waits, reacts to Ctrl-C at once.
         """
         future = self._thread.submit(method, *args)
         while not future.done():

@@ -1,8 +1,8 @@
 """Collects the facts of one session while it is folded; every export uses them.
 
 The views contain what people saw and what was spent. This file records what the views drop at the
-end of a turn (claims, calls, who decided), event by event, with the fold's rulings. Pure: it reads
-nothing, and uses the fold's decisions.
+end of a turn: the claims, the calls and who decided on them, with the fold's ruling on each event.
+It is pure: it gets folded events and does no I/O.
 """
 
 from collections.abc import Iterator
@@ -79,11 +79,11 @@ class Approval:
 class SessionFacts(FoldedSession):
     """One session up to an offset.
 
-    `messages`: the entries of messages by id. `models`, `covered`: the model called at a step, and
-    the number of fragments in its context. `answers`, `proposed`: the answer of a step, and its
-    calls. `inherited`: the number of lines from a fork's parent. `holders`: the holders of the
-    partition when reading ended. Steps are keyed by (turn, step), because inherited steps have
-    offsets of another partition.
+    `messages`: the entries of messages by id. `models`, `covered`: the model that each step called,
+    and the number of context fragments in the step's request. `answers`, `proposed`: the answer of
+    each step, and the calls in the answer. `inherited`: how many transcript lines a fork inherited
+    from its parent. `holders`: the holders of the partition when reading ended. Steps are keyed by
+    (turn, step), because inherited steps have offsets of another partition.
     """
 
     opened: Entry | None = None
@@ -100,7 +100,7 @@ class SessionFacts(FoldedSession):
     people: list[tuple[Entry, Ruling]] = field(default_factory=list)
 
     def take(self, event: FoldedEvent) -> None:
-        """Take the views after an event, and record what happened."""
+        """Record an event: its facts, and the views after it."""
         super().take(event)
         entry, ruling, before, views = event
         kind = type(entry.event)
@@ -148,7 +148,7 @@ class SessionFacts(FoldedSession):
                 self._decided(entry)
 
     def tries(self) -> Iterator[tuple[Attempt | None, int, Spent | None]]:
-        """Each model request, as (attempt, number of the request in it, row of the ledger).
+        """Each model request, as (attempt, number of the request within the attempt, ledger row).
 
         The attempt is None if its claim was not accepted or belongs to a fork's parent. The row is
         None if nothing was paid.
@@ -186,8 +186,8 @@ class SessionFacts(FoldedSession):
         known.call = call
 
     def _settle_doubt(self, entry: Entry) -> None:
-        """Settle a doubt that this event resolved and the views no longer contain, because they
-        keep only a few doubts.
+        """Record the outcome of a call in doubt that this event resolved, if the views no longer
+        contain the call. (They keep only the newest resolved calls.)
         """
         event = entry.event
         if not isinstance(event, ev.HumanResolved | ev.ToolResult):
@@ -268,7 +268,7 @@ _RESOLVED = {"happened": "ok", "did_not_happen": "not_run"}
 
 
 def _gave(approval: Approval, grant: str) -> bool:
-    """Whether the decision gave this grant for later calls."""
+    """Whether the decision on this approval gave the grant `grant` for later calls."""
     event = approval.decided.event if approval.decided is not None else None
     return (
         isinstance(event, ev.ApprovalDecided)

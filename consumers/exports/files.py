@@ -1,4 +1,5 @@
-"""Writes an export atomically, under a temporary name in the same directory that is then renamed.
+"""Writes an export atomically: first under a temporary name in the target's directory, then renamed
+to the target.
 
 An interrupted run leaves no partial files, and a second run is harmless. Existing files are kept
 unless the caller forces their replacement.

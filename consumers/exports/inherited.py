@@ -1,8 +1,9 @@
-"""Rebuilds the calls that a fork inherits from its context, without the parent's records.
+"""Rebuilds the calls that a fork inherited. Their names and arguments come from the fork's own
+transcript and their results from its context; the parent's records are not read.
 
-The views of a fork begin with its parent's conversation, but the claims and approvals in it are
-facts of the parent. So an inherited call has only a name, arguments and the result that the model
-got.
+The views of a fork begin with its parent's conversation, but do not contain the claims and
+approvals of the calls in that conversation. So an inherited call has only a name, arguments and the
+result that the model got.
 """
 
 from hashlib import sha256
@@ -18,7 +19,7 @@ from .facts import CallFacts, SessionFacts
 
 
 def inherit(facts: SessionFacts, contents: Contents) -> None:
-    """Add the calls in answers that this session inherited."""
+    """Add the calls of inherited answers to `facts`."""
     fragments: dict[str, Fragment] = {
         call_key(f.turn, f.step, f.index): f
         for f in facts.views.context.fragments if f.kind == "result"

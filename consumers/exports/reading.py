@@ -23,7 +23,7 @@ Progress = Callable[[int, int], None]
 
 
 class Read(NamedTuple):
-    """The result of reading: facts by session, in the order of their ids."""
+    """The result of `read_log`: the facts of each session, ordered by session id."""
 
     sessions: dict[str, SessionFacts]
     ends: Mapping[int, int]

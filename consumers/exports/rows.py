@@ -296,7 +296,9 @@ def _attempt_columns(facts: SessionFacts, attempt: Attempt, number: int) -> Row:
 
 
 def _runs(facts: SessionFacts, attempt: Attempt) -> bool:
-    """Whether an attempt without an outcome may still report, as the latest attempt at its work."""
+    """Whether an attempt without an outcome may still report one. Only the latest attempt at a
+    model call or at background work may.
+    """
     turn = facts.views.turn
     if attempt.kind == BACKGROUND:
         work, upto, number = attempt.key

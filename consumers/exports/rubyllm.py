@@ -1,8 +1,9 @@
 """Exports RubyLLM's `acts_as_chat` rows: chats, messages, tool_calls, models.
 
-Rows have the order of the model's context: a message comes where it was first sent to the model, so
-a loaded chat is a valid request (each call is followed by its result). Tokens, thinking and
-signatures are in RubyLLM's columns. All other data is in columns named foldlog_, unchanged.
+Rows are in the order of the model's context: a message comes at the point at which the model first
+got it, and each call is followed by its result. So RubyLLM can send a loaded chat as a request.
+Tokens, thinking and signatures are in RubyLLM's columns. All other data is unchanged in columns
+whose names begin with `foldlog_`.
 """
 
 import re
@@ -37,7 +38,7 @@ def fill(read: Read, tables: Tables, contents: Contents, prices: PriceTable) -> 
 
 
 class _Writer:
-    """Writes chats, and remembers which models were written and which labels of calls are taken."""
+    """Writes chats. It records which models already have a row and which call ids are taken."""
 
     def __init__(self, tables: Tables, contents: Contents, prices: PriceTable) -> None:
         self._tables, self._contents, self._prices = tables, contents, prices
@@ -157,9 +158,8 @@ class _Writer:
         })
 
     def _label(self, session_id: str, known: CallFacts) -> str:
-        """The provider's call_id, changed if it is taken:
-
-        RubyLLM needs unique ids, and providers repeat theirs.
+        """The provider's call_id, changed if an earlier call has the same one. RubyLLM needs unique
+        ids, and providers may use a call_id twice.
         """
         call = known.call
         wanted = _NOT_IN_LABELS.sub("_", call.call_id) or "call"
@@ -198,8 +198,8 @@ class _Writer:
 def _in_order(facts: SessionFacts) -> Iterator[tuple[int, Line, bool] | Fragment]:
     """Messages and answers as (seq, line, whether the model got it), and results, in context order.
 
-    They are matched by place and not by offset, because inherited lines of a fork have offsets of
-    another partition.
+    A message is found in the context by its content and an answer by its turn and step, not by
+    offset, because the inherited lines of a fork have offsets of another partition.
     """
     fragments = list(facts.views.context.fragments)
     steps = {(f.turn, f.step): n for n, f in enumerate(fragments) if f.kind in _ANSWERS}

@@ -1,9 +1,11 @@
-"""Exports the Vercel AI SDK's chats, messages and parts, in typed columns with checks.
+"""Exports sessions as the Vercel AI SDK's tables of chats, messages and parts, with typed columns
+and CHECK constraints.
 
-Rows have the order that a person saw: messages come where they were sent. An assistant message is a
-turn's output between two messages of people; its parts are steps, reasoning, texts and tools in
-their states. Everything else that people saw (a lost attempt, a doubt, why a turn ended) is a part
-of the type `data-foldlog`.
+Rows are in the order in which a person saw them: a message comes at the point at which it was sent,
+even if the model got it later. An assistant message holds what one turn produced between two
+incoming messages; its parts are step starts, reasoning, texts, and tool calls with their state.
+Everything else that people saw (a lost attempt, a call in doubt, the reason why a turn ended) is a
+part of the type `data-foldlog`.
 """
 
 import re
@@ -143,8 +145,8 @@ class _Chat:
         self._content(line)
 
     def _of_turn(self, line: Line) -> None:
-        """Continue the turn's message, or begin a new one if there is none since the user's last
-        message.
+        """Continue the assistant message of this line's turn. If a user's message or another turn
+        came after it, begin a new one.
         """
         if self._turn == line.turn:
             return
@@ -168,7 +170,9 @@ class _Chat:
         })
 
     def _other_line(self, line: Line) -> None:
-        """Add a line of any other kind to the current message."""
+        """Add a line that is neither a message nor an answer nor about a call to the current
+        message.
+        """
         if self._message is None:
             return  # before the first message; foldlog_events has this line
         body = self._contents.whole(line.body)
@@ -280,7 +284,7 @@ class _Chat:
 
 
 def _cited(block: Block) -> dict[str, Any]:
-    """The other fields of a text block, such as citations."""
+    """The fields of a text block besides its type and text, such as citations."""
     more = {name: value for name, value in block.fields.items() if name not in ("type", "text")}
     return {"providerMetadata": json_text({"anthropic": more})} if more else {}
 

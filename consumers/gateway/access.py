@@ -37,7 +37,8 @@ class Foreign(Refused):
 
 class Caller(NamedTuple):
     """The user of a request. everything: whether the user may see every session (development mode).
-    until: when the token expires, and with it every stream that it opened (Unix s).
+    until: when the token expires (Unix s). The streams that were opened with this token end then
+    too.
     """
 
     user: str
@@ -80,7 +81,7 @@ class Access:
         return Proof.NONE if self._secret is None else Proof.TOKEN
 
     def caller_of(self, request: Request) -> Caller:
-        """The user of a request. Raises Unauthenticated, and ValueError if the application returns
+        """The user of a request. Raises Unauthenticated, and ValueError if `authenticate` returned
         an invalid user id.
         """
         if self._authenticate is None:

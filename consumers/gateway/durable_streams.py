@@ -1,8 +1,8 @@
 """The cache of folded durable streams in a gateway's memory; the log is the source of truth.
 
-The cache is bounded, in total and for each user. A user at the limit gets an error while their
-streams are in use: evicting and refolding their streams in turn would cost other users more than
-the memory does.
+The cache is bounded, in total and for each user. If a user is at the limit and all of their streams
+are in use, a request for another stream gets an error. Evicting and refolding these streams again
+and again would slow down other users.
 """
 
 import json
@@ -38,7 +38,7 @@ class CachedStream:
 
 
 class StreamCache:
-    """The folded streams, each as of its last request."""
+    """The folded streams. Each is folded up to the views that its last request had."""
 
     def __init__(self, gateway, limits: StreamLimits | None = None) -> None:
         self._gateway, self.limits = gateway, limits or StreamLimits()
@@ -47,7 +47,9 @@ class StreamCache:
         self.streams: Counter[str] = Counter()
 
     def fold(self, views: SessionViews) -> WrittenStream:
-        """The stream with every item in these views folded. Raises TooManyStreams."""
+        """Fold the items in these views that are not folded yet, and return the stream. Raises
+        TooManyStreams.
+        """
         if views.session_id not in self._folds:
             self.demand_room(views.state.user_id)
         return self.refold(views)

@@ -126,7 +126,7 @@ def response_to(error: FoldlogError) -> JSONResponse:
 
 
 class ErrorPrinter:
-    """Prints error texts for the operator that clients do not get."""
+    """Prints, for the operator, the error texts that are not sent to clients."""
 
     def __init__(self, print_line: Callable[[str], None]) -> None:
         self._print, self._last, self._at = print_line, "", 0.0
@@ -143,7 +143,8 @@ class ErrorPrinter:
 
 
 def install(app: FastAPI, print_line: Callable[[str], None]) -> None:
-    """Install the error responses in an app, and print the texts for its operator."""
+    """Install the error responses in an app. `print_line` prints an error's text for the operator.
+    """
     printer = ErrorPrinter(print_line)
 
     @app.exception_handler(FoldlogError)

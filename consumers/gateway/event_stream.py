@@ -1,7 +1,8 @@
 """Server-sent events: a response that streams an iterator and disconnects slow clients.
 
 A client that never reads blocks a write; after WRITE_S the connection is closed, and the client
-reconnects with its cursor. During pauses it sends comments, which every client ignores.
+reconnects with its cursor. While the iterator has nothing to send, the response sends comments,
+which every client ignores.
 """
 
 import asyncio
@@ -21,7 +22,9 @@ HEADERS = {
 
 
 class EventStream(Response):
-    """Writes pieces of bytes as they come; None means a pause. `at_end` is called in any case."""
+    """Writes pieces of bytes as the iterator yields them; for None it writes a keep-alive comment.
+    `at_end` is called when the response ends for any reason.
+    """
 
     media_type = "text/event-stream"
 

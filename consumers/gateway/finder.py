@@ -1,4 +1,4 @@
-"""Searches the content of sessions for the gateway, with the command line's index in one thread.
+"""Searches the content of sessions for the gateway, with the same index as `foldlog search`.
 
 The index is one SQLite file, so only one thread reads and updates it. If the index is far behind
 the log, a search returns the progress instead of hits while the index catches up.
@@ -29,7 +29,9 @@ class Behind(NamedTuple):
 
 
 class Finder:
-    """Searches one index, for any thread. Raises the errors of the index: IndexUnusable, Retry."""
+    """Searches one index; any thread may call it. Raises the errors of the index: IndexUnusable,
+    Retry.
+    """
 
     def __init__(
         self, log: Log, path: Path, read: ReadBlob, print_line: Callable[[str], None]

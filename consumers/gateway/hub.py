@@ -78,8 +78,8 @@ class Hub:
         self._tail.on_gap = lambda: loop.call_soon_threadsafe(self._disconnect_all)
 
     def limit_viewers(self, connections: int) -> None:
-        """Limit the viewers of a server that allows this many connections: a tenth of the
-        connections is for other requests, and one user gets at most half.
+        """Limit the viewers of a server that allows `connections` connections. A tenth of them is
+        left for other requests, and one user's viewers may use at most half.
         """
         self.viewers_max = min(VIEWERS_MAX, connections * 9 // 10)
         self.viewers_per_user_max = min(VIEWERS_PER_USER_MAX, connections // 2)
@@ -240,8 +240,8 @@ class Hub:
                 return session  # otherwise it was dropped before this viewer got it
 
     async def _load(self, session_id: str) -> WatchedSession:
-        """Load a session to watch: its views, the open attempt's chunks, then the events since
-        then.
+        """Load a session to watch: its views, the open attempt's chunks, then the events that
+        arrived during the load.
         """
         pending: list[FoldedEvent] = []
         self._pending[session_id] = pending

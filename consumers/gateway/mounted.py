@@ -40,8 +40,8 @@ NOT_STARTED = {
 class AsgiApp:
     """The ASGI app, and the context manager that starts and stops it.
 
-    connected: adds the broker's address to the settings when the app starts, unless there is a
-    `log`.
+    connected: a function that adds the broker's address to the settings. It is called when the app
+    starts, unless `log` is given.
     """
 
     def __init__(

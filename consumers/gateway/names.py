@@ -14,9 +14,8 @@ DIGEST_CHARS = 24
 
 
 def own_id(user: str, name: str) -> str:
-    """The id of the session to which a user gives this name:
-
-    NAME@DIGEST; a long NAME is shortened.
+    """The id of the session to which a user gives this name. It has the form NAME@DIGEST, with a
+    long NAME shortened.
     """
     digest = sha256(f"{user}\0{name}".encode()).hexdigest()[:DIGEST_CHARS]
     return f"{name[: ID_CHARS_MAX - DIGEST_CHARS - 1]}@{digest}"

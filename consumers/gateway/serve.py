@@ -1,4 +1,5 @@
-"""Serves the gateway with uvicorn and with limits until a signal. Only this file imports uvicorn.
+"""Serves the gateway with uvicorn until a signal arrives, and limits what clients may use. Only
+this file imports uvicorn.
 
 A client has a deadline for the head of a request, then for the body, because a slow client cannot
 be distinguished from a client that never sends. Connections are bounded, in total and for each
@@ -86,7 +87,9 @@ def limits_here(per_address: int | None = None) -> Limits:
 
 
 def connections_of(descriptors: int, in_use: int) -> int:
-    """How many connections may be open, if the descriptors now in use are counted twice."""
+    """How many connections may be open. The file descriptors that are in use now are subtracted
+    twice, because the log and the stores may open as many again.
+    """
     return max(16, min(CONNECTIONS_MAX, descriptors - 2 * in_use - DESCRIPTORS_KEPT - BACKLOG))
 
 
@@ -198,8 +201,8 @@ class GuardedConnection(H11Protocol):
         return RequestPart.HEAD if self.conn.their_state is h11.IDLE and not between else None
 
     def _watch(self) -> None:
-        """Set the deadline for the part that the client must send next; single bytes do not extend
-        it.
+        """Set the deadline for the part that the client must send next. Receiving some bytes of
+        this part does not extend the deadline.
         """
         awaited = self._awaits()
         if awaited is self._awaited:
@@ -232,8 +235,8 @@ class GuardedConnection(H11Protocol):
 
 
 def is_worth_logging(record: logging.LogRecord) -> bool:
-    """Whether a log line of uvicorn is worth printing. A request that is cut off when the gateway
-    ends is not, because each would print a traceback.
+    """Whether a log line of uvicorn is worth printing. Lines about requests that were cut off when
+    the gateway shut down are not, because each of them has a traceback.
     """
     cut = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
     return not cut and "timeout graceful shutdown exceeded" not in record.getMessage()
@@ -242,8 +245,8 @@ def is_worth_logging(record: logging.LogRecord) -> bool:
 class Server(uvicorn.Server):
     """Calls `at_end` before it waits for open requests.
 
-    uvicorn raises the signal again after the shutdown, which would make an orderly end look like a
-    failure; this class does not.
+    uvicorn raises the signal again after the shutdown, so that an orderly end would look like a
+    failure. This class does not raise it again.
     """
 
     at_end: Callable[[], None]

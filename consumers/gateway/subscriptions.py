@@ -116,8 +116,9 @@ class Subscription:
         return frames
 
     async def wait_for_event(self, wait_s: float) -> None:
-        """Wait at most `wait_s` seconds for an event of the session (even if it shows nothing) or
-        for the end. Drops the queue, because the caller reads `views` instead.
+        """Wait at most `wait_s` seconds, until the session has an event (even one that shows
+        nothing) or the subscription ends. Drops the queue, because the caller reads `views`
+        instead.
         """
         self._queue.clear()
         with suppress(TimeoutError):

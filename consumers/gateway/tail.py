@@ -63,7 +63,9 @@ class NotReady(Retry):
 
 
 class Replaced(TopicMismatch):
-    """The topic was deleted and created again, so everything in this process is of another log."""
+    """The topic was deleted and created again, so everything in this process's memory is from the
+    old topic.
+    """
 
 
 class Batch(NamedTuple):
@@ -83,9 +85,10 @@ class Tail:
 
     `directory`: the directory of the stores, for one gateway at a time. The thread calls `on_batch`
     with every batch that is not empty, `on_gap` when batches may be missing and viewers must start
-    over, and `on_end` when it ends (`has_ended` is then true). `failed`: the error that stops the
-    tail at present. `read`: reads the seeds of forks. `overview`: is kept up to date with every
-    session. The constructor raises LogUnreachable, TopicMissing.
+    over, and `on_end` when it ends (`has_ended` is then true). `failed`: the error because of which
+    the tail does not follow the log at present, or None. `read`: reads the seeds of forks.
+    `overview`: the home page's overview, which the tail updates as it folds. The constructor raises
+    LogUnreachable, TopicMissing.
     """
 
     def __init__(
@@ -182,11 +185,13 @@ class Tail:
 
     @property
     def caught_up(self) -> bool:
-        """Whether the tail has folded everything that was in the log at its start."""
+        """Whether the tail has folded everything that was in the log when the tail started."""
         return all(owned.next_offset >= self._goal[p] for p, owned in self._owned.items())
 
     def ready(self) -> None:
-        """Raise NotReady until the tail has folded everything that was in the log at its start."""
+        """Raise NotReady if the tail does not follow the log at present, or has not yet folded
+        everything that was in the log when it started.
+        """
         if self.failed is not None:
             raise NotReady(
                 "this gateway does not follow the log at present; every message is kept. It "
@@ -290,7 +295,9 @@ class Tail:
             reader.close()
 
     def _check_topic(self) -> None:
-        """Check that the topic and the broker exist: a reader gets no error if they do not."""
+        """Check that the topic is still the same, and record since when no broker has responded. A
+        reader gets no error in either case.
+        """
         try:
             self._demand_same()
             self.unreachable_since = None

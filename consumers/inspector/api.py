@@ -42,7 +42,9 @@ DEFAULT_RULES = Rules()
 
 
 def events_json(timeline: Timeline, since: int = 0, limit: int = PAGE_EVENTS) -> dict[str, Any]:
-    """The events from a place on, as rows of EVENT_FIELDS. `next`: the place to continue from."""
+    """The session's events from number `since` on (counted from 0), as rows of EVENT_FIELDS.
+    `next`: the number to continue from.
+    """
     moments = timeline.moments[since : since + min(limit, PAGE_EVENTS)]
     return {
         "session_id": timeline.session_id,
@@ -69,15 +71,19 @@ def _event_row(moment: Moment) -> list[Any]:
 
 
 def runs_of(timeline: Timeline, since: int) -> dict[str, Any]:
-    """The runs of the timeline from a place on, and the event up to which they were computed."""
+    """The runs of the timeline, as `runs_json` returns them, and the offset of the event up to
+    which they were computed.
+    """
     upto = timeline.moments[-1].entry.offset if timeline.moments else -1
     return {"upto": upto, **runs_json(timeline.runs, since)}
 
 
 def lines_json(timeline: Timeline, read: ReadBlob, since: int = 0) -> dict[str, Any]:
-    """The lines of the transcript from a place on. An earlier moment has a prefix of them.
+    """The lines of the transcript from number `since` on (counted from 0). At any earlier moment,
+    the transcript has only the first of these lines.
 
-    `upto`: the offset of the last event included. (A line's own offset may be of a fork's parent.)
+    `upto`: the offset of the last event that was folded. (The offset of the last line may be
+    smaller, or an offset of a fork's parent.)
     """
     if not timeline.moments:
         return {"lines": [], "next": 0, "count": 0, "upto": -1}
@@ -155,8 +161,9 @@ def _step_and_offset(called: Moment) -> dict[str, Any]:
 
 
 def budget_json(moment: Moment, called: Moment | None) -> dict[str, Any]:
-    """How full the window was, in tokens. `soft`, `hard`: the limits of the newest request, else
-    the default ones; `planned`: the size of the next request by the default rules.
+    """How full the window was, in tokens. `soft`, `hard`: the limits of the newest request, or the
+    default limits if there is no request yet. `planned`: the size that the next request would have
+    under the default rules.
     """
     views = moment.views
     large, short = short_forms(views)
@@ -185,7 +192,8 @@ def budget_json(moment: Moment, called: Moment | None) -> dict[str, Any]:
 def request_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, Any] | None:
     """The newest request that was decided up to this moment, byte for byte, and its claims so far.
 
-    `agrees`: whether every claim by this version's builder has the same SHA-256; None without any.
+    `agrees`: whether every claim that was made with this version's builder has the same SHA-256;
+    None if there is no such claim.
     """
     called = timeline.called(moment)
     if called is None:
@@ -221,7 +229,8 @@ def _usage(moment: Moment, turn: int, step: int) -> dict[str, int] | None:
 def _previous(
     timeline: Timeline, called: Moment, body: bytes, read: ReadBlob
 ) -> dict[str, Any] | None:
-    """The request before this one, and how much of both is equal, which is what a cache can serve.
+    """The request before `called`, and the length of their common beginning, which a prompt cache
+    can serve.
     """
     before = timeline.steps.index(called.place) - 1
     if before < 0:
@@ -240,7 +249,9 @@ def _previous(
 
 
 def _unmarked(messages: list[Any]) -> list[Any]:
-    """The messages without cache marks, which move with every step and do not matter here."""
+    """The messages without cache marks. The marks move with every step, so otherwise equal messages
+    would differ.
+    """
     return [
         {**message, "content": [
             {name: value for name, value in block.items() if name != "cache_control"}

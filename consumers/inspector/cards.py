@@ -45,7 +45,7 @@ _SENTENCE = re.compile(r"(.+?\w{3}[.!?])(?:\s|$)")  # an initial ("T. Okafor") e
 
 
 class Run(IntEnum):
-    """What a run of the activity strip shows."""
+    """The kinds of runs in the activity strip."""
 
     MODEL = 0
     TOOL = 1
@@ -84,7 +84,8 @@ Done = TurnDone | RequestDone
 class Card:
     """The row of one session.
 
-    `feed` updates it from the views, and returns what ended since then.
+    `feed` updates the card from the views, and returns the turns and requests that ended since the
+    last call.
     """
 
     def __init__(self, prices: PriceTable, read: ReadBlob) -> None:
@@ -110,7 +111,7 @@ class Card:
         self._answer_ms: dict[int, int] = {}  # duration of new answers, by offset
 
     def feed(self, views: SessionViews) -> list[Done]:
-        """Read the rows that were added since the last call."""
+        """Read the rows that were added to the transcript and the ledger since the last call."""
         done: list[Done] = []
         self.started_at = self.started_at or views.turn.since
         opened = -1 if views.origin is None else views.origin.opened
@@ -291,8 +292,8 @@ class Card:
 
 
 def _time_of(views: SessionViews, offset: int) -> int:
-    """The time of an event, taken from the last line at or before it, because background work has
-    no line.
+    """The time of an event of background work. Such an event has no transcript line, so this is the
+    time of the last line at or before the event's offset.
     """
     lines = views.transcript.lines
     recent = lines.since(max(0, len(lines) - LINES_READ_MAX))

@@ -1,4 +1,5 @@
-"""Finds the differences between two states of a session's views: the path, and both values.
+"""Finds the differences between two states of a session's views. Each difference has a path in the
+views, and both values.
 
 Rows that both values share are skipped without a comparison, so comparing two moments of a long
 session costs only what was added between them.

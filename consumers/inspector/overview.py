@@ -37,7 +37,9 @@ FAILED = "failed"
 
 
 class Cell:
-    """The sums of one hour for an agent or a model. Percentiles come from a histogram of times."""
+    """The sums over one hour for one agent and model. Percentiles are computed from `times`, a
+    histogram of durations.
+    """
 
     __slots__ = ("errors", "picodollars", "times", "tokens", "turns", "unpriced")
 
@@ -56,12 +58,14 @@ class Cell:
 
 
 def bucket_of(ms: int) -> int:
-    """The bucket of a time in the histograms."""
+    """The histogram bucket of a duration."""
     return int(PER_DOUBLING * math.log2(max(1, ms)))
 
 
 def percentile(times: Counter[int], share: float) -> int | None:
-    """The percentile of the times in ms; None if there are no times."""
+    """The duration, in ms, below which a `share` of the durations lie; None if there are no
+    durations.
+    """
     wanted = share * times.total()
     for bucket in sorted(times):
         wanted -= times[bucket]
@@ -288,7 +292,8 @@ def _newer(sessions: OrderedDict[str, _Listed], version: int) -> Iterator[_Liste
 
 
 def _served(view: PartitionView) -> tuple[set[str], str | None]:
-    """The agents that a partition's live holders serve, and the owner; None if there is no owner.
+    """The agents that the live holders of a partition serve, and the owner of the partition. If a
+    role has no live holder, no agents and None.
     """
     found: set[str] | None = None
     owner = None

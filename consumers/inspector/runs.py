@@ -1,8 +1,9 @@
 """Computes the runs of a session over real time: what ran, what waited for whom, what was in doubt.
 
-A run is a time during which the state of one subject did not change. `Runs` gets the moments of a
-timeline in order, and compares the state of each subject before and after each event, so a long
-session needs one pass. The page draws its timeline from the runs.
+A run is a time during which the state of one subject (a model call, a tool call or background work)
+did not change. `Runs` gets the moments of a timeline in order, and compares the state of each
+subject before and after each event, so a long session needs one pass. The page draws its timeline
+from the runs.
 """
 
 from enum import StrEnum
@@ -51,7 +52,7 @@ class Lane(StrEnum):
 
 
 class Kind(StrEnum):
-    """RUN: something ran. POINT: a person acted. The other kinds: nothing ran, for this reason."""
+    """RUN: something ran. POINT: a person acted. Every other kind is a reason why nothing ran."""
 
     RUN = "run"
     POINT = "point"
@@ -105,7 +106,8 @@ class _Stands(NamedTuple):
 class Runs:
     """The runs up to the last event passed to `feed`.
 
-    `closed` only grows; `open` has the present runs.
+    `closed`: the runs that have ended. Runs are only appended to it. `open`: the runs that have not
+    ended.
     """
 
     def __init__(self) -> None:
@@ -157,7 +159,9 @@ class Runs:
     def _close(self, entry: Entry, run: Run, after: _Stands | None) -> None:
         """End a run.
 
-        If its worker was lost, it ended with the last chunk, and a wait for a worker followed.
+        If the run ends because another attempt took its place, its worker was lost. A model call
+        then ended at its last chunk, and the time from there to the new attempt becomes a run of
+        kind `waits_worker`.
         """
         outcome, note = _outcome(entry.event, run)
         if run.kind is not Kind.RUN:
@@ -249,7 +253,7 @@ WORKS = {
 def _model(turn: TurnView, *, is_quiet: bool) -> _Stands | None:
     """The state of the model call, or of the wait for it.
 
-    `is_quiet`: whether no tool call has a state.
+    `is_quiet`: whether no tool call of the turn runs or waits.
     """
     generation: Generation | None = turn.generation
     place = (turn.number, turn.step)
@@ -293,9 +297,8 @@ def _call(call: Call) -> _Stands | None:
 
 
 def worker_name(owner: str) -> str:
-    """How people see a worker:
-
-    `worker` and its id. Of a long id, only the last characters are shown.
+    """The name of a worker on the page: `worker` and the worker's id. Of a long id, only the last
+    characters are shown.
     """
     name = worker_id(owner)
     if len(name) > WORKER_CHARS:
@@ -328,7 +331,9 @@ def _outcome(event: object, run: Run) -> tuple[str, str]:
 
 
 def runs_json(runs: Runs, since: int) -> dict[str, Any]:
-    """The ended runs from a place on, as rows of FIELDS, and all runs that have not ended."""
+    """The ended runs from number `since` on (counted from 0), as rows of FIELDS, and all runs that
+    have not ended.
+    """
     closed = runs.closed[since:]
     return {
         "fields": list(FIELDS),

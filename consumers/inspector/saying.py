@@ -1,6 +1,6 @@
 """Describes an event in a sentence for people: who did what.
 
-The page shows its fields on request.
+The page shows the event's fields on request.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ SAID_CHARS = 90
 def sentence(entry: Entry, turn: TurnView) -> str:
     """The sentence for an event; '' for a chunk.
 
-    `turn`: the turn view after it, for names of calls.
+    `turn`: the turn view after the event, which has the names of the calls.
     """
     event = entry.event
     match event:

@@ -1,8 +1,9 @@
 """A session with its views after each event: the data of the time scrubber.
 
 The session is folded from its first offset, as its worker does, and the views after every event are
-kept. Views are immutable and share their rows, so all of them need little more memory than the
-last. A timeline can continue when the log has grown, and keeps no reader open meanwhile.
+kept. Views are immutable and share their rows, so keeping all of them takes little more memory than
+keeping only the newest. When the log has grown, a timeline can be extended; between two extensions
+it keeps no reader open.
 """
 
 import threading
@@ -48,7 +49,8 @@ class UnknownOffset(UnknownSession):
 class Moment(NamedTuple):
     """One event, its ruling, and the state right after it.
 
-    `viewer`: the open attempt's output so far. `now_ms`: the newest broker time, for wake.
+    `viewer`: the open attempt's output so far. `now_ms`: the newest broker time up to this event;
+    WAKE is evaluated at this time.
     """
 
     place: int

@@ -91,8 +91,8 @@ class SqliteBackend:
 
 
 class IndexFile:
-    """The open file. `belongs`: the log and the version from which it must be built, else it is
-    rebuilt.
+    """The open file. `belongs`: the log and the version that the index must have been built from.
+    If the file was built from others, it is rebuilt.
 
     `report` prints the reason for a rebuild. Raises IndexUnusable if the directory or the file
     cannot be written.
@@ -147,7 +147,9 @@ class IndexFile:
         self._connect()
 
     def claim(self) -> None:
-        """Record, with the first batch, from which log and version the file is built."""
+        """Record from which log and version the file is built. Called in the transaction of the
+        first batch.
+        """
         self.connection.executemany(
             "INSERT OR REPLACE INTO belongs VALUES (?, ?)", self._belongs.items()
         )

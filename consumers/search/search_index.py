@@ -2,8 +2,9 @@
 
 The index is a fold of the log: every event goes through the sessions' fold, and each line that the
 event adds to a transcript becomes a document. A refused, repeated or superseded message is never
-found, because no transcript contains it. The index is updated in batches, each in one transaction
-with the cursor, so after a kill the next run continues.
+found, because no transcript contains it. The index is updated in batches. Each batch is written in
+one transaction, together with the cursor. So if the process is killed, the next run continues after
+the last committed batch.
 """
 
 from collections import OrderedDict

@@ -1,8 +1,8 @@
 """Makes the spans of a session from its events: the same log always gives the same spans.
 
-Ids are hashes of the claim's place in the log, and times are the broker's, so an export can be
-repeated at any time on any machine. Names follow OpenTelemetry's conventions for generative AI.
-Only finished work has a span, and spans contain no content.
+The id of a span is a hash of the partition and the offset of the event that began it, and times are
+the broker's. So an export can be repeated at any time on any machine. Names follow OpenTelemetry's
+conventions for generative AI. Only finished work has a span, and spans contain no content.
 """
 
 import json

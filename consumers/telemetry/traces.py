@@ -1,7 +1,7 @@
 """Reads the traces of a session from the log, at any time and any number of times.
 
-The header `traceparent` has the span of an event's writer, if there was one. This span is linked to
-the turn that the event began.
+The header `traceparent` of a record names the span in which the event was written, if there was
+one. This span is linked to the turn that the event began.
 """
 
 import re

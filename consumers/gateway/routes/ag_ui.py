@@ -62,8 +62,9 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.post("/connect", response_class=EventStream)
     async def connect(request: Request, follow: bool = False) -> Response:
-        """Stream all runs of a RunAgentInput's thread, with the open run until it ends; with
-        `follow`, also all later runs. A client that already has messages gets only what it lacks.
+        """Stream all runs of a RunAgentInput's thread. The stream ends with the open run; with
+        `follow`, it continues with all later runs. A client that already has messages gets only the
+        missing ones.
         """
         wanted = run_input(await request.json())
         subscription = await _subscribe(gateway, request, wanted)

@@ -138,8 +138,8 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
 
 
 async def _send_message(gateway: Gateway, request: Request, wanted: ChatRequest) -> str:
-    """Send the newest message, await the decision, and return the message's id, which may be
-    repeated.
+    """Send the newest message, await the decision, and return the message's id. If a message with
+    this id was sent before, it is not sent again.
     """
     assert wanted.message is not None
     content = await gateway.blocking(content_of, wanted.message, gateway.store_attachment)
@@ -189,8 +189,8 @@ def _is_pending(views: SessionViews, key: str) -> bool:
 
 
 def _was_decided(views: SessionViews, answer: Answer) -> bool:
-    """Whether the call got the same answer before, so that a repeated request gets the same
-    response.
+    """Whether the call was given this answer before. If so, the answer is not sent again, and the
+    repeated request gets the same response.
     """
     return any(
         (line.kind, line.call, line.text) == ("approval", answer.call, answer.decision)

@@ -1,7 +1,7 @@
 """Durable Streams over HTTP, the writing side: create, append, close, delete.
 
-Each request is one item in a session without an agent. The fold of the stream rules on each item,
-and the response reports the ruling. Agents' sessions are read-only here.
+Each request is stored as one item of a session without an agent. The fold of the stream rules on
+each item, and the response reports the ruling. Agents' sessions are read-only here.
 """
 
 import re

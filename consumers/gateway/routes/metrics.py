@@ -26,8 +26,8 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.get("/healthz", response_class=PlainTextResponse)
     async def alive() -> Response:
-        """200 while the gateway follows the log, even if no broker responds, which the text then
-        says.
+        """200 while the gateway follows the log. If no broker responds, the status is still 200,
+        and the text says since when.
         """
         failed = gateway.tail.failed or gateway.tabs.failed
         if failed is not None:

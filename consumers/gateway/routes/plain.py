@@ -101,7 +101,7 @@ class Report(RequestBody):
 
 
 class Phase(RequestBody):
-    """A transition to trigger."""
+    """The phase transition to trigger."""
 
     trigger: str
     command_id: str | None = None
@@ -150,7 +150,9 @@ def _reading_routes(routes: APIRouter, gateway: Gateway) -> None:
 
     @routes.get("/sessions/events", response_class=EventStream)
     async def changes(request: Request) -> Response:
-        """The user's sessions as they change: each event `session` is a line of the list."""
+        """The user's sessions as they change. Each event `session` contains one session, with the
+        same fields as in the list of sessions.
+        """
         caller = gateway.caller(request)
         return EventStream(_changes(gateway, caller), at_end=gateway.hub.reserve(caller.user))
 

@@ -1,4 +1,5 @@
-"""Encodes what a session shows as AG-UI 1.0 events. Pure: uses no clock and no HTTP.
+"""Encodes the items that a session shows to its viewers as AG-UI 1.0 events. Pure: uses no clock
+and no HTTP.
 
 A thread is a session, a run is a turn (`SESSION:TURN`). A run ends early, as an interrupt, when the
 turn continues only after a person answers; the events after the answer open another run of the same
@@ -36,7 +37,7 @@ They are sent as CUSTOM with the kind as name.
 
 
 class Encoder:
-    """Turns what a session shows, from its start, into events for one viewer.
+    """Turns the items that a session shows, from its first item on, into events for one viewer.
 
     `messages`: the messages of a client that received every event.
     """

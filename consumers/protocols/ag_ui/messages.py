@@ -1,4 +1,5 @@
-"""Tracks the messages of an AG-UI client by the client's own rules, and builds those of an answer.
+"""Tracks the messages of an AG-UI client by the client's own rules, and builds an answer's
+messages.
 
 `Messages` applies events as the client's reducer does, so that the encoder always knows what the
 client shows. `answer` returns the messages that must exist when an answer is final.

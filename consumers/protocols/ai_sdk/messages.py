@@ -1,8 +1,8 @@
-"""Converts a session's history to UIMessages, as the Vercel AI SDK 7 stores it.
+"""Converts a session's history to UIMessages, the format in which the Vercel AI SDK 7 stores chats.
 
-A turn's message is assembled from the turn's stream, so loading and streaming show the same. A
-user's message comes before the answer of the turn that it began. A message that steered a turn is a
-part of this turn's answer, and a queued message comes last.
+A turn's message is assembled from the turn's stream, so a client shows the same message whether it
+loads the turn or streams it. A user's message comes before the answer of the turn that it began. A
+message that steered a turn is a part of this turn's answer, and a queued message comes last.
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,8 @@ def messages(views: SessionViews, read: ReadBlob) -> list[UIMessage]:
 def assembled(chunks: Iterable[Chunk]) -> UIMessage:
     """The message that the protocol's client assembles from a turn's chunks.
 
-    The chunks must be of a history, in which no streamed output is withdrawn.
+    The chunks must be made from final answers only, because this function does not handle chunks
+    that withdraw streamed output.
     """
     message: UIMessage = {"id": "", "role": "assistant", "parts": []}
     parts: list[dict[str, Any]] = message["parts"]

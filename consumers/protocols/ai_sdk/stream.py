@@ -103,7 +103,9 @@ def begin(session_id: str, turn: int) -> tuple[State, list[Chunk]]:
 def encode(
     state: State, thing: Shown, read: ReadBlob, steered: Steered
 ) -> tuple[State, list[Chunk]]:
-    """The state after one shown item, and the item's chunks, which are none for other turns."""
+    """The state after one shown item, and the chunks for this item. An item of another turn has no
+    chunks.
+    """
     encoder = _Encoder(state, read, steered)
     match thing:
         case LineAdded():
@@ -129,8 +131,8 @@ def paused(state: State) -> list[Chunk]:
 
 
 def steered_in(views: SessionViews) -> Steered:
-    """A function that returns whether, by these views, a message joined a turn after its first
-    request.
+    """Return a function of a message and a turn. According to these views, it returns whether the
+    message joined the turn after the turn's first request.
     """
 
     def steered(message: str, turn: int) -> bool:
@@ -248,7 +250,8 @@ class _Encoder:
         self._set(blocks=())
 
     def settled(self, of: Attempt, line: Line) -> None:
-        """Send the final content: the part that was not sent yet, or all if what was sent differs.
+        """Send the part of the final content that was not sent yet, or all of it if the part that
+        was sent differs from it.
         """
         self._begin_step(of.step)
         final = list(final_parts(line, self._read))

@@ -86,7 +86,7 @@ def page(stream: Stream, place: int, bytes_max: int = PAGE_BYTES_MAX) -> Page:
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a stream is JSON, so that it keeps the bounds of its messages."""
+    """Whether a stream is JSON. Only a JSON stream keeps the boundaries between its messages."""
     return content_type.partition(";")[0].strip().lower() == JSON
 
 
@@ -130,8 +130,8 @@ def control_event(partition: int, at: Page, cursor: str) -> bytes:
 
 
 def cursor_of(given: str | None, now_s: float, jitter_s: int) -> str:
-    """The cursor to return: the number of the present interval of CURSOR_S seconds, or a higher
-    number than the reader's own if that is not below it.
+    """The cursor to return: the number of the present interval of CURSOR_S seconds. If the reader's
+    own cursor is not below this number, the returned cursor is higher than the reader's own.
     """
     interval = int(now_s) // CURSOR_S
     if given is None or not given.isdecimal() or len(given) > 18 or int(given) < interval:

@@ -20,7 +20,7 @@ from .reading import JSON
 class SessionStream:
     """A session's views as a stream.
 
-    It is closed if the session is terminated and no call is in doubt.
+    The stream is closed if the session is terminated and none of its calls is in doubt.
     """
 
     content_type = JSON

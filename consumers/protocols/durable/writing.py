@@ -129,7 +129,7 @@ class WrittenStream:
     def judge(self, op: Op, at: int) -> Verdict:
         """The verdict on a request at a time, without applying it.
 
-        `why` is `known` if it was done before.
+        The verdict's `why` is `known` if an earlier request already had the same effect.
         """
         life = self.alive(at)
         if op["op"] == "create":
