@@ -33,6 +33,9 @@ _REFUSED_S = 2.0
 A killed local broker restarts in 1.8 s.
 """
 
+CREATED_S = 30.0
+"""How many seconds a new topic may take to get a leader. A busy broker took more than 10 s."""
+
 _CHECK_S = 0.1
 """How many seconds pass between checks of a waiting request whether all brokers refuse connections.
 """
@@ -172,9 +175,13 @@ class Cluster:
 
         return self._again_while(once, _NotYet)
 
-    def _again_while(self, ask: Callable[[], T], *passing: type[FoldlogError]) -> T:
-        """Retry while the request raises one of these errors, until the timeout."""
-        deadline = time.monotonic() + self._timeout_s
+    def _again_while(
+        self, ask: Callable[[], T], *passing: type[FoldlogError], within_s: float = 0.0
+    ) -> T:
+        """Retry while the request raises one of these errors, until the timeout or `within_s`
+        seconds, whichever is longer.
+        """
+        deadline = time.monotonic() + max(self._timeout_s, within_s)
         while True:
             try:
                 return ask()
@@ -245,7 +252,8 @@ class Cluster:
         created = self._create([wanted[name] for name in before.missing])
         for name in before.missing:
             # Brokers learn of a new topic shortly after the controller has created it.
-            self._again_while(partial(self.end_offsets, name), TopicMissing)
+            ask = partial(self.end_offsets, name)
+            self._again_while(ask, TopicMissing, _NotYet, within_s=CREATED_S)
         # Read again, because another process may have created a topic with other settings.
         after = self.check_topics(wanted.values())
         same = tuple(name for name in after.same if name not in created)
