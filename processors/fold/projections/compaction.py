@@ -46,7 +46,7 @@ class Summary(Value):
 class CompactionView(Value):
     """`candidate_at`: the offset of the newest summary, if it is not adopted. `checkpoint_at`: the
     offset of the summary in force. `compacted_upto`: short forms at or before this offset are in
-    force. `waiting`: tokens that the other short forms would save."""
+    force. `waiting`: estimated tokens that adopting the later short forms would save."""
 
     shorts: Rows[Short]
     summaries: Rows[Summary]
