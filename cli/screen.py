@@ -50,7 +50,9 @@ class Screen:
         self._covered = False  # whether something was drawn after the question
 
     def prompted(self, question: str) -> None:
-        """Note the question at the end of the screen; '' when it was answered."""
+        """Record that `question` is now the last thing on the screen; '' means that no question is
+        open.
+        """
         self._prompt, self._covered = question, False
         self._column = 0
 

@@ -103,8 +103,10 @@ __all__ = [
 
 
 def open_log(settings: Settings) -> "KafkaLog | FramedLog":
-    """The log that `settings` name, without connecting yet. Raises SettingsError if they name no
-    broker, or lack the schema registry that this home directory has used before.
+    """Create the log that the settings describe. It connects on first use.
+
+    Raises SettingsError if the settings name no broker, or lack the schema registry that this home
+    directory has used before.
 
     The imports are in the function because folds, tests and the simulator do not need the client
     library, and only users of a schema registry need framing.

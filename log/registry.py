@@ -259,9 +259,9 @@ def _fingerprinted(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def registry_of(settings: Settings) -> Registry:
-    """The registry that `settings` name. Call it only if `settings.uses_registry`.
+    """The registry that the settings describe. Call it only if `settings.uses_registry`.
 
-    Raises SettingsError if `settings` name no registry. This home directory has used a registry
+    Raises SettingsError if the settings name no registry. This home directory has used a registry
     before, so the log may have records that look corrupt without that registry.
     """
     folder = settings.registry_dir

@@ -90,7 +90,7 @@ def _hex(value: Any) -> str:
 
 
 def digests_of(agents: Iterable[Agent]) -> tuple[AgentDigest, ...]:
-    """The digests of several agents, by name."""
+    """The digests of several agents, sorted by name."""
     return tuple(sorted(map(digest_of, agents), key=lambda agent: agent.name))
 
 

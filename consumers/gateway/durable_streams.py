@@ -38,7 +38,9 @@ class CachedStream:
 
 
 class StreamCache:
-    """The folded streams. Each is folded up to the views that its last request had."""
+    """The folded streams. Each is folded up to the views that were last passed to `fold` or
+    `refold`.
+    """
 
     def __init__(self, gateway, limits: StreamLimits | None = None) -> None:
         self._gateway, self.limits = gateway, limits or StreamLimits()

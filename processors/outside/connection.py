@@ -76,8 +76,8 @@ class Connection:
     def agree(
         self, listed: Iterable[ListedTool], remember: Callable[[tuple[ListedTool, ...]], None]
     ) -> None:
-        """Set the list of tools that the agents get at the start, because the server did not answer
-        in time. When the server sends its own list later, that list is passed to `remember`, which
+        """Use `listed` as the server's tools for now: the server has not answered, or could not be
+        reached. If the server later lists other tools, its list is passed to `remember`, which
         stores it for the next start.
         """
         self._known = self._agreed = {each.name: definition_hash(each) for each in listed}

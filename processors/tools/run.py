@@ -226,7 +226,7 @@ async def _call(function: Callable[[], Any], name: str) -> End:
 
 
 def in_thread(function: Callable[[], Any], name: str) -> Awaitable[Any]:
-    """Run a function in a new thread. The process does not wait for this thread when it ends.
+    """Run a function in a new thread. When the process ends, it does not wait for this thread.
 
     The default executor has few threads and joins them at exit, so a hung tool would prevent the
     worker from ending.

@@ -81,7 +81,7 @@ def read_layers(
 
 
 class _Collector:
-    """Collects the texts of the layers, and notices about texts that were left out or cut."""
+    """Collects the texts of the layers, and a notice for each text that was left out or cut."""
 
     def __init__(self) -> None:
         self.texts: list[Layer] = []

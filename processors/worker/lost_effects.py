@@ -29,7 +29,7 @@ ENDING = "the turn is ending"
 
 
 class Running(NamedTuple):
-    """One begun effect."""
+    """A running effect and its role."""
 
     role: str
     effect: EffectId

@@ -1,4 +1,4 @@
-"""turn: the fold of the work in flight. Its values are in turn_view.py.
+"""turn: the fold of the work in flight. turn_view.py defines the view that it computes.
 
 There is one short function per event type. The functions get only events that the rulings accepted,
 so they do not validate; they assert what the rulings guarantee.
