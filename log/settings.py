@@ -29,6 +29,11 @@ LINGER_MS_MAX = 5
 
 MODEL_SLOTS, TOOL_SLOTS, SLOTS_MAX = 100, 32, 10_000
 
+SNAPSHOT_RECORDS = 50_000
+"""A worker folds so many records in about a second."""
+
+SNAPSHOT_MINUTES = 10
+
 SECRET_BYTES_MIN = 32
 """The shortest secret of the gateway. RFC 7518 requires a key of this size to sign with SHA-256."""
 
@@ -50,6 +55,9 @@ _ENV: Mapping[str, tuple[str, ...]] = {
     "home": ("FOLDLOG_HOME",),
     "state_dir": ("FOLDLOG_STATE_DIR",),
     "blobs_dir": ("FOLDLOG_BLOBS",),
+    "snapshots_dir": ("FOLDLOG_SNAPSHOTS",),
+    "snapshot_records": ("FOLDLOG_SNAPSHOT_RECORDS",),
+    "snapshot_minutes": ("FOLDLOG_SNAPSHOT_MINUTES",),
     "cache_dir": ("FOLDLOG_CACHE_DIR",),
     "config_dir": ("FOLDLOG_CONFIG_DIR",),
     "managed_instructions": ("FOLDLOG_MANAGED_INSTRUCTIONS",),
@@ -80,9 +88,12 @@ _INTS: Mapping[str, tuple[int, int]] = {
     "inline_limit_bytes": (1024, INLINE_LIMIT_BYTES_MAX),
     "model_slots": (1, SLOTS_MAX),
     "tool_slots": (1, SLOTS_MAX),
+    "snapshot_records": (0, 1_000_000_000),
+    "snapshot_minutes": (1, 10_080),
 }
 _PATHS = (
-    "home", "state_dir", "blobs_dir", "cache_dir", "config_dir", "managed_instructions", "prices",
+    "home", "state_dir", "blobs_dir", "snapshots_dir", "cache_dir", "config_dir",
+    "managed_instructions", "prices",
 )
 _SECRETS = ("api_key", "gateway_secret", "web_token", "registry_user", "registry_password")
 
@@ -110,6 +121,16 @@ class Settings:
     """Directory of a worker's stores, outbox and lock. Default: `HOME/worker`, in `home`."""
     blobs_dir: Path
     """Directory of the blob store, shared by all machines. Default: `HOME/blobs`, in `home`."""
+    snapshots_dir: Path | None = None
+    """Directory of snapshots of the stores, shared by all workers, see docs/operation.md.
+    Default: `BLOBS/snapshots`, in `blobs_dir`.
+    """
+    snapshot_records: int = SNAPSHOT_RECORDS
+    """A worker makes a snapshot of a partition every so many records, and loads one if its own
+    store is that far behind it; 0: it neither makes nor loads any.
+    """
+    snapshot_minutes: int = SNAPSHOT_MINUTES
+    """It also makes one this long after the last if the partition has new records."""
     cache_dir: Path
     """Directory of downloads. Default: `$XDG_CACHE_HOME/foldlog`, or `~/.cache/foldlog`."""
     config_dir: Path | None = None

@@ -29,6 +29,12 @@ POINTS: dict[str, str] = {
     "store.removed": "a store to be rebuilt was deleted, the new one does not exist",
     "refold.begun": "a store belongs to another log, its partition is not reread yet",
     "refold.written": "a store that is being rebuilt has a part of the log",
+    # snapshots of stores
+    "snapshot.checkpoint": "a checkpoint of a store is on disk, none of it is stored",
+    "snapshot.files": "the files of a snapshot are stored, its manifest is not",
+    "snapshot.stored": "a snapshot is stored, its checkpoint is not deleted",
+    "snapshot.fetched": "the files of a snapshot are copied, the store is not replaced",
+    "snapshot.loaded": "a store from a snapshot is in its place, not opened",
     # a model call
     "models.begin": "the claim of a model call was read back, the call has not begun",
     "models.send": "the request is about to be sent",

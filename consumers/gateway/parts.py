@@ -19,6 +19,7 @@ from ...log.errors import Retry
 from ...processors.advice.prices import load_prices
 from ...processors.fold.views import SessionViews
 from ...processors.store.chunks_reader import chunks_reader
+from ...processors.store.snapshots import snapshots_of
 from ...producers.attachments import inspect_new
 from ...producers.checks import an_id
 from ...producers.recorded import ORIGIN
@@ -59,7 +60,10 @@ class Gateway:
         self.read_blob = client.read_blob
         self.answers: Counter[str] = Counter()  # by HTTP status
         self.overview = Overview(load_prices(self.settings.prices), client.read_blob)
-        self.tail = Tail(client.log, directory, print_line, client.read_blob, self.overview)
+        self.tail = Tail(
+            client.log, directory, print_line, client.read_blob, self.overview,
+            snapshots_of(self.settings), self.settings.snapshot_records,
+        )
         self.finder = Finder(client.log, index_path(self.settings), client.read_blob, print_line)
         self.tabs = Tabs(client.log, print_line)
         self.hub = Hub(self.tail, self.shown_blob, chunks_reader(client.log), print_line)

@@ -31,8 +31,10 @@ from ...processors.fold.projections.partition import PartitionView
 from ...processors.fold.sessions import FoldedEvent, is_foldable
 from ...processors.fold.views import SessionViews
 from ...processors.store.fork_seeds import foldable_entry
+from ...processors.store.opener import StoreOpener
 from ...processors.store.partition_cache import PartitionCache
-from ...processors.store.store import Belongs, Store, fold_version, new_store, open_store
+from ...processors.store.snapshots import Snapshots
+from ...processors.store.store import Belongs, Store, fold_version
 from ...schemas.codec import ChunkSeen
 from ...schemas.events.parts import ReadBlob
 from ...schemas.record import Record
@@ -87,8 +89,9 @@ class Tail:
     with every batch that is not empty, `on_gap` when batches may be missing and viewers must start
     over, and `on_end` when it ends (`has_ended` is then true). `failed`: the error because of which
     the tail does not follow the log at present, or None. `read`: reads the seeds of forks.
-    `overview`: the home page's overview, which the tail updates as it folds. The constructor raises
-    LogUnreachable, TopicMissing.
+    `overview`: the home page's overview, which the tail updates as it folds. `snapshots`, `behind_max`:
+    see StoreOpener; a gateway makes no snapshots. The constructor raises LogUnreachable,
+    TopicMissing.
     """
 
     def __init__(
@@ -98,9 +101,14 @@ class Tail:
         print_line: Callable[[str], None],
         read: ReadBlob | None = None,
         overview: Overview | None = None,
+        snapshots: Snapshots | None = None,
+        behind_max: int = 0,
     ) -> None:
         self._read, self._overview = read, overview
         self._log, self._directory, self._print = log, directory, print_line
+        self._opener = StoreOpener(
+            lambda partition: directory / str(partition), print_line, snapshots, behind_max
+        )
         self._lock, self._halt = threading.RLock(), threading.Event()
         self._watched: frozenset[bytes] = frozenset()
         self._thread = threading.Thread(target=self._run, name="tail", daemon=True)
@@ -380,22 +388,25 @@ class Tail:
     def _open(self, partition: int, end: int, *, fresh: bool = False) -> Store:
         first = self._log.first_offsets(SESSION_EVENTS)[partition]
         identity = self._log.identity(), self._log.topic_id(SESSION_EVENTS)
-        belongs, directory = Belongs(*identity, fold_version()), self._directory / str(partition)
-        if fresh:
-            return new_store(directory, belongs, end, first_offset=first)
-        return open_store(directory, belongs, end, self._print, first)
+        belongs = Belongs(*identity, fold_version())
+        return self._opener.open(partition, belongs, end, first, fresh=fresh)
 
     def _rebuild(self, partition: int, why: str) -> int:
         """Rebuild a partition's store. Returns the offset to continue from. Raises LogCut."""
         with self._lock:
             owned = self._owned[partition]
             self._print(f"the gateway's store {partition} is rebuilt from the log: {why}")
-            owned.store.abandon()
             if self._overview is not None:
                 self._overview.forget(partition)
             end = self._log.end_offsets(SESSION_EVENTS)[partition]
-            owned.reset(self._open(partition, end, fresh=True))
-            return owned.next_offset
+            while True:
+                owned.store.abandon()
+                owned.reset(self._open(partition, end, fresh=True))
+                try:
+                    self._summarise(owned)
+                    return owned.first_read()
+                except Corrupt as damage:  # in a snapshot: the next one is older, the last is empty
+                    self._print(f"the gateway's store {partition} is damaged too: {damage}")
 
     def _summarise(self, owned: PartitionCache) -> None:
         for session_id in owned.store.sessions():

@@ -5,6 +5,7 @@ Only this file imports rocksdict.
 
 import errno
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,15 @@ class RocksBackend:
     """
 
     def __init__(self, directory: Path, *, read_only: bool = False) -> None:
-        from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch
+        from rocksdict import (
+            AccessType,
+            BlockBasedOptions,
+            Cache,
+            Checkpoint,
+            Options,
+            Rdict,
+            WriteBatch,
+        )
 
         options = Options(raw_mode=True)
         options.create_if_missing(not read_only)
@@ -36,6 +45,9 @@ class RocksBackend:
         with _Errors():
             self._db = Rdict(str(directory), options, access_type=access)
         self._new_batch = partial(WriteBatch, raw_mode=True)
+        self._checkpoint_of = Checkpoint
+        self._is_open = True
+        self._closing = threading.Lock()
 
     def get(self, key: bytes) -> bytes | None:
         with _Errors():
@@ -60,8 +72,17 @@ class RocksBackend:
         with _Errors():
             self._db.write(batch)
 
+    def checkpoint(self, directory: Path) -> bool:
+        with self._closing:
+            if not self._is_open:
+                return False
+            with _Errors():
+                self._checkpoint_of(self._db).create_checkpoint(str(directory))
+        return True
+
     def close(self) -> None:
-        with _Errors():
+        with self._closing, _Errors():
+            self._is_open = False
             try:
                 self._db.close()
             finally:

@@ -83,6 +83,7 @@ class Store:
         *,
         log_end: int = 0,
         log_first: int = 0,
+        is_loaded: bool = False,
     ) -> None:
         self._backend = backend
         self.log_end = log_end  # the log's end when this store was opened: where catching up ends
@@ -97,7 +98,8 @@ class Store:
         # Dead letters for records below this offset were written while the previous store was in
         # use.
         self.letters_from = self.cursor.offset if letters_from is None else letters_from
-        self.is_new = letters_from is not None
+        # Another worker has served the partition up to `log_end`; is_loaded: from a snapshot.
+        self.is_new, self.is_loaded = is_loaded or letters_from is not None, is_loaded
 
     def _read(self, key: bytes, kind: type) -> Any:
         value = self._backend.get(key)
@@ -215,6 +217,12 @@ class Store:
         """Every session of the partition."""
         return (key[2:].decode() for key, _ in self._backend.scan(b"h\0"))
 
+    def checkpoint(self, directory: Path) -> bool:
+        """Link the files of the store, as of one batch, in a new directory: from any thread, while
+        it is written. Returns False if it is closed, or not on disk. Raises Corrupt, OSError."""
+        backend = self._backend
+        return isinstance(backend, RocksBackend) and backend.checkpoint(directory)
+
     def close(self) -> None:
         """Close the backend."""
         self._backend.close()
@@ -254,46 +262,111 @@ class DictBackend:
         pass
 
 
+class Loader(Protocol):
+    """Replaces the store of a directory by one from a snapshot; see snapshot_loader.py."""
+
+    def has(self, least: int) -> bool:
+        """Whether there is a snapshot with a cursor of `least` or more."""
+
+    def load(self, least: int, letters_from: int = 0) -> Store | None:
+        """The store from the newest usable snapshot of those; without one nothing is changed.
+
+        letters_from: every dead letter below it was written. Any open store must be closed before.
+        """
+
+
+class _NoSnapshots:
+    def has(self, least: int) -> bool:
+        return False
+
+    def load(self, least: int, letters_from: int = 0) -> Store | None:
+        return None
+
+
+NO_SNAPSHOTS: Loader = _NoSnapshots()
+
+
 def open_store(
     directory: Path,
     belongs: Belongs,
     end_offset: int,
     say: Callable[[str], None],
     first_offset: int = 0,
+    *,
+    loader: Loader = NO_SNAPSHOTS,
+    behind_max: int = 0,
 ) -> Store:
-    """The store in a directory. A store that does not belong to this log is replaced,
-    with a message.
+    """The store in a directory; if that is missing, unusable or more than `behind_max` records
+    behind a snapshot, a store from a snapshot; else a new one. A replacement is reported.
 
     Raises LogCut if the log no longer has the records to fold. Raises OSError, and keeps the store,
     if another process has it open or the system refuses to open it.
     """
-    why, letters_from = None, 0
+    why, letters_from = "there was none here", 0
+    if not directory.is_dir() and (loaded := loader.load(first_offset)) is not None:
+        say(_loaded(directory, loaded, why))
+        return loaded
     try:
-        store = _opened(directory, end_offset, first_offset)
+        store = opened_store(directory, end_offset, first_offset)
     except (Corrupt, msgspec.MsgspecError) as broken:
         why = f"it is damaged ({broken})"
     else:
-        why = None if store.belongs is None else _mismatch(store, belongs, end_offset)
-        if why is None and store.cursor.offset < first_offset:
-            store.close()
-            raise LogCut(directory.name, store.cursor.offset, first_offset)
-        if store.belongs is None:
-            store.claim(belongs)
-        if why is None:
-            return store
         had = store.belongs
+        mismatch = None if had is None else _mismatch(store, belongs, end_offset)
+        if mismatch is None:
+            return _newer(store, directory, belongs, say, loader, behind_max)
+        why = mismatch
         if had is not None and had[:2] == belongs[:2] and store.cursor.offset <= end_offset:
             letters_from = store.cursor.offset  # another version of the folds, but the same log
         store.close()
+    if (loaded := loader.load(first_offset, letters_from)) is not None:
+        say(_loaded(directory, loaded, why))
+        return loaded
     if first_offset == 0:
         say(f"the store {directory.name} is rebuilt from the log: {why}")
     return new_store(directory, belongs, end_offset, letters_from, first_offset)
 
 
-def _opened(directory: Path, end_offset: int, first_offset: int) -> Store:
+def _newer(
+    store: Store,
+    directory: Path,
+    belongs: Belongs,
+    say: Callable[[str], None],
+    loader: Loader,
+    behind_max: int,
+) -> Store:
+    """A usable store, or one from a snapshot if it is much newer, or if the log no longer has the
+    record at the store's cursor. Raises LogCut."""
+    cursor, first, end = store.cursor.offset, store.log_first, store.log_end
+    is_cut = cursor < first
+    least = first if is_cut else cursor + behind_max + 1
+    if loader.has(least):
+        store.close()
+        if (loaded := loader.load(least, letters_from=cursor)) is not None:
+            behind = loaded.cursor.offset - cursor
+            say(_loaded(directory, loaded, f"it was {behind} records behind"))
+            return loaded
+        store = opened_store(directory, end, first)
+    if is_cut:
+        store.close()
+        raise LogCut(directory.name, cursor, first)
+    if store.belongs is None:
+        store.claim(belongs)
+    return store
+
+
+def _loaded(directory: Path, store: Store, why: str) -> str:
+    at = store.cursor.offset
+    return f"the store {directory.name} was loaded from the snapshot at offset {at}: {why}"
+
+
+def opened_store(
+    directory: Path, end_offset: int, first_offset: int, *, is_loaded: bool = False
+) -> Store:
+    """The store in a directory, as it is. Raises Corrupt, MsgspecError, OSError."""
     backend = RocksBackend(directory)
     try:
-        return Store(backend, log_end=end_offset, log_first=first_offset)
+        return Store(backend, log_end=end_offset, log_first=first_offset, is_loaded=is_loaded)
     except BaseException:
         with suppress(Corrupt, OSError):
             backend.close()

@@ -35,8 +35,10 @@ from ..memory.service import MemoryService
 from ..outside.tools import OutsideTools
 from ..search.embed import load_embedder
 from ..store.chunks_reader import chunks_reader
+from ..store.opener import StoreOpener
+from ..store.snapshots import snapshots_of
 from ..store.state_dir import StateDir
-from ..store.store import Belongs, Store, fold_version, new_store, open_store
+from ..store.store import Belongs, Store, fold_version
 from ..tools.result_cache import ResultCache
 from ..tools.side_log import SideLogStore
 from .announce import announce
@@ -49,6 +51,7 @@ from .meter import Meter, MeteredActions
 from .outbox import Outbox
 from .reports import Reports
 from .same_agents import demand_after_rebalance, demand_same_agents, group_of, label_of
+from .snapshot_maker import SnapshotMaker
 from .topic_watch import TopicWatch
 from .worker import Identity, Worker
 
@@ -228,10 +231,15 @@ class Parts:
             layers.todos,
         )
         self.meter = self.actions.meter = Meter(load_prices(settings.prices))
+        self.snapshots = snapshots_of(settings)
+        self.opener = StoreOpener(
+            self._store_directory, say, self.snapshots, settings.snapshot_records
+        )
         self.worker = Worker(
             self.identity, roles, agents,
             self._open_store, self.actions, SystemClock(), say, self.announced,
         )
+        self.snapshot_maker = self._snapshot_maker()
         self._watch_sessions(watch)
         self.loop = self._loop(rolling)
 
@@ -306,13 +314,31 @@ class Parts:
     def _open_store(self, partition: int, *, fresh: bool) -> Store:
         facts = self._facts or self._query_log()
         first, end, belongs = facts.first[partition], facts.end[partition], facts.belongs
-        directory = self.state.store(self.settings.topic(SESSION_EVENTS), partition)
-        if fresh:
-            store = new_store(directory, belongs, end, first_offset=first)
-        else:
-            store = open_store(directory, belongs, end, say, first)
+        store = self.opener.open(partition, belongs, end, first, fresh=fresh)
+        if self.snapshot_maker is not None:
+            self.snapshot_maker.opened(partition, self.opener.newest_snapshot[partition])
         self.token_advisor.store_opened(partition, store)
         return store
+
+    def _store_directory(self, partition: int) -> Path:
+        return self.state.store(self.settings.topic(SESSION_EVENTS), partition)
+
+    def _snapshot_maker(self) -> SnapshotMaker | None:
+        if self.snapshots is None:
+            return None
+        maker = SnapshotMaker(
+            self.snapshots,
+            self._store_directory,
+            self.settings.snapshot_records,
+            self.settings.snapshot_minutes * 60_000,
+            SystemClock(),
+            say,
+            lambda outcome: self.mail.post(
+                lambda: self.meter.add("foldlog_snapshots", outcome)
+            ),
+        )
+        self.worker.make_snapshots = maker.check
+        return maker
 
     def _has_running_effect(self) -> bool:
         """Whether an effect is running."""
@@ -336,6 +362,8 @@ class Parts:
         lock proves that no effect of this worker runs.
         """
         self.topic_watch.close()
+        if self.snapshot_maker is not None:
+            self.snapshot_maker.close()
         self.effects.close()
         self._leave()
         self.lost_effects.close()

@@ -71,6 +71,7 @@ COUNTERS = {
         Family("foldlog_short_forms", "counter",
                "Short forms of results: in time, before a request contained the result, or late.",
                ("when",)),
+        Family("foldlog_snapshots", "counter", "Snapshots of stores.", ("outcome",)),
         Family("foldlog_tool_results", "counter", "Tool results, and whether they were cached.",
                ("outcome", "cached")),
     )
@@ -106,6 +107,8 @@ class Meter:
         self.add("foldlog_dead_letters", by=0)  # an alert needs a 0 before the first dead letter
         for when in ("in time", "late"):  # 0 from the start: a ratio needs both series
             self.add("foldlog_short_forms", when, by=0)
+        for outcome in ("made", "failed"):
+            self.add("foldlog_snapshots", outcome, by=0)
 
     def counts(self) -> dict[Family, dict[tuple[str, ...], float]]:
         """All counters."""

@@ -67,6 +67,7 @@ class Worker:
         self.on_change: Callable[[SessionViews], None] | None = None  # called for changed sessions
         self.is_unannounced: Callable[[SessionViews], bool] = lambda _views: False
         self.lost_effects: LostEffects | NoLostEffects = NO_LOST_EFFECTS
+        self.make_snapshots: Callable[[Worker], None] = lambda _worker: None  # in each round
         self._clock_watch = ClockWatch(say)
         self.deaths = Deaths(identity, actions, roles[0])
         self.only: str | None = None  # a session woken by hand: all others are skipped
@@ -154,13 +155,11 @@ class Worker:
             owned.advance(unread[-1])  # the last run need not contain it
 
     def _refold(self, owned: PartitionCache, why: str) -> None:
-        self._say(
-            f"partition {owned.number}: {why}; the store is rebuilt from the first offset"
-        )
+        self._say(f"partition {owned.number}: {why}; the store is rebuilt")
         owned.store.abandon()
         crash_points.reach("refold.begun")
         owned.reset(self._open_store(owned.number, fresh=True))
-        self._seeks[owned.number] = 0
+        self._seeks[owned.number] = owned.first_read()
 
     def _with_rebuild(self, do: Callable[..., None], owned: PartitionCache, *args: Any) -> None:
         """Call `do`, and rebuild the partition's store if it is damaged. Raises Corrupt if the
@@ -172,8 +171,10 @@ class Worker:
         try:
             do(owned, *args)
         except Corrupt as damage:
-            # If the new store is damaged too, do not rebuild it forever.
-            if owned.store.is_new or isinstance(damage, LogCut):
+            # If a new store is damaged too, do not rebuild it forever. One from a snapshot is rebuilt
+            # from an older snapshot.
+            is_empty_made = owned.store.is_new and not owned.store.is_loaded
+            if is_empty_made or isinstance(damage, LogCut):
                 raise
             self.actions.drop_partition(owned.number)
             self._refold(owned, f"its store is damaged ({damage})")
@@ -301,6 +302,7 @@ class Worker:
         for number, session_id in self.actions.sessions_to_retry(self._latest()):
             if number in self.owned:
                 self._with_rebuild(self._wake_and_trim, self.owned[number], session_id)
+        self.make_snapshots(self)
         return self._take_seeks()
 
     def _retake_ms(self, owned: PartitionCache) -> float:

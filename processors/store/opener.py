@@ -1,0 +1,59 @@
+"""Opens the stores of a process: from its directory, else from a snapshot, else empty."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from .snapshot_loader import SnapshotLoader
+from .snapshots import Snapshots
+from .store import NO_SNAPSHOTS, Belongs, Loader, Store, new_store, open_store
+
+
+class StoreOpener:
+    """See the module. directory_of: the directory of a partition's store.
+
+    snapshots: None: use none. behind_max: a store that is further behind a snapshot than this is
+    replaced by it.
+    """
+
+    def __init__(
+        self,
+        directory_of: Callable[[int], Path],
+        say: Callable[[str], None],
+        snapshots: Snapshots | None = None,
+        behind_max: int = 0,
+    ) -> None:
+        self._directory_of, self._say = directory_of, say
+        self._snapshots, self._behind_max = snapshots, behind_max
+        self._opened_at: dict[int, int] = {}
+        self.newest_snapshot: dict[int, int] = {}  # its offset, by partition, as of the opening
+
+    def open(
+        self, partition: int, belongs: Belongs, end: int, first: int, *, fresh: bool = False
+    ) -> Store:
+        """The store of a partition. fresh: replace it, since it does not agree with the log or is
+        damaged, by one from a snapshot older than it was when it was opened, or by an empty one.
+
+        Raises LogCut, OSError; see open_store.
+        """
+        directory = self._directory_of(partition)
+        below = self._opened_at.get(partition) if fresh else None
+        loader: Loader = NO_SNAPSHOTS
+        if self._snapshots is not None:
+            found = loader = SnapshotLoader(
+                self._snapshots, directory, partition, belongs, end, first, self._say, below
+            )
+            newest = found.candidates[0].offset if found.candidates else 0
+            self.newest_snapshot[partition] = newest
+        if not fresh:
+            store = open_store(
+                directory, belongs, end, self._say, first,
+                loader=loader, behind_max=self._behind_max,
+            )
+        elif (loaded := loader.load(first)) is not None:
+            at = loaded.cursor.offset
+            self._say(f"the store {partition} was loaded from the snapshot at offset {at}")
+            store = loaded
+        else:
+            store = new_store(directory, belongs, end, first_offset=first)
+        self._opened_at[partition] = store.cursor.offset
+        return store
