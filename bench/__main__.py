@@ -17,6 +17,7 @@ from foldlog.bench import (
     memory_search,
     refold,
     storage,
+    takeover,
     tokens,
     turn_bytes,
     viewers,
@@ -41,6 +42,7 @@ BROKER: dict[str, Callable[[Installation, int], Ratio]] = {
     "replay": refold.replay,
     "chunk_latency": viewers.chunk_latency,
     "idle_viewers_rss": viewers.idle_viewers_rss,
+    "takeover": takeover.takeover,
 }
 WORKER: dict[str, Callable[[Installation, ScriptedServer, int], Ratio]] = {
     "message_to_request": live.message_to_request,

@@ -81,6 +81,7 @@ COMMANDS = (
     Entry("down", "kafka_commands", RUN, "Stop the local Kafka; its data is kept."),
     Entry("status", "kafka_commands", RUN, "Show what runs: Kafka, topics, worker."),
     Entry("topics", "kafka_commands", RUN, "Create the topics, or report how they differ."),
+    Entry("snapshots", "snapshots", RUN, "List, make and delete snapshots of the stores."),
     Entry("move", "move", RUN, "Move all sessions to a new log."),
     Entry("worker", "run", RUN, "Run a worker."),
     Entry("users", "run", RUN, "List each user's open sessions over HTTP."),

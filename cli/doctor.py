@@ -14,6 +14,7 @@ from ..consumers.doctor import (
     checks,
     framing as check_framing,
     memory as check_memory,
+    snapshots as check_snapshots,
     usage as check_usage,
 )
 from ..consumers.doctor.checks import Finding
@@ -35,12 +36,12 @@ MARKS = {"ok": "ok      ", "note": "note    ", "problem": "PROBLEM "}
 def doctor_command(edge: Edge, as_json: bool) -> int | None:
     """Check the installation and suggest fixes.
 
-    Checks the broker, its topics and framing; partitions and stores; the worker, its agents and MCP
-    servers; sessions that are frozen, wait for a person, are out of context room, or have pending
-    work that no worker does; background work, push channels and dead letters; unusable instruction
-    files, a core.md that is too long for the prompt, and token budget mistakes. Also prints how
-    often each tool is used and which tier suits it. Exit code 1 if there is a problem, 3 if the log
-    is unreachable.
+    Checks the broker, its topics and framing; partitions, stores and snapshots; the worker, its
+    agents and MCP servers; sessions that are frozen, wait for a person, are out of context room, or
+    have pending work that no worker does; background work, push channels and dead letters; unusable
+    instruction files, a core.md that is too long for the prompt, and token budget mistakes. Also
+    prints how often each tool is used and which tier suits it. Exit code 1 if there is a problem, 3
+    if the log is unreachable.
     """
     problems = 0
     for finding in _findings(edge, whole=as_json):
@@ -72,6 +73,7 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     yield from _worker(worker)
     yield from checks.partitions_held(everything, partitions_of(log))
     yield from checks.stores(log, settings)
+    yield from check_snapshots.snapshots_made(log, settings)
     yield checks.sessions_counted(everything)
     yield from checks.frozen_sessions(everything)
     agents = None if worker.status is None else frozenset(worker.status.get("agents", ()))

@@ -124,6 +124,10 @@ class Candidate(NamedTuple):
     folds: str
     stored_at: float
 
+    def is_of(self, belongs: Belongs) -> bool:
+        """Whether it is of this log, by any version of the folds."""
+        return self.topic == _topic(belongs.topic_id)
+
 
 class Saved(NamedTuple):
     """The result of `save`; bytes_written: of files that were not stored before."""
@@ -310,6 +314,11 @@ class Snapshots:
         dropped = [each for each in found if each not in kept]
         self.delete(dropped)
         return len(dropped)
+
+
+def staging_of(directory: Path) -> Path:
+    """Where the checkpoint of a store is made: next to it, since files are linked."""
+    return directory.with_name(directory.name + ".checkpoint")
 
 
 def snapshots_of(settings: Settings) -> Snapshots | None:

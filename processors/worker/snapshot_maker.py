@@ -18,10 +18,9 @@ from typing import NamedTuple
 from .. import crash_points
 from ..store.clocks import Clock
 from ..store.partition_cache import PartitionCache
-from ..store.snapshots import Snapshots
+from ..store.snapshots import Snapshots, staging_of
 from .worker import Worker
 
-CHECKPOINT = ".checkpoint"  # appended to the name of the store's directory
 CHECK_MS = 1_000  # between two checks of what is due
 RETRY_MS = 60_000  # after a failure
 COLLECT_MS = 3_600_000  # between two collections of garbage
@@ -108,8 +107,7 @@ class SnapshotMaker:
         return records >= self._records or (records > 0 and now - newest.at >= self._interval_ms)
 
     def _staging(self, partition: int) -> Path:
-        directory = self._directory_of(partition)
-        return directory.with_name(directory.name + CHECKPOINT)
+        return staging_of(self._directory_of(partition))
 
     def _make(self, owned: PartitionCache) -> None:
         with suppress(OSError):  # refused in some containers

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import msgspec
 
+from foldlog.consumers.snapshots import demand_snapshots, make
 from foldlog.processors.store import views_codec
 from foldlog.processors.store.store import Belongs, Cursor, RocksBackend
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.crash.stage import Stage
 
 MORE_THAN_A_POLL = 6_000  # records: the reader returns 5,000 at most
+LOADED = ("snapshot.fetched", "snapshot.loaded")  # points of a start that loads a snapshot
 
 
 def store_of(stage: Stage, worker: str, partition: int) -> Path:
@@ -79,9 +81,19 @@ def deleted(directory: Path) -> None:
     shutil.rmtree(directory)
 
 
+def lose_snapshots(stage: Stage) -> None:
+    """Delete every snapshot."""
+    shutil.rmtree(stage.settings.blobs_dir / "snapshots", ignore_errors=True)
+
+
 def so_that(point: str, stage: Stage, worker: str) -> None:
     """Damage the stores so that the worker's next start reaches this point; most points need no
     damage."""
+    if point in LOADED:
+        snapshots = demand_snapshots(stage.settings_of(worker))
+        assert list(make(stage.log, stage.settings_of(worker), snapshots))
+    else:
+        lose_snapshots(stage)
     if point == "refold.written":
         stage.fill(MORE_THAN_A_POLL)
     for partition in range(stage.settings.partitions):
@@ -91,3 +103,5 @@ def so_that(point: str, stage: Stage, worker: str) -> None:
                 of_another_history(directory)
             case "store.removed" | "refold.written":
                 of_other_folds(directory)
+            case _ if point in LOADED:
+                deleted(directory)

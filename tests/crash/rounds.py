@@ -36,7 +36,7 @@ BESIDE: dict[str, str] = {
     "outside instant": "from outside, at any instant",
 }
 ALL_POINTS = crash_points.POINTS | BESIDE
-AT_START = ("start.", "partition.", "store.removed", "refold.")
+AT_START = ("start.", "partition.", "store.removed", "refold.", *damage.LOADED)
 
 
 class Kill(NamedTuple):

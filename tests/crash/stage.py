@@ -33,6 +33,7 @@ from foldlog.tests.crash.witnesses_delivery import PushReceiver
 
 PARTITIONS = 4  # a start takes each of them for each role
 POLL_S = 0.02
+SNAPSHOT_RECORDS = 10  # every round makes snapshots, and a store that is behind loads one
 
 
 class RuledEvent(NamedTuple):
@@ -98,6 +99,7 @@ class Stage:
             "partitions": partitions,
             "home": str(directory),
             "blobs_dir": str(directory / "blobs"),
+            "snapshot_records": SNAPSHOT_RECORDS,
             "base_url": self.server.base_url,
             "api_key": "scripted",
             "user": "tester",

@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+from foldlog.consumers.snapshots import demand_snapshots, make
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.crash import damage, witnesses
 from foldlog.tests.crash.rig import replay_differs, stage_on
@@ -34,6 +35,7 @@ def _continues_after(change, stage, handle) -> None:
     play.until("something streams", play.streams)
     before = stage.owner()
     handle.kill()
+    damage.lose_snapshots(stage)
     for partition in range(stage.settings.partitions):
         change(damage.store_of(stage, "w1", partition))
     handle.start()
@@ -66,3 +68,23 @@ def test_S2_11_a_store_copied_from_another_installation_is_rebuilt(rig, broker, 
 
             _continues_after(copied, other, second)
             assert second.has_logged("is rebuilt from the log: its topic_id is")
+
+
+def test_S2_11_a_worker_that_lost_its_disk_continues_from_snapshots(rig):
+    with rig.round() as (stage, handle):
+        played = Play(stage, handle, "models.chunk:1", ("talk", "tools"))
+        assert played.run().wrong == []
+        before = stage.owner()
+        handle.kill()
+        settings = stage.settings_of("w1")
+        made = list(make(stage.log, settings, demand_snapshots(settings)))
+        assert len(made) == stage.settings.partitions
+        shutil.rmtree(settings.state_dir)
+        play = Play(stage, handle, cast=("tools", "cancel", "queue"))
+        play.begin()
+        handle.start()
+        play.await_taken(before)
+        play.until("everybody has an answer and nothing is pending", play.all_at_rest)
+        assert witnesses.violations(stage, play.people) == []
+        assert handle.has_logged("was loaded from the snapshot at offset")
+        assert replay_differs(stage) == []
