@@ -22,7 +22,7 @@ def snapshots_command() -> None:
     """List, make and delete snapshots of the stores.
 
     A worker makes them by itself; one that has no store of a partition continues from the newest
-    (docs/operation.md).
+    (docs/snapshots.md).
     """
 
 

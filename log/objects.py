@@ -54,6 +54,9 @@ class Objects(Protocol):
     def delete(self, name: str) -> None:
         """Delete an object; without one nothing happens."""
 
+    def delete_leftovers(self) -> None:
+        """Delete what processes that died had not stored completely."""
+
 
 class DirectoryObjects:
     """Objects as files below a directory. Safe for several threads and processes at once.
@@ -120,7 +123,7 @@ class DirectoryObjects:
         self._path(name).unlink(missing_ok=True)
 
     def delete_leftovers(self) -> None:
-        """Delete the temporary files of processes that died."""
+        """See Objects."""
         with contextlib.suppress(FileNotFoundError):
             for entry in os.scandir(self.directory / INCOMING):
                 with contextlib.suppress(OSError):

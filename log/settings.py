@@ -122,7 +122,7 @@ class Settings:
     blobs_dir: Path
     """Directory of the blob store, shared by all machines. Default: `HOME/blobs`, in `home`."""
     snapshots_dir: Path | None = None
-    """Directory of snapshots of the stores, shared by all workers, see docs/operation.md.
+    """Directory of snapshots of the stores, shared by all workers, see docs/snapshots.md.
     Default: `BLOBS/snapshots`, in `blobs_dir`.
     """
     snapshot_records: int = SNAPSHOT_RECORDS

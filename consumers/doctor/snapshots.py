@@ -24,7 +24,7 @@ def snapshots_made(log: Log, settings: Settings) -> Iterator[Finding]:
     except OSError as error:
         yield Finding(
             "note", "snapshots", f"their directory cannot be read here: {error.strerror}",
-            "workers on empty disks need it: see docs/operation.md",
+            "workers on empty disks need it: see docs/snapshots.md",
         )
         return
     ends, overdue = log.end_offsets(SESSION_EVENTS), OVERDUE * settings.snapshot_records

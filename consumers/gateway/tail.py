@@ -89,9 +89,9 @@ class Tail:
     with every batch that is not empty, `on_gap` when batches may be missing and viewers must start
     over, and `on_end` when it ends (`has_ended` is then true). `failed`: the error because of which
     the tail does not follow the log at present, or None. `read`: reads the seeds of forks.
-    `overview`: the home page's overview, which the tail updates as it folds. `snapshots`, `behind_max`:
-    see StoreOpener; a gateway makes no snapshots. The constructor raises LogUnreachable,
-    TopicMissing.
+    `overview`: the home page's overview, which the tail updates as it folds. `snapshots`,
+    `behind_max`: see StoreOpener; a gateway makes no snapshots. The constructor raises
+    LogUnreachable, TopicMissing.
     """
 
     def __init__(

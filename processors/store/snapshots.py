@@ -8,7 +8,7 @@ a usable snapshot the log is refolded.
     manifests/TOPIC_ID/PARTITION/OFFSET-FOLDS.json
     files/AB/ABCDEF...
 
-docs/operation.md describes the format; FORMAT is its version. Every version keeps `format` and
+docs/snapshots.md describes the format; FORMAT is its version. Every version keeps `format` and
 `files[].sha256`, from which garbage is determined.
 """
 
@@ -292,6 +292,7 @@ class Snapshots:
             if now is not None and _is_old(now, now_s):  # not renewed meanwhile
                 self._objects.delete(file.name)
                 files, size = files + 1, size + file.bytes
+        self._objects.delete_leftovers()
         return Collected(pruned, files, size)
 
     def delete(self, candidates: Iterable[Candidate]) -> None:

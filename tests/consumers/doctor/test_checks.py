@@ -6,11 +6,19 @@ import dataclasses
 import pytest
 
 from foldlog.cli.doctor import MARKS
-from foldlog.consumers.doctor import agents as check_agents, checks as checks
+from foldlog.consumers.doctor import (
+    agents as check_agents,
+    checks as checks,
+    snapshots as check_snapshots,
+)
+from foldlog.consumers.replay import store_directory
 from foldlog.consumers.show import fold_everything
+from foldlog.consumers.snapshots import make
 from foldlog.log import MemoryLog
 from foldlog.log.partition import partition_for
 from foldlog.processors.outside.connection import ENDED, NOT_AGREED
+from foldlog.processors.store.snapshots import snapshots_of
+from foldlog.processors.store.store import Belongs, Cursor, fold_version, new_store
 from foldlog.processors.wake.decide import TOO_LITTLE
 from foldlog.producers import Sessions
 from foldlog.schemas import events as ev
@@ -209,9 +217,6 @@ def test_dead_letters_are_a_problem_only_while_a_session_is_frozen(log, talk):
 
 
 def test_a_store_of_another_log_is_reported_as_to_be_rebuilt(log, settings, talk):
-    from foldlog.consumers.replay import store_directory
-    from foldlog.processors.store.store import Belongs, fold_version, new_store
-
     assert "no worker has run here yet" in next(checks.stores(log, settings)).text
     new_store(store_directory(settings, 0), Belongs("x", "y", "z"), 0).close()
     mine = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
@@ -219,6 +224,27 @@ def test_a_store_of_another_log_is_reported_as_to_be_rebuilt(log, settings, talk
     foreign, opened_stores = checks.stores(log, settings)
     assert foreign.level == "note" and "was built from another log" in foreign.text
     assert opened_stores.text.startswith("2 stores in")
+
+
+def test_a_partition_without_a_recent_snapshot_is_named(log, settings, talk):
+    on = dataclasses.replace(settings, snapshot_records=1)
+    partition = partition_for("s1", PARTITIONS)
+    (found,) = check_snapshots.snapshots_made(log, on)
+    assert found.level == "ok", "two records and a limit of three"
+    for number in range(4):
+        talk[0].say("s1", "hi", message_id=f"more{number}")
+    (found,) = check_snapshots.snapshots_made(log, on)
+    assert found.level == "note" and f"partition {partition}: it has no snapshot" in found.text
+    at = log.end_offsets(SESSION_EVENTS)[partition]
+    mine = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
+    store = new_store(store_directory(settings, partition), mine, at)
+    store.write({}, {}, bool, store.partition, Cursor(at, 0))
+    store.close()
+    list(make(log, on, snapshots_of(on)))
+    (found,) = check_snapshots.snapshots_made(log, on)
+    assert found.level == "ok" and found.text == "of 1 partitions, at most 0 records to fold"
+    off = dataclasses.replace(settings, snapshot_records=0)
+    assert "turned off" in next(check_snapshots.snapshots_made(log, off)).text
 
 
 def test_sessions_are_counted(log, talk, settings):

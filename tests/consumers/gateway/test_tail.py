@@ -1,6 +1,7 @@
 """The tail: its stores are a cache. The gateway shows the log even if the stores are lost or
 damaged."""
 
+import shutil
 import threading
 import time
 
@@ -11,7 +12,9 @@ from foldlog.consumers.gateway import tail as tail_module
 from foldlog.consumers.gateway.tail import NotReady, Tail
 from foldlog.log.errors import TopicMismatch
 from foldlog.log.kafka import KafkaLog
+from foldlog.log.objects import DirectoryObjects
 from foldlog.processors.store import partition_cache
+from foldlog.processors.store.snapshots import Snapshots
 from foldlog.processors.store.store import RocksBackend
 from foldlog.producers.sessions import Sessions
 from foldlog.schemas.topics import SESSION_EVENTS, topics
@@ -30,10 +33,10 @@ def log():
 class Following:
     """A running tail, and its output and batches."""
 
-    def __init__(self, log, directory):
+    def __init__(self, log, directory, snapshots=None):
         self.output, self.batches, self._changed = [], [], threading.Condition()
         self.gaps = []
-        self.tail = Tail(log, directory, self.output.append)
+        self.tail = Tail(log, directory, self.output.append, snapshots=snapshots)
         self.tail.on_gap = lambda: self.gaps.append(self.tail.failed)
         self.tail.on_batch = self._take
         self.tail.start()
@@ -95,6 +98,45 @@ def test_a_damaged_store_is_rebuilt_and_reported(log, tmp_path):
     with Following(log, tmp_path / "gw") as second:
         second.until(has_answer)
         assert any("damaged" in text for text in second.output)
+
+
+def snapshot_of(tail, tmp_path, spoil=lambda _backend: None):
+    """Make a snapshot of the store of the session's partition; its offset."""
+    owned = tail._owned[tail.cursor("s1")[0]]
+    spoil(owned.store._backend)
+    owned.store.checkpoint(tmp_path / "checkpoint")
+    snapshots = Snapshots(DirectoryObjects(tmp_path / "snapshots"))
+    snapshots.save(tmp_path / "checkpoint", owned.number, 1)
+    shutil.rmtree(tmp_path / "checkpoint")
+    return snapshots
+
+
+def test_a_gateway_without_a_store_continues_from_a_snapshot(log, tmp_path):
+    played = talk(log, tmp_path)
+    with Following(log, tmp_path / "gw") as first:
+        first.until(has_answer)
+        snapshots = snapshot_of(first.tail, tmp_path)
+    with Following(log, tmp_path / "new", snapshots) as second:
+        assert ["was loaded from the snapshot" in line for line in second.output] == [True]
+        assert [line["session_id"] for line in second.tail.summaries()] == ["s1"]
+        played.end()
+        second.until(lambda tail: not tail.views("s1").turn.open)
+        assert has_answer(second.tail)
+
+
+def test_a_gateway_that_loaded_a_damaged_snapshot_tries_an_older_one(log, tmp_path):
+    sessions = Sessions(log, settings_in(tmp_path))
+    sessions.open("s1", agent="default")
+    with Following(log, tmp_path / "gw") as first:
+        first.until(lambda tail: tail.views("s1") is not None)
+        snapshot_of(first.tail, tmp_path)
+        sessions.say("s1", "hi")
+        first.until(lambda tail: tail.views("s1").turn.open)
+        damaged = [(b"h\0s1", b"\xc1")]
+        snapshots = snapshot_of(first.tail, tmp_path, lambda backend: backend.write(damaged, []))
+    with Following(log, tmp_path / "new", snapshots) as second:
+        second.until(lambda tail: tail.caught_up and tail.views("s1").turn.open)
+        assert sum("loaded from the snapshot" in line for line in second.output) == 2
 
 
 def test_batches_contain_the_decisions_on_commands(log, tmp_path):

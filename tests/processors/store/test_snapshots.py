@@ -583,10 +583,14 @@ def test_the_newest_snapshots_are_kept_with_every_file_that_they_name(first, tmp
     assert len(manifests(tmp_path)) == KEPT, "each snapshot deletes those that it replaces"
     age(tmp_path, 7_200)
     stored = list((tmp_path / "snapshots" / FILES).rglob("?" * 64))
+    leftover = tmp_path / "snapshots" / "incoming" / "of-a-dead-process"
+    leftover.write_bytes(b"half")
+    os.utime(leftover, (1, 1))
     collected = first.snapshots.collect(time.time())
     named = {path for manifest in manifests(tmp_path) for path in files_of(manifest, tmp_path)}
     left = set((tmp_path / "snapshots" / FILES).rglob("?" * 64))
     assert left == named and collected.files == len(stored) - len(named) > 0
+    assert not leftover.exists()
     two = next_worker(first, tmp_path)
     assert is_the_fold(two) and two.complaints == []
     two.revoke()
