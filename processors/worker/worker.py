@@ -171,8 +171,8 @@ class Worker:
         try:
             do(owned, *args)
         except Corrupt as damage:
-            # If a new store is damaged too, do not rebuild it forever. One from a snapshot is rebuilt
-            # from an older snapshot.
+            # If a new store is damaged too, do not rebuild it forever. One from a snapshot is
+            # rebuilt from an older snapshot.
             is_empty_made = owned.store.is_new and not owned.store.is_loaded
             if is_empty_made or isinstance(damage, LogCut):
                 raise
