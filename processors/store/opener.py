@@ -25,7 +25,7 @@ class StoreOpener:
         self._directory_of, self._say = directory_of, say
         self._snapshots, self._behind_max = snapshots, behind_max
         self._opened_at: dict[int, int] = {}
-        self.newest_snapshot: dict[int, int] = {}  # its offset, by partition, as of the opening
+        self.newest_snapshot: dict[int, int] = {}  # the offset, by partition, when it was opened
 
     def open(
         self, partition: int, belongs: Belongs, end: int, first: int, *, fresh: bool = False
@@ -38,12 +38,11 @@ class StoreOpener:
         directory = self._directory_of(partition)
         below = self._opened_at.get(partition) if fresh else None
         loader: Loader = NO_SNAPSHOTS
+        found = None
         if self._snapshots is not None:
             found = loader = SnapshotLoader(
                 self._snapshots, directory, partition, belongs, end, first, self._say, below
             )
-            newest = found.candidates[0].offset if found.candidates else 0
-            self.newest_snapshot[partition] = newest
         if not fresh:
             store = open_store(
                 directory, belongs, end, self._say, first,
@@ -55,5 +54,7 @@ class StoreOpener:
             store = loaded
         else:
             store = new_store(directory, belongs, end, first_offset=first)
+        usable = () if found is None else found.candidates
+        self.newest_snapshot[partition] = max((each.offset for each in usable), default=0)
         self._opened_at[partition] = store.cursor.offset
         return store

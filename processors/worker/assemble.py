@@ -239,7 +239,7 @@ class Parts:
             self.identity, roles, agents,
             self._open_store, self.actions, SystemClock(), say, self.announced,
         )
-        self.snapshot_maker = self._snapshot_maker()
+        self.snapshot_maker = None if alone else self._snapshot_maker()
         self._watch_sessions(watch)
         self.loop = self._loop(rolling)
 

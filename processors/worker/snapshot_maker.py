@@ -62,7 +62,8 @@ class SnapshotMaker:
 
     def opened(self, partition: int, newest: int) -> None:
         """The store of a partition was opened; `newest`: the offset of its newest snapshot."""
-        shutil.rmtree(self._staging(partition), ignore_errors=True)
+        if not self.is_busy:  # else it may be in use, and its thread deletes it
+            shutil.rmtree(self._staging(partition), ignore_errors=True)
         self._newest[partition] = _Newest(newest, self._clock.monotonic_ms())
 
     def check(self, worker: Worker) -> None:

@@ -63,6 +63,7 @@ class Faults:
         self._undo: list[tuple[int, Any]] = []
         self._overtaken: list[Any] = []  # processes whose records land right after another's take
         self._snapshots: dict[str, dict[int, dict[bytes, bytes]]] = {}
+        self._shared: dict[int, tuple[str, dict[bytes, bytes]]] = {}  # by partition, with its node
 
     def _next_time(self) -> int:
         mean = self.world.scenario.fault_every_ms
@@ -326,6 +327,21 @@ class Faults:
             return
         node.die(self.world.down_ms())
         node.disk.stores = {number: dict(data) for number, data in old.items()}
+
+    def store_loaded(self, node: Any) -> None:
+        """Kill the node, and give it the snapshots that other nodes made before. In any case copy
+        its own stores as snapshots."""
+        theirs = {
+            number: dict(data)
+            for number, (name, data) in self._shared.items()
+            if name != node.name
+        }
+        for number, data in node.disk.stores.items():
+            self._shared[number] = node.name, dict(data)
+        if theirs:
+            node.die(self.world.down_ms())
+            node.disk.stores.update(theirs)
+            node.disk.loaded |= theirs.keys()
 
     def replay(self, node: Any) -> None:
         """Append a copy of an earlier record, like a retry that was in flight for a long time."""

@@ -32,6 +32,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.stores: dict[int, dict[bytes, bytes]] = {}
+        self.loaded: set[int] = set()  # the stores that were not opened since they were loaded
         self.outbox: dict[int, tuple[str, Any]] = {}
         self.kept: list[tuple[str, Any]] = []  # all outcomes that ever were in the outbox
         self._next = 1
@@ -167,7 +168,9 @@ class Process:
         end = log.end_offsets(SESSION_EVENTS)[partition]
         belongs = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
         data = self.disk.stores.setdefault(partition, {})
-        store = Store(Backend(self, data), log_end=end)
+        is_loaded = partition in self.disk.loaded
+        self.disk.loaded.discard(partition)
+        store = Store(Backend(self, data), log_end=end, is_loaded=is_loaded)
         if not fresh and (store.belongs is None or _mismatch(store, belongs, end) is None):
             if store.belongs is None:
                 store.claim(belongs)

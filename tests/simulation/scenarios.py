@@ -222,6 +222,16 @@ SCENARIOS = (
         fates=SLOW,
     ),
     Scenario(
+        "snapshots",
+        5,
+        "stores that are loaded from snapshots of other workers",
+        habits=HABITS,
+        faults={"store_loaded": 6, "store_lost": 1, "kill_soon": 1, "move": 3, "move_unnoticed": 1},
+        fault_every_ms=6_000,
+        faults_max=10,
+        fates=SLOW,
+    ),
+    Scenario(
         "roles",
         10,
         "one process decides, others run the effects",

@@ -307,6 +307,8 @@ def test_an_unusable_snapshot_is_reported_and_an_older_one_is_used(
     two = next_worker(first, tmp_path)
     assert len(two.complaints) == 1 and why in two.complaints[0]
     assert len(two.loaded) == 1 and is_the_fold(two)
+    older = [json.loads(path.read_bytes())["offset"] for path in manifests(tmp_path)[:1]]
+    assert [two.opener.newest_snapshot[0]] == older, "from which the next one is due"
     assert not (tmp_path / "escaped").exists() and not (tmp_path / "two" / "escaped").exists()
     assert os.listdir(two.directory.parent) == ["0"], "nothing is left over"
     two.revoke()
