@@ -203,8 +203,8 @@ def frozen_sessions(everything: Everything) -> Iterator[Finding]:
                 f"session {name} is frozen at offset {views.frozen.offset}: {views.frozen.why}",
                 f"foldlog skip {name} --offset {views.frozen.offset} continues without that "
                 "record; or upgrade to a version that understands it (for a fork without its "
-                "seed: restore the blobs and delete the store and the snapshots of its partition), then "
-                "restart the worker",
+                "seed: restore the blobs and delete the store and the snapshots of its "
+                "partition), then restart the worker",
             )
 
 

@@ -16,7 +16,7 @@ from foldlog.tests.crash import damage, witnesses
 from foldlog.tests.crash.fleet import PATIENCE_S, Ended, WorkerHandle
 from foldlog.tests.crash.scenes import SCENES, Person
 from foldlog.tests.crash.script import gate_of
-from foldlog.tests.crash.stage import Stage
+from foldlog.tests.crash.stage import SNAPSHOT_RECORDS, Stage
 
 CAST = ("talk", "tools", "approve", "cancel", "steer")
 KEEPERS = ("shorts", "returns", "haul", "stopped")  # scenes that compact: results, idle, busy
@@ -153,6 +153,13 @@ class Play:
                 self.until("something streams", self.streams)
                 self.handle.signal(signal.SIGTERM)
                 self.until("the worker ends", lambda: self.ends)
+                self._take_over()
+            case ["snapshot.checkpoint" | "snapshot.files" | "snapshot.stored"]:
+                self.handle.arm(self.at)
+                self.begin()
+                self.until("something streams", lambda: self.streams() or self.ends)
+                self.stage.write_fillers(SNAPSHOT_RECORDS + 1)  # so that one is due
+                self.until(f"{self.at} is reached", lambda: self.ends)
                 self._take_over()
             case [point] if point.startswith(AT_START):
                 self._at_start(point)

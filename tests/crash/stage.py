@@ -171,9 +171,12 @@ class Stage:
 
     def fill(self, records: int) -> None:
         """Append this many records of an unknown type to every partition. Does it only once."""
-        if self._filled:
-            return
-        self._filled = True
+        if not self._filled:
+            self._filled = True
+            self.write_fillers(records)
+
+    def write_fillers(self, records: int) -> None:
+        """Write records of an unknown type to every partition."""
         producer = self.log.producer()
         for partition in range(self.settings.partitions):
             for _ in range(records):
