@@ -52,10 +52,14 @@ COMMANDS_WITH_JSON = {
     "down": ("", []),
     "status": ("", []),
     "topics apply": ("", []),
+    "snapshots list": ("", []),
+    "snapshots make": ("", [("--partition -1", *USAGE)]),
+    "snapshots gc": ("", []),
+    "snapshots delete": ("--all", [("", *USAGE), ("--all --partition 0", *USAGE)]),
     "move": ("--to-prefix v2-", [("", *USAGE), ("--to-prefix v2-", 3, "log_unreachable")]),
 }
 FAILURES = ("bad_bundle", "bad_query", "log_unreachable")
-NEED_NO_LOG = ("init", "up", "down", "status")
+NEED_NO_LOG = ("init", "up", "down", "status", "snapshots gc")
 
 
 @pytest.fixture
