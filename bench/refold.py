@@ -126,6 +126,7 @@ def _worker(here: Installation) -> Spent:
     began = time.perf_counter()
     command = [sys.executable, "-m", "foldlog.cli", "worker"]
     env = here.env() | {"ANTHROPIC_API_KEY": "bench", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+    env["FOLDLOG_SNAPSHOT_RECORDS"] = "0"  # else the second run would fold next to nothing
     with open(here.home / "worker.log", "ab") as log:
         process = subprocess.Popen(command, env=env, cwd=here.home, stdout=log, stderr=log)
     try:
