@@ -10,6 +10,8 @@ Read in this order:
     memory_state.py, memory_reader.py, memory_group.py, memory.py   the in-memory log
     faults.py     the faults that a simulator may inject into the in-memory log
     kafka.py, kafka_reader.py, admin.py, client.py   Kafka; only they import confluent_kafka
+    made.py       the number of partitions that a log was created with
+    durable_files.py, blobs.py, objects.py   content and snapshots outside the log, in files
     framing.py, registry.py   Confluent framing with a schema registry, for either log
 Imports `schemas` (records, topics) and no other package of foldlog.
 """

@@ -6,23 +6,20 @@ directory fsynced) before `put` returns, so an event that refers to it can alway
 messages reach users of the gateway, so they name blobs but no paths; paths are only logged.
 """
 
-import contextlib
 import logging
 import os
 import re
-import tempfile
-import time
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 from ..schemas.events.parts import BlobRef, Body
+from .durable_files import delete_leftovers, fsync_directory, write_durably
 from .errors import FoldlogError
 
 INLINE_BYTES_MAX = 64 * 1024  # larger content becomes a blob, so that events stay small
 _NAME = re.compile(r"[0-9a-f]{64}")
-_LEFTOVER_AGE_S = 3600  # a temporary file this old belongs to a process that died
 _log = logging.getLogger("foldlog.blobs")
 
 
@@ -62,7 +59,7 @@ class BlobStore:
         self.directory.mkdir(parents=True, exist_ok=True)
         self._incoming = self.directory / "incoming"
         self._incoming.mkdir(exist_ok=True)
-        self._drop_leftovers()
+        delete_leftovers(self._incoming)
 
     def put(self, data: bytes) -> Stored:
         """Store some bytes durably. The same bytes are stored only once. Raises BlobError."""
@@ -136,38 +133,4 @@ class BlobStore:
         if not path.parent.is_dir():
             path.parent.mkdir(exist_ok=True)
             fsync_directory(self.directory)
-        write_durably(path, data, self._incoming)
-
-    def _drop_leftovers(self) -> None:
-        before = time.time() - _LEFTOVER_AGE_S
-        for entry in os.scandir(self._incoming):
-            with contextlib.suppress(OSError):
-                if entry.stat(follow_symlinks=False).st_mtime < before:
-                    os.unlink(entry.path)
-
-
-def write_durably(path: Path, data: bytes, incoming: Path) -> None:
-    """Replace a file atomically, through a temporary file in `incoming`. The file is on disk when
-    this returns.
-    """
-    fd, temporary = tempfile.mkstemp(dir=incoming)
-    try:
-        with open(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    fsync_directory(path.parent)
-
-
-def fsync_directory(path: Path) -> None:
-    """Make a rename in this directory survive a power loss."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        write_durably(path, [data], self._incoming)

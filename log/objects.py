@@ -7,16 +7,13 @@ rename and no link. An object exists completely or not at all; readers verify wh
 import contextlib
 import os
 import re
-import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from .blobs import fsync_directory
+from .durable_files import delete_leftovers, write_durably
 
 CHUNK_BYTES = 1024 * 1024  # read at a time
-LEFTOVER_AGE_S = 3600  # a temporary file this old belongs to a process that died
 INCOMING = "incoming"
 _PART = r"[A-Za-z0-9%_=-][A-Za-z0-9%._=-]*"
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*")
@@ -73,19 +70,7 @@ class DirectoryObjects:
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for parent in (incoming, path.parent):
             parent.mkdir(parents=True, exist_ok=True)
-        fd, temporary = tempfile.mkstemp(dir=incoming)
-        try:
-            with open(fd, "wb") as file:
-                for chunk in data:
-                    file.write(chunk)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-        fsync_directory(path.parent)
+        write_durably(path, data, incoming)
 
     def read(self, name: str) -> Iterator[bytes]:
         """See Objects."""
@@ -125,10 +110,7 @@ class DirectoryObjects:
     def delete_leftovers(self) -> None:
         """See Objects."""
         with contextlib.suppress(FileNotFoundError):
-            for entry in os.scandir(self.directory / INCOMING):
-                with contextlib.suppress(OSError):
-                    if entry.stat().st_mtime < time.time() - LEFTOVER_AGE_S:
-                        os.unlink(entry.path)
+            delete_leftovers(self.directory / INCOMING)
 
     def _path(self, name: str) -> Path:
         if _NAME.fullmatch(name) is None:

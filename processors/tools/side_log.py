@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ...log.blobs import fsync_directory, write_durably
+from ...log.durable_files import fsync_directory, write_durably
 
 _MISSING = object()
 ENTRIES_MAX = 20_000  # an entry is needed until its turn ends; 20,000 calls are days of work
@@ -68,7 +68,7 @@ class SideLog:
         entry = {**self._named, "value": value, "beside": dict(beside or {})}
         data = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode()
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        write_durably(self._path, data, self._path.parent)
+        write_durably(self._path, [data], self._path.parent)
         fsync_directory(self._path.parent.parent)
 
     @property

@@ -18,7 +18,7 @@ import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...log.blobs import fsync_directory
+from ...log.durable_files import fsync_directory
 from ...log.errors import FoldlogError
 from ...schemas import codec
 

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from foldlog.log.objects import INCOMING, LEFTOVER_AGE_S, DirectoryObjects
+from foldlog.log.durable_files import LEFTOVER_AGE_S
+from foldlog.log.objects import INCOMING, DirectoryObjects
 
 
 @pytest.fixture

@@ -1,0 +1,51 @@
+"""Files that are on disk completely or not at all: of the blob store, of snapshots, of tools.
+
+A file is written under a temporary name, fsynced and renamed. What a process that died has left is
+deleted by age.
+"""
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+LEFTOVER_AGE_S = 3600
+"""A temporary file this old, in seconds, belongs to a process that died."""
+
+
+def write_durably(path: Path, chunks: Iterable[bytes], incoming: Path) -> None:
+    """Replace a file atomically, through a temporary file in `incoming`. The file is on disk when
+    this returns.
+    """
+    fd, temporary = tempfile.mkstemp(dir=incoming)
+    try:
+        with open(fd, "wb") as file:
+            file.writelines(chunks)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    fsync_directory(path.parent)
+
+
+def delete_leftovers(incoming: Path) -> None:
+    """Delete the old temporary files of a directory that processes which died have left."""
+    before = time.time() - LEFTOVER_AGE_S
+    for entry in os.scandir(incoming):
+        with contextlib.suppress(OSError):
+            if entry.stat(follow_symlinks=False).st_mtime < before:
+                os.unlink(entry.path)
+
+
+def fsync_directory(path: Path) -> None:
+    """Make a rename in this directory survive a power loss."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
