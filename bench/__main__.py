@@ -16,6 +16,7 @@ from foldlog.bench import (
     live,
     memory_search,
     refold,
+    steps,
     storage,
     takeover,
     tokens,
@@ -43,6 +44,8 @@ BROKER: dict[str, Callable[[Installation, int], Ratio]] = {
     "chunk_latency": viewers.chunk_latency,
     "idle_viewers_rss": viewers.idle_viewers_rss,
     "takeover": takeover.takeover,
+    "step_turnaround": steps.step_turnaround,
+    "durable_step": steps.durable_step,
 }
 WORKER: dict[str, Callable[[Installation, ScriptedServer, int], Ratio]] = {
     "message_to_request": live.message_to_request,

@@ -11,9 +11,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from foldlog.bench.measure import Installation, Ratio, hop_ms
 from foldlog.consumers.client import Client
+from foldlog.consumers.session_fold import SessionFold
 from foldlog.consumers.transcript_stream import INITIAL, Token, see
 from foldlog.local.messages_api import Reply, Request, Rule, Script, ScriptedServer, text
 from foldlog.schemas import events as ev
@@ -26,12 +28,12 @@ LONG = " ".join(f"word{n:03}" for n in range(WORDS))
 
 
 @contextmanager
-def worker(here: Installation, base_url: str) -> Iterator[subprocess.Popen]:
-    """A supervised worker of this installation."""
+def worker(here: Installation, base_url: str, *options: str) -> Iterator[subprocess.Popen]:
+    """A supervised worker of this installation, started with these options."""
     env = here.env() | {"ANTHROPIC_BASE_URL": base_url, "ANTHROPIC_API_KEY": "bench"}
     with open(here.home / "worker.log", "wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "foldlog.cli", "worker", "--supervise"],
+            [sys.executable, "-m", "foldlog.cli", "worker", "--supervise", *options],
             env=env,
             cwd=here.home,
             stdout=errors,
@@ -91,6 +93,16 @@ def _await(folded, wanted) -> None:
         for step in folded.poll():
             if step.ruling.accepted and wanted(step.entry.event):
                 return
+
+
+def events_until(folded: SessionFold, last: type) -> Iterator[Any]:
+    """The accepted events as they arrive, up to and with the first of type `last`."""
+    while True:
+        for step in folded.poll():
+            if step.ruling.accepted:
+                yield step.entry.event
+                if isinstance(step.entry.event, last):
+                    return
 
 
 def journaled_stream(here: Installation, server: ScriptedServer, runs: int) -> Ratio:

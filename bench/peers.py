@@ -2,8 +2,8 @@
 
 A peer is a script in this directory (peer_*.py) that imports what bench/peers.lock installs into
 bench/.venv, and nothing of foldlog. It answers each line on its standard input with one line.
-Without the environment a bench returns no figure and states how to install it. Licences of the
-peers: OpenAI Agents SDK, LangGraph, langgraph-checkpoint-sqlite, all MIT.
+Without the environment a bench returns no figure and states how to install it. The
+licences are in peers.in.
 """
 
 import json

@@ -17,6 +17,7 @@ from foldlog.bench import (
     caching,
     peers,
     refold,
+    steps,
     storage,
     tokens,
     turn_bytes,
@@ -156,3 +157,24 @@ def test_peers_import_nothing_of_foldlog_and_are_pinned():
     pinned = (here / "peers.lock").read_text()
     for line in (here / "peers.in").read_text().splitlines():
         assert line.startswith("#") or f"\n{line} \\" in pinned
+
+
+def test_a_step_is_timed_from_an_answer_to_the_next_request_of_its_turn():
+    clock = count(0, 10)
+    entries = []
+    for _turn in range(3):
+        for _call in range(steps.STEPS + 1):
+            entries += [{"kind": kind, "at_ms": next(clock)} for kind in ("accepted", "answered")]
+        next(clock)  # a pause between two turns, which is nobody's step
+    waits = steps._turnarounds(entries)
+    assert waits == [10] * (2 * steps.STEPS), "the first turn warms up, and pauses are left out"
+
+
+@pytest.mark.skipif(not peers.PYTHON.exists(), reason="`make bench` installs the peers")
+@pytest.mark.parametrize("name", steps.PEERS)
+def test_each_peer_times_as_many_steps_as_it_is_asked_for(name):
+    row = steps.PEERS[name]
+    with peers.peer(row.script, row.package) as process:
+        for asked in (3, 4):
+            times_ms = process.ask({"steps": asked, **row.question})
+            assert len(times_ms) == asked and min(times_ms) > 0
