@@ -1,4 +1,5 @@
-"""`make bench`: measures ratios to baselines in the same run, and writes bench/results.json.
+"""`make bench`: measures ratios to baselines in the same run. Writes bench/results.json, and
+after a run of all benches docs/performance.md.
 
 Absolute numbers depend on the load of the machine: read the ratios. A bench is a function that
 takes the number of runs and returns a Ratio; the tables below list them all.
@@ -15,7 +16,9 @@ from foldlog.bench import (
     caching,
     live,
     memory_search,
+    peers,
     refold,
+    report,
     steps,
     storage,
     takeover,
@@ -109,9 +112,15 @@ def _show(row: Ratio | Missing, name: str) -> None:
 @click.option("--runs", default=5, show_default=True, help="The number of runs of each pair.")
 @click.argument("only", nargs=-1, type=click.Choice(NAMES))
 def main(runs: int, only: tuple[str, ...]) -> None:
-    """Run all benches, or only those named. Example: make bench ARGS="fold --runs 3"."""
+    """Run all benches, or only those named. Example: make bench ARGS="fold --runs 3".
+
+    A run of all benches also writes docs/performance.md.
+    """
     found = dict(measured(runs, only))
     RESULTS.write_text(json.dumps(result_rows(found), indent=2) + "\n")
+    if not only and peers.PYTHON.exists():
+        report.write(found)
+        click.echo("The report is docs/performance.md.", err=True)
     click.echo(f"{'name':<20}{'ours':>14}{'baseline':>14}  {'unit':<14}{'ratio':>9}  aim")
     for name in NAMES:
         if name in found:

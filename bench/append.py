@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from foldlog.bench.job import Turn, agent, turn
-from foldlog.bench.measure import Installation, Ratio, hop_ms
+from foldlog.bench.measure import Installation, Plot, Ratio, hop_ms
 from foldlog.bench.peers import peer
 from foldlog.bench.played import Played, RoundTimes, canned
 from foldlog.processors.store.store import RocksBackend
@@ -123,4 +123,7 @@ def context_flatness(runs: int, sizes: tuple[int, ...] = SIZES) -> Ratio:
     worst, best = max(medians.values()), min(medians.values())
     note = ", ".join(f"{ms:.3f} ms at {size:,} messages" for size, ms in medians.items())
     runs = blocks * BLOCK
-    return Ratio("context_flatness", worst, best, "ms", worst / best, runs, "at most 1.3", note)
+    lines = {"foldlog": [(float(size), ms) for size, ms in medians.items()]}
+    plot = Plot("messages in the session", "ms to append one and build a request", lines)
+    aim = "at most 1.3"
+    return Ratio("context_flatness", worst, best, "ms", worst / best, runs, aim, note, plot)

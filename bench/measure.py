@@ -21,6 +21,15 @@ class Missing(Exception):
     """The peer of a bench is not installed; the message states how to install it."""
 
 
+class Plot(NamedTuple):
+    """A picture of a bench for docs/performance.md: the names of both axes with their units, and
+    the points (x, y) of each line by its name. Axes that span a factor of 20 are logarithmic."""
+
+    x: str
+    y: str
+    lines: dict[str, list[tuple[float, float]]]
+
+
 class Ratio(NamedTuple):
     """`ours` divided by `baseline`, both medians of alternating runs. `aim` is printed, never
     enforced.
@@ -36,6 +45,7 @@ class Ratio(NamedTuple):
     runs: int
     aim: str
     note: str = ""
+    plot: Plot | None = None
 
 
 def paired(

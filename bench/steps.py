@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from foldlog.bench import live
-from foldlog.bench.measure import Installation, Ratio, hop_ms
+from foldlog.bench.measure import Installation, Plot, Ratio, hop_ms
 from foldlog.bench.peers import peer
 from foldlog.consumers.client import Client
 from foldlog.local.messages_api import Reply, Request, Rule, Script, ScriptedServer, text, tool_use
@@ -156,4 +156,14 @@ def durable_step(here: Installation, runs: int) -> Ratio:
         runs,
         "at most 0.6",
         f"ours p90 {statistics.quantiles(ours, n=10)[-1]:.1f} ms; peers p50 (p90): {note}",
+        Plot(
+            "share of the steps, %",
+            "ms of a step, at most",
+            {"foldlog": _quantiles(ours)} | {name: _quantiles(ms) for name, ms in theirs.items()},
+        ),
     )
+
+
+def _quantiles(times_ms: list[float]) -> list[tuple[float, float]]:
+    cuts = statistics.quantiles(times_ms, n=20)
+    return [(5.0 * n, ms) for n, ms in enumerate(cuts, 1)]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from foldlog.bench.history import Session
-from foldlog.bench.measure import PARTITIONS, Installation, Ratio
+from foldlog.bench.measure import PARTITIONS, Installation, Plot, Ratio
 from foldlog.log import open_log, partition_for
 from foldlog.processors.worker.same_agents import GROUP
 from foldlog.producers.sessions import Sessions
@@ -41,7 +41,7 @@ def takeover(here: Installation, runs: int, long: int = LONG, short: int = SHORT
     """Seconds to the first decision after a long log, over those after a short one."""
     logs = [_Log(here, f"{events}-", events) for events in (short, long)]
     try:
-        refold = logs[1].first_decision(snapshots=False)
+        short_refold, refold = (log.first_decision(snapshots=False) for log in logs)
         for log in logs:
             log.make_snapshot()
         pairs = [(logs[0].first_decision(), logs[1].first_decision()) for _ in range(runs)]
@@ -60,7 +60,13 @@ def takeover(here: Installation, runs: int, long: int = LONG, short: int = SHORT
         f"{refold.cpu_s:.1f} s of CPU time"
     )
     aim = "at most 1.5, and under 3 s, aim 1 s"
-    return Ratio("takeover", ours, base, "s", statistics.median(ratios), runs, aim, note)
+    few, many = (float(log.events) for log in logs)
+    lines = {
+        "with snapshots": [(few, base), (many, ours)],
+        "without snapshots": [(few, short_refold.wall_s), (many, refold.wall_s)],
+    }
+    plot = Plot("events in the partition", "s to the first decision", lines)
+    return Ratio("takeover", ours, base, "s", statistics.median(ratios), runs, aim, note, plot)
 
 
 class _Spent(NamedTuple):

@@ -17,6 +17,7 @@ from foldlog.bench import (
     caching,
     peers,
     refold,
+    report,
     steps,
     storage,
     tokens,
@@ -24,7 +25,7 @@ from foldlog.bench import (
 )
 from foldlog.bench.history import Session
 from foldlog.bench.job import agent, turn
-from foldlog.bench.measure import Missing, Ratio
+from foldlog.bench.measure import Missing, Plot, Ratio
 from foldlog.bench.played import Played, canned
 from foldlog.processors.store.store import DictBackend
 from foldlog.schemas.codec import entry_of
@@ -151,7 +152,7 @@ def test_a_history_repeats_no_text_and_is_the_same_in_every_run():
 def test_peers_import_nothing_of_foldlog_and_are_pinned():
     here = Path(bench.__file__).parent
     scripts = list(here.glob("peer_*.py"))
-    assert len(scripts) == 2
+    assert len(scripts) == 5
     assert not any("foldlog" in line for s in scripts for line in s.read_text().splitlines()
                    if line.startswith(("import", "from")))
     pinned = (here / "peers.lock").read_text()
@@ -178,3 +179,33 @@ def test_each_peer_times_as_many_steps_as_it_is_asked_for(name):
         for asked in (3, 4):
             times_ms = process.ask({"steps": asked, **row.question})
             assert len(times_ms) == asked and min(times_ms) > 0
+
+
+def test_the_report_explains_every_bench():
+    assert set(report.WHAT) == set(bench.NAMES)
+
+
+def test_the_report_replaces_only_what_is_measured(monkeypatch, tmp_path):
+    page = tmp_path / "performance.md"
+    page.write_text(report.PAGE.read_text())
+    monkeypatch.setattr(report, "PAGE", page)
+    monkeypatch.setattr(report, "plots", lambda rows: "")
+    row = Ratio("fold", 44.5, 100, "events/CPU s", 0.445, 5, "at least 0.45", "0.44 to 0.46")
+    report.write({"fold": row, "replay": Missing("no broker")})
+    text = page.read_text()
+    assert "| 0.445 | at least 0.45 |" in text and "- `fold`: 0.44 to 0.46 (5 runs)." in text
+    assert "not measured: no broker" in text and "## Method" in text
+    assert text.count("<!-- measured: ") == text.count("<!-- end -->") == 4
+    report.write({})
+    assert "0.445" not in page.read_text(), "old figures must not look new"
+
+
+@pytest.mark.skipif(not peers.PYTHON.exists(), reason="`make bench` installs the peers")
+def test_a_plot_is_drawn_from_its_points(monkeypatch, tmp_path):
+    (tmp_path / "images").mkdir()
+    monkeypatch.setattr(report, "DOCS", tmp_path)
+    plot = Plot("events", "s", {"with": [(10.0, 1.0), (1000.0, 1.1)], "without": [(10.0, 1.0)]})
+    row = Ratio("takeover", 1, 1, "s", 1, 5, "at most 1.5", "", plot)
+    assert "images/bench-takeover.svg" in report.plots({"takeover": row})
+    drawn = (tmp_path / "images" / "bench-takeover.svg").read_text()
+    assert all(f">{word}</text>" in drawn for word in ("events", "s", "with", "without"))
