@@ -157,7 +157,8 @@ def test_peers_import_nothing_of_foldlog_and_are_pinned():
                    if line.startswith(("import", "from")))
     pinned = (here / "peers.lock").read_text()
     for line in (here / "peers.in").read_text().splitlines():
-        assert line.startswith("#") or f"\n{line} \\" in pinned
+        name = line.replace("[binary]", "")  # the lock names the extra's packages one by one
+        assert line.startswith("#") or f"\n{name} \\" in pinned
 
 
 def test_a_step_is_timed_from_an_answer_to_the_next_request_of_its_turn():
