@@ -48,29 +48,31 @@ class ShownText(NamedTuple):
 
 
 class Place(NamedTuple):
-    """How far a viewer has read. `offset`: the next offset; `open`: the attempt that is being
-    shown; `shown`: how much of this attempt was shown, in the order of KINDS.
+    """How far a viewer has read. `offset`: the offset after the last event that was shown
+    completely; `open`: the attempt that is being shown; `shown`: how much of this attempt was
+    shown, in the order of KINDS; `lines`: how many lines of the next event were shown.
     """
 
     offset: int = 0
     open: Attempt | None = None
     shown: tuple[ShownText, ...] = (ShownText(),) * len(KINDS)
+    lines: int = 0
 
 
 class Frame(NamedTuple):
-    """One item for a viewer. cursor: where to resume after it; None if its event has more items.
+    """One item for a viewer. cursor: where to resume after it, also if its event has more items.
 
     live: False for an item of the history, which a client need not draw piece by piece.
     """
 
-    cursor: str | None
+    cursor: str
     shown: Shown
     live: bool
 
 
 def count(place: Place, thing: Shown) -> Place:
-    """The viewer's place after one more item was shown. Does not update `offset`, which the caller
-    sets.
+    """The viewer's place after one more item of the next event was shown. Its caller calls `after`
+    when the whole event was shown.
     """
     match thing:
         case Token():
@@ -78,13 +80,21 @@ def count(place: Place, thing: Shown) -> Place:
             at = KINDS.index(ChunkKind(thing.kind))
             chars, crc = before[at]
             more = ShownText(chars + len(thing.text), crc32(_bytes(thing.text), crc))
-            return Place(place.offset, thing.of, (*before[:at], more, *before[at + 1 :]))
-        case Dropped() | Settled():
-            return Place(place.offset)
+            shown = (*before[:at], more, *before[at + 1 :])
+            return place._replace(open=thing.of, shown=shown)
+        case Dropped():
+            return Place(place.offset, lines=place.lines)
+        case Settled():
+            return Place(place.offset, lines=place.lines + 1)
         case LineAdded():
-            return place
+            return place._replace(lines=place.lines + 1)
         case _:
             assert_never(thing)
+
+
+def after(place: Place, offset: int) -> Place:
+    """The viewer's place after the whole event before `offset` was shown."""
+    return place._replace(offset=offset, lines=0)
 
 
 def history(views: SessionViews, read: ReadBlob) -> Iterator[tuple[int, Shown]]:
@@ -99,7 +109,9 @@ def missed(
     left = place
     queued = taken(views.messages, _since(views.messages.progress, place.offset))
     lines = _since(views.transcript.lines, place.offset)
-    for line in merge(lines, queued, key=attrgetter("offset")):
+    for number, line in enumerate(merge(lines, queued, key=attrgetter("offset"))):
+        if number < place.lines:
+            continue  # the viewer was cut off in the middle of this event
         if line.kind in SETTLING:
             settled = _settled(left, views, line, read)
             left = Place() if left.open and _is_of(line, left.open) else left

@@ -14,7 +14,8 @@ from ..transcript_stream import Attempt
 
 VERSION = "1"
 NUMBER_MAX = 2**63 - 1
-_NUMBERS_MAX = 4 + 2 * len(KINDS)
+_SHOWN = 3 + 2 * len(KINDS)  # numbers about an open attempt
+_NUMBERS_MAX = 1 + _SHOWN + 1
 _TEXT_MAX = len(f"{VERSION}.ffffffff") + _NUMBERS_MAX * len(f".{NUMBER_MAX}")
 CHARS_MAX = -(-4 * _TEXT_MAX // 3)
 """The longest cursor that this file makes, in base64; a longer cursor is refused."""
@@ -35,6 +36,8 @@ def cursor_of(session_id: str, place: Place) -> str:
     numbers: list[int] = [place.offset]
     if place.open is not None:
         numbers += [*place.open, *(number for count in place.shown for number in count)]
+    if place.lines:
+        numbers.append(place.lines)
     text = ".".join([VERSION, f"{crc32(session_id.encode()):x}", *map(str, numbers)])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
@@ -53,12 +56,13 @@ def place_of(session_id: str, cursor: str) -> Place:
         raise BadCursor("is of another version of foldlog")
     if session != f"{crc32(session_id.encode()):x}":
         raise BadCursor("is of another session")
+    lines = counts.pop() if len(counts) in (2, 2 + _SHOWN) else 0
     if len(counts) == 1:
-        return Place(counts[0])
-    if len(counts) != 4 + 2 * len(KINDS):
+        return Place(counts[0], lines=lines)
+    if len(counts) != 1 + _SHOWN:
         raise BadCursor("cannot be read")
     shown = tuple(map(ShownText, counts[4::2], counts[5::2]))
-    return Place(counts[0], Attempt(*counts[1:4]), shown)
+    return Place(counts[0], Attempt(*counts[1:4]), shown, lines)
 
 
 def _number(text: str) -> int:

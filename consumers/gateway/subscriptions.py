@@ -17,7 +17,7 @@ from ...processors.fold.sessions import FoldedEvent
 from ...processors.fold.views import SessionViews
 from ...schemas import events as ev
 from ...schemas.events.parts import ReadBlob
-from ..history import Frame, Place, count, missed
+from ..history import Frame, Place, after, count, missed
 from ..transcript_stream import Attempt, Shown, Viewer, see, streamed
 from .cursors import cursor_of
 
@@ -88,16 +88,16 @@ class Subscription:
         return self.session.views
 
     def put(self, offset: int, shown: list[Shown], *, live: bool = True) -> None:
-        """Queue what one event shows; its last frame has the cursor to resume from."""
+        """Queue what one event shows. Each frame has a cursor, because a viewer may be cut off
+        between two frames of an event."""
         if self.ended or (live and offset <= self.place.offset):
             return  # disconnected, or its cursor is ahead of this gateway
         last = len(shown) - 1
         for number, thing in enumerate(shown):
             self.place = count(self.place, thing)
-            cursor = None
             if number == last:
-                self.place = self.place._replace(offset=offset)
-                cursor = cursor_of(self.session.session_id, self.place)
+                self.place = after(self.place, offset)
+            cursor = cursor_of(self.session.session_id, self.place)
             self._queue.append(Frame(cursor, thing, live))
         self._history += 0 if live else len(shown)  # history does not make a viewer slow
         if live and len(self._queue) > self._history + QUEUE_MAX:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from foldlog.consumers.history import Place, count, missed
+from foldlog.consumers.history import Place, after, count, missed
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.consumers.transcript_stream import INITIAL, Dropped, Settled, Token, see
 from foldlog.processors.fold.rows import Rows
@@ -19,9 +19,9 @@ def place_of(worker):
     fold = SessionFold(worker.log, worker.session_id, chunks=True)
     for seen in fold.upto(fold.end()):
         viewer, shown = see(viewer, seen)
-        place = place._replace(offset=seen.entry.offset + 1)
         for thing in shown:
             place = count(place, thing)
+        place = after(place, seen.entry.offset + 1)
     return place
 
 

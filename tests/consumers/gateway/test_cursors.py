@@ -10,11 +10,12 @@ from foldlog.consumers.history import KINDS, Place, ShownText
 from foldlog.consumers.transcript_stream import Attempt
 
 numbers = st.integers(0, NUMBER_MAX)
-places = numbers.map(Place) | st.builds(
+places = st.builds(lambda offset, lines: Place(offset, lines=lines), numbers, numbers) | st.builds(
     Place,
     numbers,
     st.builds(Attempt, numbers, numbers, numbers),
     st.tuples(*[st.builds(ShownText, numbers, numbers) for _ in KINDS]),
+    numbers,
 )
 
 
@@ -22,6 +23,7 @@ LONGEST = Place(
     NUMBER_MAX,
     Attempt(NUMBER_MAX, NUMBER_MAX, NUMBER_MAX),
     tuple(ShownText(NUMBER_MAX, NUMBER_MAX) for _ in KINDS),
+    NUMBER_MAX,
 )
 
 

@@ -49,7 +49,7 @@ class Screen:
                 self.attempt, self.streams = None, ""
             case "told":
                 self.lines.append((event["line"]["offset"], event["line"]["kind"]))
-        self.cursor = event["cursor"] or self.cursor
+        self.cursor = event["cursor"]
         return event["type"] == "told" and event["line"]["kind"] == "ended"
 
     async def watch(self, url, gateways=()):

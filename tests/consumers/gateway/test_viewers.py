@@ -106,8 +106,6 @@ class Viewer:
         if frames := self.subscription.drain():
             leaves = self.chance.random() < LEAVES
             count = self.chance.randint(0, len(frames)) if leaves else len(frames)
-            while count and frames[count - 1].cursor is None:
-                count -= 1  # frames after the last cursor are sent again
             self.draw(frames[:count])
             if leaves:
                 self.audience.session.subscriptions.discard(self.subscription)
