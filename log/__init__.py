@@ -5,7 +5,7 @@ Read in this order:
     door.py       the protocols: Producer, Reader, GroupReader, Log
     access.py     the rights that each role needs on a cluster with an authorizer
     settings.py   the settings, in one frozen object, and the source of each setting
-    environment.py   which variables other processes may read, and which child processes get
+    environment.py   which variables other processes may read, and which ones children inherit
     partition.py  which partition holds a key
     memory_state.py, memory_reader.py, memory_group.py, memory.py   the in-memory log
     faults.py     the faults that a simulator may inject into the in-memory log
@@ -107,8 +107,8 @@ __all__ = [
 def open_log(settings: Settings) -> "KafkaLog | FramedLog":
     """Create the log that the settings describe. It connects on first use.
 
-    Raises SettingsError if the settings name no broker, or lack the schema registry that this home
-    directory has used before.
+    Raises SettingsError if the settings name no broker, or if they name no schema registry although
+    the home directory (`settings.home`) has used one before.
 
     The imports are in the function because folds, tests and the simulator do not need the client
     library, and only users of a schema registry need framing.

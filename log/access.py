@@ -33,7 +33,9 @@ class Right(StrEnum):
 
 
 class Resource(StrEnum):
-    """The resource of a right. A topic is matched literally, a group by its prefix."""
+    """The kind of resource to which a right applies. A right to a topic names that topic; a right
+    to groups names a prefix of group names.
+    """
 
     TOPIC = "topic"
     GROUP = "group"
@@ -58,7 +60,8 @@ class Role(NamedTuple):
 _READ, _WRITE = (Right.READ,), (Right.WRITE,)
 _BOTH = (Right.READ, Right.WRITE)
 _SETTINGS = (Right.DESCRIBE, Right.DESCRIBE_CONFIGS)
-"""Needed because every process at its start, `status` and `doctor` compare topics with their specs.
+"""The rights to compare a topic with its spec. `status`, `doctor` and every process at its start
+need them.
 """
 
 ALL = tuple(topic.name for topic in TOPICS)
@@ -129,7 +132,7 @@ ROLES: Mapping[str, Role] = {
 
 
 def grants(role: str, topic_prefix: str = "") -> Iterator[Grant]:
-    """Every right of a role, with full names."""
+    """Every right of a role. The names of topics and groups include the prefix."""
     for topic, rights in ROLES[role].topics.items():
         for right in rights:
             yield Grant(Resource.TOPIC, topic_prefix + topic, right)

@@ -1,7 +1,7 @@
 """Uses Kafka's admin API to query the cluster, and to create topics from `schemas/topics.py`.
 
-Creating topics is idempotent. An existing topic never changes: differences are reported. Topic
-names in this file are full names, prefix included.
+Creating topics is idempotent. An existing topic is never changed; its differences from the spec are
+reported. Topic names in this file are full names, prefix included.
 """
 
 import time
@@ -37,7 +37,7 @@ CREATED_S = 30.0
 """How many seconds a new topic may take to get a leader. A busy broker took more than 10 s."""
 
 _CHECK_S = 0.1
-"""How many seconds pass between checks of a waiting request whether all brokers refuse connections.
+"""How many seconds a request waits before it checks again whether all brokers refuse connections.
 """
 
 
@@ -65,7 +65,7 @@ class Cluster:
         self._timeout_s = timeout_s
         self._reason = _SILENT
         self._refused = False
-        """Every known broker refused a connection since the last response."""
+        """Whether every known broker has refused a connection since the last response."""
         self._interrupted = False
         self._denied: AccessDenied | None = None
         """The last denial of access since the last response."""
@@ -80,7 +80,7 @@ class Cluster:
         _OPEN.add(self._admin)
 
     def interrupt(self) -> None:
-        """Make waiting requests fail now; called from another thread."""
+        """Make every waiting request fail. Called from another thread."""
         self._interrupted = True
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class Cluster:
         self._denied = denied(error, self._servers) or self._denied
 
     def _unreachable(self) -> LogUnreachable:
-        """Why no broker responds, as far as the client has reported."""
+        """The error to raise when no broker responds, with the reason that the client reported."""
         if self._denied is not None:
             return self._denied
         if self._reason == _SILENT and self._refused and self._may_be_secured:
@@ -114,7 +114,9 @@ class Cluster:
             raise self._meaning("", error) from error
 
     def _wait(self, what: str, answer: Future[T]) -> T:
-        """The response to one request about `what`, a topic or the cluster."""
+        """Wait for the response to one request. `what`: the subject of the request, for error
+        messages.
+        """
         began = time.monotonic()
         while True:
             try:
@@ -166,7 +168,7 @@ class Cluster:
         return len(self.describe(topic).partitions)
 
     def offsets(self, topic: str, spec: OffsetSpec) -> Offsets:
-        """The offset that `spec` names, in every partition; -1 where there is none."""
+        """For every partition, the offset that `spec` names; -1 if there is none."""
         requests = {TopicPartition(topic, p): spec for p in range(self.partitions(topic))}
 
         def once() -> Offsets:
@@ -178,8 +180,8 @@ class Cluster:
     def _again_while(
         self, ask: Callable[[], T], *passing: type[FoldlogError], within_s: float = 0.0
     ) -> T:
-        """Retry while the request raises one of these errors, until the timeout or `within_s`
-        seconds, whichever is longer.
+        """Call `ask`, and repeat the call while it raises one of the errors in `passing`, until the
+        timeout or `within_s` seconds have passed, whichever is longer.
         """
         deadline = time.monotonic() + max(self._timeout_s, within_s)
         while True:

@@ -106,7 +106,8 @@ class BlobStore:
         return BlobRef(sha256=stored.sha256, bytes=stored.bytes, media_type=media_type)
 
     def body(self, data: bytes, media_type: str) -> Body:
-        """A Body with this content, inline up to the limit, else as a reference without a preview.
+        """A Body with this content: inline up to INLINE_BYTES_MAX, else a reference to a new blob.
+        The reference has no preview.
         """
         if len(data) <= INLINE_BYTES_MAX:
             return Body(inline=data)

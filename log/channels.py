@@ -23,8 +23,8 @@ _KNOWN = ("url", "secret_env", "networks")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
     """One webhook. secret: None if its variable is not set in this process. networks: the private
-    networks, such as 10.1.2.0/24, that may contain the webhook's address; without any, the address
-    must be public.
+    networks, such as 10.1.2.0/24, that may contain the webhook's address; if there are none, the
+    address must be public.
     """
 
     name: str

@@ -117,7 +117,8 @@ TRANSIENT = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""Errors during a leader election, for a short time after a topic was created or a broker stopped.
+"""Errors that occur during a leader election, for a short time after a topic was created or a
+broker stopped.
 """
 
 _QUIET_S = 10.0
@@ -157,7 +158,7 @@ def producer_properties(common: Mapping[str, Any], linger_ms: float, brief: bool
 
 def reader_properties(common: Mapping[str, Any], group: str) -> dict[str, Any]:
     """The properties of a consumer outside of any group. The client requires a group id, and
-    brokers check it.
+    brokers check the right to this group.
 
     End-of-partition events are on, so that a reader reaches a known end even if compaction or a
     transaction left a gap before it.
@@ -195,7 +196,7 @@ STARTING = "Coordinator load in progress"
 
 
 class OncePerWhile(logging.Filter):
-    """Passes one line of each kind per `_QUIET_S`, and counts those it suppressed.
+    """Passes one line of each kind per `_QUIET_S`, and counts the lines that it suppresses.
 
     The kind of a line of librdkafka is the facility that it begins with (FAIL, ERROR, GETPID, ...).
     The kind of any other line is its format string.
@@ -254,7 +255,9 @@ def open_client(build: Callable[..., Made], properties: Mapping[str, Any], **mor
 
 
 def denied(error: KafkaError, servers: str, about: str = "") -> AccessDenied | None:
-    """The AccessDenied that `error` means, or None. `about`: the topic or group."""
+    """The AccessDenied error to raise for `error`, or None if `error` is not a denial of access.
+    `about`: the topic or group.
+    """
     code, text = error.code(), error.str()
     if code == KafkaError._FATAL and "authorization failed" in text.lower():
         code = KafkaError.CLUSTER_AUTHORIZATION_FAILED  # the callback gets no other code

@@ -79,13 +79,14 @@ class Reader(Protocol):
         """New records, in offset order within each partition; none if nothing comes for `timeout_s`
         seconds.
 
-        Returns nothing while the broker is down, without an error. Raises OffsetGone (once per
-        partition, which then returns nothing until `seek`), TopicMissing, LogFatal, after all
-        records read before have been returned.
+        Returns nothing while the broker is down, without an error. Raises TopicMissing, LogFatal or
+        OffsetGone, but first returns the records that were read before the error. OffsetGone is
+        raised once per partition; the reader then returns no records of that partition until
+        `seek`.
         """
 
     def positions(self) -> Offsets:
-        """The next offset of every partition, as returned by `poll`."""
+        """For every partition, the offset of the next record that `poll` will return."""
 
     def seek(self, partition: int, offset: int) -> None:
         """Read `partition` from `offset` on; it must be assigned to this reader."""
@@ -100,12 +101,12 @@ class GroupReader(Reader, Protocol):
 
     `poll` calls `on_revoked(partitions)` for partitions that were revoked or lost without notice,
     then `on_assigned(partitions)`, which returns the start offset of each new partition. Records of
-    a partition come only while it is assigned. An exception in either callback leaves `poll`.
-    `poll` raises Fenced when another process has taken this instance id.
+    a partition come only while it is assigned. `poll` does not catch the exceptions that a callback
+    raises. `poll` raises Fenced when another process has taken this instance id.
     """
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Commit next offsets without waiting.
+        """Commit the offsets of the next records to read. Does not wait for the broker.
 
         Only lag metrics use committed offsets; no reader does.
         """
@@ -157,11 +158,12 @@ class Log(Protocol):
     """
 
     def producer(self, on_fatal: OnFatal | None = None, *, brief: bool = False) -> Producer:
-        """A new producer. `on_fatal` is called once, on any thread, when it cannot continue.
+        """A new producer. `on_fatal` is called once, on any thread, when the producer cannot
+        continue.
 
-        brief: for a process that writes a few records and ends, such as a command. Its first
-        acknowledgement comes 0.5 s earlier; a record may be stored twice, which is harmless: folds
-        ignore duplicates.
+        brief: for a process that writes a few records and ends, such as a command. The first
+        acknowledgement comes 0.5 s earlier. A record may be stored twice, which is harmless because
+        folds ignore duplicates.
         """
 
     def reader(self, topic: str, start: Mapping[int, int]) -> Reader:
@@ -181,8 +183,8 @@ class Log(Protocol):
     ) -> GroupReader:
         """A static member of `group`; it joins at its first poll.
 
-        label: shown by `members`; letters, digits and `-`.
-        Raises TopicMissing, LogUnreachable.
+        label: a text of letters, digits and `-`, which `members` returns. Raises TopicMissing,
+        LogUnreachable.
         """
 
     def members(self, prefix: str) -> list[Member]:
@@ -202,8 +204,8 @@ class Log(Protocol):
         """The offset that the next record will get, by partition."""
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> Offsets:
-        """The first offset whose broker time is at or after `timestamp_ms`, or else the end, by
-        partition.
+        """For every partition, the offset of the first record whose broker time is `timestamp_ms`
+        or later, or the end offset if there is no such record.
         """
 
     def identity(self) -> str:
@@ -219,7 +221,9 @@ class Log(Protocol):
         """Like `apply_topics`, but creates nothing."""
 
     def interrupt(self) -> None:
-        """Make every waiting request raise LogUnreachable from now on: this process is ending."""
+        """Make every request that waits, now or later, raise LogUnreachable, because this process
+        is ending.
+        """
 
     def close(self) -> None:
         """Close every producer and reader that is still open."""

@@ -1,7 +1,7 @@
-"""Files that are on disk completely or not at all: of the blob store, of snapshots, of tools.
+"""Writes files that are on disk completely or not at all, for the blob store, snapshots and tools.
 
-A file is written under a temporary name, fsynced and renamed. What a process that died has left is
-deleted by age.
+A file is written under a temporary name, fsynced and renamed. The temporary files of processes that
+died are deleted when they are old enough.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 LEFTOVER_AGE_S = 3600
-"""A temporary file this old, in seconds, belongs to a process that died."""
+"""A temporary file that is older than this, in seconds, belongs to a process that died."""
 
 
 def write_durably(path: Path, chunks: Iterable[bytes], incoming: Path) -> None:
@@ -34,7 +34,7 @@ def write_durably(path: Path, chunks: Iterable[bytes], incoming: Path) -> None:
 
 
 def delete_leftovers(incoming: Path) -> None:
-    """Delete the old temporary files of a directory that processes which died have left."""
+    """Delete the temporary files in `incoming` that are older than LEFTOVER_AGE_S."""
     before = time.time() - LEFTOVER_AGE_S
     for entry in os.scandir(incoming):
         with contextlib.suppress(OSError):

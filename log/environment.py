@@ -82,7 +82,8 @@ def start_process(
     pass_fds: Sequence[int] = (),
     **options: Any,
 ) -> "subprocess.Popen[Any]":
-    """Start a foldlog process, which calls `begin`: it gets all of `env` (default: our own).
+    """Start a foldlog process with all the variables in `env` (default: our own). The new process
+    must call `begin`.
 
     Variables that other processes may not read go over a socket, which, unlike a pipe, cannot be
     opened through /proc.
@@ -135,7 +136,9 @@ def seal() -> None:
 
 
 def _blank(start: int, end: int) -> None:
-    """Zero the variables that children do not get, between two addresses."""
+    """Zero the variables that children do not get. `start`, `end`: the addresses of the
+    environment.
+    """
     at = start
     for entry in ctypes.string_at(start, end - start).split(b"\0"):
         name, _, value = os.fsdecode(entry).partition("=")

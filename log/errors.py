@@ -7,7 +7,7 @@
      |  + LogUnreachable   no broker answered in time (exit code 3 of the command line)
      |  |  + AccessDenied   brokers respond, but reject our credentials, certificate or rights
      |  + LogBusy          the producer's queue is full: wait until it has drained
-     |  + RegistryAway     the schema registry is unavailable; it is LogUnreachable and LogBusy
+     |  + RegistryAway     the schema registry is unavailable (a LogUnreachable and a LogBusy)
      |  + AppendError      one record was not acknowledged; it may or may not be in the log
      + Corrupt         local state disagrees with the log: delete it and refold
      |  + OffsetGone       the requested offset is before the first or after the last record
@@ -89,12 +89,14 @@ class AppendError(Retry):
 class Corrupt(FoldlogError):
     """Local state disagrees with the log.
 
-    For the operator: stop the worker, delete its state directory and start it. It refolds the log.
+    For the operator: stop the worker, delete its state directory and start the worker again. It
+    then refolds the log.
     """
 
 
 class OffsetGone(Corrupt):
-    """A reader requested an offset that is not in the log. A gap is always an error.
+    """A reader requested an offset that is not in the log. A reader never skips to the next offset
+    that exists.
 
     For the operator: the topic was trimmed, deleted and recreated, or restored from an older copy.
     The stored state no longer matches the log: delete the store of that partition and refold.

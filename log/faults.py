@@ -1,4 +1,4 @@
-"""The faults that a simulator injects into the in-memory log: time, and the fate of each append.
+"""The faults that a simulator injects into the in-memory log, and a clock for the simulator.
 
 Only faults that Kafka can produce belong here.
 """
@@ -59,7 +59,7 @@ class Faults:
         return next(self._script, NORMAL)
 
     def heard(self, instance_id: str) -> bool:
-        """Whether this poll of a group member is in contact with its group.
+        """Whether a group member that polls now is in contact with its group.
 
         If not, the member keeps reading the partitions that it believes it owns, and the group
         counts the member as silent. A paused process behaves like this just after it resumes.

@@ -31,7 +31,9 @@ from .registry import Registry
 CONFLUENT = b"\0"
 FRAME_BYTES = 5  # the zero and the id, big-endian
 EVENT_TOPICS = frozenset({SESSION_EVENTS, MEMORY_EVENTS})
-"""Topics with events. A dead letter keeps its original bytes; the other topics contain no Avro."""
+"""Topics whose records are events. Framing is translated only in these topics: a dead letter keeps
+its original bytes, and the other topics contain no Avro.
+"""
 
 LOGGER = logging.getLogger("foldlog.log.client")
 
@@ -55,7 +57,9 @@ def from_confluent(value: bytes | None, registry: Registry) -> bytes | None:
 
 
 class FramedProducer:
-    """See `door.Producer`. `append` also raises RegistryAway, for a type that has no id yet."""
+    """See `door.Producer`. `append` also raises RegistryAway if it does not know the registry's
+    schema id for the event's type and the registry is unavailable.
+    """
 
     def __init__(self, inner: Producer, registry: Registry, prefix: str) -> None:
         self._inner, self._registry, self._prefix = inner, registry, prefix
@@ -80,8 +84,8 @@ class FramedReader:
     """See `door.Reader` and `door.GroupReader`.
 
     While the registry is down, `poll` does not return a record that needs it, nor later records of
-    the same partition. They are read again until the registry responds. `poll` returns nothing, as
-    while the broker is down.
+    the same partition. These records are read again until the registry responds. If there are no
+    other records, `poll` returns nothing, as it does while the broker is down.
     """
 
     def __init__(self, inner: Reader | GroupReader, registry: Registry) -> None:

@@ -63,7 +63,8 @@ Unacknowledged records may or may not be in the log.
 class KafkaProducer:
     """Implements `door.Producer`.
 
-    A thread polls for acknowledgements, so that they come at once.
+    A thread polls for acknowledgements, so that each callback runs as soon as the broker has
+    answered.
     """
 
     def __init__(
@@ -251,7 +252,7 @@ class KafkaLog:
         self._common = common_properties(bootstrap_servers, client_properties or {})
         self._cluster: Cluster | None = None
         self._counts: dict[str, int] = {}
-        """How many partitions a topic had at its first request."""
+        """The number of partitions of each topic when this log first asked for it."""
         self._open: WeakSet[KafkaProducer | KafkaReader] = WeakSet()
 
     def _ask(self) -> Cluster:

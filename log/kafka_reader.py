@@ -32,13 +32,13 @@ The client rejoins within 10 s, or never (once in 9 broker pauses of 30 s each).
 """
 
 _OUT_CHECK_S = 5.0
-"""How many seconds pass between an evicted member's checks whether a broker responds."""
+"""How many seconds an evicted member waits before it checks again whether a broker responds."""
 
 
 def _headers(messages: list[Message]) -> list[Any]:
     """The headers of each message as the client returns them: a list of pairs, or None.
 
-    They are empty if a header name is not valid UTF-8.
+    The headers of a message are empty if one of the header names is not valid UTF-8.
 
     Any producer may write such a name, which must neither lose the record nor crash the process.
     For such a message, `message.headers()` returns a broken list and leaves an exception set. If
@@ -195,7 +195,9 @@ class KafkaGroupReader(KafkaReader):
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
         self._joined = self._closing = self._out = False
         self._answered_since_s: float | None = None
-        """While this member is evicted: since when every check found a broker responding."""
+        """The time at which a check of this evicted member first found that a broker responds, if
+        every later check found the same; else None.
+        """
         self._check_at_s = 0.0
 
     def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:

@@ -155,8 +155,8 @@ def note_made(log: Log) -> None:
 def demand_topics(log: Log, partitions: int, *, notes: bool = False) -> None:
     """Check that the topics have the required properties and partition count.
 
-    notes: whether to record the count in a log of an earlier version, which did not record it.
-    Raises LogGrown, LogMoved, TopicMissing, TopicMismatch.
+    notes: whether to record the count if the log lacks it because an earlier version of foldlog
+    created the log. Raises LogGrown, LogMoved, TopicMissing, TopicMismatch.
     """
     made = demand_as_made(log)
     noted = facts_of(log).partitions

@@ -193,8 +193,8 @@ class MemoryProducer:
 
 
 class MemoryLog(MemoryState):
-    """Implements `door.Log`. `clock_ms` returns the broker time, also for the session timeout of
-    groups.
+    """Implements `door.Log`. `clock_ms` returns the broker time, by which the session timeout of
+    groups is measured too.
 
     immediate: whether `append` itself calls `on_delivery`; otherwise `pump` or `flush` calls it.
     threaded: whether `poll` waits in real time; otherwise it returns at once, as a simulator needs.
@@ -309,7 +309,8 @@ class MemoryLog(MemoryState):
     # For simulators.
 
     def pump(self) -> int:
-        """Store due records, call pending `on_delivery` callbacks, and return how many were called.
+        """Store due records, call pending `on_delivery` callbacks, and return the number of
+        callbacks.
         """
         with self.lock:
             self.settle()

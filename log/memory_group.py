@@ -4,8 +4,8 @@ It assigns partitions and evicts silent members. Time is the log's injected cloc
 while it polls.
 
 The rules are those of Kafka's classic group with static members and cooperative rebalancing:
-1. Every partition belongs to one member; members' counts differ by at most one; as few partitions
-   as possible move.
+1. Every partition belongs to one member; the members' numbers of partitions differ by at most one;
+   as few partitions as possible move.
 2. A partition that moves is revoked from its old member before its new member gets it.
 3. A member silent for longer than the session timeout is evicted, and others get its partitions.
    The evicted member may still read them and believe that it owns them, until it polls in contact
@@ -40,7 +40,7 @@ class Coordinator:
         self._owner: dict[int, str] = {}
         self._target: dict[str, list[int]] = {}
         self._oldest_ms = 0
-        """Every member was seen at or after this time."""
+        """A lower bound of the times at which the members last polled."""
         self._changes = 0
         """Increases when a partition may be assigned or revoked."""
         self.committed: Offsets = {}
@@ -148,7 +148,9 @@ class MemoryGroupReader:
         self.instance_id, self.label = instance_id, label
         self.joined = False
         self.settled = -1
-        """The coordinator's `changes` when nothing was left to assign or revoke here."""
+        """The value of the coordinator's `_changes` when this reader had nothing left to gain or
+        lose.
+        """
         self._inner = MemoryReader(log, topic, {})
         self._log, self._coordinator = log, coordinator
         self._on_assigned, self._on_revoked = on_assigned, on_revoked

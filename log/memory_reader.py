@@ -24,10 +24,12 @@ class MemoryReader:
         self._topic = topic
         self._positions: Offsets = dict(start)
         self._gone: dict[int, OffsetGone | None] = {}
-        """Partitions whose offset is out of range: no records until `seek`; raised once."""
+        """Partitions whose offset is out of range, each with the error that `poll` has yet to
+        raise, or None if it was raised. They return no records until `seek`.
+        """
         self._turn = 0
         self._seen = -1
-        """The log's `changes` when nothing more was found here."""
+        """The value of the log's `changes` when this reader last found no more records."""
         self.closed = False
 
     def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
@@ -56,8 +58,8 @@ class MemoryReader:
                 raise error
 
     def _take(self, max_records: int) -> list[Record]:
-        """Up to `max_records` records, starting at a different partition each time so that none
-        starves.
+        """Up to `max_records` records, starting at a different partition each time so that no
+        partition starves.
         """
         partitions = self._log.topic(self._topic).partitions
         mine = sorted(self._positions)

@@ -69,7 +69,9 @@ class MemoryState:
         self.changes = 0
         """Increases with every change that a reader may observe."""
         self.waiting: dict[str, InFlight] = {}
-        """Producers with records in flight, by name, in the order of their first one."""
+        """Producers with records in flight, by name. A producer that has had such records for
+        longer comes first.
+        """
         self._topics: dict[str, Topic] = {}
 
     def topic(self, name: str) -> Topic:

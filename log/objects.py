@@ -1,4 +1,5 @@
-"""Objects: bytes under a name, stored whole, listed by prefix, read and deleted.
+"""Stores objects. An object is a byte string with a name: it is stored as a whole, listed by
+prefix, read and deleted.
 
 The operations are those that both a directory and an object store have: there is no append, no
 rename and no link. An object exists completely or not at all; readers verify what they read.
@@ -34,25 +35,27 @@ class Objects(Protocol):
     """
 
     def put(self, name: str, data: Iterable[bytes]) -> None:
-        """Store an object durably; it replaces one of the same name."""
+        """Store an object durably. It replaces an object of the same name."""
 
     def read(self, name: str) -> Iterator[bytes]:
         """The bytes of an object, in chunks. Raises FileNotFoundError if there is none."""
 
     def find(self, name: str) -> StoredObject | None:
-        """An object as `list` returns it; None if there is none."""
+        """Look up one object. Returns the object as `list` does, or None if it does not exist."""
 
     def renew(self, name: str) -> StoredObject | None:
-        """Set the time of an object to now; None if there is none."""
+        """Set the time of an object to now. Returns the object as `list` does, or None if it does
+        not exist.
+        """
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """The objects whose names begin with a prefix, which ends with a slash or is empty."""
 
     def delete(self, name: str) -> None:
-        """Delete an object; without one nothing happens."""
+        """Delete an object. Does nothing if it does not exist."""
 
     def delete_leftovers(self) -> None:
-        """Delete what processes that died had not stored completely."""
+        """Delete the incomplete objects of processes that died while they stored them."""
 
 
 class DirectoryObjects:

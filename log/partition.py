@@ -1,7 +1,7 @@
 """Computes the partition of a key by murmur2, as librdkafka's `murmur2_random` and Java do.
 
-Readers need it to read only the partition of one session. A contract test compares the result with
-the real client's choice.
+A reader of one session computes the session's partition, and reads only that partition. A contract
+test compares the result with the real client's choice.
 """
 
 from functools import lru_cache

@@ -86,7 +86,8 @@ class Registry:
         self._heads: dict[int, bytes | None] = {}
         self._absent: set[int] = set()
         self._failed: dict[str, tuple[float, str]] = {}
-        """By path, or "" for any: until when it is not requested again, and why."""
+        """Recent failures by the path of the request, with the key "" for a failure that concerns
+        every path. Each entry has the time before which no request is sent, and the reason."""
 
     def id_of(self, topic: str, head: bytes) -> int:
         """The schema id with which records of one event type are written to a topic.
@@ -124,9 +125,9 @@ class Registry:
 
     def head_of(self, schema_id: int) -> bytes | None:
         """The head of this schema's records in Avro single-object encoding; None if it is not an
-        Avro schema.
+        Avro schema, or if the registry has no such schema.
 
-        Raises RegistryAway, unless the registry states that it has no such schema.
+        Raises RegistryAway.
         """
         if schema_id in self._heads:
             return self._heads[schema_id]
@@ -261,8 +262,8 @@ def _fingerprinted(answer: dict[str, Any]) -> dict[str, Any]:
 def registry_of(settings: Settings) -> Registry:
     """The registry that the settings describe. Call it only if `settings.uses_registry`.
 
-    Raises SettingsError if the settings name no registry. This home directory has used a registry
-    before, so the log may have records that look corrupt without that registry.
+    Raises SettingsError if the settings name no registry. In that case the home directory has used
+    a registry before, and the log may have records that look corrupt without that registry.
     """
     folder = settings.registry_dir
     if settings.registry_url is None:

@@ -1,8 +1,8 @@
 """The settings of an installation: one frozen object, created once at startup.
 
 Sources by precedence: flags, environment, `foldlog.toml`, defaults. Nothing else in foldlog reads
-the environment. Secrets (the API key, the gateway's, the web token, the registry's, values of
-client properties, a password in a URL) are never shown.
+the environment. Secrets are never shown: the API key, the gateway's secret, the web token, the
+registry's user and password, values of client properties, passwords in URLs.
 """
 
 import re
@@ -30,7 +30,7 @@ LINGER_MS_MAX = 5
 MODEL_SLOTS, TOOL_SLOTS, SLOTS_MAX = 100, 32, 10_000
 
 SNAPSHOT_RECORDS = 50_000
-"""A worker folds so many records in about a second."""
+"""A worker folds this many records in about a second."""
 
 SNAPSHOT_MINUTES = 10
 
@@ -110,7 +110,9 @@ class Settings:
     topic_prefix: str = ""
     """Prepended to every topic name: separates installations on one cluster."""
     partitions: int = PARTITIONS
-    """Partitions of the topics, used when they are created; `foldlog move` changes it later."""
+    """The number of partitions of each topic, used when the topics are created; `foldlog move`
+    changes it later.
+    """
     linger_ms: int = 0
     """Milliseconds the producer waits to fill a batch."""
     client_properties: Mapping[str, str] = field(default_factory=dict)
@@ -126,11 +128,13 @@ class Settings:
     Default: `BLOBS/snapshots`, in `blobs_dir`.
     """
     snapshot_records: int = SNAPSHOT_RECORDS
-    """A worker makes a snapshot of a partition every so many records, and loads one if its own
-    store is that far behind it; 0: it neither makes nor loads any.
+    """A worker makes a snapshot of a partition after this many new records, and loads a snapshot if
+    its own store is more than this many records behind the snapshot; 0 turns both off.
     """
     snapshot_minutes: int = SNAPSHOT_MINUTES
-    """It also makes one this long after the last if the partition has new records."""
+    """A worker also makes a snapshot of a partition this many minutes after the last one, if the
+    partition has new records.
+    """
     cache_dir: Path
     """Directory of downloads. Default: `$XDG_CACHE_HOME/foldlog`, or `~/.cache/foldlog`."""
     config_dir: Path | None = None
@@ -148,7 +152,9 @@ class Settings:
     base_url: str | None = None
     """Address of the Messages API. Default: the provider's."""
     gateway_secret: str | None = None
-    """Signs the gateway's tokens, 32 bytes or more; without it the gateway serves loopback only."""
+    """Secret of 32 bytes or more that signs the gateway's tokens; without it the gateway serves
+    loopback only.
+    """
     web_token: str | None = None
     """Token that a worker's pages require from other machines, 16 characters or more."""
     user: str
@@ -167,8 +173,8 @@ class Settings:
     registry_password: str | None = None
     """Password at the schema registry."""
     tool_env: tuple[str, ...] = ()
-    """Environment variables that commands of tools also get, `A,B*`; `*` at the end is a wildcard.
-    Default: the usual ones, see docs/agents.md.
+    """Further environment variables for the commands that tools run, as in `A,B*`; `*` at the end
+    of a name is a wildcard. Default: only the usual variables, see docs/agents.md.
     """
     model_slots: int = MODEL_SLOTS
     """Model calls that one worker runs at once; more of them wait in a queue."""
@@ -186,8 +192,9 @@ class Settings:
 
         A missing file counts as empty. A flag that is None was not given. Paths may begin with `~`;
         relative paths in the file are relative to the file, all others to the working directory.
-        Raises SettingsError, which names the setting and its source. An unusable channel raises
-        only in `demand_channels`, because only processes that deliver answers use channels.
+        Raises SettingsError, which names the setting and its source. An unusable channel does not
+        raise an error here, but in `demand_channels`, because only processes that deliver answers
+        use channels.
         """
         found = _from_toml(toml_path, env)
         channels, source = found.pop("channels", ({}, ""))
@@ -260,7 +267,7 @@ class Settings:
 
     @property
     def uses_registry(self) -> bool:
-        """Whether a schema registry is configured, or this home has used one."""
+        """Whether a schema registry is configured, or the home directory has used one before."""
         cached = self.registry_dir
         return self.registry_url is not None or (cached.is_dir() and any(cached.iterdir()))
 

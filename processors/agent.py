@@ -59,9 +59,10 @@ class Agent:
     the limit on the schemas of all tools together in a request; tools whose schemas do not fit, and
     tools that are marked rare, are left out of requests, and the model finds them by a search.
     `mcp`: servers whose tools a worker adds when it starts. `recovery`: what happens to an answer
-    whose worker died: replace starts it over; resume lets the model continue it, if it consists of
-    text. `memory`: whether the agent has long-term memory, which is in its prompt, is available to
-    its tools, and is extracted after turns. Raises TypeError or ValueError that names the mistake.
+    whose worker died. With replace, the model starts the answer over; with resume, the model
+    continues the answer if it consists of text. `memory`: whether the agent has long-term memory,
+    which is in its prompt, is available to its tools, and is extracted after turns. Raises
+    TypeError or ValueError that names the mistake.
     """
 
     name: str

@@ -32,7 +32,8 @@ PDF_PAGE = re.compile(rb"/(Page|ObjStm)\b")
 def attach(paths: Iterable[Path | str], blobs: BlobStore) -> list[dict[str, Any]]:
     """Store files and return their content blocks, in order.
 
-    Nothing is stored until every file is validated. Raises Invalid, naming the file, or BlobError.
+    Nothing is stored until every file is validated. Raises Invalid, which names the file, or
+    BlobError.
     """
     files = [Path(path) for path in paths]
     if len(files) > FILES_MAX:
@@ -57,9 +58,9 @@ def inspect_new(data: bytes) -> Attachment:
     """Detect the type of a new attachment. Raises ValueError with the reason if it cannot be
     attached.
 
-    It is stricter than `inspect`, because a file that the API cannot read would make every later
-    request of the session fail. `inspect` cannot be as strict, because it also rebuilds past
-    requests.
+    This function is stricter than `inspect`, because a file that the API cannot read would make
+    every later request of the session fail. `inspect` cannot be as strict, because it also rebuilds
+    past requests.
     """
     found = inspect(data)
     if found.media_type == PDF and not PDF_PAGE.search(data):

@@ -101,7 +101,7 @@ def a_report(text: str) -> bytes:
 
 
 def blocks_of(content: str | Blocks) -> Any:
-    """The content as blocks: a text becomes one text block, anything else is returned unchanged."""
+    """The content as blocks: a text becomes one text block; anything else is returned unchanged."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 

@@ -51,8 +51,8 @@ class Items:
     ) -> Receipt:
         """Retract the last item.
 
-        seen: the number of changes that the caller has seen. If there are more, nothing is
-        retracted.
+        seen: the number of changes that the caller has seen. If the session has more changes by
+        then, nothing is retracted.
         """
         return self._sessions.append(
             session_id,

@@ -77,7 +77,8 @@ class MemoryWriter:
         source: tuple[str, int | None] | None = None,
         user: str | None = None,
     ) -> Written:
-        """Write an entry. `path`: core.md, decisions.md, daily (today), daily/DATE.md, archive/..
+        """Write an entry. `path`: core.md, decisions.md, daily (today), daily/DATE.md or
+        archive/NAME.
 
         entry_id: by default derived from path and text, so a retired entry does not come back.
         after: the id of the entry before the new entry, '' to put it first, None to put it last.

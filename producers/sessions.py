@@ -2,7 +2,7 @@
 
 A receipt means that the log has the event, not that the fold accepted it; consumers/ reports the
 fold's decision. A call that is repeated with the same id (message_id, command_id, cancel_id) takes
-effect once. Ids that the caller omits are generated here, the only place that uses randomness.
+effect once. This file generates the ids that the caller omits, from random numbers.
 """
 
 import threading
@@ -138,7 +138,7 @@ class Sessions:
         attach: Sequence[Path | str] = (),
         before: Callable[[], object] = lambda: None,
     ) -> Receipt:
-        """Send a message: a text, or a list of content blocks. Large content goes to the blobs.
+        """Send a message: a text, or a list of content blocks. Large content is stored as a blob.
 
         attach: images and PDFs, which are placed before the content; with them, the text may be
         empty.

@@ -1,7 +1,7 @@
 """Images and PDFs in a message: detection of the type, token estimate, expansion of references.
 
-The log holds a reference (sha256, media type, bytes, tokens), the blob store holds the bytes, and a
-request holds them as base64. `expand` turns a reference into base64. It is a pure function of the
+The log has a reference (sha256, media type, size, tokens), the blob store has the file's bytes, and
+a request has them as base64. `expand` turns a reference into base64. It is a pure function of the
 block and the blob, so any past request can be rebuilt. Pure: standard library only, no file access.
 """
 
@@ -119,8 +119,8 @@ def expand(text: str, read_blob: Callable[[BlobRef], bytes]) -> str:
 
     A reference to anything but an image or a PDF becomes a note, because blobs are shared between
     sessions and a block may expose only attachments. If `read_blob` raises, so does this function.
-    It never puts a note in place of a lost blob: the log does not record the loss, and the request
-    must depend on the log alone.
+    This function never puts a note in place of a lost blob: the log does not record the loss, and
+    the request must depend on the log alone.
     """
     if f'"{SOURCE}"' not in text:
         return text

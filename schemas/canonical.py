@@ -1,7 +1,7 @@
 """Compact JSON as it is stored, hashed and sent: one value gives the same bytes everywhere.
 
 The output has no spaces and no line breaks, and keeps the order of the keys unless the function's
-name says otherwise. It must never change: hashes in old logs were computed from it.
+name says otherwise. The output must never change, because hashes in old logs were computed from it.
 """
 
 import json

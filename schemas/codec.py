@@ -29,7 +29,7 @@ MAGIC = b"\xc3\x01"
 HEAD_BYTES = 10  # the magic and the fingerprint
 Headers = list[tuple[str, bytes]]
 Schema = dict[str, Any]
-"""An Avro schema, or a file of history/, as JSON objects are in Python."""
+"""An Avro schema, or the content of a file of history/, as a dict parsed from JSON."""
 
 _Reader = tuple[type, Any, Any]
 """Class, the writer's parsed schema, and the current schema if it differs (else None)."""
@@ -95,7 +95,8 @@ def _writer(cls: type) -> tuple[bytes, Any]:
 
 
 def fingerprint_of(schema: Schema) -> bytes:
-    """CRC-64-AVRO of the canonical form; fastavro returns hex in little-endian byte order."""
+    """The CRC-64-AVRO of a schema's canonical form. fastavro returns it in hex, with the lowest
+    byte first."""
     return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
 
 

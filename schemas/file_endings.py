@@ -13,8 +13,8 @@ _PDF_OBJECT = re.compile(rb"\d\s+\d+\s+obj\b")
 
 
 def is_whole(data: bytes, media_type: str) -> bool:
-    """False if the bytes are clearly truncated.
-    They must begin with a valid header of this type."""
+    """False if the bytes are clearly truncated. `data` must begin with a valid header of this
+    type."""
     return _ENDS[media_type](data)
 
 

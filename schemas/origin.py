@@ -1,9 +1,9 @@
 """The record header `by`: who recorded a person's request, and how the person was authenticated.
 
-The writer of an event sets the field `by_user`, and nothing proves it. The gateway and the command
-line add this header with the authenticated person and the kind of authentication. The header is not
-signed: anyone who may write to the topic can forge it, so it is only as trustworthy as the ACLs of
-the topic. No fold reads it.
+The writer of an event sets the field `by_user`, and nothing proves that its value is true. The
+gateway and the command line add this header with the authenticated person and the kind of
+authentication. The header is not signed: anyone who may write to the topic can forge it, so it is
+only as trustworthy as the ACLs of the topic. No fold reads it.
 """
 
 from enum import StrEnum

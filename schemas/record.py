@@ -1,6 +1,6 @@
 """One record as read from the log, the input of decoders and folds.
 
-It is independent of the decoding and of the Kafka client that read it.
+A record does not depend on its decoding, nor on the Kafka client that read it.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,8 @@
 """The records of `user-sessions`, one per open session. Pure.
 
-Key USER/SESSION, value {phase, project_id, opened_at} as compact JSON, or a tombstone. The value is
-JSON, not Avro, because the record is not an event: no decision depends on it, and any reader can
-parse JSON.
+The key of a record is USER/SESSION. Its value is {phase, project_id, opened_at} as compact JSON, or
+the record is a tombstone. The value is JSON, not Avro, because the record is not an event: no
+decision depends on it, and any reader can parse JSON.
 """
 
 from typing import NamedTuple

@@ -12,7 +12,7 @@ a token. They were fitted with ctok 1.3.0 over 923 pieces of 1,600 characters in
 JSON, logs, tables and noise. The mean estimate is 1 % too high for the older family and 3 % for the
 newer. For 90 % of the pieces the error is between -14 % and +17 %; the worst errors are -22 %
 (base64, Italian) and +32 % (legal English). Overestimating is the safer error: an overflowing
-window costs a turn, a window with space left costs nothing.
+window costs a turn, but a window with space left costs nothing.
 """
 
 import re
@@ -31,7 +31,9 @@ _OLD_MODEL = re.compile(
 
 
 class _Weight(NamedTuple):
-    """The weight of a class of characters, by their first byte, in thousandths of a token."""
+    """The weight of a class of characters, in thousandths of a token. `mark`: the name of the
+    class; `bytes_`: the first bytes of its characters in UTF-8.
+    """
 
     mark: bytes
     bytes_: bytes
@@ -67,7 +69,9 @@ _MARKS_OLD, _MARKS_NEW = 177, 309  # every other byte: ASCII punctuation
 
 
 class _Run(NamedTuple):
-    """The extra weight of the beginning of a run of these classes, in thousandths of a token."""
+    """The extra weight of the beginning of a run, in thousandths of a token. `marks`: the classes
+    of the characters of such a run.
+    """
 
     marks: bytes
     old: int

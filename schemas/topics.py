@@ -1,7 +1,8 @@
 """The topics of an installation, as data.
 
-Names, keys, cleanup policies and configuration; `log/admin.py` applies them to the cluster. The
-names lack the prefix of the installation, which the log adds on writing and removes on reading.
+Lists their names, keys, cleanup policies and configuration; `log/admin.py` applies these to the
+cluster. The names lack the prefix of the installation, which the log adds on writing and removes on
+reading.
 """
 
 from collections.abc import Mapping

@@ -10,7 +10,7 @@ from .parts import AgentDigest, Body, Budget, event
 
 @event
 class PartitionTaken:
-    """An owner took this partition for a role; this event's offset is its epoch."""
+    """An owner took this partition for a role. The offset of this event is the owner's epoch."""
 
     role: str
     owner: str
@@ -37,8 +37,8 @@ class ContextSet:
 
 @event
 class LlmCalled:
-    """The next step of the turn was decided, which is a model call. The fields determine the
-    content of its request."""
+    """The next step of the turn was decided: the model is called. The fields determine the content
+    of the request."""
 
     turn: Count
     step: Count
