@@ -4,7 +4,8 @@ A tool that is called in 9 of 10 turns belongs in the fixed prompt. A tool that 
 than 1 of 20 belongs behind the tool search, where it costs nothing until the model searches for it.
 The counts cover finished turns that had an answer; a turn counts for a tool only if the tool was
 available in the turn. No log can show whether a model used an instruction that it read, so only the
-size of prompt blocks is known. Pure: the findings are advice, and no decision depends on them.
+size of prompt blocks is known. The functions are pure. The findings are advice, and no decision
+depends on them.
 """
 
 import json
@@ -90,8 +91,8 @@ class Advice(NamedTuple):
 
 
 class AgentUsage(NamedTuple):
-    """The blocks of an agent. turns: the number of all its turns; uses: the use of the blocks in
-    the newest prefix, and of further tools that were called, the largest blocks first."""
+    """The blocks of an agent. turns: the number of all its turns; uses: how each block of the
+    newest prefix was used, and each further tool that was called; the largest blocks come first."""
 
     turns: int
     uses: tuple[Use, ...]

@@ -132,7 +132,7 @@ def _weight(prefix: Prefix, counts: str) -> int:
 
 
 def in_schemas(prefix: Prefix, counts: str = NEW) -> Iterator[Mistake]:
-    """Tools whose schema is too large, alone or all together."""
+    """Finds tools whose schema is too large, and schemas that are too large all together."""
     tools = ((name, text) for name, text in parts(prefix).items() if name.startswith("tool "))
     sizes = {name: estimate(text, counts) for name, text in tools}
     ours = [f"tool {name}" for name in OURS]
@@ -207,7 +207,7 @@ def in_growth(prefixes: Sequence[Prefix], counts: str = NEW) -> Iterator[Mistake
 def in_results(
     lines: Sequence[Line], since: int = 0, counts: str = NEW
 ) -> Iterator[Mistake]:
-    """Logs, repetitions and whole files among the results from line `since` on."""
+    """Finds log output, repetitions and whole files in the results from line `since` on."""
     args = {line.call: line.body for line in lines if line.kind in ("call", "asks")}
     earlier = EarlierTexts(lines)
     for place in range(since, len(lines)):
@@ -268,8 +268,8 @@ class Watch:
     """Checks sessions when they change, and reports each finding once per session, kind and
     culprit. A check reads only what is new since the last check. Only one thread may use it.
 
-    since: the first offset to check in a session, because an earlier watch reported on everything
-    before it. growth: the prompt sizes of earlier sessions.
+    since: the first offset to check in a session; an earlier watch has checked everything before
+    it. growth: the prompt sizes of earlier sessions.
     """
 
     SESSIONS_MAX = 1_000

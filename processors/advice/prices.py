@@ -60,7 +60,8 @@ class PriceTable:
         return {price.model: _pattern(price.model) for price in self.prices}
 
     def of(self, model: str, prompt_tokens: int = 0) -> Price | None:
-        """The price of a request with this many input tokens, cached or not; None if unknown."""
+        """The price of a model, or None if the table has none. `prompt_tokens`: all input tokens of
+        the request, cached or not, because long prompts may cost more per token."""
         if model not in self._known:
             found = [p for p in self.prices if self._patterns[p.model].search(model)]
             nearest = [price for price in found if price.model == found[0].model]
@@ -85,8 +86,8 @@ class PriceTable:
 
 
 class Cost(NamedTuple):
-    """A sum of costs. picodollars: the cost of attempts with a price;
-    unpriced: how many have none."""
+    """A sum of costs. picodollars: the cost of the attempts whose model has a price; unpriced: the
+    number of attempts whose model has none."""
 
     picodollars: int
     unpriced: int = 0

@@ -29,7 +29,8 @@ Group = tuple[str, ...]
 
 class GrownPart(NamedTuple):
     """A part that has grown. was: its tokens in the session `since`; now: its tokens in the checked
-    session; sessions: how many sessions after `since` the checked session comes.
+    session; sessions: the distance between the two sessions, which is 1 if the checked session
+    comes right after `since`.
     """
 
     group: Group

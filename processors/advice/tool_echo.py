@@ -39,8 +39,8 @@ class EarlierTexts:
 def echo(
     text: str, args: Body | None, before: Iterable[tuple[Line, frozenset[str]]]
 ) -> tuple[str, str] | None:
-    """If most of a result's text repeats its arguments or an earlier line: a description of the
-    repetition, and the remedy. Else None.
+    """A description of the repetition and the remedy, if most of a result's text repeats the call's
+    arguments or an earlier line; else None.
     """
     lines, own = list(_lines(text)), _inline(args)
     total = sum(map(len, lines))

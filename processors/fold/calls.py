@@ -1,4 +1,5 @@
-"""The state machine of a tool call: a table of the call's next status and the ruling per event.
+"""The state machine of a tool call: a table with the call's next status and the ruling for each
+event.
 
 Rulings and the turn view read the same rows, so an event changes a call exactly if it is accepted.
 For each event, exactly one row matches each combination of its facts: a test tries them all.
@@ -30,11 +31,11 @@ PROPOSED, ASKS, ALLOWED, STARTED, DOUBT, CONTRADICTED, DONE = CallStatus
 UNDECIDED = (PROPOSED, ASKS)
 NOT_BEGUN = (PROPOSED, ASKS, ALLOWED)
 BEGUN = (STARTED, DOUBT)
-"""Calls that were started and have no known outcome."""
+"""The statuses of calls that were started and have no known outcome."""
 OPEN = (*NOT_BEGUN, *BEGUN)
-"""The turn waits for calls with such a status. It does not wait for a contradicted call."""
+"""The statuses of calls for which the turn waits. It does not wait for a contradicted call."""
 IN_DOUBT = (DOUBT, CONTRADICTED)
-"""A person must find out whether the call had its effect."""
+"""The statuses of calls for which a person must find out whether the call had its effect."""
 
 
 When = dict[str, tuple[object, ...]]
@@ -184,13 +185,15 @@ BY_EVENT = {event: tuple(row for row in CALLS if row.event is event) for event i
 
 
 def _only_status(event: type) -> CallStatus | None:
-    """The next status in the accepted rows of an event if they all have the same, else None."""
+    """The next status, if it is the same in all accepted rows of an event, else None."""
     statuses = {row.becomes for row in BY_EVENT[event] if row.ruling.accepted}
     return statuses.pop() if len(statuses) == 1 else None
 
 
 ONLY_STATUS = {event: _only_status(event) for event in DOMAINS}
-"""The next status for events whose accepted rows all have the same: it needs no search of a row."""
+"""For each event, the next status, if it is the same in all accepted rows of the event, else None.
+If it is the same, no row has to be searched.
+"""
 
 
 @cache  # facts have few values

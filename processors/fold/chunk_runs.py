@@ -1,4 +1,4 @@
-"""Groups the records of a batch: the chunks of one streaming attempt that follow each other.
+"""Groups the records of a batch: consecutive chunks of one streaming attempt form a run.
 
 Most records of a log are chunks. The fold reads only a chunk's headers, which are the same for all
 chunks of an attempt, and a chunk never changes the ruling on the next chunk of its attempt. So a
@@ -14,8 +14,8 @@ from ...schemas.record import Record
 
 
 class Run(NamedTuple):
-    """One record. If it is a chunk, `more` has the chunks of the same attempt that follow it,
-    otherwise nothing."""
+    """One record. If it is a chunk, `more` has the chunks of the same attempt that follow it;
+    otherwise `more` is empty."""
 
     first: Record
     more: list[Record]

@@ -53,15 +53,16 @@ def cut_keeping(fragments: Fragments, messages: int, after: int) -> int | None:
 
 
 def messages_from(fragments: Fragments, place: int) -> int:
-    """The number of messages from `place` to the end;
-    fragments in a row of one role count as one."""
+    """The number of messages from `place` to the end. Consecutive fragments of the same role count
+    as one message."""
     roles = [fragments[n].kind in SPOKEN for n in range(place, len(fragments))]
     return sum(1 for n, role in enumerate(roles) if n == 0 or role is not roles[n - 1])
 
 
 @lru_cache(64)
 def window_size(strategy: str) -> int | None:
-    """N of `sliding_window_N`, or None for another strategy. Raises ValueError if it is unknown."""
+    """N of `sliding_window_N`, or None for another strategy. Raises ValueError if the strategy is
+    unknown."""
     if strategy in ("full", "compacted"):
         return None
     number = strategy.removeprefix(SLIDING)

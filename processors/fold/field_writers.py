@@ -1,7 +1,8 @@
 """The events that may change each field of session_state, as data.
 
-`demand_writer` enforces the table: if a fold changes a field for an event of another type, it
-raises. This freezes the session at that offset instead of producing a wrong state.
+`demand_writer` enforces the table: it raises if a fold changed a field for an event that the table
+does not list for the field. The session then freezes at that offset instead of getting a wrong
+state.
 """
 
 from collections.abc import Callable

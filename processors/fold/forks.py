@@ -1,8 +1,8 @@
 """Forks: the initial views of a session that was forked from another.
 
-They are the parent's views at an offset, with the open turn ended as by TURN_ENDED `forked`.
-Everything that concerns the outside world stays with the parent: doubts, deliveries, refusals,
-background work, money spent. inherited.py lists what each view takes over. Pure.
+They are the parent's views at an offset, as if a TURN_ENDED with the reason `forked` had ended the
+open turn. Everything that concerns the outside world stays with the parent: doubts, deliveries,
+refusals, background work, money spent. inherited.py lists what each view takes over. Pure.
 """
 
 from ...schemas import events as ev

@@ -76,7 +76,7 @@ class Rows(Generic[R]):
         return version
 
     def extends(self, other: "Rows[R]") -> bool:
-        """Whether these rows begin with the rows of `other`. True only if both share their list."""
+        """Whether these rows share the list of `other` and begin with its rows."""
         return self._list is other._list and self.length >= other.length
 
     def __eq__(self, other: object) -> bool:

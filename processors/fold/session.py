@@ -46,7 +46,7 @@ _CHECK_THE_SESSION = frozenset({ev.SessionOpened, ev.RecordSkipped})  # in their
 
 
 def judge(views: SessionViews, entry: Entry) -> Ruling:
-    """Whether an event counts at these views, and why not."""
+    """Whether an event counts at these views, and if not, why."""
     event = entry.event
     kind = type(event)
     if views.frozen is not None and kind not in _WHILE_FROZEN:
@@ -93,8 +93,9 @@ _UNRESOLVED = Seed(why="no reader resolved it")
 
 
 class SeedLost(ValueError):
-    """A seed is unavailable. A fork then freezes at its first event, and a session that was to
-    continue without a record freezes at its RECORD_SKIPPED."""
+    """The seed of a fork or of a skipped record is unavailable (see schemas/seed.py). A fork then
+    freezes at its first event, and a session whose record was to be skipped freezes at its
+    RECORD_SKIPPED."""
 
 
 class Parent(NamedTuple):

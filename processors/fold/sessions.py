@@ -68,13 +68,14 @@ class FoldedSession:
         self.views = initial(self.session_id)
 
     def take(self, event: FoldedEvent) -> None:
-        """Continue with the views after an event."""
+        """Replace the views by those after an event, and count the event."""
         self.views = event.views
         self.next, self.last_at = event.entry.offset + 1, event.entry.at
         self.rulings[event.ruling.verdict] += 1
 
     def take_chunks(self, chunks: int, last: Record) -> None:
-        """Continue with chunks that follow an accepted one of the same attempt."""
+        """Fold and count further chunks of an attempt, after an accepted chunk of the same
+        attempt."""
         self.views = streamed_on(self.views, chunks, last.timestamp_ms)
         self.next, self.last_at = last.offset + 1, last.timestamp_ms
         self.rulings[ACCEPTED.verdict] += chunks
@@ -123,7 +124,8 @@ class FoldedSessions(Generic[S]):
         """Fold a batch of records of one partition. `entry_of` converts a record to an entry, and
         must convert a GEN_CHUNK to a ChunkSeen.
 
-        Returns the number of events of sessions. It is faster than `feed`, and yields no events.
+        Returns the number of events of sessions. This method is faster than `feed`, and does not
+        return the events.
         """
         count = 0
         for first, more in chunk_runs(records):

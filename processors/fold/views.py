@@ -147,8 +147,8 @@ VIEWS = (
         lambda p, e, _: inherited.items(p.items, e.offset),
     ),
 )
-"""Every view, in display order. A fold reads the other views as they were before the event (only
-the turn view is read as after it), so the order of folding does not matter."""
+"""Every view, in display order. A fold reads the turn view as it is after the event, and all other
+views as they were before the event, so the order of folding does not matter."""
 
 
 def initial(session_id: str) -> SessionViews:

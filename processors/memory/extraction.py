@@ -49,7 +49,7 @@ claims about how an assistant should behave."""
 
 
 class Extraction(NamedTuple):
-    """The events to write for an answer. `why`: the reasons why parts were left out, or None."""
+    """The events to write for an answer. `why`: why parts of the answer were left out, or None."""
 
     events: list[MemoryWritten]
     why: str | None
@@ -101,9 +101,9 @@ def extract(
 ) -> Extraction:
     """Extracts the events for the memory of `scope` from an answer. Never raises for an answer.
 
-    session_id, offset: the place in the log up to which the conversation was read. It is the source
-    of every entry, and together with a number the entry's id. user: the owner; by default the user
-    in the scope.
+    session_id, offset: the place in the log up to which the conversation was read. Every entry has
+    this place as its source. The id of an entry consists of this place and the entry's number in
+    the answer. user: the owner; by default the user in the scope.
     """
     found = parse_scope(scope)
     if found is None or not is_id(session_id):
@@ -143,7 +143,8 @@ def gist(text: str) -> str:
 
 
 def new_entries(events: Sequence[MemoryWritten], view: MemoryView, at: int) -> list[MemoryWritten]:
-    """The events whose text no other entry of the same file has, as of `at` (Unix ms).
+    """The events with a new text, that is, a text that no other entry of the same file has. `at`
+    (Unix ms) determines which file is today's daily file.
 
     If a killed attempt wrote an entry for the same event, that entry has the same id and does not
     count.
@@ -161,8 +162,8 @@ def new_entries(events: Sequence[MemoryWritten], view: MemoryView, at: int) -> l
 
 
 def _entry_id(session_id: str, offset: int, number: int) -> str:
-    """The id of an entry. If the session id is too long for it, its hash is used, because truncated
-    session ids could be equal and then the later memory would be refused."""
+    """The id of an entry. It contains the session id, or the hash of a session id that is too long.
+    Truncated session ids could be equal, and then the later memory would be refused."""
     whole = f"x:{offset}:{number}:{session_id}"
     if is_id(whole):
         return whole

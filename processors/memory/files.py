@@ -22,7 +22,7 @@ LINES_MAX = 20_000  # of one file: comparing so many lines takes a second
 
 
 class FileRefused(Exception):
-    """A file's content cannot be memory. The text has the reason and the remedy."""
+    """A file's content cannot be memory. The error message has the reason and the remedy."""
 
 
 class Edits(NamedTuple):

@@ -85,8 +85,8 @@ def core_text(views: Sequence[MemoryView]) -> str:
 
 
 def core_left_out(view: MemoryView) -> str:
-    """A message about lines of core.md that are in no prompt, with the remedy;
-    '' if all lines are."""
+    """A message about the lines of core.md that do not fit into a prompt, with the remedy; '' if
+    all lines fit."""
     lines = _core_lines(view)
     _, shares = _fitted([(view, lines)], CORE_LINES_MAX, f"{CORE} of {{scope}}", f"all by {LOAD}")
     if sum(shares) == len(lines):

@@ -50,7 +50,7 @@ class MemoryReader:
     def search_text(self, query: str, scopes: Sequence[str], best: int = BEST) -> str | None:
         """The results of a search as text for a model; None without results.
 
-        Each hit has its file and its source.
+        The text names the file and the source of each hit.
         """
         parts = []
         for hit in self.search(query, scopes, best):

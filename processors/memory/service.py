@@ -1,10 +1,10 @@
 """Keeps the memory store of a worker current: a thread with its own reader of memory-events.
 
-`begin()` opens the store and starts the thread, `close()` ends both. A worker starts without
-waiting for the thread. The first prompt with memory waits until the store has folded the records
-that the log had when the service began. Later prompts do not wait: they may read slightly older
-memory, which is harmless because the log keeps the content of each prompt. A writer that must see
-its own write calls `await_folded`. While no broker answers, nothing is read.
+`begin()` opens the store and starts the thread; `close()` ends the thread and closes the store. A
+worker starts without waiting for the thread. The first prompt with memory waits until the store has
+folded the records that the log had when the service began. Later prompts do not wait: they may read
+slightly older memory, which is harmless because the log keeps the content of each prompt. A writer
+that must see its own write calls `await_folded`. While no broker answers, nothing is read.
 """
 
 import sqlite3
@@ -37,7 +37,7 @@ class MemoryService:
     """The memory of a worker: `reader` is for prompts and tools, `writer(user, role)` for tools.
 
     `directory`: the worker's state directory, whose lock makes this process the only writer.
-    `embedder`: computes the vectors for searches; None: hashing.
+    `embedder`: computes the vectors for searches; if it is None, HashedEmbedder does.
     """
 
     def __init__(

@@ -49,8 +49,8 @@ V = TypeVar("V", bound=Value)
 
 @cache
 def memory_version() -> str:
-    """The version of the fold and of the events that it knows.
-    If it changes, the store is refolded."""
+    """The version of the fold and of the events that it knows. If this version changes, the store
+    is refolded."""
     return f"{LAYOUT}-{codec.fingerprints(MEMORY_TYPES)}"
 
 
@@ -131,8 +131,8 @@ class MemoryStore:
             return dict(self._cursors)
 
     def fold(self, records: Sequence[Record]) -> set[str]:
-        """Fold records in one transaction of views, index and cursors.
-        Returns the changed scopes."""
+        """Fold records, and write views, index and cursors in one transaction. Returns the changed
+        scopes."""
         with self._lock:
             before: dict[str, _CachedView] = {}
             after: dict[str, MemoryView] = {}
@@ -301,8 +301,8 @@ GAP_MIN = 1e-6  # reached after 20 halvings; a double near 20,000 has a resoluti
 
 
 def _places(had: _CachedView, view: MemoryView) -> dict[str, float]:
-    """The positions of a view's entries.
-    Old entries keep theirs; new entries are between their neighbours.
+    """The positions of a view's entries. Old entries keep their positions; a new entry gets a
+    position between those of its neighbours.
 
     So an entry that is inserted into the middle of a file changes one row, not all rows after it.
     """

@@ -52,7 +52,7 @@ def _writer(ctx: ToolContext) -> MemoryWriter:
 
 
 def _view(ctx: ToolContext, written: Written) -> MemoryView:
-    """The view of the scope of an event just written, including that event."""
+    """The view of the scope to which an event was just written. The view includes the event."""
     memory = _memory(ctx)
     if not memory.await_folded(written):
         raise RuntimeError(

@@ -45,8 +45,8 @@ def answer_blocks(
     """The blocks of an answer that may be sent again; tool calls get unique ids.
 
     `bound`: the answer's thinking was signed for the prefix of this request; otherwise it is left
-    out. Thinking after a block that is left out or renamed was signed for that block too, and is
-    left out.
+    out. If another block is left out or renamed, the thinking after it is left out too, because its
+    signature covers that block.
     """
     assert fragment.body is not None
     has_calls = fragment.stop_reason == "tool_use"

@@ -40,7 +40,8 @@ class Context(NamedTuple):
 
 
 def request_bytes(views: SessionViews, read_blob: ReadBlob) -> bytes:
-    """The newest request of the views, as compact UTF-8 JSON with cache marks.
+    """The request of the newest decided step, as of these views. It is compact UTF-8 JSON with
+    cache marks.
 
     Raises AssertionError if no step was decided, and the errors of `read_blob`.
     """
@@ -58,8 +59,8 @@ def head_of(request: Request) -> list[str]:
 
 def compaction_request(views: SessionViews, cut: int, read_blob: ReadBlob) -> bytes | None:
     """The request for the provider's own summary of everything before a cut. None if the provider
-    would refuse it, because there is only one block, or required thinking is missing before the
-    last results."""
+    would refuse the request, because it has only one block, or because it lacks the required
+    thinking before the last results of calls."""
     request = views.context.request
     assert request is not None
     covered = replace(request, fragments=cut)
@@ -99,7 +100,8 @@ def context_of(
 def _messages(
     view: ContextView, compaction: CompactionView, request: Request, read_blob: ReadBlob
 ) -> list[Message]:
-    """The conversation from the window's start on, after a summary or note of what is left out."""
+    """The conversation from the window's start on. If earlier messages are left out, the first
+    message is a summary of them or a note about them."""
     messages: list[Message] = []
     names: Names = {}
     taken: set[str] = set()

@@ -2,9 +2,9 @@
 
 A request has at most four: at the end of the tools, of the system prompt, of the newest user
 message, and of the user message before it. That earlier message had a mark in the previous request
-too. Without a mark there again, the provider might not find the cached part, because it searches
-back 20 blocks at most, and a step with many parallel calls has more. Marks are added last;
-comparisons of requests ignore them.
+too. Without a mark at the same position in this request, the provider might not find the cached
+part, because it searches back 20 blocks at most, and a step with many parallel calls has more.
+Marks are added last; comparisons of requests ignore them.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,9 +1,9 @@
 """Resuming an answer: the text of a lost attempt, and the request to continue it. Pure.
 
-An attempt that resumes numbers its chunks from the last chunk of the lost attempt on, and its
-content is the kept text followed by the new text. Only text can be continued. An answer is started
-over (replace) if it has thinking or an unfinished call, if it must begin with thinking, or if it
-continues an answer that the provider paused: see `may_resume`.
+An attempt that resumes continues the chunk numbers of the lost attempt, and its content is the kept
+text followed by the new text. Only text can be continued. An answer is started over (replace) if it
+has thinking or an unfinished call, if it must begin with thinking, or if it continues an answer
+that the provider paused: see `may_resume`.
 """
 
 import json
@@ -36,10 +36,11 @@ class Kept(NamedTuple):
 def may_resume(views: SessionViews) -> bool:
     """Whether another request may continue the answer to the step's request.
 
-    It may not with a fixed thinking budget: the thinking is bound to a request that is not sent
-    again, and the API refuses results of calls without it. It may not if the step's request itself
-    ends with an answer that the provider paused: the kept text would be a second assistant message
-    after that answer, which may end with a call that has no result yet.
+    No request may continue it if the thinking budget is fixed: the API refuses results of calls
+    without the thinking that led to the calls, and this thinking is bound to a request that is not
+    sent again. Nor may one continue it if the step's request ends with an answer that the provider
+    paused: the kept text would be a second assistant message after the paused answer, which may end
+    with a call that has no result yet.
     """
     request, fragments = views.context.request, views.context.fragments
     assert request is not None, "a request exists once a step was decided"
@@ -75,8 +76,8 @@ def resumed_request(
 
 
 def prefills(model: str, params: bytes) -> bool:
-    """Whether the model continues an assistant message at a request's end;
-    none does with thinking."""
+    """Whether the model continues an assistant message at the end of a request. No model does so if
+    thinking is on."""
     thinks = json.loads(params or b"{}").get("thinking", {}).get("type", "disabled")
     old = model.startswith(PREFILLED) and not any(new in model for new in NOT_PREFILLED)
     return old and thinks == "disabled"
@@ -97,7 +98,7 @@ def continued(request: bytes, kept: Kept, model: str, params: bytes) -> bytes:
 
 
 def joined(before: str, text: str) -> str:
-    """A continuation without the leading whitespace with which the text before it ends."""
+    """The continuation `text` without the leading whitespace with which `before` already ends."""
     tail = before[len(before.rstrip()) :]
     words = text.lstrip()
     if not words or not tail:

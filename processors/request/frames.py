@@ -52,6 +52,8 @@ def unframed(block: str) -> Framed | None:
 
 
 def _attribute(value: str) -> str:
-    """A value for use between quotes: a quote or line end in a file name must not end the tag."""
+    """The value with `_` for every character that could end the quotes or the tag around it:
+    quotes, angle brackets and control characters.
+    """
     clean = re.sub(r'[^\x20-\U0010ffff]|["<>]', "_", value)
     return clean.encode("utf-8", "replace").decode()

@@ -35,7 +35,9 @@ class Prefix(NamedTuple):
 
 
 def assemble(agent: Agent, layers: Layers) -> Prefix:
-    """The prefix of an agent with these layers, in addition to the agent's own texts."""
+    """The prefix of an agent's requests: the agent's own texts with these layers between them, and
+    its tools.
+    """
     texts = [agent.system] if agent.system.strip() else []
     for names, preface, frame in (
         (FILES, FILES_PREFACE, _file), (MEMORY, MEMORY_PREFACE, _memory)

@@ -48,8 +48,8 @@ class Embedder(Protocol):
 
 
 def distance_max_of(embedder: Embedder) -> float:
-    """The `distance_max` of an embedder,
-    since cosines of different embedders are not comparable."""
+    """The `distance_max` of an embedder, or the default if the embedder has none. Embedders have
+    different limits, because their cosines are not comparable."""
     return float(getattr(embedder, "distance_max", VECTOR_DISTANCE_MAX))
 
 
@@ -80,8 +80,8 @@ class HashedEmbedder:
 def load_embedder(name: str | None) -> Embedder:
     """The embedder for a setting MODULE:ATTR, which names an instance or a class without arguments.
 
-    If `name` is None, returns WordVectors if the extra `embeddings` is installed, else
-    HashedEmbedder. Raises SettingsError with the reason.
+    If `name` is None, the embedder is WordVectors with the extra `embeddings`, and HashedEmbedder
+    without this extra. Raises SettingsError with the reason.
     """
     if name is None:
         return WordVectors() if installed() else HashedEmbedder()

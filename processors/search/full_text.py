@@ -15,7 +15,8 @@ from .trigrams import of_word, similarity
 from .words import Query, spelled
 
 TOKENIZER = "porter unicode61 remove_diacritics 2 categories ''L* N* Co Mn Mc''"
-"""FTS5's tokenizer: English words by their stem; marks of Indic scripts belong to the word."""
+"""The configuration of FTS5's tokenizer. It reduces English words to their stems, and treats the
+marks of Indic scripts as parts of a word."""
 
 _IDF_MIN = 1e-6  # FTS5's bm25() uses this value for weights that are not positive
 _TF_MAX = 2.2  # k1 + 1 with FTS5's k1 of 1.2: the factor of each count in its bm25()
@@ -77,7 +78,7 @@ class FullText:
         )
 
     def put(self, rows: Iterable[tuple[int, str]]) -> None:
-        """Index texts under row ids that are not in the table."""
+        """Index texts under row ids that the table does not have yet."""
         self._connection.executemany(
             f"INSERT INTO {self._name} (rowid, body) VALUES (?, ?)",
             ((rowid, spelled(text)) for rowid, text in rows),
@@ -110,10 +111,10 @@ class FullText:
     def _frequencies(
         self, term: Sequence[str], total: int, within: Set[int] | None
     ) -> dict[int, float]:
-        """f / (f + k1 * length factor) by row id, for each row of `within` that has the term.
+        """The value tf of formula.py by row id, for each row of `within` that has the term.
 
         The SQL query searches for this term only. So the weight that FTS5 gives to the term is
-        known, and the score is divided by it.
+        known, and FTS5's score divided by it is tf.
         """
         rows = self._connection.execute(
             f"SELECT rowid, bm25({self._name}) FROM {self._name} WHERE {self._name} MATCH ?",

@@ -119,7 +119,7 @@ class SearchIndex:
     ) -> None:
         """Insert a document, or replace the document with this id. `at`: the document's time in
         Unix ms, by which a search sorts equal scores and which it compares with `now`. `vector`:
-        from `vectors_of`; None: it is computed here.
+        the result of `vectors_of`; if it is None, this method computes the vector.
 
         Raises ValueError, and changes nothing, for a text over DOCUMENT_CHARS_MAX characters.
         """
@@ -172,13 +172,13 @@ class SearchIndex:
         now: int | None = None,
         vector: bytes | None = None,
     ) -> list[Hit]:
-        """The `best` candidates of these scopes (and kinds):
-        highest score first, of equal scores the newest.
+        """The best candidates in these scopes (and of these kinds), at most `best`. The highest
+        score comes first; of equal scores, the newest document.
 
         `now`: Unix ms; later documents are ignored, so that a search can be repeated for an earlier
-        time. `vector`: from `vector_of`; None: it is computed here. Any text is a valid query; a
-        query without a letter or digit finds nothing. Raises ValueError unless `best` is 1 to
-        BEST_MAX.
+        time. `vector`: the result of `vector_of`; if it is None, this method computes the vector.
+        Any text is a valid query; a query without a letter or digit finds nothing. Raises
+        ValueError unless `best` is 1 to BEST_MAX.
         """
         if not 1 <= best <= BEST_MAX:
             raise ValueError(f"best is {best}, it must be 1 to {BEST_MAX}")
@@ -310,7 +310,7 @@ def _whole(title: str, text: str) -> str:
 
 
 def _query_text(query: str) -> str:
-    """The part of a query that is used."""
+    """The first QUERY_CHARS_MAX characters of a query, which are all that a search uses."""
     return _storable(query[:QUERY_CHARS_MAX])
 
 

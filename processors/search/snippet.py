@@ -42,10 +42,12 @@ class Snippets:
         self._stems = stems
 
     def cut(self, text: str, query: Query, tokens: int = SNIPPET_TOKENS) -> Snippet:
-        """The part with the most words of the query, of at most `tokens` estimated tokens.
+        """The part of a text that has the most words of the query. It has at most `tokens`
+        estimated tokens.
 
-        A shorter text is returned whole. If no word matches, as with a misspelt query, similar
-        words count. If there are none, the snippet is the beginning.
+        A shorter text is returned whole. If no word of the text matches, for example because the
+        query is misspelt, similar words count as matches. If there are no similar words either, the
+        snippet is the beginning of the text.
         """
         found = self._matches(text, query) or _alike(text, query)
         units = list(_units(text))
@@ -81,7 +83,8 @@ class Snippets:
 
 
 def _runs_in(text: str, start: int, end: int, runs: set[str]) -> list[Match]:
-    """The matches of a query's pairs of characters in an unspaced run of the text."""
+    """The matches in `text[start:end]`, which is a run of a script without spaces. `runs`: the
+    query's pairs of characters, and its single characters."""
     found = []
     for at in range(start, end):
         for size in (2, 1):
@@ -145,8 +148,9 @@ class _Window:
         return low
 
     def chosen(self, found: list[Match]) -> tuple[int, int]:
-        """The first and last unit of the snippet: the place with the most different words of the
-        query, then with the most matches, then the earliest."""
+        """The first and last unit of the snippet. It is the part of the text with the most
+        different words of the query. If several parts have as many, the part with the most matches
+        is chosen, and then the earliest."""
         if self._fits(0, len(self._units) - 1):
             return 0, len(self._units) - 1
         words: dict[int, list[str]] = {}

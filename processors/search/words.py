@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 TERMS_MAX = 32
-"""The limit of terms in a query, because each term costs one look-up. A pasted page is cut."""
+"""The most terms that a query may have. Each term costs one look-up, so a pasted page is cut."""
 
 PHRASE_WORDS_MAX = 12
 """The limit of words in one term: a longer path is searched by its first parts."""
@@ -48,15 +48,16 @@ STOP_WORDS = frozenset(
 
 
 def fold(text: str) -> str:
-    """The text normalized and without accents, as it is compared (except for case)."""
+    """The text in the form in which texts are compared: normalized and without accents. Case is
+    kept."""
     return unicodedata.normalize(
         "NFKC", _MARKS.sub("", unicodedata.normalize("NFKD", text))
     )
 
 
 def _parts(chunk: str) -> Iterator[tuple[str, ...]]:
-    """The words of a chunk, run by run:
-    camelCase and snake_case are split, unspaced runs stay whole."""
+    """The words of each run of letters and digits in a chunk of text. Names in camelCase and
+    snake_case are split; runs of scripts without spaces stay whole."""
     for run in WORDS.findall(chunk):
         for piece in run.split("_"):
             if piece:

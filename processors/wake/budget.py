@@ -149,8 +149,8 @@ def _window(views: SessionViews, rules: Rules, prefix: Prefix | None) -> tuple[s
 
 
 def _moved(views: SessionViews, strategy: str) -> int:
-    """The tokens that the next request gains if `strategy` makes it start at another fragment than
-    the last request; negative if it loses tokens."""
+    """The number of tokens by which the next request grows if `strategy` makes it start at another
+    fragment than the last request. It is negative if the request shrinks."""
     fragments, last, size = views.context.fragments, views.context.request, window_size(strategy)
     if last is None:
         return 0
@@ -173,7 +173,8 @@ def saving(views: SessionViews, candidate: Summary, compacted_upto: int) -> int:
 
 
 def _shorter(view: CompactionView, begin: int, end: int, compacted_upto: int) -> int:
-    """The tokens that short forms in force save in the fragments from `begin` to before `end`."""
+    """The tokens that short forms in force save in the fragments from `begin` up to, but not
+    including, `end`."""
     return sum(
         short.saved
         for short in view.shorts
@@ -182,8 +183,8 @@ def _shorter(view: CompactionView, begin: int, end: int, compacted_upto: int) ->
 
 
 def _extended(views: SessionViews, counts: str, prefix: Prefix | None) -> int:
-    """Estimated tokens of the next request if it extends the last request by everything since,
-    including new messages. They are counted for the family `counts`."""
+    """Estimated tokens of the next request if it extends the last request by everything that came
+    after it, including new messages. They are counted for the model family `counts`."""
     rows = (views.messages.received.last(message_id) for message_id in _next_messages(views))
     new = sum(row.tokens_for(counts) for row in rows if row)
     new += sum(estimate(reminder.text, counts) for reminder in views.turn.reminders)

@@ -316,7 +316,9 @@ def _context_set(
 
 
 def _todos(views: SessionViews, agent: Agent, desk: Desk) -> ev.ReminderAdded | None:
-    """The open todos at the first step of a turn, unless the model has seen this very list."""
+    """A reminder with the open todos, for the first step of a turn; None if the model has seen this
+    very list.
+    """
     text = desk.read_todos(agent, views) if views.turn.step == 0 else ""
     reminder_id = f"todos-{sha256(text.encode()).hexdigest()[:16]}"
     if not text or reminder_id in views.turn.reminder_ids:

@@ -5,9 +5,9 @@ no code of its own. facts.py computes the facts. A row matches when each fact th
 of the values that the row lists. At most one row of a lane matches: a test tries every combination.
 
 A lane has at most one obligation for each of its subjects, which are in parentheses in this list.
-Lanes A (begun effect) and C (turn) apply while a turn closes; lanes T (call), S (model call) and N
-(turn) apply while it runs; lanes B (background work), D (delivery to a push channel) and R
-(refusal) always apply.
+Lanes A (effect that has begun) and C (turn) apply while a turn closes; lanes T (call), S (model
+call) and N (turn) apply while it runs; lanes B (background work), D (delivery to a push channel)
+and R (refusal) always apply.
 """
 
 from enum import StrEnum
@@ -27,7 +27,8 @@ When = dict[str, tuple[Fact, ...]]
 
 
 class Action(StrEnum):
-    """The action of a row: an event of this type or, in lower case, an action of a worker."""
+    """The action of a row. A value in capitals is the type of an event to write; a value in lower
+    case is an action of a worker."""
 
     APPROVAL_EXPIRED = "APPROVAL_EXPIRED"
     BACKGROUND_DONE = "BACKGROUND_DONE"
@@ -52,7 +53,8 @@ class Action(StrEnum):
 
 
 class StepDue(StrEnum):
-    """Why a step is due. None is due if a step is in flight (NO) or the model is done (ENDED)."""
+    """Why a step is due. No step is due if one is in flight (NO) or if the model is done
+    (ENDED)."""
 
     NO = "no"
     FIRST = "first"

@@ -1,7 +1,7 @@
 """The views of a session, one per file, each with the fold that computes it. Pure.
 
 The turn and the context have two files each: turn_view.py and context_view.py define the values,
-turn.py and context.py the folds. To add a view, add a file here, a row of VIEWS in fold/views.py,
-what a fork inherits in fold/inherited.py, and tests in
+turn.py and context.py the folds. To add a view, add a file here, a row of VIEWS in fold/views.py, a
+function in fold/inherited.py for the part of the view that a fork inherits, and tests in
 tests/processors/fold/test_projections_NAME.py.
 """

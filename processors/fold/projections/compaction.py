@@ -46,7 +46,8 @@ class Summary(Value):
 class CompactionView(Value):
     """`candidate_at`: the offset of the newest summary, if it is not adopted. `checkpoint_at`: the
     offset of the summary in force. `compacted_upto`: short forms at or before this offset are in
-    force. `waiting`: estimated tokens that adopting the later short forms would save."""
+    force. `waiting`: estimated tokens that a request would save by adopting the short forms after
+    that offset."""
 
     shorts: Rows[Short]
     summaries: Rows[Summary]
@@ -62,7 +63,7 @@ class CompactionView(Value):
 
     @property
     def checkpoint(self) -> Summary | None:
-        """The summary that requests begin with."""
+        """The summary in force, with which the messages of a request begin, or None."""
         return self.summaries.last(self.checkpoint_at)
 
 

@@ -61,13 +61,13 @@ def initial() -> ContextView:
 
 
 def estimated_tokens(view: ContextView) -> int:
-    """Estimated input tokens of the next request, counted for the family `view.counts`."""
+    """Estimated input tokens of the next request, counted for the model family `view.counts`."""
     return view.anchor_tokens + view.tail_tokens
 
 
 def tokens_for(view: ContextView, counts: str, prefix: Prefix | None = None) -> int:
-    """Estimated input tokens of the next request, counted for the family `counts`. `prefix`: the
-    prefix of that request, if it is not in force yet."""
+    """Estimated input tokens of the next request, counted for the model family `counts`. `prefix`:
+    the prefix of that request, if it is not in force yet."""
     if view.request is None:  # no response was measured: everything is estimated
         first = prefix or standing(view.prefixes)
         return (0 if first is None else first.tokens(counts)) + view.tail_tokens
@@ -226,10 +226,10 @@ def all_input(usage: ev.Usage) -> int:
 
 
 def _failed(view: ContextView, entry: Entry, event: ev.GenFailed) -> ContextView:
-    """The view after the model refused a part of the request. Later requests leave out the
-    thinking of all answers so far, unless they must repeat it. After FILE_REFUSED they also leave
-    out all files so far; the thinking is left out in this case because the provider signed it for
-    requests with these files."""
+    """The view after the model refused a part of the request. Later requests leave out the thinking
+    of all answers so far, unless they must repeat it. After FILE_REFUSED, later requests also leave
+    out all files so far. Thinking must then be left out because the provider signed it for requests
+    with these files."""
     request = view.request
     if event.error not in PARTS or request is None:
         return view
@@ -297,7 +297,7 @@ def _ended(
 def _outweighs(view: ContextView, tokens: int, limit: int | None) -> bool:
     """Whether messages that exceeded the budget would exceed it in later requests too. This is so
     if the messages have more tokens than the rest of the conversation, or if the messages and the
-    prefix fill more than nine tenths of the cap."""
+    prefix fill more than nine tenths of `limit`."""
     prefix = standing(view.prefixes)
     if prefix is None or not prefix.is_weighed:  # old logs must fold as before
         return tokens > estimated_tokens(view)
@@ -310,7 +310,8 @@ def _outweighs(view: ContextView, tokens: int, limit: int | None) -> bool:
 def _result(
     entry: Entry, event: ResultEvent, before: TurnView, state: SessionState
 ) -> Fragment | None:
-    """The result of a call of the running turn, from an event that ends the call, or None."""
+    """The fragment with the result of a call of the running turn, or None if the event does not end
+    such a call."""
     if isinstance(event, ev.ToolInvoked) and event.outcome is None:
         return None
     call = call_of(before, event)

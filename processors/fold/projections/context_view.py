@@ -1,4 +1,4 @@
-"""The values of the context view: the context fold computes them, requests read them."""
+"""The values of the context view: the context fold computes them, and requests read them."""
 
 from ....schemas.events import Body
 from ....schemas.tokens import NEW
@@ -10,8 +10,8 @@ from .prefixes import Prefix
 class Fragment(Value):
     """One piece of the conversation. `kind`: user, reminder, assistant, partial or result.
 
-    `text`: the text of a reminder, a result that the fold wrote, or text to append to a result's
-    body. `total`: estimated tokens of this and every earlier fragment.
+    `text`: a reminder, a result whose text the fold wrote, or text to append to a result's body.
+    `total`: estimated tokens of this and every earlier fragment.
     """
 
     kind: str
@@ -75,7 +75,7 @@ class ContextView(Value):
 
 def fragment_tokens(fragments: Rows[Fragment], start: int, end: int | None = None) -> int:
     """Estimated tokens of the fragments from `start` up to, but not including, `end`. Without
-    `end`: of the fragment `start` alone."""
+    `end`, only the fragment `start` is counted."""
     end = start + 1 if end is None else end
     if end <= start:
         return 0

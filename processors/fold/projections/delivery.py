@@ -95,7 +95,8 @@ def next_owed(view: DeliveryView) -> list[Owed]:
 
 
 def apply(view: DeliveryView, entry: Entry, before: TurnView, after: TurnView) -> DeliveryView:
-    """The view after an accepted event; `before` and `after` are the turn view around it."""
+    """The view after an accepted event; `before` and `after`: the turn view before and after the
+    event."""
     event: Reads = entry.event
     match event:
         case ev.MessageReceived():

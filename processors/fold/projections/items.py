@@ -1,9 +1,10 @@
-"""items: history that another framework stores here through an adapter, in append-only rows.
+"""items: history that another framework stores in a session through an adapter.
 
-Items are added in batches and retracted from the end, or all at once. The live items are therefore
-a stack: each batch names the live item below it, and the view names the top. A retraction moves the
-top and keeps every row, so the items of any past moment can be read. A reader walks down from the
-top to find the newest N items, in a time that does not depend on the number of items.
+The rows are append-only. Items are added in batches and retracted from the end, or all at once. The
+live items are therefore a stack: each batch names the live item below it, and the view names the
+top. A retraction moves the top and keeps every row, so the items of any past moment can be read. A
+reader walks down from the top to find the newest N items, in a time that does not depend on the
+number of items.
 """
 
 from collections.abc import Iterator
@@ -95,7 +96,7 @@ def version(view: ItemsView) -> int:
 
 
 def _under(view: ItemsView) -> Place:
-    """The top after the last item is removed."""
+    """The top of the stack after the last item is removed from it."""
     row, items = view.top.row, view.top.items
     return Place(row, items - 1) if items > 1 else view.batches[row].below
 

@@ -1,9 +1,10 @@
-"""ledger: the tokens of every attempt of a model call, each counted once (failed and stopped too).
+"""ledger: the tokens of every attempt of a model call, each counted once, including failed and
+stopped attempts.
 
 An attempt that lost to another is still billed, so this fold also counts superseded and late
-outcomes. Background work (compaction, memory) is counted per request. The counts are those that the
-models role normalized. They are 0 if the provider's numbers are impossible; the event then has
-these numbers as the provider sent them. Prices are not facts of the log:
+outcomes. Background work (compaction, memory) is counted per request. The models role normalizes
+the token counts before it writes the outcome. They are 0 if the provider's numbers are impossible;
+the event then has these numbers as the provider sent them. Prices are not facts of the log:
 processors/advice/prices.py has a table.
 """
 
@@ -59,7 +60,7 @@ class Spent(Value):
 
     @property
     def cache_write_tokens(self) -> int:
-        """Tokens written to either cache."""
+        """Tokens written to the 5-minute cache and to the 1-hour cache."""
         return self.cache_write_5m_tokens + self.cache_write_1h_tokens
 
 
@@ -84,7 +85,7 @@ class LedgerView(Value):
 
     @property
     def cache_write_tokens(self) -> int:
-        """Tokens written to either cache."""
+        """Tokens written to the 5-minute cache and to the 1-hour cache."""
         return self.cache_write_5m_tokens + self.cache_write_1h_tokens
 
 

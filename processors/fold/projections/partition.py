@@ -135,8 +135,8 @@ def claim_status(
 
 
 def _was_won(claim: Claim, holder: Holder) -> bool:
-    """Whether the holder made the claim under one of the holder's earlier epochs, and the claim was
-    written before the holder's epoch after that one began."""
+    """Whether the holder made the claim under one of its earlier epochs, and the claim was written
+    before the holder's next epoch began."""
     if claim.epoch not in holder.earlier:
         return False
     later = (*holder.earlier, holder.epoch)[holder.earlier.index(claim.epoch) + 1]

@@ -35,7 +35,8 @@ class Prefix(Value):
         return self.new if counts == NEW else self.old
 
     def by_size(self, counts: str) -> int:
-        """The tokens of this prefix, estimated from its size as for prose."""
+        """The tokens of this prefix, estimated from its size in bytes as if it were English
+        prose."""
         return estimate_size(body_size(self.system) + body_size(self.tools), counts)
 
 

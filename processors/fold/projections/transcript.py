@@ -25,8 +25,8 @@ class Line(Value):
     attempt, ended, phase, project, terminated.
 
     `name`: the message_id, tool, reason or trigger. In a line of the kind attempt, `name` is
-    failed, resumed (the text of the attempt before it was lost) or continued. `call`:
-    TURN.STEP.INDEX. `text`: a note for people.
+    failed, resumed (a new attempt began, and the text of the previous attempt was lost) or
+    continued. `call`: TURN.STEP.INDEX. `text`: a note for people.
     """
 
     kind: str

@@ -200,8 +200,8 @@ def _with_call(view: TurnView, call: Call, **changes: Any) -> TurnView:
 
 
 def _kept(doubts: tuple[Call, ...], ended: Iterable[Call] = ()) -> tuple[Call, ...]:
-    """The calls in doubt, including those among the `ended` calls of a turn, and the newest of the
-    calls whose doubt was resolved."""
+    """The calls in doubt, including those among the `ended` calls of a turn, and the newest
+    RESOLVED_MAX calls whose doubt was resolved."""
     doubts = (*doubts, *[call for call in ended if _outlives(call)])
     if not doubts:  # nearly always
         return doubts

@@ -1,4 +1,5 @@
-"""The values of the turn view, the work in flight: the turn fold computes them, WAKE reads them.
+"""The values of the turn view, which is a session's work in flight. The turn fold computes them,
+and WAKE reads them.
 
 The view is bounded. It has the arguments of calls, but no content of messages (which is in the
 messages view) and none of answers (which is in the context view).
@@ -56,8 +57,8 @@ AnyClaim = (
 
 
 class Claim(Value):
-    """The owner of an attempt, the place and time of the claim, and the deadline.
-    Times in Unix ms."""
+    """The owner of an attempt, the offset and the time of the claim, and the deadline. Times are in
+    Unix ms."""
 
     owner: str
     epoch: int
@@ -200,7 +201,8 @@ class Stream(Value):
 
 
 def find_call(view: TurnView, turn: int, step: int, index: int) -> Call | None:
-    """The call at this place: a call of the open turn, or a call in doubt of an ended turn."""
+    """The call with this turn, step and index, or None. It is a call of the open turn, or a call in
+    doubt of an ended turn."""
     for call in (*view.calls, *view.doubts):
         if call.index == index and call.step == step and call.turn == turn:
             return call
@@ -255,7 +257,8 @@ def part_refused(view: TurnView) -> bool:
 
 
 def _error_to_mend(view: TurnView) -> str | None:
-    """The error of the newest request, or None; None too if this turn has rebuilt a request."""
+    """The error of the newest request. None if the request has not failed, or if this turn has
+    already rebuilt a request."""
     generation = view.generation
     if generation is None or view.rebuilt or generation.status is not FAILED:
         return None
@@ -273,9 +276,11 @@ def generation_deadline(generation: Generation, stream: Stream) -> int:
 
 
 def closed(call: Call) -> tuple[Call, str] | None:
-    """The call after TURN_ENDED, and its result for the model; None if the call has its outcome.
+    """The call after TURN_ENDED, and its result for the model; None if the call already has an
+    outcome.
 
-    A begun `once` call stays in doubt and outlives the turn; repeatable calls are abandoned.
+    A `once` call that has begun stays in doubt and outlives the turn; repeatable calls are
+    abandoned.
     """
     effect = "once" if call.effect == ONCE else "repeatable"
     becomes = row_for(ev.TurnEnded, call.status, effect).becomes

@@ -38,7 +38,8 @@ def may_adopt(views: SessionViews, event: ev.LlmCalled) -> bool:
 
 
 def background_started(views: SessionViews, event: ev.BackgroundStarted) -> Ruling:
-    """Rules on a claim of work that is due, or a takeover under a newer epoch."""
+    """Rules on a claim of work that is due, or on a takeover of claimed work under a newer
+    epoch."""
     view = views.background
     if event.kind not in KINDS:
         return UNSUPPORTED
@@ -85,7 +86,8 @@ def background_done(views: SessionViews, event: ev.BackgroundDone) -> Ruling:
 
 
 def result_compacted(views: SessionViews, event: ev.ResultCompacted) -> Ruling:
-    """Rules on a short form: one per result, made by claimed work, for a result in the context."""
+    """Rules on a short form. It counts only if it is the first one for its result, if it comes from
+    claimed work, and if the context has the result."""
     view = views.background
     if views.compaction.shorts.last(event.call) is not None:
         return DUPLICATE
@@ -115,7 +117,8 @@ def context_compacted(views: SessionViews, event: ev.ContextCompacted) -> Ruling
 
 
 def compaction_skipped(views: SessionViews, event: ev.CompactionSkipped) -> Ruling:
-    """Rules on the note that a summary at this offset is not worth its cost: it counts once."""
+    """Rules on a note that a summary up to this offset is not worth its cost. Only the first note
+    for an offset counts."""
     if event.upto <= views.background.tried_upto:
         return DUPLICATE
     due = any(_is_due(views, kind, event.upto) for kind in SUMMARIES)

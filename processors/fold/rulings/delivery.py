@@ -14,7 +14,8 @@ from .judges import Judges
 
 
 def delivery_started(views: SessionViews, event: ev.DeliveryStarted) -> Ruling:
-    """Rules on a claim of a pending delivery's next attempt, or a takeover under a newer epoch."""
+    """Rules on a claim of a pending delivery's next attempt, or on a takeover under a newer
+    epoch."""
     owed = find_owed(views.delivery, event.turn, event.step, event.channel)
     if owed is None:
         return LATE
@@ -27,7 +28,7 @@ def delivery_started(views: SessionViews, event: ev.DeliveryStarted) -> Ruling:
 
 def delivery_failed(views: SessionViews, event: ev.DeliveryFailed) -> Ruling:
     """Rules on a failure. Only a failure of the newest attempt counts. If that attempt has failed
-    already, a second event about it counts only if it gives the delivery up."""
+    already, a second DELIVERY_FAILED for it counts only if this event gives the delivery up."""
     owed = find_owed(views.delivery, event.turn, event.step, event.channel)
     if owed is None:
         return LATE
@@ -45,7 +46,7 @@ def delivery_failed(views: SessionViews, event: ev.DeliveryFailed) -> Ruling:
 
 
 def gen_sent(views: SessionViews, event: ev.GenSent) -> Ruling:
-    """Rules on a delivered answer: it counts once per answer and channel."""
+    """Rules on the report that an answer was delivered. It counts once per answer and channel."""
     key = (event.turn, event.step, event.channel)
     return DUPLICATE if views.transcript.sent.last(key) is not None else ACCEPTED
 

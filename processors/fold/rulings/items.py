@@ -1,8 +1,8 @@
 """Rulings on the items of other frameworks: accepted, duplicate, refused or stale.
 
-An adapter retracts the item that was last when it read the items. If another item was added since,
-the command is stale, like a decision that lost a race: it gets no answer, and the adapter reads the
-items and tries again.
+An adapter retracts the item that was last when it read the items. If another item was added since
+then, the command is stale, like a decision that lost a race. The command gets no answer; the
+adapter reads the items and tries again.
 """
 
 from ....schemas import events as ev
@@ -17,7 +17,9 @@ NO_ITEMS = "the content is not a JSON list of as many items as it says"
 
 
 def item_added(views: SessionViews, event: ev.ItemAdded) -> Ruling:
-    """Rules on a batch: it counts once, and the same id with other content is refused."""
+    """Rules on a batch. A batch counts once; another batch with the same id and other content is
+    refused.
+    """
     if not is_id(event.item_id):
         return refused("invalid_id", why_not_an_id("item_id", event.item_id))
     known = views.items.batches.last(event.item_id)
@@ -42,7 +44,9 @@ def _has_items(body: ev.Body, count: int) -> bool:
 
 
 def item_retracted(views: SessionViews, event: ev.ItemRetracted) -> Ruling:
-    """Rules on a retraction: it counts once, and only if its sender has seen the newest items."""
+    """Rules on a retraction. A retraction counts once. A retraction of the last item counts only if
+    its sender has seen the newest items.
+    """
     if not is_id(event.command_id):
         return refused("invalid_id", why_not_an_id("command_id", event.command_id))
     if views.items.retractions.last(event.command_id) is not None:

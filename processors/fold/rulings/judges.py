@@ -7,5 +7,6 @@ from ..ruling import Ruling
 from ..views import SessionViews
 
 Judges = dict[type, Callable[[SessionViews, Any], Ruling]]
-"""Ruling functions by event type. Each takes the views before an event, and the event. The event is
-of that type, which a dict cannot express, hence Any."""
+"""Ruling functions by event type. Each takes the views before an event, and the event. The event
+has the type under which the function is listed. The type of a dict cannot express this, so the
+event is Any."""

@@ -1,7 +1,7 @@
 """Rulings on the commands of producers: each is accepted, a duplicate, or refused with a reason.
 
-There is one function per event type, which lists the reasons to refuse it. The functions change no
-view: projections do, and only for accepted events.
+Each event type has one function, which lists the reasons to refuse such an event. The functions
+change no view: projections do, and only for accepted events.
 """
 
 from typing import Any
@@ -28,7 +28,9 @@ RULES = 2  # the newest version of the rules that this code knows
 
 
 def why_not_possible(views: SessionViews, event: Any) -> Ruling | None:
-    """The refusal of any command but SESSION_OPENED and RECORD_SKIPPED at these views, or None."""
+    """The ruling on a command that the session does not allow, because the session is unknown,
+    terminated or owned by another user; None if it allows the command. It applies to all commands
+    except SESSION_OPENED and RECORD_SKIPPED."""
     if not views.turn.known:
         return refused("unknown_session", "unknown session: open it first")
     if getattr(event, "by_user", views.state.user_id) != views.state.user_id:
@@ -45,7 +47,8 @@ def _invalid_id(field: str, text: str) -> Ruling:
 
 
 def session_opened(views: SessionViews, event: ev.SessionOpened) -> Ruling:
-    """Rules on an opening: the same command again is a duplicate, a different one is refused."""
+    """Rules on an opening. The same command again is a duplicate; a different command is
+    refused."""
     fork = _fork_of(event)
     if views.turn.known:
         same = (views.state.user_id, views.turn.agent) == (event.user_id, event.agent)
@@ -79,7 +82,9 @@ def _forked_from(views: SessionViews) -> Fork | None:
 
 
 def fork_opened(parent: SessionViews, event: ev.SessionOpened) -> Ruling:
-    """Rules on a fork: it must continue its parent. `parent`: the views that the seed folds to."""
+    """Rules on a SESSION_OPENED that opens a fork. The fork's seed must be a seed of the parent
+    that the event names, and the user and the agent must be those of the parent. `parent`: the
+    parent's views, folded from the fork's seed."""
     if not parent.turn.known or parent.session_id != event.parent_session:
         return refused("invalid_fork", f"the seed is not one of session {event.parent_session}")
     if parent.state.user_id != event.user_id:
@@ -106,7 +111,8 @@ def content_error(body: ev.Body) -> str | None:
 
 
 def message_received(views: SessionViews, event: ev.MessageReceived) -> Ruling:
-    """Rules on a message: it counts once, and the same id with other content is refused."""
+    """Rules on a message. A message counts once; another message with the same id and other content
+    is refused."""
     if not is_id(event.message_id):
         return _invalid_id("message_id", event.message_id)
     known = views.messages.received.last(event.message_id)
@@ -126,7 +132,7 @@ def message_received(views: SessionViews, event: ev.MessageReceived) -> Ruling:
 
 
 def phase_triggered(views: SessionViews, event: ev.PhaseTriggered) -> Ruling:
-    """Rules on a trigger: TRANSITIONS must have it for this phase."""
+    """Rules on a trigger. It counts only if TRANSITIONS lists it for the session's phase."""
     if not is_id(event.command_id):
         return _invalid_id("command_id", event.command_id)
     if event.command_id in views.turn.command_ids:
@@ -139,7 +145,7 @@ def phase_triggered(views: SessionViews, event: ev.PhaseTriggered) -> Ruling:
 
 
 def project_locked(views: SessionViews, event: ev.ProjectLocked) -> Ruling:
-    """Rules on a lock: a session can be locked to a project once."""
+    """Rules on a lock of the session to a project. A session can be locked only once."""
     if not is_id(event.command_id):
         return _invalid_id("command_id", event.command_id)
     if event.command_id in views.turn.command_ids:
@@ -152,7 +158,8 @@ def project_locked(views: SessionViews, event: ev.ProjectLocked) -> Ruling:
 
 
 def cancel_requested(views: SessionViews, event: ev.CancelRequested) -> Ruling:
-    """Rules on a cancel of the named or the open turn: the first cancel of a turn counts."""
+    """Rules on a cancel. It concerns the turn that it names, or else the open turn. If that turn is
+    already stopping, another cancel of the mode `now` is a duplicate."""
     turn = views.turn
     if not is_id(event.cancel_id):
         return _invalid_id("cancel_id", event.cancel_id)
@@ -198,7 +205,8 @@ STANDS: dict[CallStatus, str] = {
 
 
 def approval_decided(views: SessionViews, event: ev.ApprovalDecided) -> Ruling:
-    """Rules on an approval: it is bound to the arguments that the person saw, and counts once."""
+    """Rules on the decision about an approval. It is bound to the arguments that the person saw,
+    and the first decision counts."""
     ruling = _about_call(views, event)
     if ruling.code == "invalid_grant":
         detail = f"what is to be allowed later is not understood: {why_wrong(event.grant)}"
@@ -212,7 +220,7 @@ def human_resolved(views: SessionViews, event: ev.HumanResolved) -> Ruling:
 
 
 def _about_call(views: SessionViews, event: ev.ApprovalDecided | ev.HumanResolved) -> Ruling:
-    """The ruling from the table CALLS; a refusal gets its message."""
+    """The ruling from the table CALLS. A refusal also gets a message for people."""
     call = _named_call(views, event.call)
     if isinstance(call, Ruling):
         return call
@@ -237,8 +245,9 @@ def session_terminated(views: SessionViews, event: ev.SessionTerminated) -> Ruli
 
 
 def record_skipped(views: SessionViews, event: ev.RecordSkipped) -> Ruling:
-    """Rules on a skipped record: it counts once. It counts even if this version understands the
-    record, because the decisions that follow in the log were made without the record."""
+    """Rules on a RECORD_SKIPPED. Only the first one for a record counts. It counts even if this
+    version understands the record, because the decisions that follow in the log were made without
+    the record."""
     if not views.turn.known:
         return refused("unknown_session", "unknown session: open it first")
     if event.by_user != views.state.user_id:

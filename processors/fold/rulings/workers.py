@@ -76,7 +76,8 @@ def step_is_due(views: SessionViews) -> bool:
 
 
 def llm_called(views: SessionViews, event: ev.LlmCalled) -> Ruling:
-    """Rules on the next step of the open turn: its basis must still be the newest input."""
+    """Rules on the next step of the open turn. The basis of the event must still be the newest
+    input."""
     turn = views.turn
     if not turn.open or event.turn != turn.number:
         return LATE
@@ -96,7 +97,7 @@ def llm_called(views: SessionViews, event: ev.LlmCalled) -> Ruling:
 
 
 def tool_invoked(views: SessionViews, event: ev.ToolInvoked) -> Ruling:
-    """Rules on the decision about a proposed call, which counts once."""
+    """Rules on the decision about a proposed call. Only the first decision about a call counts."""
     call = call_of(views.turn, event)
     return LATE if call is None else row_of(views.turn, call, event).ruling
 
@@ -164,13 +165,14 @@ _MAY_END: dict[str, Callable[[SessionViews], bool]] = {
 
 
 def refused_event(views: SessionViews, event: ev.Refused) -> Ruling:
-    """Rules on the answer to a refusal, which must still be pending."""
+    """Rules on a REFUSED event. The answer that it gives to a producer must still be pending."""
     is_pending = any(refusal.offset == event.offset for refusal in views.turn.refusals)
     return ACCEPTED if is_pending else DUPLICATE
 
 
 def human_needed(views: SessionViews, event: ev.HumanNeeded) -> Ruling:
-    """Rules on the notice to a person: once for each doubt, and once more for a contradiction."""
+    """Rules on the notice to a person. It counts once for each doubt, and once more for a
+    contradiction."""
     call = call_of(views.turn, event)
     return DUPLICATE if call is None else row_of(views.turn, call, event).ruling
 
@@ -181,7 +183,7 @@ def reminder_added(views: SessionViews, event: ev.ReminderAdded) -> Ruling:
 
 
 def _generation(views: SessionViews, event: GenerationEvent) -> Generation | Ruling:
-    """The generation of the current step, if the event is about it."""
+    """The generation of the current step, or the ruling on an event that is about another step."""
     turn = views.turn
     if not turn.open or event.turn != turn.number:
         return LATE
@@ -193,7 +195,8 @@ def _generation(views: SessionViews, event: GenerationEvent) -> Generation | Rul
 def _claimable(
     views: SessionViews, event: ev.GenStart | ev.GenResumed
 ) -> Generation | Ruling:
-    """The generation, if the claim was made for exactly the decision in force."""
+    """The generation, or the ruling on a claim that was made for another decision than the one in
+    force."""
     generation = _generation(views, event)
     if isinstance(generation, Ruling):
         return generation
@@ -229,7 +232,7 @@ def gen_resumed(views: SessionViews, event: ev.GenResumed) -> Ruling:
 
 
 def chunk_seen(views: SessionViews, event: ChunkSeen) -> Ruling:
-    """Rules on a chunk: it belongs to the newest attempt, which is running."""
+    """Rules on a chunk. It counts only if its attempt is the newest and is still running."""
     generation = _generation(views, event)
     if isinstance(generation, Ruling):
         return generation
@@ -261,7 +264,8 @@ def call_event(
 
 
 def misplaced(views: SessionViews, event: ev.PartitionTaken | ev.OwnerGone) -> Ruling:
-    """Rules on an event about a partition with a session's key: it does not concern the session."""
+    """Rules on a PARTITION_TAKEN or OWNER_GONE whose record has the key of a session. The event
+    does not concern the session."""
     return MISPLACED
 
 
