@@ -43,11 +43,11 @@ class RecordingSink:
         self.events: list[Any] = []
 
     def chunk(self, session_id: str, event: ev.GenChunk) -> None:
-        """A piece of the answer."""
+        """Record a chunk."""
         self.events.append(event)
 
     async def outcome(self, session_id: str, event: Any) -> None:
-        """The outcome of the attempt."""
+        """Record the outcome."""
         self.events.append(event)
 
 

@@ -1,4 +1,5 @@
-"""A realistic log to measure with, from a seeded generator: turns with one tool call.
+"""Generates, from a seed, the events of a realistic session for measurements. Each turn has one
+tool call.
 
 The events are those that a worker would write. No text repeats another, and sizes vary as they do
 in real sessions: most texts are short, few are long. A turn has about 40 events; three quarters of

@@ -1,5 +1,5 @@
-"""Runs a real worker on a log in memory: one session plays the job, with canned answers or a
-server's.
+"""Runs a real worker on a log in memory. One session plays the job; its answers are canned or come
+from a server.
 
 The worker, its actions, folds, store and builder are the product's own. Only the outside world is
 simulated: the broker, the model and the tool. Every record and the newest request are kept, and a

@@ -1,13 +1,14 @@
-"""fold and replay: events per second of CPU, of real processes, over a reader of stock parts.
+"""fold and replay: how much more CPU time real processes need to fold a log than a reader needs
+that is built from stock parts only.
 
 fold: a `foldlog worker` process with an empty store reads a log from its first offset until it is
 ready: it decodes, folds, writes its store and looks up what is pending. replay: `foldlog replay`
 folds the same log in one process and prints the hash of every view. The baseline, stock_reader.py,
 consumes and decodes every record into a dict.
 
-Counted is the CPU time of the whole process, all threads, without its start: the CPU time of the
-same process on an empty log. The baseline counts from its first batch. The wall times, likewise
-without the start, are in the note.
+The measured figure is the CPU time of the whole process with all threads. The CPU time of its start
+is subtracted; that is the time that the same process takes on an empty log. The baseline counts
+from its first batch. The wall times, likewise without the start, are in the note.
 """
 
 import json
@@ -39,13 +40,14 @@ STOCK = Path(__file__).with_name("stock_reader.py")
 
 
 class Spent(NamedTuple):
-    """Seconds that a process took for the log."""
+    """The seconds that a process took to read the log."""
 
     cpu_s: float
     wall_s: float
 
     def without(self, start: "Spent") -> "Spent":
-        """Less the time of a start. At least a hundredth of a second is left."""
+        """The time without the start of the process, at least a hundredth of a second. `start`: the
+        time that the process takes on an empty log."""
         return Spent(max(0.01, self.cpu_s - start.cpu_s), max(0.01, self.wall_s - start.wall_s))
 
 
@@ -119,7 +121,7 @@ def _replay(here: Installation) -> Spent:
 
 
 def _worker(here: Installation) -> Spent:
-    """From the start of a worker without a store until it is ready."""
+    """The time from the start of a worker without a store until the worker is ready."""
     shutil.rmtree(here.settings.state_dir / "store", ignore_errors=True)
     note = here.settings.state_dir / "worker.json"
     note.unlink(missing_ok=True)
@@ -150,6 +152,6 @@ def _is_ready(note: Path) -> bool:
 
 
 def _cpu_s(pid: int) -> float:
-    """CPU seconds of a process so far, all its threads."""
+    """The CPU seconds that all threads of a process have used so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

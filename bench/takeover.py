@@ -2,8 +2,9 @@
 
 A log is folded once, so that snapshots exist. Then, again and again: the state directory is
 deleted, a message is sent, a `foldlog worker` process is started, and the time from its start to
-the LLM_CALLED of that message is taken. Before each start the group has no members, as when
-another machine died long ago. The events are in one partition, nine tenths of them chunks.
+the LLM_CALLED of that message is taken. Before each start the consumer group has no members, as if
+the machine of the last worker had died long ago. The events are in one partition, nine tenths of
+them chunks.
 """
 
 import os
@@ -38,7 +39,7 @@ FLUSH_EVERY = 20_000  # records
 
 
 def takeover(here: Installation, runs: int, long: int = LONG, short: int = SHORT) -> Ratio:
-    """Seconds to the first decision after a long log, over those after a short one."""
+    """Seconds to the first decision on a long log, divided by the seconds on a short log."""
     logs = [_Log(here, f"{events}-", events) for events in (short, long)]
     try:
         short_refold, refold = (log.first_decision(snapshots=False) for log in logs)
@@ -70,14 +71,14 @@ def takeover(here: Installation, runs: int, long: int = LONG, short: int = SHORT
 
 
 class _Spent(NamedTuple):
-    """Seconds of the clock and of CPU time that a worker took."""
+    """The wall time and the CPU time of a worker, in seconds."""
 
     wall_s: float
     cpu_s: float
 
 
 class _Log:
-    """A log of its own on the bench's broker, with its home directory."""
+    """A separate installation on the bench's broker: its own topics and its own home directory."""
 
     def __init__(self, here: Installation, prefix: str, events: int) -> None:
         home = here.home / prefix
@@ -105,7 +106,8 @@ class _Log:
         self._log.close()
 
     def _write(self, events: int) -> int:
-        """Fill partition 0; returns the number of records."""
+        """Write sessions to partition 0 until it has at least this many records. Returns the number
+        of records."""
         producer, offsets, written = self._log.producer(), count(), 0
         while written < events:
             name = next(self._names)
@@ -125,7 +127,8 @@ class _Log:
         return written
 
     def make_snapshot(self) -> None:
-        """Fold the log, and wait for a snapshot of its end."""
+        """Let a worker fold the log, and wait until the worker has made a snapshot near the end of
+        the log."""
         shutil.rmtree(self.settings.state_dir, ignore_errors=True)
         with self._worker(FOLDLOG_SNAPSHOT_RECORDS=str(SNAPSHOT_RECORDS)):
             until = time.monotonic() + PATIENCE_S
@@ -138,7 +141,7 @@ class _Log:
         return max((int(path.name.partition("-")[0]) for path in found), default=0)
 
     def first_decision(self, *, snapshots: bool = True) -> _Spent:
-        """From the start of a worker without a store to its first decision."""
+        """The time from the start of a worker without a store to its first decision."""
         self._await_empty_group()
         shutil.rmtree(self.settings.state_dir, ignore_errors=True)
         reader = self._log.reader(SESSION_EVENTS, self._log.end_offsets(SESSION_EVENTS))
@@ -181,6 +184,6 @@ class _Log:
 
 
 def _cpu_s(pid: int) -> float:
-    """CPU seconds of a process so far, all its threads."""
+    """The CPU seconds that all threads of a process have used so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -20,7 +20,8 @@ AIM = "<= 0.25"
 
 
 class SampleError(NamedTuple):
-    """A sample for one family. plain: the estimate at four characters per token."""
+    """The token counts of one sample for one family of models. exact: the true count; ours: the
+    estimate; plain: a plain estimate, at four characters per token."""
 
     kind: str
     family: str
@@ -30,7 +31,7 @@ class SampleError(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The relative error of the estimate; negative means too few."""
+        """The relative error of the estimate. It is negative if the estimate is too low."""
         return self.ours / self.exact - 1
 
 

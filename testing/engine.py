@@ -134,8 +134,8 @@ class Engine:
         self._start()
 
     def crash_if_due(self, event: str) -> None:
-        """Crash if the record just written is the one of this type at which the worker must crash.
-        """
+        """Crash if `crashes` asks for it: the record just written is an event of this type, and the
+        last one before the crash."""
         if self.crashes[event]:
             self.crashes[event] -= 1
             if not self.crashes[event]:

@@ -90,7 +90,8 @@ class AgentRun:
 
     @property
     def log(self) -> Log:
-        """The log in memory: `foldlog.aconnect(run.settings, log=run.log)`, or `foldlog.asgi`."""
+        """The log in memory, for code under test that connects by itself with
+        `foldlog.aconnect(run.settings, log=run.log)` or `foldlog.asgi`."""
         return self._engine.log
 
     @property
@@ -139,7 +140,8 @@ class AgentRun:
         attach: Iterable[Path | str] = (),
         when_busy: WhenBusy | str = WhenBusy.QUEUE,
     ) -> "RunReply":
-        """Send a message. Await the reply for its answer, iterate over it, or wait `until`."""
+        """Send a message, and return its reply. Await the reply to get the answer, iterate over its
+        events, or call its method `until`."""
         reply = self.session.send(content, attach=tuple(attach), when_busy=when_busy)
         self._last = RunReply(self, reply)
         self._is_unread = True

@@ -1,4 +1,5 @@
-"""Environments for the processes that a test starts, without the settings of who runs the tests."""
+"""Environments for the processes that a test starts, without the settings of the person who runs
+the tests."""
 
 import os
 from pathlib import Path
@@ -9,7 +10,8 @@ KEPT = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV")
 
 
 def bare_env(*more: str) -> dict[str, str]:
-    """What a process needs of this one's environment, and the variables of these names."""
+    """The variables of this process's environment that every program needs (KEPT), and those with
+    these names."""
     return {name: os.environ[name] for name in (*KEPT, *more) if name in os.environ}
 
 

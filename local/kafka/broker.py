@@ -81,12 +81,13 @@ class BrokerStatus:
 class Broker:
     """The local Kafka of one directory.
 
-    `dir` keeps the data between runs, `cache_dir` has the jars of all brokers. `port` forces a
-    port, and the next port for the controller; without it the broker uses its last port or
-    `preferred_port`, or a free pair if another program has that port. `properties` are added to the
-    node's properties, `java_options` to the JVM's options. `tied`: whether the broker ends with
-    this process (Linux). `mirror` is the address of a Maven repository to use instead of the public
-    one. `env`: the environment of the broker (default: that of this process).
+    `dir` keeps the data between runs, `cache_dir` has the jars of all brokers. `port` forces the
+    port for clients; the controller has the next one. Without `port`, the broker uses its last
+    port, or `preferred_port` at its first start; if another program has that port, the broker uses
+    any free pair. `properties` are added to the node's properties, `java_options` to the JVM's
+    options. `tied`: whether the broker ends with this process (Linux). `mirror` is the address of a
+    Maven repository to use instead of the public one. `env`: the environment of the broker
+    (default: that of this process).
     """
 
     dir: Path
@@ -342,10 +343,8 @@ class Broker:
 
 
 def _make_private(directory: Path) -> None:
-    """Make our files, and files of older releases, private.
-
-    The umask makes Java's new files private.
-    """
+    """Make all present files private, including those of older releases. The umask does this for
+    files that Java creates later."""
     os.chmod(directory, _DIR_MODE)
     for at, directories, files in os.walk(directory):
         for names, mode in ((directories, _DIR_MODE), (files, _FILE_MODE)):

@@ -32,7 +32,8 @@ appender.stderr.layout.pattern=%d %p %c{1} %m%n
 
 
 def properties_text(port: int, extra: Mapping[str, str], data: str = DATA) -> str:
-    """The node's properties: clients on `port`, the controller on `port` + 1; `extra` overrides."""
+    """The node's properties, in which clients use `port` and the controller uses `port` + 1.
+    `extra` adds or replaces properties."""
     listeners = f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{port + 1}"
     properties = {
         "process.roles": "broker,controller",

@@ -1,4 +1,5 @@
-"""Finds free ports for a node (clients, then the controller), and which program has a port."""
+"""Finds two free ports for a node (for clients, and the next one for the controller), and finds out
+which program has a port."""
 
 import random
 import socket

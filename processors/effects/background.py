@@ -1,9 +1,9 @@
 """Runs claimed background work, from its task to its outcome.
 
-The model is called by the same code as for an answer, and each call has the same possible outcomes.
-No viewer waits for the output, so its chunks are dropped. BACKGROUND_DONE records a failure, and
-the session continues without the result. The output of a cheap model is validated before it is
-used.
+The same code calls the model for background work as for an answer, so these calls have the same
+possible outcomes. No viewer waits for the output, so its chunks are dropped. BACKGROUND_DONE
+records a failure, and the session continues without the result. The output of a cheap model is
+validated before it is used.
 """
 
 import asyncio

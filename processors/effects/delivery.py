@@ -71,7 +71,8 @@ Find = Callable[[str], Channel | None]
 
 
 def channel_finder(channels: Mapping[str, Channel]) -> Find:
-    """A function from the name of a channel, as in a message, to its settings, or None."""
+    """Returns a function that maps the name of a channel, as a message has it, to the channel's
+    settings, or to None if no push channel has this name."""
     return lambda name: channels.get(name.removeprefix(PUSH)) if name.startswith(PUSH) else None
 
 

@@ -129,7 +129,8 @@ class OutsideTools:
         return tuple(self._equipped(agent, listed) for agent in self._agents)
 
     def status(self) -> dict[str, str]:
-        """The state of each server, for people. Two agents may have servers of the same name."""
+        """The state of each server by name, for people. Two agents may have servers of the same
+        name; the second then appears as `NAME (2)`."""
         states: dict[str, str] = {}
         for each in self._connections:
             name = each.server.name

@@ -1,4 +1,5 @@
-"""Reads the chunks of a lost attempt again, from the offset of its claim on (WAKE row A2)."""
+"""Reads the chunks of a lost attempt again, beginning at the offset of the attempt's claim (WAKE
+row A2)."""
 
 from collections.abc import Callable
 

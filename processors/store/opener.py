@@ -9,10 +9,11 @@ from .store import NO_SNAPSHOTS, Belongs, Loader, Store, new_store, open_store
 
 
 class StoreOpener:
-    """See the module. directory_of: the directory of a partition's store.
+    """Opens the stores of one process; see the module docstring.
 
-    snapshots: None: use none. behind_max: a store that is further behind a snapshot than this is
-    replaced by it.
+    directory_of: returns the directory of a partition's store. snapshots: None if no snapshots are
+    used. behind_max: if a snapshot is more than this many records ahead of a store, the snapshot
+    replaces the store.
     """
 
     def __init__(
@@ -30,10 +31,11 @@ class StoreOpener:
     def open(
         self, partition: int, belongs: Belongs, end: int, first: int, *, fresh: bool = False
     ) -> Store:
-        """The store of a partition. fresh: replace it, since it does not agree with the log or is
-        damaged, by one from a snapshot older than it was when it was opened, or by an empty one.
+        """The store of a partition.
 
-        Raises LogCut, OSError; see open_store.
+        fresh: the present store is damaged or disagrees with the log. It is replaced by a snapshot
+        whose offset is below the offset that the store had when it was opened, or by an empty
+        store. Raises LogCut, OSError; see open_store.
         """
         directory = self._directory_of(partition)
         below = self._opened_at.get(partition) if fresh else None

@@ -139,8 +139,9 @@ class PartitionCache:
         return max(self.store.log_first, self.next_offset - 1)
 
     def check(self, record: Record) -> None:
-        """Verify that the log still has the record before the cursor, which is the first record
-        read unless it was deleted. Raises OtherLog."""
+        """Verify that the log still has the record before the cursor: call this for each record
+        that is read, because only the first of them is checked. Raises OtherLog if the log has
+        another record there."""
         if not self.checking:
             return
         self.checking, before = False, self.store.cursor

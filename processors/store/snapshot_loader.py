@@ -1,8 +1,9 @@
-"""Puts a snapshot in the place of a store: copies its files, checks them, then renames.
+"""Replaces a store by a snapshot: copies the snapshot's files to a new directory, checks them, then
+renames the directory.
 
-The store that is replaced stays usable until the copy is complete and was opened. A snapshot that
-cannot be used is reported, and the next older one is tried. Whether the log still has the record
-before the cursor is checked when the partition is read, as for every store.
+The old store is deleted only after the copy is complete and has been opened once. A snapshot that
+cannot be used is reported, and the next older one is tried. As for every store, the reader of the
+partition checks whether the log still has the record before the store's cursor.
 """
 
 import shutil
@@ -19,9 +20,10 @@ LOADING = ".loading"  # appended to the name of the store's directory
 
 
 class SnapshotLoader:
-    """The snapshots that fit one partition of a log. See store.Loader.
+    """Loads snapshots of one partition of a log, as store.Loader requires.
 
-    below: use only snapshots with a smaller offset; those that were tried before have a greater.
+    below: only snapshots with a smaller offset are used, because the others were tried before; None
+    for no such limit.
     """
 
     def __init__(
@@ -42,8 +44,8 @@ class SnapshotLoader:
 
     @cached_property
     def candidates(self) -> list[Candidate]:
-        """The snapshots with a cursor that the log has, the newest first; none if their place is
-        inaccessible, which is reported."""
+        """The snapshots whose cursor lies within the log, the newest first. If the snapshots cannot
+        be listed, this is reported and the list is empty."""
         try:
             found = self._snapshots.newest_first(self._belongs, self._partition)
         except OSError as error:
@@ -56,11 +58,11 @@ class SnapshotLoader:
         return [each for each in found if self._first <= each.offset < limit]
 
     def has(self, least: int) -> bool:
-        """See Loader."""
+        """See `Loader.has`."""
         return any(each.offset >= least for each in self.candidates)
 
     def load(self, least: int, letters_from: int = 0) -> Store | None:
-        """See Loader."""
+        """See `Loader.load`."""
         for candidate in [each for each in self.candidates if each.offset >= least]:
             try:
                 store = self._load(self._snapshots.manifest(candidate))

@@ -1,15 +1,15 @@
 """Snapshots of stores, kept beside the blobs: a worker on an empty disk continues from one.
 
 A snapshot is a manifest and the files of a RocksDB checkpoint. A file is stored under its sha256,
-so a table that did not change is stored once; the manifest is stored last, so one that exists is
-complete. A snapshot is a cache, like the store: every file is verified when it is read, and without
-a usable snapshot the log is refolded.
+so a RocksDB table that several snapshots have in common is stored once. The manifest is stored
+last, so a snapshot whose manifest exists is complete. A snapshot is a cache, like the store: every
+file is verified when it is read, and without a usable snapshot the log is refolded.
 
     manifests/TOPIC_ID/PARTITION/OFFSET-FOLDS.json
     files/AB/ABCDEF...
 
-docs/snapshots.md describes the format; FORMAT is its version. Every version keeps `format` and
-`files[].sha256`, from which garbage is determined.
+docs/snapshots.md describes the format; FORMAT is its version. The fields `format` and
+`files[].sha256` never change, so every version can determine which files are garbage.
 """
 
 import re
@@ -44,7 +44,7 @@ _Inode = tuple[int, int, int, int]
 class SnapshotUnusable(FoldlogError):
     """A snapshot cannot be used: it is damaged, incomplete, or of a newer version.
 
-    The next older one is tried; without one the log is refolded.
+    The next older snapshot is tried; if there is none, the log is refolded.
     """
 
 
@@ -57,10 +57,12 @@ class SnapshotFile(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot: what it was folded from, up to where, and its files.
+    """The description of a snapshot: the log from which its store was folded, the cursor of the
+    store, and the files.
 
-    offset, checksum: the cursor of the store. epoch: the newest epoch of the partition folded.
-    created_at: Unix ms. sha256: of this manifest with an empty `sha256`, as compact JSON.
+    offset, checksum: the cursor of the store. epoch: the newest epoch of the partition that the
+    store has folded. created_at: Unix ms. sha256: the hash of this manifest as compact JSON, with
+    an empty `sha256`.
     """
 
     format: int
@@ -77,7 +79,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def belongs(self) -> Belongs:
-        """The log and the folds of the store."""
+        """The log of the store, and its version of the folds."""
         return Belongs(self.cluster_id, self.topic_id, self.folds)
 
     @property
@@ -108,14 +110,15 @@ class _FileHash(msgspec.Struct):
 
 
 class _AnyManifest(msgspec.Struct):
-    """What a manifest of every version contains."""
+    """The fields that manifests of all versions have."""
 
     format: int
     files: tuple[_FileHash, ...]
 
 
 class Candidate(NamedTuple):
-    """The place of a manifest. folds: the digest of its version of the folds."""
+    """A stored snapshot, as its manifest's name describes it. folds: the digest of the version of
+    the folds; stored_at: Unix seconds."""
 
     name: str
     topic: str
@@ -125,19 +128,20 @@ class Candidate(NamedTuple):
     stored_at: float
 
     def is_of(self, belongs: Belongs) -> bool:
-        """Whether it is of this log, by any version of the folds."""
+        """Whether the snapshot was made from this log, with any version of the folds."""
         return self.topic == _topic(belongs.topic_id)
 
 
 class Saved(NamedTuple):
-    """The result of `save`; bytes_written: of files that were not stored before."""
+    """The result of `save`. bytes_written: the bytes of the files that had to be stored, because no
+    earlier snapshot had them."""
 
     manifest: Manifest
     bytes_written: int
 
 
 class Collected(NamedTuple):
-    """What `collect` deleted."""
+    """What `collect` deleted: the number of manifests and files, and the bytes of the files."""
 
     manifests: int
     files: int
@@ -145,9 +149,10 @@ class Collected(NamedTuple):
 
 
 class Snapshots:
-    """The snapshots in one place. Safe for several processes at once, and for several threads.
+    """The snapshots in one object store, such as a directory. Several processes and threads may use
+    them at once.
 
-    Methods raise OSError if the place is inaccessible.
+    Methods raise OSError if the object store is inaccessible.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -157,13 +162,14 @@ class Snapshots:
     # -- finding -----------------------------------------------------------------------------------
 
     def newest_first(self, belongs: Belongs, partition: int) -> list[Candidate]:
-        """The snapshots of a partition of this log by these folds, the greatest offset first."""
+        """The snapshots of a partition that were made from this log with this version of the folds,
+        the greatest offset first."""
         found = self._candidates(f"{MANIFESTS}{_topic(belongs.topic_id)}/{partition}/")
         fitting = [each for each in found if each.folds == _digest_of(belongs.folds)]
         return sorted(fitting, key=attrgetter("offset"), reverse=True)
 
     def everything(self) -> list[Candidate]:
-        """Every snapshot in this place, of any log and any folds."""
+        """Every snapshot, whatever its log and its version of the folds."""
         return sorted(self._candidates(MANIFESTS))
 
     def _candidates(self, prefix: str) -> Iterator[Candidate]:
@@ -174,7 +180,8 @@ class Snapshots:
                 yield Candidate(stored.name, topic, *place, folds, stored.stored_at)
 
     def manifest(self, candidate: Candidate) -> Manifest:
-        """The manifest of a snapshot. Raises SnapshotUnusable."""
+        """The manifest of a snapshot. Raises SnapshotUnusable if the manifest is missing, damaged
+        or of another format."""
         try:
             data = b"".join(self._objects.read(candidate.name))
             version = msgspec.json.decode(data, type=_AnyManifest).format
@@ -193,7 +200,7 @@ class Snapshots:
     # -- saving ------------------------------------------------------------------------------------
 
     def save(self, checkpoint: Path, partition: int, now_ms: int) -> Saved:
-        """Store a checkpoint as a snapshot. Raises Corrupt if it cannot be opened.
+        """Store a checkpoint as a snapshot. Raises Corrupt if the checkpoint cannot be opened.
 
         Only files that are not stored yet are written. The snapshot can be used once its manifest
         is stored.
@@ -229,7 +236,8 @@ class Snapshots:
         return Saved(manifest, written)
 
     def _put(self, file: SnapshotFile, path: Path) -> int:
-        """Store a file unless it is stored; returns the number of bytes written."""
+        """Store a file, unless an earlier snapshot has stored it. Returns the number of bytes
+        written."""
         name = _file(file.sha256)
         stored = self._objects.renew(name)
         if stored is not None and stored.bytes == file.bytes:
@@ -240,9 +248,10 @@ class Snapshots:
     # -- loading -----------------------------------------------------------------------------------
 
     def fetch(self, manifest: Manifest, directory: Path) -> None:
-        """Copy the files of a snapshot to an empty directory. Raises SnapshotUnusable.
+        """Copy the files of a snapshot to an empty directory. Raises SnapshotUnusable if a file is
+        missing or damaged.
 
-        A damaged file is deleted from the place, so that the next snapshot stores it again.
+        A damaged file is deleted where it is stored, so that the next snapshot stores it again.
         """
         for file in manifest.files:
             name = _file(file.sha256)
@@ -263,12 +272,14 @@ class Snapshots:
     # -- garbage -----------------------------------------------------------------------------------
 
     def prune(self, manifest: Manifest) -> int:
-        """Delete the snapshots of a partition that are not kept; returns how many."""
+        """Delete old snapshots of a manifest's partition. The KEPT newest of each version of the
+        folds remain, except for versions that have made no snapshot for OLD_FOLDS_S. Returns how
+        many were deleted."""
         prefix = f"{MANIFESTS}{_topic(manifest.topic_id)}/{manifest.partition}/"
         return self._prune(list(self._candidates(prefix)))
 
     def collect(self, now_s: float) -> Collected:
-        """Delete the snapshots that are not kept, and the files that no snapshot names."""
+        """Prune every partition, as `prune` does, and delete the files that no snapshot names."""
         partitions: dict[tuple[str, int], list[Candidate]] = {}
         for found in self.everything():
             partitions.setdefault((found.topic, found.partition), []).append(found)
@@ -296,7 +307,8 @@ class Snapshots:
         return Collected(pruned, files, size)
 
     def delete(self, candidates: Iterable[Candidate]) -> None:
-        """Delete snapshots; their files become garbage."""
+        """Delete the manifests of these snapshots. Files that no other snapshot names are then
+        garbage, which `collect` deletes."""
         for candidate in candidates:
             self._objects.delete(candidate.name)
 
@@ -318,12 +330,13 @@ class Snapshots:
 
 
 def staging_of(directory: Path) -> Path:
-    """Where the checkpoint of a store is made: next to it, since files are linked."""
+    """The directory in which the checkpoint of a store is made. It is next to the store's
+    directory, because hard links must stay on one file system."""
     return directory.with_name(directory.name + ".checkpoint")
 
 
 def snapshots_of(settings: Settings) -> Snapshots | None:
-    """The snapshots of an installation; None if it makes none."""
+    """The snapshots of an installation; None if its settings switch snapshots off."""
     if settings.snapshot_records == 0:
         return None
     directory = settings.snapshots_dir or settings.blobs_dir / "snapshots"
@@ -335,7 +348,8 @@ def _is_old(file: StoredObject, now_s: float) -> bool:
 
 
 def _topic(topic_id: str) -> str:
-    """A topic's id as a part of a name: it is base64 and may contain a slash."""
+    """A topic's id in a form that file names can contain. The id itself is base64 and may contain a
+    slash."""
     return quote(topic_id, safe="")
 
 
@@ -359,7 +373,8 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _hashed(path: Path, known: dict[_Inode, str], now_known: dict[_Inode, str]) -> SnapshotFile:
-    """A file and its hash. Tables never change: theirs is computed once, and found by inode."""
+    """A file and its hash. RocksDB never changes a table file, so the hash of each is computed once
+    and then looked up by the file's inode."""
     found = path.stat()
     inode = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
     digest = known.get(inode) or _hash(path)

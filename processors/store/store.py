@@ -136,12 +136,12 @@ class Store:
         cursor: Cursor,
         since: Mapping[str, int] | None = None,
     ) -> dict[str, SessionViews]:
-        """Write one batch: changed sessions, sessions that only streamed, the partition,
-        the cursor.
+        """Write one batch: changed sessions, sessions that only streamed, the partition, the
+        cursor.
 
         Returns the sessions whose views cannot be encoded, with the views that are stored instead:
-        the previous views, frozen at the session's offset in `since`. Bounds (schemas/bounds.py)
-        should prevent this, but such a session must not harm the others.
+        the previous views, marked as frozen at the offset that `since` has for the session. Bounds
+        (schemas/bounds.py) should prevent this, but such a session must not harm the others.
         """
         batch, frozen = _Batch(), {}
         for session_id, views in changed.items():
@@ -218,8 +218,9 @@ class Store:
         return (key[2:].decode() for key, _ in self._backend.scan(b"h\0"))
 
     def checkpoint(self, directory: Path) -> bool:
-        """Link the files of the store, as of one batch, in a new directory: from any thread, while
-        it is written. Returns False if it is closed, or not on disk. Raises Corrupt, OSError."""
+        """Make hard links to the store's files in a new directory, which is then a store with all
+        batches up to one of them. Any thread may call this, also while the store is written.
+        Returns False if the store is closed or not on disk. Raises Corrupt, OSError."""
         backend = self._backend
         return isinstance(backend, RocksBackend) and backend.checkpoint(directory)
 
@@ -269,9 +270,11 @@ class Loader(Protocol):
         """Whether there is a snapshot with a cursor of `least` or more."""
 
     def load(self, least: int, letters_from: int = 0) -> Store | None:
-        """The store from the newest usable snapshot of those; without one nothing is changed.
+        """Replace the store by the newest usable snapshot with a cursor of `least` or more, and
+        return the new store. If there is no such snapshot, change nothing and return None.
 
-        letters_from: every dead letter below it was written. Any open store must be closed before.
+        letters_from: every dead letter for records below this offset was written already. The
+        caller must have closed the present store.
         """
 
 
@@ -296,8 +299,9 @@ def open_store(
     loader: Loader = NO_SNAPSHOTS,
     behind_max: int = 0,
 ) -> Store:
-    """The store in a directory; if that is missing, unusable or more than `behind_max` records
-    behind a snapshot, a store from a snapshot; else a new one. A replacement is reported.
+    """The store in a directory. If it is missing, unusable or more than `behind_max` records behind
+    a snapshot, a snapshot replaces it; if no snapshot is usable, an empty store does. `say` gets
+    the reason for a replacement.
 
     Raises LogCut if the log no longer has the records to fold. Raises OSError, and keeps the store,
     if another process has it open or the system refuses to open it.
@@ -335,8 +339,9 @@ def _newer(
     loader: Loader,
     behind_max: int,
 ) -> Store:
-    """A usable store, or one from a snapshot if it is much newer, or if the log no longer has the
-    record at the store's cursor. Raises LogCut."""
+    """The given store, which is usable. A snapshot replaces it if the snapshot is more than
+    `behind_max` records ahead, or if the log no longer has the record at the store's cursor. Raises
+    LogCut in the second case if there is no usable snapshot."""
     cursor, first, end = store.cursor.offset, store.log_first, store.log_end
     is_cut = cursor < first
     least = first if is_cut else cursor + behind_max + 1
@@ -363,7 +368,8 @@ def _loaded(directory: Path, store: Store, why: str) -> str:
 def opened_store(
     directory: Path, end_offset: int, first_offset: int, *, is_loaded: bool = False
 ) -> Store:
-    """The store in a directory, as it is. Raises Corrupt, MsgspecError, OSError."""
+    """Open the store in a directory, and never replace it. Raises Corrupt, MsgspecError,
+    OSError."""
     backend = RocksBackend(directory)
     try:
         return Store(backend, log_end=end_offset, log_first=first_offset, is_loaded=is_loaded)

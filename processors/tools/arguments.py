@@ -38,7 +38,8 @@ class Arguments(NamedTuple):
     adapter: Any
 
     def parse(self, raw: bytes) -> dict[str, Any]:
-        """Parse raw JSON into keyword arguments. Raises ValueError with every reason."""
+        """Parse raw JSON into keyword arguments. Raises ValueError, whose text lists all errors in
+        the arguments."""
         raw = raw or b"{}"  # the input of a call without arguments may be empty
         object_of(raw)
         try:
@@ -62,7 +63,8 @@ def why_wrong(parse: Callable[[bytes], object], raw: bytes) -> str | None:
 def arguments_of(function: Callable[..., Any], name: str) -> tuple[Arguments, str | None]:
     """The arguments of a tool's function, and the name of its context parameter if it has one.
 
-    Raises TypeError that names a parameter which cannot be offered to a model, and the reason.
+    Raises TypeError if a parameter cannot be offered to a model; the text names the parameter and
+    the reason.
     """
     parameters = list(inspect.signature(function).parameters.values())
     hints = _hints(function, name)
@@ -92,7 +94,8 @@ def arguments_of(function: Callable[..., Any], name: str) -> tuple[Arguments, st
 
 
 def _no_schema(tool: str, parameters: list[inspect.Parameter], fields: list[Any]) -> str:
-    """Which parameter has a type without a JSON schema, and what is allowed; '' if none has."""
+    """The text of an error that names the first parameter whose type has no JSON schema, and lists
+    the types that are allowed; '' if every type has a schema."""
     from pydantic import TypeAdapter
 
     for parameter, (_, hint, *_default) in zip(parameters, fields, strict=True):
@@ -109,7 +112,8 @@ def _no_schema(tool: str, parameters: list[inspect.Parameter], fields: list[Any]
 
 
 def _demand_default(tool: str, parameter: inspect.Parameter, hint: Any) -> None:
-    """Raise TypeError if a default contradicts its annotation. None stands for "not given"."""
+    """Raise TypeError if a parameter's default does not fit its annotation. A default of None fits
+    every annotation, because it means that the argument was not given."""
     from pydantic import TypeAdapter, ValidationError
 
     default = parameter.default
@@ -145,7 +149,8 @@ def _takes_context(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bo
 
 
 def _field(tool: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> tuple[Any, ...]:
-    """One parameter as a dataclass field. Raises TypeError."""
+    """One parameter as a dataclass field. Raises TypeError if a model could not pass this
+    parameter, for example because it has no annotation."""
     where = f"parameter {parameter.name!r} of tool {tool}"
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         raise TypeError(f"{where} must not be variadic or positional-only: models name arguments")
@@ -168,8 +173,8 @@ def _field(tool: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) ->
 
 
 def _described(hint: Any) -> Any:
-    """Convert `Annotated[T, "text"]` into a pydantic description.
-    A tool needs no pydantic import."""
+    """Convert `Annotated[T, "text"]` into a pydantic description. The author of a tool therefore
+    need not import pydantic."""
     if typing.get_origin(hint) is not typing.Annotated:
         return hint
     from pydantic import Field  # takes 50 ms, and only processes that define tools need it
@@ -208,7 +213,7 @@ def _clean(schema: Any) -> Any:
 
 
 def object_of(raw: bytes) -> dict[str, Any]:
-    """Parse a JSON object. Raises ValueError, also for ambiguous JSON."""
+    """Parse a JSON object. Raises ValueError for anything else, and if a key occurs twice."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(items)
@@ -235,7 +240,8 @@ def object_of(raw: bytes) -> dict[str, Any]:
 
 
 def _reasons(error: Any) -> str:
-    """The reasons in a pydantic ValidationError, without the values, which may be large."""
+    """The error messages in a pydantic ValidationError. The invalid values are left out, because
+    they may be large."""
     listed = error.errors(include_url=False, include_context=False, include_input=False)
     lines = []
     for item in listed[:_ERRORS_SHOWN_MAX]:

@@ -41,8 +41,8 @@ DirectoryPath = Annotated[str, "relative to the working directory"]
 
 
 def _room(ctx: ToolContext) -> int:
-    """How many tokens of content a result may have,
-    so that the tool's own notice also fits below the limit."""
+    """The number of tokens that a tool may use for the content of its result. The rest of the limit
+    is for the notice that the tool adds."""
     return ctx.result_tokens * 4 // 5
 
 
@@ -336,7 +336,8 @@ def read_result(
 
 
 def _page(text: str, tokens: int) -> str:
-    """The beginning of a text that fits into a result without being cut again; never empty."""
+    """As much from the beginning of a text as fits into one result without being cut. It has at
+    least one character."""
     part = prefix(text, tokens) or text[:1]
     part = part.encode()[:PAGE_BYTES_MAX].decode("utf-8", "ignore")
     if looks_like_log(part):  # a log would be cut to its last lines

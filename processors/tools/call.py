@@ -196,7 +196,8 @@ def _outcome(one: Run, end: End | None) -> ToolResult | ToolFailedUncertain:
 
 
 def _shaped(one: Run, value: Any) -> Shaped:
-    """Turn a value into content. Never raises, because the tool has run, which must be reported."""
+    """Turn a value into content. Never raises: the tool has run, and this must be reported even if
+    its result cannot be shown."""
     limit, host = one.ctx.result_tokens, one.host
     try:
         return shape(

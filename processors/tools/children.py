@@ -1,4 +1,5 @@
-"""The processes that a tool starts. They end no later than the command, the run or the worker.
+"""The processes that a tool starts. A process ends when the command that started it ends, when the
+run of the tool ends, or when the worker dies, whichever comes first.
 
 Each command runs under a reaper (reaper.py), a separate process that outlives a killed worker just
 long enough to kill the processes that the worker started. A parent-death signal alone is not
@@ -123,8 +124,8 @@ class Children:
 
     @property
     def busy(self) -> bool:
-        """Whether a command is running.
-        An abort ends it, so a tool that waits for it learns of the abort."""
+        """Whether a command is running. An abort ends the running command, so a tool that waits for
+        a command notices the abort."""
         return bool(self._lifelines)
 
     async def close(self) -> None:
@@ -181,7 +182,8 @@ class Children:
         return -signal.SIGKILL
 
     def _close_lifeline(self, process: asyncio.subprocess.Process) -> None:
-        """Close the lifeline, after which the reaper kills all of its descendants."""
+        """Close the lifeline of a command. The command's reaper then kills all of its own
+        descendants."""
         lifeline = self._lifelines.pop(process, None)
         if lifeline is not None:
             os.close(lifeline)

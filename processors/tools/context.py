@@ -30,8 +30,8 @@ class Abort:
     """Signals that the run must end. An Abort is true once the run must end, and a tool can also
     await it.
 
-    Use `if ctx.aborted:` in a loop, or `await ctx.aborted` beside the work. A tool that uses it
-    gets time to end by itself; a tool that never does is cancelled at once.
+    Use `if ctx.aborted:` in a loop, or `await ctx.aborted` beside the work. A tool that has used
+    its Abort gets time to end by itself; any other tool is cancelled at once.
     """
 
     def __init__(self, stop: Stop) -> None:
@@ -68,11 +68,11 @@ class Abort:
 class ToolContext:
     """One run of one tool call. `call_key` is TURN.STEP.INDEX, `attempt` counts from 1.
 
-    result_tokens: a longer result is cut, so a tool that can choose should return less. user_id,
-    project_id: the session's. claim_offset: the offset of this run's claim in the session's
-    partition. memory: the agent's memory across sessions; None if the worker keeps none. refs:
-    references to the stored results that the tool may read. approved: whether this call needed
-    approval, which was given.
+    result_tokens: the limit on the result in tokens; a longer result is cut, so a tool that can
+    return less should do so. user_id, project_id: the session's. claim_offset: the offset of this
+    run's claim in the session's partition. memory: the agent's memory across sessions; None if the
+    worker keeps none. refs: references to the stored results that the tool may read. approved: True
+    if this call needed approval and was approved.
     """
 
     session_id: str
@@ -99,22 +99,24 @@ class ToolContext:
         return f"{self.session_id}/{self.call_key}"
 
     def remind(self, text: str) -> None:
-        """Send a text to the model once, in the next request. Raises ValueError."""
+        """Send a text to the model once, in the next request. Raises ValueError if the text is
+        empty or too long, or if the call has requested too many reminders."""
         if not text or len(text) > REMINDER_CHARS_MAX:
             raise ValueError(f"a reminder has 1-{REMINDER_CHARS_MAX} characters, not {len(text)}")
         self._room(self.reminders, "reminders")
         self.reminders.append(text.encode("utf-8", "replace").decode())  # an event is UTF-8
 
     def trigger(self, name: str) -> None:
-        """Request a phase transition, which is made if the call ends ok. Raises ValueError."""
+        """Request a phase transition, which takes place if the call ends ok. Raises ValueError if
+        the name is invalid or the call has requested too many triggers."""
         if not is_id(name):
             raise ValueError(why_not_an_id("a trigger", name))
         self._room(self.triggers, "triggers")
         self.triggers.append(Trigger(trigger=name))
 
     def lock_project(self, project_id: str) -> None:
-        """Request to lock the session to a project, which happens if the call ends ok.
-        Raises ValueError."""
+        """Request that the session is locked to a project, which happens if the call ends ok.
+        Raises ValueError if the id is invalid or the call has requested too many triggers."""
         if not is_id(project_id):
             raise ValueError(why_not_an_id("a project id", project_id))
         self._room(self.triggers, "triggers")

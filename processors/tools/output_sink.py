@@ -14,7 +14,8 @@ class Sink(Protocol):
     """Receives an effect's events."""
 
     def chunk(self, session_id: str, event: GenChunk) -> None:
-        """Produce a chunk without waiting. Chunks stay in order, and before the outcome."""
+        """Produce a chunk without waiting. Chunks reach the log in the order of the calls, before
+        the outcome."""
 
     async def outcome(self, session_id: str, event: Any) -> None:
         """Make the outcome durable on this machine, produce it, and return when the log has it."""

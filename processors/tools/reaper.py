@@ -7,8 +7,8 @@ or was killed) kills all processes at once. Processes that outlive the command a
 if they left its process group, because the reaper is the subreaper of all its descendants. The
 reaper ends as the command ended, by exit code or by signal.
 
-The command gets the reaper's environment (which log/environment.py selects) and the variables in a
-JSON object that the reaper reads from the descriptor ENV, because other processes can see
+The command gets the reaper's environment (which log/environment.py selects) and further variables.
+The reaper reads these from the descriptor ENV, as a JSON object, because other processes can see
 arguments.
 """
 

@@ -63,7 +63,8 @@ def key_of(scope: tuple[str | int | None, ...], args: bytes) -> bytes:
 
 
 def _checksum(*values: object) -> int:
-    """The checksum of a row. SQLite has no checksums, and a model trusts a cached result."""
+    """The checksum of a row. It detects damaged rows, because SQLite has no checksums of its own
+    and a model trusts a cached result."""
     return crc32(repr(values).encode("utf-8", "backslashreplace"))
 
 

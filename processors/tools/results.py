@@ -53,8 +53,9 @@ def shape(
     """Turn what a tool returned into an event's content.
 
     A string stays as it is, any other value becomes compact JSON. readable: whether the model has
-    the tool `read_result`. model: the model that reads the result, for counting tokens; '' for the
-    newest family. Never raises for a value, because the tool has run, which must be reported.
+    the tool `read_result`. model: the model that reads the result, which determines how tokens are
+    counted; '' means the newest family of models. No value makes this raise: the tool has run, and
+    this must be reported.
     """
     shaped = _fitted(_rendering_of(value), limit_tokens, blobs, readable, family_of(model))
     text = (shaped.content.inline or b"").decode()
@@ -165,9 +166,9 @@ def _first_rows(value: Any, path: tuple[str, ...], notes: list[str]) -> Any:
 
 
 def _common_length(one: str, other: str) -> int:
-    """The first position at which the two texts differ. A reader who has read the beginning `one`
-    continues there in `other`.
-    """
+    """The first position at which the two texts differ, or the next one if `other` has a comma
+    there. If a reader has read `one`, which is the cut form of `other`, reading continues at this
+    position of `other`."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -225,7 +226,7 @@ def _notice(left_out: int, rendering: _Rendering, how: str, read_at: int, family
 
 
 def _within(text: str, tokens: int, bytes_max: int, family: str) -> str:
-    """The longest beginning of a text that is within both limits."""
+    """The longest part from the beginning of a text that exceeds neither limit."""
     data = prefix(text, tokens, family).encode("utf-8", "replace")
     return data[:bytes_max].decode("utf-8", "ignore")
 

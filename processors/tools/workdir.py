@@ -135,8 +135,8 @@ def _names(path: str) -> list[str]:
 @contextmanager
 def _readable_errors(path: str, parent: int | None = None, name: str = "") -> Iterator[None]:
     """Convert an OSError in the block to ToolFailed, with a text for the model. parent, name: the
-    directory and the name in it that the block opens, to report a symbolic link.
-    """
+    block opens this name in this directory. With them, the text can report that the name is a
+    symbolic link."""
     try:
         yield
     except FileNotFoundError:
@@ -168,7 +168,8 @@ def _open(path: str, parent: int, name: str) -> Iterator[int]:
 
 
 def _read(path: str, parent: int, name: str, bytes_max: int) -> bytes | None:
-    """A file's content, at most one byte more than the maximum; None if the file does not exist."""
+    """A file's content, or None if the file does not exist. Of a file that is too large, one byte
+    more than the maximum is returned, so that the caller notices."""
     try:
         with _open(path, parent, name) as fd, open(fd, "rb", closefd=False) as file:
             return file.read(bytes_max + 1)

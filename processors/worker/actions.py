@@ -383,9 +383,8 @@ class Actions:
         return made
 
     def prerender(self, views: SessionViews) -> None:
-        """Render, after a turn has ended, the conversation so far, with which the next request
-        begins.
-        """
+        """Called after a turn has ended: renders the conversation so far, so that the next request,
+        which begins with it, is built faster."""
         self._renderings.render_ahead(views, self.read_blob)
 
     def _begin_tool(self, views: SessionViews, obligation: Obligation, agent: Agent) -> None:

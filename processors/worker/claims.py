@@ -89,8 +89,8 @@ def delivery_claim(
 
 
 def claim_of(views: SessionViews, obligation: Obligation) -> Claim:
-    """The claim of the effect that an obligation begins or stops. The claim was read back before.
-    """
+    """The claim of the effect that an obligation begins or stops. It is in the views, because it
+    was read back before."""
     claim: Claim | None
     match obligation.role:
         case "background":

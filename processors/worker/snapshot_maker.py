@@ -1,8 +1,9 @@
 """Makes snapshots of the stores that a worker writes, in a background thread.
 
-The poll thread only decides when. The checkpoint is a set of hard links that RocksDB makes while
-the store is being written; the thread stores its files, one partition at a time. A failure is
-logged once and never ends the worker: the next attempt follows.
+The poll thread only decides when a snapshot is due. The background thread makes it, for one
+partition at a time: RocksDB links the store's files into a checkpoint, while the poll thread may
+write the store, and the files of the checkpoint are stored. A failure never ends the worker: it is
+logged, and a later round tries again. Further failures in a row are not logged.
 """
 
 import os
@@ -36,10 +37,11 @@ class _Newest(NamedTuple):
 
 
 class SnapshotMaker:
-    """See the module. directory_of: the directory of a partition's store.
+    """Makes a worker's snapshots; see the module docstring.
 
-    records, interval_ms: when the next snapshot of a partition is due. count: called in the thread
-    with `made` or `failed`.
+    directory_of: returns the directory of a partition's store. A partition's next snapshot is due
+    after `records` records, or after `interval_ms` if there are new records. count: called in the
+    background thread, with `made` or `failed`.
     """
 
     def __init__(
@@ -61,13 +63,15 @@ class SnapshotMaker:
         self._has_failed = False
 
     def opened(self, partition: int, newest: int) -> None:
-        """The store of a partition was opened; `newest`: the offset of its newest snapshot."""
+        """Record that the store of a partition was opened. `newest`: the offset of the partition's
+        newest snapshot."""
         if not self.is_busy:  # else it may be in use, and its thread deletes it
             shutil.rmtree(self._staging(partition), ignore_errors=True)
         self._newest[partition] = _Newest(newest, self._clock.monotonic_ms())
 
     def check(self, worker: Worker) -> None:
-        """Begin the snapshot that is most overdue, if none is being made. Called in each round."""
+        """If no snapshot is being made, begin one of the partition whose snapshot is most overdue.
+        Called in each round."""
         now = self._clock.monotonic_ms()
         if now < max(self._check_at, self._retry_at) or self.is_busy:
             return
@@ -94,8 +98,8 @@ class SnapshotMaker:
         return self._thread is not None and self._thread.is_alive()
 
     def close(self) -> None:
-        """Wait briefly for a snapshot that is being made. What it has stored by then is used by
-        the next one."""
+        """Wait briefly for a snapshot that is being made. If it is not finished by then, the next
+        snapshot uses the files that it has stored."""
         if self._thread is not None:
             self._thread.join(JOIN_S)
 

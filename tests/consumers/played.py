@@ -204,7 +204,8 @@ class Played:
         )
 
     def propose(self, text: str, *calls: tuple[str, dict]) -> None:
-        """A step in which the model calls tools: each a name and its arguments."""
+        """Play a step in which the model answers with a text and tool calls. `calls`: the (name,
+        arguments) of each call."""
         self.call()
         self.start()
         self.complete(text, calls)
@@ -284,7 +285,7 @@ class Played:
         )
 
     def run_tool(self, result: str) -> None:
-        """Run the newest step's call to this result."""
+        """Append the events of the newest step's call, which ends with this result."""
         self.invoke()
         self.tool_start()
         self.tool_result(result)

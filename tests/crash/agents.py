@@ -86,7 +86,8 @@ class Ledger:
     # -- orders of a test to the tools ------------------------------------------------------------
 
     def order_kill(self, place: str) -> None:
-        """Order the next tool that reaches `TOOL before` or `TOOL after` to kill its worker."""
+        """Order the next tool that reaches this place to kill its worker. `place`: `TOOL before` or
+        `TOOL after`, that is, before or after the effect of the tool."""
         (self.directory / "die.new").write_text(place)
         os.replace(self.directory / "die.new", self.directory / "die")
 

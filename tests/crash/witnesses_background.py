@@ -33,8 +33,8 @@ def counted(case: Any, kind: type) -> list[Entry]:
 
 
 def what_is_adopted_was_made_before(case: Any) -> Iterator[str]:
-    """Lane B: a request names only earlier candidates, and all requests name the same candidate for
-    one upto."""
+    """Lane B: a request names only candidates that were written before it. Of several candidates
+    that cover the conversation up to the same offset, all requests name the same one."""
     summaries = {entry.offset: entry.event for entry in counted(case, ev.ContextCompacted)}
     shorts = {entry.offset for entry in counted(case, ev.ResultCompacted)}
     adopted: dict[int, int] = {}
@@ -64,7 +64,8 @@ def every_work_ends_once(case: Any) -> Iterator[str]:
     """Background work of a killed worker is resumed and ends once: with a result, or abandoned
     after a cancel.
 
-    A release by a worker that ended cleanly is not an end.
+    A BACKGROUND_DONE with `released`, which a worker writes when it ends cleanly or begins the work
+    too late, does not count as an end.
     """
     claims: dict[tuple[str, int], list[ev.BackgroundStarted]] = {}
     for event in case.watched.counted(ev.BackgroundStarted):

@@ -33,7 +33,8 @@ def ends_of(
     claim: ev.BackgroundStarted, task: Task | None, agent: Agent, text: str, blobs: MemoryBlobs
 ) -> list[Any]:
     """The events of the work, in order, if the model writes this text. The claim's `upto`
-    determines how many requests failed before, so no random choice of the history is used up."""
+    determines how many earlier requests failed. No random choice is made, so the rest of a random
+    history stays the same."""
     place, earlier = (claim.kind, claim.upto, claim.attempt), answers.tried(claim.upto)
     if task is None:
         return [answers.done(*place, why="nothing is left to be done")]

@@ -122,8 +122,8 @@ class Outcomes(History):
         return answers.stopped(place, whole, self.blobs, "the worker is ending")
 
     def an_answer(self, claim: Any, stop: str) -> ev.GenComplete:
-        """A whole answer to a claim's request. Its usage is mostly about the size of the
-        request."""
+        """A whole answer to a claim's request. The input tokens that it reports mostly fit the size
+        of the request."""
         place, choose = (claim.turn, claim.step, claim.attempt), self.choose
         blocks = self.blocks(stop, claim)
         size = len(self.sent[place[:2]]) // 3

@@ -201,8 +201,8 @@ class RandomHistory(Outcomes):
         self.take(owner, ROLES if self.choose.chance(60) else (self.choose.pick(ROLES),))
 
     def act_crash(self) -> None:
-        """The worker dies. Its next incarnation follows, or another worker that waits for its
-        deadlines."""
+        """The worker dies. Either its next incarnation takes the partition, or another worker does,
+        which must wait for the deadlines of the dead worker's claims."""
         streamed = self.choose.chance(50)
         if streamed:
             self.act_chunk()

@@ -74,8 +74,7 @@ def summarized(request: bytes, text: str | None) -> dict[str, Any]:
 
 def refusals(request: bytes) -> list[str]:
     """The reasons for which the scripted server would reject a request, and the thinking blocks
-    that it would drop. Omits the thinking of another model: each model accepts or drops it as it
-    can."""
+    that it would drop. Thinking of another model is not reported, because a model may drop it."""
     body, found = json.loads(request), []
     for check in (
         lambda: check_shape(_as_known(body), BETAS),

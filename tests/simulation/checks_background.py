@@ -118,7 +118,7 @@ class AbortedWorkStops(Invariant):
 
 class BudgetIsExceededOnlyAsLastResort(Invariant):
     """N2: a turn ends for its budget only if nothing can make its request fit: no background work
-    is running for which its agent still waits, and no candidate saves enough."""
+    is running that the session still waits for, and no candidate saves enough."""
 
     def on_produced(
         self, process: Any, partition: int, key: str, value: bytes, kind: bytes

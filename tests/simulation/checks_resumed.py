@@ -17,8 +17,8 @@ from foldlog.tests.simulation.invariant import Invariant
 
 
 class StreamedChunks:
-    """The chunks of each attempt, up to the first missing chunk, after the chunks that the attempt
-    resumed."""
+    """The chunks of each attempt, up to the first missing one. The list of an attempt that resumes
+    another begins with the chunks that it resumed."""
 
     def __init__(self) -> None:
         self._of: dict[tuple, list[ev.GenChunk]] = {}

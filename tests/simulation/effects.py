@@ -1,8 +1,8 @@
 """Simulated effects, in place of worker/effects_host.py, effects/models/call.py and tools/call.py.
 
 Each effect is a generator. It yields the time to wait (ms of virtual time), or None to wait until
-`poke`; between two yields, it is one indivisible action of the schedule. It ends in one outcome,
-which is first kept in the outbox and then produced until the log acknowledges it.
+`poke`; what it does between two yields is one indivisible action of the schedule. It ends in one
+outcome, which is first kept in the outbox and then produced until the log acknowledges it.
 """
 
 from collections.abc import Generator, Iterator

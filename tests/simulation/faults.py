@@ -174,7 +174,8 @@ class Faults:
         node.on_begun = freeze
 
     def _to_the_brink(self, node: Any) -> None:
-        """Let the effect that has begun start, and act, at the last possible moment."""
+        """Delay the effect that was just begun until its start window is about to end or has just
+        ended. Tools act at the last moment that their deadlines allow."""
         node.effects_paused_until = self.world.now + self.world.rng.choice((4_900, 5_200))
         self.world.brink = True
         self._after(200_000, lambda: setattr(self.world, "brink", False))

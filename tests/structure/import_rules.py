@@ -20,7 +20,8 @@ ALLOWED_ROOMS["cli"] += (LOCAL,)
 
 
 def arrow_findings(source: Source) -> Iterator[str]:
-    """Finds imports of a room that go against the arrows, leave the package, or are absolute."""
+    """Finds imports of a room (a top-level package) that ALLOWED_ROOMS does not allow, that leave
+    foldlog, or that are absolute."""
     if source.room is None:
         return
     for found in imports(source):
@@ -132,7 +133,8 @@ LOOP = "processors/fold/sessions.py"
 
 
 def loop_findings(source: Source) -> Iterator[str]:
-    """Finds folds of sessions outside the loop: only LOOP may import the fold of one event."""
+    """Finds files other than LOOP that import the fold of one event. LOOP is the one place that
+    folds sessions."""
     if source.room is None or source.path == LOOP:
         return
     for found in imports(source):

@@ -193,7 +193,8 @@ def _possible(usage: Usage) -> Usage:
 
 
 def _of_compaction(raw: bytes) -> tuple[int, int]:
-    """Input and output tokens of a provider's summary, which the usage's totals exclude."""
+    """The input and output tokens of a provider's summary. The totals of the usage do not include
+    them."""
     given = js.parsed(raw)
     found = [i for i in given if isinstance(i, dict)] if isinstance(given, list) else []
     read = wrote = 0

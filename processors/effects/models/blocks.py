@@ -51,7 +51,8 @@ class Block:
 
     @property
     def is_call(self) -> bool:
-        """Whether the block is a call, whose input is unusable until it is complete."""
+        """Whether the block is a call. The input of a call is unusable until all of it was
+        received."""
         return self.type in _CALLS or self._input is not None
 
     def opening(self) -> list[Piece]:

@@ -1,6 +1,6 @@
 """Classifies failed attempts: one table from class to policy, and the delay of the next attempt.
 
-The SDK's retries are off: every retry is a new attempt, which the WAKE table requires. A failure is
+The SDK's retries are off: every retry is a new attempt that a row of WAKE asks for. A failure is
 classified by the error code that the API sent, otherwise by the error type, otherwise by the HTTP
 status. The status comes last, because an error in mid-stream has status 200, and a spend limit may
 have status 400.
@@ -18,9 +18,9 @@ from typing import NamedTuple
 class Trouble:
     """The known facts of one failure.
 
-    source: `status` (the API answered with an error), `event` (an error inside a stream), or the
-    class itself if there was no answer. type, code: `error.type` and `error.details.error_code`.
-    retry_after_ms: the delay in a retry-after header; None without one.
+    source: `status` (the API answered with an error), `event` (an error inside a stream), or, if
+    there was no answer, the class of the failure (a key of POLICY). type, code: `error.type` and
+    `error.details.error_code`. retry_after_ms: the delay in a retry-after header; None without one.
     sent: False if no connection was made, so that no part of the request was received.
     """
 
@@ -54,8 +54,8 @@ class Policy(NamedTuple):
     """The consequences of a class of failure.
 
     backoff: the delay of the next attempt; None if only a person or another request can help.
-    shared: the whole API key waits, not only this session. advice: the end of the sentence that
-    people read.
+    shared: the whole API key waits, not only this session. advice: the advice to people, with which
+    the detail of GEN_FAILED ends.
     """
 
     backoff: Backoff | None

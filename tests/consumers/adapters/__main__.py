@@ -3,11 +3,11 @@
 python -m foldlog.tests.consumers.adapters [--broker] [--only sqlite|list] [PYTEST ARGUMENTS]
 
 The command downloads the source release of the installed SDK, copies the SDK's tests and source
-into a temporary directory, and runs the tests there twice: once in place of `SQLiteSession`, once
-in place of the double that the tests of the SDK's runner use. Afterwards it deletes everything.
-`--broker`: the first of the two runs uses a real broker. sdk_excluded.json names each test that
-cannot pass, with the reason, and the run leaves these out. If an excluded test passes or no longer
-exists, the run fails.
+into a temporary directory, and runs the tests there twice. In the first run, foldlog's session
+replaces `SQLiteSession`; in the second, it replaces the double that the tests of the SDK's runner
+use. Afterwards it deletes everything. `--broker`: the first of the two runs uses a real broker.
+sdk_excluded.json names each test that cannot pass, with the reason, and the run leaves these out.
+If an excluded test passes or no longer exists, the run fails.
 """
 
 import argparse

@@ -20,7 +20,8 @@ PRICE = {"input": 2, "output": 10, "cache_write_5m": 3, "cache_write_1h": 4, "ca
 
 @contextmanager
 def page_of(installation: Place | Timed) -> Iterator[str]:
-    """The URL of the page over one installation, whose model has prices."""
+    """Serve the inspector of one installation, and yield its URL. The installation has a price for
+    the model of the tests."""
     table = {"version": "test", "prices": [{"model": "claude-test", **PRICE}]}
     prices = installation.settings.home / "prices.json"
     prices.write_text(json.dumps(table), "utf-8")
@@ -44,7 +45,8 @@ def producer(place):
 
 @pytest.fixture(scope="module")
 def timed_url(timed):
-    """The session of the file's own fixture `timed`."""
+    """The inspector's URL of the session that the fixture `timed` provides; each test file defines
+    its own `timed`."""
     with page_of(timed) as url:
         yield f"{url}/#/s/s1"
 

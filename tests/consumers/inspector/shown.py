@@ -1,4 +1,4 @@
-"""What several tests look for on the page, and in the moments that it shows."""
+"""Finds parts of the inspector's page, and events among the moments that the page shows."""
 
 import re
 from typing import Any

@@ -50,7 +50,7 @@ def golden_session(name: str) -> Watched:
 
 
 def random_session(seed: int, *, forged: bool = False) -> Watched:
-    """A long random history of the laws."""
+    """A session with a long random history, as the law tests generate it."""
     world = history_of(seed, forged)
     entries = (entry_of(record, chunks=True) for record in world.records)
     return _watched(world.session_id, entries, world.blobs.read)
