@@ -72,9 +72,8 @@ def items_of(turn: Turn) -> tuple[dict, dict]:
 
 
 def append_context(here: Installation, runs: int, messages: int = MESSAGES) -> Ratio:
-    """Time appending a message to 1,000 messages, in alternating blocks of the peer's samples and
-    ours.
-    """
+    """Time appending a message to a session of 1,000 messages. Blocks of the peer's samples
+    alternate with blocks of ours."""
     tune_gc()  # like a worker's process
     blocks = max(runs, BLOCKS)
     ours: list[RoundTimes] = []

@@ -121,7 +121,7 @@ def spent_on(turns: int, strategy: str = "compacted") -> list[Spent]:
 
 
 def cache_saving(runs: int = 1, turns: int = TURNS) -> Ratio:
-    """The bench. It is deterministic, so it runs once."""
+    """Run the bench, which is deterministic, so one run is enough."""
     spent, table = spent_on(turns), list_prices()
     assert not total(spent, table).unpriced, "every model of the job has a list price"
     whole = input_cost(spent, table)

@@ -83,12 +83,13 @@ def documents() -> list[tuple[str, str, str]]:
 
 
 def queries(name: str = "queries.txt") -> list[LabelledQuery]:
-    """The queries of a file of the set."""
+    """The queries in a file of the test set."""
     return [LabelledQuery(k, query, frozenset(ids.split(","))) for k, query, ids in _rows(name)]
 
 
 def built(connection: sqlite3.Connection, embedder: Embedder | None = None) -> SearchIndex:
-    """The index of the set, with the hashing embedder or another embedder."""
+    """An index of all documents of the test set. Without `embedder`, it uses the hashing
+    embedder."""
     index = SearchIndex(connection, embedder)
     for at, (id, kind, text) in enumerate(documents()):
         index.upsert(id, SCOPE, kind, "", text, at)
@@ -99,7 +100,8 @@ PARTS = ("full_text", "trigram", "vector")
 
 
 def by_part(index: SearchIndex, part: str, parts: Parts) -> float:
-    """The rank of a document by one part alone; 0 if that part does not find it."""
+    """The score that one part of the formula gives a document; 0 if that part alone would not find
+    the document."""
     least = {"trigram": TRIGRAM_SIMILARITY_MIN, "vector": 1 - index.distance_max}.get(part, 0.0)
     rank = getattr(parts, part)
     return rank if rank >= least else 0.0
@@ -145,7 +147,7 @@ def plain(connection: sqlite3.Connection) -> Search:
 def ways(
     connection: sqlite3.Connection, embedder: Embedder | None = None
 ) -> dict[str, Search]:
-    """All ways to search the set that are compared, by name."""
+    """The ways to search that the bench compares, by name."""
     index = built(connection, embedder)
     parts = {part: alone(index, part) for part in PARTS}
     return {"hybrid": hybrid(index), **parts, "plain FTS5": plain(connection)}

@@ -55,7 +55,7 @@ class RoundTimes(NamedTuple):
     """The times of a worker's round for one message: two parts, and the whole round.
 
     append: decode, fold, and write one batch to the store. context: build the next request's bytes.
-    round: both of these, WAKE and decisions.
+    round: the whole round, which also evaluates WAKE and makes decisions.
     """
 
     append_ms: float

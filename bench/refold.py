@@ -52,7 +52,7 @@ class Spent(NamedTuple):
 
 
 def write_log(here: Installation, sessions: int = SESSIONS, turns: int = TURNS) -> int:
-    """Produce the sessions, their turns interleaved; returns the number of records."""
+    """Produce sessions whose turns are interleaved. Returns the number of records."""
     producer = here.log.producer()
     offsets = [count() for _ in range(PARTITIONS)]
     names = [f"bench-{n}" for n in range(sessions)]
@@ -70,12 +70,12 @@ def write_log(here: Installation, sessions: int = SESSIONS, turns: int = TURNS) 
 
 
 def fold(here: Installation, runs: int) -> Ratio:
-    """CPU time of a worker that folds the whole log, over that of the stock reader."""
+    """CPU time of a worker that folds the whole log, divided by that of the stock reader."""
     return _measured("fold", _worker, here, runs, "at least 0.45, aim 0.7")
 
 
 def replay(here: Installation, runs: int) -> Ratio:
-    """CPU time of `foldlog replay` over that of the stock reader."""
+    """CPU time of `foldlog replay`, divided by that of the stock reader."""
     return _measured("replay", _replay, here, runs, "at least 0.6, aim 1")
 
 

@@ -143,7 +143,8 @@ def _streaming(here: Installation, producer: Producer, name: str) -> None:
 
 
 def _hops(here: Installation, producer: Producer, viewer, run: int) -> tuple[float, float, float]:
-    """For the same chunks, the milliseconds to the viewer (p50, p99) and to a bare reader (p50)."""
+    """The milliseconds that the same chunks take to reach the viewer (p50, p99) and a bare reader
+    (p50)."""
     sent: list[float] = []
     viewed: list[float] = []
     read: list[float] = []

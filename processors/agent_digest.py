@@ -23,7 +23,8 @@ SHOWN_MAX = 5  # differing agents that are named
 
 
 def parts_of(agent: Agent) -> dict[str, Any]:
-    """The settings that a digest covers, as JSON values by name, in the order of the digest."""
+    """The settings that a digest covers, as JSON values by name. The digests of the parts are
+    joined in this order."""
     return {
         "model": {
             "model": agent.model,

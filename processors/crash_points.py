@@ -87,8 +87,8 @@ def reach(name: str) -> None:
 def arm(at: str, act: Callable[[], None] | None = None) -> None:
     """Kill this process with SIGKILL when it reaches a point for the Nth time; `at` is NAME:N.
 
-    `act`: called instead of the kill. Replaces the point armed before. Raises ValueError if POINTS
-    lacks the name.
+    `act`: called instead of the kill. At most one point is armed, so this disarms any other. Raises
+    ValueError if the name is not in POINTS.
     """
     global _left, _act
     name, _, times = at.partition(":")

@@ -74,8 +74,8 @@ class Engine:
     """One worker on one partition.
 
     `model_url`: the address of a Messages API. `agents`: the agents that the next worker serves,
-    after a restart. `crashes`: by event type, the number of records after which the worker crashes.
-    `effects`: the effects of the running worker. `queue`: effects that a later step runs.
+    after a restart. `crashes`: by event type, after how many further records of the type the worker
+    crashes. `effects`: the effects of the running worker. `queue`: effects that a later step runs.
     `log_lines`: the lines that workers logged.
     """
 
@@ -154,7 +154,8 @@ class Engine:
     # -- stepping ----------------------------------------------------------------------------------
 
     async def settle(self) -> bool:
-        """Do everything that can be done at the present time; False if this never ends."""
+        """Do everything that can be done at the present time. Returns False if work is left after
+        many steps, so that it may never end."""
         for _ in range(STEPS_MAX):
             if not await self.step():
                 return True

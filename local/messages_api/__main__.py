@@ -116,7 +116,7 @@ async def _serve(state: ServerState, port: int, outlive_parent: bool) -> int:
 
 async def _watch_parent(stopping: asyncio.Event) -> None:
     """Stop the server when the parent process ends. If stdin is a pipe, its end-of-file shows this;
-    otherwise the parent's pid is polled, because it changes."""
+    otherwise `os.getppid` is polled, because its result then changes."""
     loop = asyncio.get_running_loop()
     if stat.S_ISFIFO(os.fstat(0).st_mode):
         loop.add_reader(0, lambda: None if os.read(0, 4096) else stopping.set())

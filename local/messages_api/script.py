@@ -1,6 +1,6 @@
 """The vocabulary of scripts: blocks, Reply, Rule, Script.
 
-The rule for a request never depends on a clock or on chance: the same requests get the same
+Neither a clock nor chance decides which rule answers a request: the same requests get the same
 replies.
 
     Script([
@@ -153,7 +153,7 @@ class Rule:
 
 
 class Script:
-    """Rules in order; the first rule that matches answers.
+    """Rules in order. The first rule that matches a request answers it.
 
     A script counts how often each rule has answered (for `times`), so use one Script per server.
     `add` inserts rules before all others, also while the server runs. Thread-safe.
@@ -171,7 +171,8 @@ class Script:
             self._rules[:0] = [as_rule(rule) for rule in rules]
 
     def reply(self, request: Request) -> Reply | None:
-        """The reply for a request, or None if no rule matches. Counts the use of the rule."""
+        """The reply for a request, or None if no rule matches. The answer counts as one use of the
+        rule."""
         with self._lock:
             rule = next((r for r in self._rules if self._is_usable(r) and r.matches(request)), None)
             if rule is None:
@@ -197,7 +198,8 @@ def replies(*in_order: Reply, session: str | None = None) -> list[Rule]:
 
 
 def rule_from_json(data: Mapping[str, Any], speakers: Mapping[str, Speaker]) -> Rule:
-    """A rule from JSON: the fields of Rule, with `reply` as the fields of Reply or a name.
+    """A rule from JSON. The JSON has the fields of Rule; its `reply` has the fields of Reply, or is
+    the name of a speaker.
 
     speakers: the named speakers that a rule may use. Raises ValueError or TypeError for invalid
     JSON rules. `when` cannot be written as JSON.

@@ -123,7 +123,8 @@ async def _run(
     blobs: BlobStore,
     tries: list[ev.Try],
 ) -> ev.ResultCompacted | ev.ContextCompacted | Extraction:
-    """The event that the work produces, or the memory to write. Raises UnusableOutput."""
+    """The event that the work produces, or the memory to write. Raises UnusableOutput if the work
+    was stopped or the model gave nothing usable."""
     if stop.requested:
         raise UnusableOutput(ABORTED)
     tool = agent.tool(task.tool) if task.tool else None

@@ -153,7 +153,8 @@ def _usable(find: Find, name: str) -> Channel:
 
 
 async def _post(channel: Channel, delivery: Delivery, body: bytes) -> None:
-    """Send the request; returns once the receiver has accepted it. Raises Failed."""
+    """Send the request; returns once the receiver has accepted it. Raises Failed if the receiver
+    did not accept it."""
     try:
         reader, writer = await _connected(channel)
         try:
@@ -177,7 +178,8 @@ async def _post(channel: Channel, delivery: Delivery, body: bytes) -> None:
 
 
 async def _connected(channel: Channel) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to a checked address of the channel's host. Raises Failed, OSError."""
+    """Connect to a checked address of the channel's host. Raises Failed if an address of the host
+    is not allowed, and OSError if no address responds."""
     parts = urlsplit(channel.url)
     host, secure = parts.hostname or "", parts.scheme == "https"
     port = parts.port or (443 if secure else 80)
@@ -226,7 +228,8 @@ def _request(channel: Channel, delivery: Delivery, body: bytes) -> bytes:
 
 
 async def _answer(reader: asyncio.StreamReader) -> Answer:
-    """Read the status and headers of the final response. Raises Failed, OSError, EOFError."""
+    """Read the status and headers of the final response. Raises Failed if the response is invalid,
+    and OSError or EOFError if the connection breaks."""
     for _ in range(4):  # a few provisional (1xx) responses may come first
         try:
             head = await reader.readuntil(b"\r\n\r\n")

@@ -16,7 +16,7 @@ def last_failure(turn: int, lines: Lines) -> str:
 
 
 def failed_turn(views: SessionViews) -> str:
-    """A log line about a turn that fails, without content."""
+    """A log line about a failed turn. It has no content of the session."""
     turn = views.turn
     failure = last_failure(turn.number, views.transcript.lines)
     error = turn.generation.error if turn.generation is not None else ""

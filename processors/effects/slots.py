@@ -39,7 +39,7 @@ class Slots:
         return self._taken < self.size and now_ms >= self._back_off_until_ms
 
     def take(self, now_ms: int) -> bool:
-        """Take a slot if one is free; True when it was taken."""
+        """Take a slot if one is free. Returns whether it took one."""
         with self._lock:
             if not self.free(now_ms):
                 return False

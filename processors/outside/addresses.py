@@ -38,7 +38,8 @@ _NAT64 = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
 
 
 def networks(given: Iterable[str]) -> tuple[Network, ...]:
-    """Parse the networks that an operator allows, such as 10.1.2.0/24. Raises ValueError."""
+    """Parse the networks that an operator allows, such as 10.1.2.0/24. Raises ValueError if a text
+    is not a network."""
     try:
         return tuple(ip_network(text) for text in given)
     except ValueError as wrong:  # raised here, so that the traceback shows the agent

@@ -30,8 +30,8 @@ class OutsideArguments(NamedTuple):
     schema: Mapping[str, Any]
 
     def parse(self, raw: bytes) -> dict[str, Any]:
-        """Parse the arguments into the form in which they are sent.
-        Raises ValueError with the first reasons."""
+        """Parse the arguments into the form in which they are sent. Raises ValueError, whose text
+        lists the first errors that were found."""
         found = object_of(raw or b"{}")
         reasons = []
         for reason in _wrong(found, self.schema, "arguments"):

@@ -90,7 +90,8 @@ class Connection:
         self.state = _no_answer(seconds)
 
     async def listed(self) -> tuple[ListedTool, ...]:
-        """The server's tools, as listed when the connection was opened. Raises Unreachable."""
+        """The server's tools, as listed when the connection was opened. Raises Unreachable if there
+        is no connection."""
         return (await self._live()).listed
 
     async def call(

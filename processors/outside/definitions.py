@@ -152,7 +152,9 @@ def safe_schema(schema: Any) -> tuple[Mapping[str, Any] | None, str]:
 
 
 def _clean(value: Any, depth: int, without: Sequence[str]) -> Any:
-    """The value with sorted keys, and with printable, cut texts. Raises ValueError."""
+    """A part of a schema with its keys sorted, its texts cut to a maximum length, and invisible
+    characters removed. Raises ValueError if the part is nested too deeply or refers to another
+    document."""
     if depth > SCHEMA_DEPTH_MAX:
         raise ValueError("it is nested too deeply")
     if isinstance(value, str):

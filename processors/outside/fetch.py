@@ -89,12 +89,12 @@ def fetch_url(
     allow_networks: Sequence[str] = (),
     ports: Sequence[int] = PORTS,
 ) -> Tool:
-    """The tool `fetch_url` for an agent.
-    hosts: globs of host names that it may request; empty means any.
+    """The tool `fetch_url` for an agent. hosts: globs of host names that it may request; empty
+    means any.
 
     approval: the default is `ask` unless hosts are named, because a URL can carry data to the owner
     of the host. allow_networks: private networks that the tool may also reach, such as an intranet.
-    Raises ValueError.
+    Raises ValueError if a host, a network or the approval rule is invalid.
     """
     if isinstance(hosts, str) or isinstance(allow_networks, str):
         raise ValueError("hosts and allow_networks must be lists")
@@ -168,7 +168,8 @@ def read(
 
 
 def checked_target(url: str, limits: Limits) -> Target:
-    """Check the text of a URL, and split it for the request. Raises ToolFailed."""
+    """Check the text of a URL, and split it for the request. Raises ToolFailed if the URL may not
+    be fetched."""
     if len(url) > URL_CHARS_MAX or not url.isprintable() or " " in url.strip():
         raise ToolFailed("the url is too long, or not a url")
     try:
@@ -194,7 +195,7 @@ def checked_target(url: str, limits: Limits) -> Target:
 
 
 def _quoted(text: str) -> str:
-    """The text with the characters escaped that a request line cannot contain."""
+    """Escapes the characters that a request line cannot contain."""
     return quote(text, safe="/%:@!$&'()*+,;=-._~?[]")
 
 
@@ -239,7 +240,8 @@ def _get(
 def _connect(
     place: Target, found: list[str], limits: Limits, ends: "_Deadline"
 ) -> socket.socket:
-    """Connect to a checked address of the host. Raises ToolFailed, OSError."""
+    """Connect to a checked address of the host. Raises ToolFailed if an address of the host is not
+    allowed, and OSError if no address responds."""
     addresses = list(dict.fromkeys(found))
     # One forbidden address rejects the host, since no public name has an address in a private
     # network.
@@ -270,7 +272,8 @@ def _connect(
 
 
 def _body(response: http.client.HTTPResponse, stopped: Callable[[], bool]) -> bytes:
-    """The body, decompressed, up to the size limit. Raises ToolFailed."""
+    """The decompressed body of a response. Raises ToolFailed if the body is too large or cannot be
+    decoded, or if the fetch was stopped."""
     packing = (response.getheader("Content-Encoding") or "identity").strip().lower()
     if packing not in ("identity", "gzip", "x-gzip"):
         raise ToolFailed(f"the response has the Content-Encoding {printable(packing)[:40]}; "
@@ -290,8 +293,8 @@ def _body(response: http.client.HTTPResponse, stopped: Callable[[], bool]) -> by
 
 
 class _Deadline:
-    """The deadline of a whole fetch.
-    It closes the socket, so that no slow response lasts longer."""
+    """The deadline of a whole fetch. When it passes, it closes the socket, so no slow response
+    lasts longer."""
 
     def __init__(self, seconds: float) -> None:
         self.over = False
@@ -308,7 +311,8 @@ class _Deadline:
         return max(0.001, min(self._seconds / 4, self._ends_at - time.monotonic()))
 
     def within(self, ask: Callable[[], T], stopped: Callable[[], bool]) -> T:
-        """The result of `ask`. Raises TimeoutError at the deadline or a stop.
+        """The result of `ask`. Raises TimeoutError if the deadline passes or the fetch is stopped
+        first.
 
         `ask` cannot be interrupted: a silent name server blocks getaddrinfo for minutes. Therefore
         `ask` runs in a daemon thread, which is abandoned at the deadline or at a stop.

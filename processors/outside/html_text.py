@@ -119,9 +119,8 @@ def text_of_html(html: str, base: str) -> str:
 
 
 def _pieces(html: str) -> Iterator[tuple[str | _Tag, str]]:
-    """The texts and tags in order. Yields (text or tag, name): for raw text, such as that of a
-    script, the name of the element around it, else ''.
-    """
+    """The texts and tags in order. Yields (text or tag, name). `name` is the element around a raw
+    text, such as the text of a script; for all other pieces it is ''."""
     place = 0
     while place < len(html):
         start = html.find("<", place)

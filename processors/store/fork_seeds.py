@@ -28,7 +28,7 @@ def foldable_entry(record: Record, read: ReadBlob | None, *, chunks: bool = Fals
 
 
 def seed_of(ref: BlobRef, read: ReadBlob) -> Seed:
-    """The seed with the seeds of its ancestors, because the parent may itself be a fork."""
+    """Reads a fork's seed, and the seeds of its ancestors if the parent is itself a fork."""
     levels: list[bytes] = []
     up: BlobRef | None = ref
     try:

@@ -33,9 +33,9 @@ class StoreOpener:
     ) -> Store:
         """The store of a partition.
 
-        fresh: the present store is damaged or disagrees with the log. It is replaced by a snapshot
-        whose offset is below the offset that the store had when it was opened, or by an empty
-        store. Raises LogCut, OSError; see open_store.
+        fresh: replace the present store, because it is damaged or disagrees with the log. It is
+        replaced by a snapshot whose offset is below the offset that the store had when it was
+        opened, or by an empty store. Raises LogCut, OSError; see open_store.
         """
         directory = self._directory_of(partition)
         below = self._opened_at.get(partition) if fresh else None

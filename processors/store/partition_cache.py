@@ -133,8 +133,8 @@ class PartitionCache:
             self.anchor = Anchor(self._takes_at.pop(0), monotonic, broker_at)
 
     def first_read(self) -> int:
-        """The first offset to read, that of the record before the cursor, so that `check` can
-        verify the log."""
+        """The offset at which reading begins. It is that of the record before the cursor, so that
+        `check` can verify the log."""
         self.checking = self.next_offset > 0
         return max(self.store.log_first, self.next_offset - 1)
 
@@ -152,7 +152,8 @@ class PartitionCache:
             raise OtherLog
 
     def is_next(self, record: Record) -> bool:
-        """Whether a record must still be folded; reading begins one record before the cursor."""
+        """Whether a record must still be folded. The record before the cursor, with which reading
+        begins, was folded already."""
         return record.offset >= self.next_offset
 
     def advance(self, record: Record) -> None:
@@ -174,8 +175,8 @@ class PartitionCache:
         return event
 
     def fold_chunks(self, session_id: str, chunks: int, last: Record) -> None:
-        """Fold chunks that follow an accepted chunk of the same attempt.
-        Such chunks are most of a log."""
+        """Fold chunks that follow an accepted chunk of the same attempt. This is a short cut,
+        because such chunks are most of the records in a log."""
         before = self.views(session_id)
         assert before is not None
         self.record_change(session_id, before, streamed_on(before, chunks, last.timestamp_ms))
@@ -196,7 +197,8 @@ class PartitionCache:
             self.since.setdefault(session_id, self.next_offset - 1)
 
     def write(self, busy: Callable[[SessionViews], bool]) -> dict[str, SessionViews]:
-        """Store the changes in one batch. Returns the sessions frozen because storing failed."""
+        """Store the changes in one batch. Returns the sessions that were frozen because their views
+        could not be stored."""
         assert self.last is not None, "a partition moves by a record"
         cursor = Cursor(self.next_offset, checksum_of(self.last))
         frozen = self.store.write(

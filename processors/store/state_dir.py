@@ -31,8 +31,8 @@ class StateDirTaken(SettingsError):
 
 
 class StateDir:
-    """A locked state directory. Raises StateDirTaken,
-    or OSError if the directory cannot be written."""
+    """A locked state directory. Raises StateDirTaken if another process has locked it, and OSError
+    if it cannot be written."""
 
     def __init__(self, path: Path, worker_id: str | None = None) -> None:
         self.path = path

@@ -112,7 +112,8 @@ class Store:
         self.belongs = belongs
 
     def load(self, session_id: str) -> SessionViews | None:
-        """The views of a session, or None if the session is unknown. Raises Corrupt."""
+        """The views of a session, or None if the session is unknown. Raises Corrupt if the stored
+        views cannot be decoded."""
         name = session_id.encode()
         head = self._backend.get(b"h\0" + name)
         if head is None:
@@ -220,7 +221,8 @@ class Store:
     def checkpoint(self, directory: Path) -> bool:
         """Make hard links to the store's files in a new directory, which is then a store with all
         batches up to one of them. Any thread may call this, also while the store is written.
-        Returns False if the store is closed or not on disk. Raises Corrupt, OSError."""
+        Returns False if the store is closed or not on disk. Raises Corrupt if the store is damaged,
+        and OSError if the system refuses the links."""
         backend = self._backend
         return isinstance(backend, RocksBackend) and backend.checkpoint(directory)
 
@@ -264,7 +266,7 @@ class DictBackend:
 
 
 class Loader(Protocol):
-    """Replaces the store of a directory by one from a snapshot; see snapshot_loader.py."""
+    """Replaces the store in a directory by a snapshot; see snapshot_loader.py."""
 
     def has(self, least: int) -> bool:
         """Whether there is a snapshot with a cursor of `least` or more."""

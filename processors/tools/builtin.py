@@ -1,7 +1,7 @@
 """The tools of foldlog's default agent, which read and edit one directory and run commands there.
 
-`tools(directory)` returns the tools, `default_agent(directory)` an agent that has them. Reading
-needs no approval; editing files and running commands do. The size of a result is limited; a cut
+`tools(directory)` returns the tools, `default_agent(directory)` an agent that has them. Editing
+files and running commands need approval; reading does not. The size of a result is limited; a cut
 result ends with a note on how to request the rest.
 """
 
@@ -382,7 +382,7 @@ def default_agent(
     limits: Limits = DEFAULT_LIMITS,
     system: str = SYSTEM,
 ) -> Agent:
-    """The agent named `default`: the built-in tools on a directory."""
+    """The agent named `default`, which has the built-in tools for one directory."""
     return Agent(
         name="default",
         model=model,

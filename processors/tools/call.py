@@ -164,7 +164,8 @@ def _cached(one: Run, key: bytes) -> ToolResult | None:
 
 
 def _keep(one: Run, key: bytes, event: ToolResult | ToolFailedUncertain) -> None:
-    """Cache a success for its TTL, unless the call also requested triggers or reminders."""
+    """Cache the result of a successful call for the tool's TTL, unless the call also requested
+    triggers or reminders."""
     if not isinstance(event, ToolResult) or event.outcome != Outcome.OK:
         return
     lost = event.left_out and event.content.ref is None  # the disk was full: do not cache this

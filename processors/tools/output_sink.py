@@ -1,4 +1,5 @@
-"""The interfaces of an effect: Sink receives its chunks and its one outcome, Stop asks it to stop.
+"""The interfaces of an effect: Sink receives the effect's chunks and its one outcome, and Stop asks
+the effect to stop.
 
 Effects are independent of the log, the outbox and the worker: they get a Sink and a Stop.
 """
@@ -22,7 +23,7 @@ class Sink(Protocol):
 
 
 class Stop:
-    """Asks one begun effect to end. Any thread may call `request`, any number of times.
+    """Asks one running effect to end. Any thread may call `request`, any number of times.
 
     `leaves`: the effect must end because the worker is ending, not because it is unwanted.
     """

@@ -38,7 +38,8 @@ class Shaped(NamedTuple):
 
 
 class _Rendering(NamedTuple):
-    """The whole result as bytes; `shown`: the part for the model, None if that is the whole."""
+    """The whole result as bytes. `shown`: the part that the model sees; None if the model sees the
+    whole result."""
 
     whole: bytes
     media_type: str

@@ -61,7 +61,8 @@ class SideLog:
         return self._read().get("value", default)
 
     def record(self, value: Any, *, beside: Mapping[str, Any] | None = None) -> None:
-        """Store a JSON value. It is on disk when this returns. Raises TypeError, OSError.
+        """Store a JSON value. It is on disk when this returns. Raises TypeError if the value is not
+        JSON, and OSError if the disk fails.
 
         beside: further data that is not part of the result (triggers, reminders).
         """

@@ -40,7 +40,8 @@ class HiddenArguments(NamedTuple):
         return self.inner.schema
 
     def parse(self, raw: bytes) -> dict[str, Any]:
-        """Parse the raw envelope into the hidden tool's keyword arguments. Raises ValueError."""
+        """Parse the raw envelope into the hidden tool's keyword arguments. Raises ValueError if the
+        envelope or the arguments in it are invalid."""
         name, arguments = _opened(raw)
         if name != self.tool:  # the agent's tools changed since this was decided
             raise ValueError(f"they are for {name[:64]!r}")
@@ -124,7 +125,7 @@ def resolve(agent: HasTools, name: str, raw: bytes) -> tuple[Tool | None, str]:
 
 
 def _opened(raw: bytes) -> tuple[str, dict[str, Any]]:
-    """The name and the arguments in an envelope. Raises ValueError."""
+    """The name and the arguments in an envelope. Raises ValueError if the envelope is invalid."""
     envelope = object_of(raw or b"{}")
     name, arguments = envelope.get("name"), envelope.get("arguments", {})
     if not isinstance(name, str) or not name:

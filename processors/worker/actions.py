@@ -175,9 +175,8 @@ class Actions:
         ruling: Ruling,
     ) -> None:
         """Handle a record of this process that was read back: it is no longer in flight. If the
-        fold repeatedly rejects records that WAKE required, this worker leaves the session alone
-        until its next start.
-        """
+        fold repeatedly rejects records that WAKE required, this worker does nothing for the session
+        until the worker is restarted."""
         keys = self._keys_by_session.get(entry.session_id)
         if not keys:
             return

@@ -356,7 +356,7 @@ class Parts:
             self.worker.deaths.write(number, self.identity.owner)
 
     def close(self) -> None:
-        """End effects, flush the producer, release the directory.
+        """End the effects, flush the producer, and release the state directory.
 
         If a tool is still running, the lock is kept as long as the process lives, because a free
         lock proves that no effect of this worker runs.

@@ -1,4 +1,4 @@
-"""Claims: builds the events by which a worker claims an attempt of an effect, from the views."""
+"""Builds, from the views, the events by which a worker claims an attempt of an effect."""
 
 from typing import Any
 

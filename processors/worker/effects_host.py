@@ -339,7 +339,8 @@ class EffectsHost:
         self._spawn("reports", session_id, self._reports.outcome(session_id, event))
 
     def close(self) -> None:
-        """Stop the model calls, give tools a short time to end by themselves, stop the loop.
+        """Stop the model calls, give tools a short time to end by themselves, and stop the event
+        loop.
 
         If a tool does not end in this time, it is killed when the process ends; its claim is in the
         log.

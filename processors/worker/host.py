@@ -104,7 +104,8 @@ def run(
 
 
 def _leave(code: int) -> None:
-    """End the process even if a thread does not end, after all resources were closed."""
+    """End the process, even if one of its threads does not end. Called after all resources were
+    closed."""
     others = [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
     for thread in others:
         thread.join(LINGER_S)

@@ -61,9 +61,8 @@ class Mailbox:
 
 
 def appender(producer: Producer, mail: Mailbox):
-    """The function by which Actions produce records. It does not wait; if a record is lost,
-    `failed` is called in the poll thread.
-    """
+    """The function by which Actions produce records. It does not wait. If a record is lost, the
+    poll thread calls the `failed` that was passed with the record."""
 
     def append(topic, partition, key, value, headers, failed) -> None:
         def on_delivery(answer: Delivered | AppendError) -> None:
@@ -173,7 +172,8 @@ class Loop:
 
         If a topic was deleted and recreated, the new topic may already have a record at the offset
         that this worker reads next. Then no error occurs, and without this check the new topic's
-        records would be folded into the old topic's views. Raises LogCut.
+        records would be folded into the old topic's views. Raises LogCut if the log has lost
+        records that must be folded.
         """
         for number, owned in list(self._worker.owned.items()):
             belongs = owned.store.belongs

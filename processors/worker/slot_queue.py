@@ -23,8 +23,8 @@ class SlotQueue:
         self._queues: dict[str, _Queue] = {}
 
     def enqueue(self, role: str, place: Place, check_at: int) -> None:
-        """Enqueue a session, unless it is in the queue.
-        check_at: the first check, if the queue was empty."""
+        """Enqueue a session, unless it is in the queue. check_at: the time of the queue's next
+        check, if the queue was empty."""
         queue = self._queues.get(role)
         if queue is None:
             self._queues[role] = _Queue({place: None}, check_at)
@@ -49,7 +49,7 @@ class SlotQueue:
         return place
 
     def set_next_check(self, role: str, check_at: int) -> None:
-        """Set the time of a queue's next check, unless it is empty."""
+        """Set the time of the next check of a role's queue. An empty queue is not checked."""
         if role in self._queues:
             self._queues[role] = self._queues[role]._replace(check_at=check_at)
 

@@ -62,7 +62,8 @@ class Child:
             os.write(self._write_end, GO)
 
     def end(self, timeout_s: float, say: Callable[[str], None]) -> int:
-        """Ask the child to end, wait, then kill it."""
+        """Ask the child to end, and kill it if it has not ended after `timeout_s`. Returns its exit
+        code."""
         if self.process.poll() is None:
             self.process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -80,7 +80,8 @@ class Worker:
     def assigned(self, partitions: Iterable[int]) -> dict[int, int]:
         """Open the stores and take the partitions. Returns the offsets from which to read.
 
-        Reading begins one record before the cursor, to verify that it is still the same log.
+        Reading begins one record before the store's cursor, to verify that the log is still the one
+        from which the store was folded.
         """
         starts = {}
         for number in partitions:
@@ -100,7 +101,8 @@ class Worker:
             crash_points.reach("partition.taking")
 
     def revoked(self, partitions: Iterable[int]) -> None:
-        """Begin no more effects in these partitions. Begun effects end and report by themselves."""
+        """Begin no more effects in these partitions. The running effects continue and report their
+        outcomes by themselves."""
         for number in partitions:
             owned = self.owned.pop(number, None)
             if owned is not None:
@@ -182,10 +184,11 @@ class Worker:
             self._take(owned)
 
     def reopened(self, partition: int, why: str) -> int:
-        """Reopen a partition because the log is no longer the one that was read.
-        Returns the next offset.
+        """Reopen a partition because the log is no longer the one that was read. Returns the next
+        offset.
 
-        If the log was recreated or truncated at its end, the store is rebuilt. Raises LogCut.
+        If the log was recreated or truncated at its end, the store is rebuilt. Raises LogCut if the
+        log has lost records that must be folded.
         """
         self._say(f"partition {partition}: {why}; reopening its store")
         self.revoked([partition])

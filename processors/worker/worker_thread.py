@@ -58,8 +58,8 @@ class WorkerThread(threading.Thread):
             self._end()
 
     def stop(self) -> bool:
-        """Finish the round and wait for it. Returns whether the thread has ended. The caller must
-        still close the parts."""
+        """Ask the thread to end after the present round, and wait. Returns False if it has not
+        ended in time. The caller must still close the parts."""
         self.is_stopping = True
         if self.parts is not None:
             self.parts.loop.stop()

@@ -62,7 +62,8 @@ class Block:
         return [Piece(kind, self.text(name)) for name, kind in _SHOWN_AT_START]
 
     def closing(self) -> list[Piece]:
-        """The pieces that a viewer sees when the block ends: the input, if it had no deltas."""
+        """The pieces that a viewer sees when the block ends: the input of a call, if it came whole
+        instead of in deltas."""
         if self.type not in _CALLS or self._input is not None:
             return []
         raw = self._fields.get("input", NO_INPUT)

@@ -91,7 +91,7 @@ def quoted(text: str) -> bytes:
 
 
 def depth(raw: bytes | str) -> int:
-    """The nesting depth of objects and arrays. Raises Malformed."""
+    """The nesting depth of objects and arrays. Raises Malformed if the text is not JSON."""
     levels, layer = 0, [parsed(raw)]
     while layer := [value for value in layer if isinstance(value, dict | list)]:
         levels += 1

@@ -25,7 +25,7 @@ class ResumedAnswer(Answer):
         self._new_text, self._shown = "", 0
 
     def feed(self, name: str, data: str) -> list[Shown]:
-        """Like Answer.feed; pieces are numbered after the kept blocks."""
+        """Like Answer.feed. The numbers of the new blocks continue those of the kept blocks."""
         return [
             placed
             for shown in super().feed(name, data)
