@@ -105,8 +105,8 @@ def append_context(here: Installation, runs: int, messages: int = MESSAGES) -> R
 
 
 def context_flatness(runs: int, sizes: tuple[int, ...] = SIZES) -> Ratio:
-    """The largest median time among the sizes divided by the smallest, timed in alternating blocks.
-    """
+    """Take the median time for each size, and divide the largest median by the smallest. The sizes
+    are timed in alternating blocks."""
     tune_gc()
     blocks = max(runs, BLOCKS)
     with ExitStack() as stack:

@@ -108,7 +108,7 @@ class Node:
 
 def installed(cache: Path, pinned: Path = PINNED) -> Path:
     """The node_modules of the lock file; installs the packages if they are missing. Raises
-    Unreachable."""
+    Unreachable if npm reaches no registry."""
     lock = (pinned / "package-lock.json").read_bytes()
     place = cache / "node" / sha256(lock).hexdigest()[:16]
     place.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,8 @@ def is_stopped(pid: int) -> bool:
 
 
 def stop(pid: int) -> None:
-    """Stop the process, and return when none of its threads is running. Raises TimeoutError."""
+    """Stop the process, and return when none of its threads is running. Raises TimeoutError if a
+    thread does not stop in time."""
     os.kill(pid, signal.SIGSTOP)
     end = time.monotonic() + PATIENCE_S
     while not is_stopped(pid):

@@ -226,7 +226,7 @@ class Played:
         )
 
     def stopped(self, text: str, *before: dict) -> None:
-        """Append GEN_STOPPED with the text so far, after these blocks."""
+        """Append GEN_STOPPED with the text so far. `before`: the blocks before this text."""
         body = ev.Body(inline=json.dumps([*before, text_block(text)]).encode())
         self.append(ev.GenStopped(**self.place(), why="cancelled", content=body), "models")
 

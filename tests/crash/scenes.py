@@ -17,7 +17,7 @@ from foldlog.tests.crash.witnesses_delivery import CHANNEL
 
 class Act(NamedTuple):
     """One act of a person. when: its condition; do: the act, such as `say` or `cancel`; scene,
-    when_busy, tokens: of the message to send (`tokens` is its approximate length)."""
+    when_busy, tokens: fields of the message to send (`tokens` is its approximate length)."""
 
     when: Callable[[WatchedSession], bool]
     do: str

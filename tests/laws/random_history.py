@@ -230,7 +230,8 @@ class RandomHistory(Outcomes):
             self._work_all()
 
     def act_race(self) -> None:
-        """Another worker takes the partition, and the earlier one has not yet read of this."""
+        """Another worker takes the partition, and the earlier worker acts before it has read
+        this."""
         for _ in range(self.choose.number(1, 2)):
             if self.steps:
                 self.take(self.choose.pick(OWNERS))

@@ -24,8 +24,8 @@ assistant's."""
 
 
 def recovery_fields(seed: int, forged: bool) -> dict[str, str]:
-    """The fields of an agent that resumes, or {}. They come from a random draw of their own, so
-    that the sessions without them remain the same."""
+    """The fields that let an agent resume lost answers, or {}. A separate random draw decides, so
+    that the sessions without these fields remain the same."""
     chance = Random(f"recovery {seed} {forged}")
     if chance.randrange(ONE_IN):
         return {}

@@ -78,8 +78,8 @@ def bare(schema: Any) -> Any:
 
 
 def incompatible(old: dict, new: dict) -> list[str]:
-    """The reasons why two shapes of a type cannot be in one log, where each must be able to read
-    the other's records."""
+    """The reasons why a reader with one of two shapes of a type cannot read records of the other.
+    Both shapes occur in one log."""
     found = []
     for reader, writer, what in ((new, old, "new code reads old"), (old, new, "old reads new")):
         result = ReaderWriterCompatibilityChecker().get_compatibility(

@@ -330,8 +330,8 @@ class Faults:
         node.disk.stores = {number: dict(data) for number, data in old.items()}
 
     def store_loaded(self, node: Any) -> None:
-        """Kill the node, and give it the snapshots that other nodes made before. In any case copy
-        its own stores as snapshots."""
+        """Kill the node, and give it the snapshots that other nodes made before. Its own stores are
+        copied as snapshots in any case."""
         theirs = {
             number: dict(data)
             for number, (name, data) in self._shared.items()

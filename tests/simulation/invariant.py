@@ -33,7 +33,7 @@ class Invariant:
             self.fail(why)
 
     def holds(self, rule: Callable[..., None], *args: Any) -> None:
-        """Fail unless a rule holds that the laws share: such a rule raises AssertionError."""
+        """Check a rule that is shared with the laws, and fail if the rule raises AssertionError."""
         try:
             rule(*args)
         except AssertionError as broken:

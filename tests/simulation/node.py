@@ -63,8 +63,8 @@ class Backend(DictBackend):
 
 
 class NodeClock:
-    """The clocks of one machine: a wall clock with an error, and a monotonic clock that starts at
-    any time."""
+    """The clocks of one machine: a wall clock with an error, and a monotonic clock that starts at a
+    random time."""
 
     def __init__(self, world: Any, skew_ms: int, since_ms: int) -> None:
         self._world, self.skew_ms, self._since = world, skew_ms, since_ms

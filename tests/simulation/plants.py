@@ -21,8 +21,9 @@ from foldlog.tests.simulation import node, wrong_rules as wrong
 
 
 class Plant(NamedTuple):
-    """A wrong rule: `wrong(right)` replaces `where[attribute]`, or the attribute of `where`.
-    `also`: further (where, attribute, wrong), for a rule that two places enforce."""
+    """A wrong rule. It is `wrong(right)`, and replaces the right rule, which is `where[attribute]`
+    or the attribute of `where`. `also`: further (where, attribute, wrong), for a rule that two
+    places enforce."""
 
     name: str
     caught_by: str

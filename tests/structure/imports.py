@@ -38,8 +38,8 @@ class Import(NamedTuple):
 
 
 def imports(source: Source) -> Iterator[Import]:
-    """Every import in the file, also inside functions, for type checking, and by a name in a
-    string."""
+    """Every import in the file. Imports inside functions, for type checking, and by a name in a
+    string are included."""
     for node in ast.walk(source.tree):
         match node:
             case ast.Import():

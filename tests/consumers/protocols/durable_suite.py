@@ -30,7 +30,7 @@ SLOW = ("Fork - ", "TTL Expiration", "Property-Based", "Chunking", "Subscription
 
 
 def clock() -> int:
-    """The present time in Unix ms: streams expire by the broker's time."""
+    """The present time in Unix ms. It serves as the broker's time, by which streams expire."""
     return time.time_ns() // 1_000_000
 
 

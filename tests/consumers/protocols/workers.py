@@ -10,8 +10,8 @@ PNG = (
 
 
 def worker_of(log, name, turn=None):
-    """A played worker, once Ana's session of this name has an open turn; `turn`: the number of that
-    turn."""
+    """Wait until Ana's session of this name has an open turn, and return a played worker for it.
+    `turn`: the number of that turn."""
     worker = Played(log, own_id("ana", name))
     worker.wait(lambda views: views.turn.open and turn in (None, views.turn.number))
     return worker

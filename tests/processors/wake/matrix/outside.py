@@ -32,7 +32,7 @@ READS = {
 
 
 class RecordingReader:
-    """The real memory reader. Each call passes the field that the method reads to `note`."""
+    """The real memory reader. Each call reports to `note` which field the method reads."""
 
     def __init__(self, reader: Any, note: Callable[[str], None]) -> None:
         self._reader, self._note = reader, note
