@@ -6,8 +6,8 @@ the documented cache (prefixes up to a mark, 20 positions of look-back, minimum 
 lifetime that never expires between two steps). Our price is the price of the server's `usage`, from
 the ledger; the baseline is the price of the same tokens without cache marks. Every model call
 counts, including the cheap model's summaries. Output is excluded: it costs the same with and
-without a cache. The model's cache reads cost a tenth of the input price; with newer models they
-cost a twentieth and save more.
+without a cache. With the model of this bench, reading the cache costs a tenth of the input price;
+with newer models it costs a twentieth, so caching saves more.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""fold and replay: how much more CPU time real processes need to fold a log than a reader needs
-that is built from stock parts only.
+"""fold and replay: the CPU time that real processes need to fold a log, divided by the CPU time of
+a reader that is built from stock parts only.
 
 fold: a `foldlog worker` process with an empty store reads a log from its first offset until it is
 ready: it decodes, folds, writes its store and looks up what is pending. replay: `foldlog replay`

@@ -2,7 +2,7 @@
 
 The samples (token_samples.json) are prose in several languages, code, JSON, logs, tables and noise.
 They were not used to fit the estimate. The file has the counts of ctok 1.3.0 for both families; if
-ctok is installed, it counts again, so that stale counts are noticed.
+ctok is installed, the bench counts with it again, so that stale counts are noticed.
 """
 
 import json

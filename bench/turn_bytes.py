@@ -1,4 +1,5 @@
-"""bytes_per_turn: bytes written to log and store in turn 200 over turn 20 of a long session."""
+"""bytes_per_turn: the bytes that turn 200 of a long session writes to log and store, divided by
+those of turn 20."""
 
 from itertools import count
 
@@ -21,7 +22,8 @@ class _Counting(DictBackend):
 
 
 def bytes_per_turn(runs: int = 1) -> Ratio:
-    """Log and store bytes of turn 200 over those of turn 20, with one batch per turn.
+    """The bytes that turn 200 writes to log and store, divided by those of turn 20. Each turn is
+    one batch.
 
     It is deterministic, so one run is enough.
     """

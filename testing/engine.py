@@ -154,8 +154,8 @@ class Engine:
     # -- stepping ----------------------------------------------------------------------------------
 
     async def settle(self) -> bool:
-        """Do everything that can be done at the present time. Returns False if work is left after
-        many steps, so that it may never end."""
+        """Do everything that can be done at the present time. Returns False if work is left even
+        after many steps, because the work may then be endless."""
         for _ in range(STEPS_MAX):
             if not await self.step():
                 return True

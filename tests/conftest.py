@@ -1,7 +1,7 @@
 """Applies to every test: shared fixtures, a hypothesis profile, an environment without settings.
 
-There is no `__init__.py` below tests/ (pytest runs in importlib mode). Import helpers of several
-test files as `from foldlog.tests.NAME import ...`: the editable install maps the package to the
+There is no `__init__.py` below tests/ (pytest runs in importlib mode). Import a helper that several
+test files use as `from foldlog.tests.NAME import ...`: the editable install maps the package to the
 checkout, so such an import works in any directory and loads a helper once.
 """
 

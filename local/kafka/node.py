@@ -1,8 +1,9 @@
 """The properties of the single KRaft node and the command lines of its JVM.
 
-Every number that tunes the local Kafka is here, with its reason. The node's working directory is
-its own directory, and every path here is relative to it: so a home with spaces, commas or umlauts
-(Java reads properties as Latin-1) needs no escaping, and the directory may be moved.
+Every number that tunes the local Kafka is here, with its reason. The node runs in the broker's
+directory, and every path in this file is relative to that directory. So a home directory with
+spaces, commas or umlauts in its name needs no escaping (Java reads properties as Latin-1), and the
+broker's directory may be moved.
 """
 
 import hashlib

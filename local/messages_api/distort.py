@@ -1,6 +1,7 @@
 """Applies faults that change the content: the shape of a reply, and noise in its events.
 
-Faults of the connection are in `delivery.py`. Each function returns a changed copy of its input.
+Faults of the connection are in `delivery.py`. The reply of the script is never changed, only
+copied.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs the server in a thread of this process. A server that runs as a separate process also uses
 `listen`.
 
-It serves only loopback: there is no parameter for another address.
+A server accepts connections from this machine only: there is no parameter for another address.
 """
 
 from __future__ import annotations

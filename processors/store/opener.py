@@ -1,4 +1,5 @@
-"""Opens the stores of a process: from its directory, else from a snapshot, else empty."""
+"""Opens the stores of a process. A store is opened from its directory, or loaded from a snapshot;
+if neither is possible, it begins empty."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -127,8 +127,8 @@ class PartitionCache:
         return lost
 
     def take_read_back(self, broker_at: int, monotonic: int) -> None:
-        """Record that the oldest PARTITION_TAKEN that we produced was read back. These events are
-        read back in the order in which they were produced."""
+        """Record that a PARTITION_TAKEN of this worker was read back. It is the oldest one in
+        flight, because these events are read back in the order in which they were produced."""
         if self._takes_at:
             self.anchor = Anchor(self._takes_at.pop(0), monotonic, broker_at)
 

@@ -1,10 +1,10 @@
 """One run of a claimed tool call, from its arguments to exactly one outcome.
 
-The rule of this file: the outcome claims no more than is known. A begun `once` call ends in an
-ordinary outcome only if the tool itself returned or raised ToolFailed; after an abort, the deadline
-or any other exception the call is in doubt. Pure and idempotent calls may be repeated, so they end
-as `error` or `cancelled` in these cases. If the tool returns later, its result still resolves the
-doubt (`run` returns a task that waits for the tool).
+The rule of this file: the outcome claims no more than is known. A `once` call that has begun ends
+in an ordinary outcome only if the tool itself returned or raised ToolFailed. If it was aborted,
+passed its deadline or raised another exception, the call is in doubt. Pure and idempotent calls may
+be repeated, so they end as `error` or `cancelled` in these cases. If the tool returns later, its
+result still resolves the doubt (`run` returns a task that waits for the tool).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The poll loop of a worker: one consumer, one fold, one store per partition, in one thread.
 
 The correctness of a round follows from its order: 1. poll; 2. decode; 3. fold in memory; 4. write
-one batch with the cursor; 5. evaluate WAKE and produce; 6. in every round COMMIT_ROUNDS, commit the
+one batch with the cursor; 5. evaluate WAKE and produce; 6. once in COMMIT_ROUNDS rounds, commit the
 cursor to the group as a hint. Worker.consume executes steps 2 to 5.
 """
 

@@ -1,9 +1,9 @@
 """Stops effects that still run in this process after their partition moved to another worker.
 
-A worker that lost a partition makes no decisions in it and lets begun effects end, but a cancel
-must still reach these effects. So the worker continues to read the partition, outside of the group,
-from the offset where it stopped. It folds, in memory, only the sessions whose effects run in this
-process, and stops an effect once its outcome is no longer needed.
+A worker that lost a partition makes no decisions in it and lets its running effects end, but a
+cancel must still reach these effects. So the worker continues to read the partition, outside of the
+group, from the offset where it stopped. It folds, in memory, only the sessions whose effects run in
+this process, and stops an effect once its outcome is no longer needed.
 """
 
 import threading

@@ -97,7 +97,7 @@ class BeginTool(NamedTuple):
 def begin_tool(
     views: SessionViews, call: Call, args: bytes, claim: Claim, agent: Agent
 ) -> BeginTool:
-    """The BeginTool of a session's call."""
+    """The BeginTool for a call of a session, made from the session's views."""
     refs = refs_in(views) if call.name == READER else frozenset()
     state = views.state
     return BeginTool(call, args, claim, agent, state.user_id or "", state.project_id, refs)

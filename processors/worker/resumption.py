@@ -74,7 +74,8 @@ class PartialAnswers:
     def claim(
         self, views: SessionViews, obligation: Obligation, built: Built
     ) -> tuple[str, Kept | None]:
-        """The sha256 of the claimed attempt's request, and the partial answer that it resumes."""
+        """The sha256 of the request of the attempt to claim, and the partial answer that this
+        attempt resumes."""
         generation, kept = views.turn.generation, None
         assert generation is not None
         if obligation.owed == "GEN_RESUMED":

@@ -1,8 +1,8 @@
 """Starts worker processes for a test, arms crash points in them, awaits their end, and kills them.
 
 The workers are forked from one process that has imported everything (zygote.py), so a test's worker
-starts as quickly as a warm spare takes over. Every process that this file starts ends with `close`,
-or when the test's process ends.
+starts as quickly as a warm spare takes over. Every process that this file starts is ended by
+`close`, or ends together with the test's process.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
-"""One round: people talk, a worker is killed at a point, another takes over, every turn ends.
+"""One round: people talk, a worker is killed at a crash point, another takes over, every turn ends.
 
-This file brings a worker to each point. Most points are armed in the running worker; the points of
-a start are armed in the worker that takes over; some need a store or an outbox in the state that a
-crash leaves. Tests and the soak play the same rounds; witnesses.py gives the verdict.
+This file brings a worker to each crash point. Most points are armed in the running worker; the
+points of a start are armed in the worker that takes over; some need a store or an outbox in the
+state that a crash leaves. Tests and the soak play the same rounds; witnesses.py gives the verdict.
 """
 
 import signal

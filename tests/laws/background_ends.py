@@ -1,7 +1,7 @@
 """Background work in a history: the events that the real effect writes for a cheap model's text.
 
-The task is the real one, built at views where the work may have begun, and the real rules check the
-model's text. Only the model call is left out.
+The real code builds the task, from views at which the work may have begun, and the real rules check
+the model's text. Only the model call is left out.
 """
 
 import json

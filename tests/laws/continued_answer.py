@@ -17,7 +17,8 @@ StreamedBlock = tuple[dict[str, Any], Iterable[dict[str, str]]]
 
 
 class ContinuedAnswer:
-    """The continuation of one answer. `place`: turn, step and attempt, as fields of an event."""
+    """The continuation of one answer. `place`: a dict of the event fields turn, step and
+    attempt."""
 
     def __init__(
         self, kept: Kept, place: dict[str, int], blocks: Iterable[StreamedBlock]

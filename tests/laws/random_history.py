@@ -1,9 +1,9 @@
 """Random histories, mostly legal, over which all laws are checked.
 
 People, workers, models and tools act in any order. Worker events discharge the obligations of WAKE
-through the real decide and Actions. The worker decides at the present view or at an old one: its
-event is then late or stale, or the worker is a zombie that has not read of the newer owner.
-`forged` adds events that no correct worker writes.
+through the real decide and Actions. The worker decides at the present view or at an old one. At an
+old view, its event is late or stale, or the worker is a zombie that has not read of the newer
+owner. `forged` adds events that no correct worker writes.
 """
 
 import random
@@ -230,8 +230,8 @@ class RandomHistory(Outcomes):
             self._work_all()
 
     def act_race(self) -> None:
-        """Another worker takes the partition, and the earlier worker acts before it has read
-        this."""
+        """Another worker takes the partition. Then an earlier worker, which has not read this yet,
+        writes an event."""
         for _ in range(self.choose.number(1, 2)):
             if self.steps:
                 self.take(self.choose.pick(OWNERS))

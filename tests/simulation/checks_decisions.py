@@ -1,5 +1,5 @@
 """Invariants of decisions and outcomes: a decision is made on the newest input, a call that needs
-approval has one, and outcomes are kept."""
+approval was approved, and outcomes are kept."""
 
 from collections import defaultdict
 from typing import Any
