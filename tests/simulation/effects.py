@@ -248,7 +248,7 @@ class SimEffects:
         return self._chunks_loader.since(session_id, partition, offset, attempt)
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
-        """Close a lost attempt with the text of its chunks (row A2)."""
+        """Report the outcome of a lost attempt, with the text of its chunks (row A2)."""
         effect = EffectId(session_id, begin.claim.offset, recovers=True)
         self._spawn(
             "models", effect, lambda task: self._recover(task, session_id, partition, begin)

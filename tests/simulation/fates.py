@@ -93,8 +93,8 @@ class Group:
         return found
 
     def offers(self, offers: list) -> None:
-        """Add the moves of partitions away from silent members, and the notices to former
-        owners."""
+        """Add to `offers` the moves of partitions away from silent members, and the notices to
+        former owners."""
         for p, node in self._to_move():
             offers.append((1, lambda p=p, node=node: self.move(p, node)))
         for notice in self._notices:

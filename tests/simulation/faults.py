@@ -74,7 +74,7 @@ class Faults:
         return not self._undo and (not self.left or self.world.users.done())
 
     def offers(self, offers: list) -> None:
-        """Add the faults that are due, and the ends of faults."""
+        """Add to `offers` the faults that are due to begin or to end."""
         for undo in self._undo:
             if undo[0] <= self.world.now:
                 offers.append((1, lambda undo=undo: self._end(undo)))

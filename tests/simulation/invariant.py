@@ -40,39 +40,40 @@ class Invariant:
             self.fail(str(broken))
 
     def on_seen(self, seen: Any) -> None:
-        """The witness folded a record of a session."""
+        """Called when the witness has folded a record of a session."""
 
     def on_taken(self, partition: int, entry: Any) -> None:
-        """The witness folded a PARTITION_TAKEN that is in force."""
+        """Called when the witness has folded a PARTITION_TAKEN that is in force."""
 
     def on_produced(
         self, process: Any, partition: int, key: str, value: bytes, kind: bytes
     ) -> None:
-        """A worker passes a record (of a session, or a take) to its producer."""
+        """Called when a worker passes a record (an event of a session, or a PARTITION_TAKEN) to its
+        producer."""
 
     def on_assigned(self, process: Any, partitions: list[int]) -> None:
-        """Partitions are about to be assigned to a worker."""
+        """Called before partitions are assigned to a worker."""
 
     def on_round(self, process: Any) -> None:
-        """A worker has finished a round."""
+        """Called when a worker has finished a round."""
 
     def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
-        """An effect begins."""
+        """Called when an effect begins."""
 
     def on_reconciled(self, process: Any, session_id: str, begin: Any) -> None:
-        """A reconciler is about to be called."""
+        """Called before a reconciler is called."""
 
     def on_executed(self, line: Any) -> None:
-        """A tool acted on the world."""
+        """Called when a tool has acted on the world."""
 
     def on_jump(self, gap_ms: int) -> None:
-        """No action is possible for `gap_ms`, so the clock jumps."""
+        """Called before the clock jumps, because no action is possible for `gap_ms`."""
 
     def when_calm(self) -> None:
-        """No action is possible any more, and no fault remains."""
+        """Called when no action is possible any more and no fault remains."""
 
     def at_end(self) -> None:
-        """The schedule is over."""
+        """Called when the schedule is over."""
 
 
 def key_of(call: Any) -> str:

@@ -142,7 +142,7 @@ class Process:
         self.world.note(f"{self.owner}: {text}")
 
     def crash_point(self, where: str) -> None:
-        """A place at which the process may die."""
+        """Called where the process can die; see `Node.crash_point`."""
         self.node.crash_point(where)
 
     def append(self, topic, partition, key, value, headers, failed) -> None:
@@ -280,7 +280,7 @@ class Node:
         self.on_chunk: Any = None  # called when a piece of an answer was produced
 
     def crash_point(self, where: str) -> None:
-        """A place at which the process dies if a fault has planned this."""
+        """Called where the process can die. It dies here if a fault has planned this."""
         if self.kill_in:
             self.kill_in -= 1
         elif self.kill_at != where:
@@ -310,7 +310,8 @@ class Node:
         self.start_at = self.world.now + down_ms
 
     def offers(self, offers: list) -> None:
-        """Add the actions that are possible on this machine now, as (weight, action)."""
+        """Add to `offers` the actions that are possible on this machine now, as (weight,
+        action)."""
         now, process = self.world.now, self.process
         if process is None:
             if self.start_at is not None and self.start_at <= now:

@@ -103,7 +103,7 @@ class Users:
         return not self.retries and all(person.left <= 0 for person in self.people)
 
     def offers(self, offers: list) -> None:
-        """Add the commands and the retries that are due."""
+        """Add to `offers` the commands and the retries that are due."""
         now = self.world.now
         for retry in self.retries:
             if retry[0] <= now:

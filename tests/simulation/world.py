@@ -125,25 +125,25 @@ class World:
         self.notes.append((self.now, text))
 
     def produced(self, process: Any, number: int, key: str, value: bytes, kind: bytes) -> None:
-        """A worker passes a record of this type to its producer."""
+        """Called when a worker passes a record of this type to its producer."""
         self.witness.advance()
         for invariant in self.invariants:
             invariant.on_produced(process, number, key, value, kind)
 
     def assigned(self, process: Any, partitions: list[int]) -> None:
-        """Partitions are about to be assigned to a worker."""
+        """Called before partitions are assigned to a worker."""
         self.witness.advance()
         for invariant in self.invariants:
             invariant.on_assigned(process, partitions)
 
     def round_ended(self, process: Any) -> None:
-        """A worker has finished a round."""
+        """Called when a worker has finished a round."""
         self.witness.advance()
         for invariant in self.invariants:
             invariant.on_round(process)
 
     def begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
-        """An effect begins."""
+        """Called when an effect begins."""
         self.witness.advance()
         self.note(f"{process.owner} begins {role} {session_id} of claim {begin.claim.offset}")
         for invariant in self.invariants:
@@ -152,14 +152,14 @@ class World:
             process.node.on_begun(role)
 
     def reconciled(self, process: Any, session_id: str, begin: BeginTool) -> None:
-        """A worker reconciles a call of another owner."""
+        """Called before a worker reconciles a call of another owner."""
         self.witness.advance()
         self.note(f"{process.owner} reconciles {session_id} {begin.call.key}")
         for invariant in self.invariants:
             invariant.on_reconciled(process, session_id, begin)
 
     def executed(self, process: Any, session_id: str, begin: BeginTool) -> None:
-        """A tool acts on the world: adds one line to the ledger."""
+        """Called when a tool acts on the world. Adds one line to the ledger."""
         self.witness.advance()
         call = begin.call
         line = Execution(
