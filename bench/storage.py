@@ -2,7 +2,7 @@
 
 Our side is the values, keys and headers of all records of the log, including chunks and claims,
 before compression and without Kafka's framing. The peer's side is the rows of the SQLite file,
-without pages and indexes. The note gives the sizes of both on disk. Our store is not counted,
+without pages and indexes. The note gives the sizes of both sides on disk. Our store is not counted,
 because it is a cache that can be rebuilt from the log. LangGraph saves after each step, its
 default; saving once per turn (`durability="exit"`) would lose a turn's steps in a crash. Both
 packages are MIT licensed.

@@ -11,8 +11,6 @@ from foldlog.schemas.codec import Entry, encode, headers_for
 
 
 class _Counting(DictBackend):
-    """Counts the bytes written."""
-
     written = 0
 
     def write(self, puts, deletes) -> None:

@@ -15,7 +15,7 @@ _FREE_TRIES = 100
 
 
 def free_pair() -> int:
-    """A port that is free together with the next one. Raises PortTaken if none was found."""
+    """A free port whose next higher port is free too. Raises PortTaken if none was found."""
     for port in random.sample(_FREE_PORTS, _FREE_TRIES):
         if not (is_taken(port) or is_taken(port + 1)):
             return port

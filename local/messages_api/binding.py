@@ -152,7 +152,8 @@ def _drops(body: Mapping[str, Any]) -> bool:
 def _why_unbound(
     block: Mapping[str, Any], prefix: Prefix, model: str, path: str
 ) -> tuple[str, str] | None:
-    """Why a thinking block does not belong here, as (sentence, reason); None if it does."""
+    """Why a thinking block does not belong after this prefix, as (sentence, reason); None if it
+    does."""
     sealed = unseal(block.get("signature") if block["type"] == "thinking" else block.get("data"))
     shown = digest(block.get("thinking", "").encode())
     if sealed is None or sealed["kind"] != block["type"] or sealed["shown"] != shown:

@@ -67,7 +67,7 @@ def _texts(given: Any) -> list[str]:
 
 
 def _named(properties: Mapping[Any, Any]) -> dict[Any, str]:
-    """Our name for each parameter, which is the server's name if that is valid."""
+    """The name that the model sees for each parameter. It is the server's name if that is valid."""
     names = {name: name for name in properties if isinstance(name, str) and KEY.fullmatch(name)}
     taken = set(names)
     for name in sorted(properties.keys() - names.keys(), key=str):

@@ -1,4 +1,5 @@
-"""Shapes a tool's result for the model: a text of limited size, and a reference to the whole.
+"""Shapes a tool's result for the model: a text of limited size, and a reference to the whole
+result.
 
 Nothing is lost by cutting: if something is left out, the blob store has the whole result, and the
 text states how much is missing and how to get it. The functions are pure except for the blob store.
@@ -201,7 +202,8 @@ def _safe_repr(value: Any) -> str:
 
 
 def _kept(rendering: _Rendering) -> bytes:
-    """The part of the whole that is stored. A text is never cut within a character."""
+    """The part of the whole result that is stored: all of it, or its first KEPT_BYTES_MAX bytes. A
+    text is never cut within a character."""
     data = rendering.whole[:KEPT_BYTES_MAX]
     if rendering.media_type == _TEXT and len(rendering.whole) > KEPT_BYTES_MAX:
         data = data.decode("utf-8", "ignore").encode()

@@ -163,13 +163,13 @@ def tool(
     tier: str = ALWAYS,
     cache_ttl_s: float | None = None,
 ) -> Any:
-    """Make a tool of a function, as `@tool` or `@tool(...)`.
-    The model gets the function's docstring.
+    """Make a tool of a function, as `@tool` or `@tool(...)`. The model gets the function's
+    docstring.
 
     effect: whether a call may be repeated: pure | idempotent | once. approval: none | ask | deny.
     timeout_s: how many seconds a run may take. result_tokens: a longer result is cut, and the whole
-    is stored. reconciler: called after the worker of a `once` call died, to find out whether the
-    call had its effect. compactor: shortens a long result, instead of a model. stops: whether a
+    result is stored. reconciler: called after the worker of a `once` call died, to find out whether
+    the call had its effect. compactor: shortens a long result, instead of a model. stops: whether a
     success of the tool ends the turn. tier: always | rare; a rare tool is not in the requests, and
     the model finds it by a search. A first parameter `ctx` gets a ToolContext. cache_ttl_s: for
     this many seconds, the same arguments of the same user get the result of an earlier run instead

@@ -327,9 +327,9 @@ class Actions:
         obligation: Obligation,
         agent: Agent | None,
     ) -> int | None:
-        """Begin the effect of a claim that was read back, but only once. If the claim came back too
-        late, report that the effect never began. If the turn is ending, stop the effect.
-        """
+        """Begin the effect of a claim that was read back. This is done once per claim. If the claim
+        came back too late, report that the effect never began. If the turn is ending, stop the
+        effect."""
         claim = claim_of(views, obligation)
         begun = self._begun.setdefault(views.session_id, set())
         self._claims_back -= {

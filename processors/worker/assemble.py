@@ -341,7 +341,6 @@ class Parts:
         return maker
 
     def _has_running_effect(self) -> bool:
-        """Whether an effect is running."""
         return any(self.effects.running(role) for role in EFFECTS)
 
     def in_flight(self) -> bool:

@@ -1,7 +1,7 @@
 """Runs effects as tasks of one event loop, in a separate thread beside the poll thread.
 
-Each effect that has begun reports exactly one outcome through Reports, even if its task dies. The
-model SDK is imported here, in the background, because the import is slow and must not delay a
+Each effect that has begun reports exactly one outcome through Reports, even if its task dies. This
+file imports the model SDK in the background, because the import is slow and must not delay a
 worker's start.
 """
 

@@ -1,4 +1,5 @@
-"""The answer of a model that continues a kept part: its chunks, and the whole answer that results.
+"""The answer of a model that continues the kept part of a lost answer: the new chunks, and the
+whole answer that results.
 
 The real code assembles the answer from the events of a stream; only the model and the socket are
 left out.
@@ -41,7 +42,7 @@ class ContinuedAnswer:
         return chunks
 
     def so_far(self) -> bytes:
-        """The content of the answer if the stream is cut off here."""
+        """The content of the answer if the stream is cut off after the events so far."""
         return self._answer.content_so_far()
 
     def content(self) -> bytes:

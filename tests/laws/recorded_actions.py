@@ -1,9 +1,8 @@
 """A worker's Actions with recorded output: the events that they write and the effects that they
 begin.
 
-The laws ask WAKE for the obligations of a view, and let the real Actions and decide discharge them
-here. Only the producer and the effects are replaced, and Actions receives these as arguments
-anyway.
+The laws ask WAKE for the obligations of a view, and let the real Actions and decide discharge them.
+Only the producer and the effects are replaced, and Actions receives these as arguments anyway.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,6 +1,7 @@
-"""Resumed answers of random histories: which sessions resume, and how a model continues.
+"""Resumed answers of random histories: which sessions resume lost answers, and how a model
+continues such an answer.
 
-The kept part of an answer is read from the chunks in the log.
+The part of a lost answer that is kept is read from the chunks in the log.
 """
 
 import json
@@ -52,9 +53,9 @@ def chunks_until(
 def continued_answer(
     history: History, claim: Step, blocks: "list[str | Use]"
 ) -> ContinuedAnswer | None:
-    """The answer of a claimed attempt that continues the kept part and the attempt's own chunks
-    with these blocks. None if the attempt resumes nothing, keeps chunks that do not exist, or has
-    ended."""
+    """The answer of a claimed attempt. It consists of the kept part of a lost answer and the
+    attempt's own chunks, continued with these blocks. None if the attempt resumes nothing, keeps
+    chunks that do not exist, or has ended."""
     event = claim.entry.event
     chunks = chunks_until(history, claim.views) if resumes(event) else []
     if len(chunks) <= event.prior_seq or {chunk.kind for chunk in chunks} != {"text"}:

@@ -147,7 +147,8 @@ class BudgetIsExceededOnlyAsLastResort(Invariant):
 
 
 def weight(views: Any, place: int) -> int:
-    """The smallest number of tokens that a fragment can have in a request."""
+    """The smallest number of tokens that a fragment of the context can have in a request. `place`:
+    the index of the fragment."""
     fragments, view = views.context.fragments, views.compaction
     total = fragments[place].total - (fragments[place - 1].total if place else 0)
     return total - sum(short.saved for short in view.shorts if short.place == place)

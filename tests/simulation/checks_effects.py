@@ -66,8 +66,8 @@ class NotRunMeansNotRun(Invariant):
 
 
 class DecidedOnce(Invariant):
-    """I4: a started call gets exactly one decided outcome. Only a person's answer or a reconciler's
-    denial is ever contradicted."""
+    """I4: a started call gets exactly one outcome (a doubt is not an outcome). A later result may
+    contradict only a person's answer or a reconciler's denial."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -102,7 +102,8 @@ class DecidedOnce(Invariant):
 
 
 class NoRunInDoubt(Invariant):
-    """S2.7: no attempt of a call is claimed or begun while the call is in doubt or decided."""
+    """S2.7: no attempt of a call is claimed while the call is in doubt or after it has an outcome,
+    and no attempt of a `once` call is claimed after the call has run."""
 
     def on_seen(self, seen: Any) -> None:
         event = seen.entry.event
@@ -277,8 +278,8 @@ class NewestAttemptCompletes(Invariant):
 
 
 class TakesAreBounded(Invariant):
-    """Law 6: after its assignment, a worker repeats the take of a partition at most once per
-    session timeout."""
+    """Law 6: after an assignment, a worker writes PARTITION_TAKEN again at most once per session
+    timeout."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -302,7 +303,8 @@ class TakesAreBounded(Invariant):
 
 
 class NothingBeforeItsTake(Invariant):
-    """Law 6: after its assignment, a worker does nothing until it has read back its own take."""
+    """Law 6: after an assignment, a worker does nothing in the partition until it has read back its
+    own PARTITION_TAKEN."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)

@@ -137,8 +137,8 @@ class Faults:
                 node.silent_since = None
 
     def saw_take(self, owner: str) -> None:
-        """Note that a take is in the log. The records that waited for the take land now, before its
-        owner polls."""
+        """Note that this owner's PARTITION_TAKEN is in the log. The records that were held back
+        until then reach the log now, before the owner polls."""
         for process in [p for p in self._overtaken if p.owner != owner]:
             self._overtaken.remove(process)
             process.producer.resume()

@@ -77,7 +77,7 @@ class Invariant:
 
 
 def key_of(call: Any) -> str:
-    """The key of the call that an event or a fragment names."""
+    """The key of the call that an event, or a fragment of the context, names."""
     return call_key(call.turn, call.step, call.index)
 
 

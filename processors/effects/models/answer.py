@@ -136,7 +136,7 @@ class Answer:
         return js.array(self._rendered(self._ordered()))
 
     def content_so_far(self) -> bytes:
-        """Like `content`, without calls whose input may be cut: those must never run."""
+        """Like `content`, but without calls whose input may be cut. Such a call must never run."""
         return js.array(self._rendered([b for b in self._ordered() if b.closed or not b.is_call]))
 
     def calls(self) -> list[Call]:

@@ -53,7 +53,7 @@ atexit.register(SESSIONS.close)
 
 class InPlaceOfSQLite(FoldlogSession):
     """Replaces SQLiteSession and has its constructor. Sessions of different files are different
-    sessions, and so are those of each `:memory:`."""
+    sessions. Each `:memory:` counts as a different file."""
 
     def __init__(
         self,

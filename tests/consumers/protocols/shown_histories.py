@@ -36,7 +36,7 @@ class Watched(NamedTuple):
                 yield thing, moment.views
 
     def late(self, moment: Moment) -> Iterator[tuple[Shown, SessionViews]]:
-        """What a viewer sees that connects after a moment: the history, and the text that is
+        """What a viewer that connects after a moment is shown: the history, and the text that is
         streaming."""
         for _, thing in missed(Place(), moment.views, moment.viewer, self.read):
             yield thing, moment.views
