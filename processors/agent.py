@@ -118,8 +118,8 @@ class Agent:
         return next((tool for tool in self.tools if tool.name == name), None)
 
     def approval(self, name: str) -> Approval:
-        """Whether a call of this tool runs, needs approval or is denied.
-        Raises KeyError if unknown."""
+        """Whether a call of this tool runs, needs approval or is denied. Raises KeyError if the
+        agent has no such tool."""
         for rule in self.permissions:
             if fnmatchcase(name, rule.tools):
                 return DECISIONS[rule.decision]

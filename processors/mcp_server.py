@@ -34,7 +34,7 @@ class McpServer:
     approvals: the effect and the approval rule for each glob of tools; the first glob that matches
     counts. trust_hints: believe the server's hints on tools that `effects` does not name (read-only
     tools are then pure and run without approval). timeout_s: how many seconds a call may take.
-    Raises TypeError or ValueError that names the mistake.
+    Raises TypeError or ValueError, whose text names the mistake.
     """
 
     name: str

@@ -30,8 +30,8 @@ HOT_SESSIONS_MAX = 2_000  # sessions cached as objects of about 10 KB, some tens
 
 
 class OtherLog(Corrupt):
-    """The log has a different record at the position just before a store's cursor. So the log was
-    truncated and written again after that record was folded."""
+    """The log has a different record at the position just before a store's cursor. This means that
+    the log was truncated and written again after the store had folded the old record."""
 
     def __init__(self) -> None:
         super().__init__("the log is not the one its store was folded from")

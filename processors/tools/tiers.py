@@ -54,8 +54,8 @@ def is_hidden(each: Tool) -> bool:
 
 
 def arranged(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...]:
-    """The tools in the order of a request: visible tools, the two search tools, hidden tools. The
-    function also accepts its own result.
+    """The tools in the order of a request: visible tools, the two search tools, hidden tools. If
+    the function is applied to its own result, the result stays the same.
 
     If the schemas exceed `budget` tokens, each tool that still fits stays visible, in the given
     order. A tool with a huge schema thus hides only itself.

@@ -60,8 +60,9 @@ def read_layers(
 ) -> Layers:
     """The current content of the files and the memory, for a session of this user and project.
 
-    An agent with `instructions=False` gets only the managed layer and memory. A bad file never
-    raises: an unusable file is left out, a file that is too long is cut, and a notice names it.
+    An agent with `instructions=False` gets only the managed layer and memory. A bad file causes no
+    exception: an unusable file is left out, a file that is too long is cut, and a notice names the
+    file.
     """
     collector = _Collector()
     if places.managed is not None:

@@ -30,7 +30,7 @@ class LayersReader:
         self._reported: set[str] = set()
 
     def __call__(self, agent: Agent, views: SessionViews) -> Layers:
-        """The current content of the files and the memory. A bad file never raises."""
+        """The current content of the files and the memory. A bad file causes no exception."""
         memory = self._memory_of(agent)
         layers = read_layers(
             agent,

@@ -37,12 +37,12 @@ class Scene(NamedTuple):
 
 
 def streamed(chunks: int) -> Callable[[WatchedSession], bool]:
-    """Whether the first turn has streamed this many chunks or has ended."""
+    """A condition that is true once the first turn has streamed this many chunks or has ended."""
     return lambda w: len(w.counted(ev.GenChunk)) >= chunks or ended(1)(w)
 
 
 def ended(turn: int) -> Callable[[WatchedSession], bool]:
-    """Whether this many turns have ended."""
+    """A condition that is true once this many turns have ended."""
     return lambda w: len(w.counted(ev.TurnEnded)) >= turn
 
 
@@ -52,7 +52,7 @@ def started(w: WatchedSession) -> bool:
 
 
 def works(*kinds: str) -> Callable[[WatchedSession], bool]:
-    """Whether background work of one of these kinds has begun."""
+    """A condition that is true once background work of one of these kinds has begun."""
     return lambda w: any(event.kind in kinds for event in w.counted(ev.BackgroundStarted))
 
 

@@ -96,7 +96,8 @@ class Block:
         return js.string(self._fields.get(field))
 
     def input(self) -> tuple[bytes, str | None]:
-        """The raw text of a call's input, and why it is not a JSON object, or None."""
+        """The raw text of a call's input, and the reason why this text is not a JSON object (None
+        if it is one)."""
         # The provider may stream no delta, or only an empty text, for a tool without arguments.
         text = js.whole_pairs("".join(self._input or ()))
         text = text or self._fields.get("input", NO_INPUT).decode()
@@ -121,7 +122,7 @@ class Block:
 
 
 def why_no_arguments(text: str) -> str | None:
-    """Why a raw text cannot be the arguments of a call, or None if it can."""
+    """The reason why a raw text cannot be the arguments of a call; None if it can."""
     try:
         js.strict_fields(text)
         js.parsed(text)  # Python cannot parse a number of 5,000 digits, but requests are parsed
