@@ -38,7 +38,8 @@ class OtherLog(Corrupt):
 
 
 class OpenStore(Protocol):
-    """Opens the store of a partition; `fresh` replaces an existing store by an empty one."""
+    """Opens the store of a partition. `fresh` replaces an existing store, by a snapshot or by an
+    empty store."""
 
     def __call__(self, partition: int, *, fresh: bool) -> Store: ...
 

@@ -168,8 +168,8 @@ def _reloaded(
     """Replace the worker by one that has imported everything again. Returns the new worker and the
     next spare.
 
-    The old worker first ends cleanly: it releases its state directory, and the log has the claims
-    of its effects.
+    The old worker first ends cleanly and releases its state directory. The claims of its effects
+    are in the log, so nothing is lost.
     """
     spare.discard()  # it may have imported the old version
     fresh = Child(command)

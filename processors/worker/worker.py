@@ -309,9 +309,9 @@ class Worker:
         return self._take_seeks()
 
     def _retake_ms(self, owned: PartitionCache) -> float:
-        """How many ms after its last PARTITION_TAKEN of a partition this worker writes another one:
-        to try again to take the partition, or only to measure broker time.
-        """
+        """The delay in ms between this worker's last PARTITION_TAKEN of a partition and the next
+        one. The worker writes the next one to try again to take the partition, or only to measure
+        broker time."""
         if not self.holds(owned.number):
             return SESSION_TIMEOUT_MS
         return ASK_TIME_MS if self._reading(owned).is_off else math.inf
