@@ -105,7 +105,8 @@ def hop_ms(here: Installation, topic: str, key: str, value: bytes, headers: Head
 
 @contextmanager
 def installation(**env: str) -> Iterator[Installation]:
-    """A real broker and an empty home directory, both deleted afterwards."""
+    """Start a real broker and make an empty home directory. Both are deleted when the block
+    ends."""
     cache_dir = Settings.load(os.environ, None, {}).cache_dir
     with tempfile.TemporaryDirectory(prefix="foldlog-bench-") as scratch:
         home = Path(scratch)

@@ -42,7 +42,8 @@ class Peer:
 
 @contextmanager
 def peer(script: str, package: str) -> Iterator[Peer]:
-    """A running peer script. Raises Missing if `package`, which it needs, is not installed."""
+    """Run a peer script until the block ends. Raises Missing if `package`, which it needs, is not
+    installed."""
     if not PYTHON.exists():
         raise Missing(f"{package} is not installed; `make bench` installs it into bench/.venv")
     name = package.partition(" ")[0]

@@ -177,7 +177,7 @@ class Played:
         self._started.append(("work", begin))
 
     def running(self, role: str) -> int:
-        """How many effects run between two rounds, which is 0."""
+        """Returns 0, because no effect runs between two rounds."""
         return 0
 
     def stop(self, effect: EffectId, why: str) -> bool:

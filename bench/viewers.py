@@ -86,7 +86,7 @@ class Gateway:
 
 @contextmanager
 def gateway(here: Installation) -> Iterator[Gateway]:
-    """A gateway of this installation."""
+    """Run a gateway of this installation until the block ends."""
     env = here.env()
     env.pop("FOLDLOG_GATEWAY_SECRET", None)
     process = subprocess.Popen(

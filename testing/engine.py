@@ -370,7 +370,7 @@ class Effects:
         return True
 
     def running(self, role: str) -> int:
-        """How many effects run between two steps, which is 0."""
+        """Returns 0, because no effect runs between two steps."""
         return 0
 
 

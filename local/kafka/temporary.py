@@ -21,7 +21,7 @@ def temporary_broker(
     java_options: tuple[str, ...] = (),
     mirror: str | None = None,
 ) -> Iterator[Broker]:
-    """A broker for a test, on free ports in a temporary directory.
+    """Run a broker for a test, on free ports and in a temporary directory.
 
     The broker ends with the block or with this process.
     """

@@ -205,7 +205,8 @@ async def _answer(
 
 
 def _fail(state: ServerState, arrived: Arrived, bug: Exception) -> web.Response:
-    """Report a bug of the script in the journal and to the client, which must not retry."""
+    """Report a bug of the script in the journal and to the client. The response tells the client
+    not to retry."""
     state.journal.note("failed", arrived.n, **arrived.facts(), error=repr(bug))
     error = ApiError(500, f"scripted server: {bug!r}", headers={"x-should-retry": "false"})
     return error_response(error, arrived.request_id)

@@ -159,7 +159,8 @@ class ResultCache:
         return db
 
     def _do(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        """Run a statement. After an error the file is no longer used, which is logged once."""
+        """Run a statement. After an error the file is no longer used, and the error is logged
+        once."""
         with self._lock:
             if self._db is None:
                 return []

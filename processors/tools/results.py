@@ -55,7 +55,7 @@ def shape(
     """Turn what a tool returned into an event's content.
 
     A string stays as it is, any other value becomes compact JSON. readable: whether the model has
-    the tool `read_result`. model: the model that reads the result, which determines how tokens are
+    the tool `read_result`. model: the model that reads the result. It determines how tokens are
     counted; '' means the newest family of models. No value makes this raise: the tool has run, and
     this must be reported.
     """

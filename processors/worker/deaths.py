@@ -40,9 +40,8 @@ class Deaths:
     def watch(self, owned: PartitionCache, before: PartitionView) -> None:
         """Watch the owners that held a partition before this worker. `before`: the partition's view
         before this worker took the partition. Older incarnations of this worker need no OWNER_GONE,
-        because this process holds the lock of their state directory, which proves that they are
-        dead.
-        """
+        because this process holds the lock of their state directory, and the lock proves that they
+        are dead."""
         own = self._identity.worker_id
         owners = {holder.owner for holder in before.holders if worker_id(holder.owner) != own}
         self._before.setdefault(owned.number, set()).update(owners)

@@ -189,7 +189,7 @@ class _Host:
         say(f"worker {parts.identity.owner} runs {roles} on port {port}")
 
     def _answer(self, path: str) -> Answer | None:
-        """The monitoring page of a path, which has numbers and ids but no content."""
+        """The monitoring page of a path. It has numbers and ids, but no content of sessions."""
         parts = None if self._thread is None else self._thread.parts
         match path:
             case "/healthz":

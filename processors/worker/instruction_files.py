@@ -28,7 +28,7 @@ class MemoryReader(Protocol):
     """Reads memory; a scope is `user:ID` or `project:ID`."""
 
     def core(self, scopes: Sequence[str]) -> str:
-        """The text of the files of the tier HOT, which is in every prompt."""
+        """The text of the memory files of the tier HOT. This text is in every prompt."""
         ...
 
     def index(self, scopes: Sequence[str]) -> str:

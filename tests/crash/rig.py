@@ -21,7 +21,7 @@ class Rig:
 
     @contextmanager
     def round(self) -> Iterator[tuple[Stage, WorkerHandle]]:
-        """The stage and the worker's handle, for one test."""
+        """Yield the stage and the worker's handle for one test."""
         if self._stage is None:
             self._stage = self._stack.enter_context(stage_on(self._servers, self._directory()))
             self._handle = self._stage.handle()
@@ -40,7 +40,7 @@ class Rig:
 
 @contextmanager
 def stage_on(servers: str, directory: Path, partitions: int | None = None) -> Iterator[Stage]:
-    """A stage with topics of its own."""
+    """Yield a stage that has its own topics, and close it when the block ends."""
     more = {} if partitions is None else {"partitions": partitions}
     stage = Stage(servers, directory, unique_name("crash") + "-", **more)
     try:

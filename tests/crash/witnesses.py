@@ -1,4 +1,4 @@
-"""Invariants of sessions at rest, which are checked without asking the worker.
+"""Invariants of sessions at rest. They are checked without asking the worker.
 
 The evidence is the scripted server's journal (physical model calls), the ledger (physical tool
 runs), a viewer, the test's own fold, and the store's files. Each witness takes a `Case` and yields

@@ -1,4 +1,4 @@
-"""Rules of one folded record, which the laws and the simulator share.
+"""Rules that every folded record must obey. The laws and the simulator share them.
 
 The laws check the rules over random histories, the simulator over its schedules. A step is the
 record's entry and ruling, with the views before and after it: `Step` of a history, `Seen` of the

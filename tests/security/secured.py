@@ -128,7 +128,7 @@ class Secured:
 
 @contextmanager
 def secured_broker(cache_dir: Path) -> Iterator[Secured]:
-    """The node, in a new directory that is deleted at the end of the block."""
+    """Run the node, in a new directory that is deleted when the block ends."""
     directory = Path(tempfile.mkdtemp(prefix=f"foldlog-kafka-{os.getpid()}-"))
     broker = None
     try:

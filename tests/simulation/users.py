@@ -123,7 +123,7 @@ class Users:
         return times + [retry[0] for retry in self.retries]
 
     def saw(self, seen: Seen) -> None:
-        """Note a record: the session's person may react at once, which causes races."""
+        """Note a record. The session's person may react to it at once, so that races occur."""
         person = self.by_session.get(seen.entry.session_id)
         if person is None or person.left <= 0 or not isinstance(seen.entry.event, WATCHED):
             return

@@ -155,7 +155,7 @@ def _trouble_of(error: Exception, api_key: str | None, base_url: Any) -> Trouble
 
 
 def _text_of(error: Exception, api_key: str | None) -> str:
-    """The text of an exception and of its cause, which the SDK hides behind "Connection error."."""
+    """The text of an exception and of its cause. The SDK's own text is only "Connection error."."""
     parts = [f"{type(e).__name__}: {e}" for e in (error, error.__cause__) if e is not None]
     return _cut(" < ".join(parts), api_key)
 

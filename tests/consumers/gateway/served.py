@@ -79,8 +79,8 @@ def served(
     port: int = 0,
     limits: Limits | None = None,
 ) -> Iterator[Served]:
-    """A gateway over a log, until the block ends. `directory`: where the gateway keeps its stores.
-    `port`: the port of a stopped gateway to replace."""
+    """Run a gateway over a log until the block ends. `directory`: where the gateway keeps its
+    stores. `port`: the port of a stopped gateway to replace."""
     client = Client(settings, log, channel="gateway")
     output: list[str] = []
     gateway = Gateway(client, Access(settings.user, secret, origins), directory, output.append)

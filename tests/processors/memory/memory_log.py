@@ -67,7 +67,8 @@ def serving(
     *,
     caught_up: bool = True,
 ) -> Iterator[MemoryService]:
-    """A memory service on a log. It has read the log to its end, unless `caught_up` is false."""
+    """Run a memory service on a log until the block ends. At the start of the block it has read the
+    log to its end, unless `caught_up` is false."""
     say = (output if output is not None else []).append
     service = MemoryService(log, log.producer(), directory, say, embedder)
     service.begin()
