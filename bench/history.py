@@ -26,7 +26,7 @@ PREFIX = "p" * 64
 
 
 def size(chance: random.Random, median: int, most: int) -> int:
-    """A length in characters: log-normal, so that the mean is about 1.6 times the median."""
+    """A random length in characters. It is log-normal: the mean is about 1.6 times the median."""
     return min(most, max(20, round(median * math.exp(chance.gauss(0, 1)))))
 
 

@@ -205,7 +205,7 @@ class AgentRun:
         return self._engine.restarts
 
     def unused(self) -> int:
-        """How many answers of the script are left, because the model got fewer requests."""
+        """How many answers of the script were not used, because the model got fewer requests."""
         return self._answers.unused()
 
     def demand_complete(self) -> None:

@@ -74,9 +74,8 @@ def from_session(bundle: Path | str) -> list[Scripted]:
 
 
 def _replayed(recorded: dict[str, Any]) -> dict[str, Any]:
-    """A recorded block as part of a new answer, without signatures, because the server adds its
-    own.
-    """
+    """A recorded block in the form in which a new answer may contain it. The signature is removed,
+    because the server adds its own."""
     match recorded:
         case {"type": "text", "text": str(words)}:
             return text(words)

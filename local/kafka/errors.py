@@ -21,7 +21,7 @@ class JarsUnavailable(BrokerError):
 
 
 class JarRefused(BrokerError):
-    """The sha256 of a downloaded jar differs from the lock file, so it is not used."""
+    """The sha256 of a downloaded jar differs from that in the lock file, so the jar is not used."""
 
 
 class PortTaken(BrokerError):

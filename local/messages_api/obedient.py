@@ -60,7 +60,8 @@ def _steps(message: str) -> list[str]:
 
 
 def _step_number(request: Request) -> int:
-    """The number of responses since the newest user text: each executed one step of that text."""
+    """The number of responses since the newest user text. Each response executed one step of that
+    text."""
     number = 0
     for message in reversed(request.messages):
         if message["role"] == "assistant":

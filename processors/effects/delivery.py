@@ -113,7 +113,8 @@ async def deliver(delivery: Delivery, find: Find, sink: Sink, limits: Limits) ->
 
 
 def pause_s(attempt: int) -> float:
-    """Seconds between this attempt and the next, with jitter so that retries spread."""
+    """The number of seconds between this attempt and the next. It includes jitter, so that retries
+    spread."""
     return PAUSES_S[min(attempt, len(PAUSES_S)) - 1] * uniform(0.8, 1.2)
 
 

@@ -93,9 +93,8 @@ def definitions_of(server: McpServer, listed: Iterable[ListedTool]) -> Definitio
 
 
 def _alternatives(left_out: Mapping[str, Any]) -> str:
-    """The alternatives that were left out of a schema, as text to append to the tool's description,
-    because the model needs to know them.
-    """
+    """The alternatives that were left out of a schema, as a text to append to the tool's
+    description. The model needs to know them."""
     try:
         text = compact_strict(_clean(left_out, 0, _SPOKEN)) if left_out else ""
     except (ValueError, RecursionError):

@@ -99,8 +99,8 @@ def _with_turn(views: SessionViews) -> tuple[Any, ...]:
 
 
 def _whole(view: Any) -> Any:
-    """A view together with its rows, because the encoding of a view has only the number of its
-    rows. If every field of the view consists of rows, only the rows are returned."""
+    """A view together with its rows. The rows are added because the encoding of a view contains
+    only their number. If every field of the view consists of rows, only the rows are returned."""
     values = [getattr(view, name) for name in field_names(view)]
     rows = [value.since(0) for value in values if isinstance(value, Rows)]
     if not rows:

@@ -19,7 +19,7 @@ ABANDONED = ("it was stopped", "the turn was aborted", "the turn was aborted fir
 
 
 def is_background(call: dict[str, Any]) -> bool:
-    """Whether a physical model call belongs to background work, and so to no turn."""
+    """Whether a physical model call belongs to background work. Such a call belongs to no turn."""
     return " 0.0." in (call["attempt"] or "")
 
 

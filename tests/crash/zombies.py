@@ -12,8 +12,8 @@ STOPS = ("tools.wrote", "models.wrote", "sessions.wrote", "background.wrote")
 
 
 def hasty(play: Play) -> Play:
-    """The play with an agent whose deadlines are short, because takeovers wait for deadlines (law
-    6)."""
+    """The same play, with an agent whose deadlines are short. Takeovers wait for deadlines (law 6),
+    so the play takes less time."""
     for person in play.people:
         person.scene = person.scene._replace(agent=HASTY)
     return play

@@ -147,7 +147,7 @@ class Outcomes(History):
             self.append(chunk, "models")
 
     def stream_more(self) -> None:
-        """Streams more chunks of the running attempt, mostly text, because text can be
+        """Stream more chunks of the running attempt. They are mostly text, because only text can be
         continued."""
         choose, streamed = self.choose, chunks_until(self, self.views)
         chunks = chunks_in(self.records)

@@ -36,8 +36,8 @@ class DecisionsNameTheirBasis(Invariant):
             self.newest[session] = seen.entry.offset
 
     def _shortens(self, seen: Any) -> bool:
-        """Whether the event is a short form that changes the next request, because no request has
-        sent its result yet."""
+        """Whether the event is a short form that changes the next request. It does if no request
+        has sent its result yet."""
         if not isinstance(seen.entry.event, ev.ResultCompacted):
             return False
         sent = seen.before.context.request.fragments

@@ -118,8 +118,8 @@ def whole_pairs(text: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text with its surrogate pairs joined and every lone surrogate replaced by U+FFFD, so that
-    it can be encoded as UTF-8."""
+    """The text in a form that UTF-8 can encode: surrogate pairs are joined, and every lone
+    surrogate is replaced by U+FFFD."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
