@@ -12,8 +12,8 @@ STOPS = ("tools.wrote", "models.wrote", "sessions.wrote", "background.wrote")
 
 
 def hasty(play: Play) -> Play:
-    """The same play, with an agent whose deadlines are short. Takeovers wait for deadlines (law 6),
-    so the play takes less time."""
+    """Give the people of a play an agent whose deadlines are short, and return the play. Takeovers
+    wait for deadlines (law 6), so the play then takes less time."""
     for person in play.people:
         person.scene = person.scene._replace(agent=HASTY)
     return play
