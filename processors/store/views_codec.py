@@ -1,8 +1,9 @@
 """Encodes views as bytes, which stores keep and replays compare.
 
 A session consists of one head (everything that is rewritten), a small stream position, and pages of
-rows, which are append-only. Equal views give equal bytes: msgpack in field order, without unordered
-values. The format may change: a store is a cache, and a new layout only causes a refold.
+rows, which are append-only. Equal views give equal bytes, because msgpack encodes fields in order
+and no value in a view is unordered. The format may change: a store is a cache, and a new layout
+only causes a refold.
 """
 
 import types

@@ -83,9 +83,9 @@ class PartialAnswers:
         return with_kept(views, built, kept).sha256, kept
 
     def begin(self, views: SessionViews, agent: Agent, built: Built) -> BeginGeneration:
-        """The BeginGeneration of a claimed model call. A call with a `chain` resumes lost attempts;
-        if its `kept` is None, their text was lost, and the call cannot begin.
-        """
+        """The BeginGeneration of a claimed model call. If the BeginGeneration has a `chain`, the
+        call resumes lost attempts. If its `kept` is then None, their text was lost, and the call
+        cannot begin."""
         turn, generation = views.turn, views.turn.generation
         assert generation is not None and generation.claim is not None
         kept = None

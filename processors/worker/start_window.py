@@ -1,9 +1,10 @@
 """The start window: a claim that is read back too late does not begin its effect.
 
 The deadline of a claim counts from the moment when the claim was produced. If a worker reads its
-own claim late, for example after a pause, another worker may already have taken the claim over: a
-tool would run late, and a model call would be paid for twice. The start window applies to the WAKE
-rows that begin effects: T4, S2, B2 and D2. Times are read from the monotonic clock.
+own claim late, for example after a pause, another worker may already have taken the claim over. If
+the effect began nevertheless, a tool would run late, or a model call would be paid for twice. The
+start window applies to the WAKE rows that begin effects: T4, S2, B2 and D2. Times are read from the
+monotonic clock.
 """
 
 from collections.abc import Callable

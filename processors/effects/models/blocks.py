@@ -104,7 +104,7 @@ class Block:
         return text.encode("utf-8", "backslashreplace"), why_no_arguments(text)
 
     def json(self) -> bytes:
-        """The block as compact JSON, fields in the order received."""
+        """The block as compact JSON. The fields are in the order in which they were received."""
         members = {name: js.compact(raw) for name, raw in self._fields.items()}
         for name, parts in self._texts.items():
             members[name] = js.quoted("".join(parts))
