@@ -71,7 +71,8 @@ def message_to_request(here: Installation, server: ScriptedServer, runs: int) ->
 
 
 def recovery(here: Installation, server: ScriptedServer, runs: int) -> Ratio:
-    """Seconds from kill -9 during a streaming answer to GEN_RESUMED in the log; baseline 1 s."""
+    """Seconds from the kill -9 of a worker that streams an answer until GEN_RESUMED is in the log.
+    The baseline is 1 s."""
     times_s = []
     for n in range(runs):
         with Client(here.settings) as client, client.fold(f"killed-{n}", chunks=True) as folded:

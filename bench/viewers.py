@@ -180,7 +180,8 @@ def _hops(here: Installation, producer: Producer, viewer, run: int) -> tuple[flo
 
 
 def idle_viewers_rss(here: Installation, runs: int) -> Ratio:
-    """MB that 1,000 viewers of quiet sessions add to a gateway; baseline 100 MB."""
+    """The MB of memory that 1,000 viewers of quiet sessions add to a gateway. The baseline is 100
+    MB."""
     producer = here.log.producer()
     offsets = [count() for _ in range(here.settings.partitions)]
     names = [f"idle-{n}" for n in range(WATCHED)]
@@ -205,7 +206,8 @@ def idle_viewers_rss(here: Installation, runs: int) -> Ratio:
 
 
 def stop_latency(here: Installation, server: ScriptedServer, runs: int) -> Ratio:
-    """p99 seconds from a stop at the gateway until the model's socket is closed; baseline 1 s."""
+    """Seconds (p99) from a stop at the gateway until the model's socket is closed. The baseline is
+    1 s."""
     times_s = []
     with gateway(here) as running:
         for number in range(max(runs, STOPS)):

@@ -40,8 +40,8 @@ class Reading(NamedTuple):
 
 
 def reading(clock: Clock, anchor: Anchor | None, newest_at: int) -> Reading:
-    """The time for decisions, which is never before `newest_at`,
-    the broker time of the newest record."""
+    """The time for decisions. It is never before `newest_at`, the broker time of the newest
+    record."""
     wall = clock.now_ms()
     if anchor is None:
         return Reading(max(wall, newest_at), 0)

@@ -219,10 +219,10 @@ class Store:
         return (key[2:].decode() for key, _ in self._backend.scan(b"h\0"))
 
     def checkpoint(self, directory: Path) -> bool:
-        """Make hard links to the store's files in a new directory, which is then a store with all
-        batches up to one of them. Any thread may call this, also while the store is written.
-        Returns False if the store is closed or not on disk. Raises Corrupt if the store is damaged,
-        and OSError if the system refuses the links."""
+        """Make hard links to the store's files in a new directory. The directory is then a store as
+        it was after some batch. Any thread may call this, also while the store is written. Returns
+        False if the store is closed or not on disk. Raises Corrupt if the store is damaged, and
+        OSError if the system refuses the links."""
         backend = self._backend
         return isinstance(backend, RocksBackend) and backend.checkpoint(directory)
 

@@ -1,9 +1,9 @@
 """Makes snapshots of the stores that a worker writes, in a background thread.
 
 The poll thread only decides when a snapshot is due. The background thread makes it, for one
-partition at a time: RocksDB links the store's files into a checkpoint, while the poll thread may
-write the store, and the files of the checkpoint are stored. A failure never ends the worker: it is
-logged, and a later round tries again. Further failures in a row are not logged.
+partition at a time: RocksDB links the store's files into a checkpoint, even while the poll thread
+writes the store, and then the files of the checkpoint are stored. A failure never ends the worker:
+it is logged, and a later round tries again. Further failures in a row are not logged.
 """
 
 import os
