@@ -1,4 +1,4 @@
-"""A small language for histories: an act of people, models or tools is one line.
+"""A small language for histories. One line of a test is one act of a person, a model or a tool.
 
 Every event is encoded as a record and decoded again, as if it came from the log. WAKE names the
 obligations of workers, and the real Actions discharge them. `say`, `cancel` and the other acts

@@ -115,7 +115,8 @@ def _of_delivery(begin: BeginDelivery) -> list[Any]:
 
 
 def fold_accepted(views: SessionViews, event: Any, role: str, now: ViewOfPartition) -> SessionViews:
-    """The views after a worker's event. The fold must accept the event or call it a repetition."""
+    """The views after a worker's event. The fold must accept the event, or ignore it as a
+    duplicate."""
     value = decode(encode(event))
     entry = Entry(views.session_id, now.partition, now.next_offset, now.at, role, value)
     after, ruling = fold(views, entry)

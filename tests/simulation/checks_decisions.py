@@ -105,7 +105,8 @@ class KeptOutcomesArrive(Invariant):
 
 
 class LedgerCountsOnce(Invariant):
-    """S0.5: every paid request is counted once, including the request of an attempt that lost."""
+    """S0.5: every paid request is counted once, even if the outcome of its attempt was superseded
+    or late."""
 
     def at_end(self) -> None:
         paid: dict[str, dict[tuple, Any]] = defaultdict(dict)

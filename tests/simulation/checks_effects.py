@@ -146,9 +146,9 @@ class OnlyWonClaimsBegin(Invariant):
 
 class BeginsInTime(Invariant):
     """T4, S2, B2, D2: an effect begins within the start window after its claim was produced, or
-    never. Later, another worker may have taken it over, and a model call would be paid twice. Law
-    6: a tool acts on the world no later than its deadline, so the margin covers only differences
-    between clocks."""
+    never. If it began later, another worker might already have taken it over, and a model call
+    would be paid for twice. Law 6: a tool acts on the world no later than its deadline, so the
+    margin covers only differences between clocks."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)

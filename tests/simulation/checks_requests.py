@@ -78,8 +78,9 @@ class RequestsExtend(Invariant):
 
 
 class RequestsKeepTheirHash(Invariant):
-    """Law 11, I14: the bytes that are rebuilt from the log have the hash in each claim, and are
-    sent to the model. For an attempt that resumes, the kept answer follows these bytes."""
+    """Law 11, I14: a request that is rebuilt from the log has the hash in each claim, and exactly
+    its bytes are sent to the model. For an attempt that resumes, the kept answer follows these
+    bytes."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)

@@ -17,12 +17,12 @@ class Scenario(NamedTuple):
     roles: the roles of those nodes that do not have all roles. upgrades: a restarted worker may
     load a newer agent. commands: the number of commands of each person. habits: the weights of the
     commands. reacts: the chance that a person reacts to an event at once. fates: the chance of each
-    thing that may happen to a record. fault_every_ms: the mean time between faults. at_tools: of
-    the faults that strike while an effect is at work, the share that waits for a tool. overlap:
-    every worker believes that it owns all partitions. probes: the chance that law 9 is also checked
-    at invented views. compacts: messages, results and budgets are so large that summaries and short
-    forms are made and adopted. pushes: messages also come by push channels. resumes: answers are
-    long, and are resumed in every world.
+    thing that may happen to a record. fault_every_ms: the mean time between faults. at_tools: some
+    faults strike only while an effect is at work; of these, the share that waits until the effect
+    is a tool. overlap: every worker believes that it owns all partitions. probes: the chance that
+    law 9 is also checked at invented views. compacts: messages, results and budgets are so large
+    that summaries and short forms are made and adopted. pushes: messages also come by push
+    channels. resumes: answers are long, and are resumed in every world.
     """
 
     name: str
