@@ -158,7 +158,7 @@ class PartitionCache:
         return record.offset >= self.next_offset
 
     def advance(self, record: Record) -> None:
-        """Advance past a folded record."""
+        """Set the next offset to the one after this record, which was folded."""
         self.next_offset = record.offset + 1
         self.last = record
         self.newest_at = record.timestamp_ms  # not the maximum: a broker may have been ahead

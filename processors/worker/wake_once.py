@@ -32,8 +32,8 @@ def wake_session(
 
     Returns the obligations that are still pending: waits for a person or for a point in time, and
     after `timeout_s` also unfinished work. Raises StateDirTaken if a worker runs in the state
-    directory. This process takes the session's partition, so a worker elsewhere takes it back after
-    a session timeout.
+    directory. This process takes the session's partition. If a worker elsewhere holds the
+    partition, it takes it back after a session timeout.
     """
     parts = Parts(settings, agents, roles, None, alone=True)
     worker = parts.worker

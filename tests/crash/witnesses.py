@@ -286,7 +286,8 @@ def violations(stage: Stage, people: list[Person]) -> list[str]:
 
 
 def the_store_is_the_fold(stage: Stage, worker: str, people: list[Person]) -> list[str]:
-    """I6: the store equals the test's own fold byte for byte. Both must be at rest."""
+    """I6: the store equals the test's own fold byte for byte. Call this only when no session has
+    pending work, because the store may otherwise lag."""
     found = []
     directory = stage.settings_of(worker).state_dir / "store" / (stage.prefix + SESSION_EVENTS)
     for partition in sorted({person.watched.partition for person in people}):
