@@ -42,7 +42,8 @@ class Gateway:
         self.process, self.port = process, port
 
     def watch(self, session: str, since: str = "now") -> socket.socket:
-        """A viewer of a session: a socket that has received the headers of its stream."""
+        """Open a viewer of a session. Returns its socket, which has received the headers of the
+        stream."""
         viewer = socket.create_connection(("127.0.0.1", self.port))
         path = f"/v1/sessions/{session}/stream?since={since}"
         viewer.sendall(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())

@@ -333,7 +333,8 @@ def _message(line: bytes, length: int) -> SessionMessage | Exception:
 
 
 def _id_in(head: bytes) -> int | None:
-    """The request's id at the start of an answer, before its content."""
+    """The id of the request that an answer belongs to, if it is at the start of the answer, before
+    its content."""
     before, found, after = head.partition(b'"id":')
     digits = after.lstrip().split(b",", 1)[0].split(b"}", 1)[0].strip()
     return int(digits) if found and b'"result"' not in before and digits.isdigit() else None

@@ -112,8 +112,9 @@ _FILE_MISSING = f"IO error: {os.strerror(errno.ENOENT)}"
 
 
 def classified(error: Exception) -> Exception:
-    """Converts an error of RocksDB, for which rocksdict raises a plain Exception. Damaged files
-    become Corrupt, refusals of the operating system OSError; unknown errors stay unchanged.
+    """Converts an error of RocksDB, for which rocksdict raises a plain Exception. An error about
+    damaged files becomes Corrupt, a refusal of the operating system becomes OSError, and an unknown
+    error stays unchanged.
 
     Only Corrupt leads to the deletion of a store, so a full disk, too few descriptors or a held
     lock must never become Corrupt.
