@@ -62,7 +62,7 @@ class Agent:
     whose worker died. With replace, the model starts the answer over; with resume, the model
     continues the answer if it consists of text. `memory`: whether the agent has long-term memory,
     which is in its prompt, is available to its tools, and is extracted after turns. Raises
-    TypeError or ValueError that names the mistake.
+    TypeError or ValueError, whose text names the mistake.
     """
 
     name: str
