@@ -6,7 +6,7 @@ is printed, and the running worker continues with the version that it loaded. Ot
 supervisor replaces the worker: the old worker ends cleanly, and the new worker continues from the
 log.
 
-The separate process is this file as a program (`python -m foldlog.cli.reload FD MODULE:ATTR...`).
+The separate process is this file as a program (`python -m foldlog.cli.reload FD AGENT...`).
 It writes its result to the file descriptor FD, as JSON.
 """
 
@@ -26,7 +26,7 @@ import click
 
 from ..log import environment
 from ..log.environment import start_process
-from .agents import load_agents
+from .agents import load_agents, source_of
 from .worker_info import worker_info
 
 OURS = tuple(file.parent for file in Path(__file__).parents[1].glob("*/__init__.py"))
@@ -76,14 +76,15 @@ def files_of(names: Iterable[str], failed: Iterable[str] = ()) -> tuple[str, ...
     """
     roots = {Path.cwd()}
     found: set[str] = set(failed)
-    for name in names:
-        module = name.partition(":")[0]
-        file = getattr(sys.modules.get(module), "__file__", None)
+    for source in map(source_of, names):
+        file = source.file or getattr(sys.modules.get(source.module), "__file__", None)
         if file is None:
-            path = Path.cwd().joinpath(*module.split("."))
+            path = source.directory.joinpath(*source.module.split("."))
             found |= {str(path.with_suffix(".py")), str(path / "__init__.py")}
         else:
             roots.add(Path(file).parent)
+        if source.file is not None:
+            found.add(str(source.file))
     for loaded in list(sys.modules.values()):
         file = getattr(loaded, "__file__", None)
         if file is None:

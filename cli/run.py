@@ -36,9 +36,10 @@ agent_option = click.option(
     "--agent",
     "agents",
     multiple=True,
-    metavar="MODULE:ATTR",
-    help="An Agent or a list of them in a module that can be imported from this directory; "
-    "repeatable (default: the built-in agent, which works on this directory).",
+    metavar="FILE[:NAME]",
+    help="The agent of a Python file, or of a module that can be imported from this directory; "
+    "NAME chooses one of several. Repeatable (default: the built-in agent, which works on this "
+    "directory).",
 )
 
 
@@ -226,23 +227,29 @@ def users_command(edge: Edge, web: str) -> int:
 
 
 @click.command("dev", epilog=example(
-    "foldlog dev", "foldlog dev --agent my_app:agent",
+    "foldlog dev", "foldlog dev shop.py", "foldlog dev --agent my_app:agent",
     "foldlog dev --port 9000 --cors-origin http://localhost:5173",
 ))
+@click.argument("files", nargs=-1, metavar="[FILE]...")
 @agent_option
 @gateway.port_option
 @gateway.origin_option
 @pass_edge
 def dev_command(
-    edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[str, ...]
+    edge: Edge,
+    files: tuple[str, ...],
+    agents: tuple[str, ...],
+    port: int | None,
+    origins: tuple[str, ...],
 ) -> int:
     """Start everything: Kafka, topics, a supervised worker, the gateway.
 
-    Without ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL a scripted model answers: it calls the tool
-    that a message names, with its numbers and its texts in quotes (charge 1900, temperature
-    "Paris"). When the file of an agent changes, or a module that it imports from its directory, the
-    worker is replaced by one that loads the new version; sessions continue, and running tools are
-    waited for. A version that cannot be loaded is reported with its traceback, and the worker
+    FILE is the Python file of an agent, as with --agent. Without ANTHROPIC_API_KEY and
+    ANTHROPIC_BASE_URL a scripted model answers: it calls the tool that a message names, with its
+    numbers and its texts in quotes (charge 1900, temperature "Paris"). When the file of an agent
+    changes, or a module that it imports from its directory, the worker is replaced by one that
+    loads the new version; sessions continue, and running tools are waited for. A version that
+    cannot be loaded is reported with its traceback, and the worker
     stays. The tracebacks of failing tools, failed turns and the worker's token budget mistakes are
     printed as they happen. Ctrl-C ends it; Kafka runs on until `foldlog down`.
     """
@@ -250,6 +257,7 @@ def dev_command(
     from ..processors.store.state_dir import StateDirTaken
     from .reload import Reloader, load
 
+    agents = (*files, *agents)
     first = load(agents) if agents else None
     if first is not None and first.error:
         if first.trace:
@@ -264,8 +272,7 @@ def dev_command(
     except StateDirTaken as error:
         raise StateDirTaken(
             f"{error} For a second one beside it, with a Kafka of its own: foldlog --home DIR dev "
-            "--port 8378. To serve your own agent, stop it and run `foldlog dev --agent "
-            "MODULE:ATTR`."
+            "--port 8378. To serve your own agent, stop it and run `foldlog dev FILE`."
         ) from None
     servers = start_broker(edge)
     report = apply_topics(edge.log, edge.settings.partitions)

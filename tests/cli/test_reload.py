@@ -54,6 +54,19 @@ def test_the_agents_file_and_what_it_imports_from_its_directory_are_watched(proj
     assert not list(project.glob("__pycache__")), "two versions within a second would share one"
 
 
+def test_the_files_of_an_agent_that_is_named_by_its_file_are_watched(project, tmp_path_factory):
+    """Also after the file was deleted, so that the next version is loaded."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for name in ("clerk_app.py", "words.py"):
+        (project / name).rename(elsewhere / name)
+    found = load_elsewhere([f"{elsewhere}/clerk_app.py"])
+    assert (found.names, found.error) == (("clerk",), "")
+    assert names_of(found) == {"clerk_app.py", "words.py"}
+    (elsewhere / "clerk_app.py").unlink()
+    found = load_elsewhere([f"{elsewhere}/clerk_app.py"])
+    assert "there is no file" in found.error and names_of(found) == {"clerk_app.py"}
+
+
 def test_a_failed_import_shows_the_users_frames_and_watches_the_failing_file(project):
     (project / "words.py").write_text("def prompt():\n    return 1 / 0\n\nPROMPT = prompt()\n")
     found = check()
@@ -141,7 +154,7 @@ def test_a_reload_waits_for_running_tools(watched, monkeypatch):
 
 def test_bad_input_an_agent_that_fails_to_import_starts_nothing(project, tmp_path, capsys):
     (project / "words.py").write_text("PROMPT = undefined_name\n")
-    program = [sys.executable, "-m", "foldlog.cli", "dev", "--agent", "clerk_app:agent"]
+    program = [sys.executable, "-m", "foldlog.cli", "dev", "clerk_app.py"]
     env = {**os.environ, "FOLDLOG_HOME": str(tmp_path / "home")}
     ran = subprocess.run(program, env=env, capture_output=True, text=True, timeout=WAIT_S)
     assert ran.returncode == 2 and "undefined_name" in ran.stderr
@@ -195,7 +208,7 @@ class Dev:
         self.shown: Queue[str] = Queue()
         self.write("prices.py", "VERSION = 1\n")
         self.write("shop.py", SHOP)
-        self.process = self.start("dev", "--agent", "shop:agent", "--port", "0")
+        self.process = self.start("dev", "./shop.py", "--port", "0")
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 

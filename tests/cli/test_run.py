@@ -51,6 +51,22 @@ def app(tmp_path, monkeypatch):
         "from foldlog.processors.outside.fetch import fetch_url\n"
         "fetch_url(allow_networks=['10.0.0.1/8'])\n"
     )
+    (tmp_path / "notes.txt").write_text("")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "sub").mkdir()
+    for name, text in {
+        "json": APP,
+        "none": "text = 'no agent'\n",
+        "syntax": "x = 1\ny = (\n",
+        "imports": "import not_there\n",
+        "v1.2": APP,
+    }.items():
+        (tmp_path / "sub" / f"{name}.py").write_text(text)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    yield
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]  # the next test has other files of these names
 
 
 def test_dev_beside_another_one_is_refused_with_the_way_to_run_two(tmp_path, capsys):
@@ -70,14 +86,30 @@ def test_agents_are_loaded_by_name(app):
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("my_app_for_run", "give MODULE:ATTR"),
-        ("my_app_for_run:other", "has no other.* It has one"),
+        (":one", "give a file or a module, as in shop.py"),
+        ("my_app_for_run", "several agents, so name one: my_app_for_run:one or my_app_for_run:sev"),
+        ("my_app_for_run:other", "has no other.* my_app_for_run has one, several"),
         ("my_app_for_run:text", "it is a str, not an Agent"),
         ("not_there_at_all:agent", "No module named 'not_there_at_all'.* looked for in /"),
         ("my_app_for_ran:one", "Did you mean my_app_for_run?"),
-        ("my_app_for_run.py:one", "not a file: my_app_for_run:one"),
-        ("./sub/my_app.py:one", "not a file: sub.my_app:one"),
-        ("/srv/app/mine.py:one", "not a file: in /srv/app, --agent mine:one"),
+        ("my_app_for_run.one", "Did you mean my_app_for_run:one?"),
+        ("my_app_for_run.py", "name one: my_app_for_run.py:one or my_app_for_run.py:several"),
+        ("my_app_for_run.py:other", "my_app_for_run.py has no other"),
+        ("./my_app_for_ran.py", "no file /.*my_app_for_ran.py. Did you mean my_app_for_run.py?"),
+        ("./my_app_for_run", "no file /.*my_app_for_run. Did you mean my_app_for_run.py?"),
+        ("sub/zzz.py:one", "no file .*sub/zzz.py. It has imports.py, json.py, none.py, ..."),
+        ("empty/zzz.py", "no file /.*empty/zzz.py. /.*empty has no Python file"),
+        ("nowhere/zzz.py", "no file /.*zzz.py. There is no directory /.*nowhere either"),
+        (".", "is a directory: give a Python file in it. It has my_app_for_run.py"),
+        ("sub/", "sub is a directory: give a Python file in it. It has imports.py"),
+        ("sub", "sub is a directory: give a Python file in it. It has imports.py"),
+        ("./notes.txt", "not a Python file: give a file that ends in .py"),
+        ("./sub/v1.2.py", "another dot: rename it"),
+        ("sub/json.py", "another module named json .*: rename the file"),
+        ("sub/none.py", "has no Agent at its top level: assign one there"),
+        ("sub/none.py:text", "it is a str, not an Agent.* none.py has no Agent"),
+        ("sub/syntax.py", r"syntax.py cannot be imported: SyntaxError: .*\(syntax.py, line 2\)"),
+        ("sub/imports.py", r"No module named 'not_there' \(.*imports.py, line 1\)"),
         ("my_broken_app:agent", r"RuntimeError: no luck \(.*my_broken_app.py, line 2\)"),
         ("my_fetching_app:agent", r"as 10.1.2.0/24: .*host bits.*my_fetching_app.py, line 2\)"),
     ],
@@ -85,6 +117,48 @@ def test_agents_are_loaded_by_name(app):
 def test_a_wrong_agent_is_refused_with_the_reason(app, name, why):
     with pytest.raises(click.UsageError, match=why):
         agents.load_agents([name])
+
+
+ONLY = """
+from helper_for_run import NAME
+from foldlog.processors.agent import Agent
+shop = agent = Agent(name=NAME, model="m")
+"""
+
+
+@pytest.mark.parametrize(
+    "name", ["sub/shop_{}.py", "./sub/shop_{}.py:agent", "{tmp}/sub/shop_{}.py:"]
+)
+def test_a_file_is_imported_as_its_own_directory_would(tmp_path, monkeypatch, name, request):
+    """It imports its neighbours, and needs no name if it has one agent."""
+    number = request.node.callspec.indices["name"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delitem(sys.modules, "helper_for_run", raising=False)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / f"shop_{number}.py").write_text(ONLY)
+    (tmp_path / "sub" / "helper_for_run.py").write_text(f"NAME = 'shop{number}'\n")
+    (agent,) = agents.load_agents([name.format(number, tmp=tmp_path)])
+    assert agent.name == f"shop{number}"
+
+
+def test_a_file_of_a_package_is_imported_with_its_relative_imports(tmp_path, monkeypatch):
+    package = tmp_path / "src" / "shop_package_for_run"
+    package.mkdir(parents=True)
+    monkeypatch.chdir(package)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    (package / "__init__.py").write_text("")
+    (package / "names.py").write_text("NAME = 'inner'\n")
+    (package / "app.py").write_text(ONLY.replace("helper_for_run", ".names"))
+    assert [agent.name for agent in agents.load_agents(["app.py"])] == ["inner"]
+
+
+def test_a_module_with_one_agent_needs_no_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "shop_alone.py").write_text(ONLY.replace("helper_for_run", "shop_alone_name"))
+    (tmp_path / "shop_alone_name.py").write_text("NAME = 'alone'\n")
+    assert [agent.name for agent in agents.load_agents(["shop_alone"])] == ["alone"]
 
 
 def test_two_agents_of_one_name_are_refused(app):
