@@ -6,6 +6,7 @@ THREADS_MAX streams, they take turns on the threads, and each is delayed a littl
 """
 
 import asyncio
+import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -25,7 +26,7 @@ from ..schemas.enums import CancelMode, WhenBusy
 from .connection import Connection, connect
 from .events import ApprovalAsked, InDoubt, SessionEvent, demand_event_class
 from .inside import ModelRequest, SessionState, Status
-from .session import Reply, ReplyEnded, Session, Stream
+from .session import Reply, ReplyEnded, Session, Stream, no_attribute
 
 E = TypeVar("E", bound=SessionEvent)
 P = ParamSpec("P")
@@ -56,17 +57,6 @@ class _Threads:
         self._pool.shutdown(wait=False)
 
 
-def not_awaited(call: str, name: str, reply: object) -> AttributeError:
-    """The AttributeError for code that uses an attribute of the answer on the reply, without
-    awaiting the reply.
-    """
-    if name in Answer._fields:
-        return AttributeError(
-            f"a reply has no {name!r} before its answer came: write `(await {call}).{name}`"
-        )
-    return AttributeError(f"{type(reply).__name__!r} object has no attribute {name!r}")
-
-
 class AsyncStream:
     """Live events of a session:
 
@@ -76,9 +66,11 @@ class AsyncStream:
     def __init__(self, threads: _Threads, begin: Callable[[], Stream]) -> None:
         self._threads, self._begin = threads, begin
         self._stream: Stream | None = None
+        self._was_begun = False
         self._beginning = asyncio.Lock()
 
     async def _begun(self) -> Stream:
+        self._was_begun = True
         async with self._beginning:
             if self._stream is None:
                 self._stream = await self._threads.run(self._begin)
@@ -137,10 +129,16 @@ class AsyncReply(AsyncStream):
     """
 
     def __init__(
-        self, threads: _Threads, begin: Callable[[], Reply], message_id: str
+        self,
+        threads: _Threads,
+        begin: Callable[[], Reply],
+        message_id: str,
+        *,
+        sends: bool = False,
     ) -> None:
         super().__init__(threads, begin)
         self.message_id = message_id
+        self._sends = sends
 
     async def answer(self, *, timeout_s: float = ANSWER_S) -> Answer:
         """Wait until the turn has ended, and return the answer. Raises NoAnswerYet."""
@@ -158,10 +156,29 @@ class AsyncReply(AsyncStream):
     if not TYPE_CHECKING:  # or a type checker would take every name for an attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise not_awaited("session.send(...)", name, self)
+            raise no_attribute("(await session.send(...))", name, self)
 
     def __iter__(self) -> NoReturn:
         raise TypeError("a reply is read with `async for event in session.send(...)`")
+
+    def __repr__(self) -> str:
+        if self._stream is not None:
+            state = "await it for its answer, or iterate over it with `async for`"
+        elif self._sends:
+            state = "not sent: it is sent when you await it, or iterate over it with `async for`"
+        else:
+            state = "not read: await it for its answer, or iterate over it with `async for`"
+        return f"<AsyncReply to message {self.message_id}, {state}>"
+
+    def __del__(self) -> None:
+        if self._sends and not self._was_begun:
+            warnings.warn(
+                "the message of session.send(...) was never sent: await the reply, or iterate "
+                "over it with `async for`",
+                RuntimeWarning,
+                source=self,
+                stacklevel=2,
+            )
 
 
 class AsyncSession:
@@ -196,7 +213,7 @@ class AsyncSession:
             message_id=message_id,
             when_busy=when_busy,
         )
-        return AsyncReply(self._threads, begin, message_id)
+        return AsyncReply(self._threads, begin, message_id, sends=True)
 
     def reply(self, message_id: str) -> AsyncReply:
         """The reply to a message that was sent before, from its beginning."""

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from uuid import uuid4
 
 from ..consumers.branching import Branching
@@ -80,6 +80,18 @@ class StreamOverrun(Refused):
 
 class ReplyEnded(Refused):
     """The reply ended without an event of the requested class."""
+
+
+def no_attribute(call: str, name: str, reply: object) -> AttributeError:
+    """The AttributeError for code that uses an attribute of the answer on the reply.
+
+    call: how the answer is had from the reply.
+    """
+    if name in Answer._fields:
+        return AttributeError(
+            f"a reply has no {name!r} before its answer came: write `{call}.{name}`"
+        )
+    return AttributeError(f"{type(reply).__name__!r} object has no attribute {name!r}")
 
 
 class Feed:
@@ -269,6 +281,29 @@ class Stream:
                 yield event
         self.close()
 
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} of session {self.session_id}, read up to cursor "
+            f"{self._cursor}: iterate over it for its events>"
+        )
+
+    if not TYPE_CHECKING:  # or a type checker would allow `await`
+
+        def __await__(self) -> NoReturn:
+            raise TypeError(self._no_awaitable("await"))
+
+        def __aiter__(self) -> NoReturn:
+            raise TypeError(self._no_awaitable("async for"))
+
+    def _no_awaitable(self, word: str) -> str:
+        return (
+            f"`{word}` needs a session of foldlog.aconnect(); this one is of foldlog.connect(), "
+            f"whose calls block: write `for event in ...`{self._or_answer()}"
+        )
+
+    def _or_answer(self) -> str:
+        return ""
+
     def until(self, kind: type[E], *, timeout_s: float | None = None) -> E:
         """Return the next event of a class, and skip the events before it. Raises ReplyEnded if the
         reply ends without such an event, NoAnswerYet after `timeout_s` seconds.
@@ -382,6 +417,23 @@ class Reply(Stream):
             f"{timeout_s:g} s{waits and f': {waits}'}. It is kept, and its turn continues: "
             f"reply({self.message_id!r}) of the session waits for it again."
         )
+
+    def __repr__(self) -> str:
+        if self._answer is not None:
+            state = f"ended with {self._answer.reason}: reply.answer() returns its answer"
+        elif self._ended:
+            state = "closed before its turn ended; the turn continues"
+        else:
+            state = "no answer read yet: iterate over it for its events, or call reply.answer()"
+        return f"<Reply to message {self.message_id} of session {self.session_id}, {state}>"
+
+    if not TYPE_CHECKING:  # or a type checker would take every name for an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute("reply.answer()", name, self)
+
+    def _or_answer(self) -> str:
+        return ", or `reply.answer()` for the answer"
 
     def _how_ended(self) -> str:
         if self._answer is None:

@@ -13,11 +13,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from ..api.aio import not_awaited
 from ..api.connection import Connection
 from ..api.events import ApprovalAsked, InDoubt, SessionEvent, ToolFinished, demand_event_class
 from ..api.inside import ModelRequest, SessionState
-from ..api.session import Reply, ReplyEnded, Session
+from ..api.session import Reply, ReplyEnded, Session, no_attribute
 from ..api.worker import demand_agents
 from ..consumers.exports.blocks import Contents
 from ..consumers.exports.bundle import export_bundle
@@ -354,7 +353,7 @@ class RunReply:
     if not TYPE_CHECKING:  # or a type checker would take every name for an attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise not_awaited("run.send(...)", name, self)
+            raise no_attribute("(await run.send(...))", name, self)
 
     def __iter__(self) -> NoReturn:
         raise TypeError("a reply is read with `async for event in run.send(...)`")
