@@ -4,7 +4,8 @@ import { post, sessionPath } from "./api.js";
 import { Values, valueOf } from "./args.js";
 import { length, when } from "./format.js";
 import { Icon } from "./icons.js";
-import { html, useEffect, useRef, useState } from "./lib.js";
+import { html, useState } from "./lib.js";
+import { Report } from "./report.js";
 
 function useCommand(session, call) {
   const [state, setState] = useState({ busy: false, error: "" });
@@ -78,26 +79,10 @@ function Approval({ session, call, past, go }) {
   `;
 }
 
-/** The label and the placeholder of the report. The gateway refuses `happened` without a report. */
-const REPORTS = {
-  happened: ["What happened", "Required: what happened? The model gets this as the result."],
-  did_not_happen: ["What the model should know", "What should the model know? You may leave it empty."],
-};
-
 /** A call in doubt. Its two answers look alike, and each asks first what the model should know. */
 function Doubt({ session, call, past, go }) {
   const [{ busy, error }, send] = useCommand(session, call);
   const [outcome, setOutcome] = useState(null);
-  const [report, setReport] = useState("");
-  const field = useRef(null);
-  useEffect(() => { if (outcome !== null) field.current?.focus(); }, [outcome]);
-  const tell = (event) => {
-    event.preventDefault();
-    send("resolve", { outcome, report });
-  };
-  const id = `report-${call.call}`;
-  const [label, placeholder] = REPORTS[outcome] ?? [];
-  const isRequired = outcome === "happened";
   const waits = session.lasting.find((run) => run.key === call.call && run.kind === "doubt");
   return html`
     <section class="big doubt" tabindex="0" aria-label=${`It is unknown whether ${call.name} happened`}
@@ -113,14 +98,9 @@ function Doubt({ session, call, past, go }) {
               onClick=${() => setOutcome("happened")}>It happened</button>
             <button class="btn" aria-pressed=${String(outcome === "did_not_happen")} disabled=${busy}
               onClick=${() => setOutcome("did_not_happen")}>It did not happen</button>
-            <span class="faint">Your answer never runs the call again.</span>
           </div>
-          ${outcome !== null && html`<form class="row" onSubmit=${tell}>
-            <label class="sr" for=${id}>${label}</label>
-            <input class="field grow" id=${id} ref=${field} placeholder=${placeholder} required=${isRequired}
-              value=${report} onInput=${(event) => setReport(event.target.value)} />
-            <button class="btn" disabled=${busy || (isRequired && !report.trim())}>Tell the model</button>
-          </form>`}`}
+          ${outcome !== null && html`<${Report} id=${`report-${call.call}`} outcome=${outcome} busy=${busy}
+            onReport=${(report) => send("resolve", { outcome, report })} />`}`}
         ${error && html`<p class="bad" role="alert">${error}</p>`}
       </div>
     </section>

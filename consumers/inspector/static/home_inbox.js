@@ -7,7 +7,8 @@ import { clock } from "./format.js";
 import { waits } from "./home_model.js";
 import { errorText, failureOf, since, titleOf, until } from "./home_words.js";
 import { Icon } from "./icons.js";
-import { html, useLayoutEffect, useRef, useState } from "./lib.js";
+import { html, useState } from "./lib.js";
+import { Report } from "./report.js";
 
 /** Everything that waits, as [row, call or null]: approvals, then doubts, then failures, each
     oldest first. */
@@ -126,21 +127,12 @@ function Approval({ row, call, now, send, busy }) {
   `;
 }
 
-const OUTCOMES = {
-  happened: ["It happened", "What happened? The model gets this as the result.", "Report that it happened"],
-  did_not_happen: ["It did not", "What should the model know? (optional)", "Report that it did not happen"],
-};
+const OUTCOMES = { happened: "It happened", did_not_happen: "It did not" };
 
 function Doubt({ row, call, now, send, busy }) {
   const [outcome, setOutcome] = useState(null);
-  const [report, setReport] = useState("");
-  const field = useRef(null);
-  useLayoutEffect(() => field.current?.focus(), [outcome]);
-  const answer = (event) => {
-    event.preventDefault();
+  const answer = (report) =>
     send(`calls/${call.call}/resolve`, { outcome, report }, "Reported. The call is never run again by this.");
-  };
-  const [, asks, button] = OUTCOMES[outcome] ?? [];
   return html`
     <${Head} row=${row} look="doubt" icon="doubt" label="In doubt" now=${now}
       question=${html`Did <code><bdi>${call.name}</bdi></code> happen?`} />
@@ -148,19 +140,14 @@ function Doubt({ row, call, now, send, busy }) {
       ? html`<div class="well faint">The arguments are too long for this page: open the session to read them.</div>`
       : html`<${Args} text=${call.args} />`}
     <div class="acts">
-      ${Object.entries(OUTCOMES).map(([value, [label]]) => html`
+      ${Object.entries(OUTCOMES).map(([value, label]) => html`
         <button class="btn" key=${value} disabled=${busy} aria-pressed=${String(outcome === value)}
           onClick=${() => setOutcome(outcome === value ? null : value)}>${label}</button>`)}
       <span class="grow"></span>
       <${Open} row=${row} />
     </div>
-    ${outcome !== null && html`<form class="report" onSubmit=${answer}>
-      <label class="dim">${asks}
-        <input class="field" value=${report} required=${outcome === "happened"} maxlength="4000"
-          ref=${field} onInput=${(event) => setReport(event.target.value)} /></label>
-      <div class="acts"><button class="btn" disabled=${busy}>${button}</button>
-        <span class="faint">Nothing is run again.</span></div>
-    </form>`}
+    ${outcome !== null && html`<${Report} id=${`report-${row.id}-${call.call}`} outcome=${outcome} busy=${busy}
+      onReport=${answer} />`}
   `;
 }
 

@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+from playwright.sync_api import expect
+
 from foldlog.consumers.inspector.timeline import Moment
 
 
@@ -24,3 +26,19 @@ def of_type(moments: list[Moment], kind: type) -> list[Moment]:
 def offset_of(moments: list[Moment], kind: type, number: int = 0) -> int:
     """The offset of the first, or a later, event of a type."""
     return of_type(moments, kind)[number].entry.offset
+
+
+def refused_without_a_report(page: Any, field: Any, button: Any) -> None:
+    """Check that a blank report on a call in doubt is refused in place, and nothing is sent."""
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.method))
+    for blank in ("", "  "):
+        field.fill(blank)
+        button.click()
+        expect(field).to_be_focused()
+        expect(field).to_have_accessible_description(
+            "Nothing was reported yet: write what happened, the model gets it as the result."
+        )
+    field.fill("x")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    assert "POST" not in sent

@@ -26,6 +26,7 @@ from foldlog.tests.consumers.inspector.sessions import (
     doubting,
     hostile,
 )
+from foldlog.tests.consumers.inspector.shown import refused_without_a_report
 from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, settings_in
 
 
@@ -73,7 +74,10 @@ def test_a_doubt_is_answered_with_what_the_model_should_know(place, url, page_at
     page = page_at(f"{url}/#/waiting")
     doubt = card(page, "Did charge happen?")
     doubt.get_by_role("button", name="It happened").click()
-    expect(doubt.get_by_label("What happened?")).to_be_focused()
+    report = doubt.get_by_label("What happened?")
+    expect(report).to_be_focused()
+    refused_without_a_report(page, report, doubt.get_by_role("button", name="Report that it hap"))
+    report.fill("")
     page.keyboard.type("The bank shows it.")
     doubt.get_by_role("button", name="Report that it happened").click()
     expect(doubt).to_have_count(0)
