@@ -248,7 +248,7 @@ def serve(
         if secret is None:
             note(f"development mode: loopback only; every caller acts as user {settings.user} and "
                  "sees every session")
-        serving = server(make_app(gateway), limits, gateway.hub.close)
+        serving = server(make_app(gateway), limits, gateway.disconnect)
         gateway.tail.on_end = lambda: setattr(serving, "should_exit", True)
         serving.run(sockets=[listening])
         return 1 if gateway.tail.has_ended else 0

@@ -28,7 +28,8 @@ class Change(NamedTuple):
     tab: Tab
 
 
-Listener = Callable[[Change], None]
+Listener = Callable[[Change | None], None]
+"""Gets each change, and None when it has to leave."""
 
 
 class Tabs:
@@ -41,6 +42,7 @@ class Tabs:
         self._log, self._report = log, report
         self._users: dict[str, dict[str, Tab]] = {}
         self._listeners: dict[str, list[Listener]] = {}
+        self._is_ended = False
         self._lock = threading.Lock()
         self._halt = threading.Event()
         self._goal = log.end_offsets(USER_SESSIONS)
@@ -70,6 +72,8 @@ class Tabs:
         """Return the open sessions, and call `listener` with every later change, until `leave`."""
         with self._lock:
             self._listeners.setdefault(user, []).append(listener)
+            if self._is_ended:
+                listener(None)
             return list(self._users.get(user, {}).values())
 
     def leave(self, user: str, listener: Listener) -> None:
@@ -78,6 +82,14 @@ class Tabs:
             left = [other for other in self._listeners.pop(user, []) if other is not listener]
             if left:
                 self._listeners[user] = left
+
+    def disconnect(self) -> None:
+        """Tell every listener, present or new, to leave."""
+        with self._lock:
+            self._is_ended = True
+            listeners = [one for several in self._listeners.values() for one in several]
+        for listener in listeners:
+            listener(None)
 
     # -- the thread --------------------------------------------------------------------------------
 

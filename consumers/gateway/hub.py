@@ -70,6 +70,7 @@ class Hub:
         self._lists: set[Lines] = set()
         self._histories = asyncio.Semaphore(HISTORIES_MAX)
         self.viewers_max, self.viewers_per_user_max = VIEWERS_MAX, VIEWERS_PER_USER_MAX
+        self._is_closed = False
 
     def start(self) -> None:
         """Start to receive the tail's batches."""
@@ -85,7 +86,10 @@ class Hub:
         self.viewers_per_user_max = min(VIEWERS_PER_USER_MAX, connections // 2)
 
     def close(self) -> None:
-        """Disconnect every viewer, and cancel the requests that wait for a session to load."""
+        """Disconnect every viewer, present or new, and cancel the requests that wait for a session
+        to load.
+        """
+        self._is_closed = True
         for task in self._sessions.values():
             task.cancel()  # no effect if it is loaded
         self._disconnect_all()
@@ -192,6 +196,8 @@ class Hub:
             self._release(user)
             raise
         session.subscriptions.add(subscription)
+        if self._is_closed:
+            subscription.end()
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
@@ -291,6 +297,8 @@ class Hub:
         """
         queue: Lines = asyncio.Queue(QUEUE_MAX)
         self._lists.add(queue)
+        if self._is_closed:
+            _put(queue, None)
         try:
             yield queue
         finally:

@@ -6,6 +6,8 @@ inspector's pages.
 
 import asyncio
 import logging
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -27,6 +29,8 @@ from .serve import limits_here
 
 CHANNEL = "gateway"
 PROCESSES_MAX = 64
+STOP_POLL_S = 0.1
+"""How often it is checked whether the server stops, in seconds."""
 ROUTES = tuple(router for router in ROUTERS if router is not inspector.router)
 _log = logging.getLogger("foldlog.gateway")
 
@@ -90,6 +94,8 @@ class AsgiApp:
             gateway.hub.limit_viewers(limits_here().connections)
             await self._stack.enter_async_context(gateway.running())
             gateway.tail.on_end = self._report_end
+            ending = asyncio.create_task(_end_with_the_server(gateway))
+            self._stack.callback(ending.cancel)
         except BaseException:
             await self._stack.aclose()
             raise
@@ -116,6 +122,22 @@ class AsgiApp:
         """End the streams, whose clients reconnect, and close the log."""
         self._app = None
         await self._stack.aclose()
+
+
+async def _end_with_the_server(gateway: Gateway) -> None:
+    """End the streams when the server begins to stop. A server ends the application's lifespan only
+    after all responses, and streams do not end by themselves.
+
+    uvicorn shows in `should_exit` that it stops, and handles the signals in the main thread. No
+    other server that runs this application is recognized.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    if hasattr(server, "should_exit"):
+        while not server.should_exit:
+            await asyncio.sleep(STOP_POLL_S)
+        gateway.disconnect()
 
 
 def _free_directory(home: Path) -> StateDir:

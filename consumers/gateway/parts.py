@@ -151,6 +151,11 @@ class Gateway:
         """Run a call that waits for the log or the disk, in a thread."""
         return await asyncio.to_thread(do, *args, **named)
 
+    def disconnect(self) -> None:
+        """End every stream; clients reconnect, to another gateway if this one stops."""
+        self.hub.close()
+        self.tabs.disconnect()
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Follow the log while the block runs."""
@@ -162,7 +167,7 @@ class Gateway:
         try:
             yield
         finally:
-            self.hub.close()
+            self.disconnect()
             await asyncio.to_thread(self.tabs.close)
             await asyncio.to_thread(self.tail.close)
             await asyncio.to_thread(self.finder.close)

@@ -1,9 +1,12 @@
 """The gateway's protocols inside an application, with the application's users, lifespan and
 routes."""
 
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 
 import httpx
 import pytest
@@ -130,6 +133,45 @@ def test_an_app_that_was_not_entered_answers_503_and_says_what_to_do(chat):
 def test_a_server_may_run_it_alone(chat):
     with running(chat) as http:
         assert http.get("/v1/sessions", headers=ANA).status_code == 200
+
+
+STREAMS = ("/chat/v1/sessions/s1/stream", "/chat/v1/sessions/events", "/chat/api/tabs/events")
+
+SERVED = """
+from pathlib import Path
+from foldlog.api.asgi import asgi
+from foldlog.tests.api.test_asgi import application
+from foldlog.tests.consumers.played import memory_log, settings_in
+
+chat = asgi(
+    authenticate=lambda _: "ana", settings=settings_in(Path.cwd()), log=memory_log(threaded=True)
+)
+app = application(chat)
+"""
+
+
+def test_a_server_that_stops_ends_the_open_streams_first(tmp_path):
+    """uvicorn waited for them for ever or, with a limit, cancelled them with a traceback each."""
+    (tmp_path / "served.py").write_text(SERVED)
+    with ExitStack() as stack:
+        listening = stack.enter_context(closing(listen("127.0.0.1", 0)))
+        command = [sys.executable, "-m", "uvicorn", "served:app", f"--fd={listening.fileno()}"]
+        server = stack.enter_context(subprocess.Popen(
+            command, cwd=tmp_path, pass_fds=[listening.fileno()], stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True,
+        ))
+        stack.callback(server.kill)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        http = stack.enter_context(httpx.Client(base_url=url, timeout=PATIENCE_S))
+        http.post("/chat/v1/sessions/s1/messages", json={"text": "hi"}).raise_for_status()
+        streams = [stack.enter_context(http.stream("GET", path)) for path in STREAMS]
+        assert [stream.status_code for stream in streams] == [200] * len(STREAMS)
+        server.send_signal(signal.SIGINT)
+        out, _ = server.communicate(timeout=PATIENCE_S)
+        for stream in streams:
+            stream.read()  # raises an error if the connection broke in the middle of the stream
+        assert server.returncode == 0 and "Application shutdown complete" in out
+        assert "Traceback" not in out and "ERROR" not in out
 
 
 def test_two_processes_of_one_application_have_caches_of_their_own(log, tmp_path):

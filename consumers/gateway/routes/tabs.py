@@ -102,9 +102,9 @@ def _ready(gateway: Gateway) -> Tabs:
 
 async def _changes(tabs: Tabs, caller: Caller) -> AsyncIterator[bytes | None]:
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[Change] = asyncio.Queue()
+    queue: asyncio.Queue[Change | None] = asyncio.Queue()
 
-    def listener(change: Change) -> None:
+    def listener(change: Change | None) -> None:
         loop.call_soon_threadsafe(queue.put_nowait, change)
 
     now = tabs.listen(caller.user, listener)
@@ -117,6 +117,8 @@ async def _changes(tabs: Tabs, caller: Caller) -> AsyncIterator[bytes | None]:
             except TimeoutError:
                 yield None
                 continue
+            if change is None:
+                return
             data = {"event": change.kind, **change.tab._asdict()}
             yield event(compact(data), name=change.kind)
     finally:
