@@ -10,9 +10,9 @@
     app = FastAPI(lifespan=lifespan)
     app.mount("/foldlog", chat)
 
-The app has every route of `foldlog gateway` except the inspector's pages. A mounted app gets no
-lifespan events, so the application's own lifespan must enter it. A server that runs the app alone
-sends it lifespan events.
+The app has every route of `foldlog gateway`; those of the inspector only with `inspector=True`. A
+mounted app gets no lifespan events, so the application's own lifespan must enter it. A server that
+runs the app alone sends it lifespan events.
 """
 
 from collections.abc import Sequence
@@ -28,6 +28,7 @@ def asgi(
     *,
     authenticate: Authenticate | None = None,
     origins: Sequence[str] = (),
+    inspector: bool = False,
     settings: Settings | None = None,
     log: Log | None = None,
 ) -> AsgiApp:
@@ -36,8 +37,10 @@ def asgi(
     authenticate: returns the user id of a request (a `starlette.requests.Request`), or None to
     refuse it; it is called on the event loop, so it must not block. Without it, requests need a
     token signed with FOLDLOG_GATEWAY_SECRET. origins: the other web origins whose pages may use the
-    app (CORS). settings, log: used instead of those that the command line would use; the log is not
-    closed. Raises SettingsError.
+    app (CORS). inspector: also serve the inspector, whose page is at the mount's path. It shows a
+    user's sessions with their requests, system prompts and costs, so mount it for operators only.
+    settings, log: used instead of those that the command line would use; the log is not closed.
+    Raises SettingsError.
     """
     if isinstance(origins, str):
         raise SettingsError(f"foldlog.asgi needs a list of origins: origins=[{origins!r}]")
@@ -48,4 +51,4 @@ def asgi(
             "user id of a request, or set FOLDLOG_GATEWAY_SECRET, with which tokens are signed. "
             "While only you can reach the application: authenticate=lambda request: \"me\""
         )
-    return AsgiApp(settings, connected, origins, authenticate, log)
+    return AsgiApp(settings, connected, origins, authenticate, log, inspector=inspector)

@@ -1,7 +1,7 @@
 """The gateway as a part of another ASGI application, which starts and stops it.
 
-The application may authenticate its users itself. The app has every route of a gateway except the
-inspector's pages.
+The application may authenticate its users itself. The app has every route of a gateway; those of
+the inspector only if the application wants them.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from ..client import Client
 from .access import Access, Authenticate
 from .app import ROUTERS, make_app
 from .parts import Gateway
-from .routes import inspector
+from .routes import home, inspector
 from .serve import limits_here
 
 CHANNEL = "gateway"
 PROCESSES_MAX = 64
 STOP_POLL_S = 0.1
 """How often it is checked whether the server stops, in seconds."""
-ROUTES = tuple(router for router in ROUTERS if router is not inspector.router)
+INSPECTOR = (inspector.router, home.router)
 _log = logging.getLogger("foldlog.gateway")
 
 NOT_STARTED = {
@@ -55,9 +55,12 @@ class AsgiApp:
         origins: Sequence[str],
         authenticate: Authenticate | None,
         log: Log | None,
+        *,
+        inspector: bool = False,
     ) -> None:
         self._settings, self._connected, self._log = settings, connected, log
         self._access = Access(settings.user, settings.gateway_secret, origins, authenticate)
+        self._routers = tuple(one for one in ROUTERS if inspector or one not in INSPECTOR)
         self._app: ASGIApp | None = None
         self._stack = AsyncExitStack()
 
@@ -99,7 +102,7 @@ class AsgiApp:
         except BaseException:
             await self._stack.aclose()
             raise
-        self._app = make_app(gateway, ROUTES)
+        self._app = make_app(gateway, self._routers)
         return self
 
     def _gateway(self) -> Gateway:

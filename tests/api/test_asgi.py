@@ -118,10 +118,11 @@ def test_pages_of_other_origins_need_to_be_allowed(chat):
         assert foreign.status_code == 403
 
 
-def test_it_has_no_inspector_pages(chat):
+def test_it_has_no_inspector_unless_the_application_wants_one(chat):
     with running(application(chat)) as http:
         assert http.get("/chat/", headers=ANA).status_code == 404
-        assert http.get("/chat/inspector/api/about", headers=ANA).status_code == 404
+        for path in ("about", "home", "charts"):
+            assert http.get(f"/chat/inspector/api/{path}", headers=ANA).status_code == 404
 
 
 def test_an_app_that_was_not_entered_answers_503_and_says_what_to_do(chat):

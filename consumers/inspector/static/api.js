@@ -1,4 +1,4 @@
-// Calls the gateway over HTTP: returns responses, throws refusals as errors, and reconnects
+// Calls the gateway over HTTP, at paths relative to the page, which may be mounted below a prefix: returns responses, throws refusals as errors, and reconnects
 // streams. If a token is needed, the tab keeps it and sends it in a header, never in a link.
 
 const TOKEN = "foldlog.token";
@@ -53,8 +53,8 @@ export const post = (path, body) =>
     body: JSON.stringify(body),
   });
 
-export const sessionPath = (id) => `/v1/sessions/${encodeURIComponent(id)}`;
-export const lookPath = (id) => `/inspector/api/sessions/${encodeURIComponent(id)}`;
+export const sessionPath = (id) => `v1/sessions/${encodeURIComponent(id)}`;
+export const lookPath = (id) => `inspector/api/sessions/${encodeURIComponent(id)}`;
 
 /** Follows a stream of server-sent events until `signal`, and resumes after the last id
     received. `onState` is called with live, waiting and the time of the next try, or refused and

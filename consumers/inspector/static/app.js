@@ -15,7 +15,7 @@ function App() {
   useModel(list);
   useEffect(() => list.start(), [list]);
   useEffect(() => {
-    get("/inspector/api/about").then(setAbout, () => {});
+    get("inspector/api/about").then(setAbout, () => {});
   }, []);
   if (list.error?.status === 401) return html`<${SignIn} error=${list.error} />`;
   const props = { list, go, about };

@@ -23,7 +23,7 @@ export function useCharts(span, version) {
     const wait = hours === span.hours ? Math.max(0, at + FRESH_MS - Date.now()) : 0;
     const timer = setTimeout(async () => {
       try {
-        const page = await get(`/inspector/api/charts?hours=${span.hours}&step=${span.step}`, stop.signal);
+        const page = await get(`inspector/api/charts?hours=${span.hours}&step=${span.step}`, stop.signal);
         fetched.current = { at: Date.now(), hours: span.hours };
         setFound({ ...page, span });
       } catch {

@@ -98,7 +98,7 @@ export class HomeModel extends Model {
 
   async #fetch(signal) {
     const query = new URLSearchParams({ since: this.#version, limit: this.#limit });
-    const page = await get(`/inspector/api/home?${query}`, signal);
+    const page = await get(`inspector/api/home?${query}`, signal);
     if (page.whole) this.rows.clear();
     for (const row of page.rows) this.rows.set(row.id, row);
     this.#version = page.version;

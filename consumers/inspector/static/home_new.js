@@ -31,7 +31,7 @@ export function NewSession({ agents, go, opened: shown = true }) {
     setState({ busy: true, error: "" });
     try {
       if (opened.current?.agent !== agent) {
-        const { session_id: id } = await post("/v1/sessions", { agent });
+        const { session_id: id } = await post("v1/sessions", { agent });
         opened.current = { id, agent };
       }
       await post(`${sessionPath(opened.current.id)}/messages`, { text });

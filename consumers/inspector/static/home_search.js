@@ -20,7 +20,7 @@ function useSearch(words) {
     const ask = async () => {
       try {
         const query = new URLSearchParams({ q: words, limit: HITS });
-        const page = await get(`/inspector/api/search?${query}`, stop.signal);
+        const page = await get(`inspector/api/search?${query}`, stop.signal);
         setState({ hits: page.behind ? null : page.found, behind: page.behind, error: "" });
         if (page.behind) timer = setTimeout(ask, BEHIND_MS);
       } catch (error) {

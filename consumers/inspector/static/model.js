@@ -254,7 +254,7 @@ export class SessionList extends Model {
 
   start() {
     const stop = new AbortController();
-    follow("/v1/sessions/events", {
+    follow("v1/sessions/events", {
       signal: stop.signal,
       onEvent: (_name, row) => this.#take(row),
       onState: (state, error) => {
@@ -268,7 +268,7 @@ export class SessionList extends Model {
 
   async #load(signal) {
     try {
-      const page = await get("/v1/sessions?limit=500", signal);
+      const page = await get("v1/sessions?limit=500", signal);
       for (const row of page.sessions) this.#take(row);
       this.more = page.more ?? 0;
       this.loaded = true;
