@@ -3,7 +3,9 @@
 Playwright uses the distribution's Chromium to open the sessions of a real run. In the first
 session, the worker was killed in the middle of an answer, another worker took over, and a tool call
 was approved: the README's picture shows the moment at which this call started. In the second
-session, a call waits for approval: the other pictures show it on the home page and in its session.
+session, a call waits for approval: two pictures show it on the home page and in its session. In the
+third session, the worker was killed while the tutorial's agent paid a refund: the last picture
+shows the call in doubt.
 """
 
 import json
@@ -14,13 +16,15 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import zlib
+from collections.abc import Callable
 from inspect import getsource
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from foldlog.docs.running import QUESTION, WAIT_S, Running, fingerprint, running
+from foldlog.docs.running import LOG, QUESTION, WAIT_S, Running, fingerprint, running
 from foldlog.docs.tables import ROOT
 from foldlog.tests.browser_fixture import WAIT_MS, chromium_path
 
@@ -28,9 +32,11 @@ IMAGES = ROOT / "docs" / "images"
 PICTURE = IMAGES / "inspector.png"
 HOME = IMAGES / "inspector-home.png"
 WAITING = IMAGES / "inspector-waiting.png"
-PICTURES = (PICTURE, HOME, WAITING)
+DOUBT = IMAGES / "inspector-doubt.png"
+PICTURES = (PICTURE, HOME, WAITING, DOUBT)
 SESSION = "returns"
 ASKING = "late-fee"
+DOUBTING = "refund-17"
 SIZE = {"width": 1440, "height": 900}
 CHUNKS_BEFORE_KILL = 3
 
@@ -63,6 +69,11 @@ def main() -> None:
             page.get_by_text("One session is waiting for you").first.wait_for()
             page.get_by_role("button", name="Allow").wait_for()
             _write(HOME, page)
+            _kill_in_the_middle_of_a_refund(place)
+            page.goto(f"{place.gateway}#/s/{DOUBTING}")
+            page.get_by_role("heading", name="Did refund happen?").wait_for()
+            page.get_by_text("Live", exact=True).wait_for()
+            _write(DOUBT, page)
             chromium.close()
 
 
@@ -87,7 +98,7 @@ def with_comment(png: bytes, comment: str) -> bytes:
 
 def _kill_in_the_middle_of_an_answer(place: Running) -> None:
     """Send a message, and kill the worker with SIGKILL while its answer streams."""
-    pid = json.loads(place.printed("status", "--json"))["worker"]["pid"]
+    pid = _worker(place)
     with subprocess.Popen(
         ["foldlog", "tail", SESSION, "--chunks", "--follow", "--json"],
         cwd=place.directory, env=place.env, stdout=subprocess.PIPE, text=True,
@@ -103,6 +114,35 @@ def _kill_in_the_middle_of_an_answer(place: Running) -> None:
             os.kill(pid, signal.SIGKILL)
             sending.wait(WAIT_S)
         following.terminate()
+
+
+def _kill_in_the_middle_of_a_refund(place: Running) -> None:
+    """Add the tutorial's agent, and kill the worker with SIGKILL while its tool runs."""
+    text = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(# clerk.py\n.*?)```", text, re.DOTALL)
+    (place.directory / "clerk.py").write_text(code)
+    with (place.directory / "my_app.py").open("a") as file:
+        file.write("\nimport clerk\nagent = [agent, clerk.agent]\n")
+    _until(lambda: "the worker was replaced" in (place.directory / LOG).read_text())
+    place.printed("send", DOUBTING, "Please refund order 17", "--agent", "clerk")
+    _until(lambda: "waits for approval" in place.printed("show", DOUBTING))
+    place.printed("approve", DOUBTING, "1.1.0")
+    _until((place.directory / "refunds.txt").exists)
+    os.kill(_worker(place), signal.SIGKILL)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_S
+    while not condition():
+        if time.monotonic() > end:
+            raise SystemExit("the sessions did not get as far as the picture needs")
+        time.sleep(0.1)
+
+
+def _worker(place: Running) -> int:
+    """The worker's process id."""
+    found: int = json.loads(place.printed("status", "--json"))["worker"]["pid"]
+    return found
 
 
 def _offset(place: Running, kind: str) -> int:
