@@ -27,12 +27,9 @@ from ..consumers.spending import ledger_json, ledger_lines, saving_of, session_c
 from ..consumers.waiting import asking, doubtful, what_it_waits_for
 from ..log.blobs import BlobError
 from ..log.partition import partition_for
-from ..processors.wake.budget import Rules
-from ..processors.wake.decide import rules_of
 from ..schemas.codec import ChunkSeen, Entry
 from ..schemas.events import GenChunk
 from ..schemas.topics import SESSION_EVENTS
-from .agents import load_agents
 from .clean_text import clean
 from .context import note_if_not_written, print_context
 from .edge import Edge, at_option, example, json_option, pass_edge
@@ -47,6 +44,7 @@ if TYPE_CHECKING:
     from ..consumers.session_fold import SessionFold
     from ..processors.advice.prices import PriceTable
     from ..processors.fold.views import SessionViews
+    from ..processors.wake.budget import Rules
     from ..schemas.events.parts import ReadBlob
 
 
@@ -400,16 +398,20 @@ def wake_command(
         line(f"session {session} has no pending work: it is {status_of(views, folded.holders)}")
 
 
-def _rules_of(wanted: str, names: Sequence[str]) -> Rules:
+def _rules_of(wanted: str, names: Sequence[str]) -> "Rules":
     """The limits of the session's agent.
 
     If it is not loaded, prints a note and returns the defaults.
     """
+    from ..processors.wake.budget import Rules
+    from ..processors.wake.decide import rules_of
+    from .agents import load_agents
+
     found = {agent.name: agent for agent in load_agents(names)}
     if wanted in found:
         return rules_of(found[wanted])
     note(f"its agent {wanted} is not among {', '.join(found)}: shown with the default limits; "
-         "load it with --agent MODULE:ATTR")
+         "load it with --agent FILE")
     return Rules()
 
 

@@ -7,18 +7,15 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..consumers.exports.bundle import verify
-from ..consumers.exports.bundle_file import Bundle, read_bundle
-from ..consumers.exports.bundle_log import BundleLog
-from ..log.blobs import BlobStore
-from ..processors.request.build import BUILDER
-from ..processors.store.store import fold_version
 from .edge import Edge
 from .printing import emit, line, note
+
+if TYPE_CHECKING:
+    from ..consumers.exports.bundle_file import Bundle
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,8 +39,12 @@ def bundle_option(command: F) -> F:
     )(command)
 
 
-def use_bundle(edge: Edge, path: Path) -> Bundle:
+def use_bundle(edge: Edge, path: Path) -> "Bundle":
     """Make this process use the bundle's log and blobs. Raises BadBundle."""
+    from ..consumers.exports.bundle_file import read_bundle
+    from ..consumers.exports.bundle_log import BundleLog
+    from ..log.blobs import BlobStore
+
     bundle = read_bundle(path)
     directory = tempfile.TemporaryDirectory(prefix="foldlog-bundle-")
     store = BlobStore(Path(directory.name))
@@ -56,6 +57,10 @@ def use_bundle(edge: Edge, path: Path) -> Bundle:
 
 def replay_bundle(edge: Edge, path: Path, as_json: bool) -> int | None:
     """Replay a bundle and compare the result with its manifest; exit code 1 if they differ."""
+    from ..consumers.exports.bundle import verify
+    from ..processors.request.build import BUILDER
+    from ..processors.store.store import fold_version
+
     bundle = use_bundle(edge, path)
     manifest = bundle.manifest
     replayed, differences = verify(bundle, edge.client().read_blob)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -136,7 +137,7 @@ async def _end_with_the_server(gateway: Gateway) -> None:
     """
     if threading.current_thread() is not threading.main_thread():
         return
-    server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    server: Any = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
     if hasattr(server, "should_exit"):
         while not server.should_exit:
             await asyncio.sleep(STOP_POLL_S)
