@@ -7,6 +7,7 @@ a reader can skip chunks without decoding them.
 
 import io
 import json
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from hashlib import sha256
@@ -27,6 +28,9 @@ from .value import Value
 
 MAGIC = b"\xc3\x01"
 HEAD_BYTES = 10  # the magic and the fingerprint
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+", re.IGNORECASE)
+"""The address of an object in an error of fastavro. The reason is in the view of a frozen session,
+so every reader has to find the same one."""
 Headers = list[tuple[str, bytes]]
 Schema = dict[str, Any]
 """An Avro schema, or the content of a file of history/, as a dict parsed from JSON."""
@@ -193,7 +197,8 @@ def read_as(value: bytes, cls: type, written: Any, read: Any) -> Any:
     try:
         event: Any = msgspec.convert(schemaless_reader(body, written, read), cls)
     except Exception as error:  # fastavro raises EOFError, IndexError, struct.error, UnicodeError..
-        raise Undecodable(f"{cls.__name__}: {type(error).__name__}: {error}") from error
+        why = _ADDRESS.sub("", str(error))
+        raise Undecodable(f"{cls.__name__}: {type(error).__name__}: {why}") from error
     if body.tell() != len(value):
         raise Undecodable(f"{cls.__name__}: {len(value) - body.tell()} bytes are left over")
     return event
