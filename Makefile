@@ -16,6 +16,17 @@ ARGS ?=
 # elsewhere pip builds the missing ones (faust-streaming on Linux arm64) and needs a C compiler.
 PIP_INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet
 
+# The optional compiled decoder of events, in the checkout. Nothing fails without it.
+BUILT_LOG := build/decoder/log
+define BUILD_DECODER
+@rm -rf build/decoder schemas/_decoder.*.so schemas/_decoder.*.pyd && mkdir -p build/decoder
+@$(PY) setup.py --quiet build_ext --inplace --build-lib build/decoder --build-temp build/decoder \
+  >$(BUILT_LOG) 2>&1 || true
+@if $(PY) -c 'import sys; sys.path.insert(0, "schemas"); import _decoder' >>$(BUILT_LOG) 2>&1; \
+then echo "decoder: compiled"; \
+else echo "decoder: not compiled, Python decodes, more slowly (a C compiler and Python's headers are needed; output: $(BUILT_LOG))"; fi
+endef
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -28,7 +39,7 @@ setup: $(STAMP) ## create .venv with the pinned packages and the `foldlog` comma
 ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 .PHONY: $(STAMP)
 endif
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml $(wildcard setup.py schemas/_decoder.c)
 	@set -e; \
 	if [ -f $@ ] && [ "$$(cat $@)" != "$(CURDIR)" ]; then \
 	  echo "setup: $(VENV) was created for $$(cat $@); creating a new one"; rm -rf $(VENV); \
@@ -55,12 +66,17 @@ $(STAMP): requirements.lock pyproject.toml
 	fi
 	@echo "setup: installing the packages of requirements.lock"
 	@$(PIP_INSTALL) --require-hashes -r requirements.lock
-	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@FOLDLOG_COMPILED=no $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	$(BUILD_DECODER)
 	@echo "setup: downloading a local Kafka, about 10 s"
 	@$(VENV)/bin/foldlog up --prepare || \
 	  echo "setup: Kafka was not downloaded; foldlog up tries again, everything else works" >&2
 	@echo '$(CURDIR)' > $@
 	@echo "setup: done, the command is $(VENV)/bin/foldlog"
+
+.PHONY: accelerate
+accelerate: setup ## build the optional compiled decoder of events again
+	$(BUILD_DECODER)
 
 .PHONY: test
 test: setup ## run every test, with a real broker of its own (the gate)

@@ -22,6 +22,7 @@ from ..log.errors import TopicMissing
 from ..log.made import facts_of, partitions_of
 from ..processors.store.clocks import Reading, in_words
 from ..processors.worker.same_agents import GROUP
+from ..schemas import codec, compiled
 from ..schemas.memory_paths import USER, scope_of
 from .edge import Edge, example, json_option, pass_edge
 from .printing import emit, line
@@ -36,12 +37,12 @@ MARKS = {"ok": "ok      ", "note": "note    ", "problem": "PROBLEM "}
 def doctor_command(edge: Edge, as_json: bool) -> int | None:
     """Check the installation and suggest fixes.
 
-    Checks the broker, its topics and framing; partitions, stores and snapshots; the worker, its
-    agents and MCP servers; sessions that are frozen, wait for a person, are out of context room, or
-    have pending work that no worker does; background work, push channels and dead letters; unusable
-    instruction files, a core.md that is too long for the prompt, and token budget mistakes. Also
-    prints how often each tool is used and which tier suits it. Exit code 1 if there is a problem, 3
-    if the log is unreachable.
+    Checks the broker, its topics and framing, the decoder; partitions, stores and snapshots; the
+    worker, its agents and MCP servers; sessions that are frozen, wait for a person, are out of
+    context room, or have pending work that no worker does; background work, push channels and dead
+    letters; unusable instruction files, a core.md that is too long for the prompt, and token budget
+    mistakes. Also prints how often each tool is used and which tier suits it. Exit code 1 if there
+    is a problem, 3 if the log is unreachable.
     """
     problems = 0
     for finding in _findings(edge, whole=as_json):
@@ -62,6 +63,7 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     log, settings = edge.log, edge.settings
     yield Finding("ok", "broker", f"reachable, cluster {log.identity()}")
     yield from check_framing.framing(settings)
+    yield Finding("ok", "decoder", compiled.in_words(codec.uses_compiled()))
     try:
         yield from checks.topics_as_wanted(log, settings)
         if facts_of(log).moved_to is not None:

@@ -105,7 +105,8 @@ __all__ = [
 
 
 def open_log(settings: Settings) -> "KafkaLog | FramedLog":
-    """Create the log that the settings describe. It connects on first use.
+    """Create the log that the settings describe. It connects on first use. From now on, this
+    process decodes records as the setting `decoder` says.
 
     Raises SettingsError if the settings name no broker, or if they name no schema registry although
     the home directory (`settings.home`) has used one before.
@@ -113,6 +114,7 @@ def open_log(settings: Settings) -> "KafkaLog | FramedLog":
     The imports are in the function because folds, tests and the simulator do not need the client
     library, and only users of a schema registry need framing.
     """
+    from ..schemas.codec import use_compiled
     from .kafka import KafkaLog
 
     if settings.bootstrap_servers is None:
@@ -121,6 +123,7 @@ def open_log(settings: Settings) -> "KafkaLog | FramedLog":
             "KAFKA_BOOTSTRAP_SERVERS, or bootstrap_servers in foldlog.toml. `foldlog up` starts a "
             "local broker, if none is running, and prints its address."
         )
+    use_compiled(settings.decoder == "auto")
     kafka = KafkaLog(
         settings.bootstrap_servers,
         topic_prefix=settings.topic_prefix,

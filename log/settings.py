@@ -42,6 +42,9 @@ FRAMINGS = ("avro", "confluent")
 registry. Both are always read (framing.py).
 """
 
+DECODERS = ("auto", "python")
+"""How records are decoded: with the compiled decoder if it is built, or in Python only."""
+
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{0,128}")
 _VARIABLES = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
 _USER = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
@@ -70,6 +73,7 @@ _ENV: Mapping[str, tuple[str, ...]] = {
     "user": ("FOLDLOG_USER",),
     "inline_limit_bytes": ("FOLDLOG_INLINE_LIMIT_BYTES",),
     "framing": ("FOLDLOG_FRAMING",),
+    "decoder": ("FOLDLOG_DECODER",),
     "registry_url": ("FOLDLOG_REGISTRY_URL",),
     "registry_user": ("FOLDLOG_REGISTRY_USER",),
     "registry_password": ("FOLDLOG_REGISTRY_PASSWORD",),
@@ -166,6 +170,10 @@ class Settings:
     channels_wrong: tuple[str, ...] = ()
     framing: str = FRAMINGS[0]
     """How records are written, `avro` or `confluent`; both are always read."""
+    decoder: str = DECODERS[0]
+    """How a process decodes records: `auto`, with the compiled decoder if it is built, or `python`.
+    Both give the same events.
+    """
     registry_url: str | None = None
     """The schema registry, needed to write `confluent` records and to read them the first time."""
     registry_user: str | None = None
@@ -349,6 +357,8 @@ def _checked(name: str, value: Any, source: str) -> Any:
         raise SettingsError(f"{source}: web_token must be 16 or more of ! to ~, no space")
     if name == "framing" and value not in FRAMINGS:
         raise SettingsError(f"{source}: framing must be {' or '.join(FRAMINGS)}: {value!r}")
+    if name == "decoder" and value not in DECODERS:
+        raise SettingsError(f"{source}: decoder must be {' or '.join(DECODERS)}: {value!r}")
     if name == "tool_env":
         return _variables(value, source)
     if name == "registry_url":

@@ -18,6 +18,7 @@ import msgspec
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
+from .compiled import compiled_decoder
 from .events import EVENT_TYPES, EventType
 from .memory import MEMORY_TYPES
 from .origin import HEADER as BY
@@ -175,14 +176,38 @@ def digest(event: Any) -> bytes:
     return sha256(msgspec.msgpack.encode(event)).digest()[:8]
 
 
+_compiled = compiled_decoder()
+
+
+def use_compiled(wanted: bool) -> bool:
+    """Decode with the compiled decoder from now on, if it is built, or in Python only. Returns
+    whether the compiled decoder is in use."""
+    global _compiled
+    if wanted != (_compiled is not None):
+        _compiled = compiled_decoder() if wanted else None
+    return _compiled is not None
+
+
+def uses_compiled() -> bool:
+    """Whether this process decodes with the compiled decoder."""
+    return _compiled is not None
+
+
 def decode(value: bytes) -> Any:
     """The event in a record value. Raises Undecodable with the reason."""
+    compiled = _compiled
+    if compiled is not None:
+        event = compiled.decode(value)
+        if event is not None:
+            return event
     if len(value) < HEAD_BYTES or value[:2] != MAGIC:
         raise Undecodable(f"not Avro single-object encoding: {len(value)} bytes {value[:10]!r}")
     head = value[:HEAD_BYTES]
     reader = _readers().get(head) or _retired().get(head)
     if reader is None:
         raise Undecodable(f"unknown schema fingerprint {head[2:].hex()}")
+    if compiled is not None:
+        compiled.learn(head, *reader)
     return read_as(value, *reader)
 
 

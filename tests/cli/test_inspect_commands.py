@@ -11,6 +11,8 @@ import pytest
 
 from foldlog.cli.session_list import Moment
 from foldlog.log.made import note
+from foldlog.schemas import codec
+from foldlog.schemas.compiled import in_words
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.consumers.test_replay import stored
 
@@ -293,8 +295,9 @@ def test_doctor_suggests_a_fix(shell, talk):
     found = shell("doctor")
     assert found.code == 1 and "PROBLEM partitions: no worker has ever claimed" in found.out
     assert "-> start one: foldlog worker (or foldlog dev)" in found.out
-    checks = {row["check"] for row in shell("doctor --json").json}
-    assert checks >= {"broker", "topics", "worker", "partitions", "store", "sessions"}
+    rows = {row["check"]: row["text"] for row in shell("doctor --json").json}
+    assert rows.keys() >= {"broker", "topics", "worker", "partitions", "store", "sessions"}
+    assert rows["decoder"] == in_words(codec.uses_compiled())
 
 
 def test_doctor_reports_where_a_moved_log_went_and_suggests_no_worker(shell, talk):

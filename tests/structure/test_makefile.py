@@ -8,11 +8,12 @@ import sys
 
 import pytest
 
+from foldlog.tests.schemas.built_decoder import can_compile
 from foldlog.tests.structure.tree import ROOT, demand_none
 
 TARGETS = """
-    adapter bench clean docs durable help lint lock quick recording run screenshot search setup soak
-    test
+    accelerate adapter bench clean docs durable help lint lock quick recording run screenshot search
+    setup soak test
 """.split()
 
 
@@ -88,6 +89,36 @@ def test_setup_names_what_the_python_lacks(tmp_path, refused, message):
     assert ran.returncode != 0
     assert message in ran.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+def _accelerate(directory, **environment: str) -> subprocess.CompletedProcess:
+    for name in ("Makefile", "pyproject.toml", "setup.py", "schemas/_decoder.c"):
+        (directory / name).parent.mkdir(exist_ok=True)
+        (directory / name).write_bytes((ROOT / name).read_bytes())
+    ran = _run(
+        "make", "accelerate", "--old-file=setup", f"PY={sys.executable}",
+        cwd=directory, **environment,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran
+
+
+def test_the_compiled_decoder_is_built_in_the_checkout(tmp_path):
+    if not can_compile():
+        pytest.skip("needs a C compiler and Python's headers: the compiled decoder is optional")
+    assert _accelerate(tmp_path).stdout == "decoder: compiled\n"
+    assert list((tmp_path / "schemas").glob("_decoder.*.*"))
+
+
+def test_without_a_compiler_one_line_names_what_is_missing(tmp_path):
+    (tmp_path / "schemas").mkdir()
+    old = tmp_path / "schemas" / "_decoder.cpython-311-x86_64-linux-gnu.so"
+    old.write_bytes(b"built from an older source")
+    ran = _accelerate(tmp_path, CC="/nowhere/cc")
+    assert ran.stdout.startswith("decoder: not compiled, Python decodes, more slowly")
+    assert len(ran.stdout.splitlines()) == 1 and ran.stderr == ""
+    assert not old.exists()
+    assert "/nowhere/cc" in (tmp_path / "build" / "decoder" / "log").read_text()
 
 
 def test_ci_run_calls_make_test_and_can_be_executed():

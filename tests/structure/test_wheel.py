@@ -1,5 +1,5 @@
 """The built wheel contains the rooms with their data and nothing else, and works in another
-directory."""
+directory, with and without a C compiler."""
 
 import os
 import shutil
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from foldlog.tests.schemas.built_decoder import can_compile
 from foldlog.tests.structure.tree import ROOMS, ROOT, all_paths
 
 PROGRAM = """
@@ -18,27 +19,49 @@ print(foldlog.__file__)
 print(sum(1 for f in r.files("foldlog.schemas").joinpath("avro").iterdir()))
 """
 
+DECODES = """
+from foldlog.schemas import codec, events as ev
+event = ev.OwnerGone(owner="w1/1")
+assert codec.decode(codec.encode(event)) == event
+print(codec.uses_compiled())
+"""
+
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    """The wheel. It is built from a copy, so that no build/ of the checkout gets into it."""
+def tree(tmp_path_factory) -> Path:
+    """A copy of the checkout, so that no build/ of the checkout gets into a wheel."""
     directory = tmp_path_factory.mktemp("wheel")
     for path in all_paths():
         (directory / "tree" / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / path, directory / "tree" / path)
-    _pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", directory, "./tree",
-         cwd=directory)
-    [built] = directory.glob("foldlog-*.whl")
+    return directory / "tree"
+
+
+def _built(tree: Path, into: Path, **environment: str) -> Path:
+    _pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", into, tree,
+         cwd=tree.parent, **environment)
+    shutil.rmtree(tree / "build", ignore_errors=True)
+    [built] = into.glob("foldlog-*.whl")
     return built
 
 
-def _pip(command: str, *arguments, cwd: Path) -> None:
+@pytest.fixture(scope="module")
+def wheel(tree, tmp_path_factory) -> Path:
+    """The wheel as this machine builds it."""
+    return _built(tree, tmp_path_factory.mktemp("built"), FOLDLOG_COMPILED="")
+
+
+def _pip(command: str, *arguments, cwd: Path, **environment: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "pip", command, "--quiet", "--disable-pip-version-check",
          *map(str, arguments)],
-        cwd=cwd, capture_output=True, text=True, check=False,
+        cwd=cwd, capture_output=True, text=True, check=False, env={**os.environ, **environment},
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def _compiled(names: set[str]) -> set[str]:
+    return {name for name in names if name.endswith((".so", ".pyd"))}
 
 
 def test_the_wheel_contains_the_rooms_and_nothing_else(wheel):
@@ -47,7 +70,36 @@ def test_the_wheel_contains_the_rooms_and_nothing_else(wheel):
     expected = {"foldlog/__init__.py", "foldlog/py.typed"} | {
         f"foldlog/{path}" for path in all_paths() if path.split("/")[0] in ROOMS
     }
-    assert names == expected
+    assert names - _compiled(names) == expected
+    assert len(_compiled(names)) == can_compile()
+
+
+@pytest.mark.parametrize(
+    ("environment", "tag"),
+    [({"CC": "/nowhere/cc"}, "cp"), ({"FOLDLOG_COMPILED": "no"}, "py3-none-any")],
+    ids=["no compiler", "not wanted"],
+)
+def test_a_wheel_without_the_compiled_decoder_decodes(tree, tmp_path, environment, tag):
+    wheel = _built(tree, tmp_path / "dist", **({"FOLDLOG_COMPILED": ""} | environment))
+    assert wheel.name.startswith(f"foldlog-0.1.0-{tag}")
+    assert _decodes(wheel, tmp_path) == "False"
+
+
+def test_the_installed_wheel_uses_its_compiled_decoder(wheel, tmp_path):
+    assert _decodes(wheel, tmp_path) == str(can_compile())
+
+
+def _decodes(wheel: Path, directory: Path) -> str:
+    """Install the wheel, decode an event, and return whether the compiled decoder was used."""
+    target = directory / "site"
+    _pip("install", "--no-deps", "--no-index", "--target", target, wheel, cwd=directory)
+    ran = subprocess.run(
+        [sys.executable, "-c", DECODES],
+        cwd=directory, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(target)},
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
 
 
 def test_wheel_has_the_command_and_the_licence(wheel):

@@ -74,7 +74,11 @@ def _walk() -> Iterator[Path]:
 @lru_cache(maxsize=1)
 def all_paths() -> tuple[str, ...]:
     """Every file of the tree, as paths below the root with forward slashes."""
-    return tuple(p.relative_to(ROOT).as_posix() for p in _walk() if not p.name.endswith(".pyc"))
+    return tuple(
+        p.relative_to(ROOT).as_posix()
+        for p in _walk()
+        if not p.name.endswith((".pyc", ".so", ".pyd"))  # compiled
+    )
 
 
 @lru_cache(maxsize=1)
