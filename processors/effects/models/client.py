@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from .errors import AttemptFailed, Trouble, retry_after_ms
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
+LOOPBACK = ("all://127.0.0.1", "all://[::1]", "all://localhost")
 ATTEMPT_HEADER = "x-foldlog-attempt"
 # A connection that is not established within this time counts as failed. The SDK's default is 5 s,
 # doubled here for slow name servers. The retry then comes much sooner than after a stall.
@@ -45,15 +46,17 @@ def make_client(api_key: str, base_url: str | None = None) -> Any:
     Every setting is passed, so the SDK reads no credential and no base URL from the environment.
     """
     import httpx2
-    from anthropic import DEFAULT_CONNECTION_LIMITS, AsyncAnthropic, DefaultAsyncHttpxClient
+    from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
-    url, http = base_url or DEFAULT_BASE_URL, None
-    if urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost"):
-        # A proxy from the environment is for the internet and cannot reach this machine's loopback.
-        # The SDK uses the environment's proxies unless it is given a transport.
-        direct = httpx2.AsyncHTTPTransport(limits=DEFAULT_CONNECTION_LIMITS)
-        http = DefaultAsyncHttpxClient(transport=direct)
-    return AsyncAnthropic(api_key=api_key.strip(), base_url=url, max_retries=0, http_client=http)
+    url = httpx2.URL(base_url or DEFAULT_BASE_URL)
+    # aiohttp rejects a user and a password in a URL. For these hosts, it uses no proxy of the
+    # environment, because such a proxy cannot reach this machine's loopback.
+    http = DefaultAioHttpClient(
+        auth=(url.username, url.password) if url.userinfo else None,
+        mounts=dict.fromkeys(LOOPBACK),
+    )
+    bare = url.copy_with(userinfo=b"")
+    return AsyncAnthropic(api_key=api_key.strip(), base_url=bare, max_retries=0, http_client=http)
 
 
 @asynccontextmanager
@@ -143,15 +146,29 @@ def _trouble_of(error: Exception, api_key: str | None, base_url: Any) -> Trouble
             cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
             if isinstance(cause, (httpx2.ReadTimeout, httpx2.WriteTimeout)):
                 return Trouble(source="stalled", message=text)
-            # The request is written only after the connection is established, TLS included.
-            unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol)
-            if isinstance(cause, unsent):
+            if _is_unsent(cause):
                 host = base_url.netloc.decode("ascii", "replace")
                 place = f"{base_url.scheme}://{host}" if host else "the base URL"
                 message = _cut(f"no connection to {place}: {text}", api_key)
                 return Trouble(source="transport", message=message, sent=False)
             return Trouble(source="transport", message=text)
     return None
+
+
+def _is_unsent(error: BaseException | None) -> bool:
+    """Whether the transport failed before it wrote a byte of the request, which it writes only
+    after the connection is established, TLS included.
+
+    An httpx2.ConnectError is no proof: the transport raises it also for a connection that broke
+    after the request. Its cause is the exception of aiohttp.
+    """
+    import aiohttp
+    import httpx2
+
+    cause = error.__cause__ if error is not None else None
+    return isinstance(error, (httpx2.ConnectTimeout, httpx2.UnsupportedProtocol)) or isinstance(
+        cause, (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError)
+    )
 
 
 def _text_of(error: Exception, api_key: str | None) -> str:

@@ -101,6 +101,35 @@ def test_a_proxy_of_the_environment_is_not_used_for_loopback(monkeypatch):
     assert (failed.error, failed.status) == ("authentication", 401)
 
 
+def test_a_user_in_the_base_url_becomes_basic_authorization():
+    heads = []
+
+    async def go():
+        async def answer(reader, writer):
+            heads.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            return await failure(f"http://ana:s%20t@127.0.0.1:{port}/api")
+
+    failed = asyncio.run(go())
+    assert "may have been billed" in failed.detail, failed.detail
+    (head,) = (head.lower().splitlines() for head in heads)
+    assert head[0] == b"post /api/v1/messages http/1.1"
+    assert b"authorization: basic yw5honmgda==" in head
+
+
+def test_a_failed_tls_handshake_is_reported_as_not_sent():
+    async def go():
+        async with answering(b"no TLS here\r\n") as base_url:
+            return await failure(base_url.replace("http:", "https:"))
+
+    failed = asyncio.run(go())
+    assert failed.error == "transport" and "nothing was sent" in failed.detail, failed.detail
+
+
 @pytest.mark.parametrize(
     ("base_url", "place"),
     [
@@ -202,4 +231,4 @@ def test_an_invalid_key_is_never_written_to_the_log():
     failed = asyncio.run(go())
     assert isinstance(failed, GenFailed)
     assert "secret" not in repr(failed) and "of-mine" not in repr(failed)
-    assert "***" in failed.detail
+    assert "header" in failed.detail
