@@ -21,6 +21,7 @@ from foldlog.bench import (
     report,
     steps,
     storage,
+    streams,
     takeover,
     tokens,
     turn_bytes,
@@ -49,6 +50,8 @@ BROKER: dict[str, Callable[[Installation, int], Ratio]] = {
     "takeover": takeover.takeover,
     "step_turnaround": steps.step_turnaround,
     "durable_step": steps.durable_step,
+    "stream_cost": streams.stream_cost,
+    "streams_per_worker": streams.streams_per_worker,
 }
 WORKER: dict[str, Callable[[Installation, ScriptedServer, int], Ratio]] = {
     "message_to_request": live.message_to_request,

@@ -12,7 +12,6 @@ from its first batch. The wall times, likewise without the start, are in the not
 """
 
 import json
-import os
 import resource
 import shutil
 import statistics
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from foldlog.bench.history import Session
-from foldlog.bench.measure import PARTITIONS, Installation, Ratio
+from foldlog.bench.measure import PARTITIONS, Installation, Ratio, cpu_s
 from foldlog.log import partition_for
 from foldlog.schemas.codec import encode, headers_for, shapes
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -136,7 +135,7 @@ def _worker(here: Installation) -> Spent:
             assert process.poll() is None, (here.home / "worker.log").read_text()[-2000:]
             assert time.perf_counter() - began < PATIENCE_S, "the worker did not become ready"
             time.sleep(POLL_S)
-        return Spent(_cpu_s(process.pid), time.perf_counter() - began)
+        return Spent(cpu_s(process.pid), time.perf_counter() - began)
     finally:
         process.terminate()
         process.wait()
@@ -149,9 +148,3 @@ def _is_ready(note: Path) -> bool:
             return answer.status == 200
     except (OSError, ValueError, KeyError, urllib.error.URLError):
         return False
-
-
-def _cpu_s(pid: int) -> float:
-    """The CPU seconds that all threads of a process have used so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

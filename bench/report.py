@@ -40,6 +40,10 @@ WHAT = {
     "idle_viewers_rss": "memory that 1,000 idle viewers add to a gateway, over its limit",
     "takeover": "seconds until a worker on an empty disk decides in a partition of 1,000,000 "
     "events, over one of 10,000",
+    "stream_cost": "CPU time of worker and gateway per streamed delta, with 100 streams of 50 "
+    "deltas a second and a viewer of each, over that of a bare loop over the SDK's stream",
+    "streams_per_worker": "the most streams of 50 deltas a second on one worker, with the first "
+    "text in the log within 500 ms and a chunk within 250 ms (99th percentile), over 300",
     "step_turnaround": "time from the end of an answer that calls a no-op tool to the next model "
     "request, over one hop through the log",
     "durable_step": "time of a no-op tool call, over a step of the fastest peer (DBOS, LangGraph, "

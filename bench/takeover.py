@@ -17,11 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import NamedTuple
 
 from foldlog.bench.history import Session
-from foldlog.bench.measure import PARTITIONS, Installation, Plot, Ratio
+from foldlog.bench.measure import PARTITIONS, Installation, Plot, Ratio, cpu_s
 from foldlog.log import open_log, partition_for
 from foldlog.processors.worker.same_agents import GROUP
 from foldlog.producers.sessions import Sessions
@@ -157,7 +156,7 @@ class _Log:
                     for record in reader.poll(POLL_S):
                         entry = entry_of(record)
                         if entry.session_id == name and isinstance(entry.event, ev.LlmCalled):
-                            return _Spent(time.perf_counter() - began, _cpu_s(pid))
+                            return _Spent(time.perf_counter() - began, cpu_s(pid))
         finally:
             reader.close()
 
@@ -181,9 +180,3 @@ class _Log:
         finally:
             process.kill()
             process.wait()
-
-
-def _cpu_s(pid: int) -> float:
-    """The CPU seconds that all threads of a process have used so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

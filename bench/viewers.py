@@ -73,11 +73,19 @@ class Gateway:
         """Wait until the gateway has read the log."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            with socket.create_connection(("127.0.0.1", self.port)) as connection:
-                connection.sendall(b"GET /v1/sessions/nobody HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
-                if connection.recv(4096).startswith(b"HTTP/1.1 404"):
-                    return
+            if self._status("nobody") == 404:
+                return
         raise AssertionError("the gateway did not reach the end of the log")
+
+    def knows(self, session: str) -> bool:
+        """Whether the gateway has read the session from the log."""
+        return self._status(session) == 200
+
+    def _status(self, session: str) -> int:
+        head = f"GET /v1/sessions/{session} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", self.port)) as connection:
+            connection.sendall(head.encode())
+            return int(connection.recv(4096).split()[1])
 
     def rss_mb(self) -> float:
         """The resident memory of the process, in MB."""

@@ -4,6 +4,8 @@ The peers' environment is not required: without it, their benches must name what
 """
 
 import json
+import subprocess
+import sys
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -20,6 +22,7 @@ from foldlog.bench import (
     report,
     steps,
     storage,
+    streams,
     tokens,
     turn_bytes,
 )
@@ -137,6 +140,26 @@ def test_the_stock_baseline_stays_as_it_was():
     text = refold.STOCK.read_text()
     assert "foldlog" not in "".join(line for line in text.splitlines() if "import" in line[:7])
     assert sha256(text.encode()).hexdigest()[:16] == "ebfbed8fc8015033"
+
+
+def test_the_bare_loop_reads_every_delta_of_the_streaming_server():
+    with streams.stream_server(5) as server:
+        loop = [sys.executable, str(streams.SCRIPTS / "sdk_loop.py"), server.url, "3"]
+        subprocess.run(loop, check=True, timeout=60)
+        server.await_active(0)
+        assert server.report()["deltas"] == 15
+
+
+def test_the_bare_loop_stays_as_it_was():
+    """Figures with another baseline could not be compared with the old ones."""
+    text = (streams.SCRIPTS / "sdk_loop.py").read_text()
+    assert sha256(text.encode()).hexdigest()[:16] == "f420bae3a9a881ab"
+
+
+def test_streams_fit_while_first_texts_and_chunks_are_in_time():
+    fits = streams.Step(300, 499, 249, cpu=0.9, sent=1)
+    assert fits.fits
+    assert not fits._replace(first_ms=500).fits and not fits._replace(lag_ms=250).fits
 
 
 def test_a_history_repeats_no_text_and_is_the_same_in_every_run():

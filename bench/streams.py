@@ -1,0 +1,345 @@
+"""stream_cost, streams_per_worker: many answers that stream at the same time.
+
+Real processes: a model server that only streams (stream_server.py), a broker, one worker, and for
+stream_cost a gateway with one viewer of each session. stream_cost counts the CPU time of worker and
+gateway while all answers stream; the broker's is in the note. Its baseline is a process that only
+iterates the SDK's streams (sdk_loop.py) of the same server, right before. streams_per_worker raises
+the number of answers that stream, in steps, while new ones begin and others end. It reads the log.
+"""
+
+import http.client
+import json
+import math
+import re
+import selectors
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from foldlog.bench.measure import Installation, Missing, Plot, Ratio, cpu_s
+from foldlog.bench.viewers import gateway
+from foldlog.local.kafka import Broker
+from foldlog.log.settings import SLOTS_MAX
+from foldlog.producers.sessions import Sessions
+from foldlog.schemas.codec import CHUNK
+from foldlog.schemas.topics import SESSION_EVENTS
+
+PER_SECOND = 50  # deltas of one stream
+STREAMS = 100  # of stream_cost
+COST_DELTAS = 1_000  # 20 s: they must all begin, and stream through the window
+WINDOW_S = 5.0
+LOAD_DELTAS = 750  # of one answer of streams_per_worker: 15 s
+STEPS = (100, 200, 300, 400, 500, 600, 800, 1000)
+STEP_WINDOW_S = 10.0
+STREAMS_MIN = 300
+FIRST_MS_MAX, LAG_MS_MAX = 500, 250
+RATE_MIN = 0.95  # of the deltas that a step should have; with less, the model server was too slow
+PATIENCE_S = 60.0
+SENT = re.compile(rb"@(\d+) ")
+SCRIPTS = Path(__file__).parent
+
+
+class Server:
+    """The model server's process."""
+
+    def __init__(self, process: subprocess.Popen, port: int) -> None:
+        self._process, self._port = process, port
+        self.url = f"http://127.0.0.1:{port}"
+
+    def report(self) -> dict:
+        """The deltas sent so far, the streams that run, and the longest delay of a round."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_S)
+        try:
+            connection.request("GET", "/")
+            return json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+
+    def await_active(self, streams: int) -> None:
+        """Wait until exactly this number of streams runs."""
+        _await(lambda: self.report()["active"] == streams, f"{streams} streams")
+
+
+def _await(is_done: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not is_done():
+        if time.monotonic() > until:
+            raise Missing(f"no {what} within {PATIENCE_S:.0f} s: the machine is too busy")
+        time.sleep(0.1)
+
+
+@contextmanager
+def stream_server(deltas: int) -> Iterator[Server]:
+    """A model server whose answers have this number of deltas."""
+    command = [sys.executable, SCRIPTS / "stream_server.py", str(deltas), str(PER_SECOND)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield Server(process, int(process.stdout.readline()))
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@contextmanager
+def _worker(here: Installation, server: Server) -> Iterator[int]:
+    """The pid of a worker without a supervisor, whose spare would use CPU time, too."""
+    env = here.env() | {
+        "ANTHROPIC_BASE_URL": server.url,
+        "ANTHROPIC_API_KEY": "bench",
+        "FOLDLOG_MODEL_SLOTS": str(SLOTS_MAX),
+    }
+    command = [sys.executable, "-m", "foldlog.cli", "worker"]
+    with open(here.home / "worker.log", "ab") as log:
+        process = subprocess.Popen(command, env=env, cwd=here.home, stdout=log, stderr=log)
+    try:
+        yield process.pid
+        assert process.poll() is None, (here.home / "worker.log").read_text()[-2000:]
+    finally:
+        process.terminate()
+        process.wait()
+
+
+class Cost(NamedTuple):
+    """Microseconds of CPU time per delta, by process."""
+
+    us: dict[str, float]
+    lags_ms: list[float]
+
+    @property
+    def ours(self) -> float:
+        """Of the processes of foldlog."""
+        return self.us["worker"] + self.us["gateway"]
+
+
+def stream_cost(here: Installation, runs: int) -> Ratio:
+    """CPU time per delta from the provider's socket through the log to one viewer, over a bare loop
+    that iterates the SDK's stream."""
+    numbers = count()
+    with stream_server(COST_DELTAS) as server, _worker(here, server) as worker_pid:
+        with gateway(here) as running, _sessions(here) as sessions:
+            broker = Broker(dir=here.broker_dir, cache_dir=here.settings.cache_dir).status().pid
+            assert broker is not None
+            pids = {"worker": worker_pid, "gateway": running.process.pid, "broker": broker}
+            _warm_up(here, sessions)
+            pairs = []
+            for _ in range(runs):
+                base = _sdk_cost(server)
+                names = [f"streaming-{next(numbers)}" for _ in range(STREAMS)]
+                with ExitStack() as stack:
+                    viewers = []
+                    for name in names:
+                        sessions.open(name, agent="default")
+                        _await(lambda name=name: running.knows(name), f"session {name}")
+                        viewers.append(stack.enter_context(running.watch(name)))
+                    for name in names:
+                        sessions.say(name, "hello", channel="bench")
+                    pairs.append((base, _viewed_cost(server, viewers, pids)))
+                server.await_active(0)
+    bases = [base for base, _ in pairs]
+    ratios = [mine.ours / base for base, mine in pairs]
+    parts = {name: statistics.median(mine.us[name] for _, mine in pairs) for name in pids}
+    lags_ms = [lag for _, mine in pairs for lag in mine.lags_ms]
+    note = (
+        f"{STREAMS} streams, {PER_SECOND} deltas a second each; {min(ratios):.2f} to "
+        f"{max(ratios):.2f}; worker {parts['worker']:.0f} us, gateway {parts['gateway']:.0f} us; "
+        f"the broker's {parts['broker']:.0f} us are not counted; sent to viewed p50 "
+        f"{statistics.median(lags_ms):.0f} ms, p99 {_p99(lags_ms):.0f} ms"
+    )
+    ours, base = statistics.median(mine.ours for _, mine in pairs), statistics.median(bases)
+    ratio, aim = statistics.median(ratios), "at most 1.5, aim 0.7"
+    return Ratio("stream_cost", ours, base, "us of CPU", ratio, runs, aim, note)
+
+
+@contextmanager
+def _sessions(here: Installation) -> Iterator[Sessions]:
+    sessions = Sessions(here.log, here.settings)
+    try:
+        yield sessions
+    finally:
+        sessions.close()
+
+
+def _warm_up(here: Installation, sessions: Sessions) -> None:
+    """Wait until the worker answers."""
+    reader = here.log.reader(SESSION_EVENTS, here.log.end_offsets(SESSION_EVENTS))
+    try:
+        sessions.open("warm-up", agent="default")
+        sessions.say("warm-up", "hello", channel="bench")
+        ended = ("t", b"TURN_ENDED")
+        _await(lambda: any(ended in r.headers for r in reader.poll(0.1)), "answer of the worker")
+    finally:
+        reader.close()
+
+
+def _sdk_cost(server: Server) -> float:
+    """Microseconds of CPU time per delta of a process that iterates the SDK's streams."""
+    command = [sys.executable, SCRIPTS / "sdk_loop.py", server.url, str(STREAMS)]
+    with subprocess.Popen(command) as process:
+        try:
+            server.await_active(STREAMS)
+            before, deltas = cpu_s(process.pid), server.report()["deltas"]
+            time.sleep(WINDOW_S)
+            spent, report = cpu_s(process.pid) - before, server.report()
+            assert report["active"] == STREAMS, report
+            return spent / (report["deltas"] - deltas) * 1e6
+        finally:
+            process.kill()
+            process.wait()
+            server.await_active(0)
+
+
+def _viewed_cost(server: Server, viewers: Sequence[socket.socket], pids: dict[str, int]) -> Cost:
+    """The CPU time of the processes per delta that the viewers received in the window."""
+    with selectors.DefaultSelector() as selector:
+        waiting = set(viewers)
+        for viewer in waiting:
+            selector.register(viewer, selectors.EVENT_READ)
+        until = time.monotonic() + PATIENCE_S
+        while waiting:
+            if time.monotonic() > until:
+                raise Missing(f"{len(waiting)} of {STREAMS} answers did not begin")
+            waiting -= {viewer for viewer, data in _received(selector) if SENT.search(data)}
+        before = {name: cpu_s(pid) for name, pid in pids.items()}
+        deltas, lags_ms, until = 0, [], time.monotonic() + WINDOW_S
+        while time.monotonic() < until:
+            for _, data in _received(selector):
+                deltas += data.count(b"@")
+                lags_ms += _lags_ms(data)
+        spent = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}
+        report = server.report()
+    assert report["active"] == STREAMS, f"an answer ended in the window: {report}"
+    return Cost({name: seconds / deltas * 1e6 for name, seconds in spent.items()}, lags_ms)
+
+
+def _received(selector: selectors.BaseSelector) -> Iterator[tuple[socket.socket, bytes]]:
+    for key, _ in selector.select(0.1):
+        assert isinstance(key.fileobj, socket.socket)
+        data = key.fileobj.recv(1 << 20)
+        assert data, "the gateway closed a viewer's connection"
+        yield key.fileobj, data
+
+
+def _lags_ms(data: bytes) -> list[float]:
+    """How long ago the deltas in `data` were sent."""
+    now = time.monotonic_ns() / 1e6
+    return [now - int(sent) for sent in SENT.findall(data)]
+
+
+def _p99(values: list[float]) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))] if ordered else math.inf
+
+
+class Step(NamedTuple):
+    """What a number of streams led to. first_ms: p99 from a message to the first text of its answer
+    in the log. lag_ms: p99 from sending the oldest delta of a chunk to reading the chunk."""
+
+    streams: int
+    first_ms: float
+    lag_ms: float
+    cpu: float
+    sent: float
+
+    @property
+    def fits(self) -> bool:
+        """Whether the worker kept up."""
+        return self.first_ms < FIRST_MS_MAX and self.lag_ms < LAG_MS_MAX
+
+
+def streams_per_worker(here: Installation, runs: int) -> Ratio:
+    """The most streams of one worker with which chunks are in the log in time."""
+    steps: list[Step] = []
+    with stream_server(LOAD_DELTAS) as server, _worker(here, server) as pid:
+        with _sessions(here) as sessions:
+            _warm_up(here, sessions)
+            with _Load(here, sessions) as load:
+                for streams in STEPS:
+                    steps.append(load.step(streams, server, pid))
+                    if not steps[-1].fits or steps[-1].sent < RATE_MIN:
+                        break
+    best = max((s.streams for s in steps if s.fits and s.sent >= RATE_MIN), default=0)
+    note = "; ".join(
+        f"{s.streams}: first {s.first_ms:.0f} ms, lag {s.lag_ms:.0f} ms, {s.cpu:.0%} of a core"
+        + ("" if s.sent >= RATE_MIN else f", only {s.sent:.0%} of the deltas sent")
+        for s in steps
+    )
+    aim = f"at least 1 ({STREAMS_MIN} streams), aim 2"
+    cores = [(float(step.streams), step.cpu) for step in steps]
+    return Ratio(
+        "streams_per_worker", best, STREAMS_MIN, "streams", best / STREAMS_MIN, 1, aim,
+        f"p99 of {STEP_WINDOW_S:.0f} s each; {note}",
+        Plot("streams", "cores used by the worker", {"worker": cores}),
+    )
+
+
+class _Load:
+    """Messages to new sessions at a steady rate, and what the log then shows."""
+
+    def __init__(self, here: Installation, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._reader = here.log.reader(SESSION_EVENTS, here.log.end_offsets(SESSION_EVENTS))
+        self._streams = 0
+        self._said: dict[str, float] = {}
+        self._halt = threading.Event()
+        self._thread = threading.Thread(target=self._say)
+
+    def __enter__(self) -> "_Load":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._halt.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._reader.close()
+
+    def _say(self) -> None:
+        due = time.monotonic()
+        for number in count():
+            due += LOAD_DELTAS / PER_SECOND / self._streams
+            if self._halt.wait(max(0.0, due - time.monotonic())):
+                return
+            name = f"load-{number}"
+            self._sessions.open(name, agent="default")
+            self._said[name] = time.monotonic()
+            self._sessions.say(name, "hello", channel="bench")
+
+    def step(self, streams: int, server: Server, pid: int) -> Step:
+        """Raise the rate of messages, wait until the answers of the old rate have ended, measure.
+        """
+        self._streams = streams
+        if not self._thread.is_alive():
+            self._thread.start()
+        self._read(LOAD_DELTAS / PER_SECOND)
+        before, deltas, began = cpu_s(pid), server.report()["deltas"], time.monotonic()
+        first_ms, lags_ms = self._read(STEP_WINDOW_S)
+        ended = time.monotonic()
+        cpu = (cpu_s(pid) - before) / (ended - began)
+        sent = (server.report()["deltas"] - deltas) / (ended - began) / PER_SECOND / streams
+        said = {n: at for n, at in self._said.items() if began < at < ended - FIRST_MS_MAX / 1000}
+        firsts = [first_ms.get(name, math.inf) for name in said]
+        return Step(streams, _p99(firsts), _p99(lags_ms), cpu, sent)
+
+    def _read(self, seconds: float) -> tuple[dict[str, float], list[float]]:
+        """Read the log for a while. Returns ms to the first chunk by session, and chunks' lags."""
+        first_ms: dict[str, float] = {}
+        lags_ms: list[float] = []
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            for record in self._reader.poll(min(left, 0.1)):
+                if not record.headers or record.headers[0] != CHUNK:
+                    continue
+                name = (record.key or b"").decode()
+                if name in self._said and name not in first_ms:
+                    first_ms[name] = (time.monotonic() - self._said[name]) * 1000
+                lags_ms += _lags_ms(record.value or b"")[:1]
+        return first_ms, lags_ms
