@@ -7,12 +7,14 @@ if and only if it has a stop_reason. The file uses no clock, no SDK and no socke
 import logging
 from dataclasses import fields, replace
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
 
 from ....schemas.enums import ChunkKind
 from ....schemas.events import Usage
 from . import json_bytes as js
-from .blocks import Block
+from .blocks import TEXT_OF, Block
 from .errors import AttemptFailed, Trouble
 
 CALL_ID_CHARS_MAX = 128  # longer labels are cut
@@ -21,6 +23,24 @@ REPORT_CHARS_MAX = 300
 _log = logging.getLogger("foldlog.models")
 # The API accepts bodies of at most 32 MB: a longer answer could never be sent back.
 ANSWER_CHARS_MAX = 32 * 1024 * 1024
+
+
+class _Delta(msgspec.Struct):
+    type: str
+    text: str = ""
+    thinking: str = ""
+    partial_json: str = ""
+
+
+class _TextEvent(msgspec.Struct):
+    """A content_block_delta, as nearly all events of an answer are."""
+
+    type: Literal["content_block_delta"]
+    index: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+    delta: _Delta
+
+
+_TEXT_EVENT = msgspec.json.Decoder(_TextEvent)
 
 
 class Shown(NamedTuple):
@@ -70,6 +90,9 @@ class Answer:
         self._chars += len(data)
         if self._chars > ANSWER_CHARS_MAX:
             raise js.Malformed(f"the answer passed {ANSWER_CHARS_MAX} characters")
+        text_event = _text_event(data)
+        if text_event is not None:
+            return self._extend_text(text_event)
         event = js.fields(data)
         match js.string(event.get("type")) or name:
             case "message_start":
@@ -110,6 +133,13 @@ class Answer:
         if block is None or block.closed:
             return []
         return [Shown(index, *piece) for piece in block.extend(event.get("delta", b"{}"))]
+
+    def _extend_text(self, event: _TextEvent) -> list[Shown]:
+        block, kind = self._blocks.get(event.index), event.delta.type
+        if block is None or block.closed:
+            return []
+        text: str = getattr(event.delta, TEXT_OF[kind])
+        return [Shown(event.index, *block.extend_text(kind, text))]
 
     def _close(self, event: dict[str, bytes]) -> list[Shown]:
         index = _index(event)
@@ -155,6 +185,17 @@ class Answer:
 
     def _rendered(self, blocks: list[Block]) -> list[bytes]:
         return [block.json() for block in blocks]
+
+
+def _text_event(data: str) -> _TextEvent | None:
+    """The event, decoded at once, if it is an ordinary delta of text. For any other event, None:
+    the caller then reads its fields one by one, with the same result and at several times the cost.
+    """
+    try:
+        event = _TEXT_EVENT.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+    return event if event.delta.type in TEXT_OF else None
 
 
 def _call(index: int, block: Block) -> Call:

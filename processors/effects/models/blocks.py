@@ -23,10 +23,12 @@ class Piece(NamedTuple):
     text: str
 
 
-# delta type -> (field of the delta, field of the block it extends, the kind that a viewer sees)
+# Deltas of text: their type -> their field with the text
+TEXT_OF = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+# delta type -> (field of the block that it extends, the kind that a viewer sees)
 _EXTENDS = {
-    "text_delta": ("text", "text", ChunkKind.TEXT),
-    "thinking_delta": ("thinking", "thinking", ChunkKind.THINKING),
+    "text_delta": ("text", ChunkKind.TEXT),
+    "thinking_delta": ("thinking", ChunkKind.THINKING),
 }
 # delta type -> fields of the block it sets; the newest wins, as in the SDK
 _SETS = {
@@ -73,23 +75,25 @@ class Block:
         """Apply a delta; unknown types are ignored. Returns the pieces that a viewer sees."""
         delta = js.fields(raw_delta)
         kind = js.string(delta.get("type"))
-        if kind in _EXTENDS:
-            source, field, shown = _EXTENDS[kind]
-            text = js.string(delta.get(source))
-            self._texts.setdefault(field, [self.text(field)]).append(text)
-            return [Piece(shown, text)]
-        if kind == "input_json_delta":
-            text = js.string(delta.get("partial_json"))
-            if self._input is None:
-                self._input = []
-            self._input.append(text)
-            return [Piece(ChunkKind.TOOL_INPUT, text)]
+        if kind in TEXT_OF:
+            return [self.extend_text(kind, js.string(delta.get(TEXT_OF[kind])))]
         if kind == "citations_delta" and "citation" in delta:
             self._citations.append(js.compact(delta["citation"]))
         for field in _SETS.get(kind, ()):
             if field in delta:
                 self._fields[field] = delta[field]
         return []
+
+    def extend_text(self, kind: str, text: str) -> Piece:
+        """Apply the text of a delta whose type is `kind`, a key of TEXT_OF."""
+        if kind in _EXTENDS:
+            field, shown = _EXTENDS[kind]
+            self._texts.setdefault(field, [self.text(field)]).append(text)
+            return Piece(shown, text)
+        if self._input is None:
+            self._input = []
+        self._input.append(text)
+        return Piece(ChunkKind.TOOL_INPUT, text)
 
     def text(self, field: str) -> str:
         """A text field of content_block_start; "" if the field is not text."""

@@ -153,6 +153,39 @@ def test_S1_C_constraint_7_blocks_are_rebuilt_byte_for_byte_from_any_deltas(data
     assert (answer.response_id, answer.model, answer.stop_reason) == ("msg_1", "m-1", "end_turn")
 
 
+odd = st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from([2**31, 0.0, {}, []])
+texts = st.text(st.characters() | st.characters(categories=("Cs",)), max_size=3)
+kinds = st.sampled_from(["text_delta", "thinking_delta", "input_json_delta", "citations_delta"])
+of_text = st.sampled_from(["text", "thinking", "partial_json"])
+
+
+def mostly(usual):
+    return st.integers(0, 9).flatmap(lambda n: usual if n else odd)
+
+
+@given(
+    index=mostly(st.integers(0, 1)),
+    kind=mostly(kinds),
+    fields=st.dictionaries(of_text, mostly(texts), max_size=3),
+    escaped=st.booleans(),
+)
+def test_a_delta_decoded_at_once_has_the_effect_of_one_read_field_by_field(
+    index, kind, fields, escaped
+):
+    """Without its type, an event is read field by field, and its name has the type."""
+
+    def effect(event):
+        answer, _ = answer_of(start(0, {"type": "text"}), start(1, {"type": "tool_use"}))
+        try:
+            shown = answer.feed("content_block_delta", wire(event, escaped))
+        except Malformed:
+            shown = None
+        return shown, answer.content()
+
+    event = {"index": index, "delta": {"type": kind, **fields}}
+    assert effect({"type": "content_block_delta", **event}) == effect(event)
+
+
 def test_S1_C_unknown_fields_numbers_and_escapes_are_unchanged():
     block = (
         r'{"type": "future", "n": [1.10, 1e400, -0.0, 12345678901234567890123], "s": "\u00e9\/"}'
