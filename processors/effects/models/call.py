@@ -19,7 +19,7 @@ from ...request.continuation import Kept
 from ...tools.output_sink import Sink, Stop
 from ..slots import Slots
 from .answer import NO_USAGE, Answer
-from .chunks import Chunks
+from .chunks import Chunks, read_gap_s, until_next
 from .client import DETAIL_CHARS_MAX, make_client, open_stream
 from .errors import POLICY, AttemptFailed, Trouble, advice_of, class_of, wait_ms
 from .json_bytes import Malformed, encodable
@@ -83,7 +83,7 @@ async def generate(
     partial answer that a resuming attempt continues. clock: monotonic seconds. Every call reports
     an outcome, unless this task is cancelled or the sink raises.
     """
-    run = _Attempt(claim, sink, limits, store_body, clock, kept)
+    run = _Attempt(claim, sink, limits, store_body, clock, kept, pace)
     try:
         trouble = await run.receive(request, client, stop)
         outcome = await run.outcome(trouble, stop)
@@ -103,7 +103,9 @@ class _Attempt:
         store_body: StoreBody,
         clock: Callable[[], float],
         kept: Kept | None,
+        slots: Slots | None,
     ) -> None:
+        self._slots = slots
         self._claim = claim
         self._sink = sink
         self._stall_s = limits.stall_timeout_ms / 1000
@@ -112,7 +114,11 @@ class _Attempt:
         self._began = self._moved = clock()
         self._answer = Answer() if kept is None else ResumedAnswer(kept)
         first = 0 if kept is None else kept.prior_seq + 1
-        self._chunks = Chunks(self._emit, asyncio.get_running_loop().call_later, first)
+        self._loop = asyncio.get_running_loop()
+        self._chunks = Chunks(self._emit, self._later, first)
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(until_next(self._loop.time(), seconds), call)
 
     async def receive(self, request: bytes, client: Any, stop: Stop) -> Trouble | None:
         """Receive until the answer ends, fails, stalls or is stopped.
@@ -151,6 +157,7 @@ class _Attempt:
                 _streaming(request),
                 label=self._claim.label,
                 stall_timeout_s=self._stall_s,
+                before_read=self._before_read,
             ) as events:
                 async for event in events:
                     self._take(event.name, event.data)
@@ -162,6 +169,15 @@ class _Attempt:
         except Malformed as error:
             return Trouble(source="malformed", message=f"an event cannot be parsed: {error}")
         return None
+
+    async def _before_read(self) -> None:
+        """While many streams run, wait for the time at which all of them are read. Nothing waits
+        before the first text, nor after the end of the answer."""
+        gap_s = 0.0 if self._slots is None else read_gap_s(self._slots.taken)
+        gap_s = min(gap_s, self._stall_s / 4)
+        if gap_s and self._chunks.has_begun and not self._answer.ended:
+            self._chunks.send()
+            await asyncio.sleep(until_next(self._loop.time(), gap_s))
 
     def _take(self, name: str, data: str) -> None:
         if name == "ping" or not data:

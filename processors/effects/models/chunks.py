@@ -13,6 +13,12 @@ from .json_bytes import encodable, whole_pairs
 
 # 25 updates a second look like a continuous stream; a chunk then holds about 2-10 tokens.
 FLUSH_AFTER_S = 0.040
+# With more streams than this, each is read only every FLUSH_AFTER_S, together with the others:
+# waking up for every delta costs several times more than the delta itself.
+STREAMS_READ_AT_ONCE = 16
+# With more streams than this, the pause is longer, and a chunk holds more tokens.
+STREAMS_READ_OFTEN = 64
+READ_AFTER_S = 0.120
 # A burst (a tool's input, cached text) is split at this size, so that a chunk stays a small record.
 FLUSH_CHARS = 256
 # One delta may be huge. 16 Ki characters are at most 64 KiB of UTF-8, far below a record's limit.
@@ -21,6 +27,19 @@ CHUNK_CHARS_MAX = 16_384
 
 class Timer(Protocol):
     def cancel(self) -> None: ...
+
+
+def read_gap_s(streams: int) -> float:
+    """The pause between two reads of a stream, while this number of streams runs in the process."""
+    if streams <= STREAMS_READ_AT_ONCE:
+        return 0.0
+    return FLUSH_AFTER_S if streams <= STREAMS_READ_OFTEN else READ_AFTER_S
+
+
+def until_next(now_s: float, gap_s: float) -> float:
+    """Seconds until the next multiple of `gap_s`, at which every stream with this gap wakes up, so
+    that one request to the broker carries the chunks of many sessions."""
+    return gap_s - now_s % gap_s
 
 
 Emit = Callable[[int, int, ChunkKind, str], None]
@@ -52,10 +71,19 @@ class Chunks:
             self._place = (block, kind)
         self._parts.append(text)
         self._chars += len(text)
-        if self._seq == self._first or self._chars >= FLUSH_CHARS:
-            self._send(keep_half_pair=True)
+        if not self.has_begun or self._chars >= FLUSH_CHARS:
+            self.send()
         elif self._timer is None:
             self._timer = self._later(FLUSH_AFTER_S, self._on_time)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the first chunk was sent."""
+        return self._seq > self._first
+
+    def send(self) -> None:
+        """Send the text so far; the block continues."""
+        self._send(keep_half_pair=True)
 
     def flush(self) -> None:
         """Send the remaining text, before another block or the outcome."""
@@ -63,7 +91,7 @@ class Chunks:
 
     def _on_time(self) -> None:
         self._timer = None
-        self._send(keep_half_pair=True)
+        self.send()
 
     def _send(self, *, keep_half_pair: bool) -> None:
         if self._timer is not None:

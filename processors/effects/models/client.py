@@ -5,7 +5,7 @@ The import takes 1.4-3 s, so it happens inside functions: only the models role i
 it creates its client. The SDK's own retries are always off, because retries are events of the log.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ CONNECT_TIMEOUT_S = 10.0
 READ_MARGIN_S = 5.0
 COMPACTION_BETA = "compact-2026-09-04"
 COMPACTED = b'"messages":[{"role":"assistant"'  # only a signed summary may come first like this
+FULL_READ_BYTES = 16 * 1024  # the transport reads at most this much, so there may be more
 DETAIL_CHARS_MAX = 500  # a longer text is probably a proxy's HTML page
 
 
@@ -59,15 +60,38 @@ def make_client(api_key: str, base_url: str | None = None) -> Any:
     return AsyncAnthropic(api_key=api_key.strip(), base_url=bare, max_retries=0, http_client=http)
 
 
+class _Paced:
+    """The body of a response, as AsyncStream.raw_events reads it."""
+
+    def __init__(self, response: Any, before_read: Callable[[], Awaitable[None]]) -> None:
+        self._response, self._before_read = response, before_read
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:
+        async for data in self._response.aiter_bytes():
+            yield data
+            if len(data) < FULL_READ_BYTES:
+                await self._before_read()
+
+
+async def _at_once() -> None:
+    pass
+
+
 @asynccontextmanager
 async def open_stream(
-    client: Any, body: bytes, *, label: str, stall_timeout_s: float
+    client: Any,
+    body: bytes,
+    *,
+    label: str,
+    stall_timeout_s: float,
+    before_read: Callable[[], Awaitable[None]] = _at_once,
 ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
     """Send one request and yield the raw events of the response.
     Leaving the block closes the socket.
 
-    body: sent byte for byte. label: value of the attempt header. Raises AttemptFailed for any
-    error of the API, the transport or the SDK.
+    body: sent byte for byte. label: value of the attempt header. before_read: called when all
+    events that were read have been taken, before more are read. Raises AttemptFailed for any error
+    of the API, the transport or the SDK.
     """
     import httpx2
     from anthropic import AsyncStream
@@ -92,7 +116,8 @@ async def open_stream(
         kind = response.headers.get("content-type", "")
         if not kind.lower().startswith("text/event-stream"):
             raise AttemptFailed(_no_stream(response, kind))
-        yield (StreamEvent(e.event or "", e.data) async for e in AsyncStream.raw_events(response))
+        raw = AsyncStream.raw_events(_Paced(response, before_read))
+        yield (StreamEvent(e.event or "", e.data) async for e in raw)
     except AttemptFailed:
         raise
     except Exception as error:

@@ -6,6 +6,7 @@ import time
 
 from foldlog.local.messages_api import redacted_thinking, text, thinking, tool_use
 from foldlog.processors.effects.models.call import GenClaim, generate, make_client
+from foldlog.processors.effects.slots import Slots
 from foldlog.processors.limits import DEFAULT_LIMITS, Limits
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.schemas import codec
@@ -34,6 +35,14 @@ def request(*messages, **params):
         **params,
     }
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def running(streams):
+    """The slots of an API key in a process that runs this number of model calls."""
+    slots = Slots(1_000)
+    for _ in range(streams):
+        assert slots.take(0)
+    return slots
 
 
 class Collected:

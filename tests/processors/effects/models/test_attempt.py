@@ -25,6 +25,7 @@ from foldlog.tests.processors.effects.models.attempts import (
     generate_with,
     request,
     run,
+    running,
 )
 
 # an answer --------------------------------------------------------------------------------------
@@ -66,7 +67,8 @@ def test_law_11_the_request_is_sent_byte_for_byte(serve):
     assert server.body(accepted["n"]) == odd[:-1] + b',"stream":true}'
 
 
-def test_S1_C_the_first_token_does_not_wait_for_the_second(serve):
+@pytest.mark.parametrize("streams", [1, 100])
+def test_S1_C_the_first_token_does_not_wait_for_the_second(serve, streams):
     server = serve(Reply([text("Hello there")], chunk=5, gate="second", gate_after=4))
 
     async def go():
@@ -75,7 +77,7 @@ def test_S1_C_the_first_token_does_not_wait_for_the_second(serve):
         record = sink.chunk
         sink.chunk = lambda *event: (record(*event), arrived.set())
         async with make_client("k", server.base_url) as client:
-            work = asyncio.create_task(generate_with(client, sink))
+            work = asyncio.create_task(generate_with(client, sink, pace=running(streams)))
             await arrived.wait()
             assert sink.chunks[0].delta == "Hello"
             server.open("second")

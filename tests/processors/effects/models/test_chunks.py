@@ -7,7 +7,11 @@ from foldlog.processors.effects.models.chunks import (
     CHUNK_CHARS_MAX,
     FLUSH_AFTER_S,
     FLUSH_CHARS,
+    STREAMS_READ_AT_ONCE,
+    STREAMS_READ_OFTEN,
     Chunks,
+    read_gap_s,
+    until_next,
 )
 from foldlog.schemas.enums import ChunkKind
 
@@ -97,6 +101,32 @@ def test_surrogate_halves_are_joined_and_a_lone_half_is_replaced():
     chunks.add(1, TEXT, "b")
     chunks.flush()
     assert [text for *_, text in sent[1:]] == ["a\ufffd", "b"]
+
+
+def test_the_text_so_far_is_sent_on_request_but_half_a_pair_waits():
+    chunks, sent, _ = make()
+    chunks.add(0, TEXT, "a")
+    assert chunks.has_begun
+    chunks.add(0, TEXT, "b\ud83d")
+    chunks.send()
+    chunks.add(0, TEXT, "\ude00")
+    chunks.send()
+    assert [text for *_, text in sent] == ["a", "b", "\U0001f600"]
+
+
+def test_few_streams_are_read_at_once_and_more_streams_less_often():
+    few, many = STREAMS_READ_AT_ONCE, STREAMS_READ_OFTEN
+    gaps = [read_gap_s(streams) for streams in (1, few, few + 1, many, many + 1, 10_000)]
+    assert gaps[:2] == [0, 0] and gaps == sorted(gaps) and gaps[2:4] == [FLUSH_AFTER_S] * 2
+    assert 0 < gaps[-1] < 0.15, "beside the delay of the log, a chunk is late by 250 ms at most"
+
+
+@given(st.floats(0, 1e7), st.floats(0, 1), st.sampled_from([0.04, 0.12]))
+def test_streams_with_the_same_gap_wake_up_at_the_same_times(now_s, later_s, gap_s):
+    waits = until_next(now_s, gap_s), until_next(now_s + later_s, gap_s)
+    assert all(0 < wait <= gap_s for wait in waits)
+    apart = (now_s + later_s + waits[1] - now_s - waits[0]) / gap_s
+    assert abs(apart - round(apart)) < 1e-4
 
 
 halves = st.characters(categories=("Cs",))

@@ -223,6 +223,37 @@ def test_the_stream_closes_its_own_socket_and_a_read_timeout_is_a_stall(data, so
     assert trouble.source == source and message in trouble.message
 
 
+def test_more_is_read_only_after_before_read_and_then_all_that_came():
+    async def go():
+        taken, entered, written = [], asyncio.Event(), asyncio.Event()
+
+        async def answer(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(SSE + b"data: 1\n\n")
+            await entered.wait()
+            for number in (b"2", b"3", b"4"):
+                writer.write(b"data: " + number + b"\n\n")
+            writer.close()
+            written.set()
+
+        async def before_read():
+            taken.append("read")
+            entered.set()
+            await written.wait()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server, make_client("k", url) as client:
+            async with open_stream(
+                client, b"{}", label="s", stall_timeout_s=60, before_read=before_read
+            ) as events:
+                async for event in events:
+                    taken.append(event.data)
+        return taken
+
+    assert asyncio.run(asyncio.wait_for(go(), 60))[:5] == ["1", "read", "2", "3", "4"]
+
+
 def test_an_invalid_key_is_never_written_to_the_log():
     async def go():
         async with answering(b"") as base_url:

@@ -13,7 +13,7 @@ from foldlog.processors.effects.models.call import GenClaim
 from foldlog.processors.effects.models.errors import POLICY, wait_ms
 from foldlog.processors.effects.slots import Slots
 from foldlog.schemas.events import GenComplete, GenFailed
-from foldlog.tests.processors.effects.models.attempts import ANSWER, CLAIM, run
+from foldlog.tests.processors.effects.models.attempts import ANSWER, CLAIM, run, running
 
 # faults -----------------------------------------------------------------------------------------
 
@@ -54,6 +54,8 @@ FAILED = {
     "cut_in_tool_input": ("truncated", None),
     "bad_event_json": ("malformed", None),
 }
+# A process with many streams reads each of them less often.
+STREAMS = pytest.mark.parametrize("streams", [1, 100])
 SHAPED = [name for name, mode in FAULTS.items() if mode.stage is Stage.SHAPE]
 COMPLETED = [
     "eof_before_message_stop",
@@ -65,14 +67,16 @@ def test_every_fault_of_the_server_has_a_row_here():
     assert set(FAILED) | set(COMPLETED) | set(SHAPED) == set(FAULTS)
 
 
+@STREAMS
 @pytest.mark.parametrize("name", FAILED)
-def test_S2_9_every_failure_is_one_event_with_a_policy_and_the_content(serve, name):
+def test_S2_9_every_failure_is_one_event_with_a_policy_and_the_content(serve, name, streams):
     # Pings come often enough to prevent a stall, if bytes counted as progress.
     fault = {"name": name, "every_s": 0.02} if name == "stall_with_pings" else name
     server = serve(Reply(ANSWER, fault=fault))
     begun = FAULTS[name].stage is not Stage.BEFORE
     stalls = FAILED[name][0] == "stalled"
-    sink = run(server, stall_after=("" if begun else "-") if stalls else None)
+    clock_from = ("" if begun else "-") if stalls else None
+    sink = run(server, stall_after=clock_from, pace=running(streams))
     failed = sink.only
     assert isinstance(failed, GenFailed), failed
     error, status = FAILED[name]
@@ -89,9 +93,10 @@ def test_S2_9_every_failure_is_one_event_with_a_policy_and_the_content(serve, na
         assert "tool_use" not in [b["type"] for b in blocks] and sink.text_of("tool_input")
 
 
+@STREAMS
 @pytest.mark.parametrize("name", COMPLETED)
-def test_noise_does_not_change_the_answer(serve, name):
-    sink = run(serve(Reply(ANSWER, fault=name)))
+def test_noise_does_not_change_the_answer(serve, name, streams):
+    sink = run(serve(Reply(ANSWER, fault=name)), pace=running(streams))
     done = sink.only
     assert isinstance(done, GenComplete), done
     blocks = json.loads(done.content.inline)
@@ -109,9 +114,10 @@ def test_noise_does_not_change_the_answer(serve, name):
         assert blocks[4]["payload"] == {"n": 1, "s": "é"}
 
 
+@STREAMS
 @pytest.mark.parametrize("name", SHAPED)
-def test_every_unusual_shape_of_an_answer_completes(serve, name):
-    done = run(serve(Reply(ANSWER, fault=name))).only
+def test_every_unusual_shape_of_an_answer_completes(serve, name, streams):
+    done = run(serve(Reply(ANSWER, fault=name)), pace=running(streams)).only
     assert isinstance(done, GenComplete), done
     if name == "invalid_tool_json":
         assert done.calls[0].args.inline == b'{"path": "a", oops' and done.calls[0].args_error
