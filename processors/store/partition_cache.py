@@ -165,14 +165,20 @@ class PartitionCache:
 
     def feed(self, entry: Entry) -> FoldedEvent | None:
         """Fold an entry into the cached views.
-        Returns None for an entry about the partition itself."""
+        Returns None for an entry about the partition itself.
+
+        The session is `touched`, unless only its stream position changed: a chunk creates no
+        obligation. It only defers the end of the attempt's wait, whose timer is checked again.
+        """
         if entry.session_id == PARTITION_KEY:
             self.partition = partition_fold.apply(self.partition, entry)
             return None
-        event = fold_event(self.views(entry.session_id), entry)
+        session_id = entry.session_id
+        event = fold_event(self.views(session_id), entry)
         if event.views is not event.before:
-            self.record_change(entry.session_id, event.before, event.views)
-        self.touched.add(entry.session_id)
+            self.record_change(session_id, event.before, event.views)
+        if event.views is event.before or session_id not in self.streamed:
+            self.touched.add(session_id)
         return event
 
     def fold_chunks(self, session_id: str, chunks: int, last: Record) -> None:
@@ -192,6 +198,7 @@ class PartitionCache:
         self._hot[session_id] = views
         if session_id not in self.dirty and _only_streamed(before, views):
             self.streamed[session_id] = views
+            self._hot.move_to_end(session_id)
         else:
             self.streamed.pop(session_id, None)
             self.dirty[session_id] = views

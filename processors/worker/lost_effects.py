@@ -139,10 +139,11 @@ class LostEffects:
         claim of each effect. An effect may still run in this process under an older claim: another
         worker took the effect over, or an earlier attempt of the same call reported its outcome.
         """
-        running = {running.effect.session_id for running in self._claimed()}
-        for views in sessions if running else ():
-            if views is not None and views.session_id in running:
-                self.judge(views, next_offset)
+        claimed = self._claimed()
+        names = {running.effect.session_id for running in claimed}
+        for views in sessions if names else ():
+            if views is not None and views.session_id in names:
+                self._judge(views, next_offset, claimed)
 
     def judge(self, views: SessionViews, next_offset: int) -> None:
         """Stop a session's effects whose outcome is no longer needed.
@@ -150,7 +151,10 @@ class LostEffects:
         The views may be old, for example while a store is refolded. They contain no claims from
         `next_offset` on, so effects with these claims are not stopped.
         """
-        for running in self._claimed():
+        self._judge(views, next_offset, self._claimed())
+
+    def _judge(self, views: SessionViews, next_offset: int, claimed: list[Running]) -> None:
+        for running in claimed:
             effect = running.effect
             known = effect.session_id == views.session_id and effect.claim_offset < next_offset
             if known and not is_wanted(views, running):

@@ -278,7 +278,8 @@ class Worker:
             owned.touched.update(owned.store.busy())
         touched, owned.touched = owned.touched, set()
         held = self.held(owned)
-        self.lost_effects.check(map(owned.hot, touched), owned.next_offset)
+        if touched:
+            self.lost_effects.check(map(owned.hot, touched), owned.next_offset)
         if held:
             for session_id in sorted(touched):  # sorted, so that the simulator's seeds replay
                 self.wake(owned, session_id)
