@@ -116,7 +116,8 @@ async def open_stream(
         kind = response.headers.get("content-type", "")
         if not kind.lower().startswith("text/event-stream"):
             raise AttemptFailed(_no_stream(response, kind))
-        raw = AsyncStream.raw_events(_Paced(response, before_read))
+        paced: Any = _Paced(response, before_read)  # raw_events uses nothing else of a response
+        raw = AsyncStream.raw_events(paced)
         yield (StreamEvent(e.event or "", e.data) async for e in raw)
     except AttemptFailed:
         raise
