@@ -39,6 +39,8 @@ ASKING = "late-fee"
 DOUBTING = "refund-17"
 SIZE = {"width": 1440, "height": 900}
 CHUNKS_BEFORE_KILL = 3
+DOUBT_MS = 8_000
+"""How long the call of the last picture has been in doubt, so that its bar can be seen."""
 
 
 def main() -> None:
@@ -73,6 +75,7 @@ def main() -> None:
             page.goto(f"{place.gateway}#/s/{DOUBTING}")
             page.get_by_role("heading", name="Did refund happen?").wait_for()
             page.get_by_text("Live", exact=True).wait_for()
+            page.wait_for_timeout(DOUBT_MS)
             _write(DOUBT, page)
             chromium.close()
 

@@ -77,7 +77,7 @@ function NoWorker({ agent, none }) {
     <${Icon} name="fail" small />
     <span><b>${none ? "No worker serves any agent." : html`No worker serves the agent <bdi>${agent}</bdi>.`}</b>${" "}
       The message is kept, and answered as soon as one starts: ${" "}
-      <code class="code-inline">foldlog worker --agent MODULE:ATTR</code></span>
+      <code class="code-inline">foldlog worker --agent FILE</code></span>
   </p>`;
 }
 

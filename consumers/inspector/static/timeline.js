@@ -142,6 +142,7 @@ export function Timeline({ session, at, go, fresh, mark, commands }) {
   });
   useWheel(box, { shown, zoom, setView });
   const x = shown.x(instant);
+  const words = at === null ? "Now" : clock(instant);
   const height = TOP + lanes.length * LANE;
   const event = events[place];
   const facts = { session, at, event, place, last, instant, player };
@@ -162,7 +163,7 @@ export function Timeline({ session, at, go, fresh, mark, commands }) {
             onInput=${({ target }) => toPlace(Number(target.value))} />
           ${width > 0 && events.length > 0 && session.upto >= 0 && html`
             <svg class="tl-svg" width=${width} height=${height} aria-hidden="true">
-              <${Axis} shown=${shown} turns=${turns} height=${height} />
+              <${Axis} shown=${shown} turns=${turns} height=${height} instant=${x} words=${words} />
               <${Lanes} shown=${shown} runs=${runs} rows=${rows} lanes=${lanes} end=${end} top=${TOP}
                 choose=${choose} />
             </svg>
@@ -171,7 +172,7 @@ export function Timeline({ session, at, go, fresh, mark, commands }) {
                 height=${height} />`}
               ${mark !== null && html`<line class="marked" x1=${shown.x(times[session.placeAt(mark)])}
                 x2=${shown.x(times[session.placeAt(mark)])} y1=${TOP - 18} y2=${height} />`}
-              <${Head} x=${x} width=${width} height=${height} words=${at === null ? "Now" : clock(instant)} />
+              <${Head} x=${x} width=${width} height=${height} words=${words} />
             </svg>
             <${Card} hover=${hover} end=${end} width=${width} />
           `}
@@ -305,30 +306,55 @@ function usePlaying({ session, at, place, last, toPlace, ready }) {
   return { playing: speed !== null, rate, play, faster };
 }
 
-function Axis({ shown, turns, height }) {
+const TITLES = TOP - 28; // the row of the turns' titles
+const TIMES = TOP - 8; // the row of the times
+const LETTER = 6.2;
+const TURN = 52; // px of the words "Turn 12"
+
+/** `instant` and `words`: the place and the words of the head, which hides the time below it. */
+function Axis({ shown, turns, height, instant, words }) {
+  const head = headPlace(instant, shown.width, words);
   const marks = ticks(shown);
-  const starts = turns.map(({ at }) => shown.x(at));
-  // The length of a pleat is drawn only if no title of a turn begins near it.
-  const isNamed = ({ x, to, ms }) => {
-    const half = length(ms).length * 3.2;
-    const middle = (x + to) / 2;
-    return to - x > 20 && !starts.some((start) => start > middle - half && start < middle + half + 2);
-  };
+  const times = marks.filter(({ x, time, step }) =>
+    Math.abs(x - head.middle) > head.half + tickText(time, step).length * LETTER / 2);
+  const titles = turnLabels(shown, turns);
   return html`
     <g>
       ${marks.map(({ time, x, step }) => html`<g key=${time}>
         <line class="tick" x1=${x} x2=${x} y1=${TOP} y2=${height} />
-        <text x=${Math.max(24, Math.min(shown.width - 24, x))} y=${TOP - 8} text-anchor="middle">${
-          tickText(time, step)}</text>
       </g>`)}
+      ${times.map(({ time, x, step }) => html`
+        <text key=${time} x=${Math.max(24, Math.min(shown.width - 24, x))} y=${TIMES} text-anchor="middle">${
+          tickText(time, step)}</text>`)}
       <line class="base" x1="0" x2=${shown.width} y1=${TOP - 24} y2=${TOP - 24} />
-      ${shown.pleats.filter(isNamed).map(({ x, to, ms, start }) => html`
-        <text key=${start} class="plate" x=${(x + to) / 2} y=${TOP - 28} text-anchor="middle">${length(ms)}</text>`)}
-      ${turnLabels(shown, turns).map(({ turn, x, title }) => html`
-        <text key=${turn} class="turn" x=${x} y=${TOP - 28}>
+      ${pleatNames(shown, titles, times, head).map(({ x, y, name, start }) => html`
+        <text key=${start} class="plate" x=${x} y=${y} text-anchor="middle">${name}</text>`)}
+      ${titles.map(({ turn, x, title }) => html`
+        <text key=${turn} class="turn" x=${x} y=${TITLES}>
           <tspan class="strong">Turn ${turn}</tspan> ${title}</text>`)}
     </g>
   `;
+}
+
+/** The lengths of the pleats, each in the row of the titles or of the times, where it is free. */
+function pleatNames(shown, titles, times, head) {
+  const taken = [
+    [TITLES, titles.map(({ x, title }) => [x, x + TURN + title.length * LETTER])],
+    [TIMES, [[head.middle - head.half, head.middle + head.half], ...times.map(({ x, time, step }) => {
+      const half = tickText(time, step).length * LETTER / 2;
+      return [x - half, x + half];
+    })]],
+  ];
+  const found = [];
+  for (const { x, to, ms, start } of shown.pleats) {
+    const [name, middle] = [length(ms), (x + to) / 2];
+    const [left, right] = [middle - name.length * LETTER / 2 - 4, middle + name.length * LETTER / 2 + 4];
+    const row = taken.find(([, ranges]) => ranges.every((range) => range[1] < left || range[0] > right));
+    if (to - x <= 20 || row === undefined) continue;
+    row[1].push([left, right]);
+    found.push({ x: middle, y: row[0], name, start });
+  }
+  return found;
 }
 
 /** The labels of the visible turns, cut to the space before the next turn or a pleat. */
@@ -350,9 +376,14 @@ function turnLabels(shown, turns) {
 
 const tickText = (time, step) => (step < 1000 ? `${clock(time)}${fraction(time)}` : clock(time));
 
-function Head({ x, width, height, words }) {
+/** Where the head's words are: their middle, and half of their width. */
+function headPlace(x, width, words) {
   const half = Math.max(20, words.length * 3.4 + 8);
-  const middle = Math.min(Math.max(half, x), width - half);
+  return { half, middle: Math.min(Math.max(half, x), width - half) };
+}
+
+function Head({ x, width, height, words }) {
+  const { half, middle } = headPlace(x, width, words);
   return html`<g class="head">
     <line x1=${Math.min(x, width - 1)} x2=${Math.min(x, width - 1)} y1=${TOP - 22} y2=${height} />
     <rect x=${middle - half} y=${TOP - 22} width=${2 * half} height="20" rx="10" />

@@ -112,7 +112,7 @@ export function Notices({ session, at, go, moment }) {
       <p class="grow">
         <b>No worker ${at === null ? "serves" : "served"} the agent <bdi>${moment.turn.agent}</bdi>.</b>${" "}
         The message is kept, and answered as soon as one starts:${" "}
-        <code>foldlog worker --agent MODULE:ATTR</code></p>
+        <code>foldlog worker --agent FILE</code></p>
     </div>`}
   `;
 }

@@ -7,7 +7,8 @@ import pytest
 from playwright.sync_api import expect
 
 from foldlog.schemas import events as ev
-from foldlog.tests.browser_fixture import PHONE
+from foldlog.tests.browser_fixture import DESK, PHONE
+from foldlog.tests.consumers.inspector.conftest import page_of
 from foldlog.tests.consumers.inspector.sessions import Timed
 from foldlog.tests.consumers.inspector.shown import at, offset_of
 
@@ -147,3 +148,40 @@ def test_the_map_of_a_phone_scrubs(timed_url, page_at, moments):
     place = page.locator(".tl-map").bounding_box()
     page.touchscreen.tap(place["x"] + 0.25 * place["width"], place["y"] + 10)
     at(page, offset_of(moments, ev.GenChunk))  # the newest event before that time
+
+
+OVERLAPS = """() => {
+  const boxes = [...document.querySelectorAll(".tl-plot svg text")]
+    .map((text) => [text.textContent, text.getBoundingClientRect()]);
+  return boxes.flatMap(([one, a], n) => boxes.slice(n + 1)
+    .filter(([, b]) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom)
+    .map(([other]) => [one, other]));
+}"""
+
+
+def test_no_text_of_the_axis_covers_another(tmp_path, page_at):
+    """The length of a silence covered the words "Turn 2", and "Now" half of a time."""
+    timed = Timed(tmp_path)
+    timed.after(10).call()
+    timed.after(10).start()
+    timed.after(15_000).complete("The lamp broke.")
+    timed.played.end()
+    timed.ms += 2_400_000
+    timed.sessions.say("s1", "Book the courier", message_id="m2")
+    timed.after(500).propose("Booking.", ("book", {"day": "Tuesday"}))
+    timed.after(5).invoke(approval="ask")
+    timed.ms += 64_000
+    digest = timed.played.views.turn.calls[0].args_sha256
+    timed.sessions.decide("s1", "2.1.0", "allow", args_sha256=digest)
+    timed.after(10).tool_start()
+    timed.after(3_000).tool_result("booked")
+    timed.after(10).propose("It is booked.")
+    timed.after(9_000).end()
+    with page_of(timed) as url:
+        page = whole(page_at, f"{url}/#/s/s1")
+        for width in (1440, 1280, 1024):
+            page.set_viewport_size({**DESK, "width": width})
+            page.evaluate("() => new Promise((done) => requestAnimationFrame(() => done()))")
+            page.evaluate("() => new Promise((done) => requestAnimationFrame(() => done()))")
+            assert page.evaluate(OVERLAPS) == [], width
+        page.goto("about:blank")
