@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from ..consumers.exports.blocks import Contents
-from ..consumers.exports.bundle_file import file_sha256
 from ..consumers.exports.formats import FORMATS, Export
+from ..log.bundle_file import file_sha256
 from .edge import Edge, example, json_option, pass_edge
 from .printing import emit, line, note
 from .progress import Bar

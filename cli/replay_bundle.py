@@ -15,7 +15,7 @@ from .edge import Edge
 from .printing import emit, line, note
 
 if TYPE_CHECKING:
-    from ..consumers.exports.bundle_file import Bundle
+    from ..log.bundle_file import Bundle
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,9 +41,9 @@ def bundle_option(command: F) -> F:
 
 def use_bundle(edge: Edge, path: Path) -> "Bundle":
     """Make this process use the bundle's log and blobs. Raises BadBundle."""
-    from ..consumers.exports.bundle_file import read_bundle
     from ..consumers.exports.bundle_log import BundleLog
     from ..log.blobs import BlobStore
+    from ..log.bundle_file import read_bundle
 
     bundle = read_bundle(path)
     directory = tempfile.TemporaryDirectory(prefix="foldlog-bundle-")

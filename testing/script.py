@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ..consumers.contents import blocks_of, whole
-from ..consumers.exports.bundle_file import read_bundle
 from ..local.messages_api import FAULTS, Reply, Request, text, thinking, tool_use
+from ..log.bundle_file import read_bundle
 from ..log.errors import Refused
 from ..schemas import events as ev
 from ..schemas.codec import entry_of

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from ...log.blobs import BlobError
+from ...log.bundle_file import FORMAT, Blob, Bundle, Manifest, line_of, write_bundle
 from ...log.door import Log
 from ...log.errors import LogCut
 from ...log.made import partitions_of
@@ -38,7 +39,6 @@ from ..follow import read_before
 from ..session_fold import SessionFold
 from ..show import UnknownSession
 from .blocks import Contents, blocks
-from .bundle_file import FORMAT, Blob, Bundle, Manifest, line_of, write_bundle
 from .bundle_log import BundleLog
 from .reading import Progress
 
@@ -107,14 +107,25 @@ def export_bundle(
     progress: Progress = lambda _read, _there: None,
 ) -> Manifest:
     """Write the bundle of a session. Raises UnknownSession, LogUnreachable."""
-    partitions = partitions_of(log)
+    records = _records(log, session_id, progress)
+    return bundle_records(path, partitions_of(log), session_id, records, contents)
+
+
+def bundle_records(
+    path: Path, partitions: int, session_id: str, records: Iterable[Record], contents: Contents
+) -> Manifest:
+    """Write the bundle of a session from its records and those about the holders of its partition,
+    in offset order. Raises UnknownSession.
+
+    partitions: the number of partitions of the log.
+    """
+    records = list(records)
+    mine = [record for record in records if record.key == session_id.encode()]
+    if not mine:
+        raise UnknownSession(f"there is no session {session_id}: see `foldlog sessions`")
+    end = mine[-1].offset + 1
+    records = [record for record in records if record.offset < end]
     with tempfile.TemporaryFile() as lines:
-        records = _records(log, session_id, progress)
-        mine = [record for record in records if record.key == session_id.encode()]
-        if not mine:
-            raise UnknownSession(f"there is no session {session_id}: see `foldlog sessions`")
-        end = mine[-1].offset + 1
-        records = [record for record in records if record.offset < end]
         digest = sha256()
         for record in records:
             line = line_of(record)

@@ -4,14 +4,14 @@ A replay of a bundle uses the same code as a fold of a broker's log. A bundle is
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NoReturn
 
+from ...log.bundle_file import Bundle
 from ...log.door import GroupReader, Member, Offsets, Producer, TopicReport
 from ...log.errors import Refused, TopicMissing
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
-from .bundle_file import Bundle
 
 
 class ReadOnly(Refused):
@@ -64,8 +64,11 @@ class BundleLog:
             manifest.partition: manifest.end
         }
 
-    def reader(self, topic: str, start: Mapping[int, int]) -> BundleReader:
+    def reader(
+        self, topic: str, start: Mapping[int, int], *, keys: Collection[bytes] | None = None
+    ) -> BundleReader:
         """A reader of the bundle's partitions."""
+        del keys
         self._demand(topic)
         for partition in start:
             if partition not in self._ends:
@@ -81,6 +84,10 @@ class BundleLog:
         """0 for every partition."""
         self._demand(topic)
         return dict.fromkeys(self._ends, 0)
+
+    def delete_before(self, *_deleting: object) -> None:
+        """Raises ReadOnly."""
+        _refuse()
 
     def end_offsets(self, topic: str) -> Offsets:
         """The end of the session's partition; all other partitions are empty."""

@@ -7,14 +7,14 @@ from hashlib import sha256
 
 import pytest
 
-from foldlog.consumers.exports import bundle_file
 from foldlog.consumers.exports.blocks import Contents
 from foldlog.consumers.exports.bundle import export_bundle, verify
-from foldlog.consumers.exports.bundle_file import BadBundle, Bundle, read_bundle
 from foldlog.consumers.exports.bundle_log import BundleLog, ReadOnly
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.consumers.show import UnknownSession, request_of
+from foldlog.log import bundle_file
 from foldlog.log.blobs import BlobMissing
+from foldlog.log.bundle_file import BadBundle, Bundle, read_bundle
 from foldlog.processors.store.views_codec import view_hashes
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.consumers.exports.logs import Recorded, all_logs, golden_log

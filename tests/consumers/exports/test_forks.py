@@ -8,9 +8,9 @@ import pytest
 from foldlog.consumers.client import Client
 from foldlog.consumers.exports.blocks import Contents
 from foldlog.consumers.exports.bundle import verify
-from foldlog.consumers.exports.bundle_file import read_bundle
 from foldlog.consumers.exports.formats import FORMATS, Export
 from foldlog.consumers.session_fold import SessionFold
+from foldlog.log.bundle_file import read_bundle
 from foldlog.processors.advice.prices import list_prices
 from foldlog.tests.consumers.played import Played, memory_log, opened, settings_in
 

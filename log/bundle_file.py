@@ -21,11 +21,11 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from ...log.errors import FoldlogError
-from ...log.partition import partition_for
-from ...schemas.ids import PARTITION_KEY
-from ...schemas.record import Record
-from ...schemas.topics import SESSION_EVENTS
+from ..schemas.ids import PARTITION_KEY
+from ..schemas.record import Record
+from ..schemas.topics import SESSION_EVENTS
+from .errors import FoldlogError
+from .partition import partition_for
 
 FORMAT = "foldlog-bundle/1"
 RECORDS, MANIFEST = "records.jsonl", "manifest.json"
