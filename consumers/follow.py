@@ -62,7 +62,7 @@ class Follow(Closing):
             self._keys = frozenset(key.encode() for key in (*sessions, *more))
         given = start or {}
         begin = {p: given.get(p, first[p]) for p in sorted(wanted)}
-        self._reader = log.reader(SESSION_EVENTS, begin)
+        self._reader = log.reader(SESSION_EVENTS, begin, keys=self._keys)
 
     @property
     def cursor(self) -> Offsets:
@@ -143,14 +143,16 @@ def read_before(
     start: int | None = None,
     kept: str = "Work done before is kept",
     progress: Callable[[int], None] = lambda _offset: None,
+    keys: Collection[bytes] | None = None,
 ) -> Iterator[Record]:
     """Yield every record of a partition before an offset. Raises LogUnreachable if reading stalls.
 
     start: the first offset to read, by default the first of the partition. kept: the sentence of
-    the error that says what is kept. progress(offset) is called after each poll.
+    the error that says what is kept. progress(offset) is called after each poll. keys: records with
+    other keys may be left out.
     """
     at = log.first_offsets(topic)[partition] if start is None else start
-    reader, progressed = log.reader(topic, {partition: at}), time.monotonic()
+    reader, progressed = log.reader(topic, {partition: at}, keys=keys), time.monotonic()
     try:
         while at < end:
             yield from (record for record in reader.poll(POLL_S) if record.offset < end)

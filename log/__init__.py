@@ -13,6 +13,7 @@ Read in this order:
     made.py       the number of partitions that a log was created with
     durable_files.py, blobs.py, objects.py   content and snapshots outside the log, in files
     framing.py, registry.py   Confluent framing with a schema registry, for either log
+    bundle_file.py, archive.py, archived.py   what `foldlog retain` deleted from the log, in files
 Imports `schemas` (records, topics) and no other package of foldlog.
 """
 
@@ -57,8 +58,7 @@ from .partition import partition_for
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from .framing import FramedLog
-    from .kafka import KafkaLog
+    from .archived import ArchivedLog
 
 __all__ = [
     "AccessDenied",
@@ -104,7 +104,7 @@ __all__ = [
 ]
 
 
-def open_log(settings: Settings) -> "KafkaLog | FramedLog":
+def open_log(settings: Settings) -> "ArchivedLog":
     """Create the log that the settings describe. It connects on first use. From now on, this
     process decodes records as the setting `decoder` says.
 
@@ -115,6 +115,8 @@ def open_log(settings: Settings) -> "KafkaLog | FramedLog":
     library, and only users of a schema registry need framing.
     """
     from ..schemas.codec import use_compiled
+    from .archive import archive_of
+    from .archived import ArchivedLog
     from .kafka import KafkaLog
 
     if settings.bootstrap_servers is None:
@@ -131,10 +133,11 @@ def open_log(settings: Settings) -> "KafkaLog | FramedLog":
         linger_ms=settings.linger_ms,
     )
     if not settings.uses_registry:
-        return kafka
+        return ArchivedLog(kafka, archive_of(settings))
     from .framing import FramedLog
     from .registry import registry_of
 
     confluent = settings.framing == "confluent"
     registry = registry_of(settings)
-    return FramedLog(kafka, registry, confluent=confluent, prefix=settings.topic_prefix)
+    framed = FramedLog(kafka, registry, confluent=confluent, prefix=settings.topic_prefix)
+    return ArchivedLog(framed, archive_of(settings))

@@ -28,6 +28,7 @@ class Right(StrEnum):
     READ = "READ"
     WRITE = "WRITE"
     CREATE = "CREATE"
+    DELETE = "DELETE"
     DESCRIBE = "DESCRIBE"
     DESCRIBE_CONFIGS = "DESCRIBE_CONFIGS"
 
@@ -120,6 +121,10 @@ ROLES: Mapping[str, Role] = {
     ),
     "users": Role(
         "`foldlog users`", _with_settings({USER_SESSIONS: _READ, USER_TABS: _BOTH})
+    ),
+    "retainer": Role(
+        "`foldlog retain`",
+        {SESSION_EVENTS: (Right.READ, Right.DELETE), LOG_FACTS: _READ},
     ),
     "operator": Role(
         "`foldlog topics apply`",

@@ -195,6 +195,11 @@ class Cluster:
     def first_offsets(self, topic: str) -> Offsets:
         return self.offsets(topic, OffsetSpec.earliest())
 
+    def delete_before(self, topic: str, offsets: Mapping[int, int]) -> None:
+        requests = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]
+        for answer in (self._ask("delete_records", requests) if requests else {}).values():
+            self._wait(topic, answer)
+
     def end_offsets(self, topic: str) -> Offsets:
         return self.offsets(topic, OffsetSpec.latest())
 

@@ -5,7 +5,7 @@ the prefix of the installation. Offsets are per partition; a start offset is the
 record to read.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -166,9 +166,12 @@ class Log(Protocol):
         folds ignore duplicates.
         """
 
-    def reader(self, topic: str, start: Mapping[int, int]) -> Reader:
+    def reader(
+        self, topic: str, start: Mapping[int, int], *, keys: Collection[bytes] | None = None
+    ) -> Reader:
         """A reader of the partitions named in `start`, outside of any group.
 
+        keys: records with other keys may be left out.
         Raises TopicMissing (also for a partition that does not exist), LogUnreachable.
         """
 
@@ -199,6 +202,9 @@ class Log(Protocol):
 
     def first_offsets(self, topic: str) -> Offsets:
         """The oldest offset that still exists, by partition."""
+
+    def delete_before(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """Delete the records before an offset, by partition. They cannot be restored."""
 
     def end_offsets(self, topic: str) -> Offsets:
         """The offset that the next record will get, by partition."""

@@ -113,18 +113,23 @@ class OffsetGone(Corrupt):
 
 
 class LogCut(Corrupt):
-    """The beginning of a partition was deleted before it was folded, so its views cannot be built.
+    """The beginning of a partition was deleted before it was folded, and the archive does not have
+    it, so its views cannot be built.
 
-    For the operator: restore the records (from another replica or a backup), and make sure that
-    nothing deletes records: the topics must have no retention limit. If the records are lost, start
-    a new installation.
+    For the operator: give this process access to the archive that `foldlog retain` made, or restore
+    the records (from another replica or a backup). Make sure that nothing else deletes records: the
+    topics must have no retention limit. If the records are lost, start a new installation.
     """
 
-    def __init__(self, partition: str | int, folded: int, first: int) -> None:
+    def __init__(
+        self, partition: str | int, folded: int, first: int,
+        why: str = "no archive that this process can read has them",
+    ) -> None:
         super().__init__(
             f"partition {partition}: folding must start at offset {folded}, but the log begins at "
-            f"{first}: the records before it were deleted (foldlog never deletes any). "
-            "Nothing was changed and nothing was skipped. Restore the records or, if they are "
+            f"{first}: the records before it were deleted, and {why}. "
+            "Nothing was changed and nothing was skipped. Set FOLDLOG_ARCHIVE to the directory "
+            "that `foldlog retain` used, or restore the records. If they are "
             "lost, start a new installation with another FOLDLOG_TOPIC_PREFIX."
         )
         self.first = first

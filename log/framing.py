@@ -143,8 +143,8 @@ class FramedLog:
         inner = self._inner.producer(on_fatal, **more)
         return FramedProducer(inner, self._registry, self._prefix) if self._confluent else inner
 
-    def reader(self, topic: str, start: Mapping[int, int]) -> Reader:
-        reader: Reader = self._framed(topic, self._inner.reader(topic, start))
+    def reader(self, topic: str, start: Mapping[int, int], **more: Any) -> Reader:
+        reader: Reader = self._framed(topic, self._inner.reader(topic, start, **more))
         return reader
 
     def group_reader(self, topic: str, *joining: Any) -> GroupReader:

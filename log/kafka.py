@@ -4,7 +4,7 @@ Choices that look odd were measured. Each is explained where it is made, here or
 """
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -266,7 +266,10 @@ class KafkaLog:
         self._open.add(producer)
         return producer
 
-    def reader(self, topic: str, start: Mapping[int, int]) -> KafkaReader:
+    def reader(
+        self, topic: str, start: Mapping[int, int], *, keys: Collection[bytes] | None = None
+    ) -> KafkaReader:
+        del keys  # a broker cannot leave out any record
         # The client would wait for a missing topic forever, without an error.
         self._demand(topic, start)
         properties = reader_properties(self._common, self._prefix + "foldlog-readers")
@@ -306,6 +309,9 @@ class KafkaLog:
 
     def first_offsets(self, topic: str) -> Offsets:
         return self._ask().first_offsets(self._prefix + topic)
+
+    def delete_before(self, topic: str, offsets: Mapping[int, int]) -> None:
+        self._ask().delete_before(self._prefix + topic, offsets)
 
     def end_offsets(self, topic: str) -> Offsets:
         return self._ask().end_offsets(self._prefix + topic)

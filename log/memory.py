@@ -7,7 +7,7 @@ expires records; `trim` removes them explicitly.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ..schemas.record import Record
@@ -233,7 +233,10 @@ class MemoryLog(MemoryState):
         self._producers.append(producer)
         return producer
 
-    def reader(self, topic: str, start: Mapping[int, int]) -> MemoryReader:
+    def reader(
+        self, topic: str, start: Mapping[int, int], *, keys: Collection[bytes] | None = None
+    ) -> MemoryReader:
+        del keys
         return MemoryReader(self, topic, start)
 
     def group_reader(
@@ -255,6 +258,10 @@ class MemoryLog(MemoryState):
 
     def first_offsets(self, topic: str) -> Offsets:
         return {p: each.first for p, each in enumerate(self.topic(topic).partitions)}
+
+    def delete_before(self, topic: str, offsets: Mapping[int, int]) -> None:
+        for partition, before in offsets.items():
+            self.trim(topic, partition, max(before, self.first_offsets(topic)[partition]))
 
     def end_offsets(self, topic: str) -> Offsets:
         with self.lock:

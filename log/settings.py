@@ -58,6 +58,7 @@ _ENV: Mapping[str, tuple[str, ...]] = {
     "home": ("FOLDLOG_HOME",),
     "state_dir": ("FOLDLOG_STATE_DIR",),
     "blobs_dir": ("FOLDLOG_BLOBS",),
+    "archive_dir": ("FOLDLOG_ARCHIVE",),
     "snapshots_dir": ("FOLDLOG_SNAPSHOTS",),
     "snapshot_records": ("FOLDLOG_SNAPSHOT_RECORDS",),
     "snapshot_minutes": ("FOLDLOG_SNAPSHOT_MINUTES",),
@@ -96,7 +97,7 @@ _INTS: Mapping[str, tuple[int, int]] = {
     "snapshot_minutes": (1, 10_080),
 }
 _PATHS = (
-    "home", "state_dir", "blobs_dir", "snapshots_dir", "cache_dir", "config_dir",
+    "home", "state_dir", "blobs_dir", "archive_dir", "snapshots_dir", "cache_dir", "config_dir",
     "managed_instructions", "prices",
 )
 _SECRETS = ("api_key", "gateway_secret", "web_token", "registry_user", "registry_password")
@@ -127,6 +128,10 @@ class Settings:
     """Directory of a worker's stores, outbox and lock. Default: `HOME/worker`, in `home`."""
     blobs_dir: Path
     """Directory of the blob store, shared by all machines. Default: `HOME/blobs`, in `home`."""
+    archive_dir: Path | None = None
+    """Directory of the archive, shared by all machines, see docs/retention.md.
+    Default: `BLOBS/archive`, in `blobs_dir`.
+    """
     snapshots_dir: Path | None = None
     """Directory of snapshots of the stores, shared by all workers, see docs/snapshots.md.
     Default: `BLOBS/snapshots`, in `blobs_dir`.

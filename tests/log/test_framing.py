@@ -238,9 +238,6 @@ class TestFramedLog(contract.LogContract, GroupContract):
         yield FramedLog(self.kafka, home.registry, confluent=True, prefix="")
         self.kafka.close()
 
-    def trim(self, log, partition, before):
-        self.kafka.trim(contract.EVENTS, partition, before)
-
     def recreate(self, log):
         self.kafka.delete_topic(contract.EVENTS)
         self.kafka.apply_topics([contract.SPEC])

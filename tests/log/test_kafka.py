@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from foldlog.log import TopicMissing
@@ -24,11 +24,6 @@ class TestKafkaLog(LogContract, TopicsContract, GroupContract):
         log.apply_topics([SPEC])
         yield log
         log.close()
-
-    def trim(self, log, partition, before):
-        at = TopicPartition(self.prefix + EVENTS, partition, before)
-        for answer in self.admin.delete_records([at]).values():
-            answer.result()
 
     def recreate(self, log):
         for answer in self.admin.delete_topics([self.prefix + EVENTS]).values():

@@ -14,9 +14,6 @@ class TestMemoryLog(LogContract, TopicsContract, GroupContract):
         yield log
         log.close()
 
-    def trim(self, log, partition, before):
-        log.trim(EVENTS, partition, before)
-
     def recreate(self, log):
         log.delete_topic(EVENTS)
         log.apply_topics([SPEC])

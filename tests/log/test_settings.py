@@ -32,6 +32,7 @@ def test_the_defaults_apply_without_any_source():
         "home": home,
         "state_dir": home / "worker",
         "blobs_dir": home / "blobs",
+        "archive_dir": None,
         "snapshots_dir": None,
         "snapshot_records": 50_000,
         "snapshot_minutes": 10,
