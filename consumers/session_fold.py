@@ -22,9 +22,10 @@ class SessionFold(Closing):
     """The views of one session at an offset of the log that only moves forward.
 
     `views` and `holders` (the holders of the partition, for wake) have the state after the last
-    event that was returned; `newest_ms` is the newest broker time of the events so far. `listen` is
-    called with each folded event, whichever method folds it. `read` is the argument of Follow,
-    `progress` that of Follow.to. Raises LogUnreachable, TopicMissing; polls may raise OffsetGone.
+    event that was returned; `newest_ms` is the newest broker time of the events so far, and `begin`
+    the offset at which the fold begins. `listen` is called with each folded event, whichever method
+    folds it. `read` is the argument of Follow, `progress` that of Follow.to. Raises LogUnreachable,
+    TopicMissing; polls may raise OffsetGone.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class SessionFold(Closing):
         self.session_id = session_id
         self._folded: FoldedSessions[FoldedSession] = FoldedSessions()
         self._follow = Follow(log, (session_id,), chunks=chunks, holders=True, read=read)
-        (self.partition,) = self._follow.cursor
+        ((self.partition, self.begin),) = self._follow.cursor.items()
         self._unread: deque[Entry] = deque()
 
     @property

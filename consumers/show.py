@@ -59,9 +59,19 @@ def known(folded: SessionFold, at: int | None = None) -> SessionViews:
             raise UnknownSession(why_not_an_id("the name of a session", folded.session_id))
         raise UnknownSession(
             f"there is no session {folded.session_id}: open one with `foldlog open "
-            f"{folded.session_id}`, or see `foldlog sessions`"
+            f"{folded.session_id}`, or see `foldlog sessions`{_if_cut(folded)}"
         )
     return folded.views
+
+
+def _if_cut(folded: SessionFold) -> str:
+    """What else may be the reason if the first records of the session's partition were deleted."""
+    if not folded.begin:
+        return ""
+    return (
+        f". The log of its partition begins at offset {folded.begin}: if the session is older, set "
+        "FOLDLOG_ARCHIVE to the directory that `foldlog retain` used"
+    )
 
 
 def now_ms(folded: SessionFold) -> int:

@@ -11,21 +11,22 @@ docs/retention.md describes the format; FORMAT is its version.
 
 import heapq
 import re
-import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
 from ..schemas.record import Record
 from ..schemas.topics import SESSION_EVENTS
-from .bundle_file import BadBundle, Bundle, read_bundle
 from .errors import FoldlogError
 from .objects import CHUNK_BYTES, DirectoryObjects, Objects
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from .bundle_file import Bundle
 
 FORMAT = 1
 GARBAGE_AGE_S = 24 * 3600  # a file that no manifest names may belong to one that is being made
@@ -212,8 +213,12 @@ class Archive:
                 found.append(record)
         return found
 
-    def bundle(self, session: ArchivedSession) -> Bundle:
+    def bundle(self, session: ArchivedSession) -> "Bundle":
         """The bundle of a session, verified. Its `blob` and `blobs` cannot be read."""
+        import tempfile  # here, because every command opens the log, and few read the archive
+
+        from .bundle_file import BadBundle, read_bundle
+
         with tempfile.NamedTemporaryFile(prefix="foldlog-archive-") as copy:
             copy.writelines(self._read(session.sha256))
             copy.flush()

@@ -120,9 +120,10 @@ def _records_deleted(log: Log) -> Iterator[Finding]:
             yield Finding(
                 "problem",
                 "log",
-                f"partition {partition} begins at offset {first}: the earlier records were deleted",
-                "restore the records; keep the stores: they cannot be rebuilt without these "
-                "records",
+                f"partition {partition} begins at offset {first}: the earlier records were deleted,"
+                " and the archive does not have them",
+                "set FOLDLOG_ARCHIVE to the directory that `foldlog retain` used, or restore the "
+                "records; keep the stores: they cannot be rebuilt without these records",
             )
 
 

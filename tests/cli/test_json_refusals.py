@@ -56,6 +56,9 @@ COMMANDS_WITH_JSON = {
     "snapshots make": ("", [("--partition -1", *USAGE)]),
     "snapshots gc": ("", []),
     "snapshots delete": ("--all", [("", *USAGE), ("--all --partition 0", *USAGE)]),
+    "retain": ("--older-than 90d", [
+        ("", *USAGE), ("--older-than soon", *USAGE), ("--older-than 1d --partition 99", *USAGE),
+    ]),
     "move": ("--to-prefix v2-", [("", *USAGE), ("--to-prefix v2-", 3, "log_unreachable")]),
 }
 FAILURES = ("bad_bundle", "bad_query", "log_unreachable")

@@ -76,7 +76,7 @@ def test_a_worker_answers_and_its_store_matches_the_log(machine):
     worker = machine.start("worker", "--supervise")
     try:
         sent = json.loads(machine("send", "s1", "what is this?", "--json"))
-        _approve_until_answered(machine, sent["message_id"])
+        approve_until_answered(machine, sent["message_id"])
         shown = json.loads(machine("show", "s1", "--json"))
         assert shown["turn"]["open"] is False
         assert machine("request", "s1", "1.1").startswith('{"model"')
@@ -90,7 +90,7 @@ def test_a_worker_answers_and_its_store_matches_the_log(machine):
     assert "matches the log" in machine("replay", "--verify"), "the closed store"
 
 
-def _approve_until_answered(machine, message_id):
+def approve_until_answered(machine, message_id):
     """Wait for the answer in one process, and approve the calls that it names in other
     processes."""
     waiting = machine.start("send", "s1", "--message-id", message_id, "--wait", "--json")

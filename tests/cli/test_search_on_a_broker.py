@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from foldlog.tests.cli.test_on_a_broker import WAIT_S, _approve_until_answered, machine
+from foldlog.tests.cli.test_on_a_broker import WAIT_S, approve_until_answered, machine
 
 pytestmark = pytest.mark.broker
 __all__ = ["machine"]
@@ -20,7 +20,7 @@ def test_S0_8_messages_and_answers_are_found_by_the_next_search(machine):
     try:
         sent = json.loads(machine("send", "s1", "what is the walrus?", "--json"))
         assert [hit["kind"] for hit in found(machine, "walruses")] == ["said"]
-        _approve_until_answered(machine, sent["message_id"])
+        approve_until_answered(machine, sent["message_id"])
     finally:
         worker.terminate()
         worker.communicate(timeout=WAIT_S)

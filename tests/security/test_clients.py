@@ -156,6 +156,18 @@ def test_a_producer_can_write_but_not_read(secured: Secured, prefix: str) -> Non
                 reader.poll(WAIT_S)
 
 
+def test_only_a_retainer_deletes_records(secured: Secured, prefix: str) -> None:
+    with closing(opened(secured.sasl("worker", "PLAIN"), prefix)) as log:
+        at = write(log, b"x", brief=True)
+        assert isinstance(at, Delivered)
+        with pytest.raises(AccessDenied, match=f"right to topic {prefix}{SESSION_EVENTS}"):
+            log.delete_before(SESSION_EVENTS, {at.partition: 1})
+    with closing(opened(secured.sasl("retainer", "PLAIN"), prefix)) as log:
+        first = log.first_offsets(SESSION_EVENTS)[at.partition]
+        log.delete_before(SESSION_EVENTS, {at.partition: first})
+        assert log.first_offsets(SESSION_EVENTS)[at.partition] == first == 0
+
+
 def test_a_group_of_another_name_is_rejected_by_name(secured: Secured, prefix: str) -> None:
     with closing(opened(secured.sasl("worker", "PLAIN"), prefix)) as log:
         joining = ("others", unique_name("member"), lambda p: dict.fromkeys(p, 0), lambda _: None)

@@ -10,6 +10,9 @@ from confluent_kafka.admin import AdminClient
 
 from foldlog.consumers.gateway import tail as tail_module
 from foldlog.consumers.gateway.tail import NotReady, Tail
+from foldlog.consumers.retention import Retention
+from foldlog.log.archive import Archive
+from foldlog.log.archived import ArchivedLog
 from foldlog.log.errors import TopicMismatch
 from foldlog.log.kafka import KafkaLog
 from foldlog.log.objects import DirectoryObjects
@@ -122,6 +125,25 @@ def test_a_gateway_without_a_store_continues_from_a_snapshot(log, tmp_path):
         played.end()
         second.until(lambda tail: not tail.views("s1").turn.open)
         assert has_answer(second.tail)
+
+
+def test_a_gateway_without_a_store_reads_the_archive(log, tmp_path):
+    played = talk(log, tmp_path)
+    played.end()
+    archived = ArchivedLog(log, Archive(DirectoryObjects(tmp_path / "archive")))
+    retention = Retention(archived, 1 << 50, lambda _ref: b"", lambda _read, _total: None)
+    with Following(archived, tmp_path / "gw") as first:
+        first.until(has_answer)
+        for partition in retention.partitions():
+            retention.run(partition)
+        assert log.first_offsets(SESSION_EVENTS) == log.end_offsets(SESSION_EVENTS)
+        with Following(archived, tmp_path / "new") as second:
+            second.until(has_answer)
+            assert second.tail.summaries() == first.tail.summaries()
+            Sessions(archived, settings_in(tmp_path)).say("s1", "again")
+            for following in (first, second):
+                following.until(lambda tail: tail.views("s1").turn.open)
+                assert not following.gaps
 
 
 def test_a_gateway_that_loaded_a_damaged_snapshot_tries_an_older_one(log, tmp_path):

@@ -3,7 +3,11 @@ records."""
 
 import pytest
 
+from foldlog.consumers.retention import Retention
 from foldlog.log import Corrupt, LogCut, MemoryLog, OffsetGone
+from foldlog.log.archive import Archive
+from foldlog.log.archived import ArchivedLog
+from foldlog.log.objects import DirectoryObjects
 from foldlog.processors.agent import Agent
 from foldlog.processors.store.store import Belongs, Cursor, Store, new_store, open_store
 from foldlog.processors.store.views_codec import view_hashes
@@ -12,7 +16,14 @@ from foldlog.processors.worker.loop import Loop, Mailbox
 from foldlog.processors.worker.supervise import MISUSE
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.laws.manual_worker import ROLES, SESSION, ManualWorker, message, opened
+from foldlog.tests.laws.manual_worker import (
+    ROLES,
+    SESSION,
+    ManualWorker,
+    answered,
+    message,
+    opened,
+)
 
 AGENT = Agent(name="a", model="m")
 BELONGS = Belongs("cluster", "topic", "folds")
@@ -206,6 +217,34 @@ def test_an_offset_deleted_before_it_was_folded_ends_the_worker(trimmed):
     with pytest.raises(LogCut):
         loop.round(rig.reader)
     assert "is no longer in the log" in output[0]
+
+
+def test_records_that_the_archive_has_are_folded_from_it(first, tmp_path):
+    """A worker on an empty disk, and one that is behind while records are deleted."""
+    first.write("models", answered())
+    first.settle()
+    assert not first.worker.owned[0].views(SESSION).turn.open
+    expected = view_hashes(first.worker.owned[0].views(SESSION))
+    log = ArchivedLog(first.log, Archive(DirectoryObjects(tmp_path / "archive")))
+    behind = _TrimmedWorker(AGENT, "2", log=log)
+    running = Loop(log, behind.worker, "one", Mailbox())
+    behind.reader = running.reader()
+    behind.read(1)
+    retention = Retention(log, first.ms + 1, lambda ref: b"", lambda _read, _total: None)
+    retention.run(0)
+    assert first.log.records(SESSION_EVENTS, 0) == []
+    new = _TrimmedWorker(AGENT, "3", log=log)
+    loop = Loop(log, new.worker, "two", Mailbox())
+    new.reader = loop.reader()
+    for rig, one in ((behind, running), (new, loop)):
+        while one.rounds < 5:
+            one.round(rig.reader)
+        assert view_hashes(rig.worker.owned[0].views(SESSION)) == expected
+        assert rig.worker.holds(0) and not rig.lines
+    first.write("producer", message("m2"))
+    loop.round(new.reader)
+    loop.round(new.reader)
+    assert new.worker.owned[0].views(SESSION).turn.number == 2
 
 
 def test_an_offset_deleted_after_it_was_folded_changes_nothing(trimmed):
