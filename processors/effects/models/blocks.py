@@ -88,7 +88,9 @@ class Block:
         """Apply the text of a delta whose type is `kind`, a key of TEXT_OF."""
         if kind in _EXTENDS:
             field, shown = _EXTENDS[kind]
-            self._texts.setdefault(field, [self.text(field)]).append(text)
+            if field not in self._texts:
+                self._texts[field] = [self.text(field)]
+            self._texts[field].append(text)
             return Piece(shown, text)
         if self._input is None:
             self._input = []
