@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 
@@ -165,6 +166,9 @@ def test_a_server_that_stops_ends_the_open_streams_first(tmp_path):
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         http = stack.enter_context(httpx.Client(base_url=url, timeout=PATIENCE_S))
         http.post("/chat/v1/sessions/s1/messages", json={"text": "hi"}).raise_for_status()
+        until = time.monotonic() + PATIENCE_S
+        while http.get("/chat/api/tabs").status_code == 503:  # it reads the list of tabs
+            assert time.monotonic() < until
         streams = [stack.enter_context(http.stream("GET", path)) for path in STREAMS]
         assert [stream.status_code for stream in streams] == [200] * len(STREAMS)
         server.send_signal(signal.SIGINT)
