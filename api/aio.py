@@ -216,7 +216,8 @@ class AsyncSession:
         return AsyncReply(self._threads, begin, message_id, sends=True)
 
     def reply(self, message_id: str) -> AsyncReply:
-        """The reply to a message that was sent before, from its beginning."""
+        """The reply to a message that was sent earlier. It yields all of the reply's events again.
+        """
         return AsyncReply(self._threads, partial(self._session.reply, message_id), message_id)
 
     def events(self, cursor: str | None = None) -> AsyncStream:
@@ -283,7 +284,7 @@ class AsyncSession:
         return await self._threads.run(self._session.request, step)
 
     async def views(self, at: int | None = None) -> SessionViews:
-        """The raw views, now or right after an offset."""
+        """The session's raw views: the present views, or those right after an offset."""
         return await self._threads.run(self._session.views, at)
 
     async def aclose(self) -> None:
@@ -372,5 +373,7 @@ class _Connecting:
 def aconnect(
     settings: Settings | None = None, *, user: str | None = None, log: Log | None = None
 ) -> _Connecting:
-    """As `connect`, for asyncio: `async with foldlog.aconnect() as log`, or `await` it."""
+    """Connect as `connect` does, but for asyncio: use `async with foldlog.aconnect() as log`, or
+    `await` the result.
+    """
     return _Connecting(partial(connect, settings, user=user, log=log))

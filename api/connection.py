@@ -69,7 +69,9 @@ class Connection:
         return session
 
     def session(self, session_id: str, *, user: str | None = None) -> Session:
-        """An existing session of any user, to inspect, approve in or follow. Raises UnknownSession.
+        """An existing session of any user, to inspect or follow it, or to decide on its calls.
+
+        Raises UnknownSession.
         """
         session = self._session(user, session_id, None)
         try:
@@ -135,7 +137,11 @@ class Connection:
 
 
 def _why_not_opened(error: CommandRefused, session: Session, agent: str) -> CommandRefused:
-    """The error with the reason why the session could not be opened, which the ruling omits."""
+    """The same error, with a detail that says why the session could not be opened.
+
+    The fold's ruling has no such detail. It may be that the session belongs to another user, or
+    that it was opened with another agent.
+    """
     decision = error.decision
     views = decision.views
     if views.state.user_id != session.user:

@@ -71,8 +71,10 @@ def connected(settings: Settings) -> Settings:
 def model_of(
     settings: Settings, roles: Sequence[str], report: Callable[[str], None]
 ) -> Iterator[Settings]:
-    """Yield settings with a model that answers. If the `roles` call models, but neither an API key
-    nor a base URL is set, start a scripted model for the block and report this.
+    """Yield settings with which model calls get an answer.
+
+    If the `roles` call models, but neither an API key nor a base URL is set, a scripted model runs
+    while the block runs. `report` then gets a line that says so.
     """
     if "models" not in roles or settings.api_key or settings.base_url:
         yield settings

@@ -202,7 +202,10 @@ class Stream:
     # -- called by the feed ------------------------------------------------------------------------
 
     def offer(self, seen: FoldedEvent, events: list[SessionEvent]) -> None:
-        """Take the events of one record."""
+        """Add the events of one record to the stream's backlog.
+
+        Events up to the cursor at which the stream starts are left out.
+        """
         offset, number = self._skip
         fresh = events[number:] if seen.entry.offset == offset else events
         self._add(fresh)
@@ -366,7 +369,7 @@ class Reply(Stream):
             self._settle(seen.views)
 
     def _settle(self, views: SessionViews) -> None:
-        """Note the answer, once the message's turn has ended."""
+        """Store the answer and end the stream, because the message's turn has ended."""
         if not self._ended:
             self._answer = answer_in(views, self.message_id, self._feed.client.read_blob)
             self._ended = self._answer is not None
@@ -480,9 +483,10 @@ class Session:
     ) -> Reply:
         """Send a message, and return its reply: iterate over it, or wait for `reply.answer()`.
 
-        attach: image or PDF files. when_busy: what to do while another turn runs: `queue`,
-        `interrupt` it or `steer` it. message_id: if it is repeated, the message is not sent again,
-        and the reply begins where the first reply began.
+        attach: image or PDF files. when_busy: what to do while another turn runs: `queue` the
+        message, `interrupt` the turn or `steer` it. message_id: the message's id, by default a new
+        one. If the session already has a message with this id, nothing is sent, and the reply to
+        that message is returned from its first event.
         """
         message_id = message_id or uuid4().hex
         feed = self._feed
@@ -506,7 +510,8 @@ class Session:
             return reply
 
     def _reply_again(self, views: SessionViews, message_id: str) -> Reply:
-        """The reply to a message that was sent before, from its beginning."""
+        """The reply to a message that was sent earlier. It yields all of the reply's events again.
+        """
         received = views.messages.received.last(message_id)
         if received is None:
             raise UnknownMessage(f"session {self.id} has no message {message_id}")
@@ -515,7 +520,9 @@ class Session:
         return Reply(feed, message_id, owns_feed=True)
 
     def reply(self, message_id: str) -> Reply:
-        """The reply to a message that was sent before, from its beginning. Raises UnknownMessage.
+        """The reply to a message that was sent earlier. It yields all of the reply's events again.
+
+        Raises UnknownMessage.
         """
         return self._reply_again(self._feed.catch_up(), message_id)
 
@@ -657,7 +664,10 @@ class Session:
         return ModelRequest.of(step, found)
 
     def views(self, at: int | None = None) -> SessionViews:
-        """The raw views, from which a worker decides, now or right after an offset."""
+        """The session's raw views: the present views, or those right after an offset.
+
+        A worker makes its decisions from these views.
+        """
         if at is None:
             return self._known()
         with self._feed.held(), self._client.fold(self.id) as folded:
@@ -675,8 +685,8 @@ class Session:
     # -- closing -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the session's feed and streams; the session continues. An unused Session object
-        closes by itself when its streams are unused too.
+        """Close this object's feed and streams; the session continues. A Session object to which
+        no reference exists closes by itself, once none exists to its streams either.
         """
         self._feed.close()
 

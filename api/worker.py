@@ -49,10 +49,10 @@ def run_worker(
     `sys.exit(run_worker(...))`: 0 after a clean end, 1 after a failure that a restart may repair, 2
     if a restart would fail in the same way, 3 if the log is unavailable.
 
-    rolling_update: start even if live workers serve other agents. web: the address of /status,
-    /metrics, /healthz and /readyz; port 0 means any free port. Before it starts, raises Refused,
-    SettingsError, AgentsDiffer, StateDirTaken, TopicMissing, LogUnreachable; RuntimeError outside
-    of the main thread.
+    rolling_update: start even if the agents of the live workers differ from `agents`. web: the
+    address of /status, /metrics, /healthz and /readyz; port 0 means any free port. If the worker
+    cannot start, raises Refused, SettingsError, AgentsDiffer, StateDirTaken, TopicMissing or
+    LogUnreachable; outside of the main thread, RuntimeError.
     """
     agents = demand_agents(agents, "run_worker")
     if threading.current_thread() is not threading.main_thread():
@@ -106,8 +106,9 @@ class Worker:
     """A worker in a thread of this process: `with Worker(agents):` or `async with`.
 
     The block begins when the worker is ready, which means that it has its partitions and a broker
-    answers. At its end the worker finishes its round, stops its effects and leaves the group; the
-    next worker continues what was interrupted. An application that serves many requests should run
+    answers. At the end of the block the worker handles the records that it has polled, stops its
+    running effects and leaves the consumer group; the next worker continues the interrupted work.
+    An application that serves many requests should run
     workers in separate processes, which do not compete with its requests for the interpreter lock.
     """
 

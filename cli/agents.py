@@ -199,8 +199,10 @@ def _agents_of(value: object) -> tuple["Agent", ...]:
 
 @contextmanager
 def no_bytecode() -> Iterator[None]:
-    """A block that writes no .pyc files, because two versions of a file with the same size, saved
-    within one second, would share a .pyc.
+    """A block in which Python writes no .pyc files.
+
+    Two versions of a file that have the same size and were saved within the same second would
+    share one .pyc file, so the newer version would not be loaded.
     """
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
@@ -210,7 +212,9 @@ def no_bytecode() -> Iterator[None]:
 
 
 def _place(error: BaseException) -> str:
-    """The line of the agent's own file that caused the error, not our line that raised it."""
+    """The line of the agent's own file that caused the error. The line that raised the error may be
+    in foldlog.
+    """
     ours = str(Path(__file__).parent.parent / "processors")
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith((ours, "<string>")):  # a dataclass's own __init__

@@ -30,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Edge:
     """The settings of this process, and the log and clients that are opened on first use.
 
-    `flags`: the options given before the command, with which another process gets the same
+    `flags`: the options given before the command. A child process that gets them too has the same
     settings.
     """
 
@@ -126,7 +126,8 @@ class Edge:
 
 
 def _origin() -> Origin:
-    """The origin of events: this command, and the operating system's user, independent of --user.
+    """The origin that is recorded with the events of this process: the command line, and the
+    name of the operating system's user, even if --user names another user.
     """
     try:
         name = pwd.getpwuid(os.getuid()).pw_name

@@ -145,7 +145,7 @@ _NOISE = ("basis", "epoch", "deadline", "start_by", "sha256", "views_sha", "usag
 
 
 def _fields(event: Any, read: ReadBlob | None) -> str:
-    """The fields of an event without a text of its own, with their names."""
+    """Names and values of an event's fields, for events that `words` has no sentence for."""
     parts = []
     for name in field_names(event):
         value = getattr(event, name)

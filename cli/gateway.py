@@ -276,7 +276,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def _listening(host: str, port: int | None) -> socket.socket:
-    """A listening socket. If no port is given and the default port is taken, it has a free port."""
+    """A listening socket. If no port is given and the default port is taken, uses a free port."""
     from ..consumers.gateway.serve import listen
 
     try:

@@ -401,7 +401,7 @@ def wake_command(
 def _rules_of(wanted: str, names: Sequence[str]) -> "Rules":
     """The limits of the session's agent.
 
-    If it is not loaded, prints a note and returns the defaults.
+    If that agent is not loaded, prints a note and returns the default limits.
     """
     from ..processors.wake.budget import Rules
     from ..processors.wake.decide import rules_of

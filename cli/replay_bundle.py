@@ -1,6 +1,7 @@
 """`--bundle FILE`: reads an exported bundle instead of the log, and verifies it.
 
-This file swaps the log and the blob store of the process; `consumers/exports` reads the format.
+This file makes the process use the bundle instead of its log and its blob store.
+`consumers/exports` reads the bundle's format.
 """
 
 import tempfile

@@ -158,10 +158,10 @@ def worker_command(
 def start_lock(
     edge: Edge, worker_id: str | None = None, *, supervises: bool = False
 ) -> AbstractContextManager[None]:
-    """The lock on the state directory. It first waits until the worker of a killed supervisor has
-    ended.
+    """The lock on the state directory, for a `with` block.
 
-    Raises StateDirTaken.
+    If a supervisor was killed, its worker may still run; the lock is then taken after this worker
+    has ended. Raises StateDirTaken.
     """
     from ..processors.worker.start_lock import exclusive_start
 
@@ -180,7 +180,8 @@ def run_supervised(
 ) -> int:
     """Run a worker until SIGTERM or Ctrl-C, and replace it at once when it dies.
 
-    reload: set to replace the worker by a worker that imports the agents again.
+    reload: an event. When it is set, the worker is replaced by a worker that imports the agents
+    again.
     """
     from ..processors.worker import supervise
 

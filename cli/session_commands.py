@@ -208,8 +208,8 @@ def cancel_command(
 ) -> None:
     """Cancel the running turn of a session.
 
-    The cancel binds to the current turn and phase: if either has changed when the log takes it, it
-    is refused, so that it never cancels something else. Queued messages are kept.
+    The cancel is valid only for the current turn and phase. If the turn or the phase has changed
+    by the time the cancel is in the log, the fold refuses the cancel. Queued messages are kept.
     """
     try:
         decision = edge.client(user).cancel(

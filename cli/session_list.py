@@ -183,7 +183,7 @@ def print_list(
 def _fitted(
     rows: Sequence[Mapping[str, Any]], columns: list[str], width: int
 ) -> tuple[list[str], int]:
-    """The columns that fit the terminal, and the most characters of a title."""
+    """The columns that fit the terminal, and the maximum number of characters of a title."""
 
     def room() -> int:
         widths = (max(len(name), *(len(str(row[name] or "-")) for row in rows), 0) + 2

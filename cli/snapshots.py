@@ -21,8 +21,8 @@ PARTITION = click.option("--partition", type=click.IntRange(min=0), metavar="NUM
 def snapshots_command() -> None:
     """List, make and delete snapshots of the stores.
 
-    A worker makes them by itself; one that has no store of a partition continues from the newest
-    (docs/snapshots.md).
+    Workers make snapshots by themselves. A worker that has no store of a partition starts from the
+    partition's newest snapshot (docs/snapshots.md).
     """
 
 
@@ -83,8 +83,8 @@ def make_command(edge: Edge, partition: int | None, as_json: bool) -> None:
 def gc_command(edge: Edge, as_json: bool) -> None:
     """Delete the snapshots and files that are not needed.
 
-    Of each partition and version the two newest snapshots are kept, and every file that a snapshot
-    names or that is younger than an hour. A worker does this once an hour.
+    Keeps the two newest snapshots of each partition and version of the folds, and every file that
+    a snapshot names or that is younger than an hour. A worker does this once an hour.
     """
     collected = of_stores.collect(of_stores.demand_snapshots(edge.settings))
     if as_json:

@@ -145,8 +145,8 @@ class Lines:
         return bool(select.select([self._fd], [], [], 0)[0])
 
     def unseen(self) -> contextlib.AbstractContextManager[None]:
-        """A block in which the terminal does not show typed text within an answer, but keeps it for
-        the next prompt.
+        """A block in which the terminal does not echo what a person types, because it would appear
+        in the middle of the model's answer. The next prompt reads the typed text.
         """
         return self._echo(False)
 

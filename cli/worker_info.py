@@ -43,7 +43,7 @@ def worker_info(state_dir: Path) -> WorkerInfo:
 
 
 def unserved(state_dir: Path, holders: PartitionView, agent: str) -> str:
-    """The reason why perhaps no worker answers a session; '' if one seems to run.
+    """The reason to assume that no worker serves a session; '' if a worker seems to serve it.
 
     The log records which worker took the partition, not whether this worker is alive. Only the
     worker of this state directory is checked.

@@ -251,7 +251,7 @@ def streaming_attempts(views: SessionViews) -> list[str]:
 
 
 def turn_begins(views: SessionViews, turn: int) -> int:
-    """The offset of the event that opened a turn with a message."""
+    """The offset of the event that opened a turn. The turn must have begun with a message."""
     return min(row.offset for row in views.messages.progress if row.turn == turn)
 
 

@@ -24,9 +24,9 @@ DEFAULT_AGENT = "default"
 class Commands:
     """Commands on the session of `folded`. Each command moves `folded` forward to its decision.
 
-    Commands are written as requests of `user` that came through `channel`. Each command returns a
-    decision, which may be an earlier one. Raises Invalid, Unacknowledged, BlobError,
-    LogUnreachable, CommandRefused, UnknownCall.
+    Commands are written as requests of `user` that came through `channel`. Each command except
+    `say` returns the decision; for a repeated command this is the earlier decision. Raises Invalid,
+    Unacknowledged, BlobError, LogUnreachable, CommandRefused, UnknownCall.
     """
 
     def __init__(

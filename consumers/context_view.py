@@ -89,13 +89,13 @@ class LeftOut(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The content that the request of one LLM_CALLED does not contain in full, or the messages that
-    a turn never sent because it ended.
+    """One change that left content out of requests: parts that the request of an LLM_CALLED does
+    not contain in full, or messages that a turn did not send before it ended.
 
     kind: summary, short forms, window, or message (the turn ended before a request contained this
     message). before, after: the estimated tokens of the request before and after the change.
     instead: the summary that replaces the parts, or ''. left_out: the parts that requests no longer
-    contain in full, or never did.
+    contain in full, or never contained in full.
     """
 
     offset: int

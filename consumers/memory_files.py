@@ -266,7 +266,9 @@ class MemoryFiles:
             self._dir.replace(STATE, content, self._dir.read(STATE, STATE_BYTES_MAX))
 
     def _remove(self, path: str, expected: bytes) -> None:
-        """Delete a file without remaining entries, if it has not changed since it was read."""
+        """Delete a file whose entries were all removed. Raises ToolFailed if the file has changed
+        since it was read.
+        """
         if self._dir.read(path, FILE_BYTES_MAX) != expected:
             raise ToolFailed(f"{path} was changed meanwhile, so it was not removed")
         parent, _, name = path.rpartition("/")

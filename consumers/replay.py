@@ -41,8 +41,8 @@ class Folded(FoldedSession):
 
 
 class Replay:
-    """A fold of the log, of one partition or of one session, up to the offset `ends` of each
-    partition.
+    """A fold of the whole log, of one partition or of one session. `ends`: the offset of each
+    partition at which the fold stops, by default the present end.
 
     Iterate over `steps()` once; then `sessions` and `holders` have the result.
     """

@@ -34,7 +34,9 @@ Progress = Callable[[int, int], None]
 
 
 class Job(NamedTuple):
-    """A job for one partition. `end`: the offset to stop before. `state_dir`: where INTO writes."""
+    """A job for one partition. `what`: HASH, VERIFY or INTO. `end`: the offset to stop before.
+    `state_dir`: the directory in which an INTO job writes the new store.
+    """
 
     what: str
     partition: int
@@ -54,7 +56,7 @@ class Hashed(NamedTuple):
 
 
 class JobResult(NamedTuple):
-    """The result of a partition's job. `verified`: the result of VERIFY."""
+    """The result of a partition's job. `verified`: the result of a VERIFY job."""
 
     partition: int
     sessions: tuple[Hashed, ...] = ()

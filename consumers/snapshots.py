@@ -1,4 +1,6 @@
-"""Snapshots of the stores, for people: list them, make them of stores at rest, delete them."""
+"""Snapshots of the stores, for people: lists them, makes them while no worker uses the stores, and
+deletes them.
+"""
 
 import shutil
 import time
@@ -25,8 +27,10 @@ from .replay import store_directory
 
 
 class Listed(NamedTuple):
-    """A snapshot of this log. behind: records of the partition after it. why_not: why this version
-    cannot load it, or ''. created_at: Unix ms, and bytes: 0 if its manifest is unreadable."""
+    """A snapshot of this log. behind: the number of records in the partition after the snapshot.
+    why_not: the reason why this version cannot load the snapshot, or ''. created_at (Unix ms),
+    bytes: 0 if the snapshot's manifest is unreadable.
+    """
 
     partition: int
     offset: int
@@ -37,7 +41,9 @@ class Listed(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A snapshot that was made. bytes_written: of files that were not stored before."""
+    """A snapshot that was made. bytes_written: the size of those of its files that were not already
+    stored.
+    """
 
     partition: int
     offset: int
@@ -81,7 +87,9 @@ def listed(log: Log, snapshots: Snapshots) -> Iterator[Listed]:
 
 
 def newest_offsets(log: Log, snapshots: Snapshots) -> dict[int, int]:
-    """The offset of the newest snapshot that this version can load, by partition that has one."""
+    """The offset of each partition's newest snapshot that this version can load. Partitions without
+    such a snapshot are left out.
+    """
     belongs, found = belongs_to(log), {}
     for partition, end in log.end_offsets(SESSION_EVENTS).items():
         candidates = snapshots.newest_first(belongs, partition)
@@ -93,9 +101,9 @@ def newest_offsets(log: Log, snapshots: Snapshots) -> dict[int, int]:
 def make(
     log: Log, settings: Settings, snapshots: Snapshots, partition: int | None = None
 ) -> Iterator[Made]:
-    """Make a snapshot of each store at rest in the state directory, or of one partition's.
+    """Make a snapshot of each store in the state directory, or only of the store of `partition`.
 
-    Raises Refused if a worker runs there.
+    Raises Refused if a worker runs in the directory.
     """
     belongs = belongs_to(log)
     numbers = range(partitions_of(log)) if partition is None else [partition]

@@ -31,7 +31,8 @@ def doubtful(turn: TurnView) -> list[Call]:
 
 
 def who_lacks(agent: str, holders: PartitionView) -> str:
-    """A message that the worker of the session's partition does not serve its agent, or ''."""
+    """A text for people if the worker of the session's partition does not serve `agent`, else ''.
+    """
     holder = without(holders, agent)
     if holder is None:
         return ""

@@ -9,8 +9,8 @@ from .checks import Finding, named, newest_first
 
 
 def agents_missing(everything: Everything, agents: frozenset[str] | None) -> Iterator[Finding]:
-    """Find agents that sessions need, but the worker of the session's partition does not serve.
-    Such a session makes no progress.
+    """Find sessions whose agent is not served by the worker of their partition. Such a session
+    makes no progress.
 
     agents: the agents of the worker that runs in this state directory, or None if no worker runs in
     it. They are used for partitions whose workers did not record their agents in the log.

@@ -14,7 +14,7 @@ OVERDUE = 3
 
 
 def snapshots_made(log: Log, settings: Settings) -> Iterator[Finding]:
-    """Partitions whose newest usable snapshot is far behind the end of the log."""
+    """Find partitions whose newest usable snapshot is far behind the end of the log."""
     snapshots = snapshots_of(settings)
     if snapshots is None:
         yield Finding("ok", "snapshots", "turned off (snapshot_records is 0)")

@@ -176,8 +176,8 @@ def _answer(content: bytes | None, line: Line) -> str:
 
 
 def _request_item(entry: Entry, ruling: Ruling) -> Item:
-    """The item for a request that has no line in the transcript: opening, cancelling, refused
-    requests.
+    """The item for a person's request that has no line in the transcript: the opening of the
+    session, a cancel, or a request that was refused.
     """
     event = entry.event
     who = getattr(event, "by_user", "") or getattr(event, "user_id", "")

@@ -227,7 +227,10 @@ class _BlobRefs:
                     self.of(item)
 
     def blobs(self) -> tuple[Blob, ...]:
-        """All collected blobs, by name, with their real sizes if the store has them."""
+        """All collected blobs, sorted by name.
+
+        A size is that of the stored bytes or, if the store lacks the blob, that in the reference.
+        """
         found = []
         for name, ref in sorted(self._refs.items()):
             data = self._contents.blob(ref)
@@ -241,8 +244,9 @@ class _BlobRefs:
 
 
 def _records(log: Log, session_id: str, progress: Progress) -> list[Record]:
-    """The raw records of the session, and the records of which workers held its partition, up to
-    the present end of the log.
+    """The raw records of the session, and the records that tell which workers held its partition.
+
+    Both are read up to the present end of the log.
     """
     partition = partition_for(session_id, partitions_of(log))
     first = log.first_offsets(SESSION_EVENTS)[partition]

@@ -34,7 +34,10 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def new_directory(path: Path, ours: Collection[str], *, force: bool = False) -> Iterator[Path]:
-    """Like `new_file`, for a directory. A directory to replace may contain only files in `ours`."""
+    """Like `new_file`, for a directory. `ours`: the names of the files that an export may contain.
+
+    Raises CanNotWrite if the directory to replace contains any other file.
+    """
     if path.exists() and not path.is_dir():
         raise CanNotWrite(f"{path} is a file. Nothing was written. Name a directory for the "
                           "tables.")

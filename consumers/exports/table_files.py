@@ -28,7 +28,9 @@ def write_tables(
     tables: Collection[str] = tuple(BY_NAME),
     progress: Progress = lambda _read, _there: None,
 ) -> tuple[Read, dict[str, int]]:
-    """Write NAME.jsonl for each of these tables. Returns the sessions read, and the row counts."""
+    """Write NAME.jsonl for each of these tables. Returns the facts of the sessions that were read,
+    and the row count of each table.
+    """
     files = _Files(directory, tables)
     try:
         wants_events = EVENTS.name in tables

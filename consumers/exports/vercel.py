@@ -145,8 +145,8 @@ class _Chat:
         self._content(line)
 
     def _of_turn(self, line: Line) -> None:
-        """Continue the assistant message of this line's turn. If a user's message or another turn
-        came after it, begin a new one.
+        """Continue the assistant message of this line's turn. If this message is no longer the
+        current message, begin another assistant message for the turn.
         """
         if self._turn == line.turn:
             return
@@ -170,8 +170,7 @@ class _Chat:
         })
 
     def _other_line(self, line: Line) -> None:
-        """Add a line that is neither a message nor an answer nor about a call to the current
-        message.
+        """Add a line to the current message. The line is not a message, an answer or about a call.
         """
         if self._message is None:
             return  # before the first message; foldlog_events has this line

@@ -30,7 +30,11 @@ class Bodies:
 
     @contextmanager
     def count(self, user: str, receive: Receive) -> Iterator[Receive]:
-        """Count the body of one request while the block runs. Receiving raises TooManyBodies."""
+        """Count the body of one request while the block runs.
+
+        Yields the function with which to receive the body. This function raises TooManyBodies when
+        a limit is reached.
+        """
         received = 0
 
         async def counted() -> Message:

@@ -79,8 +79,9 @@ class Hub:
         self._tail.on_gap = lambda: loop.call_soon_threadsafe(self._disconnect_all)
 
     def limit_viewers(self, connections: int) -> None:
-        """Limit the viewers of a server that allows `connections` connections. A tenth of them is
-        left for other requests, and one user's viewers may use at most half.
+        """Limit the viewers of a server that allows `connections` connections. A tenth of the
+        connections is left for other requests. One user's viewers may use at most half of all
+        connections.
         """
         self.viewers_max = min(VIEWERS_MAX, connections * 9 // 10)
         self.viewers_per_user_max = min(VIEWERS_PER_USER_MAX, connections // 2)

@@ -245,8 +245,8 @@ def is_worth_logging(record: logging.LogRecord) -> bool:
 class Server(uvicorn.Server):
     """Calls `at_end` before it waits for open requests.
 
-    uvicorn raises the signal again after the shutdown, so that an orderly end would look like a
-    failure. This class does not raise it again.
+    uvicorn raises the signal again after the shutdown, which makes an orderly end look like a
+    failure. This class does not raise the signal again.
     """
 
     at_end: Callable[[], None]

@@ -174,7 +174,8 @@ class Snapshot(NamedTuple):
 
 
 def viewer_of(attempt: Attempt, chunks: Iterable[ev.GenChunk], chain: Chain) -> Viewer:
-    """The viewer after the chunks of an attempt, and of the attempts that it continues."""
+    """The Viewer that results from the chunks of an attempt and of the attempts that it continues.
+    """
     viewer = Viewer(attempt._replace(attempt=chain[0][0]) if chain else attempt)
     for chunk in chunks_of(chunks, attempt, chain):
         viewer, _ = streamed(viewer._replace(resumed_by=chunk.attempt), chunk)

@@ -303,8 +303,10 @@ class Tail:
             reader.close()
 
     def _check_topic(self) -> None:
-        """Check that the topic is still the same, and record since when no broker has responded. A
-        reader gets no error in either case.
+        """Check that the topic is still the same, and record since when no broker has responded.
+
+        Polling does not show this: a reader gets no error if the topic was replaced or if no broker
+        responds. Raises Replaced.
         """
         try:
             self._demand_same()

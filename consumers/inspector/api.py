@@ -79,8 +79,8 @@ def runs_of(timeline: Timeline, since: int) -> dict[str, Any]:
 
 
 def lines_json(timeline: Timeline, read: ReadBlob, since: int = 0) -> dict[str, Any]:
-    """The lines of the transcript from number `since` on (counted from 0). At any earlier moment,
-    the transcript has only the first of these lines.
+    """The lines of the transcript from number `since` on (counted from 0). Lines are only appended,
+    so the transcript of an earlier moment consists of the first lines of this transcript.
 
     `upto`: the offset of the last event that was folded. (The offset of the last line may be
     smaller, or an offset of a fork's parent.)

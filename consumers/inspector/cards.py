@@ -1,6 +1,6 @@
 """Folds one session into its row on the home page: title, cost, activity, what it waits for.
 
-A card reads only the new rows of the transcript and the ledger, to which folds only append, so an
+Folds only append rows to the transcript and the ledger, and a card reads only the new rows. So an
 update costs the same for a long session as for a short one. All of a card's data is bounded. Times
 are the broker's, in Unix ms.
 """

@@ -292,8 +292,9 @@ def _newer(sessions: OrderedDict[str, _Listed], version: int) -> Iterator[_Liste
 
 
 def _served(view: PartitionView) -> tuple[set[str], str | None]:
-    """The agents that the live holders of a partition serve, and the owner of the partition. If a
-    role has no live holder, no agents and None.
+    """The agents that the live holders of a partition serve, and the owner of the partition.
+
+    If no live worker holds the partition for one of the roles, returns an empty set and None.
     """
     found: set[str] | None = None
     owner = None
@@ -307,7 +308,11 @@ def _served(view: PartitionView) -> tuple[set[str], str | None]:
 
 
 def _add(total: Cell, cell: Cell, *, is_request: bool) -> None:
-    """Add a cell to a total. A cell of requests adds only its tokens and cost."""
+    """Add a cell to a total over all models.
+
+    A cell of model requests adds only its tokens and cost: the total counts turns and their times,
+    not requests.
+    """
     if not is_request:
         total.add(cell)
         return

@@ -118,7 +118,8 @@ def conditions(row: Row) -> list[str]:
 
 def next_rows(row: Row, call: Call | None = None) -> list[dict[str, Any]]:
     """What could happen next while a row matches: {when, then, row}; `then` is the row's text in
-    WAKE. `call`: the call that the row is about; rows that its effect rules out are omitted.
+    WAKE. `call`: the call that the row is about. Rows that cannot match it are omitted, such as
+    those for repeatable calls if the call's tool is `once`.
     """
     # Whether attempts are left is not fixed: it depends on the agent's limits.
     fixed: When = {} if call is None else {"repeatable": (call.effect != ONCE,)}

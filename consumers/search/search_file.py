@@ -92,7 +92,7 @@ class SqliteBackend:
 
 class IndexFile:
     """The open file. `belongs`: the log and the version that the index must have been built from.
-    If the file was built from others, it is rebuilt.
+    If the file was built from another log or version, it is rebuilt.
 
     `report` prints the reason for a rebuild. Raises IndexUnusable if the directory or the file
     cannot be written.
@@ -181,9 +181,9 @@ class IndexFile:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the index, because one process updates it at a time.
+        """Lock the index, because only one process may update it at a time.
 
-        Another process reports that it waits.
+        If another process has the lock, reports this and waits.
         """
         with open(f"{self.path}.lock", "ab") as lock:
             try:

@@ -67,8 +67,8 @@ def spans_of(
 ) -> Iterator[Span]:
     """The spans that ended within a session's events, yielded in the order of their ends.
 
-    origin: identifies the log, so that ids of different logs differ. comes_from: the span of the
-    producer of the event at an offset.
+    origin: identifies the log, so that ids of different logs differ. comes_from: for
+    the offset of an event, the span in which its producer wrote it.
     """
     maker = _Maker(origin, comes_from or {})
     for one in seen:
@@ -277,7 +277,9 @@ class _Maker:
 
 
 def _end_of(event: object) -> tuple[tuple, str, dict[str, Any]]:
-    """The key of the work that an event ends, the work's error or '', and more attributes."""
+    """The key of the work that an event ends, the work's error or '', and further attributes of the
+    work's span.
+    """
     match event:
         case ev.GenComplete():
             return ("chat", event.turn, event.step), "", {

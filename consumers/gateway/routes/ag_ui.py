@@ -41,8 +41,8 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.post("", response_class=EventStream)
     async def run(request: Request) -> Response:
-        """Send the new messages and answers to interrupts of a RunAgentInput, and stream the run
-        that follows.
+        """Send the new messages of a RunAgentInput and its answers to interrupts. Then stream the
+        run that follows.
         """
         wanted = run_input(await request.json())
         answer_offset = await _answer_interrupts(gateway, request, wanted)
@@ -165,7 +165,7 @@ async def _run(
 
 
 def _ends_at(line: Line, begin: int) -> bool:
-    """Whether the line at `begin` ends an earlier turn, so that a queued message began this run."""
+    """Whether this line is at `begin` and ends a turn. A queued message then began this run."""
     return line.kind == "ended" and line.offset == begin
 
 
@@ -208,7 +208,8 @@ async def _thread(
 
 
 def _known(wanted: RunInput) -> list[Message]:
-    """The client's messages that belong to the session; an app may also have messages of its own.
+    """The client's messages that the session may have. An app may also have messages with other
+    roles, which the session does not have.
     """
     return [message for message in wanted.messages if message["role"] in SHOWN]
 

@@ -165,8 +165,8 @@ def _api(routes: APIRouter, gateway: Gateway) -> None:
 
     @routes.get(f"{session_path}/family")
     def family(request: Request, session_id: str) -> Any:
-        """The sessions that this session was forked from, oldest first, and the other forks of
-        them.
+        """Rows for this session, for the sessions that it was forked from, and for all forks of
+        these sessions.
         """
         caller = gateway.caller(request)
         views = gateway.views(request, session_id)

@@ -62,7 +62,8 @@ class Opening(RequestBody):
 class Message(RequestBody):
     """A message to send.
 
-    A message with a repeated message_id is sent once, and gets the same answer.
+    If the session already has a message with this message_id, this message has no effect. The
+    request still succeeds, because the earlier message is in effect.
     """
 
     text: str
@@ -383,8 +384,9 @@ async def _frames(gateway: Gateway, subscription: Subscription) -> AsyncIterator
 
 
 def ended_now(frame: Frame, subscription: Subscription) -> int | None:
-    """The turn that a frame ends, if the frame is live or the turn is the newest. For older turns
-    None, so that reading them writes nothing.
+    """The turn that a frame ends, if the frame is live or the turn is the session's newest.
+
+    None for the end of an older turn, so that a viewer who reads old turns causes no GEN_SENT.
     """
     shown = frame.shown
     if not isinstance(shown, LineAdded) or shown.line.kind != "ended":

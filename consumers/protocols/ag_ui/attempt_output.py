@@ -54,7 +54,8 @@ class AttemptOutput:
         return out
 
     def rest_of_calls(self, want: list[Message], have: Messages) -> list[Event]:
-        """The calls of a final answer that did not stream, and the missing part of the open call.
+        """The events for those calls of a final answer that were not streamed, and for the missing
+        part of the open call.
         """
         out: list[Event] = []
         for call in (call for message in want for call in message.get("toolCalls", ())):
