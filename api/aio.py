@@ -311,7 +311,8 @@ class AsyncConnection:
         agent: str = DEFAULT_AGENT,
         user: str | None = None,
     ) -> AsyncSession:
-        """Open a session, or continue one of the same user and agent.
+        """Open a session. If a session with this id exists, continue it; it must have the same user
+        and agent.
 
         Without an id, the session is new.
         """

@@ -52,8 +52,8 @@ class Connection:
         agent: str = DEFAULT_AGENT,
         user: str | None = None,
     ) -> Session:
-        """Open a session, or continue one of the same user and agent. Without an id, the session is
-        new.
+        """Open a session. If a session with this id exists, continue it; it must have the same user
+        and agent. Without an id, the session is new.
 
         Raises CommandRefused if the session belongs to another user or agent.
         """

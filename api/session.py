@@ -250,7 +250,7 @@ class Stream:
     def take(self) -> SessionEvent | None:
         """The next available event, or None.
 
-        After an overrun, raises StreamOverrun when none remain.
+        After an overrun, raises StreamOverrun once all available events were taken.
         """
         if self._events:
             event = self._events.popleft()
@@ -685,8 +685,8 @@ class Session:
     # -- closing -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close this object's feed and streams; the session continues. A Session object to which
-        no reference exists closes by itself, once none exists to its streams either.
+        """Close this object's feed and streams; the session continues. This happens by itself once
+        the program has no reference to this object or to any of its streams.
         """
         self._feed.close()
 

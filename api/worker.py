@@ -108,8 +108,8 @@ class Worker:
     The block begins when the worker is ready, which means that it has its partitions and a broker
     answers. At the end of the block the worker handles the records that it has polled, stops its
     running effects and leaves the consumer group; the next worker continues the interrupted work.
-    An application that serves many requests should run
-    workers in separate processes, which do not compete with its requests for the interpreter lock.
+    An application that serves many requests should run workers in separate processes, which do not
+    compete with its requests for the interpreter lock.
     """
 
     def __init__(

@@ -201,8 +201,8 @@ def _agents_of(value: object) -> tuple["Agent", ...]:
 def no_bytecode() -> Iterator[None]:
     """A block in which Python writes no .pyc files.
 
-    Two versions of a file that have the same size and were saved within the same second would
-    share one .pyc file, so the newer version would not be loaded.
+    Two versions of a file that have the same size and were saved within the same second would share
+    one .pyc file, so the newer version would not be loaded.
     """
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:

@@ -417,12 +417,12 @@ def chat_command(
     """Talk to a session: answers stream, tools ask for approval.
 
     Without SESSION a new one is opened. Ctrl-C cancels the running turn; at an idle prompt a second
-    one leaves, as Ctrl-D and /quit do. Leaving does not end the session: come back with its name,
-    or with --resume. On a terminal Markdown is drawn, running tools have a clock, and a turn ends
-    with its time, tokens and cost.
-    /attach FILE sends an image or a PDF with the next message, /help lists the rest. From a pipe
-    each line is a message (or the answer to a question), and stdout has only the answers; exit
-    code 1 if a message was refused, or the input ended before the answer.
+    Ctrl-C leaves the chat, as Ctrl-D and /quit do. Leaving does not end the session: come back with
+    its name, or with --resume. On a terminal Markdown is drawn, running tools have a clock, and a
+    turn ends with its time, tokens and cost. /attach FILE sends an image or a PDF with the next
+    message, /help lists the rest. From a pipe each line is a message (or the answer to a question),
+    and stdout has only the answers; exit code 1 if a message was refused, or the input ended before
+    the answer.
     """
     if resume and session is not None:
         raise click.UsageError("--resume lists sessions to choose from: omit it, or SESSION.")

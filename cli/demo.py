@@ -1,8 +1,8 @@
 """demo: runs a real agent and broker, and kills the worker twice without losing anything.
 
 It prints what the log contained at each kill, and what the next worker did and why. At the end it
-refolds every view from offset 0 and compares them. The agent works in a temporary directory, which
-the demo deletes.
+refolds every view from offset 0 and compares the result with the worker's stores. The agent works
+in a temporary directory, which the demo deletes.
 """
 
 import json

@@ -61,8 +61,8 @@ def doctor_command(edge: Edge, as_json: bool) -> int | None:
 def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     """All findings in order.
 
-    whole: whether to yield a finding for every item. Otherwise some checks yield only the first
-    few items and the number of the others.
+    whole: whether to yield a finding for every item. Otherwise some checks yield only the first few
+    items and the number of the others.
     """
     log, settings = edge.log, edge.settings
     yield Finding("ok", "broker", f"reachable, cluster {log.identity()}")

@@ -126,8 +126,8 @@ class Edge:
 
 
 def _origin() -> Origin:
-    """The origin that is recorded with the events of this process: the command line, and the
-    name of the operating system's user, even if --user names another user.
+    """The origin that is recorded with the events of this process: the command line, and the name
+    of the operating system's user, even if --user names another user.
     """
     try:
         name = pwd.getpwuid(os.getuid()).pw_name

@@ -67,10 +67,10 @@ def skip_command(
 ) -> None:
     """Continue a frozen session without the record that froze it.
 
-    A session freezes at a record that cannot be decoded or folded. The record stays in the log.
-    The event RECORD_SKIPPED makes every reader skip the record, in replays and forks too. The
-    events that were written to the session after the record then take effect. This cannot be
-    undone: prefer an upgrade if a newer version understands the record.
+    A session freezes at a record that cannot be decoded or folded. The record stays in the log. The
+    event RECORD_SKIPPED makes every reader skip the record, in replays and forks too. The events
+    that were written to the session after the record then take effect. This cannot be undone:
+    prefer an upgrade if a newer version understands the record.
     """
     skipped = edge.client(user).skip(session, offset, reason=reason)
     frozen, decision = skipped.decision.views.frozen, skipped.decision

@@ -44,8 +44,8 @@ POLL_S = 0.1
 
 
 def _origins(_context: click.Context, _option: click.Parameter, given: Sequence[str]) -> tuple:
-    """Check that origins have the form in which browsers send them, because others would silently
-    never match.
+    """Check that origins have the form in which browsers send them. An origin in another form would
+    never match, and no error would show it.
     """
     for origin in given:
         parts = urlsplit(origin)
@@ -150,9 +150,9 @@ def child_gateway(
 def restarting(
     command: Sequence[str], report: Callable[[str], None] = note, pause_s: float = PAUSE_S
 ) -> Iterator[None]:
-    """A process that is restarted whenever it exits.
+    """Run a process during a block, and restart it whenever it exits.
 
-    At its end, the block closes the process's stdin, which ends the process.
+    At the end of the block the process's stdin is closed, which ends the process.
     """
     stop = threading.Event()
     first = _child(command)

@@ -33,8 +33,8 @@ NAME_CHARS_MAX = 64
 def init_command(directory: Path, as_json: bool) -> None:
     """Write a small project: an agent, its tests, a README.
 
-    DIR (default: this directory) is created if it is missing. The agent gets its name and has one
-    tool, which asks for approval. Existing files are never overwritten: if one is in the way,
+    DIR (default: this directory) is created if it is missing. The agent is named after DIR and has
+    one tool, which asks for approval. Existing files are never overwritten: if one is in the way,
     nothing is written.
     """
     name = agent_name(directory)

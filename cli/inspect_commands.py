@@ -129,7 +129,7 @@ def show_command(
     """Show the views of a session.
 
     Without --view: its state, what it waits for, and the end of its transcript. The views are
-    folded from the log up to now, or up to an offset of its partition.
+    folded from the log up to now, or up to an offset of the session's partition.
     """
     if strategy is not None and view != "context":
         raise click.UsageError("--strategy applies to a context: add --view context")
@@ -260,10 +260,10 @@ def tail_command(
 ) -> None:
     """Print the events of a session, or of all.
 
-    One line an event: PARTITION:OFFSET, the local time, the session (without SESSION), the type,
-    and what it says; in colours on a terminal, unless NO_COLOR is set. --json prints every field.
-    Every record of the log is printed, including those that the fold refused or ignored:
-    `foldlog replay --from` prints the ruling on each.
+    One line per event: PARTITION:OFFSET, the local time, the session (without SESSION), the type,
+    and the content in a few words; in colours on a terminal, unless NO_COLOR is set. --json prints
+    every field. Every record of the log is printed, including those that the fold refused or
+    ignored: `foldlog replay --from` prints the ruling on each.
     """
     client = edge.client()
     read = client.read_blob if resolve else None
@@ -334,7 +334,7 @@ def request_command(edge: Edge, session: str, step: str, as_json: bool) -> int |
 
     The request is rebuilt from the log alone, byte for byte. stdout gets the bytes, without a
     newline; stderr reports whether their sha256 equals the one in the claim of the model call. Exit
-    code 1 if it does not. Bytes and hash exclude the `"stream":true` that is added on sending.
+    code 1 if they differ. Bytes and hash exclude the `"stream":true` that is added on sending.
     """
     parts = step.split(".")
     if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
@@ -378,9 +378,9 @@ def wake_command(
     """Show a session's pending work, and why; with --run, do it.
 
     Prints the rows of the WAKE table that match the session's views, as every worker evaluates
-    them. They depend on the limits of the session's agent: name it with --agent, as for a worker. A
-    running worker does this work; with --run this command does it, with the same code, until the
-    session is idle or waits for a person.
+    them. Which rows match depends on the limits of the session's agent: name this agent with
+    --agent, as for a worker. A running worker does this work; with --run this command does it, with
+    the same code, until the session is idle or waits for a person.
     """
     if run:
         run_wake(edge, session, agents)

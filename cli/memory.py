@@ -44,8 +44,8 @@ def memory_command(
     """Show or edit the memory of a user or a project.
 
     Without --dir and --sync the memory is printed. --dir writes core.md, decisions.md, daily/ and
-    archive/ as files; --sync also takes over what was edited in them. If the same text was edited
-    here and elsewhere, both edits are kept and the conflict is reported.
+    archive/ as files; --sync first reads your edits of these files into the memory. If the same
+    text was edited here and elsewhere, both edits are kept and the conflict is reported.
     """
     if user is not None and project is not None:
         raise click.UsageError("give --user or --project, not both.")

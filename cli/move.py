@@ -31,9 +31,9 @@ def move_command(
     Use it to get more partitions, which cannot be added to a log that is in use. The new log has
     its own topics on the same cluster and shares the blobs. Stop workers and gateways first. Each
     session keeps its name, user, agent, transcript, context, phase and project; its offsets start
-    over. Its past costs, its doubts and all terminated sessions stay in the old log. Memory is
-    copied. At the end the old log is marked as moved: it can be read, and nothing writes to it any
-    more. After Ctrl-C the same command continues.
+    over. The past costs and the doubts of the sessions, and all terminated sessions, stay in the
+    old log. Memory is copied. At the end the old log is marked as moved: it can be read, and
+    nothing writes to it any more. After Ctrl-C the same command continues.
     """
     from ..consumers.moving import move
 

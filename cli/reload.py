@@ -104,7 +104,9 @@ def is_installed(path: Path) -> bool:
 
 
 def traceback_of(error: BaseException | None) -> tuple[str, list[str]]:
-    """The traceback of a failed import without the frames of Python and foldlog, and its files."""
+    """The traceback of a failed import, without the frames of Python and foldlog; and the files
+    whose frames it shows.
+    """
     if error is None:
         return "", []
     shown = traceback.TracebackException.from_exception(error)

@@ -81,9 +81,9 @@ def replay_command(
     anyone who replays the same log gets the same hashes. --from lists events with the ruling on
     each. --verify refolds up to the cursor of each store in the worker's state directory and
     compares view by view; exit code 1 if any differs. --into writes a store from which a worker
-    with FOLDLOG_STATE_DIR=DIR can continue, while the live one runs. --bundle needs no broker: it
-    folds the session of an exported bundle, rebuilds its requests and compares both with the
-    originals.
+    with FOLDLOG_STATE_DIR=DIR can continue; the live worker may run meanwhile. --bundle needs no
+    broker: it folds the session of an exported bundle, rebuilds its requests and compares both with
+    the originals.
     """
     if bundle is not None and not (start or stop):
         if compare or session:

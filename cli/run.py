@@ -210,8 +210,8 @@ def run_supervised(
 def users_command(edge: Edge, web: str) -> int:
     """List each user's open sessions over HTTP.
 
-    /users/USER returns them as JSON, for programs that do not use the gateway. It is a separate
-    process: no worker needs it, and several may run.
+    /users/USER returns them as JSON, for programs that do not use the gateway. This server is a
+    separate process: no worker needs it, and several may run.
     """
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", force=True)
     address = parse_address(web)

@@ -170,7 +170,8 @@ def open_command(
 ) -> None:
     """Open a session.
 
-    Opening it again for the same user and agent is harmless; for another it is refused.
+    Opening it again for the same user and agent is harmless; for another user or agent, the command
+    is refused.
     """
     from ..consumers.client import DEFAULT_AGENT
 
@@ -208,8 +209,8 @@ def cancel_command(
 ) -> None:
     """Cancel the running turn of a session.
 
-    The cancel is valid only for the current turn and phase. If the turn or the phase has changed
-    by the time the cancel is in the log, the fold refuses the cancel. Queued messages are kept.
+    The cancel is valid only for the current turn and phase. If the turn or the phase has changed by
+    the time the cancel is in the log, the fold refuses the cancel. Queued messages are kept.
     """
     try:
         decision = edge.client(user).cancel(
@@ -266,7 +267,7 @@ def phase_command(
     """Trigger a phase transition.
 
     TRIGGER is open_existing, start_build, todo_done_build, publish, revert or cancel. The phase
-    determines which are legal (docs/reference/session-state.md); a refusal lists them.
+    determines which triggers are legal (docs/reference/session-state.md); a refusal lists them.
     """
     try:
         decision = edge.client(user).trigger(session, trigger, command_id=command_id)

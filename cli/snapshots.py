@@ -32,7 +32,7 @@ def snapshots_command() -> None:
 def list_command(edge: Edge, as_json: bool) -> None:
     """List the snapshots of this log.
 
-    `behind` is the number of records that a worker folds after loading it.
+    `behind` is the number of records that a worker folds after loading the snapshot.
     """
     found = list(of_stores.listed(edge.log, of_stores.demand_snapshots(edge.settings)))
     if as_json:
@@ -83,8 +83,8 @@ def make_command(edge: Edge, partition: int | None, as_json: bool) -> None:
 def gc_command(edge: Edge, as_json: bool) -> None:
     """Delete the snapshots and files that are not needed.
 
-    Keeps the two newest snapshots of each partition and version of the folds, and every file that
-    a snapshot names or that is younger than an hour. A worker does this once an hour.
+    Keeps the two newest snapshots of each partition and version of the folds, and every file that a
+    snapshot names or that is younger than an hour. A worker does this once an hour.
     """
     collected = of_stores.collect(of_stores.demand_snapshots(edge.settings))
     if as_json:

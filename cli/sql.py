@@ -55,7 +55,7 @@ def sql_command(
 ) -> None:
     """Query the log in SQL.
 
-    The dialect is DuckDB's. Each query builds the tables that it names from the current log. Times
+    The dialect is DuckDB's. Each query builds the tables that it names, from the current log. Times
     are UTC. A query cannot read files, use the network or change anything.
     """
     if list_tables == bool(query and query.strip()):

@@ -41,8 +41,8 @@ class Listed(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A snapshot that was made. bytes_written: the size of those of its files that were not already
-    stored.
+    """A snapshot that was made. bytes_written: the total size of its new files; files that an
+    earlier snapshot had stored are not written again.
     """
 
     partition: int

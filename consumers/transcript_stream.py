@@ -96,8 +96,8 @@ def see(
 ) -> tuple[Viewer, list[Shown]]:
     """The viewer after a folded event with decoded chunks, and the items that it shows, in order.
 
-    `read` resolves content in the blob store. Without it, only the tokens that were streamed of
-    such content are shown.
+    `read` resolves content in the blob store. Without it, only the streamed tokens of such content
+    are shown.
     """
     if not seen.ruling.accepted:
         return viewer, []

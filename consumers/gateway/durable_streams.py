@@ -1,8 +1,8 @@
 """The cache of folded durable streams in a gateway's memory; the log is the source of truth.
 
 The cache is bounded, in total and for each user. If a user is at the limit and all of their streams
-are in use, a request for another stream gets an error. Evicting and refolding these streams again
-and again would slow down other users.
+are in use, a request for another stream gets an error. If the cache evicted one of them instead,
+the streams would be evicted and refolded again and again, which would slow down other users.
 """
 
 import json

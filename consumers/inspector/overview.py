@@ -339,7 +339,7 @@ def _sum(cells: Iterable[Cell]) -> Cell:
 
 
 def _series(cells: list[Cell]) -> dict[str, Any]:
-    """For each measure, the list of its values; and the totals of the whole time."""
+    """For each measure, the list of its values by interval; and the totals over all intervals."""
     total = _sum(cells)
     return {
         **{name: [row[name] for row in map(_numbers, cells)] for name in _numbers(total)},

@@ -159,7 +159,7 @@ class Runs:
     def _close(self, entry: Entry, run: Run, after: _Stands | None) -> None:
         """End a run.
 
-        If the run ends because another attempt took its place, its worker was lost. A model call
+        If the run ends because a new attempt replaced it, the run's worker was lost. A model call
         then ended at its last chunk, and the time from there to the new attempt becomes a run of
         kind `waits_worker`.
         """

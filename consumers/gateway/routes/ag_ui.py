@@ -165,7 +165,7 @@ async def _run(
 
 
 def _ends_at(line: Line, begin: int) -> bool:
-    """Whether this line is at `begin` and ends a turn. A queued message then began this run."""
+    """Whether this line is at `begin` and ends a turn. If so, a queued message began this run."""
     return line.kind == "ended" and line.offset == begin
 
 

@@ -76,7 +76,9 @@ class AttemptOutput:
         return [*self._closing(), *([self._text_event("END")] if self._text else ())]
 
     def reopened(self) -> list[Event]:
-        """The events that reopen the open parts, for a client that joins late with their text."""
+        """The events that reopen the open parts, for a client that joins late and already has the
+        text of these parts.
+        """
         out = [self._text_event("START", role="assistant")] if self._text else []
         if self._thought is not None:
             out += _thought_starts(self._thought)

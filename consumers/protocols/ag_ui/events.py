@@ -96,7 +96,7 @@ class Encoder:
         """The events that bring a client with the messages `known` up to date.
 
         If a run is open, they open it and leave it open; otherwise they end with the end of the
-        last run. There are none before the first run. Does not change the encoder.
+        last run. Before the first run there are no events. Does not change the encoder.
         """
         if self._started is None:
             return []

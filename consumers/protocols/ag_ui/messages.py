@@ -160,7 +160,7 @@ def tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
 def answer_id(thread: str, turn: int, step: int) -> str:
     """The id of the model's message in a step.
 
-    It contains a slash, which ids chosen by people never do.
+    It contains a slash, and ids that people choose never contain one.
     """
     return f"{thread}/{turn}.{step}"
 
@@ -173,7 +173,8 @@ def thought_id(thread: str, turn: int, step: int, number: int) -> str:
 def answer(thread: str, turn: int, step: int, content: bytes, *, calls: bool) -> list[Message]:
     """The messages of a final answer: first the thoughts, then the text and the calls.
 
-    calls: whether tool_use blocks are calls, which is so only if the model stopped for them.
+    calls: whether the tool_use blocks are calls. They are calls only if the model stopped in order
+    to call these tools.
     """
     thoughts: list[Message] = []
     reply: Message = {"id": answer_id(thread, turn, step), "role": "assistant"}
