@@ -25,8 +25,8 @@ class Commands:
     """Commands on the session of `folded`. Each command moves `folded` forward to its decision.
 
     Commands are written as requests of `user` that came through `channel`. Each command except
-    `say` returns the decision; for a repeated command this is the earlier decision. Raises Invalid,
-    Unacknowledged, BlobError, LogUnreachable, CommandRefused, UnknownCall.
+    `say` returns the decision, which has the verdict `duplicate` if the same command was accepted
+    before. Raises Invalid, Unacknowledged, BlobError, LogUnreachable, CommandRefused, UnknownCall.
     """
 
     def __init__(
