@@ -77,7 +77,7 @@ class AsyncStream:
             return self._stream
 
     async def begin(self) -> Self:
-        """Begin now instead of at the first read.
+        """Start the stream now instead of at the first read. A reply then sends its message.
 
         Raises Refused for an invalid message or cursor.
         """

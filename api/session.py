@@ -619,7 +619,8 @@ class Session:
         self, at: SessionEvent | int | None = None, *, session_id: str | None = None
     ) -> "Session":
         """Open a new session that begins with the state of this session: the state right after an
-        event or an offset, by default the present state. Nothing that ran before runs again.
+        event or an offset, by default the present state. No model call and no tool of this session
+        runs again in the new session.
         """
         offset = at.offset if isinstance(at, SessionEvent) else at
         if not isinstance(offset, int | None):

@@ -201,7 +201,7 @@ def spans(text: str, style: str) -> Iterator[tuple[str, str]]:
 
 
 def _certain(line: str) -> int:
-    """How much of an unfinished line has a certain meaning, in characters."""
+    """The number of characters of an unfinished line whose style later characters cannot change."""
     at = 0
     for found in _SPAN.finditer(line):
         is_last = found.end() == len(line)  # the next character may change it

@@ -181,7 +181,9 @@ class Reloader:
 
     @contextmanager
     def watching(self) -> Iterator[threading.Event]:
-        """A block during which each change that can be loaded sets the event."""
+        """Watch the files during a block. Each new version that can be loaded sets the yielded
+        event.
+        """
         self._thread.start()
         try:
             yield self.wanted

@@ -243,5 +243,5 @@ def spoken(blocks: list[dict[str, Any]]) -> Iterator[tuple[int, str, str]]:
 
 
 def snapshot(viewer: Viewer) -> list[Shown]:
-    """What a viewer that joins late is shown of the open attempt."""
+    """The items that show the open attempt's output so far to a viewer that joins late."""
     return list(viewer.tokens)

@@ -253,8 +253,8 @@ class SessionCache:
             self._expected[wanted] = decision_of(folded)
 
     def _lost(self, partition: int) -> None:
-        """Drop the partition's sessions, because the log no longer has their next offset. Sessions
-        are folded again on use.
+        """Drop the partition's sessions, because the log no longer has their next offset. A session
+        is folded again when it is used next.
         """
         with self._changed:
             self._followed.pop(partition, None)

@@ -229,7 +229,8 @@ class _BlobRefs:
     def blobs(self) -> tuple[Blob, ...]:
         """All collected blobs, sorted by name.
 
-        A size is that of the stored bytes or, if the store lacks the blob, that in the reference.
+        A blob's size is the number of its stored bytes. If the store lacks the blob, it is the size
+        that the reference states.
         """
         found = []
         for name, ref in sorted(self._refs.items()):

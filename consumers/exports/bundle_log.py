@@ -27,7 +27,9 @@ class BundleReader:
         self._positions = dict(start)
 
     def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
-        """The next records. At the end returns nothing at once, because a bundle never grows."""
+        """The next records. At the end it returns an empty list without waiting, because a bundle
+        never grows.
+        """
         del timeout_s
         for partition, at in self._positions.items():
             if at >= self._ends[partition]:

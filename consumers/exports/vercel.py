@@ -170,7 +170,8 @@ class _Chat:
         })
 
     def _other_line(self, line: Line) -> None:
-        """Add a line to the current message. The line is not a message, an answer or about a call.
+        """Add a line to the current message. The line is neither a message nor an answer, and it is
+        not about a call.
         """
         if self._message is None:
             return  # before the first message; foldlog_events has this line

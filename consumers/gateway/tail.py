@@ -85,12 +85,12 @@ class Batch(NamedTuple):
 class Tail:
     """Folds every partition in one thread of its own, until it is closed.
 
-    `directory`: the directory of the stores, for one gateway at a time. The thread calls `on_batch`
-    with every batch that is not empty, `on_gap` when batches may be missing and viewers must start
-    over, and `on_end` when it ends (`has_ended` is then true). `failed`: the error because of which
-    the tail does not follow the log at present, or None. `read`: reads the seeds of forks.
-    `overview`: the home page's overview, which the tail updates as it folds. `snapshots`,
-    `behind_max`: see StoreOpener; a gateway makes no snapshots. The constructor raises
+    `directory`: the directory of the stores, which only one gateway may use at a time. The thread
+    calls `on_batch` with every batch that is not empty, `on_gap` when batches may be missing and
+    viewers must start over, and `on_end` when it ends (`has_ended` is then true). `failed`: the
+    error because of which the tail does not follow the log at present, or None. `read`: reads the
+    seeds of forks. `overview`: the home page's overview, which the tail updates as it folds.
+    `snapshots`, `behind_max`: see StoreOpener; a gateway makes no snapshots. The constructor raises
     LogUnreachable, TopicMissing.
     """
 

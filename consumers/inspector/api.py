@@ -402,7 +402,7 @@ def cost_of(timeline: Timeline, moment: Moment, prices: PriceTable) -> dict[str,
 
 
 def _tools(timeline: Timeline, moment: Moment) -> list[dict[str, Any]]:
-    """For each tool, the calls that ended up to the moment, their time, and the tokens of their
+    """For each tool, the calls that had ended at the moment, their time, and the tokens of their
     results.
     """
     found: dict[str, dict[str, Any]] = {}

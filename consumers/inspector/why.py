@@ -155,8 +155,8 @@ def _is_of(change: CallRow, statuses: tuple[Fact, ...]) -> bool:
 
 
 def _of_call(change: CallRow) -> Iterator[tuple[str, Row]]:
-    """The change of a call in words, and the row of WAKE that matches after the change. If the
-    change ends the call, this is the row by which the turn continues.
+    """A description of the change, and the row of WAKE that matches after the change. If the change
+    ends the call, this is the row by which the turn continues.
     """
     decided = [*change.when.get("decision", ()), *change.when.get("decides", ())]
     words = next((DECISIONS[one] for one in decided if one in DECISIONS), CALL_CHANGES.get(

@@ -310,7 +310,7 @@ def _end_of(event: object) -> tuple[tuple, str, dict[str, Any]]:
 
 
 def _sums(rows: list[Spent]) -> dict[str, Any]:
-    """Token counts, named as in the conventions. Input includes cached input."""
+    """Token counts, named as in OpenTelemetry's conventions. Input includes cached input."""
     written = sum(row.cache_write_tokens for row in rows)
     return {
         "gen_ai.usage.input_tokens": sum(row.read_tokens for row in rows),

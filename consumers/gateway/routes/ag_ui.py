@@ -74,8 +74,10 @@ def router(gateway: Gateway) -> APIRouter:
 
 
 async def _answer_interrupts(gateway: Gateway, request: Request, wanted: RunInput) -> int | None:
-    """Send the answers to interrupts and await the decisions. Returns the last offset, or None. If
-    one answer is invalid, none is sent.
+    """Send the answers to interrupts and await the decisions. If one answer is invalid, none is
+    sent.
+
+    Returns the offset of the last answer in the log, or None if no answer was sent.
     """
     if not wanted.resume:
         return None

@@ -25,7 +25,7 @@ class Fork(RequestBody):
 
 
 class Regenerate(RequestBody):
-    """The turn whose messages to send again in a fork, by default the last turn."""
+    """The turn whose messages are sent again in a fork, by default the last turn."""
 
     turn: int | None = None
     name: str | None = None

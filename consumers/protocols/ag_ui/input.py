@@ -28,7 +28,7 @@ class RunInput(NamedTuple):
     """A client's request. messages: all messages that the client has. resume: the answers, by the
     keys of the calls.
 
-    agent, when_busy: options in forwardedProps, for a new session and for a busy session.
+    agent (for a new session), when_busy (for a busy session): options in forwardedProps.
     """
 
     thread: str

@@ -73,7 +73,7 @@ def place_of(offset: str, partition: int, tail: int) -> int:
 
 
 def page(stream: Stream, place: int, bytes_max: int = PAGE_BYTES_MAX) -> Page:
-    """The appends from a place on that fit in one response."""
+    """The appends that fit in one response, beginning at a place."""
     appends: list[tuple[int, list[bytes]]] = []
     size, at = 0, place
     for after, messages in stream.since(place):
