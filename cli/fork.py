@@ -1,4 +1,4 @@
-"""fork, regenerate, skip: fork a session, or continue a frozen session without a record.
+"""fork, regenerate, skip: fork a session, or continue a frozen one without the faulty record.
 
 `consumers/branching.py` and the fold decide what a fork inherits.
 """

@@ -131,8 +131,8 @@ def paused(state: State) -> list[Chunk]:
 
 
 def steered_in(views: SessionViews) -> Steered:
-    """Return a function of a message and a turn. According to these views, it returns whether the
-    message joined the turn after the turn's first request.
+    """Return a function that takes a message and a turn. It returns whether, according to these
+    views, the message joined the turn after the turn's first request.
     """
 
     def steered(message: str, turn: int) -> bool:
