@@ -14,6 +14,7 @@ import click
 from foldlog.bench import (
     append,
     caching,
+    fold_spread,
     live,
     memory_search,
     peers,
@@ -47,6 +48,7 @@ BROKER: dict[str, Callable[[Installation, int], Ratio]] = {
     "replay": refold.replay,
     "chunk_latency": viewers.chunk_latency,
     "idle_viewers_rss": viewers.idle_viewers_rss,
+    "fold_spread": fold_spread.fold_spread,
     "takeover": takeover.takeover,
     "step_turnaround": steps.step_turnaround,
     "durable_step": steps.durable_step,

@@ -9,8 +9,10 @@ events would measure nothing.
 
 import math
 import random
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from itertools import chain, islice
 from typing import Any
 
 from foldlog.bench.job import words
@@ -22,7 +24,38 @@ from foldlog.schemas.canonical import compact
 from foldlog.schemas.codec import Entry, digest
 
 CHUNK_CHARS = 28  # 40 ms, the longest a chunk waits, of an answer that streams 700 characters a s
+ANSWER_CHARS, SHORT_CHARS = 400, 100  # medians
 PREFIX = "p" * 64
+
+
+def interleaved(
+    names: Iterable[str], spread: int, offsets: Iterator[int]
+) -> Iterator[tuple[str, str, Any]]:
+    """(session, writer, event) of sessions of one short turn, `spread` of them open at once.
+
+    Each open session writes in turn what comes without a wait: its opening; a message with the
+    decision and the claim; the answer and the end of the turn. Then the next session opens.
+    """
+    unopened = iter(names)
+    waiting = deque(_bursts(name, offsets) for name in islice(unopened, spread))
+    while waiting:
+        bursts = waiting.popleft()
+        burst = next(bursts, None)
+        if burst is not None:
+            yield from burst
+            waiting.append(bursts)
+        elif (name := next(unopened, None)) is not None:
+            waiting.append(_bursts(name, offsets))
+
+
+def _bursts(name: str, offsets: Iterator[int]) -> Iterator[list[tuple[str, str, Any]]]:
+    session = Session(name, offsets)
+    burst: list[tuple[str, str, Any]] = []
+    for writer, event in chain(session.opened(), session.short_turn()):
+        burst.append((name, writer, event))
+        if isinstance(event, (ev.ContextSet, ev.GenStart, ev.TurnEnded)):
+            yield burst
+            burst = []
 
 
 def size(chance: random.Random, median: int, most: int) -> int:
@@ -63,6 +96,20 @@ class Session:
     def turn(self) -> Iterator[tuple[str, Any]]:
         """One turn: a message, a step with one tool call, a step that answers."""
         number = self.views.turn.number + 1
+        yield self._message(number)
+        yield from self._step(number, 1, calls=True)
+        yield from self._call(number)
+        yield from self._step(number, 2, calls=False)
+        yield self._turn_ended(number)
+
+    def short_turn(self) -> Iterator[tuple[str, Any]]:
+        """One turn: a message, and a step that answers it in a few words."""
+        number = self.views.turn.number + 1
+        yield self._message(number)
+        yield from self._step(number, 1, calls=False, answer_chars=SHORT_CHARS)
+        yield self._turn_ended(number)
+
+    def _message(self, number: int) -> tuple[str, Any]:
         content = compact([{"type": "text", "text": self._text(90, 4_000)}])
         message = ev.MessageReceived(
             message_id=f"m{number}",
@@ -73,21 +120,20 @@ class Session:
             when_busy="queue",
             by_user="bench",
         )
-        yield self._fold("producer", message)
-        yield from self._step(number, 1, calls=True)
-        yield from self._call(number)
-        yield from self._step(number, 2, calls=False)
-        yield self._fold(
-            "sessions",
-            ev.TurnEnded(
-                turn=number,
-                reason=END_REASONS["end_turn"],
-                basis=self.views.turn.basis,
-                views_sha=self.views.turn.basis_sha,
-            ),
-        )
+        return self._fold("producer", message)
 
-    def _step(self, turn: int, step: int, *, calls: bool) -> Iterator[tuple[str, Any]]:
+    def _turn_ended(self, number: int) -> tuple[str, Any]:
+        ended = ev.TurnEnded(
+            turn=number,
+            reason=END_REASONS["end_turn"],
+            basis=self.views.turn.basis,
+            views_sha=self.views.turn.basis_sha,
+        )
+        return self._fold("sessions", ended)
+
+    def _step(
+        self, turn: int, step: int, *, calls: bool, answer_chars: int = ANSWER_CHARS
+    ) -> Iterator[tuple[str, Any]]:
         called = ev.LlmCalled(
             turn=turn,
             step=step,
@@ -113,7 +159,7 @@ class Session:
             builder="bench",
         )
         yield self._fold("models", claim)
-        text = self._text(80 if calls else 400, 8_000)
+        text = self._text(80 if calls else answer_chars, 8_000)
         streamed = [(0, "text", text)]
         answer: list[dict] = [{"type": "text", "text": text}]
         proposed: tuple[ev.ProposedCall, ...] = ()

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,9 +82,24 @@ class Installation(NamedTuple):
             **os.environ,
             "FOLDLOG_HOME": str(self.home),
             "FOLDLOG_PARTITIONS": str(self.settings.partitions),
+            "FOLDLOG_TOPIC_PREFIX": self.settings.topic_prefix,
             "KAFKA_BOOTSTRAP_SERVERS": self.settings.bootstrap_servers or "",
             "FOLDLOG_USER": "bench",
         }
+
+
+def separate(here: Installation, prefix: str) -> Installation:
+    """Another log on the same broker, with topics and a home of its own. The caller closes its log.
+    """
+    home = here.home / prefix
+    home.mkdir()
+    settings = replace(
+        here.settings, topic_prefix=prefix, home=home, state_dir=home / "worker",
+        blobs_dir=home / "blobs",
+    )
+    log = open_log(settings)
+    log.apply_topics(topics(settings.partitions)).demand()
+    return Installation(settings, log, home, here.broker_dir)
 
 
 def hop_ms(here: Installation, topic: str, key: str, value: bytes, headers: Headers = ()) -> float:

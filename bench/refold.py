@@ -70,7 +70,7 @@ def write_log(here: Installation, sessions: int = SESSIONS, turns: int = TURNS) 
 
 def fold(here: Installation, runs: int) -> Ratio:
     """CPU time of a worker that folds the whole log, divided by that of the stock reader."""
-    return _measured("fold", _worker, here, runs, "at least 0.45, aim 0.7")
+    return _measured("fold", fold_once, here, runs, "at least 0.45, aim 0.7")
 
 
 def replay(here: Installation, runs: int) -> Ratio:
@@ -119,7 +119,7 @@ def _replay(here: Installation) -> Spent:
     return Spent(cpu_s, ended - began)
 
 
-def _worker(here: Installation) -> Spent:
+def fold_once(here: Installation) -> Spent:
     """The time from the start of a worker without a store until the worker is ready."""
     shutil.rmtree(here.settings.state_dir / "store", ignore_errors=True)
     note = here.settings.state_dir / "worker.json"

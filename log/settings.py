@@ -34,6 +34,9 @@ SNAPSHOT_RECORDS = 50_000
 
 SNAPSHOT_MINUTES = 10
 
+SESSION_CACHE_MB = 256
+"""Enough for some 20,000 short sessions, or 200 of a hundred turns."""
+
 SECRET_BYTES_MIN = 32
 """The shortest secret of the gateway. RFC 7518 requires a key of this size to sign with SHA-256."""
 
@@ -81,6 +84,7 @@ _ENV: Mapping[str, tuple[str, ...]] = {
     "tool_env": ("FOLDLOG_TOOL_ENV",),
     "model_slots": ("FOLDLOG_MODEL_SLOTS",),
     "tool_slots": ("FOLDLOG_TOOL_SLOTS",),
+    "session_cache_mb": ("FOLDLOG_SESSION_CACHE_MB",),
 }
 """The environment variables of each setting.
 
@@ -93,6 +97,7 @@ _INTS: Mapping[str, tuple[int, int]] = {
     "inline_limit_bytes": (1024, INLINE_LIMIT_BYTES_MAX),
     "model_slots": (1, SLOTS_MAX),
     "tool_slots": (1, SLOTS_MAX),
+    "session_cache_mb": (1, 1_000_000),
     "snapshot_records": (0, 1_000_000_000),
     "snapshot_minutes": (1, 10_080),
 }
@@ -193,6 +198,10 @@ class Settings:
     """Model calls that one worker runs at once; more of them wait in a queue."""
     tool_slots: int = TOOL_SLOTS
     """Tool calls that one worker runs at once; more of them wait in a queue."""
+    session_cache_mb: int = SESSION_CACHE_MB
+    """Memory in MB for the sessions that a worker, or a gateway, has at hand; others are read from
+    its store when they are used.
+    """
 
     @classmethod
     def load(

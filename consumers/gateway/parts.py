@@ -63,6 +63,7 @@ class Gateway:
         self.tail = Tail(
             client.log, directory, print_line, client.read_blob, self.overview,
             snapshots_of(self.settings), self.settings.snapshot_records,
+            self.settings.session_cache_mb,
         )
         self.finder = Finder(client.log, index_path(self.settings), client.read_blob, print_line)
         self.tabs = Tabs(client.log, print_line)

@@ -27,10 +27,12 @@ from ...log.errors import (
     TopicMismatch,
 )
 from ...log.partition import partition_for
+from ...log.settings import SESSION_CACHE_MB
 from ...processors.fold.projections.partition import PartitionView
 from ...processors.fold.sessions import FoldedEvent, is_foldable
 from ...processors.fold.views import SessionViews
 from ...processors.store.fork_seeds import foldable_entry
+from ...processors.store.hot_sessions import MB, HotSessions
 from ...processors.store.opener import StoreOpener
 from ...processors.store.partition_cache import PartitionCache
 from ...processors.store.snapshots import Snapshots
@@ -90,8 +92,8 @@ class Tail:
     viewers must start over, and `on_end` when it ends (`has_ended` is then true). `failed`: the
     error because of which the tail does not follow the log at present, or None. `read`: reads the
     seeds of forks. `overview`: the home page's overview, which the tail updates as it folds.
-    `snapshots`, `behind_max`: see StoreOpener; a gateway makes no snapshots. The constructor raises
-    LogUnreachable, TopicMissing.
+    `snapshots`, `behind_max`: see StoreOpener; a gateway makes no snapshots.
+    `session_cache_mb`: see Settings. The constructor raises LogUnreachable, TopicMissing.
     """
 
     def __init__(
@@ -103,7 +105,9 @@ class Tail:
         overview: Overview | None = None,
         snapshots: Snapshots | None = None,
         behind_max: int = 0,
+        session_cache_mb: int = SESSION_CACHE_MB,
     ) -> None:
+        self._hot_sessions = HotSessions(session_cache_mb * MB)
         self._read, self._overview = read, overview
         self._log, self._directory, self._print = log, directory, print_line
         self._opener = StoreOpener(
@@ -258,7 +262,9 @@ class Tail:
             opened: dict[int, PartitionCache] = {}
             try:
                 for number, end in ends.items():
-                    opened[number] = PartitionCache(number, self._open(number, end))
+                    opened[number] = PartitionCache(
+                        number, self._open(number, end), self._hot_sessions
+                    )
             finally:
                 self._owned = opened
             self._goal = dict(ends)
@@ -274,6 +280,7 @@ class Tail:
         """
         owned, self._owned = self._owned, {}
         for one in owned.values():
+            one.release()
             with suppress(Exception):
                 one.store.close()
 
@@ -327,13 +334,7 @@ class Tail:
                 continue
             try:
                 with self._lock:
-                    owned = self._owned[number]
-                    for record in run:
-                        owned.check(record)
-                        if owned.is_next(record):
-                            self._fold(owned, record, batch)
-                    if owned.next_offset != owned.store.cursor.offset:
-                        self._write(owned)
+                    self._fold_run(self._owned[number], list(run), batch)
             except LogCut:
                 raise
             except Corrupt as damage:
@@ -342,6 +343,18 @@ class Tail:
         if any(batch):
             self.on_batch(batch)
         return sought
+
+    def _fold_run(self, owned: PartitionCache, records: list[Record], batch: Batch) -> None:
+        """Fold one partition's records, in parts if their sessions do not fit into memory
+        together."""
+        owned.check(records[0])
+        unread = [record for record in records if owned.is_next(record)]
+        while unread:
+            count = owned.prefetch(unread)
+            for record in unread[:count]:
+                self._fold(owned, record, batch)
+            self._write(owned)
+            unread = unread[count:]
 
     def _fold(self, owned: PartitionCache, record: Record, batch: Batch) -> None:
         watched = record.key in self._watched

@@ -8,7 +8,7 @@ not match or is damaged, it is rebuilt and the rebuild is reported.
 
 import fcntl
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -67,14 +67,18 @@ class SqliteBackend:
         ).fetchone()
         return None if row is None else row[0]
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        after = prefix[:-1] + bytes([prefix[-1] + 1])  # every prefix ends in a letter or 0
-        rows = self._connection.execute(
-            "SELECT key, value FROM views WHERE partition = ? AND key >= ? AND key < ?"
-            " ORDER BY key",
-            (self._partition, prefix, after),
-        )
-        return iter(rows.fetchall())
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return list(map(self.get, keys))
+
+    def scan(self, *prefixes: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for prefix in prefixes:
+            after = prefix[:-1] + bytes([prefix[-1] + 1])  # every prefix ends in a letter or 0
+            rows = self._connection.execute(
+                "SELECT key, value FROM views WHERE partition = ? AND key >= ? AND key < ?"
+                " ORDER BY key",
+                (self._partition, prefix, after),
+            )
+            yield from rows.fetchall()
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         self._connection.executemany(

@@ -5,14 +5,14 @@ then the store.
 """
 
 import heapq
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import attrgetter, is_
 from typing import Protocol
 from zlib import crc32
 
 from ...log.errors import Corrupt
+from ...log.settings import SESSION_CACHE_MB
 from ...schemas.codec import Entry
 from ...schemas.ids import PARTITION_KEY
 from ...schemas.record import Record
@@ -24,9 +24,10 @@ from ..fold.sessions import FoldedEvent, fold_event
 from ..fold.views import SessionViews
 from ..wake.budget import Rules, due_works
 from .clocks import Anchor
+from .hot_sessions import MB, HotSessions
 from .store import Cursor, Store
 
-HOT_SESSIONS_MAX = 2_000  # sessions cached as objects of about 10 KB, some tens of MB in total
+PREFETCHED = 32  # sessions that are loaded at once
 
 
 class OtherLog(Corrupt):
@@ -63,6 +64,11 @@ def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
     return bool(views.background.works or views.delivery.owed) or bool(due_works(views, rules))
 
 
+def _name_of(key: bytes | None) -> str:
+    """The session id in a key. A key that is none gives a name that no session has."""
+    return (key or b"").decode("utf-8", "replace")
+
+
 _beside_stream = attrgetter(*[name for name in SessionViews.__annotations__ if name != "stream"])
 
 
@@ -74,10 +80,12 @@ def _only_streamed(before: SessionViews, views: SessionViews) -> bool:
 
 
 class PartitionCache:
-    """One assigned partition."""
+    """One assigned partition. memory: bounds its cached sessions and those of other partitions."""
 
-    def __init__(self, number: int, store: Store) -> None:
+    def __init__(self, number: int, store: Store, memory: HotSessions | None = None) -> None:
         self.number = number
+        self._memory = HotSessions(SESSION_CACHE_MB * MB) if memory is None else memory
+        self._hot: dict[str, SessionViews] = {}
         self.taken_at = 0
         self.takes_from = store.log_end  # an earlier PARTITION_TAKEN is of an earlier assignment
         self.checking = False
@@ -87,6 +95,7 @@ class PartitionCache:
 
     def reset(self, store: Store) -> None:
         """Restart at the cursor of `store` with an empty cache."""
+        self.release()
         self.store = store
         self.partition: PartitionView = store.partition
         self.next_offset = store.cursor.offset
@@ -98,18 +107,44 @@ class PartitionCache:
         self.streamed: dict[str, SessionViews] = {}
         self.since: dict[str, int] = {}  # per dirty session: the first offset that changed it
         self.stuck: dict[str, str] = {}
-        self._hot: OrderedDict[str, SessionViews] = OrderedDict()
+        self._unknown: set[str] = set()  # not in the store, until the next write
         self._timers: list[tuple[int, str]] = []
         self._wake_at: dict[str, int] = {}
 
     def views(self, session_id: str) -> SessionViews | None:
         """The current views of a session, or None if the session is unknown."""
         views = self._hot.get(session_id)
-        if views is None:
+        if views is None and session_id not in self._unknown:
             views = self.store.load(session_id)
             if views is not None:
-                self._hot[session_id] = views
+                self._keep(session_id, views)
         return views
+
+    def _keep(self, session_id: str, views: SessionViews) -> None:
+        self._hot[session_id] = views
+        self._memory.loaded += 1
+        self._memory.use(self, session_id, self.store.memory_of(session_id))
+
+    def prefetch(self, records: Sequence[Record]) -> int:
+        """Load the sessions of these records, many at once. Returns how many of the records can be
+        folded now: fewer than all if the sessions of all do not fit into memory. Raises Corrupt."""
+        keys = dict.fromkeys(map(attrgetter("key"), records))
+        needed = dict.fromkeys(_name_of(key) for key in keys)
+        missing = [name for name in needed if name not in self._hot and name != PARTITION_KEY]
+        if missing:
+            for name in needed:
+                self._memory.touch(self, name)
+        for start in range(0, len(missing), PREFETCHED):
+            group = missing[start : start + PREFETCHED]
+            loaded = self.store.load_many(group)
+            self._unknown.update(name for name in group if name not in loaded)
+            for name, views in loaded.items():
+                self._keep(name, views)
+            if not self._memory.evict(self, needed):
+                rest = set(missing[start + PREFETCHED :])
+                places = enumerate(records)
+                return next((n for n, each in places if _name_of(each.key) in rest), len(records))
+        return len(records)
 
     def hot(self, session_id: str) -> SessionViews | None:
         """The views of a cached session, or None."""
@@ -198,7 +233,7 @@ class PartitionCache:
         self._hot[session_id] = views
         if session_id not in self.dirty and _only_streamed(before, views):
             self.streamed[session_id] = views
-            self._hot.move_to_end(session_id)
+            self._memory.touch(self, session_id)
         else:
             self.streamed.pop(session_id, None)
             self.dirty[session_id] = views
@@ -214,15 +249,30 @@ class PartitionCache:
         )
         self._hot.update(frozen)
         self.dirty, self.streamed, self.since = {}, {}, {}
+        self._unknown.clear()
         return frozen
 
     def trim(self, used: set[str]) -> None:
-        """Evict the least recently used sessions; `used` were used just now."""
+        """Evict the least recently used sessions that do not fit into memory; `used` were used just
+        now."""
         for session_id in used & self._hot.keys():
-            self._hot.move_to_end(session_id)
-        while len(self._hot) > HOT_SESSIONS_MAX:
-            session_id, _ = self._hot.popitem(last=False)
-            self.store.forget(session_id)
+            self._memory.use(self, session_id, self.store.memory_of(session_id))
+        self._memory.evict()
+
+    def is_unwritten(self, session_id: str) -> bool:
+        """Whether a session has changes that are not stored yet."""
+        return session_id in self.dirty or session_id in self.streamed
+
+    def evict(self, session_id: str) -> None:
+        """Drop a session, which the store has."""
+        self._hot.pop(session_id, None)
+        self.store.forget(session_id)
+
+    def release(self) -> None:
+        """Drop every session, because the store is closed or replaced."""
+        for session_id in self._hot:
+            self._memory.forget(self, session_id)
+        self._hot.clear()
 
     def schedule_wake(self, session_id: str, due: int) -> None:
         """Wake a session at `due` (Unix ms) or earlier; each session has one timer."""

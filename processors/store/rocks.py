@@ -6,7 +6,7 @@ Only this file imports rocksdict.
 import errno
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,15 +53,21 @@ class RocksBackend:
         with _Errors():
             return self._db.get(key)
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        with _Errors():
+            found: list[bytes | None] = self._db.get(list(keys))
+        return found
+
+    def scan(self, *prefixes: bytes) -> Iterator[tuple[bytes, bytes]]:
         # Not the client's items(), which ends at a damaged block as if there were no more items.
         with _Errors():
             place = self._db.iter()
-            place.seek(prefix)
-            while place.valid() and (key := place.key()).startswith(prefix):
-                yield key, place.value()
-                place.next()
-            place.status()
+            for prefix in prefixes:
+                place.seek(prefix)
+                while place.valid() and (key := place.key()).startswith(prefix):
+                    yield key, place.value()
+                    place.next()
+                place.status()
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         batch = self._new_batch()

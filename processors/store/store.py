@@ -7,7 +7,7 @@ simulator.
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -57,10 +57,15 @@ class Backend(Protocol):
     """An ordered map of bytes to bytes, with atomic batches."""
 
     def get(self, key: bytes) -> bytes | None: ...
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]: ...
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+    def scan(self, *prefixes: bytes) -> Iterator[tuple[bytes, bytes]]: ...
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None: ...
     def close(self) -> None: ...
 
+
+PAGE_SUFFIX = 9  # bytes of a page's key after the session id: 0, then the rows before the page
+# Measured: a session in memory takes as much more than its bytes in the store, and as much per row.
+SESSION_BYTES, ROW_BYTES = 4_000, 400
 
 _BELONGS, _CURSOR, _PARTITION = b"\0belongs", b"\0cursor", b"\0partition"
 
@@ -71,6 +76,19 @@ class _Batch:
     def __init__(self) -> None:
         self.puts: list[tuple[bytes, bytes]] = []
         self.deletes: list[bytes] = []
+
+
+class _Stored:
+    """What was stored last of a cached session. `busy`: None if it is not known."""
+
+    __slots__ = ("busy", "head_bytes", "lengths", "row_bytes", "skipped", "stream")
+
+    def __init__(self) -> None:
+        self.lengths = views_codec.NO_ROWS
+        self.head_bytes = self.row_bytes = 0
+        self.stream: Stream | None = None
+        self.skipped: tuple[int, ...] = ()
+        self.busy: bool | None = None
 
 
 class Store:
@@ -88,12 +106,10 @@ class Store:
         self._backend = backend
         self.log_end = log_end  # the log's end when this store was opened: where catching up ends
         self.log_first = log_first  # the log's first offset then; 0 unless records were deleted
-        self._lengths: dict[str, views_codec.Lengths] = {}
-        self._busy: dict[str, bool] = {}  # the stored value, by cached session
-        self._streams: dict[str, Stream] = {}  # the stored value, by cached session
-        self._skipped: dict[str, tuple[int, ...]] = {}  # the stored value, by session
+        self._stored: dict[str, _Stored] = {}  # by cached session
         self.belongs: Belongs | None = self._read(_BELONGS, Belongs)
         self.cursor: Cursor = self._read(_CURSOR, Cursor) or Cursor()
+        self.was_empty = self.cursor.offset == 0
         self.partition: PartitionView = self._read(_PARTITION, PartitionView) or PartitionView()
         # Dead letters for records below this offset were written while the previous store was in
         # use.
@@ -114,19 +130,46 @@ class Store:
     def load(self, session_id: str) -> SessionViews | None:
         """The views of a session, or None if the session is unknown. Raises Corrupt if the stored
         views cannot be decoded."""
-        name = session_id.encode()
-        head = self._backend.get(b"h\0" + name)
-        if head is None:
-            return None
-        stream = self._backend.get(b"c\0" + name)
-        pages = [page for _, page in self._backend.scan(b"r\0" + name + b"\0")]
+        return self.load_many([session_id]).get(session_id)
+
+    def load_many(self, session_ids: Iterable[str]) -> dict[str, SessionViews]:
+        """The views of these sessions, without those that are unknown. Raises Corrupt as
+        `load` does."""
+        names = sorted(session_id.encode() for session_id in session_ids)
+        heads = zip(names, self._backend.get_many([b"h\0" + name for name in names]), strict=True)
+        known = {name: head for name, head in heads if head is not None}
+        streams = self._backend.get_many([b"c\0" + name for name in known])
+        pages: dict[bytes, list[bytes]] = {name: [] for name in known}
+        for key, page in self._backend.scan(*[b"r\0" + name + b"\0" for name in known]):
+            pages.setdefault(key[2:-PAGE_SUFFIX], []).append(page)
+        found = {}
+        for (name, head), stream in zip(known.items(), streams, strict=True):
+            session_id = name.decode()
+            found[session_id] = self._decoded(session_id, head, stream, pages[name])
+        return found
+
+    def _decoded(
+        self, session_id: str, head: bytes, stream: bytes | None, pages: list[bytes]
+    ) -> SessionViews:
         try:
             views = views_codec.views_from(head, stream, pages)
         except Exception as error:  # a decoder may raise anything for corrupt bytes
             raise Corrupt(f"session {session_id}: {type(error).__name__}: {error}") from error
-        self._lengths[session_id] = views_codec.lengths_of(views)
-        self._skipped[session_id] = views.skipped
+        stored = self._stored.setdefault(session_id, _Stored())
+        stored.lengths, stored.skipped = views_codec.lengths_of(views), views.skipped
+        if stored.stream is None and stream is not None:
+            stored.stream = views.stream
+        stored.head_bytes, stored.row_bytes = len(head), sum(map(len, pages))
         return views
+
+    def memory_of(self, session_id: str) -> int:
+        """About how many bytes of memory the views of a cached session take, as they were loaded or
+        stored last."""
+        stored = self._stored.get(session_id)
+        if stored is None:
+            return SESSION_BYTES
+        rows = sum(stored.lengths)
+        return SESSION_BYTES + stored.head_bytes + stored.row_bytes + ROW_BYTES * rows
 
     def write(
         self,
@@ -157,7 +200,7 @@ class Store:
                 frozen[session_id] = replace(stored, frozen=stored.frozen or Frozen(at, why))
                 self._put(batch, session_id, frozen[session_id], busy)
         for session_id, views in streamed.items():
-            self._streams[session_id] = views.stream
+            self._stored.setdefault(session_id, _Stored()).stream = views.stream
             batch.puts.append((b"c\0" + session_id.encode(), views_codec.stream_of(views)))
         if partition is not self.partition:
             batch.puts.append((_PARTITION, views_codec.encode_row(partition)))
@@ -175,24 +218,28 @@ class Store:
     ) -> None:
         """Add a session to a batch. If this raises, the batch and the store are unchanged."""
         name = session_id.encode()
-        known = self._lengths.get(session_id, views_codec.NO_ROWS)
+        stored = self._stored.get(session_id) or _Stored()
+        known, row_bytes = stored.lengths, stored.row_bytes
         old_pages: list[bytes] = []
-        if views.skipped != self._skipped.get(session_id, ()):  # it was refolded without a record
+        if views.skipped != stored.skipped:  # it was refolded without a record
             old_pages = [key for key, _ in self._backend.scan(b"r\0" + name + b"\0")]
-            known = views_codec.NO_ROWS
+            known, row_bytes = views_codec.NO_ROWS, 0
         lengths, is_busy = views_codec.lengths_of(views), _is_busy(views, busy)
-        puts = [(b"h\0" + name, views_codec.head_of(views))]
-        if views.stream is not self._streams.get(session_id):
+        head = views_codec.head_of(views)
+        puts = [(b"h\0" + name, head)]
+        if views.stream is not stored.stream:
             puts.append((b"c\0" + name, views_codec.stream_of(views)))
         if lengths != known:
-            key = b"r\0" + name + b"\0" + sum(known).to_bytes(8, "big")
-            puts.append((key, views_codec.page_of(views, known)))
-        self._streams[session_id], self._lengths[session_id] = views.stream, lengths
-        self._skipped[session_id] = views.skipped
+            key, page = _page_key(name, sum(known)), views_codec.page_of(views, known)
+            puts.append((key, page))
+            row_bytes += len(page)
+        stored.stream, stored.lengths, stored.skipped = views.stream, lengths, views.skipped
+        stored.head_bytes, stored.row_bytes = len(head), row_bytes
+        self._stored[session_id] = stored
         batch.puts += puts
         batch.deletes += [key for key in old_pages if key != puts[-1][0]]
-        if self._busy.get(session_id) is not is_busy:
-            self._busy[session_id] = is_busy
+        if stored.busy is not is_busy:
+            stored.busy = is_busy
             if is_busy:
                 batch.puts.append((b"b\0" + name, b""))
             else:
@@ -200,10 +247,7 @@ class Store:
 
     def forget(self, session_id: str) -> None:
         """Forget what was last stored of a session, because it left the cache."""
-        self._lengths.pop(session_id, None)
-        self._busy.pop(session_id, None)
-        self._streams.pop(session_id, None)
-        self._skipped.pop(session_id, None)
+        self._stored.pop(session_id, None)
 
     def busy(self) -> list[str]:
         """The sessions that may have an obligation."""
@@ -211,7 +255,8 @@ class Store:
 
     def mark_idle(self, session_id: str) -> None:
         """Mark a session as idle, so that it is not checked on the next assignment."""
-        self._busy[session_id] = False
+        if session_id in self._stored:
+            self._stored[session_id].busy = False
         self._backend.write([], [b"b\0" + session_id.encode()])
 
     def sessions(self) -> Iterator[str]:
@@ -236,6 +281,11 @@ class Store:
             self._backend.close()
 
 
+def _page_key(name: bytes, rows: int) -> bytes:
+    """The key of the page that begins after so many rows."""
+    return b"r\0" + name + b"\0" + rows.to_bytes(PAGE_SUFFIX - 1, "big")
+
+
 def _is_busy(views: SessionViews, busy: Callable[[SessionViews], bool]) -> bool:
     """Whether a session may have an obligation; true if that cannot be determined."""
     try:
@@ -253,8 +303,12 @@ class DictBackend:
     def get(self, key: bytes) -> bytes | None:
         return self.data.get(key)
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return iter(sorted(item for item in self.data.items() if item[0].startswith(prefix)))
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return list(map(self.data.get, keys))
+
+    def scan(self, *prefixes: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for prefix in prefixes:
+            yield from sorted(item for item in self.data.items() if item[0].startswith(prefix))
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         self.data.update(puts)

@@ -65,17 +65,23 @@ def page_of(views: SessionViews, known: Lengths) -> bytes:
     return _ENCODER.encode([rows.since(n) if rows.length > n else () for rows, n in pairs])
 
 
+_KEYS = tuple(rows._key for rows in series_of(initial("")))
+_PLACES = {kind: place for place, kind in enumerate(SERIES)}
+
+
 def views_from(head: bytes, stream: bytes | None, pages: Iterable[bytes]) -> SessionViews:
     """Decodes a session's views from a store's head, stream position and pages, in order."""
-    grown = dict(zip(SERIES, series_of(initial("")), strict=True))
+    found: list[list[Any]] = [[] for _ in SERIES]
     for page in pages:
-        for kind, rows in zip(SERIES, _PAGE.decode(page), strict=True):
-            grown[kind] = grown[kind].append(*rows)
+        for rows, more in zip(found, _PAGE.decode(page), strict=True):
+            if more:
+                rows += more
 
     def rows_of(series: Any, length: int) -> Rows[Any]:
-        (kind,) = get_args(series)
-        assert len(grown[kind]) == length, f"pages and head differ in their {kind.__name__}s"
-        return grown[kind]
+        (kind,) = series.__args__
+        place = _PLACES[kind]
+        assert len(found[place]) == length, f"pages and head differ in their {kind.__name__}s"
+        return Rows(found[place], _KEYS[place])
 
     views = msgspec.msgpack.decode(head, type=SessionViews, dec_hook=rows_of)
     return replace(views, stream=_STREAM.decode(stream)) if stream else views

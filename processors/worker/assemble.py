@@ -238,6 +238,7 @@ class Parts:
         self.worker = Worker(
             self.identity, roles, agents,
             self._open_store, self.actions, SystemClock(), say, self.announced,
+            settings.session_cache_mb,
         )
         self.snapshot_maker = None if alone else self._snapshot_maker()
         self._watch_sessions(watch)

@@ -33,6 +33,10 @@ WAITING = Family("foldlog_waiting_for_a_slot", "gauge",
                  "Sessions whose next effect waits for a free slot.", ("role",))
 SKEW = Family("foldlog_clock_skew_seconds", "gauge",
               "Proven lead of this machine's clock over the brokers' clocks.")
+CACHE_BYTES = Family("foldlog_session_cache_bytes", "gauge",
+                     "Estimated memory of the sessions at hand.")
+CACHE_SESSIONS = Family("foldlog_session_cache_sessions", "gauge", "Sessions at hand.")
+CACHE_LOADS = Family("foldlog_session_cache_loads", "counter", "Sessions read from a store.")
 IN_FLIGHT = Family("foldlog_written_not_read_back", "gauge", "Produced records not read back yet.")
 
 
@@ -69,6 +73,10 @@ def worker_metrics(parts: "Parts") -> bytes:
     families[WAITING] = {(role,): waiting(role) for role in ROLES[1:]}
     families[SKEW] = {(): parts.worker.skew_ms() / 1000}
     families[IN_FLIGHT] = {(): parts.actions.in_flight_count}
+    cached = parts.worker.hot_sessions
+    families[CACHE_BYTES] = {(): cached.bytes}
+    families[CACHE_SESSIONS] = {(): len(cached)}
+    families[CACHE_LOADS] = {(): cached.loaded}
     return exposition(families | lag(parts.log, {n: p["offset"] for n, p in status.items()}))
 
 

@@ -13,6 +13,12 @@ def status_of(worker: Worker) -> dict[str, Any]:
         "agents": sorted(worker.agents),
         "rulings": dict(worker.rulings),
         "clock_skew_ms": worker.skew_ms(),
+        "session_cache": {
+            "bytes": worker.hot_sessions.bytes,
+            "bytes_max": worker.hot_sessions.bytes_max,
+            "sessions": len(worker.hot_sessions),
+            "loaded": worker.hot_sessions.loaded,
+        },
         "partitions": {
             number: {
                 "offset": owned.next_offset,

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...log.blobs import BlobError
 from ...log.errors import Corrupt, LogCut, LogFatal
+from ...log.settings import SESSION_CACHE_MB
 from ...schemas.codec import ChunkSeen, Entry, Unreadable
 from ...schemas.enums import EndReason
 from ...schemas.events import PartitionTaken, TurnEnded
@@ -29,6 +30,7 @@ from ..fold.sessions import KEY_BYTES_MAX, fold_event, is_foldable
 from ..fold.views import SessionViews
 from ..store.clocks import Clock, ClockWatch, Reading, reading
 from ..store.fork_seeds import foldable_entry
+from ..store.hot_sessions import MB, HotSessions
 from ..store.identity import Identity
 from ..store.partition_cache import OpenStore, OtherLog, PartitionCache, may_owe
 from ..wake.decide import rules_of
@@ -54,6 +56,7 @@ class Worker:
         clock: Clock,
         say: Callable[[str], None],
         announced: tuple[AgentDigest, ...] = (),
+        session_cache_mb: int = SESSION_CACHE_MB,
     ) -> None:
         self.identity = identity
         self.roles = roles
@@ -63,6 +66,7 @@ class Worker:
         self.actions = actions
         self.clock = clock
         self.owned: dict[int, PartitionCache] = {}
+        self.hot_sessions = HotSessions(session_cache_mb * MB)
         self.rulings: dict[str, int] = {}
         self.on_change: Callable[[SessionViews], None] | None = None  # called for changed sessions
         self.is_unannounced: Callable[[SessionViews], bool] = lambda _views: False
@@ -86,7 +90,7 @@ class Worker:
         starts = {}
         for number in partitions:
             store = self._open_store(number, fresh=False)
-            owned = self.owned[number] = PartitionCache(number, store)
+            owned = self.owned[number] = PartitionCache(number, store, self.hot_sessions)
             self.lost_effects.partition_regained(number)
             starts[number] = owned.first_read()
             crash_points.reach("partition.opened")
@@ -108,6 +112,7 @@ class Worker:
             if owned is not None:
                 crash_points.reach("partition.revoked")
                 self.lost_effects.partition_lost(owned)
+                owned.release()
                 owned.store.close()
                 self.actions.drop_partition(number)
 
@@ -139,7 +144,8 @@ class Worker:
         return seeks
 
     def _fold_run(self, owned: PartitionCache, records: Iterable[Record]) -> None:
-        """Fold one partition's records. Stop if the partition's store belongs to another log."""
+        """Fold one partition's records, in parts if their sessions do not fit into memory together.
+        Stop if the partition's store belongs to another log."""
         unread = list(records)
         try:
             owned.check(unread[0])
@@ -147,14 +153,19 @@ class Worker:
             self._refold(owned, str(other))
             return
         unread = [record for record in unread if owned.is_next(record)]
-        for first, more in chunk_runs(unread):
-            if (streaming := self._fold(owned, first)) is None:
-                for record in more:
-                    self._fold(owned, record)
-            elif more:
-                owned.fold_chunks(streaming, len(more), more[-1])
-        if unread:
-            owned.advance(unread[-1])  # the last run need not contain it
+        while unread:
+            count = owned.prefetch(unread)
+            part, unread = unread[:count], unread[count:]
+            for first, more in chunk_runs(part):
+                if (streaming := self._fold(owned, first)) is None:
+                    for record in more:
+                        self._fold(owned, record)
+                elif more:
+                    owned.fold_chunks(streaming, len(more), more[-1])
+            owned.advance(part[-1])  # the last run need not contain it
+            if unread:
+                self._write(owned)
+                owned.trim(owned.touched)
 
     def _refold(self, owned: PartitionCache, why: str) -> None:
         self._say(f"partition {owned.number}: {why}; the store is rebuilt")
@@ -269,6 +280,8 @@ class Worker:
         for session_id, views in owned.write(busy).items():
             assert views.frozen is not None
             self._say(f"session {session_id} is frozen: {views.frozen.why}; the others continue")
+        if owned.touched:  # before any of them is evicted
+            self.lost_effects.check(map(owned.hot, owned.touched), owned.next_offset)
         crash_points.reach("refold.written" if refolds else "store.written")
 
     # -- waking ----------------------------------------------------------------------------------
@@ -278,8 +291,6 @@ class Worker:
             owned.touched.update(owned.store.busy())
         touched, owned.touched = owned.touched, set()
         held = self.held(owned)
-        if touched:
-            self.lost_effects.check(map(owned.hot, touched), owned.next_offset)
         if held:
             for session_id in sorted(touched):  # sorted, so that the simulator's seeds replay
                 self.wake(owned, session_id)

@@ -57,6 +57,7 @@ def test_the_defaults_apply_without_any_source():
         "tool_env": (),
         "model_slots": 100,
         "tool_slots": 32,
+        "session_cache_mb": 256,
     }
     assert settings.kafka_dir == home / "kafka"
     with pytest.raises(FrozenInstanceError):

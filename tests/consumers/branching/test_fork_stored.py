@@ -1,15 +1,15 @@
 """A worker stores a new fork in full, not only the stream position that the parent had."""
 
-from types import SimpleNamespace
-
 from foldlog.processors.fold.views import initial
 from foldlog.processors.store.partition_cache import PartitionCache
+from foldlog.processors.store.store import DictBackend, Store
 from foldlog.schemas.value import replace
 
 
 def dirty_and_streamed(before, views):
-    owned = SimpleNamespace(_hot={}, dirty={}, streamed={}, since={}, next_offset=1)
-    PartitionCache.record_change(owned, "s1", before, views)
+    owned = PartitionCache(0, Store(DictBackend()))
+    owned.next_offset = 1
+    owned.record_change("s1", before, views)
     return set(owned.dirty), set(owned.streamed)
 
 

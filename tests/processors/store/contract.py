@@ -72,6 +72,7 @@ class Counting:
         self._backend = backend
         self.batches: list[list[tuple[bytes, bytes]]] = []
         self.get, self.scan, self.close = backend.get, backend.scan, backend.close
+        self.get_many = backend.get_many
 
     def write(self, puts, deletes) -> None:
         self.batches.append(list(puts))

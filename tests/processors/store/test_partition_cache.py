@@ -6,7 +6,6 @@ from itertools import count
 import pytest
 
 from foldlog.bench.history import Session
-from foldlog.processors.store import partition_cache
 from foldlog.processors.store.partition_cache import PartitionCache
 from foldlog.processors.store.store import DictBackend, Store
 from foldlog.schemas import events as ev
@@ -69,13 +68,13 @@ def test_only_records_other_than_chunks_touch_a_session(cache):
     assert cache.views("s").stream.chunks == 3
 
 
-def test_a_session_that_only_streams_stays_in_the_cache(cache, monkeypatch):
-    monkeypatch.setattr(partition_cache, "HOT_SESSIONS_MAX", 2)
+def test_a_session_that_only_streams_stays_in_the_cache(cache):
     feed = feeder(cache)
     chunk = streaming(feed, "old")
     cache.trim(written(cache))
     streaming(feed, "new")
     cache.trim(written(cache))
+    cache._memory.bytes_max = cache._memory.bytes
     feed("old", "models", chunk)
     cache.trim(written(cache))
     streaming(feed, "newer")

@@ -4,13 +4,18 @@ import pytest
 
 from foldlog.log.blobs import BlobError, BlobStore
 from foldlog.log.faults import LOST, Faults
+from foldlog.processors.advice.prices import list_prices
 from foldlog.processors.agent import Agent
+from foldlog.processors.effects.slots import Slots
 from foldlog.processors.store import partition_cache as partition_cache_module
 from foldlog.processors.tools.tool import tool
+from foldlog.processors.worker.loop import Mailbox, appender
+from foldlog.processors.worker.meter import Meter, MeteredActions
 from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.laws.manual_worker import (
+    INLINE,
     ROLES,
     SESSION,
     ManualWorker,
@@ -198,27 +203,31 @@ def test_law8_a_claim_is_ignored_with_its_decision():
 # -- state in memory -----------------------------------------------------------------------------
 
 
-def test_a_takeover_of_many_sessions_caches_a_bounded_number(monkeypatch):
-    monkeypatch.setattr(partition_cache_module, "HOT_SESSIONS_MAX", 3)
+def test_a_takeover_of_many_sessions_keeps_the_bound(monkeypatch):
     first = ManualWorker(AGENT, "1")
     open_sessions(first, *(f"s{n}" for n in range(20)))
     first.assign()
     first.settle()
     second = ManualWorker(AGENT, "2", first.log)
     second.disk = first.disk
-    cached_counts = []
+    cached = second.worker.hot_sessions
+    cached.bytes_max = 3 * first.worker.hot_sessions.bytes // 20
+    counts = []
 
     class Store(partition_cache_module.Store):
-        def load(self, session_id):
-            cached_counts.append(len(second.worker.owned[0]._hot))
-            return super().load(session_id)
+        def load_many(self, session_ids):
+            counts.append(len(cached))
+            return super().load_many(session_ids)
 
     monkeypatch.setattr("foldlog.tests.laws.manual_worker.Store", Store)
     second.assign()
     while second.reader.positions()[0] < second.log.end_offsets(SESSION_EVENTS)[0]:
         second.read(2)
-    assert len(cached_counts) >= 20
-    assert max(cached_counts) <= 3 + 2, "the cached ones, and those of a batch"
+        assert cached.bytes <= cached.bytes_max
+    assert len(counts) >= 20
+    assert max(counts) <= 3 + 2, "the cached ones, and those of a batch"
+    second.revoke()
+    assert (cached.bytes, len(cached)) == (0, 0), "what a lost partition took is free again"
 
 
 def test_lost_claims_are_forgotten_with_their_session():
@@ -355,3 +364,37 @@ def test_a_full_disk_ends_the_worker_and_blames_no_session(tmp_path):
     rig.assign()
     with pytest.raises(BlobError):
         rig.settle()
+
+
+# -- metrics -------------------------------------------------------------------------------------
+
+
+class Metered(ManualWorker):
+    """A worker that counts."""
+
+    def _start(self, incarnation):
+        self._actions_of = lambda owner: MeteredActions(
+            owner, appender(self.log.producer(), Mailbox()), self, INLINE.body, lambda ref: b"",
+            Slots(9), Slots(9), self, self.lines.append,
+        )
+        super()._start(incarnation)
+        self.worker.actions.meter = Meter(list_prices())
+
+    @property
+    def counted(self) -> int:
+        return self.worker.actions.meter.total("foldlog_events")
+
+
+def test_each_event_is_counted_by_one_worker_also_if_the_next_one_has_an_empty_disk():
+    """The defect: a worker that began with an empty directory counted the whole log again."""
+    first = Metered(AGENT, "1")
+    first.assign()
+    open_sessions(first, "s1", "s2")
+    first.settle()
+    events = first.counted
+    assert events == len(first.log.records(SESSION_EVENTS, 0)) - len(ROLES) > 4, "and the takes"
+    second = Metered(AGENT, "2", first.log)
+    second.assign()
+    second.settle()
+    later = len(second.log.records(SESSION_EVENTS, 0)) - len(ROLES) * 2 - events
+    assert second.counted == later

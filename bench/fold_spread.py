@@ -1,0 +1,80 @@
+"""fold_spread: CPU time per event of a worker, by the number of sessions that are open at once.
+
+Each log has sessions of one short turn (about 13 events) in one partition, of which 10, 1,000,
+10,000 or 100,000 are open at once. The open sessions write in turn, each what comes without a wait:
+its opening, then a message with the decision and the claim, then the answer (history.interleaved).
+A `foldlog worker` process with an empty store and default settings folds the log, measured as by
+`fold`: CPU time of the whole process, without its start. Sessions that do not fit into the worker's
+memory (session_cache_mb) are read from its store, twice each in the largest log.
+"""
+
+import statistics
+from itertools import count
+
+from foldlog.bench.history import interleaved
+from foldlog.bench.measure import Installation, Ratio, separate
+from foldlog.bench.refold import STARTS, Spent, fold_once
+from foldlog.log import partition_for
+from foldlog.schemas.codec import encode, headers_for
+from foldlog.schemas.topics import SESSION_EVENTS
+
+SPREADS = (10, 1_000, 10_000, 100_000)
+SESSIONS = 10_000  # of a log; at least as many as are open at once
+RUNS_MAX = 3  # the largest log has 1.3 million events
+FLUSH_EVERY = 20_000  # records
+PATIENCE_S = 60.0
+
+
+def fold_spread(
+    here: Installation,
+    runs: int,
+    spreads: tuple[int, ...] = SPREADS,
+    sessions: int = SESSIONS,
+) -> Ratio:
+    """The cost per event at the most expensive number of open sessions, over that at the first."""
+    runs = min(runs, RUNS_MAX)
+    logs = {spread: separate(here, f"spread-{spread}-") for spread in spreads}
+    first = logs[spreads[0]]
+    starts = [fold_once(first) for _ in range(STARTS)]
+    start = Spent(*map(statistics.median, zip(*starts, strict=True)))
+    events = {
+        spread: write_spread(log, spread, max(spread, sessions)) for spread, log in logs.items()
+    }
+    costs: dict[int, list[float]] = {spread: [] for spread in spreads}
+    for _ in range(runs):
+        for spread, log in logs.items():
+            cpu_s = fold_once(log).without(start).cpu_s
+            costs[spread].append(cpu_s / events[spread] * 1e6)
+    for log in logs.values():
+        log.log.close()
+    base = costs[spreads[0]]
+    ratios = {
+        spread: statistics.median(
+            mine / other for mine, other in zip(found, base, strict=True)
+        )
+        for spread, found in costs.items()
+    }
+    worst = max(ratios, key=lambda spread: ratios[spread])
+    shown = ", ".join(
+        f"{statistics.median(found):.1f} at {spread:,} ({min(found):.1f} to {max(found):.1f})"
+        for spread, found in costs.items()
+    )
+    note = f"microseconds of CPU time per event: {shown} open sessions"
+    ours, theirs = statistics.median(costs[worst]), statistics.median(base)
+    aim = "at most 1.5"
+    return Ratio("fold_spread", ours, theirs, "us/event", ratios[worst], runs, aim, note)
+
+
+def write_spread(here: Installation, spread: int, sessions: int) -> int:
+    """Produce the sessions to partition 0; returns the number of records."""
+    partitions = here.settings.partitions
+    ids = (name for n in count() if not partition_for(name := f"bench-{n}", partitions))
+    names = [next(ids) for _ in range(sessions)]
+    producer, written = here.log.producer(), 0
+    for name, writer, event in interleaved(names, spread, count()):
+        producer.append(SESSION_EVENTS, name, encode(event), headers_for(event, writer))
+        written += 1
+        if written % FLUSH_EVERY == 0:
+            producer.flush(PATIENCE_S)
+    producer.close()
+    return written
