@@ -12,7 +12,7 @@ import statistics
 from itertools import count
 
 from foldlog.bench.history import interleaved
-from foldlog.bench.measure import Installation, Ratio, separate
+from foldlog.bench.measure import Installation, Plot, Ratio, separate
 from foldlog.bench.refold import STARTS, Spent, fold_once
 from foldlog.log import partition_for
 from foldlog.schemas.codec import encode, headers_for
@@ -60,9 +60,13 @@ def fold_spread(
         for spread, found in costs.items()
     )
     note = f"microseconds of CPU time per event: {shown} open sessions"
-    ours, theirs = statistics.median(costs[worst]), statistics.median(base)
-    aim = "at most 1.5"
-    return Ratio("fold_spread", ours, theirs, "us/event", ratios[worst], runs, aim, note)
+    medians = {spread: statistics.median(found) for spread, found in costs.items()}
+    line = [(float(spread), cost) for spread, cost in medians.items()]
+    plot = Plot("sessions open at once", "us of CPU time per event", {"foldlog": line})
+    return Ratio(
+        "fold_spread", medians[worst], statistics.median(base), "us/event", ratios[worst], runs,
+        "at most 1.5", note, plot,
+    )
 
 
 def write_spread(here: Installation, spread: int, sessions: int) -> int:

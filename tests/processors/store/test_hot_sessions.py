@@ -4,11 +4,13 @@ import gc
 import random
 import tracemalloc
 from itertools import chain, count
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from foldlog.bench.history import Session
+from foldlog.processors.store import partition_cache
 from foldlog.processors.store.hot_sessions import HotSessions
 from foldlog.processors.store.partition_cache import PartitionCache, may_owe
 from foldlog.processors.store.store import Cursor, DictBackend, Store
@@ -20,6 +22,7 @@ from foldlog.tests.laws.agents import AGENT
 from foldlog.tests.laws.manual_worker import ManualWorker
 
 UNBOUNDED = 10**12
+GROUP = 2  # sessions loaded at once
 NAMES = [f"s{n}" for n in range(6)]
 
 
@@ -44,13 +47,15 @@ def write_interleaved(rig, seed, events):
 
 
 class Seen(NoLostEffects):
-    """The sessions that were checked for effects to stop."""
+    """The sessions whose views were checked for effects to stop, after each write."""
 
-    def __init__(self):
-        self.names = set()
+    def __init__(self, memory):
+        self._memory, self.events, self.most = memory, set(), 0
 
     def check(self, sessions, next_offset):
-        self.names |= {views.session_id for views in sessions if views is not None}
+        self.most = max(self.most, self._memory.bytes)
+        known = [views for views in sessions if views is not None]
+        self.events |= {(views.session_id, views.turn.number, views.turn.open) for views in known}
 
 
 def folded(seed, events, batch, bytes_max):
@@ -59,14 +64,15 @@ def folded(seed, events, batch, bytes_max):
     rig = ManualWorker(AGENT)
     write_interleaved(rig, seed, events)
     rig.worker.hot_sessions.bytes_max = bytes_max
-    rig.worker.lost_effects = Seen()
+    rig.worker.lost_effects = Seen(rig.worker.hot_sessions)
     rig.assign()
     most = 0
     end = -1
-    while end != (end := rig.log.end_offsets(SESSION_EVENTS)[0]):
-        while rig.reader.positions()[0] < end:
-            rig.read(batch)
-            most = max(most, rig.worker.hot_sessions.bytes)
+    with mock.patch.object(partition_cache, "PREFETCHED", GROUP):
+        while end != (end := rig.log.end_offsets(SESSION_EVENTS)[0]):
+            while rig.reader.positions()[0] < end:
+                rig.read(batch)
+                most = max(most, rig.worker.hot_sessions.bytes)
     return rig, most
 
 
@@ -93,8 +99,10 @@ def test_a_bounded_worker_equals_an_unbounded_one(seed, events, batch, bytes_max
         assert view_hashes(bounded.worker.owned[0].views(name)) == view_hashes(store.load(name))
     assert sorted(store.sessions()) == sorted(same.sessions())
     assert store.busy() == same.busy()
-    assert bounded.worker.lost_effects.names == free.worker.lost_effects.names
+    seen, largest = bounded.worker.lost_effects, largest + 2_000  # while its turn was open
+    assert seen.events >= free.worker.lost_effects.events, "also those evicted within the round"
     assert most <= max(bytes_max, largest)
+    assert seen.most <= bytes_max + (GROUP + 1) * largest, "within a batch, too"
 
 
 def test_sessions_that_are_not_stored_yet_stay():
