@@ -55,8 +55,7 @@ class RocksBackend:
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         with _Errors():
-            found: list[bytes | None] = self._db.get(list(keys))
-        return found
+            return list(self._db.get(list(keys)) or ())
 
     def scan(self, *prefixes: bytes) -> Iterator[tuple[bytes, bytes]]:
         # Not the client's items(), which ends at a damaged block as if there were no more items.

@@ -187,8 +187,8 @@ def only_the_turn_counts(right: Any) -> Any:
 
 
 def any_take_will_do(right: Any) -> Any:
-    def wrong(self: Any, number: int, store: Any) -> None:
-        right(self, number, store)
+    def wrong(self: Any, number: int, *more: Any) -> None:
+        right(self, number, *more)
         self.takes_from = 0
 
     return wrong
