@@ -1,4 +1,5 @@
-// Calls the gateway over HTTP, at paths relative to the page, which may be mounted below a prefix: returns responses, throws refusals as errors, and reconnects
+// Calls the gateway over HTTP, at paths relative to the page, which may be mounted below a prefix:
+// returns responses, throws refusals as errors, and reconnects
 // streams. If a token is needed, the tab keeps it and sends it in a header, never in a link.
 
 const TOKEN = "foldlog.token";
