@@ -35,7 +35,7 @@ SNAPSHOT_RECORDS = 50_000
 SNAPSHOT_MINUTES = 10
 
 SESSION_CACHE_MB = 256
-"""Enough for some 20,000 short sessions, or 200 of a hundred turns."""
+"""Enough for some 25,000 short sessions, or 200 of a hundred turns."""
 
 SECRET_BYTES_MIN = 32
 """The shortest secret of the gateway. RFC 7518 requires a key of this size to sign with SHA-256."""
