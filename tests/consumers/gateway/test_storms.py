@@ -20,6 +20,9 @@ from foldlog.tests.consumers.played import Played
 USERS = ("ana", "bob")
 VIEWERS = 20
 DISCONNECTS = 15
+LEAVES_WITHIN = 1_500
+"""Bytes after which a viewer disconnects at the latest. Less than the stream has for each of its
+connections, so that no viewer waits at the end of a stream that never ends."""
 
 
 def canary(user):
@@ -32,7 +35,7 @@ async def watch(url, user, received, chance):
     cursor, other = None, next(name for name in USERS if name != user)
     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=20) as http:
         for _ in range(DISCONNECTS):
-            left = chance.randint(1, 4000)
+            left = chance.randint(1, LEAVES_WITHIN)
             params = {"cursor": cursor} if cursor else {}
             path = f"/v1/sessions/s-{user}/stream"
             async with http.stream("GET", path, params=params) as response:
