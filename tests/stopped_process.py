@@ -15,7 +15,10 @@ POLL_S = 0.005
 
 def is_stopped(pid: int) -> bool:
     """Whether every thread of the process is stopped."""
-    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    try:
+        stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except (FileNotFoundError, ProcessLookupError):  # a thread ended, so another one may run
+        return False
     return bool(stats) and all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 

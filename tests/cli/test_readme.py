@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 LOOK_INSIDE = (ROOT / "docs" / "look-inside.md").read_text("utf-8")
 WAIT_S = 90
+AWAY = 3
+"""The exit code when the broker did not answer in time, as on a busy machine."""
 WORDS_MAX = 1_000
 
 
@@ -45,11 +47,11 @@ def foldlog(tmp_path):
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         return subprocess.Popen(command, env=env, cwd=tmp_path, **pipes, **options)
 
-    def run(line: str, typed: str | None = None, code: int = 0) -> str:
+    def run(line: str, typed: str | None = None, codes: tuple[int, ...] = (0,)) -> str:
         stdin = subprocess.DEVNULL if typed is None else subprocess.PIPE
         process = start(line, stdin=stdin)
         out, _ = process.communicate(typed, timeout=WAIT_S)
-        assert process.returncode == code and "Traceback" not in out, (line, out)
+        assert process.returncode in codes and "Traceback" not in out, (line, out)
         return out
 
     run.start = start
@@ -114,7 +116,7 @@ def _look_inside(foldlog, session: str) -> None:
 
 def _until(foldlog, line: str, wanted: str) -> None:
     until = time.monotonic() + WAIT_S
-    while wanted not in (shown := foldlog(line)):
+    while wanted not in (shown := foldlog(line, codes=(0, AWAY))):
         assert time.monotonic() < until, shown
 
 
