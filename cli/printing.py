@@ -1,4 +1,5 @@
-"""Prints lines, tables and JSON, so that content from the log cannot control the terminal.
+"""Prints lines, tables and JSON, with control characters made visible, so that content from the
+log cannot control the terminal.
 
 Every text from the log passes through `clean`: escape sequences, other control characters and
 changes of writing direction become visible text.

@@ -43,7 +43,7 @@ def offsets(edge: Edge, text: str | None, session: str | None) -> dict[int, int]
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise click.UsageError(f"{text!r} is not a place: give {PLACE}.") from None
+        raise click.UsageError(f"{text!r} is not a position in the log. Give {PLACE}.") from None
     found = edge.log.offsets_at(SESSION_EVENTS, int(at.timestamp() * 1000))
     return {p: found[p] for p in targets}
 

@@ -116,8 +116,9 @@ class Branching:
             last = past.views.turn.number
             raise CanNotFork(
                 "unknown_turn",
-                f"session {session_id} has no turn {number} with a message. Nothing was written. "
-                + (f"It has turns 1 to {last}." if last else "It has no turns yet."),
+                f"session {session_id} has no turn {number}. "
+                + (f"It has turns 1 to {last}. " if last else "It has no turns yet. ")
+                + "Nothing was written.",
             )
         if origin is not None and messages[0].offset <= origin.opened:
             return self.regenerate(origin.session_id, number, name)

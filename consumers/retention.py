@@ -206,7 +206,7 @@ class Retention:
         except OffsetGone as gone:
             raise Refused(
                 f"partition {partition}: records were deleted while they were read, for example by "
-                "another run of this command. This run deleted nothing of the partition. Run it "
+                "another run of this command. This run deleted nothing from the partition. Run it "
                 "again."
             ) from gone
 

@@ -94,7 +94,8 @@ INITIAL = Viewer()
 def see(
     viewer: Viewer, seen: FoldedEvent, read: ReadBlob | None = None
 ) -> tuple[Viewer, list[Shown]]:
-    """The viewer after a folded event with decoded chunks, and the items that it shows, in order.
+    """The viewer after a folded event, and the items to show for the event, in order. If the event
+    is a chunk, it must have been decoded.
 
     `read` resolves content in the blob store. Without it, only the streamed tokens of such content
     are shown.

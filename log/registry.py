@@ -268,10 +268,10 @@ def registry_of(settings: Settings) -> Registry:
     folder = settings.registry_dir
     if settings.registry_url is None:
         raise SettingsError(
-            f"this home has used a schema registry ({folder}), but registry_url is not set now: "
-            "records of the log may be readable only with that registry. Nothing was read. Set "
-            'registry_url (with framing "avro" nothing new is registered), or delete that folder '
-            "if no log that you read needs it."
+            f"registry_url is not set, but {folder} shows that this installation has used a schema "
+            "registry. Records of the log may be readable only with that registry, so nothing was "
+            "read. Set registry_url, or delete that directory if no log that you read needs it. "
+            'With framing "avro", foldlog only reads from the registry.'
         )
     user, password = settings.registry_user, settings.registry_password
     return Registry(settings.registry_url, folder, user, password)

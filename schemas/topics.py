@@ -84,7 +84,7 @@ _READ_BY_FAUST: MappingProxyType[str, str] = MappingProxyType(
 TOPICS: tuple[TopicSpec, ...] = (
     TopicSpec(
         name=SESSION_EVENTS,
-        key="session_id (#partition for PARTITION_TAKEN)",
+        key='session_id ("#partition" for PARTITION_TAKEN and OWNER_GONE)',
         cleanup="delete",
         config=_CONFIG,
         holds="every event of every session; the order of the offsets decides every race",

@@ -1,9 +1,8 @@
 """Runs a worker's core on an in-memory log with a virtual clock, with one effect at a time.
 
 Folding, WAKE, decisions and claims are the worker's own code, and so are model calls (real HTTP to
-a scripted server) and tools. The threads, the broker and the real time of a worker are missing: a
-step either folds records, runs one effect to its end, or finds nothing to do.
-"""
+a scripted server) and tools. The threads, the broker and the real time of a worker are missing:
+each call of `step` folds records, runs one effect to its end, or finds nothing to do. """
 
 import asyncio
 from collections import Counter
@@ -75,7 +74,7 @@ class Engine:
 
     `model_url`: the address of a Messages API. `agents`: the agents that the next worker serves,
     after a restart. `crashes`: by event type, after how many further records of the type the worker
-    crashes. `effects`: the effects of the running worker. `queue`: effects that a later step runs.
+    crashes. `effects`: the effects of the running worker. `queue`: effects that have not run yet.
     `log_lines`: the lines that workers logged.
     """
 
@@ -154,15 +153,15 @@ class Engine:
     # -- stepping ----------------------------------------------------------------------------------
 
     async def settle(self) -> bool:
-        """Do everything that can be done at the present time. Returns False if work is left even
-        after many steps, because the work may then be endless."""
+        """Do everything that is due at the clock's current time. Returns False if work is left even
+        after many pieces of work, because it may then be endless."""
         for _ in range(STEPS_MAX):
             if not await self.step():
                 return True
         return False
 
     async def step(self) -> bool:
-        """Do one step; False if nothing is left to do at the present time."""
+        """Do the next piece of work; False if nothing is due at the clock's current time."""
         try:
             records = self.reader.poll(0, 1000)
             if records:
@@ -366,11 +365,11 @@ class Effects:
         raise AssertionError(f"no deliveries here: {session_id} {begin}")
 
     def stop(self, effect: EffectId, why: str) -> bool:
-        """Does nothing, because every effect ends within a step."""
+        """Does nothing, because every effect ends within one call of `step`."""
         return True
 
     def running(self, role: str) -> int:
-        """Returns 0, because no effect runs between two steps."""
+        """Returns 0, because no effect runs between two calls of `step`."""
         return 0
 
 

@@ -46,7 +46,7 @@ class RunWaits(Refused):
 
 
 class RunNeverEnds(Refused):
-    """The run still has work after many steps."""
+    """The run still has work after the worker has done many pieces of work."""
 
 
 class AgentRun:
@@ -234,8 +234,8 @@ class AgentRun:
         await self.settle()
 
     async def settle(self) -> None:
-        """Let the worker do everything that it can do at the present time, without a reply to
-        await. It does not advance the clock: use `advance` to end a wait.
+        """Let the worker do everything that is due at the clock's current time. Use this if there
+        is no reply to await. It does not advance the clock: use `advance` to end a wait.
         """
         self._is_unread = False
         async with self._stepping:
@@ -291,9 +291,9 @@ class AgentRun:
     # -- driving -----------------------------------------------------------------------------------
 
     async def continue_for(self, reply: Reply) -> None:
-        """Do one step of the run, because a reply has no event to yield. If there is nothing to do
-        now, advance the clock to the end of the next wait. Raises RunWaits if no wait ends by
-        itself.
+        """Do the next pending work of the run, because `reply` has no event to yield. If no work is
+        pending now, advance the clock to the end of the next wait. Raises RunWaits if only a
+        person or the test can end the wait.
         """
         did_something = await self._step()
         self._answers.demand_enough()
@@ -306,7 +306,7 @@ class AgentRun:
         self._engine.ms = max(due, self._engine.ms + 1)
 
     async def _step(self) -> bool:
-        """Do one step of the worker. Coroutines that await replies take turns."""
+        """Let the worker do its next piece of work. Coroutines that await replies take turns."""
         self._is_unread = False
         async with self._stepping:
             return await self._engine.step()

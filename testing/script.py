@@ -116,7 +116,7 @@ def _checked(script: Iterable[Scripted | str], tools: Sequence[str]) -> list[Scr
 
 
 class Answers:
-    """Gives the scripted answers to requests, in the server's thread."""
+    """Gives each request its answer from the script, in the thread of the scripted Messages API."""
 
     def __init__(self, script: Iterable[Scripted | str], tools: Sequence[str]) -> None:
         self.script = _checked(script, tools)

@@ -128,7 +128,7 @@ class SessionCache:
     def _use(self, session_id: str) -> _Session:
         while True:
             if self._closed:
-                raise RuntimeError("the sessions are closed")
+                raise RuntimeError("this session store is closed. Create a new one.")
             session = self._sessions.get(session_id)
             if session is not None:
                 self._sessions.move_to_end(session_id)
@@ -157,7 +157,7 @@ class SessionCache:
         while not done():
             self._follow()
             if self._closed:
-                raise RuntimeError("the sessions are closed")
+                raise RuntimeError("this session store is closed. Create a new one.")
             self._changed.wait(POLL_S)
             if self._followed != before:
                 progressed, before = time.monotonic(), dict(self._followed)

@@ -176,8 +176,8 @@ def _answer(content: bytes | None, line: Line) -> str:
 
 
 def _request_item(entry: Entry, ruling: Ruling) -> Item:
-    """The item for a person's request that has no line in the transcript: the opening of the
-    session, a cancel, or a request that was refused.
+    """The item for a person's command that has no line in the transcript: the opening of the
+    session, a cancel, or a command that was refused.
     """
     event = entry.event
     who = getattr(event, "by_user", "") or getattr(event, "user_id", "")
@@ -243,7 +243,9 @@ def _doubts(known: CallFacts, contents: Contents) -> str:
 
 
 def approvals_table(facts: SessionFacts) -> str:
-    """A table of every decision, with the SHA-256 of the arguments that were shown."""
+    """A table of every call that needed approval: the person's answer, the proof of it, and the
+    SHA-256 of the arguments for which it is valid.
+    """
     rows = []
     for approval in facts.approvals:
         decided = approval.decided
@@ -264,7 +266,7 @@ def approvals_table(facts: SessionFacts) -> str:
 
 
 def _proof(entry: Entry | None) -> str:
-    """The proof of who made a decision, as HTML; an expired approval has none."""
+    """The proof of who approved or denied a call, as HTML; an expired approval has none."""
     if entry is None or not hasattr(entry.event, "by_user"):
         return ""
     proven = proof_of(entry)
@@ -272,12 +274,12 @@ def _proof(entry: Entry | None) -> str:
 
 
 def unproven(facts: SessionFacts) -> int:
-    """The number of people's accepted requests without proof."""
+    """The number of people's accepted commands without proof."""
     return sum(ruling.accepted and not proof_of(entry).is_proven for entry, ruling in facts.people)
 
 
 def _later(name: str, event: Any) -> str:
-    """The later calls that a decision also allows, as text."""
+    """The later calls that an approval also allows, as text."""
     if not isinstance(event, ev.ApprovalDecided) or not event.remember:
         return ""
     return f" and {grant_text(grant_of(name, event))}"
@@ -345,7 +347,7 @@ def _tokens(rows: Sequence[Spent]) -> str:
 
 
 def refused_table(facts: SessionFacts) -> str:
-    """A table of people's requests that the fold refused."""
+    """A table of people's commands that the fold refused."""
     rows = [
         f'<tr><td class="when">{when(entry.at)}</td><td>{entry.offset}</td>'
         f"<td>{e(getattr(entry.event, 'by_user', '') or getattr(entry.event, 'user_id', ''))}</td>"

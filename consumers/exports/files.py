@@ -69,14 +69,15 @@ def _temporary_directory(path: Path, force: bool) -> Iterator[Path]:
     except OSError as error:
         raise CanNotWrite(
             f"{path.parent} cannot be written to: {error.strerror}. Nothing was changed. Name "
-            "another place."
+            "another path."
         ) from error
     try:
         yield directory
     except OSError as error:
         raise CanNotWrite(
-            f"{path} could not be written: {error.strerror or error}. An existing file was kept. "
-            "Free the disk or name another place, then try again."
+            f"{path} could not be written: {error.strerror or error}. What was there before is "
+            "unchanged. Free up disk space, check the permissions, or name another path, then try "
+            "again."
         ) from error
     finally:
         shutil.rmtree(directory, ignore_errors=True)

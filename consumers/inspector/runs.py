@@ -297,8 +297,8 @@ def _call(call: Call) -> _Stands | None:
 
 
 def worker_name(owner: str) -> str:
-    """The name of a worker on the page: `worker` and the worker's id. Of a long id, only the last
-    characters are shown.
+    """The name of a worker on the page: `worker` and the worker's id. If the id is long, only
+    its last characters are shown.
     """
     name = worker_id(owner)
     if len(name) > WORKER_CHARS:

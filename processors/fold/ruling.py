@@ -8,9 +8,14 @@ from typing import NamedTuple
 
 
 class Verdict(StrEnum):
-    """accepted: the views change. ignored: the event is late, duplicate or stale, and nothing
-    changes. refused: a producer's command is invalid now; only an answer to the producer becomes
-    pending."""
+    """accepted: the event counts, and the views change. ignored: the event does not count, for the
+    reason in the ruling's code. refused: a producer's command is invalid now; only an answer to the
+    producer becomes pending.
+
+    An ignored event changes nothing, with two exceptions (session.py): the ledger counts the tokens
+    of a model call whose outcome is late, superseded or a duplicate, each attempt once; and an
+    event that cannot be decoded or folded freezes the session.
+    """
 
     ACCEPTED = "accepted"
     IGNORED = "ignored"
@@ -29,7 +34,7 @@ class Ruling(NamedTuple):
 
     @property
     def accepted(self) -> bool:
-        """Whether the views change."""
+        """Whether the event counts."""
         return self.verdict == _ACCEPTED
 
 

@@ -1,9 +1,8 @@
-"""The fold of one session: `fold(views, entry) -> (views, ruling)`, pure, total, never raising.
+"""The fold of one session: `fold(views, entry) -> (views, ruling)`, pure and total.
 
-The ruling decides whether an event counts; then each projection that reads events of its type
-computes its next view, in a fixed order. Workers, recovery, replay, the time scrubber and the tests
-run this same function.
-"""
+An entry is an event with its position in the log. The ruling decides whether an event counts; then
+each projection that reads events of its type computes its next view, in a fixed order. Workers,
+recovery, replay, the time scrubber and the tests run this same function. """
 
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -72,7 +71,8 @@ def judge(views: SessionViews, entry: Entry) -> Ruling:
 def fold(views: SessionViews, entry: Entry) -> tuple[SessionViews, Ruling]:
     """The views after an event, and the ruling on it.
 
-    An event that makes a fold raise freezes its session at that offset; other sessions continue.
+    Never raises: if the code for an event raises, the session is frozen at the event's offset, and
+    other sessions continue.
     """
     try:
         ruling = judge(views, entry)
@@ -99,8 +99,8 @@ class SeedLost(ValueError):
 
 
 class Parent(NamedTuple):
-    """A fork's parent: its views with the open turn ended, and the offset of its last event in the
-    seed."""
+    """A fork's parent: its views with the open turn ended, and the offset of the last of its events
+    that the fork's seed holds (schemas/seed.py)."""
 
     views: SessionViews
     last: int

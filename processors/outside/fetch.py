@@ -315,8 +315,8 @@ class _Deadline:
         first.
 
         `ask` cannot be interrupted: a silent name server blocks getaddrinfo for minutes. Therefore
-        `ask` runs in a daemon thread, which is abandoned at the deadline or at a stop.
-        """
+        `ask` runs in a daemon thread, which is abandoned when the deadline passes or the fetch is
+        stopped. """
         answers: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
 
         def asked() -> None:

@@ -65,7 +65,7 @@ class Snippets:
         """All matches, in order."""
         wanted = self._stems.of(word for word in query.words if not is_unspaced(word))
         stems = {stem for stem in wanted.values() if stem}
-        runs = {"".join(term) for term in query.terms if is_unspaced(term[0])}
+        terms = {"".join(term) for term in query.terms if is_unspaced(term[0])}
         spans = [(m.start(), m.end(), forms_of(m.group())) for m in WORDS.finditer(text)]
         known = self._stems.of(
             form for _, _, forms in spans for form in forms if not is_unspaced(form)
@@ -73,7 +73,7 @@ class Snippets:
         found = []
         for start, end, forms in spans:
             if forms and is_unspaced(forms[0]):
-                found += _runs_in(text, start, end, runs)
+                found += _unspaced_matches(text, start, end, terms)
                 continue
             for form in forms:
                 if known.get(form) in stems:
@@ -82,13 +82,14 @@ class Snippets:
         return found
 
 
-def _runs_in(text: str, start: int, end: int, runs: set[str]) -> list[Match]:
-    """The matches in `text[start:end]`, which is a run of a script without spaces. `runs`: the
-    query's pairs of characters, and its single characters."""
+def _unspaced_matches(text: str, start: int, end: int, terms: set[str]) -> list[Match]:
+    """The matches in `text[start:end]`, a part of the text in a writing system without spaces, such
+    as Chinese. `terms`: the query's terms in such writing systems, each of which is a pair of
+    characters or a single character."""
     found = []
     for at in range(start, end):
         for size in (2, 1):
-            if at + size <= end and text[at : at + size] in runs:
+            if at + size <= end and text[at : at + size] in terms:
                 found.append((at, at + size, text[at : at + size]))
                 break
     return found

@@ -149,8 +149,8 @@ def _record(one: Run, value: Any) -> None:
 
 
 def _cached(one: Run, key: bytes) -> ToolResult | None:
-    """The cached result of the same call. None if there is none, or if its content is no longer in
-    the blob store.
+    """The cached result of an earlier call with the same key (result_cache.py). None if there is
+    none, or if its content is no longer in the blob store.
     """
     assert one.host.cache is not None and one.tool.cache_ttl_ms is not None
     kept = one.host.cache.find(key, one.tool.cache_ttl_ms)

@@ -275,10 +275,13 @@ BY_ID = {row.id: row for row in WAKE}
 SEED_ROWS: tuple[tuple[str, str, str], ...] = (
     ("MESSAGE_RECEIVED", "N3", "a step is decided: the model was never called"),
     ("LLM_CALLED", "S1", "the model call is claimed: it was decided but not begun"),
-    ("TOOL_INVOKED", "T3, T4, T5, T6", "the call runs again or fails: claim and effect decide"),
-    ("TOOL_RESULT", "N3 (N1s when it must stop)", "the next step is decided: nothing was lost"),
+    ("TOOL_INVOKED", "T3, T4, T5, T6",
+        "the call runs, fails or is in doubt: its claim and the tool's declared effect determine "
+        "which"),
+    ("TOOL_RESULT", "N3 (N1s if the turn must stop)", "the next step is decided: nothing was lost"),
     ("GEN_START, GEN_CHUNK", "S2w, S3, S4g", "wait for the owner, take over, or end the turn"),
-    ("GEN_COMPLETE", "T1 or N1, and D1", "its calls are decided or the turn ends; it is delivered"),
+    ("GEN_COMPLETE", "T1 or N1, and D1",
+        "the answer's calls are decided, or the turn ends; an answer is pushed to its channel"),
     ("GEN_SENT", "nothing", "the session is idle"),
     ("SESSION_TERMINATED", "C2, then nothing", "the open turn is closed, then nothing is pending"),
 )

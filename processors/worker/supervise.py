@@ -96,7 +96,7 @@ def run(
 ) -> int:
     """Supervise `command` until SIGTERM or SIGINT. Returns the exit code of the last worker.
 
-    reload: the caller sets this event to replace the worker by one that imports everything again.
+    reload: the caller sets this event to replace the worker with one that imports everything again.
     With `reload`, the supervisor never gives up: a worker that cannot run is started again at the
     next reload.
     """
@@ -165,8 +165,8 @@ def _activate(spare: Child, command: Sequence[str]) -> tuple[Child, Child]:
 def _reloaded(
     active: Child, spare: Child, command: Sequence[str], say: Callable[[str], None]
 ) -> tuple[Child, Child]:
-    """Replace the worker by one that has imported everything again. Returns the new worker and the
-    next spare.
+    """Replace the worker with one that has imported everything again. Returns the new worker and
+    the next spare.
 
     The old worker first ends cleanly and releases its state directory. The claims of its effects
     are in the log, so nothing is lost.

@@ -1,9 +1,9 @@
-"""The worker's core: it gets records and discharges obligations, without a thread, socket or clock.
+"""The worker's core: it takes records and does the pending work, without a thread, socket or clock
+of its own.
 
 A round folds new records, writes views and cursor in one batch, then evaluates WAKE and discharges
-the obligations. The producer, the stores, the effects and the clock are passed in, so the simulator
-runs the same code.
-"""
+the obligations (the pending actions). The producer, the stores, the effects and the clock are
+passed in, so the simulator runs the same code. """
 
 import math
 from collections.abc import Callable, Iterable

@@ -1,10 +1,23 @@
 """The events of the log: their classes, and the table that lists them.
 
-The classes are in requests.py, decisions.py and effects.py, their shared parts in parts.py, the
+The classes are in commands.py, decisions.py and effects.py, their shared parts in parts.py, the
 table in table.py. The classes are independent of Avro; codec.py encodes them. docs/contributing.md
 lists what a new event needs.
 """
 
+from .commands import (
+    ApprovalDecided,
+    CancelRequested,
+    HumanResolved,
+    ItemAdded,
+    ItemRetracted,
+    MessageReceived,
+    PhaseTriggered,
+    ProjectLocked,
+    RecordSkipped,
+    SessionOpened,
+    SessionTerminated,
+)
 from .decisions import (
     ApprovalExpired,
     CompactionSkipped,
@@ -45,19 +58,6 @@ from .parts import (
     Trigger,
     Try,
     Usage,
-)
-from .requests import (
-    ApprovalDecided,
-    CancelRequested,
-    HumanResolved,
-    ItemAdded,
-    ItemRetracted,
-    MessageReceived,
-    PhaseTriggered,
-    ProjectLocked,
-    RecordSkipped,
-    SessionOpened,
-    SessionTerminated,
 )
 from .table import BY_CLASS, BY_NAME, EVENT_TYPES, EventType
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from . import decisions, effects, requests
+from . import commands, decisions, effects
 
 
 class EventType(NamedTuple):
@@ -23,17 +23,17 @@ class EventType(NamedTuple):
 _I, _M = True, True
 _ROLES = ("sessions", "models", "tools", "background", "delivery")
 EVENT_TYPES = (
-    EventType("SESSION_OPENED", requests.SessionOpened, not _I, _M, ("producer",)),
-    EventType("MESSAGE_RECEIVED", requests.MessageReceived, _I, _M, ("producer",)),
-    EventType("PHASE_TRIGGERED", requests.PhaseTriggered, _I, _M, ("producer",)),
-    EventType("PROJECT_LOCKED", requests.ProjectLocked, _I, _M, ("producer",)),
-    EventType("CANCEL_REQUESTED", requests.CancelRequested, _I, _M, ("producer",)),
-    EventType("APPROVAL_DECIDED", requests.ApprovalDecided, _I, _M, ("producer",)),
-    EventType("HUMAN_RESOLVED", requests.HumanResolved, _I, _M, ("producer",)),
-    EventType("ITEM_ADDED", requests.ItemAdded, _I, _M, ("producer",)),
-    EventType("ITEM_RETRACTED", requests.ItemRetracted, _I, _M, ("producer",)),
-    EventType("SESSION_TERMINATED", requests.SessionTerminated, _I, _M, ("producer",)),
-    EventType("RECORD_SKIPPED", requests.RecordSkipped, not _I, _M, ("producer",)),
+    EventType("SESSION_OPENED", commands.SessionOpened, not _I, _M, ("producer",)),
+    EventType("MESSAGE_RECEIVED", commands.MessageReceived, _I, _M, ("producer",)),
+    EventType("PHASE_TRIGGERED", commands.PhaseTriggered, _I, _M, ("producer",)),
+    EventType("PROJECT_LOCKED", commands.ProjectLocked, _I, _M, ("producer",)),
+    EventType("CANCEL_REQUESTED", commands.CancelRequested, _I, _M, ("producer",)),
+    EventType("APPROVAL_DECIDED", commands.ApprovalDecided, _I, _M, ("producer",)),
+    EventType("HUMAN_RESOLVED", commands.HumanResolved, _I, _M, ("producer",)),
+    EventType("ITEM_ADDED", commands.ItemAdded, _I, _M, ("producer",)),
+    EventType("ITEM_RETRACTED", commands.ItemRetracted, _I, _M, ("producer",)),
+    EventType("SESSION_TERMINATED", commands.SessionTerminated, _I, _M, ("producer",)),
+    EventType("RECORD_SKIPPED", commands.RecordSkipped, not _I, _M, ("producer",)),
     EventType("PARTITION_TAKEN", decisions.PartitionTaken, not _I, _M, _ROLES),
     EventType("OWNER_GONE", decisions.OwnerGone, not _I, not _M, _ROLES),
     EventType("CONTEXT_SET", decisions.ContextSet, not _I, _M, ("sessions",)),

@@ -138,8 +138,8 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
 
 
 async def _send_message(gateway: Gateway, request: Request, wanted: ChatRequest) -> str:
-    """Send the newest message, await the decision, and return the message's id. If a message with
-    this id was sent before, it is not sent again.
+    """Send the newest message, wait until the fold has accepted it, and return its id. If a message
+    with this id was sent before, it is not sent again.
     """
     assert wanted.message is not None
     content = await gateway.blocking(content_of, wanted.message, gateway.store_attachment)
@@ -152,9 +152,9 @@ async def _send_message(gateway: Gateway, request: Request, wanted: ChatRequest)
 
 
 async def _answer_approvals(gateway: Gateway, request: Request, wanted: ChatRequest) -> list[str]:
-    """Send the answers to approvals, await the decisions, and return the answered calls. If a new
-    message follows the answers, only pending approvals are answered, because the other answers are
-    repetitions of earlier ones.
+    """Send the person's approvals and denials, wait until the fold has accepted them, and return
+    their calls. If a new message follows them, only pending approvals are answered, because the
+    other answers are repetitions of earlier ones.
     """
     if not wanted.answers:
         return []

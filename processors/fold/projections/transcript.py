@@ -24,9 +24,9 @@ class Line(Value):
     """One line. `kind`: message, answer, partial, call, asks, approval, result, doubt, resolved,
     attempt, ended, phase, project, terminated.
 
-    `name`: the message_id, tool, reason or trigger. In a line of the kind attempt, `name` is
-    failed, resumed (a new attempt began, and the text of the previous attempt was lost) or
-    continued. `call`: TURN.STEP.INDEX. `text`: a note for people.
+    `name`: the message_id, tool, reason or trigger. In a line of kind `attempt`, `name` is
+    `failed`, `resumed` (a new attempt starts without the text of the lost attempt) or `continued`
+    (a new attempt continues that text). `call`: TURN.STEP.INDEX. `text`: a note for people.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Events: the requests of producers, that is, the inputs of people and other programs.
+"""Events: the commands of people and other programs, which producers write.
 
 The fields are documented in avro/*.avsc; a test compares the classes with them. An event does not
 repeat what its Kafka record has: the session id (the key), the position and the timestamp.
