@@ -47,7 +47,7 @@ class _Threads:
         if self._is_closed:
             raise Refused(
                 "this connection was closed, so nothing was read or written. Sessions continue in "
-                "their workers: connect again to use them."
+                "their workers. Connect again to use them."
             )
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, partial(call, *args, **kwargs))

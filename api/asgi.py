@@ -43,12 +43,13 @@ def asgi(
     Raises SettingsError.
     """
     if isinstance(origins, str):
-        raise SettingsError(f"foldlog.asgi needs a list of origins: origins=[{origins!r}]")
+        raise SettingsError(f"foldlog.asgi needs a list of origins. Write origins=[{origins!r}].")
     settings = settings or find_settings()
     if authenticate is None and settings.gateway_secret is None:
         raise SettingsError(
-            "foldlog.asgi has no way to tell users apart: pass authenticate, which returns the "
+            "foldlog.asgi has no way to tell users apart. Pass authenticate, which returns the "
             "user id of a request, or set FOLDLOG_GATEWAY_SECRET, with which tokens are signed. "
-            "While only you can reach the application: authenticate=lambda request: \"me\""
+            "While only you can reach the application, you can pass authenticate=lambda request: "
+            "\"me\"."
         )
     return AsgiApp(settings, connected, origins, authenticate, log, inspector=inspector)

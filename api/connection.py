@@ -38,7 +38,7 @@ class Connection:
         if self._is_closed:
             raise Refused(
                 "this connection was closed, so nothing was read or written. Sessions continue in "
-                "their workers: connect again to use them."
+                "their workers. Connect again to use them."
             )
         user = user or self.user
         if user not in self._clients:
@@ -151,8 +151,8 @@ def _why_not_opened(error: CommandRefused, session: Session, agent: str) -> Comm
     else:
         return error
     detail = (
-        f"session {session.id} is already open, {why}. Nothing was changed: use another id, or "
-        "none for a new one"
+        f"session {session.id} is already open, {why}. Nothing was changed. Use another id, "
+        "or no id for a new session."
     )
     return CommandRefused(decision._replace(detail=detail))
 

@@ -192,7 +192,8 @@ class ApprovalAsked(CallEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalDecided(CallEvent):
-    """A call's approval was decided, or expired. `decision`: allow, deny or expired."""
+    """A person approved or denied a call, or the approval expired. `decision`: allow, deny or
+    expired."""
 
     decision: str
 

@@ -56,8 +56,8 @@ def bootstrap_servers(settings: Settings) -> str:
         )
     if status.condition is Condition.GONE:
         raise LogUnreachable(
-            "the local Kafka was started, but it has exited or was killed. Its data is kept: "
-            "run `foldlog up` to start it again."
+            "the local Kafka was started, but it has exited or was killed. Its data is kept. "
+            "Run `foldlog up` to start it again."
         )
     return broker.bootstrap_servers
 

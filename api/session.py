@@ -1,4 +1,5 @@
-"""A session for Python users: send, follow, decide, inspect. Calls block; `aio.py` wraps them.
+"""A session for Python users: send, follow, decide on calls, inspect. Its methods block; `aio.py`
+wraps them.
 
 A `Feed` folds the session once and passes the public events to its streams, so all readers and
 commands of a session share one position in the log. A stream that starts in the past has its own
@@ -73,7 +74,7 @@ class StreamOverrun(Refused):
     def __init__(self, session_id: str, cursor: str) -> None:
         super().__init__(
             f"a stream of session {session_id} was not read while {BACKLOG_MAX:,} events came. "
-            f"Nothing is lost in the log: continue with events(cursor={cursor!r})."
+            f"Nothing is lost in the log. Continue with events(cursor={cursor!r})."
         )
         self.cursor = cursor
 
@@ -85,11 +86,11 @@ class ReplyEnded(Refused):
 def no_attribute(call: str, name: str, reply: object) -> AttributeError:
     """The AttributeError for code that uses an attribute of the answer on the reply.
 
-    call: how the answer is had from the reply.
+    call: the code that gets the answer from the reply, for the error message.
     """
     if name in Answer._fields:
         return AttributeError(
-            f"a reply has no {name!r} before its answer came: write `{call}.{name}`"
+            f"a reply has no {name!r} before its answer arrives. Write `{call}.{name}`."
         )
     return AttributeError(f"{type(reply).__name__!r} object has no attribute {name!r}")
 
@@ -129,7 +130,7 @@ class Feed:
         if not self._close_fold.alive:
             raise Refused(
                 f"session {self.session_id} was closed here, so nothing more is read from it or "
-                "written to it. It continues in its worker: open it again to follow it."
+                "written to it. It continues in its worker. Open it again to follow it."
             )
 
     def _take(self, seen: FoldedEvent) -> None:
@@ -301,7 +302,7 @@ class Stream:
     def _no_awaitable(self, word: str) -> str:
         return (
             f"`{word}` needs a session of foldlog.aconnect(); this one is of foldlog.connect(), "
-            f"whose calls block: write `for event in ...`{self._or_answer()}"
+            f"whose methods block. Write `for event in ...`{self._or_answer()}."
         )
 
     def _or_answer(self) -> str:
@@ -589,7 +590,7 @@ class Session:
         if (happened is None) != did_not_happen:
             raise Refused('give either happened="what you know" or did_not_happen=True')
         if happened is not None and not happened.strip():
-            raise Refused("happened= is empty: write what you know, the model reads it")
+            raise Refused("happened= is empty. Write what you know: the model reads it.")
         outcome = Resolution.DID_NOT_HAPPEN if happened is None else Resolution.HAPPENED
         name = call.call if isinstance(call, InDoubt) else call
         with self._feed.held():
@@ -709,6 +710,6 @@ def _parsed(session_id: str, cursor: str) -> tuple[int, int]:
     is_cursor = isinstance(cursor, str) and len(cursor) < CURSOR_CHARS_MAX
     if not (is_cursor and dot and offset.isdecimal() and number.isdecimal() and cursor.isascii()):
         raise BadCursor(
-            f"{cursor!r} is no cursor of session {session_id}: take it from an event's `cursor`."
+            f"{cursor!r} is not a cursor of session {session_id}. Use the `cursor` of an event."
         )
     return int(offset), int(number)

@@ -58,7 +58,7 @@ def run_worker(
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError(
             "run_worker handles signals, so it must be called in the main thread. Nothing was "
-            "started: use `with foldlog.Worker(agents):` in other threads"
+            "started. Use `with foldlog.Worker(agents):` in other threads."
         )
     with ExitStack() as stack:
         ready = _prepared(stack, settings, roles, worker_id)
@@ -71,10 +71,10 @@ def demand_agents(agents: Iterable[Agent], caller: str) -> list[Agent]:
     """The agents as a list. Raises Refused if there are none, or if one is not an Agent."""
     example = f"{caller}([agent])"
     if isinstance(agents, Agent | str) or not isinstance(agents, Iterable):
-        raise Refused(f"{caller} needs a list of agents, not {_shown(agents)}: write {example}")
+        raise Refused(f"{caller} needs a list of agents, not {_shown(agents)}. Write {example}.")
     found = list(agents)
     if not found:
-        raise Refused(f"{caller} needs at least one agent: {example}")
+        raise Refused(f"{caller} needs at least one agent. Write {example}.")
     for each in found:
         if not isinstance(each, Agent):
             raise Refused(f"{caller} needs foldlog.Agent objects, not {_shown(each)}")
@@ -138,7 +138,7 @@ class Worker:
         an error the worker is stopped.
         """
         if self._thread is not None:
-            raise RuntimeError("this Worker was already started: create a new one")
+            raise RuntimeError("this Worker was already started. Create a new one.")
         try:
             settings = _prepared(self._stack, self._settings, self._roles, self._worker_id)
             self._thread = WorkerThread(lambda: self._parts(settings), _begin, self._ended.set)
@@ -200,7 +200,7 @@ class Worker:
             if not thread.stop():
                 raise WorkerFailed(
                     "the worker did not end in time, because a call in it does not return. "
-                    "Nothing is lost: end this process, and the next worker continues"
+                    "Nothing is lost. End this process; the next worker continues."
                 )
             if thread.parts is not None:
                 thread.parts.close()

@@ -72,7 +72,7 @@ def load_agents(names: Sequence[str]) -> list["Agent"]:
     twice = {a.name for a in agents if sum(b.name == a.name for b in agents) > 1}
     if twice:
         names_twice = ", ".join(sorted(twice))
-        raise click.UsageError(f"--agent: more than one agent is named {names_twice}: rename one.")
+        raise click.UsageError(f"--agent: more than one agent is named {names_twice}. Rename one.")
     return agents
 
 
@@ -86,7 +86,9 @@ def _load(source: Source, name: str) -> Sequence["Agent"]:
         _demand_file(source.file)
         _search(source.directory)
     elif not source.module:
-        raise click.UsageError("give a file or a module, as in shop.py or my_app:agent.")
+        raise click.UsageError(
+            "it is neither a file nor a module. Give one, as in shop.py or my_app:agent."
+        )
     module = _import(source)
     there = _agents_in(module)
     if source.attribute:
@@ -100,7 +102,7 @@ def _load(source: Source, name: str) -> Sequence["Agent"]:
     if getattr(module, "__file__", None) is None:
         raise click.UsageError(_no_directory(Path(next(iter(module.__path__)))))
     raise click.UsageError(
-        f"{where} has no Agent at its top level: assign one there, as in agent = Agent(...)."
+        f"{where} has no Agent at its top level. Assign one there, as in agent = Agent(...)."
     )
 
 
@@ -114,13 +116,15 @@ def _demand_file(file: Path) -> None:
         hint = f" Did you mean {close[0]}?" if close else _files_in(file.parent)
         raise click.UsageError(f"there is no file {file}.{hint}")
     if file.suffix != ".py":
-        raise click.UsageError("it is not a Python file: give a file that ends in .py.")
+        raise click.UsageError("it is not a Python file. Give a file that ends in .py.")
     if "." in file.stem:
-        raise click.UsageError("Python cannot import a file whose name has another dot: rename it.")
+        raise click.UsageError(
+            "Python cannot import a file whose name has another dot. Rename the file."
+        )
 
 
 def _no_directory(directory: Path) -> str:
-    return f"{directory} is a directory: give a Python file in it.{_files_in(directory)}"
+    return f"{directory} is a directory. Give a Python file in it.{_files_in(directory)}"
 
 
 def _files_in(directory: Path) -> str:
@@ -146,7 +150,7 @@ def _import(source: Source) -> ModuleType:
     found = getattr(module, "__file__", None)
     if source.file is not None and (found is None or not source.file.samefile(found)):
         raise click.UsageError(
-            f"Python has another module named {source.module} ({found or 'built-in'}): rename the "
+            f"Python has another module named {source.module} ({found or 'built-in'}). Rename the "
             "file."
         )
     return module
@@ -162,7 +166,7 @@ def _chosen(
         value = getattr(module, source.attribute)
     except AttributeError:
         raise click.UsageError(
-            f"{where} has no {source.attribute}: give the name of an Agent in it. {listed}."
+            f"{where} has no {source.attribute}. Give the name of an Agent in it. {listed}."
         ) from None
     chosen = _agents_of(value)
     if not chosen:
@@ -180,7 +184,7 @@ def _where_modules_are(module_name: str) -> str:
     close = difflib.get_close_matches(module_name, here, 1)
     if close:
         return f"Did you mean {close[0]}?"
-    return f"It is looked for in {Path.cwd()}: go to its directory first, or give its file"
+    return f"Modules are looked for in {Path.cwd()}. Change to its directory, or give its file"
 
 
 def _agents_in(module: ModuleType) -> dict[str, tuple["Agent", ...]]:

@@ -161,8 +161,8 @@ class Chat:
             return
         if views.state.user_id != self.client.user:
             raise Refused(
-                f"session {self.session_id} belongs to another user. Nothing was sent: open "
-                "another session, or give its user with --user"
+                f"session {self.session_id} belongs to another user. Nothing was sent. Open "
+                "another session, or give its user with --user."
             )
         if self.screen.live:
             for kind, text in transcript_rows(views, self.client.read_blob)[-OLD_LINES:]:
@@ -362,8 +362,8 @@ class Chat:
         return True
 
     def _unanswered(self, call: Call, status: str) -> bool:
-        """Handle a question without an answer: continue after Ctrl-C or a decision made elsewhere,
-        or leave the question open if the input ended.
+        """Handle a question without an answer: continue after Ctrl-C or an answer from another
+        client, or leave the question open if the input ended.
         """
         still_waits = self._still_waits(call, status)
         if self.interrupts.count or not still_waits():
@@ -388,8 +388,8 @@ def choose(edge: Edge, client: "Client", agent: str | None, lines: Lines) -> str
     if not rows:
         of_agent = f" with agent {agent}" if agent else ""
         raise Refused(
-            f"user {client.user} has no session{of_agent} to continue. Nothing was sent: `foldlog "
-            "chat` opens one, and `foldlog sessions` lists those of all users"
+            f"user {client.user} has no session{of_agent} to continue. Nothing was sent. `foldlog "
+            "chat` opens one, and `foldlog sessions` lists those of all users."
         )
     print_list(rows, edge.prices, numbered=True)
     while True:
@@ -425,16 +425,16 @@ def chat_command(
     the answer.
     """
     if resume and session is not None:
-        raise click.UsageError("--resume lists sessions to choose from: omit it, or SESSION.")
+        raise click.UsageError("--resume lists sessions to choose from. Omit it, or omit SESSION.")
     if resume and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(
-            "--resume asks which session to continue, and needs a terminal. Nothing was sent: name "
+            "--resume asks which session to continue, and needs a terminal. Nothing was sent. Name "
             "the session, as in `foldlog chat SESSION`; `foldlog sessions` lists them."
         )
     if session is not None and not is_id(session):
         raise click.UsageError(
-            f"SESSION: {why_not_an_id('the name of a session', session)}. Nothing was sent: a "
-            "message is typed in the chat, or sent with `foldlog send SESSION TEXT`."
+            f"SESSION: {why_not_an_id('the name of a session', session)}. Nothing was sent. "
+            "Type a message in the chat, or send it with `foldlog send SESSION TEXT`."
         )
     client = edge.client(user)
     client.channel = "chat"

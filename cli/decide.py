@@ -1,4 +1,5 @@
-"""approve, deny, resolve: write a person's decision on a call, bound to the printed arguments.
+"""approve, deny, resolve: write a person's answer about a call, valid only for the arguments that
+are printed.
 
 CALL is TURN.STEP.INDEX, or the provider's call_id if it is unique in the session.
 """
@@ -38,8 +39,7 @@ def decide_on(
     like: Mapping[str, str] | None = None,
     as_json: bool,
 ) -> tuple[Decision, "Call", Any]:
-    """Print a call's arguments, then produce a decision that is bound to exactly these arguments.
-    """
+    """Print a call's arguments, then approve or deny the call with exactly these arguments."""
     with client.fold(session) as folded:
         call = call_named(folded.to_end(), call_name)
         args = arguments(call, client)
@@ -163,8 +163,8 @@ def resolve_command(
     if (happened is None) != did_not_happen:
         raise click.UsageError("give either --happened TEXT or --did-not-happen.")
     if happened is not None and not happened.strip():
-        raise click.UsageError("the text of --happened is empty. Nothing was written: state what "
-                               "happened, the model gets this text as the result.")
+        raise click.UsageError("the text of --happened is empty. Nothing was written. State what "
+                               "happened: the model gets this text as the result.")
     outcome = Resolution.HAPPENED if happened is not None else Resolution.DID_NOT_HAPPEN
     decision = edge.client(user).resolve(session, call, outcome, report=happened or "")
     outcome_text = "happened" if happened is not None else "did not happen"

@@ -87,8 +87,8 @@ def skip_command(
     line(f"session {session} continues without the record at offset {skipped.offset} "
          f"(offset {decision.offset})")
     if skipped.uncounted:
-        note(f"events written at the same time were not counted, at offsets "
-             f"{list(skipped.uncounted)}: send them again")
+        note(f"events written at the same time have no effect, at offsets "
+             f"{list(skipped.uncounted)}. Send them again.")
     if frozen is not None:
         note(f"it is frozen again, at offset {frozen.offset} ({frozen.why}): "
              f"`foldlog skip {session}` skips that record too")

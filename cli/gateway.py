@@ -51,7 +51,7 @@ def _origins(_context: click.Context, _option: click.Parameter, given: Sequence[
         parts = urlsplit(origin)
         if parts.scheme not in ("http", "https") or origin != f"{parts.scheme}://{parts.netloc}":
             raise click.BadParameter(
-                f"{origin!r} is not an origin: give scheme, host and port without a path, "
+                f"{origin!r} is not an origin. Give scheme, host and port without a path, "
                 "as in https://app.example"
             )
     return tuple(origin.lower() for origin in given)
@@ -232,7 +232,7 @@ def serve(
     if secret is None and not is_loopback(host):
         raise SettingsError(
             f"--host {host}: other machines could use this gateway without authentication. Nothing "
-            "was started: set FOLDLOG_GATEWAY_SECRET (32 random characters or more), or use "
+            "was started. Set FOLDLOG_GATEWAY_SECRET (32 random characters or more), or use "
             "127.0.0.1."
         )
     with (
@@ -266,7 +266,7 @@ def _locked(directory: Path) -> Iterator[None]:
         state_dir = StateDir(directory)
     except StateDirTaken:
         raise SettingsError(
-            f"another gateway has its cache in {directory}. Nothing was changed: stop that one, "
+            f"another gateway has its cache in {directory}. Nothing was changed. Stop that one, "
             "or give this one a directory of its own with --state-dir."
         ) from None
     try:
@@ -286,7 +286,7 @@ def _listening(host: str, port: int | None) -> socket.socket:
             note(f"port {PORT} is taken, perhaps by another gateway: using a free one")
             return listen(host, 0)
         raise SettingsError(
-            f"cannot listen on {host}:{port}: {error.strerror}. Nothing was started: stop the "
+            f"cannot listen on {host}:{port}: {error.strerror}. Nothing was started. Stop the "
             "other gateway if there is one, or choose another port with --port."
         ) from error
 

@@ -78,7 +78,7 @@ def write_project(directory: Path, name: str) -> list[Path]:
         taken = [entry for entry in IN_THE_WAY if (directory / entry).exists()]
         if taken:
             raise Refused(
-                f"{directory.resolve()} already has {', '.join(taken)}. Nothing was written: give "
+                f"{directory.resolve()} already has {', '.join(taken)}. Nothing was written. Give "
                 "another directory, as in `foldlog init my-agent`, or move what is in the way."
             )
         directory.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def write_project(directory: Path, name: str) -> list[Path]:
         kept = ", ".join(path.name for path in written)
         raise Refused(
             f"cannot write the project in {directory}: {error.strerror or error}. "
-            f"{f'Only {kept} was written' if kept else 'Nothing was written'}: give a directory "
-            "that you can write."
+            f"{f'Only {kept} was written' if kept else 'Nothing was written'}. Give a directory "
+            "in which you can write."
         ) from error
     return written

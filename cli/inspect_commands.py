@@ -132,7 +132,7 @@ def show_command(
     folded from the log up to now, or up to an offset of the session's partition.
     """
     if strategy is not None and view != "context":
-        raise click.UsageError("--strategy applies to a context: add --view context")
+        raise click.UsageError("--strategy applies to a context. Add --view context.")
     client = edge.client()
     read = client.read_blob if resolve else None
     with client.fold(session) as folded:
@@ -276,7 +276,7 @@ def tail_command(
         shown = matching if last is None else deque(matching, last)
         printed = _print_events(shown, as_json, read, session is None, bar.erase)
         if not printed and not follow:
-            note("no events" if session is None else f"no events of session {session}")
+            note("no events" if session is None else f"session {session} has no events")
         while follow:
             new = events.poll()
             matching = (entry for entry in new if chunks or not _is_chunk(entry))
@@ -410,8 +410,8 @@ def _rules_of(wanted: str, names: Sequence[str]) -> "Rules":
     found = {agent.name: agent for agent in load_agents(names)}
     if wanted in found:
         return rules_of(found[wanted])
-    note(f"its agent {wanted} is not among {', '.join(found)}: shown with the default limits; "
-         "load it with --agent FILE")
+    note(f"the session's agent {wanted} is not among {', '.join(found)}, so the rows are those "
+         "under the default limits. Load the agent with --agent FILE.")
     return Rules()
 
 

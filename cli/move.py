@@ -46,7 +46,7 @@ def move_command(
         clock.note(text)
 
     if to_prefix == edge.settings.topic_prefix:
-        raise click.UsageError(f"--to-prefix {to_prefix!r} is this log's own prefix: give another.")
+        raise click.UsageError(f"--to-prefix {to_prefix!r} is this log's own prefix. Give another.")
     partition_count = partitions or partitions_of(edge.log)
     flags = ("--to-prefix", "--partitions")
     settings = edge.connected().of_log(to_prefix, partition_count, flags=flags)
@@ -78,7 +78,7 @@ def _progress_of(old: Log, to_prefix: str, completed: list[str]) -> str:
             "prints what stayed in the old log"
         )
     if not completed:
-        return "interrupted before a session or memory was written: run the same command again"
+        return "interrupted before a session or memory was written. Run the same command again."
     return (
         f"interrupted. Done: {'; '.join(completed)}. The old log is complete and not marked as "
         "moved; what was written to the new one is kept. Start nothing on either, and run the same "

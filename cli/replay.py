@@ -88,17 +88,17 @@ def replay_command(
     if bundle is not None and not (start or stop):
         if compare or session:
             raise click.UsageError(
-                "--bundle is compared with its own manifest: omit --verify and --session."
+                "--bundle is compared with its own manifest. Omit --verify and --session."
             )
         return replay_bundle(edge, bundle, as_json)
     if bundle is not None:
         use_bundle(edge, bundle)
     if into is not None and (session or start or compare):
-        raise click.UsageError("--into writes complete stores: combine it only with --to.")
+        raise click.UsageError("--into writes complete stores. Combine it only with --to.")
     if compare:
         if start or stop:
             raise click.UsageError(
-                "--verify folds from the first offset to the store's cursor: omit --from and --to."
+                "--verify folds from the first offset to the store's cursor. Omit --from and --to."
             )
         return _verify(edge, session, as_json, processes)
     begin, last = offsets(edge, start, session), offsets(edge, stop, session)
@@ -115,7 +115,7 @@ def replay_command(
     for name in sorted(replay.sessions):
         _print_folded(replay.sessions[name], as_json)
     if not replay.sessions and session is not None:
-        raise UnknownSession(f"no events of session {session}: see `foldlog sessions`")
+        raise UnknownSession(f"session {session} has no events. See `foldlog sessions`.")
     if not replay.sessions:
         note("no events")
     return None

@@ -48,9 +48,9 @@ def search_command(
     """Search the transcripts of all sessions.
 
     A hit contains at least one of the words; hits with more words, or rarer ones, come first. The
-    search covers messages, finished answers and tool results, in any script. The index is a file
-    below the home directory, updated before each search; it may be deleted. Put -- before words
-    that begin with a dash.
+    search covers messages, finished answers and tool results, in any writing system. The index is a
+    file below the home directory, updated before each search; it may be deleted. Put -- before
+    words that begin with a dash.
     """
     query = " ".join(words)
     if not query_of(query).terms:

@@ -1,6 +1,6 @@
-"""send, open, cancel, terminate, phase, lock: produce a command, and print the fold's decision.
+"""send, open, cancel, terminate, phase, lock: write an event, and print the fold's ruling on it.
 
-Each command waits until the fold has decided on the event that it produced.
+Each waits until its event is folded.
 """
 
 import sys
@@ -27,7 +27,7 @@ from .worker_info import unserved
 
 
 def decision_json(decision: Decision) -> dict[str, Any]:
-    """A decision for `--json`."""
+    """The ruling on a command, for `--json`."""
     return {
         "session": decision.session_id,
         "verdict": decision.verdict,
@@ -38,7 +38,7 @@ def decision_json(decision: Decision) -> dict[str, Any]:
 
 
 def report(decision: Decision, text: str, as_json: bool, **more: Any) -> None:
-    """Print a decision: `text`, or for a duplicate the note that nothing changed."""
+    """Print the ruling on a command: `text`, or for a duplicate the note that nothing changed."""
     if as_json:
         emit({**decision_json(decision), **more})
     elif decision.verdict == "duplicate":
@@ -98,7 +98,7 @@ def send_command(
     if attach and text is None:
         text = ""
     if text is None and not (wait and message_id):
-        raise click.UsageError("TEXT is missing: give a message, or wait for the answer to an "
+        raise click.UsageError("TEXT is missing. Give a message, or wait for the answer to an "
                                "earlier one with --message-id ID --wait.")
     if text == "-":
         text = sys.stdin.read()
@@ -121,8 +121,8 @@ def send_command(
                 agent = decision.views.turn.agent
                 why = unserved(edge.settings.state_dir, folded.holders, agent)
                 if why:
-                    note(f"no worker answers now: {why}. The message is kept and will be answered: "
-                         "start a worker with `foldlog worker` or `foldlog dev`")
+                    note(f"no worker answers now: {why}. The message is kept. It is answered when "
+                         "a worker runs: start one with `foldlog worker` or `foldlog dev`.")
                 return None
         assert message_id is not None
         with Clock("waiting for the answer") as clock:

@@ -130,8 +130,8 @@ class Moment(click.ParamType):
                 then = datetime.fromisoformat(value.strip())
             return max(0, int(then.timestamp() * 1000))
         except (ValueError, OverflowError, OSError):
-            self.fail(f"{value!r} is no time: give 30m, 2h, 3d, today, or a date as in "
-                      "2026-11-23 or 2026-11-23T14:00", param, ctx)
+            self.fail(f"{value!r} is not a time. Give 30m, 2h, 3d, today, or a date as in "
+                      "2026-11-23 or 2026-11-23T14:00.", param, ctx)
 
 
 def ago(at_ms: int, now_ms: int) -> str:

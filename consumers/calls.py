@@ -44,7 +44,7 @@ def call_named(views: SessionViews, name: str) -> Call:
         if call.key == key:
             return call
     if not views.turn.known:
-        raise UnknownCall(f"there is no session {views.session_id}: see `foldlog sessions`")
+        raise UnknownCall(f"there is no session {views.session_id}. See `foldlog sessions`.")
     past = [row for row in views.transcript.lines if row.call == key and row.kind in _SETTLES]
     if past:
         outcomes = ", ".join(f"{row.kind} {row.text}".strip() for row in past)

@@ -1,8 +1,8 @@
-"""The API for Python users: send a message, wait for the decision or the answer, read sessions.
+"""The API for Python users: send a message, wait for the ruling or the answer, read sessions.
 
-Uses the write side and the read side of one log: each command waits until the fold has decided, and
-returns the decision or raises CommandRefused with the reason. A client keeps no state of a session
-between calls.
+Uses the write side and the read side of one log: each command waits until its event is folded, and
+returns the fold's ruling or raises CommandRefused with the reason. A client keeps no state of a
+session between calls.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ class Client(Closing):
         self._blobs: BlobStore | None = None
         self.sessions = Sessions(self.log, settings, brief=brief, origin=origin)
 
-    # -- commands: each returns a decision, which may be an earlier one ----------------------------
+    # -- commands: each returns the ruling, which may be that of an earlier command ----------------
 
     def open(self, session_id: str, *, agent: str = DEFAULT_AGENT) -> Decision:
         """Open a session; repeating it with the same agent is harmless."""
@@ -76,7 +76,7 @@ class Client(Closing):
     ) -> tuple[Decision, str]:
         """Send a message, and open the session if it is new.
 
-        Returns the decision and the message_id.
+        Returns the ruling and the message_id.
         """
         with self.fold(session_id) as folded:
             receipt = self.say_on(
@@ -95,7 +95,7 @@ class Client(Closing):
         attach: Sequence[Path | str] = (),
     ) -> Receipt:
         """Like `say`, but on an existing fold, and returns the receipt without waiting for the
-        decision.
+        ruling.
         """
         return self.commands_on(folded).say(
             content, message_id=message_id, when_busy=when_busy, agent=agent, attach=attach

@@ -1,5 +1,5 @@
 """The commands on one session. Each writes an event, folds the session up to it, and returns the
-fold's decision.
+fold's ruling.
 
 `Client` opens a fold for each command; a session of the Python API keeps its fold open.
 """
@@ -22,11 +22,13 @@ DEFAULT_AGENT = "default"
 
 
 class Commands:
-    """Commands on the session of `folded`. Each command moves `folded` forward to its decision.
+    """Commands on the session of `folded`. Each command moves `folded` forward to the event of the
+    command.
 
-    Commands are written as requests of `user` that came through `channel`. Each command except
-    `say` returns the decision, which has the verdict `duplicate` if the same command was accepted
-    before. Raises Invalid, Unacknowledged, BlobError, LogUnreachable, CommandRefused, UnknownCall.
+    Commands are written in the name of `user`, and name the `channel` through which they came. Each
+    command except `say` returns the ruling, which has the verdict `duplicate` if the same command
+    was accepted before. Raises Invalid, Unacknowledged, BlobError, LogUnreachable, CommandRefused,
+    UnknownCall.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class Commands:
         agent: str | None = None,
         attach: Sequence[Path | str] = (),
     ) -> Receipt:
-        """Send a message, and open the session if it is new. Returns the receipt, not the decision.
+        """Send a message, and open the session if it is new. Returns the receipt, not the ruling.
 
         If two clients open the same session with the same agent at once, the second SESSION_OPENED
         has no effect. An invalid message opens no session.
@@ -127,7 +129,7 @@ class Commands:
         remember: bool = False,
         like: Mapping[str, str] | None = None,
     ) -> Decision:
-        """Allow or deny a call. The decision is valid only for the call's present arguments, or for
+        """Allow or deny a call. The answer is valid only for the call's present arguments, or for
         arguments with the SHA-256 `args_sha256` if it is given.
 
         remember: let later calls run without approval if they have the same arguments or match

@@ -194,8 +194,8 @@ class MemoryFiles:
         deleted = [path for path in last_written if path not in on_disk and text_of(now, path)]
         if deleted and not any(path in on_disk for path in last_written):
             report.refused.append(
-                f"all {len(deleted)} files are missing from {self._root}: no memory was deleted, "
-                "and the files are written again; to retire memory, delete single files"
+                f"all {len(deleted)} files are missing from {self._root}. No memory was deleted, "
+                "and the files are written again. To retire memory, delete single files"
             )
             deleted = []
         edited = [

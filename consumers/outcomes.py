@@ -1,7 +1,7 @@
-"""The outcome of an event: the fold's decision on it, and the answer to a message.
+"""Waits for what follows an event: the fold's ruling on it, and the answer to a message.
 
 A receipt proves that the log has an event; the fold decides whether the event is accepted. Any
-reader can compute this decision without a worker, and all readers get the same decision. Only a
+reader can compute this ruling without a worker, and all readers reach the same ruling. Only a
 worker produces the answer to a message, so waiting for it has a time limit and reports what the
 session waits for.
 """
@@ -40,7 +40,7 @@ NO_WORKER = (
 
 
 class Decision(NamedTuple):
-    """The fold's decision on one event. `verdict`: accepted, duplicate, refused or ignored.
+    """The fold's ruling on one event. `verdict`: accepted, duplicate, refused or ignored.
 
     `views`: the views right after the event. `code` is for machines, `detail` for people.
     """
@@ -54,7 +54,7 @@ class Decision(NamedTuple):
 
     @property
     def counted(self) -> bool:
-        """Whether the request is in effect, because it or an equal earlier request was accepted."""
+        """Whether the command is in effect, because it or an equal earlier command was accepted."""
         return self.verdict in ("accepted", "duplicate")
 
 
@@ -92,7 +92,7 @@ class UnknownMessage(Refused):
 
 
 def decision_on(folded: SessionFold, receipt: Receipt) -> Decision:
-    """Fold up to the event of a receipt and return the decision. `folded` must be before this
+    """Fold up to the event of a receipt and return the ruling on it. `folded` must be before this
     event.
 
     Raises LogUnreachable if the log cannot be read up to the event.
@@ -107,7 +107,7 @@ def decision_on(folded: SessionFold, receipt: Receipt) -> Decision:
 
 
 def decision_of(seen: FoldedEvent) -> Decision:
-    """The decision on a folded event."""
+    """The ruling on a folded event."""
     ruling, views = seen.ruling, seen.views
     verdict: str = ruling.verdict
     detail = ruling.detail
@@ -130,7 +130,7 @@ def _why_ignored(code: str, views: SessionViews) -> str:
 
 
 def demand(decision: Decision) -> Decision:
-    """Return the decision if the request is in effect, else raise CommandRefused."""
+    """Return the ruling if the command is in effect, else raise CommandRefused."""
     if not decision.counted:
         raise CommandRefused(decision)
     return decision

@@ -1,8 +1,8 @@
 """Replays the log: folds it again from the first offset, and compares the views with a worker's
 store.
 
-Everybody who folds the topic gets the same views, byte for byte, so a replay prints the SHA-256 of
-every view. `verify` folds up to the cursor of a worker's store and compares view by view. A fold
+Every reader that folds the topic gets the same views, byte for byte, so a replay prints the SHA-256
+of every view. `verify` folds up to the cursor of a worker's store and compares view by view. A fold
 always begins at the first offset; `--from` only limits which events are listed.
 """
 

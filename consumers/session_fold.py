@@ -1,6 +1,6 @@
 """Folds one session as its worker does, from the first offset, by default without decoding chunks.
 
-Used wherever a session's views are needed outside of a worker: to wait for a decision, for viewers,
+Used wherever a session's views are needed outside of a worker: to wait for a ruling, for viewers,
 for `show`, `request` and `wake`. It calls the fold of `processors/`, so readers and workers cannot
 disagree.
 """

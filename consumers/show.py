@@ -53,13 +53,13 @@ def known(folded: SessionFold, at: int | None = None) -> SessionViews:
         if at is not None:
             raise UnknownSession(
                 f"there is no session {folded.session_id} at offset {at} of partition "
-                f"{folded.partition}: see `foldlog tail {folded.session_id}` for where it begins"
+                f"{folded.partition}. `foldlog tail {folded.session_id}` prints where it begins."
             )
         if not is_id(folded.session_id):  # no session can have this name
             raise UnknownSession(why_not_an_id("the name of a session", folded.session_id))
         raise UnknownSession(
-            f"there is no session {folded.session_id}: open one with `foldlog open "
-            f"{folded.session_id}`, or see `foldlog sessions`{_if_cut(folded)}"
+            f"there is no session {folded.session_id}. Open one with `foldlog open "
+            f"{folded.session_id}`, or see `foldlog sessions`.{_if_cut(folded)}"
         )
     return folded.views
 
@@ -69,8 +69,8 @@ def _if_cut(folded: SessionFold) -> str:
     if not folded.begin:
         return ""
     return (
-        f". The log of its partition begins at offset {folded.begin}: if the session is older, set "
-        "FOLDLOG_ARCHIVE to the directory that `foldlog retain` used"
+        f" The log of its partition begins at offset {folded.begin}: if the session is older, set "
+        "FOLDLOG_ARCHIVE to the directory that `foldlog retain` used."
     )
 
 

@@ -25,7 +25,7 @@ def asking(turn: TurnView) -> list[Call]:
 
 
 def doubtful(turn: TurnView) -> list[Call]:
-    """The calls in doubt, for which a person must report what happened, oldest first."""
+    """The calls in doubt, oldest first: a person must report what happened."""
     calls = (*turn.doubts, *turn.calls)
     return [call for call in calls if call.status in ("doubt", "contradicted")]
 

@@ -291,7 +291,7 @@ def meaning(error: KafkaError, servers: str, about: str = "") -> FoldlogError:
         return Fenced(
             "another process joined the group under this instance id, so this one stops. Nothing "
             "is lost: the other owns the partitions now. Two workers must not share a state "
-            "directory: stop one of them."
+            "directory. Stop one of them."
         )
     refused = denied(error, servers, about)
     if refused is not None:

@@ -146,8 +146,8 @@ class TopicReport:
         if fatal:
             raise TopicMismatch(
                 "; ".join(fatal) + ". Nothing was changed; the number of partitions is final. Set "
-                "`partitions` to the number that the log was created with. If somebody added "
-                "partitions, see `foldlog doctor`."
+                "`partitions` to the number that the log was created with. If partitions were "
+                "added later, see `foldlog doctor`."
             )
 
 

@@ -165,7 +165,7 @@ class TopicMissing(TopicMismatch):
     """The topic does not exist on this cluster: run `foldlog topics apply`."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"topic {topic} does not exist here: run `foldlog topics apply`")
+        super().__init__(f"topic {topic} does not exist here. Run `foldlog topics apply`.")
         self.topic = topic
 
 

@@ -138,7 +138,7 @@ class KafkaProducer:
         raw = key.encode() if isinstance(key, str) else key
         check_size(topic, raw, value, headers)
         if partition is None and raw is not None and topic in self._counts:
-            # Do not use the client's count, because somebody may add partitions at any time.
+            # Do not use the client's count, because partitions may be added at any time.
             partition = partition_for(raw, self._counts[topic])
 
         try:

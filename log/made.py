@@ -22,7 +22,7 @@ POLL_S = 0.05
 
 
 class LogGrown(TopicMismatch):
-    """Somebody added partitions to the log. Nothing was written.
+    """The log has more partitions than it was created with. Nothing was written.
 
     For the operator: the sessions are still in their partitions; move them with `foldlog move` to
     a log with the number of partitions that you want.
@@ -30,11 +30,11 @@ class LogGrown(TopicMismatch):
 
     def __init__(self, made: int, now: int) -> None:
         super().__init__(
-            f"{SESSION_EVENTS} was created with {made} partitions and has {now} now: somebody "
-            "added partitions, which Kafka cannot remove, and new events of a session would go to "
-            "a partition that no reader expects. Nothing was written; the log is intact and can be "
-            "read. End all workers and gateways, then move the sessions to a new log: foldlog move "
-            f"--to-prefix NEW --partitions {now}"
+            f"{SESSION_EVENTS} was created with {made} partitions and has {now} now. Kafka cannot "
+            "remove partitions, and new events of a session would go to a partition from which no "
+            "reader expects them. Nothing was written; the log is intact and can be read. End all "
+            "workers and gateways, then move the sessions to a new log: foldlog move --to-prefix "
+            f"NEW --partitions {now}"
         )
         self.made, self.now = made, now
 

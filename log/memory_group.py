@@ -63,7 +63,7 @@ class Coordinator:
                 raise Fenced(
                     f"another process joined the group as {me!r}, so this one stops. Nothing is "
                     "lost: the other owns the partitions now. Two workers must not share a state "
-                    "directory: stop one of them."
+                    "directory. Stop one of them."
                 )
             forfeited = sorted(reader.positions())
             self._members[me] = member = _Member(reader, now)

@@ -408,7 +408,7 @@ def _registry_url(value: str, source: str) -> str:
         raise SettingsError(f"{source}: registry_url must be http(s)://HOST[:PORT][/PATH]")
     if "@" in parts.netloc:
         raise SettingsError(
-            f"{source}: registry_url must not contain a user or a password: set "
+            f"{source}: registry_url must not contain a user or a password. Set "
             "FOLDLOG_REGISTRY_USER and FOLDLOG_REGISTRY_PASSWORD."
         )
     return value.rstrip("/")
@@ -418,12 +418,12 @@ def _check_registry(given: Mapping[str, Any]) -> None:
     """Raise SettingsError if the settings of the registry are incomplete."""
     if given.get("framing") == "confluent" and not given.get("registry_url"):
         raise SettingsError(
-            'framing "confluent" needs a schema registry: set registry_url, or '
+            'framing "confluent" needs a schema registry. Set registry_url, or '
             "FOLDLOG_REGISTRY_URL."
         )
     user, password = given.get("registry_user"), given.get("registry_password")
     if (user is None) != (password is None):
-        raise SettingsError("registry_user and registry_password go together: set both or none.")
+        raise SettingsError("registry_user and registry_password go together. Set both or neither.")
     if ":" in (user or ""):
         raise SettingsError("registry_user must not contain a colon.")
 

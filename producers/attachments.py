@@ -45,7 +45,7 @@ def attach(paths: Iterable[Path | str], blobs: BlobStore) -> list[dict[str, Any]
         raise Invalid(
             "too_large",
             f"the files have {total} bytes in total, but a message takes at most "
-            f"{MESSAGE_BYTES_MAX}: send some of them in another message; nothing was sent",
+            f"{MESSAGE_BYTES_MAX}. Nothing was sent. Send some of them in another message.",
         )
     attachments = [_inspect(path, data) for path, data in zip(files, contents, strict=True)]
     return [

@@ -134,8 +134,8 @@ def content_json(content: str | Blocks) -> bytes:
     if len(data) > MESSAGE_BYTES_MAX:
         raise Invalid(
             "too_large",
-            f"the message has {len(data)} bytes, the maximum is {MESSAGE_BYTES_MAX}: put the "
-            "content in a file that a tool can read, and name the file in the message",
+            f"the message has {len(data)} bytes, the maximum is {MESSAGE_BYTES_MAX}. Put the "
+            "content in a file that a tool can read, and name the file in the message.",
         )
     try:
         texts_of(data)  # the fold does this too, but only for inline content

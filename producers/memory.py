@@ -1,8 +1,8 @@
 """Writes memory: each method writes one event to memory-events and returns the event's position.
 
 A returned position means that the log has the event, not that the fold accepted it: the scope may
-be full, or the entry retired. Only the scope's view shows the outcome. A repeated call takes effect
-once. Invalid input is refused here, before anything is produced.
+be full, or the entry retired. Only the scope's view shows the outcome. Memory that is written again
+with the same id takes effect once. Invalid input is refused here, before anything is produced.
 """
 
 from hashlib import sha256
@@ -43,7 +43,8 @@ class Written(NamedTuple):
 
 
 class NotWritten(LogUnreachable):
-    """The broker did not acknowledge the event, which may be in the log. Repeat the call."""
+    """The broker did not acknowledge the event, which may be in the log. Write it again: it takes
+    effect once."""
 
 
 def id_from(*parts: str | int | None) -> str:

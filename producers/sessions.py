@@ -1,7 +1,7 @@
 """Writes sessions: each method writes one event and returns the event's position in the log.
 
 A receipt means that the log has the event, not that the fold accepted it; consumers/ reports the
-fold's decision. A call that is repeated with the same id (message_id, command_id, cancel_id) takes
+fold's ruling. A command that is repeated with the same id (message_id, command_id, cancel_id) takes
 effect once. This file generates the ids that the caller omits, from random numbers.
 """
 
@@ -60,8 +60,8 @@ class Receipt(NamedTuple):
 class Unacknowledged(LogUnreachable):
     """The broker did not acknowledge the event: it may or may not be in the log.
 
-    Repeat the call, and pass `id` as its id unless `id` is ''. The call takes effect once, even if
-    the log then has both events.
+    Repeat the command, and pass `id` as its id unless `id` is ''. The command takes effect once,
+    even if the log then has both events.
     """
 
     def __init__(self, session_id: str, what: str, id: str, reason: str) -> None:
@@ -79,7 +79,7 @@ class Sessions:
     Each method raises Invalid before producing, Unacknowledged when no broker answers within
     `ack_s` seconds, TopicMissing, RecordTooLarge, or BlobError. `user` defaults to the user of the
     settings. `brief`: for a process that writes little and ends; see `door.Log.producer`. `origin`:
-    the origin to record, unless the current call has one (recorded.py).
+    the origin to record if ORIGIN is not set (recorded.py).
     """
 
     def __init__(
@@ -117,8 +117,8 @@ class Sessions:
             return
 
     def open(self, session_id: str, *, agent: str, user: str | None = None) -> Receipt:
-        """Open a session. The same call again is harmless. A call for an open session with another
-        user or agent is refused."""
+        """Open a session. To open it again is harmless. For another user or agent, an open session
+        is refused."""
         return self.append(
             session_id,
             ev.SessionOpened(
@@ -251,8 +251,8 @@ class Sessions:
         like: Mapping[str, str] | None = None,
         user: str | None = None,
     ) -> Receipt:
-        """Allow or deny a call that needs approval. The decision is bound to the SHA-256 of the
-        arguments.
+        """Allow or deny a tool call that needs approval. The answer is valid only for arguments
+        with this SHA-256.
 
         remember: let later calls of the tool run without approval if they have the same arguments
         or, with `like`, arguments that match its globs.

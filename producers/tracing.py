@@ -2,7 +2,8 @@
 
 Set TRACEPARENT around the code that writes events, and each of these events has the header. The
 gateway sets TRACEPARENT from the header of its HTTP requests. No fold reads the header; exported
-traces link to the span in the header. """
+traces link to the span in the header.
+"""
 
 import re
 from contextvars import ContextVar

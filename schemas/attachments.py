@@ -115,7 +115,7 @@ def tokens_of(block: Mapping[str, Any]) -> int:
 
 
 def expand(text: str, read_blob: Callable[[BlobRef], bytes]) -> str:
-    """Replaces a reference in a user's content block by base64; other blocks stay unchanged.
+    """Replaces a reference in a user's content block with base64; other blocks stay unchanged.
 
     A reference to anything but an image or a PDF becomes a note, because blobs are shared between
     sessions and a block may expose only attachments. If `read_blob` raises, so does this function.

@@ -1,4 +1,4 @@
-"""The record header `by`: who recorded a person's request, and how the person was authenticated.
+"""The record header `by`: who recorded a person's command, and how the person was authenticated.
 
 The writer of an event sets the field `by_user`, and nothing proves that its value is true. The
 gateway and the command line add this header with the authenticated person and the kind of

@@ -57,8 +57,8 @@ __all__ = sorted(_EXPORTS)
 def __getattr__(name: str) -> object:
     if name == "foldlog_agent":  # an AttributeError would lose its text in `from ... import`
         raise ImportError(
-            "foldlog_agent is a fixture of pytest, so it is not imported: "
-            "name it as a parameter of the test"
+            "foldlog_agent is a fixture of pytest, so it is not imported. "
+            "Name it as a parameter of the test."
         )
     if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

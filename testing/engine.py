@@ -2,7 +2,8 @@
 
 Folding, WAKE, decisions and claims are the worker's own code, and so are model calls (real HTTP to
 a scripted server) and tools. The threads, the broker and the real time of a worker are missing:
-each call of `step` folds records, runs one effect to its end, or finds nothing to do. """
+each call of `step` folds records, runs one effect to its end, or finds nothing to do.
+"""
 
 import asyncio
 from collections import Counter

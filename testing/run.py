@@ -211,8 +211,8 @@ class AgentRun:
         """Raise Refused if the test ran nothing, or if a requested crash did not happen."""
         if self._is_unread:
             raise Refused(
-                "a message was sent and the worker never ran, because the reply was not awaited: "
-                "write `await run.send(...)`, or `await run.settle()` after it"
+                "a message was sent and the worker never ran, because the reply was not awaited. "
+                "Write `await run.send(...)`, or `await run.settle()` after it."
             )
         for event, left in self._engine.crashes.items():
             if left:

@@ -97,7 +97,7 @@ class ScriptExhausted(Refused):
 def _checked(script: Iterable[Scripted | str], tools: Sequence[str]) -> list[Scripted]:
     """The answers of a script. Raises Refused if they call other tools than `tools`."""
     if isinstance(script, Scripted | str) or not isinstance(script, Iterable):
-        raise Refused(f"script= is a list of answers, not {script!r}: write script=[...]")
+        raise Refused(f"script= is a list of answers, not {script!r}. Write script=[...].")
     answers = [says(item) if isinstance(item, str) else item for item in script]
     for number, answer in enumerate(answers, 1):
         if not isinstance(answer, Scripted):

@@ -56,7 +56,7 @@ async def check_tool(
         raise AssertionError(
             f"tool {tool.name} declares effect={tool.effect.value!r}, but its second run with the "
             f"same idempotency key gave {second[0]}: {second[1]!r} after {first[0]}: {first[1]!r}. "
-            "After a crash a worker may run it twice: make it return what the first run returned, "
+            "After a crash a worker may run it twice. Make it return what the first run returned, "
             'or declare effect="once".'
         )
     return ToolChecked(effect=tool.effect, runs=2, outcome=first[0], text=first[1])

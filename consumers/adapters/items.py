@@ -129,7 +129,7 @@ class ItemLog(Closing):
         )
 
     def _produce(self, session_id: str, name: str, produce: Callable[[], Receipt]) -> Decision:
-        """Produce an event, and wait for the fold's decision."""
+        """Produce an event, and wait for the fold's ruling on it."""
         self._cache.expect(session_id, name)
         try:
             for left in reversed(range(TRIES)):

@@ -2,7 +2,7 @@
 
 When a session is first used, it is folded from its first offset. After that, the thread reads the
 partitions of the cached sessions and folds new events as they arrive. A writer registers the id of
-its event before it writes the event, and gets the decision once the thread has folded it. A reader
+its event before it writes the event, and gets the ruling once the thread has folded it. A reader
 gets the views at the log's end.
 """
 
@@ -47,7 +47,7 @@ class _Session:
 class SessionCache:
     """Sessions by id, each at an offset that only moves forward. Any thread may use a cache.
 
-    `name_of` returns the id of an event, by which a caller can wait for the decision on it. `read`
+    `name_of` returns the id of an event, by which a caller can wait for the ruling on it. `read`
     reads the seeds of forks. Every method raises LogUnreachable or TopicMissing if the log cannot
     be read.
     """
@@ -68,7 +68,7 @@ class SessionCache:
         self._closed = False
 
     def views(self, session_id: str) -> SessionViews:
-        """The cached views. They include every event whose decision this cache has returned, but
+        """The cached views. They include every event whose ruling this cache has returned, but
         perhaps not the newest events of the log.
         """
         with self._changed:
@@ -87,20 +87,20 @@ class SessionCache:
             return session.views
 
     def expect(self, session_id: str, name: str) -> None:
-        """Record the decision on the session's next event whose id is `name`, so that `decision`
-        can return it.
+        """Record the ruling on the session's next event whose id is `name`, so that `decision` can
+        return it.
         """
         with self._changed:
             self._use(session_id).users += 1
             self._expected[session_id, name] = None
 
     def decided(self, session_id: str, name: str) -> Decision | None:
-        """The expected decision, or None if the event is not folded yet."""
+        """The expected ruling, or None if the event is not folded yet."""
         with self._changed:
             return self._expected[session_id, name]
 
     def decision(self, session_id: str, name: str) -> Decision:
-        """Wait for the expected decision."""
+        """Wait for the expected ruling."""
         with self._changed:
             self._wait_for(lambda: self._expected[session_id, name] is not None)
             found = self._expected[session_id, name]
@@ -108,7 +108,7 @@ class SessionCache:
             return found
 
     def forget(self, session_id: str, name: str) -> None:
-        """Stop expecting the decision."""
+        """Stop expecting the ruling."""
         with self._changed:
             del self._expected[session_id, name]
             if session_id in self._sessions:
@@ -249,7 +249,7 @@ class SessionCache:
         folded = fold_event(session.views, entry)
         session.views, session.next = folded.views, entry.offset + 1
         wanted = entry.session_id, self._name_of(entry.event)
-        if self._expected.get(wanted, self) is None:  # the first of repeated events decides
+        if self._expected.get(wanted, self) is None:  # of repeated events, the first counts
             self._expected[wanted] = decision_of(folded)
 
     def _lost(self, partition: int) -> None:

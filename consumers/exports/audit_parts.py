@@ -143,7 +143,7 @@ def _line(
         case "doubt":
             return (*place, "bad", "foldlog", f"{call} {tag('doubt')} {e(line.text)}")
         case "approval":
-            return (*place, "person", who or "nobody", f"{call} {tag(line.text)}")
+            return (*place, "person", who or "no person", f"{call} {tag(line.text)}")
         case "resolved":
             report = text_html(decoded(body))
             return (*place, "person", who or "a person", f"{call} {tag(line.text)}{report}")
@@ -222,7 +222,7 @@ def _allowed(given: Any, known: CallFacts) -> str:
         return f'<span class="note">{e(rule or "")}</span>'
     if given.decided is None:
         return tag("asks")
-    by = getattr(given.decided.event, "by_user", "") or "nobody"
+    by = getattr(given.decided.event, "by_user", "") or "no person"
     return f"{tag(given.decision)} {e(by)}"
 
 

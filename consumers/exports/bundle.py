@@ -122,7 +122,7 @@ def bundle_records(
     records = list(records)
     mine = [record for record in records if record.key == session_id.encode()]
     if not mine:
-        raise UnknownSession(f"there is no session {session_id}: see `foldlog sessions`")
+        raise UnknownSession(f"there is no session {session_id}. See `foldlog sessions`.")
     end = mine[-1].offset + 1
     records = [record for record in records if record.offset < end]
     with tempfile.TemporaryFile() as lines:
@@ -149,7 +149,7 @@ def bundle_records(
         bundle = Bundle(path, draft, tuple(records), "")
         replayed = replay(BundleLog(bundle), session_id, blob_refs.read)
         if not replayed.views.turn.known:
-            raise UnknownSession(f"there is no session {session_id}: see `foldlog sessions`")
+            raise UnknownSession(f"there is no session {session_id}. See `foldlog sessions`.")
         blob_refs.of_records(mine)
         blob_refs.of(views_codec.series_of(replayed.views))
         for row in replayed.views.messages.received:  # in a fork, also messages of the parent

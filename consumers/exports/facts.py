@@ -1,8 +1,8 @@
 """Collects the facts of one session while it is folded; every export uses them.
 
 The views contain what people saw and what was spent. This file records what the views drop at the
-end of a turn: the claims, the calls and who decided on them, with the fold's ruling on each event.
-It is pure: it gets folded events and does no I/O.
+end of a turn: the claims, the calls and who approved or denied them, with the fold's ruling on each
+event. It is pure: it gets folded events and does no I/O.
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,8 @@ class CallFacts:
 
 @dataclass(slots=True)
 class Approval:
-    """An approval request with its decision, or a decision that the fold did not accept (`ruling`).
+    """A call that needed approval, with the person's answer; or a person's answer that the fold did
+    not accept (`ruling`).
     """
 
     call: str
@@ -268,7 +269,7 @@ _RESOLVED = {"happened": "ok", "did_not_happen": "not_run"}
 
 
 def _gave(approval: Approval, grant: str) -> bool:
-    """Whether the decision on this approval gave the grant `grant` for later calls."""
+    """Whether this approval gave the grant `grant` for later calls."""
     event = approval.decided.event if approval.decided is not None else None
     return (
         isinstance(event, ev.ApprovalDecided)

@@ -1,4 +1,4 @@
-"""The proof that a person requested an event, from the origin in the record's header."""
+"""The proof of who wrote a command: the origin in the record's header."""
 
 from typing import NamedTuple, assert_never
 
@@ -7,15 +7,16 @@ from ...schemas.origin import Proof, origin_of
 
 
 class Proven(NamedTuple):
-    """Whether it is proven that the event's user requested it, and a description of the proof."""
+    """Whether it is proven that the command came from the user that it names, and a description of
+    the proof."""
 
     is_proven: bool
     text: str
 
 
 def proof_of(entry: Entry) -> Proven:
-    """The proof of who requested an event. The header is not signed, so the proof is only as strong
-    as the topic's ACLs.
+    """The proof of who wrote a command. The header is not signed, so the proof is only as strong as
+    the topic's ACLs.
     """
     event = entry.event
     claimed = getattr(event, "by_user", "") or getattr(event, "user_id", "")

@@ -308,7 +308,7 @@ def _runs(facts: SessionFacts, attempt: Attempt) -> bool:
 
 
 def approval_rows(facts: SessionFacts) -> Iterator[Row]:
-    """The row of every approval request and decision."""
+    """The row of every call that needed approval, and of every answer that was not accepted."""
     for approval in facts.approvals:
         decided, ruling = approval.decided, approval.ruling
         event = decided.event if decided is not None else None

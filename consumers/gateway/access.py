@@ -53,8 +53,8 @@ the gateway and authenticates its own users passes this function.
 
 
 class Access:
-    """Checks tokens and origins. secret: None for development mode, in which everybody is `user`.
-    authenticate: called to find the user, instead of reading a token.
+    """Checks tokens and origins. secret: None for development mode, in which every caller is
+    `user`. authenticate: called to find the user, instead of reading a token.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class Access:
             return self.caller(request.headers, request.cookies)
         user = self._authenticate(request)
         if user is None:
-            raise Unauthenticated("this application knows no user for this request, so nothing was "
-                                  "done: sign in")
+            raise Unauthenticated("this application knows no user for this request. Nothing was "
+                                  "done. Sign in.")
         if not isinstance(user, str) or not is_id(user):
             raise ValueError(f"authenticate: {why_not_an_id('the user', str(user))}")
         return Caller(user)
@@ -103,8 +103,8 @@ class Access:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         token = given.strip() if scheme.lower() == "bearer" else cookies.get(COOKIE, "")
         if not token:
-            raise Unauthenticated("this request has no token, so nothing was done: send "
-                                  "Authorization: Bearer TOKEN (make one with `foldlog token`)")
+            raise Unauthenticated("this request has no token. Nothing was done. Send "
+                                  "Authorization: Bearer TOKEN (make one with `foldlog token`).")
         return self.bearer(token)
 
     def bearer(self, token: str) -> Caller:
@@ -116,17 +116,17 @@ class Access:
                 token, self._secret, [ALGORITHM], audience=AUDIENCE, options={"require": needed}
             )
         except jwt.ExpiredSignatureError:
-            raise Unauthenticated("this token has expired, so nothing was done: get a new "
-                                  "one") from None
+            raise Unauthenticated("this token has expired. Nothing was done. Get a new "
+                                  "one.") from None
         except jwt.InvalidTokenError:
-            raise Unauthenticated("this token was not made by this installation, so nothing was "
-                                  "done: get a new one") from None
+            raise Unauthenticated("this token was not made by this installation. Nothing was "
+                                  "done. Get a new one.") from None
         if claims["exp"] - claims["iat"] > TOKEN_S_MAX:
-            raise Unauthenticated(f"this token lives longer than {TOKEN_S_MAX} s, so nothing was "
-                                  f"done: get a shorter-lived one")
+            raise Unauthenticated(f"this token lives longer than {TOKEN_S_MAX} s. Nothing was "
+                                  "done. Use a token that expires sooner.")
         if not is_id(claims["sub"]):
-            raise Unauthenticated("this token names no valid user, so nothing was done: get a new "
-                                  "one")
+            raise Unauthenticated("this token names no valid user. Nothing was done. Get a new "
+                                  "one.")
         return Caller(claims["sub"], until=claims["exp"])
 
     def admit(self, headers: Mapping[str, str]) -> None:
@@ -136,13 +136,13 @@ class Access:
         host = headers.get("host", "")
         if self.development and not is_loopback(host_name(host)):
             raise Foreign(f"in development mode this gateway answers loopback hosts only, not "
-            f"{host!r}: nothing was done. Use localhost, or start the gateway with a secret")
+            f"{host!r}. Nothing was done. Use localhost, or start the gateway with a secret.")
         origin = headers.get("origin")
         is_ours = origin is None or origin in self.origins or origin.partition("://")[2] == host
         if not is_ours:
             raise Foreign(
-                f"pages of {origin!r} may not use this gateway: nothing was done. "
-                "Allow the origin with --cors-origin"
+                f"pages from {origin!r} may not use this gateway. Nothing was done. "
+                "Allow the origin with --cors-origin."
             )
 
 

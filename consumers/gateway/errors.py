@@ -70,10 +70,10 @@ STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
 """
 
 ROUTED = {
-    404: ("http_404", "there is no route at this address, so nothing was done: /openapi.json "
-          "lists the routes"),
-    405: ("http_405", "this address does not accept this method, so nothing was done: "
-          "/openapi.json lists the methods"),
+    404: ("http_404", "there is no route at this address. Nothing was done. /openapi.json lists "
+          "the routes."),
+    405: ("http_405", "this address does not accept this method. Nothing was done. "
+          "/openapi.json lists the methods."),
     413: ("too_large", "the body is larger than this gateway accepts: nothing was done. Send a "
           "smaller one"),
 }

@@ -56,7 +56,8 @@ class NotDecidedYet(Retry):
 
 
 class Hub:
-    """All viewers, and the decisions that requests wait for. Use a hub from one event loop only."""
+    """All viewers, and the rulings that HTTP requests wait for. Use a hub from one event loop
+    only."""
 
     def __init__(
         self, tail: Tail, read: ReadBlob, chunks: ChunksReader, print_line: Callable[[str], None]
@@ -144,7 +145,7 @@ class Hub:
             session.end()
 
     async def decision(self, session_id: str, offset: int) -> Decision:
-        """The fold's decision on an event that a producer wrote. Raises NotDecidedYet."""
+        """The fold's ruling on an event that a producer wrote. Raises NotDecidedYet."""
         key = (session_id, offset)
         if key in self._decisions:
             return self._decisions[key]
@@ -157,7 +158,7 @@ class Hub:
         except TimeoutError:
             self._waiting.pop(key, None)
             raise NotDecidedYet(
-                f"your command is in the log (offset {offset}), but this gateway has not decided "
+                f"your command is in the log (offset {offset}), but this gateway has not folded "
                 f"it within {DECIDE_S:.0f} s. Read the session in a moment; sending the command "
                 "again with the same id is harmless."
             ) from None

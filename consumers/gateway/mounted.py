@@ -92,7 +92,7 @@ class AsgiApp:
         Raises LogUnreachable, TopicMissing, SettingsError.
         """
         if self._app is not None:
-            raise RuntimeError("this app is already started: enter it only once")
+            raise RuntimeError("this app is already started. Enter it only once.")
         try:
             gateway = await asyncio.to_thread(self._gateway)
             gateway.hub.limit_viewers(limits_here().connections)
@@ -115,7 +115,7 @@ class AsgiApp:
         return Gateway(client, self._access, directory.path, _log.warning)
 
     def _report_end(self) -> None:
-        _log.error("the log cannot be followed any more: restart this process")
+        _log.error("the log cannot be followed any more. Restart this process.")
 
     async def __aexit__(
         self,
@@ -153,5 +153,5 @@ def _free_directory(home: Path) -> StateDir:
             return StateDir(home / f"asgi-{number}")
     raise SettingsError(
         f"{PROCESSES_MAX} processes on this machine use the caches in {home}. Nothing was "
-        "started: end some of them, or set FOLDLOG_HOME to another directory for these"
+        "started. End some of them, or set FOLDLOG_HOME to another directory for these."
     )

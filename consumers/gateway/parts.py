@@ -127,7 +127,7 @@ class Gateway:
             return json.dumps([{"type": "text", "text": text}]).encode()
 
     async def decision(self, receipt: Receipt) -> Decision:
-        """The fold's decision on a command. Raises CommandRefused, NotDecidedYet."""
+        """The fold's ruling on a command. Raises CommandRefused, NotDecidedYet."""
         return demand(await self.hub.decision(receipt.session_id, receipt.offset))
 
     def store_attachment(self, data: bytes) -> dict[str, Any]:

@@ -75,8 +75,8 @@ class Replaced(TopicMismatch):
 class Batch(NamedTuple):
     """The result of one poll.
 
-    events: the events of watched sessions, in log order for each session. decisions: the decisions
-    on commands. summaries: the new summary of every session whose summary changed.
+    events: the events of watched sessions, in log order for each session. decisions: the rulings on
+    commands. summaries: the new summary of every session whose summary changed.
     """
 
     events: list[FoldedEvent]
@@ -210,11 +210,11 @@ class Tail:
                 "retries automatically; its output has the reason, for the operator."
             )
         if not self.caught_up:
-            raise NotReady("this gateway is still reading the log: try again in a moment")
+            raise NotReady("this gateway is still reading the log. Try again in a moment.")
 
     def _place(self, session_id: str) -> PartitionCache:
         if not self._owned:
-            raise NotReady("this gateway is opening its stores: try again in a moment")
+            raise NotReady("this gateway is opening its stores. Try again in a moment.")
         return self._owned[partition_for(session_id, len(self._owned))]
 
     # -- the thread --------------------------------------------------------------------------------

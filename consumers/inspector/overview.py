@@ -2,7 +2,7 @@
 
 The gateway's reader keeps this bounded summary up to date as it folds, so no request reads the log
 or folds a session. The summary is a cache in memory, rebuilt from the stores at every start. Every
-answer is for one user; None means all users (development mode).
+result is for one user; None means all users (development mode).
 """
 
 import heapq

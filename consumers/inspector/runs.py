@@ -1,9 +1,10 @@
-"""Computes the runs of a session over real time: what ran, what waited for whom, what was in doubt.
+"""Computes the bars of a session's timeline: what ran, what waited for whom, and what was in doubt,
+from when to when.
 
-A run is a time during which the state of one subject (a model call, a tool call or background work)
-did not change. `Runs` gets the moments of a timeline in order, and compares the state of each
-subject before and after each event, so a long session needs one pass. The page draws its timeline
-from the runs.
+Each bar is a `Run`: a time during which the state of one subject (a model call, a tool call or
+background work) did not change. `Runs` gets the moments of a timeline in order, and compares the
+state of each subject before and after each event, so a long session needs one pass. The page draws
+its timeline from these runs.
 """
 
 from enum import StrEnum

@@ -37,7 +37,7 @@ SAYS: dict[tuple[str, Fact], str] = {
     ("left", False): "no attempt is left",
     ("repeatable", True): "it may run again",
     ("repeatable", False): "it must not run twice",
-    ("told", False): "nobody has been told yet",
+    ("told", False): "no person has been asked yet",
     ("permanent", False): "the failure may pass",
     ("permanent", True): "no attempt can help",
     ("retry_due", True): "the next attempt is due",
@@ -72,7 +72,7 @@ SAYS: dict[tuple[str, Fact], str] = {
 """The words for each condition."""
 
 PASSES: dict[tuple[str, Fact], tuple[Fact, str]] = {
-    ("expired", False): (True, "Nobody decides in time"),
+    ("expired", False): (True, "The approval expires"),
     ("retry_due", False): (True, "The time of the next attempt comes"),
     ("claim", "other"): ("gone", "The worker is lost"),
     ("claim", "mine"): ("gone", "The worker is lost"),
@@ -83,10 +83,10 @@ PASSES: dict[tuple[str, Fact], tuple[Fact, str]] = {
 
 CALL_CHANGES: dict[type, str] = {
     ev.ToolInvoked: "The call is decided",
-    ev.ApprovalDecided: "Someone decides",
+    ev.ApprovalDecided: "A person allows or denies it",
     ev.ToolStarted: "A worker claims the call",
     ev.ToolResult: "The tool answers",
-    ev.ToolFailedUncertain: "Nobody can know the outcome",
+    ev.ToolFailedUncertain: "The outcome stays unknown",
     ev.HumanResolved: "A person reports what happened",
 }
 """The words for events that change the status of a call. Changes with time are in PASSES; the end
@@ -94,8 +94,8 @@ of the turn, which may end any call, is left out.
 """
 
 DECISIONS: dict[Fact, str] = {
-    "allow": "Someone allows it",
-    "deny": "Someone denies it",
+    "allow": "A person allows it",
+    "deny": "A person denies it",
     "ask": "A person must approve it",
 }
 

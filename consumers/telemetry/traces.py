@@ -25,7 +25,7 @@ def traces(client: Client, session_id: str) -> Iterator[Span]:
         comes_from = producer_links(client, session_id, folded.partition, end)
         yield from spans_of(folded.upto(end), origin, comes_from)
         if not folded.views.turn.known:
-            raise UnknownSession(f"there is no session {session_id}: see `foldlog sessions`")
+            raise UnknownSession(f"there is no session {session_id}. See `foldlog sessions`.")
 
 
 def producer_links(client: Client, session_id: str, partition: int, end: int) -> dict[int, Link]:

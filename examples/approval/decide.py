@@ -1,4 +1,4 @@
-"""Decides about the calls of a session over HTTP: decide.py URL allow|deny."""
+"""Allows or denies the calls of a session over HTTP: decide.py URL allow|deny."""
 
 import os
 import sys

@@ -166,7 +166,7 @@ class Broker:
         """The address to which clients connect. Raises BrokerFailed if `up` was never called."""
         state = self.state()
         if state is None:
-            raise BrokerFailed(f"no broker has been started in {self.dir}: run `foldlog up`")
+            raise BrokerFailed(f"no broker has been started in {self.dir}. Run `foldlog up`.")
         return state.bootstrap_servers
 
     @property

@@ -30,7 +30,7 @@ def explain(log_file: Path, directory: Path) -> BrokerError:
     if "Address already in use" in text:
         line = next(line for line in text.splitlines() if "Address already in use" in line)
         return PortTaken(
-            "another program took the port while Kafka was starting. Nothing was changed; run"
+            "another program took the port while Kafka was starting. Nothing was changed. Run"
             f" `foldlog up` again. Kafka's message: {line.strip()}"
         )
     if "UnsupportedClassVersionError" in text:

@@ -64,7 +64,7 @@ _QUOTE_LINES = 6
 
 
 WHO = "I am a scripted stand-in for a model, as no API key is set; my tools are real."
-"""The start of a conversation's first reply, so that nobody takes the reply for a model's."""
+"""The start of a conversation's first reply, so that no reader takes the reply for a model's."""
 
 
 def demo(request: Request) -> Reply:

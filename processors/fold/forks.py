@@ -2,7 +2,7 @@
 
 They are the parent's views at an offset, as if a TURN_ENDED with the reason `forked` had ended the
 open turn. Everything that concerns the outside world stays with the parent: doubts, deliveries,
-refusals, background work, money spent. inherited.py lists what each view takes over. Pure.
+refusals, background work, money spent. inherited.py lists what each view inherits. Pure.
 """
 
 from ...schemas import events as ev

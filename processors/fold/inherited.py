@@ -1,4 +1,4 @@
-"""The part of each view that a fork takes over from its parent.
+"""The part of each view that a fork inherits from its parent.
 
 In this file, `at` is the offset of the fork's SESSION_OPENED; rows that the fork inherits get this
 offset. `last` is the offset of the parent's last event; see `below`. Deliveries, background work

@@ -2,7 +2,8 @@
 
 An entry is an event with its position in the log. The ruling decides whether an event counts; then
 each projection that reads events of its type computes its next view, in a fixed order. Workers,
-recovery, replay, the time scrubber and the tests run this same function. """
+recovery, replay, the time scrubber and the tests run this same function.
+"""
 
 from functools import lru_cache
 from typing import Any, NamedTuple

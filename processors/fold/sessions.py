@@ -68,7 +68,7 @@ class FoldedSession:
         self.views = initial(self.session_id)
 
     def take(self, event: FoldedEvent) -> None:
-        """Replace the views by those after an event, and count the event."""
+        """Replace the views with those after an event, and count the event."""
         self.views = event.views
         self.next, self.last_at = event.entry.offset + 1, event.entry.at
         self.rulings[event.ruling.verdict] += 1

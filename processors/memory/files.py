@@ -43,7 +43,7 @@ def lines_in(path: str, data: bytes) -> list[str]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileRefused(
-            f"{path} is not UTF-8 text, at byte {error.start}: save it as UTF-8"
+            f"{path} is not UTF-8 text, at byte {error.start}. Save it as UTF-8"
         ) from None
     lines = text.replace("\r\n", "\n").split("\n")
     if lines[-1] == "":

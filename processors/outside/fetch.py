@@ -316,7 +316,8 @@ class _Deadline:
 
         `ask` cannot be interrupted: a silent name server blocks getaddrinfo for minutes. Therefore
         `ask` runs in a daemon thread, which is abandoned when the deadline passes or the fetch is
-        stopped. """
+        stopped.
+        """
         answers: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
 
         def asked() -> None:

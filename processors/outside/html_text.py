@@ -168,5 +168,5 @@ def _tag(html: str, start: int) -> _Tag | None:
 
 
 def _unescaped(text: str) -> str:
-    """Replaces character references by characters; an invalid number becomes U+FFFD."""
+    """Replaces character references with characters; an invalid number becomes U+FFFD."""
     return unescape(_NO_CHARACTER.sub("\ufffd", text)) if "&" in text else text

@@ -1,4 +1,4 @@
-"""Splits text of any script into words, and a query into search terms.
+"""Splits text in any writing system into words, and a query into search terms.
 
 SQLite's tokenizer splits at every character that is not a letter, so it cannot find words in
 Chinese text, nor `user` in `getUserName`. Therefore text is rewritten before it is indexed, and
@@ -57,7 +57,7 @@ def fold(text: str) -> str:
 
 def _parts(chunk: str) -> Iterator[tuple[str, ...]]:
     """The words of each run of letters and digits in a chunk of text. Names in camelCase and
-    snake_case are split; runs of scripts without spaces stay whole."""
+    snake_case are split; text in a writing system without spaces stays whole."""
     for run in WORDS.findall(chunk):
         for piece in run.split("_"):
             if piece:
@@ -74,7 +74,7 @@ def _hebrew_forms(word: str) -> Iterator[str]:
 
 
 def is_unspaced(word: str) -> bool:
-    """Whether the word is a run of a script without spaces."""
+    """Whether the word is text in a writing system without spaces, such as Chinese."""
     return bool(_IS_UNSPACED.match(word))
 
 
@@ -103,7 +103,7 @@ def forms_of(run: str) -> tuple[str, ...]:
     """Every spelling by which a run of letters and digits (see WORDS) can be found: its parts,
     folded and in lower case.
 
-    For an unspaced run, that is the run itself.
+    For text in a writing system without spaces, that is the text itself.
     """
     words = [part for parts in _parts(fold(run)) for part in parts]
     joined = ("".join(words),) if len(words) > 1 else ()
@@ -114,7 +114,8 @@ def forms_of(run: str) -> tuple[str, ...]:
 def pieces(text: str) -> list[str]:
     """The words of a text, for comparisons that ignore word order.
 
-    Identifiers are split into their parts, unspaced runs into pairs of characters.
+    Identifiers are split into their parts, text without spaces (`is_unspaced`) into pairs of
+    characters.
     """
     found = []
     for chunk in WORDS.findall(fold(text)):
@@ -126,7 +127,8 @@ def pieces(text: str) -> list[str]:
 class Query(NamedTuple):
     """The parts of a query. `terms`: the terms, each a word or several words that must be adjacent.
 
-    `words`: all words of the terms, with unspaced runs as pairs of characters.
+    `words`: all words of the terms; text without spaces (`is_unspaced`) is split into pairs of
+    characters.
     """
 
     text: str
@@ -169,5 +171,5 @@ def _terms(chunk: str) -> Iterator[tuple[str, ...]]:
 
 
 def _pairs(run: str) -> Iterable[tuple[str, ...]]:
-    """The pairs of adjacent characters in a run; for a single character, that character."""
+    """The pairs of adjacent characters in a text; for a single character, that character."""
     return zip(run, run[1:], strict=False) if len(run) > 1 else [(run,)]

@@ -1,5 +1,5 @@
-"""Replaces a store by a snapshot: copies the snapshot's files to a new directory, checks them, then
-renames the directory.
+"""Replaces a store with a snapshot: copies the snapshot's files to a new directory, checks them,
+then renames the directory.
 
 The old store is deleted only after the copy is complete and has been opened once. A snapshot that
 cannot be used is reported, and the next older one is tried. As for every store, the reader of the

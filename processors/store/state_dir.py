@@ -43,7 +43,7 @@ class StateDir:
             os.close(self._lock)
             raise StateDirTaken(
                 f"another worker works in {path}{holder and f' (process {holder})'}. Nothing was "
-                "changed: stop that one, or give this one its own directory with FOLDLOG_STATE_DIR."
+                "changed. Stop that one, or give this one its own directory with FOLDLOG_STATE_DIR."
             )
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, str(os.getpid()).encode(), 0)  # for the message above

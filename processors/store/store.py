@@ -320,13 +320,13 @@ class DictBackend:
 
 
 class Loader(Protocol):
-    """Replaces the store in a directory by a snapshot; see snapshot_loader.py."""
+    """Replaces the store in a directory with a snapshot; see snapshot_loader.py."""
 
     def has(self, least: int) -> bool:
         """Whether there is a snapshot with a cursor of `least` or more."""
 
     def load(self, least: int, letters_from: int = 0) -> Store | None:
-        """Replace the store by the newest usable snapshot with a cursor of `least` or more, and
+        """Replace the store with the newest usable snapshot with a cursor of `least` or more, and
         return the new store. If there is no such snapshot, change nothing and return None.
 
         letters_from: every dead letter for records below this offset was written already. The

@@ -1,4 +1,4 @@
-"""The outcomes of tool calls as events, and the claim that each outcome ends.
+"""Builds the outcomes of tool calls, and defines the claim of a tool call.
 
 Code that must end a call without running it (a late claim, attempts used up) uses these functions,
 so that the same case always has the same text.

@@ -1,7 +1,7 @@
 """build_and_deploy: the one tool that may lock a session to a project.
 
 A session is locked to a project once: by this tool with confirm_new_project, which only a person
-should allow, or by PROJECT_LOCKED when somebody opens an existing project. The fold refuses a lock
+should allow, or by PROJECT_LOCKED when a person opens an existing project. The fold refuses a lock
 that any other tool requests.
 """
 

@@ -32,7 +32,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _become(command: list[str], added: dict[str, str]) -> None:
-    """Replace the child process by the command. Never returns."""
+    """Replace the child process with the command. Never returns."""
     try:
         os.setpgid(0, 0)
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # kills the command if the reaper is killed

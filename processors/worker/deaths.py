@@ -1,4 +1,4 @@
-"""Finds owners that are proven dead, so that nobody must wait for the deadlines of their claims.
+"""Finds owners that are proven dead, so that no worker must wait for the deadlines of their claims.
 
 Two facts prove the death of an owner. A worker that ends cleanly writes OWNER_GONE to the log
 itself. On the same machine, a free lock of a worker's state directory proves that the worker's
@@ -29,7 +29,7 @@ IsDead = Callable[[str], bool | None]
 
 
 class Deaths:
-    """Watches the owners from which a worker took over its partitions."""
+    """Watches the owners that held a worker's partitions before the worker."""
 
     def __init__(self, identity: Identity, actions: Actions, role: str) -> None:
         self.is_dead: IsDead = lambda _owner: None
@@ -74,8 +74,8 @@ class Registry:
         self._directory = directory
 
     def register(self, name: str, state_dir: Path) -> None:
-        """Record a worker's state directory. If the directory cannot be recorded, nobody can prove
-        the worker's death, and its claims expire at their deadlines.
+        """Record a worker's state directory. If the directory cannot be recorded, the worker's
+        death cannot be proven, and its claims expire at their deadlines.
         """
         with contextlib.suppress(OSError):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)

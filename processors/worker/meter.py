@@ -190,7 +190,7 @@ def refused_triggers(before: SessionViews, event: ev.ToolResult) -> tuple[Ruling
 
 def refusal_lines(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterator[str]:
     """A log line for each refusal whose code is in LOGGED_REFUSALS."""
-    event, whose = entry.event, "somebody"
+    event, whose = entry.event, "a command"
     asked: tuple[Ruling, ...] = (ruling,)
     if isinstance(event, ev.ToolResult):
         asked = refused_triggers(before, event) if ruling.accepted else ()

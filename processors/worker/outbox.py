@@ -147,7 +147,7 @@ class Outbox:
             self._synced = upto
 
     def _rewrite(self) -> None:
-        """Replace the file by a file with only the pending outcomes."""
+        """Replace the file with a file of only the pending outcomes."""
         with self._sync_lock, self._write_lock:
             fresh = self.path.with_name(self.path.name + ".new")
             flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC

@@ -41,7 +41,7 @@ class Pages(socketserver.ThreadingMixIn, socketserver.TCPServer):
         if token is None and not is_loopback(host):
             raise SettingsError(
                 f"--web {host}:{address[1]} can be reached from other machines, and no web_token "
-                "is set. Nothing was started: set FOLDLOG_WEB_TOKEN, which a scraper then sends "
+                "is set. Nothing was started. Set FOLDLOG_WEB_TOKEN, which a scraper then sends "
                 "as a bearer token, or bind a loopback address."
             )
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -53,7 +53,7 @@ class Pages(socketserver.ThreadingMixIn, socketserver.TCPServer):
         except OSError as error:
             raise SettingsError(
                 f"--web {host}:{address[1]} cannot be bound: {error.strerror or error}. Nothing "
-                "was started: name another address, or port 0 for a free one."
+                "was started. Name another address, or port 0 for a free one."
             ) from error
         threading.Thread(target=self.serve_forever, name="pages", daemon=True).start()
 

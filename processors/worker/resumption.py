@@ -23,8 +23,8 @@ from ..wake.facts import Obligation
 from .ports import BeginGeneration, Effects
 
 READS_MAX = 8
-"""How many reads of chunks may run at once. Each read opens a client of the broker, and after a
-takeover many sessions may need a read.
+"""How many reads of chunks may run at once. Each read opens a client of the broker, and many
+sessions may need a read after a worker has died.
 """
 
 

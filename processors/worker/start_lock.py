@@ -39,8 +39,8 @@ def exclusive_start(
             named = _process_in(lock_fd)
             raise StateDirTaken(
                 f"a supervised worker{named and f' (process {named})'} works in {path}: `foldlog "
-                "dev` or `foldlog worker --supervise` is already running. Nothing was changed: "
-                "stop it, or give this one its own directory with FOLDLOG_STATE_DIR."
+                "dev` or `foldlog worker --supervise` is already running. Nothing was changed. "
+                "Stop it, or give this one its own directory with FOLDLOG_STATE_DIR."
             ) from None
         _await_free(path, worker_id, _process_in(lock_fd), say)
         os.ftruncate(lock_fd, 0)

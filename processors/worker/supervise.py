@@ -127,7 +127,7 @@ def run(
             if code == LOG_UNREACHABLE:
                 if not is_unreachable:
                     say("the worker could not reach the log; it is restarted every "
-                        f"{UNREACHABLE_PAUSE_S:g} s until it can. Accepted messages are kept")
+                        f"{UNREACHABLE_PAUSE_S:g} s until it can. Acknowledged messages are kept")
                 is_unreachable = True
                 stopping.wait(UNREACHABLE_PAUSE_S)
                 active, spare = _activate(spare, command)
@@ -136,8 +136,9 @@ def run(
             failures = failures + 1 if quick and code > 0 else 0
             deaths = deaths + 1 if quick and code < 0 else 0
             if (failures >= QUICK_MAX or code == MISUSE) and reload is not None:
-                say(f"the worker cannot run (exit code {code}). Its reason is above; accepted "
-                    "messages are kept, and it starts again when a file of the agent changes")
+                say(f"the worker cannot run (exit code {code}). Its reason is above; "
+                    "acknowledged messages are kept, and it starts again when a file of the agent "
+                    "changes")
                 while not stopping.is_set() and not reload.wait(LOOK_S):
                     pass
                 continue

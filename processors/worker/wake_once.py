@@ -2,8 +2,8 @@
 idle or waits.
 
 It is for machines without a running worker, for example after a power loss; a timer or a person
-starts it. If the session waits for a person or for a point in time, it continues only when somebody
-wakes it again.
+starts it. If the session waits for a person or for a point in time, it continues only when it is
+woken again.
 """
 
 import time

@@ -3,7 +3,8 @@ of its own.
 
 A round folds new records, writes views and cursor in one batch, then evaluates WAKE and discharges
 the obligations (the pending actions). The producer, the stores, the effects and the clock are
-passed in, so the simulator runs the same code. """
+passed in, so the simulator runs the same code.
+"""
 
 import math
 from collections.abc import Callable, Iterable
@@ -296,7 +297,7 @@ class Worker:
                 self.wake(owned, session_id)
                 if self.on_change is not None and (views := owned.views(session_id)) is not None:
                     self.on_change(views)
-                owned.trim({session_id})  # here too: a takeover may wake more than fits into memory
+                owned.trim({session_id})  # an assignment may wake more than fits in memory
         owned.trim(touched)
 
     def tick(self) -> dict[int, int]:

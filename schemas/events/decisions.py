@@ -74,7 +74,7 @@ class ToolInvoked:
 
 @event
 class ApprovalExpired:
-    """A call's approval was not decided in time."""
+    """A call was neither approved nor denied in time."""
 
     call: str
 
@@ -102,7 +102,7 @@ class Refused:
 
 @event
 class HumanNeeded:
-    """A call needs the decision of a person."""
+    """A person must find out what happened to a call."""
 
     call: str
     why: str

@@ -190,10 +190,10 @@ def test_two_processes_of_one_application_have_caches_of_their_own(log, tmp_path
 
 
 def test_bad_input_one_origin_in_place_of_a_list_is_refused(tmp_path):
-    with pytest.raises(SettingsError, match="list of origins: origins=.'https://app.example'."):
+    with pytest.raises(SettingsError, match="origins. Write origins=.'https://app.example'."):
         asgi(authenticate=lambda _: "me", origins="https://app.example")
 
 
 def test_without_users_or_a_secret_nothing_is_served(tmp_path):
-    with pytest.raises(SettingsError, match="no way to tell users apart: pass authenticate"):
+    with pytest.raises(SettingsError, match="no way to tell users apart. Pass authenticate"):
         asgi(settings=settings_in(tmp_path))

@@ -248,7 +248,7 @@ def test_a_stream_that_nobody_reads_is_cut_with_the_cursor_to_continue(session, 
     unread, reply = session.events(), session.send("hi")
     Played(log, "s1").answer("It is four.")
     reply.answer()
-    with pytest.raises(StreamOverrun, match="continue with events") as overrun:
+    with pytest.raises(StreamOverrun, match="Continue with events") as overrun:
         _until_end(unread)
     missed = _until_end(session.events(overrun.value.cursor))
     assert isinstance(missed[-1], TurnEnded) and BACKLOG_MAX == 10_000
@@ -304,7 +304,7 @@ def test_every_event_prints_as_one_line(session, log):
 def test_bad_input_a_wrong_cursor_says_where_cursors_come_from(session, log, cursor):
     session.send("hi")
     wrong = session.history()[0] if cursor == "history" else cursor
-    with pytest.raises(BadCursor, match=r"is no cursor of session s1: take it from .*`cursor`"):
+    with pytest.raises(BadCursor, match=r"is not a cursor of session s1. Use the `cursor`"):
         session.events(wrong)
     with pytest.raises(BadCursor, match="beyond the end of session s1's partition"):
         session.events("99999.0")
@@ -451,7 +451,7 @@ def test_an_async_reply_that_is_not_awaited_says_what_to_write(log, tmp_path):
     async def main() -> None:
         async with aconnect(settings_in(tmp_path), log=log) as connection:
             reply = (await connection.open("s1", agent="shop")).send("hi")
-            with pytest.raises(AttributeError, match=r"write `\(await session.send\(...\)\).text`"):
+            with pytest.raises(AttributeError, match=r"Write `\(await session.send\(...\)\).text`"):
                 reply.text  # noqa: B018
             with pytest.raises(TypeError, match="async for event in session.send"):
                 list(reply)
@@ -465,7 +465,7 @@ def test_a_reply_that_is_not_read_says_how_to_read_it(session, log):
         "<Reply to message m1 of session s1, no answer read yet: iterate over it for its events, "
         "or call reply.answer()>"
     )
-    with pytest.raises(AttributeError, match=r"before its answer came: write `reply.answer\(\).te"):
+    with pytest.raises(AttributeError, match=r"its answer arrives. Write `reply.answer\(\).te"):
         reply.text  # noqa: B018
     with pytest.raises(AttributeError, match="'Reply' object has no attribute 'txt'"):
         reply.txt  # noqa: B018
@@ -488,7 +488,7 @@ def test_a_reply_of_connect_says_what_to_write_in_place_of_await(session):
 
     with pytest.raises(TypeError, match=r"`await` needs a session of foldlog.aconnect\(\).*answer"):
         asyncio.run(awaits(session.send("hi")))
-    with pytest.raises(TypeError, match="`async for` needs .*: write `for event in ...`$"):
+    with pytest.raises(TypeError, match="`async for` needs .*. Write `for event in ...`.$"):
         asyncio.run(iterates(session.events()))
 
 

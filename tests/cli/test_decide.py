@@ -116,7 +116,7 @@ def test_beyond_3_happened_needs_a_text(shell, played, text):
     played.tool_start(0)
     played.uncertain(0)
     refused = shell("resolve s1 1.1.0 --happened", text)
-    assert refused.code == 2 and "Nothing was written: state what happened" in refused.err
+    assert refused.code == 2 and "Nothing was written. State what happened" in refused.err
     assert played.views.turn.calls[0].status == "doubt"
 
 

@@ -90,7 +90,7 @@ def test_bad_input_a_file_or_a_directory_without_a_right_in_place_of_dir(shell, 
     (tmp_path / "file").write_text("")
     assert shell("init", str(tmp_path / "file")).code == 2
     ran = shell("init", str(tmp_path / "file" / "below"))
-    assert ran.code == 1 and "Nothing was written: give a directory" in ran.err
+    assert ran.code == 1 and "Nothing was written. Give a directory" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_a_home_that_has_used_a_registry_requires_its_setting(mock, tmp_path):
     registry = registry_of(settings(tmp_path, registry_url=mock.url))
     registry.id_of("t", HEADS[0])
     assert settings(tmp_path).uses_registry
-    with pytest.raises(SettingsError, match="registry_url.*delete that folder"):
+    with pytest.raises(SettingsError, match="registry_url.*delete that directory"):
         open_log(settings(tmp_path))
     open_log(settings(tmp_path, registry_url=mock.url)).close()
 
@@ -127,7 +127,7 @@ def test_a_home_that_has_used_a_registry_requires_its_setting(mock, tmp_path):
     ("given", "message"),
     [
         ({"framing": "json"}, "FOLDLOG_FRAMING: framing must be avro or confluent: 'json'"),
-        ({"framing": "confluent"}, "needs a schema registry: set registry_url"),
+        ({"framing": "confluent"}, "needs a schema registry. Set registry_url"),
         ({"registry_url": "far:8081"}, "FOLDLOG_REGISTRY_URL: registry_url must be http"),
         ({"registry_url": "http://"}, "registry_url must be http"),
         ({"registry_url": "http://far:x"}, "registry_url must be http"),

@@ -172,7 +172,7 @@ def test_a_test_that_ran_less_than_it_asked_for_fails(tmp_path):
     printed = run_python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
     assert "2 passed, 2 errors" in printed, printed
     assert "crash_after('TOOL_STARTED') crashed nothing" in printed
-    assert "the reply was not awaited: write `await run.send(...)`" in printed
+    assert "the reply was not awaited. Write `await run.send(...)`" in printed
 
 
 @pytest.mark.parametrize(("line", "printed"), [
@@ -323,7 +323,7 @@ async def test_the_worker_logs_a_failed_turn_in_one_line_without_content(foldlog
     assert (await run.send("my secret")).reason == "failed"
     (line,) = run._engine.log_lines
     assert line.startswith("session test: turn 1 failed: the model call failed (attempt 1): ")
-    assert "not_found: no retry: somebody has to change" in line and "\n" not in line
+    assert "not_found: no retry: a person must correct" in line and "\n" not in line
     assert line.endswith("(model name or base URL). The whole reason: foldlog tail test")
     assert "could not be found" not in line, "the words of an API may be content"
     assert (await run.send("again")).text == "hello"
@@ -359,7 +359,7 @@ def test_answers_that_are_left_at_the_end_are_a_warning(tmp_path):
 async def test_a_reply_that_is_not_awaited_says_what_to_write(foldlog_agent):
     run = foldlog_agent(shop, script=["hello"])
     reply = run.send("hi")
-    with pytest.raises(AttributeError, match=r"write `\(await run.send\(...\)\).text`"):
+    with pytest.raises(AttributeError, match=r"Write `\(await run.send\(...\)\).text`"):
         reply.text  # noqa: B018
     with pytest.raises(AttributeError, match="'RunReply' object has no attribute 'txt'"):
         reply.txt  # noqa: B018

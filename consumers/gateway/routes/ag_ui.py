@@ -74,8 +74,8 @@ def router(gateway: Gateway) -> APIRouter:
 
 
 async def _answer_interrupts(gateway: Gateway, request: Request, wanted: RunInput) -> int | None:
-    """Send the answers to interrupts and await the decisions. If one answer is invalid, none is
-    sent.
+    """Send the answers to interrupts and wait for the rulings on them. If one answer is invalid,
+    none is sent.
 
     Returns the offset of the last answer in the log, or None if no answer was sent.
     """
@@ -105,8 +105,9 @@ async def _answer_interrupts(gateway: Gateway, request: Request, wanted: RunInpu
 
 
 async def _send_messages(gateway: Gateway, request: Request, wanted: RunInput) -> dict[str, int]:
-    """Send the user's newest messages and await the decisions. Returns the offset of each message.
-    A message that was sent before keeps its offset, so a repeated request gets the same run again.
+    """Send the user's newest messages and wait for the rulings on them. Returns the offset of each
+    message. A message that was sent before keeps its offset, so a repeated request gets the same
+    run again.
     """
     caller, offsets = gateway.caller(request), {}
     for new in newest(wanted.messages):

@@ -1,5 +1,5 @@
-"""The JSON for the inspector's home page: sessions, agents, charts, search. Each answer is for one
-user.
+"""The JSON for the inspector's home page: sessions, agents, charts, search. Each response is for
+one user.
 
 The list and the charts come from the gateway's overview, which the gateway's reader keeps up to
 date, so they need not read the log. Search uses the index, which reads only new records.
@@ -39,7 +39,7 @@ def router(gateway: Gateway) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=ROWS_MAX)] = ROWS,
     ) -> Any:
         """The user's sessions: all of them, or those that changed since the `version` of an earlier
-        answer.
+        response.
         """
         user = _listed(gateway.caller(request))
         gateway.tail.ready()

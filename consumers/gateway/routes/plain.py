@@ -1,7 +1,7 @@
 """The gateway's own API: JSON, and server-sent events for live updates.
 
 docs/gateway.md shows how to use it, and /openapi.json has the schemas. A POST waits for the fold's
-decision and returns it; a refusal is 409 with its code and detail.
+ruling and returns it; a refusal is 409 with its code and detail.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class Cancel(RequestBody):
 class Approval(RequestBody):
     """Allow or deny a call.
 
-    The decision is valid only for arguments with the SHA-256 given here.
+    The answer is valid only for arguments with the SHA-256 given here.
     """
 
     decision: Literal["allow", "deny"]
@@ -272,7 +272,7 @@ def _decision_routes(routes: APIRouter, gateway: Gateway) -> None:
 
 
 async def create_session(gateway: Gateway, user: str, session_id: str, agent: str) -> Decision:
-    """Open a session for a user, and await the decision. Raises CommandRefused, Invalid."""
+    """Open a session for a user, and wait for the ruling. Raises CommandRefused, Invalid."""
     receipt = await gateway.blocking(
         gateway.client.sessions.open, session_id, agent=agent, user=user
     )
@@ -301,8 +301,8 @@ async def post_message(
 def demand_report(outcome: str | None, report: str) -> None:
     """Raise Invalid for the outcome `happened` without a report of what happened."""
     if outcome == Resolution.HAPPENED and not report.strip():
-        raise Invalid("empty_report", "the report is empty, so nothing was decided: state what "
-                      "happened; the model gets this text as the call's result")
+        raise Invalid("empty_report", "the report is empty. Nothing was written. State what "
+                      "happened: the model gets this text as the call's result.")
 
 
 async def cancel_turn(gateway: Gateway, request: Request, name: str, **options: Any) -> Decision:
@@ -323,7 +323,7 @@ async def cancel_turn(gateway: Gateway, request: Request, name: str, **options: 
 async def _command(
     gateway: Gateway, request: Request, name: str, command: str, *args: Any, **options: Any
 ) -> Any:
-    """Send a command to the user's session of this name, and await the decision."""
+    """Send a command to the user's session of this name, and wait for the ruling."""
     views, method = gateway.views(request, name), getattr(gateway.client.sessions, command)
     user = gateway.user(request)
     receipt = await gateway.blocking(method, views.session_id, *args, user=user, **options)

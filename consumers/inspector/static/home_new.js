@@ -71,7 +71,7 @@ function served(agents, name) {
   return workers ? "" : " (no worker)";
 }
 
-/** What to do when nobody serves an agent. The message is kept in the log all the same. */
+/** What to do when no worker serves an agent. The message is kept in the log all the same. */
 function NoWorker({ agent, none }) {
   return html`<p class="extra noworker" role="status">
     <${Icon} name="fail" small />

@@ -27,7 +27,7 @@ export function verdict(moment, past) {
   if (moment.lacks) return [`No worker ${past ? "served" : "serves"} the agent ${moment.turn.agent}`, moment.lacks];
   if (moment.asks.length) {
     return [`Waiting for a person to allow ${moment.asks[0].name}`,
-      rows.length > 1 ? others : `Nothing else ${is} pending. The session continues as soon as someone decides.`];
+      rows.length > 1 ? others : `Nothing else ${is} pending. The session continues as soon as a person allows or denies it.`];
   }
   if (moment.doubts.length) {
     const call = moment.doubts[0];
@@ -122,7 +122,7 @@ function Instant({ moment, session }) {
     ["Pending calls", open.map((call) => `${call.name} (${call.status})`).join(", ") || "none"],
     ["Model call", generation ? `${generation.status}, attempt ${generation.attempt}${
       generation.error ? `, ${generation.error}` : ""}` : "none"],
-    ["Held by", holder ? `${holder.owner.split("/")[0]}, since ${when(holder.at)}` : "nobody"],
+    ["Held by", holder ? `${holder.owner.split("/")[0]}, since ${when(holder.at)}` : "no worker"],
     ["Queued messages", turn.queue.length ? String(turn.queue.length) : "none"],
     ["Phase", state.phase || "none"],
     ["Project", state.project_id || "none"],

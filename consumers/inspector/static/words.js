@@ -88,7 +88,7 @@ export function callState(lines, past, status) {
     case "call":
       return ["called", "busy"];
     case "approval":
-      return { allow: ["allowed", "busy"], deny: ["denied", "idle"] }[last.text] ?? ["nobody decided", "idle"];
+      return { allow: ["allowed", "busy"], deny: ["denied", "idle"] }[last.text] ?? ["expired", "idle"];
     case "doubt":
       return ["in doubt", "doubt"];
     case "resolved":

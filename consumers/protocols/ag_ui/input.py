@@ -100,7 +100,7 @@ def answer_to(call: str, payload: dict[str, Any] | None, waits_for: str) -> Answ
     required = next(iter(properties))
     if required not in flags:
         raise Invalid("invalid", f"the payload for {call} must be an object with {required!r}: "
-        "true or false; nothing was decided")
+        "true or false. Nothing was done.")
     if waits_for == APPROVAL:
         decision = Decision.ALLOW if payload["approved"] else Decision.DENY
         return Answer(call, decision, remember=payload.get("remember") is True)

@@ -91,7 +91,7 @@ def answer_of(approval: Mapping[str, Any]) -> Answer:
     approved = approval.get("approved")
     if parse_call_key(call) is None or not sha256 or not isinstance(approved, bool):
         raise Invalid("invalid", "an approval must have the `id` of its request, and `approved`: "
-        "true or false; nothing was decided")
+        "true or false. Nothing was done.")
     decision = Decision.ALLOW if approved else Decision.DENY
     return Answer(call, sha256, decision, approval.get("remember") is True)
 

@@ -68,11 +68,11 @@ SOON = Backoff(500, 8_000)
 # A failing or overloaded server needs longer: five attempts then take about half a minute.
 LATER = Backoff(2_000, 60_000)
 # The longest retry-after that is obeyed. Rate limits refill within a minute, but the header has no
-# limit: eleven days would block a session without a person's decision.
+# limit: eleven days would block a session without a person's consent.
 RETRY_AFTER_MOST_MS = 10 * 60 * 1000
 
 _NEVER = "no retry: the same request fails again"
-_OPERATOR = "no retry: somebody has to change the account or the settings"
+_OPERATOR = "no retry: a person must correct the account or the settings"
 _RETRY = "the same request may be tried again; what came is kept for viewers only"
 _UNSENT = (
     "the same request may be tried again; nothing was sent and nothing billed: is the base URL "

@@ -1,4 +1,4 @@
-"""background: the background work of a session (lane B), which is due, claimed or failed.
+"""background: the background work of a session (lane B of WAKE), which is due, claimed or failed.
 
 A piece of work is identified by its kind and by the offset up to which it covers the session. The
 view is bounded: if too many results wait for a short form, the view drops the oldest.

@@ -1,4 +1,4 @@
-"""delivery: answers pending for push channels (lane D), and those that were given up.
+"""delivery: answers pending for push channels (lane D of WAKE), and those that were given up.
 
 A message names the channel through which it was sent. An answer with text goes to every push
 channel through which a message of its turn was sent. Clients that show a stream get it from the log

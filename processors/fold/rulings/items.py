@@ -1,4 +1,4 @@
-"""Rulings on the items of other frameworks: accepted, duplicate, refused or stale.
+"""Rulings on items, the history that other frameworks store: accepted, duplicate, refused or stale.
 
 An adapter retracts the item that was last when it read the items. If another item was added since
 then, the command is stale, like a decision that lost a race. The command gets no answer; the

@@ -205,8 +205,8 @@ STANDS: dict[CallStatus, str] = {
 
 
 def approval_decided(views: SessionViews, event: ev.ApprovalDecided) -> Ruling:
-    """Rules on the decision about an approval. It is bound to the arguments that the person saw,
-    and the first decision counts."""
+    """Rules on a person's approval or denial of a call. The answer is valid only for the arguments
+    that the person saw, and the first answer counts."""
     ruling = _about_call(views, event)
     if ruling.code == "invalid_grant":
         detail = f"what is to be allowed later is not understood: {why_wrong(event.grant)}"

@@ -48,7 +48,7 @@ def test_why_says_what_is_pending_then_the_row_then_what_could_follow(page):
     ])
     rows = page.locator(".next li").all_inner_texts()
     said = [re.split(r"\n+", text)[0] for text in rows]
-    assert said == ["Someone allows it", "Someone denies it", "Nobody decides in time"]
+    assert said == ["A person allows it", "A person denies it", "The approval expires"]
 
 
 def test_why_at_a_past_instant_speaks_of_that_instant_and_of_what_came_then(

@@ -31,5 +31,5 @@ def test_what_could_happen_next_is_another_row_of_the_table(row):
 
 def test_an_approval_ends_by_a_decision_or_with_time():
     found = {(one["when"], one["row"]) for one in next_rows(BY_ID["T2w"])}
-    assert {("Someone allows it", "T3"), ("Someone denies it", "N3"),
-            ("Nobody decides in time", "T2")} <= found
+    assert {("A person allows it", "T3"), ("A person denies it", "N3"),
+            ("The approval expires", "T2")} <= found

@@ -74,7 +74,7 @@ def test_S0_4_a_refusal_of_a_tool_is_counted_and_logged_like_that_of_a_person():
     invalid = "was refused: invalid transition: phase=chatting, event=publish"
     tool = "session s1: tool look (call 1.1.0)"
     assert lines == [
-        f"session s1: somebody {invalid}",
+        f"session s1: a command {invalid}",
         f"{tool} {invalid}",
         f"{tool} was refused: look may not lock a project: build_and_deploy may",
     ]
