@@ -199,8 +199,8 @@ class Settings:
     tool_slots: int = TOOL_SLOTS
     """Tool calls that one worker runs at once; more of them wait in a queue."""
     session_cache_mb: int = SESSION_CACHE_MB
-    """Memory in MB for the sessions that a worker, or a gateway, has at hand; others are read from
-    its store when they are used.
+    """Memory in MB for the sessions that a worker, or a gateway, keeps as objects; others are read
+    from its store when they are used.
     """
 
     @classmethod

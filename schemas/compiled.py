@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from . import _decoder
 
 FORMAT = 1
-"""Of programs. A module that was built for another format is not used."""
+"""The format of programs. A module that was built for another format is not used."""
 
 Program = tuple[Any, ...]
 _LONG_MAX = 2**63 - 1

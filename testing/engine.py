@@ -54,7 +54,7 @@ ROLES = ("sessions", "models", "tools", "background")
 START_MS = 1_700_000_000_000
 SLOTS = 9
 STEPS_MAX = 20_000
-"""After how many steps the engine concludes that an agent never finishes."""
+"""After how many pieces of work the engine concludes that an agent never finishes."""
 API_KEY = "the-key-of-a-scripted-model"
 """The server accepts any key. In error texts a key is replaced by ***, so it must not be a word
 that such texts contain.

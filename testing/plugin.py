@@ -64,8 +64,9 @@ class MakeRun:
             if unused := run.unused():
                 warnings.warn(
                     f"{unused} answer{'s' * (unused > 1)} of the script of session "
-                    f"{run.session.id} came to no use: the model was asked less often than the "
-                    "script has answers. Await the reply, or shorten script=[...]",
+                    f"{run.session.id} {'were' if unused > 1 else 'was'} not used, because the "
+                    "model got fewer requests than the script has answers. Await the reply, or "
+                    "shorten script=[...]",
                     AnswersUnused,
                     stacklevel=2,
                 )

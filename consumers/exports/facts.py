@@ -257,7 +257,8 @@ PEOPLE = frozenset(
         ev.SessionTerminated,
     }
 )
-"""Requests of people and other programs, which are recorded with their rulings even if refused."""
+"""The commands of people and other programs, which are recorded with their rulings even if
+refused."""
 
 _CALL_LISTS = {
     ev.ToolStarted: "starts",

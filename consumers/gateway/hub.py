@@ -27,10 +27,11 @@ IDLE_SESSIONS_MAX = 64
 """Sessions kept in memory after their last viewer left, because most viewers return at once."""
 
 DECISIONS_MAX = 4_096
-"""The most decisions kept for requests that begin to wait after the decision was made."""
+"""The most rulings kept for HTTP requests that begin to wait after the ruling."""
 
 DECIDE_S = 10.0
-"""How long a command waits for its decision, in seconds; the fold takes milliseconds."""
+"""How long an HTTP request waits for the ruling on its command, in seconds; the fold takes
+milliseconds."""
 
 VIEWERS_MAX = 5_000
 """The most viewers of one gateway."""

@@ -59,7 +59,7 @@ QUIET_S = 5.0
 """
 
 COMMAND_WRITER = "producer"
-"""The writer of commands, whose decisions clients wait for."""
+"""The writer of commands, on which clients wait for a ruling."""
 
 
 class NotReady(Retry):

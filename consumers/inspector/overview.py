@@ -24,7 +24,7 @@ HOURS_MAX = 31 * 24
 """For how many hours the charts keep sums."""
 
 ROWS_MAX = 5_000
-"""The most sessions in one answer."""
+"""The most sessions in one response."""
 
 GROUPS_MAX = 12
 """The most agents, and the most models, that charts name; all others are summed as OTHERS."""

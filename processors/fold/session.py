@@ -40,7 +40,7 @@ _APPLY = {
     for row in EVENT_TYPES
 }
 _PAID = ledger.OUTCOMES
-# Row G: a frozen session still answers refusals; only RECORD_SKIPPED lets it continue.
+# Row G: the refusals of a frozen session are still sent; only RECORD_SKIPPED lets it continue.
 _WHILE_FROZEN = frozenset({ev.Refused, ev.HumanNeeded, ev.RecordSkipped})
 _CHECK_THE_SESSION = frozenset({ev.SessionOpened, ev.RecordSkipped})  # in their own rulings
 

@@ -46,8 +46,8 @@ def _lines(text: str) -> list[str]:
 
 
 # Control characters, line and paragraph separators, and marks that change the direction of all
-# following text, which includes the frame. Joiners stay, because emoji and several scripts need
-# them.
+# following text, which includes the frame. Joiners stay, because emoji and several writing systems
+# need them.
 _ODD = frozenset(("Cc", "Zl", "Zp", "Cs"))
 _TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 

@@ -17,8 +17,8 @@ TERMS_MAX = 32
 PHRASE_WORDS_MAX = 12
 """The limit of words in one term: a longer path is searched by its first parts."""
 
-# Scripts written without spaces, and Hangul, whose particles are attached to words. Every character
-# is indexed as a word, and a run is searched as pairs of adjacent characters.
+# Writing systems without spaces, and Hangul, whose particles are attached to words. Every character
+# is indexed as a word, and a text is searched as pairs of adjacent characters.
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
@@ -26,7 +26,7 @@ UNSPACED = (
 # Vowel signs of Indic scripts are not letters for `\w`, but belong to the word.
 _INDIC = "\u0900-\u0963\u0966-\u0dff"
 WORDS = re.compile(f"[{UNSPACED}]+|[^\\W{UNSPACED}{_INDIC}]+|[{_INDIC}]+")
-"""A run of letters and digits of one kind of script."""
+"""Adjacent letters and digits in one kind of writing system."""
 # Chunks, which are written without spaces: paths, identifiers, versions, dates, hyphenated words.
 _CHUNK = re.compile(f"[\\w{_INDIC}]+(?:[-./\\\\:@#'’~+=]+[\\w{_INDIC}]+)*")
 _IS_UNSPACED = re.compile(f"[{UNSPACED}]")

@@ -34,8 +34,8 @@ WAITING = Family("foldlog_waiting_for_a_slot", "gauge",
 SKEW = Family("foldlog_clock_skew_seconds", "gauge",
               "Proven lead of this machine's clock over the brokers' clocks.")
 CACHE_BYTES = Family("foldlog_session_cache_bytes", "gauge",
-                     "Estimated memory of the sessions at hand.")
-CACHE_SESSIONS = Family("foldlog_session_cache_sessions", "gauge", "Sessions at hand.")
+                     "Estimated memory of the sessions kept in memory.")
+CACHE_SESSIONS = Family("foldlog_session_cache_sessions", "gauge", "Sessions kept in memory.")
 CACHE_LOADS = Family("foldlog_session_cache_loads", "counter", "Sessions read from a store.")
 IN_FLIGHT = Family("foldlog_written_not_read_back", "gauge", "Produced records not read back yet.")
 

@@ -353,7 +353,7 @@ def test_answers_that_are_left_at_the_end_are_a_warning(tmp_path):
     """))
     out = run_python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
     assert "1 passed, 1 warning" in out, out
-    assert "AnswersUnused: 2 answers of the script of session test came to no use" in out
+    assert "AnswersUnused: 2 answers of the script of session test were not used" in out
 
 
 async def test_a_reply_that_is_not_awaited_says_what_to_write(foldlog_agent):
