@@ -335,7 +335,9 @@ class AgentRun:
         return f" ({reasons[-1]})" if reasons else ""
 
     def _never_ends(self) -> RunNeverEnds:
-        return RunNeverEnds(f"the run is still busy after {STEPS_MAX:,} pieces of work: {self.state()}")
+        return RunNeverEnds(
+            f"the run is still busy after {STEPS_MAX:,} pieces of work: {self.state()}"
+        )
 
     async def aclose(self) -> None:
         """Close the connections to the model."""
