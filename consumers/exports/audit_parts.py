@@ -311,7 +311,7 @@ def _turn_of(request: tuple[Attempt, int, Spent | None]) -> tuple[bool, int]:
 def _attempt(attempt: Attempt, number: int, spent: Spent | None, prices: PriceTable) -> str:
     """The row of one request.
 
-    Of an attempt's earlier requests, only the failure and the tokens are known.
+    Only the failure and the tokens of an attempt's earlier requests are known.
     """
     last = number == attempt.requests
     claim, end = attempt.claim, attempt.end if last else None

@@ -142,8 +142,8 @@ class TranscriptIndex(Closing):
         session: str | None = None,
         limit: int = BEST,
     ) -> list[Found]:
-        """The best matches in the documents of one user, of one session or of all. Of equal
-        matches, the newest comes first.
+        """The best matches in the documents of one user, of one session or of all. The newest of
+        equal matches comes first.
 
         Any text is a valid query; a text without a letter or digit finds nothing.
         """

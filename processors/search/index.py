@@ -173,7 +173,7 @@ class SearchIndex:
         vector: bytes | None = None,
     ) -> list[Hit]:
         """The best candidates in these scopes (and of these kinds), at most `best`. The highest
-        score comes first; of equal scores, the newest document.
+        score comes first; documents with equal scores are in order of time, the newest first.
 
         `now`: Unix ms; later documents are ignored, so that a search can be repeated for an earlier
         time. `vector`: the result of `vector_of`; if it is None, this method computes the vector.

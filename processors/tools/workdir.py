@@ -168,8 +168,8 @@ def _open(path: str, parent: int, name: str) -> Iterator[int]:
 
 
 def _read(path: str, parent: int, name: str, bytes_max: int) -> bytes | None:
-    """A file's content, or None if the file does not exist. Of a file that is too large, one byte
-    more than the maximum is returned, so that the caller notices."""
+    """A file's content, or None if the file does not exist. If the file is too large, returns one
+    byte more than the maximum, so that the caller notices."""
     try:
         with _open(path, parent, name) as fd, open(fd, "rb", closefd=False) as file:
             return file.read(bytes_max + 1)

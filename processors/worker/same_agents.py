@@ -62,7 +62,7 @@ def demand_same_agents(
 
 def demand_after_rebalance(log: Log, own_id: str, agents: Sequence[AgentDigest]) -> None:
     """Raises AgentsDiffer if a worker with other agents and a smaller id started at the same time.
-    Of two such workers, only the one with the greater id ends."""
+    So only the worker with the greater id ends."""
     others = [
         member
         for member in others_than(log, own_id, agents)

@@ -1,7 +1,7 @@
 """Parses and checks AG-UI's RunAgentInput. Pure.
 
-The log is the source of truth. Of the messages that a client sends, only the user's newest count,
-and only if the session does not have them yet.
+The log is the source of truth. A client may send all of its messages, but only the user's newest
+ones count, and only if the session does not have them yet.
 """
 
 import base64
