@@ -95,7 +95,7 @@ def test_bad_input_a_file_that_is_not_text_is_refused_with_what_to_do(shell, wri
     place.mkdir()
     (place / "decisions.md").write_bytes(b"\xff\xfe")
     ran = shell(f"memory --dir {place} --sync")
-    assert ran.code == 1 and "is not UTF-8 text, at byte 0: save it as UTF-8" in ran.err
+    assert ran.code == 1 and "is not UTF-8 text, at byte 0. Save it as UTF-8" in ran.err
     assert (place / "core.md").exists()
 
 
