@@ -32,8 +32,8 @@ class Follow(Closing):
 
     `start`: a cursor, which has the next offset of each partition. A partition that is not in the
     cursor is read from its first offset. `chunks`: whether to decode GEN_CHUNK, which viewers need
-    and folds do not. `holders`: whether to also return the records that tell which workers hold the
-    partitions. `folded`: whether to return only records that a worker folds; records whose keys
+    and folds do not. `holders`: whether to also return the records that name the workers which hold
+    the partitions. `folded`: whether to return only records that a worker folds; records whose keys
     cannot be the id of a session are then left out. `read`: reads the seeds of forks; without it, a
     forked session is frozen at its first event. `partitions`: if `sessions` is None, the partitions
     to read. Raises LogUnreachable, TopicMissing; polling may raise OffsetGone.

@@ -123,9 +123,9 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class Archive:
-    """The archive in one place. Safe for several processes at once.
+    """The archive in an object store. Several processes may use it at once.
 
-    Methods raise OSError if the place is inaccessible, and ArchiveDamaged.
+    Methods raise OSError if the object store is inaccessible, and ArchiveDamaged.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -141,7 +141,8 @@ class Archive:
         """The manifest for a partition whose log begins at the offset `first`; None if there is
         none that names every record before it.
 
-        The one with the smallest `upto`: a greater one belongs to a run that did not delete yet.
+        If several fit, returns the one with the smallest `upto`, because a greater one belongs to a
+        run that has not deleted its records yet.
         """
         for upto, name in self._uptos(log, partition):
             if upto >= first:

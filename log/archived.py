@@ -2,7 +2,8 @@
 
 Every reader of the log continues through the archive without knowing it: records below the first
 offset of a partition come from the archive, all others from the log, with the same offsets, times
-and bytes. Without an archive that has the deleted records, the log looks as it is.
+and bytes. Without an archive that has the deleted records, readers see only the records that are
+still in the log.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -238,7 +238,7 @@ class Log(Protocol):
 def compare(
     spec: TopicSpec, name: str, partitions: int, properties: Mapping[str, str]
 ) -> list[Difference]:
-    """The differences between a topic with these partitions and properties and its spec."""
+    """The differences between the actual partitions and properties of a topic and its spec."""
     found = []
     if partitions != spec.partitions:
         want, have = str(spec.partitions), str(partitions)

@@ -260,8 +260,8 @@ class Settings:
         return self.channels
 
     def of_log(self, topic_prefix: str, partitions: int, *, flags: tuple[str, str]) -> "Settings":
-        """The settings of another log on the same cluster. `flags`: the flags that set the two
-        values.
+        """The settings of another log on the same cluster. `flags`: the names of the options that
+        set the prefix and the number of partitions, for error messages.
 
         Raises SettingsError if a value is invalid.
         """

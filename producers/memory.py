@@ -1,8 +1,9 @@
 """Writes memory: each method writes one event to memory-events and returns the event's position.
 
 A returned position means that the log has the event, not that the fold accepted it: the scope may
-be full, or the entry retired. Only the scope's view shows the outcome. Memory that is written again
-with the same id takes effect once. Invalid input is refused here, before anything is produced.
+be full, or the entry may be retired already. Only the scope's view shows the outcome. Memory that
+is written again with the same id takes effect once. Invalid input is refused here, before anything
+is produced.
 """
 
 from hashlib import sha256

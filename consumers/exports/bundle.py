@@ -245,7 +245,8 @@ class _BlobRefs:
 
 
 def _records(log: Log, session_id: str, progress: Progress) -> list[Record]:
-    """The raw records of the session, and the records that tell which workers held its partition.
+    """The raw records of the session, and the records that name the workers which held its
+    partition.
 
     Both are read up to the present end of the log.
     """

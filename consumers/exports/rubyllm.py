@@ -196,7 +196,8 @@ class _Writer:
 
 
 def _in_order(facts: SessionFacts) -> Iterator[tuple[int, Line, bool] | Fragment]:
-    """Messages and answers as (seq, line, whether the model got it), and results, in context order.
+    """The messages, answers and results, in context order. A message or an answer is a tuple (seq,
+    line, whether the model got it), a result is a fragment.
 
     A message is found in the context by its content and an answer by its turn and step, not by
     offset, because the inherited lines of a fork have offsets of another partition.

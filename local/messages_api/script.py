@@ -185,7 +185,7 @@ class Script:
 
 
 def as_rule(value: Rule | Reply | Speaker) -> Rule:
-    """Convert a reply or a speaker to a rule without conditions."""
+    """Convert a reply, or a function that returns one, to a rule without conditions."""
     return value if isinstance(value, Rule) else Rule(reply=value)
 
 

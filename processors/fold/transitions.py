@@ -23,7 +23,8 @@ class InvalidTransition(ValueError):
 
 
 def transition(phase: str, trigger: str) -> str:
-    """The phase after a trigger. Raises InvalidTransition, which names both."""
+    """The phase after a trigger. Raises InvalidTransition if the phase does not have this
+    trigger."""
     after = TRANSITIONS[phase].get(trigger)
     if after is None:
         raise InvalidTransition(phase, trigger)

@@ -264,7 +264,7 @@ class PartitionCache:
         return session_id in self.dirty or session_id in self.streamed
 
     def evict(self, session_id: str) -> None:
-        """Drop a session, which the store has."""
+        """Drop a session from memory; the store has it."""
         self._hot.pop(session_id, None)
         self.store.forget(session_id)
 

@@ -272,9 +272,10 @@ class Snapshots:
     # -- garbage -----------------------------------------------------------------------------------
 
     def prune(self, manifest: Manifest) -> int:
-        """Delete old snapshots of a manifest's partition. The KEPT newest of each version of the
-        folds remain, except for versions that have made no snapshot for OLD_FOLDS_S. Returns how
-        many were deleted."""
+        """Delete old snapshots of a manifest's partition, and return their number. For each version
+        of the folds, the newest KEPT snapshots remain. A version whose newest snapshot is more than
+        OLD_FOLDS_S older than the newest of all versions keeps none.
+        """
         prefix = f"{MANIFESTS}{_topic(manifest.topic_id)}/{manifest.partition}/"
         return self._prune(list(self._candidates(prefix)))
 

@@ -31,7 +31,8 @@ class ToolArguments(Protocol):
 
 
 class Arguments(NamedTuple):
-    """The parameters of one tool: `schema` for the model, `adapter` (pydantic) for the check."""
+    """The parameters of one tool. `schema`: for the model; `adapter`: checks the arguments of a
+    call, with pydantic."""
 
     names: tuple[str, ...]
     schema: Mapping[str, Any]

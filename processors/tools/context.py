@@ -115,7 +115,7 @@ class ToolContext:
         self.triggers.append(Trigger(trigger=name))
 
     def lock_project(self, project_id: str) -> None:
-        """Request that the session is locked to a project, which happens if the call ends ok.
+        """Request that the session be locked to a project, which happens if the call ends ok.
         Raises ValueError if the id is invalid or the call has requested too many triggers."""
         if not is_id(project_id):
             raise ValueError(why_not_an_id("a project id", project_id))

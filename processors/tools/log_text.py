@@ -47,7 +47,7 @@ def last_lines(text: str, count: int = LOG_LINES_MAX) -> str:
 
 
 def _line_ends_backwards(text: str) -> Iterator[int]:
-    """The positions of line ends, backwards, without the one at the end of the text."""
+    """The positions of line ends, from the last to the first, without the one at the text's end."""
     place = text.rfind("\n", 0, max(0, len(text) - 1))
     while place != -1:
         yield place

@@ -56,7 +56,8 @@ def wall_ms() -> int:
 
 
 def key_of(scope: tuple[str | int | None, ...], args: bytes) -> bytes:
-    """The key of a call. `scope`: everything on which the call depends except `args` (raw JSON)."""
+    """The cache key for the result of a call. `scope`: everything on which the result depends
+    except the arguments `args` (raw JSON)."""
     canonical = json.loads(args)
     whole = compact_ascii_sorted([scope, canonical])
     return sha256(whole.encode()).digest()

@@ -384,9 +384,10 @@ async def _frames(gateway: Gateway, subscription: Subscription) -> AsyncIterator
 
 
 def ended_now(frame: Frame, subscription: Subscription) -> int | None:
-    """The turn that a frame ends, if the frame is live or the turn is the session's newest.
+    """The turn that ends with this frame; None if the frame ends no turn.
 
-    None for the end of an older turn, so that a viewer who reads old turns causes no GEN_SENT.
+    Also None if the frame is not live and the turn is not the session's newest, so that a viewer
+    who reads old turns causes no GEN_SENT.
     """
     shown = frame.shown
     if not isinstance(shown, LineAdded) or shown.line.kind != "ended":

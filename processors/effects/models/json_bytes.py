@@ -69,7 +69,7 @@ def count(raw: bytes | None) -> int:
 
 
 def number(value: Any) -> int:
-    """Like `count`, for a parsed value."""
+    """Like `count`, for a value that is parsed already."""
     if not isinstance(value, int) or isinstance(value, bool):
         return 0
     return min(max(value, 0), 2**63 - 1)

@@ -63,7 +63,7 @@ def apply(view: TurnView, entry: Entry) -> TurnView:
 
 
 def stream(view: Stream, entry: Entry) -> Stream:
-    """How far the running attempt has streamed, after an accepted chunk."""
+    """The stream position after an accepted chunk of the running attempt."""
     chunk: ChunkSeen | ev.GenChunk = entry.event
     same = view.attempt == chunk.attempt and view.step == chunk.step and view.turn == chunk.turn
     chunks = view.chunks + 1 if same else 1
