@@ -41,7 +41,7 @@ class Retry(FoldlogError):
 
 
 class LogUnreachable(Retry):
-    """No broker answered in time. Nothing was read or written by this call."""
+    """No broker responded in time. Nothing was read or written by this call."""
 
 
 class AccessDenied(LogUnreachable):

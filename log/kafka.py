@@ -222,7 +222,7 @@ class KafkaProducer:
 
 
 def _log_lost(error: KafkaError | None, message: Message) -> None:
-    """The callback of a record without `on_delivery`."""
+    """The callback for a record that was appended without `on_delivery`."""
     if error is not None:
         LOGGER.error("LOST a record for %s: %s", message.topic(), error.str())
 

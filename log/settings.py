@@ -284,7 +284,7 @@ class Settings:
 
     @property
     def registry_dir(self) -> Path:
-        """The directory with the cached answers of schema registries."""
+        """The directory with the cached responses of schema registries."""
         return self.home / "registry"
 
     @property

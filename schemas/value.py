@@ -1,8 +1,8 @@
 """The base class of views and entries: immutable, compared and hashed by their fields.
 
 A fold creates new values for every event, so their cost dominates the reading of a log. Values are
-msgspec structs: replacing a field of a wide named tuple takes eight times as long, and creating a
-named tuple four times as long. A store writes values as arrays, in field order.
+msgspec structs: in comparison, replacing a field of a wide named tuple takes eight times as long,
+and creating a named tuple four times as long. A store writes values as arrays, in field order.
 """
 
 from dataclasses import fields, is_dataclass

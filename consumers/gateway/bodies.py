@@ -18,7 +18,7 @@ class TooManyBodies(Retry):
 
 
 class Bodies:
-    """Counts the bytes of requests that are not answered yet.
+    """Counts the bytes of HTTP requests that have no response yet.
 
     `bytes`: the number of bytes by user.
     """

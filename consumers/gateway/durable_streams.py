@@ -57,7 +57,8 @@ class StreamCache:
         return self.refold(views)
 
     def refold(self, views: SessionViews) -> WrittenStream:
-        """Like `fold`, but without the limit, because a write that is in the log must be answered.
+        """Like `fold`, but without the limit, because a write that is in the log must get its
+        response.
         """
         name, user = views.session_id, views.state.user_id
         if name not in self._folds:

@@ -29,7 +29,7 @@ def blocks_of(content: Any) -> list[dict[str, Any]]:
 
 
 def text_of(content: Any) -> str:
-    """All text of a content, including that of tool results, joined by newlines."""
+    """All text in a message's content, including that of tool results, joined by newlines."""
     parts = []
     for block in blocks_of(content):
         if block.get("type") == "text":

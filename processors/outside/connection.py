@@ -24,7 +24,7 @@ WHY_CHARS_MAX = 1_000
 ENDED = "down: it closed the connection"  # the next call reconnects
 # Only scheme, host and port of a url are reported, because the other parts may contain keys.
 _URL = re.compile(r"(https?://)(?:[^\s/?#'\"]*@)?([^\s/?#'\"]*)[^\s'\"]*", re.IGNORECASE)
-# Pydantic's quote of an answer that it cannot parse.
+# Pydantic's quote of a response that it cannot parse.
 _QUOTED = re.compile(r", input_value=.*?, input_type=\w+(?=\])", re.DOTALL)
 NOT_AGREED = "not the ones that the agents have; they take effect at the worker's next start"
 
@@ -76,7 +76,7 @@ class Connection:
     def agree(
         self, listed: Iterable[ListedTool], remember: Callable[[tuple[ListedTool, ...]], None]
     ) -> None:
-        """Use `listed` as the server's tools for now: the server has not answered, or could not be
+        """Use `listed` as the server's tools for now: the server has not responded, or could not be
         reached. If the server later lists other tools, its list is passed to `remember`, which
         stores it for the next start.
         """
@@ -84,7 +84,7 @@ class Connection:
         self._remember = remember
 
     def not_in_time(self, seconds: float) -> None:
-        """Record that the worker's start no longer waits for the server. Once the server answers,
+        """Record that the worker's start no longer waits for the server. Once the server responds,
         `state` becomes `up`.
         """
         self.state = _no_answer(seconds)
@@ -97,7 +97,7 @@ class Connection:
     async def call(
         self, tool: str, definition: str, arguments: dict[str, Any], meta: dict[str, Any]
     ) -> dict[str, Any]:
-        """Call a tool and return the server's answer. definition: the sha256 of the agent's
+        """Call a tool and return the server's response. definition: the sha256 of the agent's
         definition of the tool.
 
         If the call fails, raises Unreachable or Rejected if nothing ran, else OutcomeUnknown.

@@ -36,13 +36,13 @@ TOO_LONG = -32099  # foldlog's own error code, in the range for implementations
 NOT_SENT = -32098  # another error code of foldlog
 # Errors that a server returns before it runs anything: unknown method, invalid parameters, headers
 # that do not match, a missing capability. (Parse error and invalid request are not among them: the
-# package itself raises them after the call, for an answer that it cannot parse.)
+# package itself raises them after the call, for a response that it cannot parse.)
 NOTHING_RAN = (-32601, -32602, -32020, -32021)
 SESSION_GONE = (-32600, "Session terminated")  # HTTP 404: the server lost the session
 NO_ACCESS = (401, 403)  # a server checks access before it handles a request
 _READ_BYTES = 64 * 1024
-_ID_SHOWN = 4096  # an answer begins or ends with the request's id
-# The package logs complete urls and answers. Instead, the connection reports errors once, without
+_ID_SHOWN = 4096  # a response begins or ends with the request's id
+# The package logs complete urls and responses. Instead, the connection reports errors once, without
 # secrets.
 logging.getLogger("mcp.client").setLevel(logging.CRITICAL + 1)
 _requested: ContextVar[httpx2.URL | None] = ContextVar("requested", default=None)
@@ -90,9 +90,9 @@ class Wire:
     async def call(
         self, tool: str, arguments: dict[str, Any], meta: dict[str, Any]
     ) -> dict[str, Any]:
-        """The answer to one call, as JSON. Raises Unreachable, Rejected, or any other error.
+        """The response to one call, as JSON. Raises Unreachable, Rejected, or any other error.
 
-        The answer is not validated against the tool's output schema, because the tool has run in
+        The response is not validated against the tool's output schema, because the tool has run in
         any case.
         """
         about: Any = meta  # more keys are allowed than the SDK's type has
@@ -163,10 +163,10 @@ def _listed(tool: types.Tool) -> ListedTool:
 
 
 class _Transport(httpx2.AsyncHTTPTransport):
-    """An HTTP transport that reports requests which were never sent,
-    and limits the size of answers.
+    """An HTTP transport that reports requests which were never sent, and limits the size of
+    responses.
 
-    An answer with a Content-Encoding is refused, because its decoded size is unknown.
+    A response with a Content-Encoding is refused, because its decoded size is unknown.
     """
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -333,8 +333,8 @@ def _message(line: bytes, length: int) -> SessionMessage | Exception:
 
 
 def _id_in(head: bytes) -> int | None:
-    """The id of the request that an answer belongs to, if it is at the start of the answer, before
-    its content."""
+    """The id of the request that a response belongs to, if it is at the start of the response,
+    before its content."""
     before, found, after = head.partition(b'"id":')
     digits = after.lstrip().split(b",", 1)[0].split(b"}", 1)[0].strip()
     return int(digits) if found and b'"result"' not in before and digits.isdigit() else None

@@ -1,7 +1,8 @@
-"""Converts a server's answer into the value that a tool returns: text, and notes on other content.
+"""Converts a server's response into the value that a tool returns: text, and notes on other
+content.
 
-If the model gets less than the whole answer, the blob store keeps the whole answer. Pure, and
-independent of the `mcp` package: the answer is a JSON object.
+If the model gets less than the whole response, the blob store keeps the whole response. Pure, and
+independent of the `mcp` package: the response is a JSON object.
 """
 
 import base64
@@ -18,10 +19,10 @@ LABEL_CHARS_MAX = 300  # of a URI, a name or a media type in a note
 
 
 def value_of(answer: Mapping[str, Any]) -> Any:
-    """The value that a tool returns for an answer of `tools/call`.
+    """The value that a tool returns for a response to `tools/call`.
 
     A single binary block becomes bytes; texts are joined; other content is replaced by a note, and
-    the whole answer is kept. Structured content is used if there is no text.
+    the whole response is kept. Structured content is used if there is no text.
     """
     blocks = [block for block in answer.get("content") or () if isinstance(block, Mapping)]
     structured = answer.get("structuredContent")
@@ -41,7 +42,7 @@ def value_of(answer: Mapping[str, Any]) -> Any:
 
 
 def text_of(answer: Mapping[str, Any]) -> str:
-    """The text for the model if the answer is marked as an error."""
+    """The text for the model if the response is marked as an error."""
     value = value_of(answer)
     if isinstance(value, Shortened):
         return value.shown

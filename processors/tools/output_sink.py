@@ -40,7 +40,7 @@ class Stop:
         return self.why is not None
 
     def request(self, why: str, *, leaves: bool = False) -> None:
-        """Ask the effect to end. `why` of the first request is kept."""
+        """Ask the effect to end. If it was asked before, the earlier `why` is kept."""
         with self._lock:
             if self.why is not None:
                 return

@@ -1,5 +1,5 @@
-"""Parses one HTTP request to `pages.py` and sends the answer.
-`pages.py` imports this file at the first request."""
+"""Parses one HTTP request to `pages.py` and sends the response. `pages.py` imports this file at the
+first request."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -11,7 +11,8 @@ from .page_access import Answer, Caller, text
 
 
 class PageRequest(BaseHTTPRequestHandler):
-    """The request handler, which answers only GET. `page` gets a path without a trailing slash."""
+    """The request handler, which responds only to GET. `page` gets a path without a trailing
+    slash."""
 
     server_version, sys_version = "foldlog", ""
 
