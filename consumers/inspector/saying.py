@@ -62,7 +62,7 @@ def sentence(entry: Entry, turn: TurnView) -> str:
         case ev.SessionTerminated():
             return f"{event.by_user or 'A person'} ended the session"
         case ev.PhaseTriggered():
-            return f"The phase change {event.trigger} was asked for"
+            return f"The phase change {event.trigger} was requested"
         case ev.ProjectLocked():
             return f"The project {event.project_id} was chosen"
         case ev.BackgroundStarted():

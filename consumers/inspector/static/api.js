@@ -40,7 +40,7 @@ async function ask(path, options) {
     response = await fetch(path, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Failed(0, "unreachable", "the gateway does not respond: check that it is running");
+    throw new Failed(0, "unreachable", "the gateway does not respond. Check that it is running");
   }
   return answer(response);
 }

@@ -8,7 +8,7 @@ const WORDS = {
   did_not_happen: ["What should the model know? (optional)", "Report that it did not happen"],
 };
 const CHARS_MAX = 4000;
-const MISSING = "Nothing was reported yet: write what happened, the model gets it as the result.";
+const MISSING = "Nothing was reported yet. Write what happened: the model gets it as the result.";
 
 /** Calls `onReport` with the text. That a call happened needs a report, which the gateway demands too. */
 export function Report({ id, outcome, busy, onReport }) {

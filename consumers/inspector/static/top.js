@@ -43,7 +43,7 @@ export function Header({ session, at, go, moment, fresh, about, title, commands 
     const link = new URL(location.href);
     link.hash = `#/s/${encodeURIComponent(session.id)}${offset === undefined ? "" : `@${offset}`}`;
     await navigator.clipboard.writeText(link.href).catch(() => {
-      throw new Error("Copying failed: copy the link from the address bar.");
+      throw new Error("Copying failed. Copy the link from the address bar.");
     });
     return "Link copied.";
   });
