@@ -37,7 +37,7 @@ def refused_without_a_report(page: Any, field: Any, button: Any) -> None:
         button.click()
         expect(field).to_be_focused()
         expect(field).to_have_accessible_description(
-            "Nothing was reported yet: write what happened, the model gets it as the result."
+            "Nothing was reported yet. Write what happened: the model gets it as the result."
         )
     field.fill("x")
     expect(page.get_by_role("alert")).to_have_count(0)
