@@ -137,7 +137,7 @@ function Doubt({ row, call, now, send, busy }) {
     <${Head} row=${row} look="doubt" icon="doubt" label="In doubt" now=${now}
       question=${html`Did <code><bdi>${call.name}</bdi></code> happen?`} />
     ${call.args === null
-      ? html`<div class="well faint">The arguments are too long for this page: open the session to read them.</div>`
+      ? html`<div class="well faint">The arguments are too long for this page. Open the session to read them.</div>`
       : html`<${Args} text=${call.args} />`}
     <div class="acts">
       ${Object.entries(OUTCOMES).map(([value, label]) => html`
