@@ -274,8 +274,9 @@ def dev_command(
             pass  # refuse before anything is started
     except StateDirTaken as error:
         raise StateDirTaken(
-            f"{error} For a second one beside it, with a Kafka of its own: foldlog --home DIR dev "
-            "--port 8378. To serve your own agent, stop it and run `foldlog dev FILE`."
+            f"{error} To start a second installation, with a Kafka of its own, run `foldlog --home "
+            "DIR dev --port 8378`. To serve your own agent here, stop the running worker and run "
+            "`foldlog dev FILE`."
         ) from None
     servers = start_broker(edge)
     report = apply_topics(edge.log, edge.settings.partitions)

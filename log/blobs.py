@@ -119,7 +119,9 @@ class BlobStore:
 
     def _path(self, name: str) -> Path:
         if _NAME.fullmatch(name) is None:
-            raise BlobMissing(f"{name[:80]!r} names no blob: 64 hexadecimal digits are needed")
+            raise BlobMissing(
+                f"{name[:80]!r} is not the name of a blob, which is 64 hexadecimal digits"
+            )
         return self.directory / name[:2] / name
 
     @staticmethod

@@ -362,17 +362,25 @@ def _checked(name: str, value: Any, source: str) -> Any:
     if not isinstance(value, str):
         raise SettingsError(f"{source}: {name} must be a string, not {type(value).__name__}")
     if name == "topic_prefix" and not _TOPIC.fullmatch(value):
-        raise SettingsError(f"{source}: topic_prefix may contain only A-Z a-z 0-9 . _ -: {value!r}")
+        raise SettingsError(
+            f"{source}: topic_prefix may contain only letters, digits, `.`, `_` and `-`, not "
+            f"{value!r}"
+        )
     if name == "user" and not _USER.fullmatch(value):
-        raise SettingsError(f"{source}: user must be 1-128 of A-Z a-z 0-9 . _ : @ -: {value!r}")
+        raise SettingsError(
+            f"{source}: user must be 1 to 128 letters, digits, `.`, `_`, `:`, `@` and `-`, not "
+            f"{value!r}"
+        )
     if name == "gateway_secret" and len(value.encode()) < SECRET_BYTES_MIN:
         raise SettingsError(f"{source}: gateway_secret needs at least {SECRET_BYTES_MIN} bytes")
     if name == "web_token" and not re.fullmatch(r"[!-~]{16,}", value):
-        raise SettingsError(f"{source}: web_token must be 16 or more of ! to ~, no space")
+        raise SettingsError(
+            f"{source}: web_token must be 16 or more ASCII characters, without spaces"
+        )
     if name == "framing" and value not in FRAMINGS:
-        raise SettingsError(f"{source}: framing must be {' or '.join(FRAMINGS)}: {value!r}")
+        raise SettingsError(f"{source}: framing must be {' or '.join(FRAMINGS)}, not {value!r}")
     if name == "decoder" and value not in DECODERS:
-        raise SettingsError(f"{source}: decoder must be {' or '.join(DECODERS)}: {value!r}")
+        raise SettingsError(f"{source}: decoder must be {' or '.join(DECODERS)}, not {value!r}")
     if name == "tool_env":
         return _variables(value, source)
     if name == "registry_url":

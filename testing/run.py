@@ -217,9 +217,8 @@ class AgentRun:
         for event, left in self._engine.crashes.items():
             if left:
                 raise Refused(
-                    f"run.crash_after({event!r}) crashed nothing: {left} more event"
-                    f"{'s' * (left > 1)} of this type by the worker would have been needed. The "
-                    f"session has events of the types "
+                    f"run.crash_after({event!r}) did not crash the worker, which wrote {left} event"
+                    f"{'s' * (left > 1)} of this type too few. The session has events of the types "
                     f"{', '.join(dict.fromkeys(self.event_types()))}"
                 )
 

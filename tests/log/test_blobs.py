@@ -50,7 +50,7 @@ def test_file_and_directory_are_synced_before_put_returns(blobs, monkeypatch):
     ["", "..", "../../etc/passwd", "a" * 63, "a" * 65, "A" * 64, "/" * 64, "a" * 63 + "\n"],
 )
 def test_a_name_that_is_not_a_hash_is_missing(blobs, name):
-    with pytest.raises(BlobMissing, match="names no blob"):
+    with pytest.raises(BlobMissing, match="not the name of a blob"):
         blobs.get(name)
 
 
