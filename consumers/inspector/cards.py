@@ -84,8 +84,8 @@ Done = TurnDone | RequestDone
 class Card:
     """The row of one session.
 
-    `feed` updates the card from the views, and returns the turns and requests that ended since the
-    last call.
+    `feed` updates the card from the views, and returns the turns and requests that ended since
+    `feed` was last called.
     """
 
     def __init__(self, prices: PriceTable, read: ReadBlob) -> None:
