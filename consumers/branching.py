@@ -90,7 +90,8 @@ class Branching:
         """Open a new session that begins with the state that `session_id` had after offset `at` (by
         default its present state).
 
-        Forking again with the same name is harmless. name: the id of the new session, by default a generated one.
+        Forking again with the same name is harmless. name: the id of the new session, by default a
+        generated one.
         """
         past, offset = self._past(session_id, at)
         origin, seed = past.views.origin, past.opened.seed_ref
