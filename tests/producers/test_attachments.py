@@ -115,5 +115,5 @@ def test_the_producer_refuses_a_reference_to_no_blob(shell):
     from foldlog.consumers.client import Client
 
     bad = {"type": "image", "source": {"type": "foldlog_blob", "sha256": "x", "bytes": 1}}
-    with Client(shell.settings, shell.log) as client, pytest.raises(Invalid, match="not the name"):
+    with Client(shell.settings, shell.log) as client, pytest.raises(Invalid, match="names no blob"):
         client.say("s1", [bad])
