@@ -109,13 +109,15 @@ class Store:
         self._stored: dict[str, _Stored] = {}  # by cached session
         self.belongs: Belongs | None = self._read(_BELONGS, Belongs)
         self.cursor: Cursor = self._read(_CURSOR, Cursor) or Cursor()
-        self.was_empty = self.cursor.offset == 0
         self.partition: PartitionView = self._read(_PARTITION, PartitionView) or PartitionView()
         # Dead letters for records below this offset were written while the previous store was in
         # use.
         self.letters_from = self.cursor.offset if letters_from is None else letters_from
         # Another worker has served the partition up to `log_end`; is_loaded: from a snapshot.
         self.is_new, self.is_loaded = is_loaded or letters_from is not None, is_loaded
+        # Records below this offset were counted and reported on while another store was in use.
+        is_partial = self.is_new or self.cursor.offset == 0
+        self.history_end = self.log_end if is_partial else self.cursor.offset
 
     def _read(self, key: bytes, kind: type) -> Any:
         value = self._backend.get(key)

@@ -88,11 +88,11 @@ class TokenAdvisor:
     """Reports costly mistakes in the use of tokens, each finding once per session.
 
     Findings are reported only for new records. Records that were in the store when it was opened,
-    or in the log when the store was rebuilt, are skipped, because an earlier worker reported on
-    them. If a check fails, the failure is logged once per session and the worker continues.
-    partition_of: returns the partition of a session. sizes: a file in which a process stores the
-    prompt sizes of its sessions for the next process; without the file, a process compares only the
-    sessions that it has checked itself.
+    or in the log when the store was created or rebuilt, are skipped, because an earlier worker
+    reported on them. If a check fails, the failure is logged once per session and the worker
+    continues. partition_of: returns the partition of a session. sizes: a file in which a process
+    stores the prompt sizes of its sessions for the next process; without the file, a process
+    compares only the sessions that it has checked itself.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class TokenAdvisor:
 
     def store_opened(self, partition: int, store: Store) -> None:
         """Called when a partition was assigned to this worker, or its store was rebuilt."""
-        self._since[partition] = store.log_end if store.is_new else store.cursor.offset
+        self._since[partition] = store.history_end
 
     def check(self, views: SessionViews) -> None:
         """Report the new findings in a session."""

@@ -201,13 +201,6 @@ def refusal_lines(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterato
             yield f"session {entry.session_id}: {whose} was refused: {refusal.detail}"
 
 
-def _is_history(owned: PartitionCache, record: Record) -> bool:
-    """Whether the record was in the log before this worker had a store of the partition that was
-    empty, loaded or rebuilt: the worker that had the partition then has counted it."""
-    store = owned.store
-    return record.offset < store.log_end and (store.is_new or store.was_empty)
-
-
 class MeteredActions(Actions):
     """Actions that also count the events that were read back, the dead letters, and the WAKE rows
     for which they wrote events.
@@ -223,7 +216,7 @@ class MeteredActions(Actions):
         before: SessionViews,
         ruling: Ruling,
     ) -> None:
-        if not _is_history(owned, record):
+        if record.offset >= owned.store.history_end:
             self.meter.count(entry, before, ruling)
             for line in refusal_lines(entry, before, ruling):
                 self._say(line)

@@ -344,6 +344,9 @@ def test_S3_9_a_restarted_worker_reports_only_new_mistakes():
     rebuilt, logged = start_advisor({}, end + 100, letters_from=0)
     rebuilt.check(s.views)
     assert logged == [], "a rebuilt store has only mistakes that other workers reported"
+    moved, logged = start_advisor({}, end + 100)
+    moved.check(s.views)
+    assert logged == [], "so has the first store of a worker that takes over the partition"
 
 
 def test_S3_9_advice_that_fails_is_logged_once_and_later_results_are_checked(monkeypatch):
