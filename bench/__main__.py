@@ -1,12 +1,19 @@
 """`make bench`: measures ratios to baselines in the same run. Writes bench/results.json, and
-after a run of all benches docs/performance.md.
+after a complete run docs/performance.md.
 
 Absolute numbers depend on the load of the machine: read the ratios. A bench is a function that
-takes the number of runs and returns a Ratio; the tables below list them all.
+takes the number of runs and returns a Ratio; the tables below list them all. A run is complete if
+every bench was measured, with at least RUNS runs each. results.json is written after each bench, so
+an interrupted run keeps the figures that it has measured.
 """
 
 import json
+import os
+import sys
+import time
+import traceback
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -17,21 +24,22 @@ from foldlog.bench import (
     fold_spread,
     live,
     memory_search,
-    peers,
     refold,
     report,
     steps,
     storage,
     streams,
     takeover,
+    targets,
     tokens,
     turn_bytes,
     viewers,
 )
-from foldlog.bench.measure import Installation, Missing, Ratio, installation
+from foldlog.bench.measure import Installation, Measured, Missing, Ratio, installation
 from foldlog.local.messages_api import ScriptedServer
 
 RESULTS = Path(__file__).parent / "results.json"
+RUNS = 5
 
 # The benches are grouped by what they need, cheapest first.
 ALONE: dict[str, Callable[[int], Ratio]] = {
@@ -64,72 +72,132 @@ WORKER: dict[str, Callable[[Installation, ScriptedServer, int], Ratio]] = {
 NAMES = (*ALONE, *BROKER, *WORKER)
 
 
-def measured(runs: int, only: tuple[str, ...]) -> Iterator[tuple[str, Ratio | Missing]]:
+class Failed(Missing):
+    """A bench that could not measure because of an error."""
+
+
+def measured(runs: int, only: tuple[str, ...]) -> Iterator[tuple[str, Measured]]:
     """Run the selected benches one after the other, and yield their names and results."""
     wanted = set(only or NAMES)
     for name, bench in ALONE.items():
         if name in wanted:
-            yield name, _run(name, lambda bench=bench: bench(runs))
+            yield name, _timed(name, lambda bench=bench: bench(runs))
     for name, bench in BROKER.items():
         if name in wanted:
-            with installation() as here:  # each bench gets its own idle broker
-                yield name, _run(name, lambda bench=bench, here=here: bench(here, runs))
-    if WORKER.keys() & wanted:
-        click.echo("a worker, a broker, a model server ...", err=True)
-        with ScriptedServer(script=live.script()) as server, installation() as here:
-            with live.worker(here, server.base_url):
-                for name, bench in WORKER.items():
-                    if name in wanted:
-                        yield name, _run(name, lambda bench=bench: bench(here, server, runs))
+            yield name, _timed(name, lambda bench=bench: _on_a_broker(bench, runs))
+    names = [name for name in WORKER if name in wanted]
+    with ExitStack() as stack:  # one worker for all of them; the first bench pays for its start
+        parts: list[tuple[Installation, ScriptedServer]] = []
+        for name in names:
+            yield name, _timed(name, lambda name=name: _on_a_worker(name, runs, parts, stack))
 
 
-def _run(name: str, bench: Callable[[], Ratio]) -> Ratio | Missing:
+def _on_a_broker(bench: Callable[[Installation, int], Ratio], runs: int) -> Ratio:
+    with installation() as here:  # each bench gets its own idle broker
+        return bench(here, runs)
+
+
+def _on_a_worker(
+    name: str, runs: int, parts: list[tuple[Installation, ScriptedServer]], stack: ExitStack
+) -> Ratio:
+    if not parts:
+        server = stack.enter_context(ScriptedServer(script=live.script()))
+        here = stack.enter_context(installation())
+        stack.enter_context(live.worker(here, server.base_url))
+        parts.append((here, server))
+    return WORKER[name](*parts[0], runs)
+
+
+def _timed(name: str, bench: Callable[[], Ratio]) -> Measured:
+    """Run a bench. An error is printed, and the other benches continue."""
     click.echo(f"{name} ...", err=True)
+    began = time.monotonic()
+    result: Ratio | Missing
     try:
-        return bench()
+        result = bench()
+        targets.clauses(result)
     except Missing as missing:
-        return missing
+        result = missing
+    except Exception as error:
+        traceback.print_exc()
+        result = Failed(f"{type(error).__name__}: {error}")
+    seconds = time.monotonic() - began
+    click.echo(f"{name} took {seconds:.0f} s", err=True)
+    return Measured(result, seconds)
 
 
-def result_rows(found: dict[str, Ratio | Missing]) -> list[dict]:
+def result_rows(found: dict[str, Measured]) -> list[dict]:
     """The rows of the results file: new rows, and the old rows of benches that were not run.
 
     A bench that ran but could not measure has no row, because an old figure must not look new.
     """
     old = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     rows = {row["name"]: row for row in old if row["name"] not in found}
-    rows.update((name, row._asdict()) for name, row in found.items() if isinstance(row, Ratio))
+    for name, (row, seconds) in found.items():
+        if isinstance(row, Ratio):
+            more = {"met": targets.is_met(row), "seconds": round(seconds, 1)}
+            rows[name] = row._asdict() | more
     order = {name: n for n, name in enumerate(NAMES)}
     return sorted(rows.values(), key=lambda row: order.get(row["name"], len(order)))
 
 
-def _show(row: Ratio | Missing, name: str) -> None:
+def why_incomplete(found: dict[str, Measured], runs: int) -> str:
+    """Why docs/performance.md cannot be written from these results, or "" if it can."""
+    if left := [name for name in NAMES if name not in found]:
+        return f"{len(left)} benches were not selected"
+    if runs < RUNS:
+        return f"{runs} runs are fewer than {RUNS}"
+    missing = [name for name, each in found.items() if isinstance(each.result, Missing)]
+    return f"not measured: {', '.join(missing)}" if missing else ""
+
+
+def _show(name: str, row: Ratio | Missing, seconds: float) -> None:
     if isinstance(row, Missing):
         click.echo(f"{name:<20}not measured: {row}")
         return
     numbers = f"{row.ours:>14,.3f}{row.baseline:>14,.3f}"
-    click.echo(f"{row.name:<20}{numbers}  {row.unit:<14}{row.ratio:>9.3f}  {row.aim}")
+    click.echo(
+        f"{name:<20}{numbers}  {row.unit:<14}{row.ratio:>9.3f}{seconds:>7.0f} s  "
+        f"{targets.with_verdicts(row)}"
+    )
     if row.note:
         click.echo(f"{'':<20}{row.note}")
 
 
 @click.command()
-@click.option("--runs", default=5, show_default=True, help="The number of runs of each pair.")
+@click.option("--runs", default=RUNS, show_default=True, help="The number of runs of each pair.")
 @click.argument("only", nargs=-1, type=click.Choice(NAMES))
 def main(runs: int, only: tuple[str, ...]) -> None:
     """Run all benches, or only those named. Example: make bench ARGS="fold --runs 3".
 
-    A run of all benches also writes docs/performance.md.
+    A complete run also writes docs/performance.md.
     """
-    found = dict(measured(runs, only))
-    RESULTS.write_text(json.dumps(result_rows(found), indent=2) + "\n")
-    if not only and peers.PYTHON.exists():
-        report.write(found)
+    load, found = os.getloadavg()[0], {}
+    for name, each in measured(runs, only):
+        found[name] = each
+        report.replace_file(RESULTS, json.dumps(result_rows(found), indent=2) + "\n")
+    if why := why_incomplete(found, runs):
+        click.echo(f"docs/performance.md stays as it is: {why}.", err=True)
+    else:
+        complete = {n: each.result for n, each in found.items() if isinstance(each.result, Ratio)}
+        report.write(complete, sum(each.seconds for each in found.values()), load)
         click.echo("The report is docs/performance.md.", err=True)
-    click.echo(f"{'name':<20}{'ours':>14}{'baseline':>14}  {'unit':<14}{'ratio':>9}  aim")
+    click.echo(
+        f"{'name':<20}{'ours':>14}{'baseline':>14}  {'unit':<14}{'ratio':>9}{'time':>9}  target"
+    )
     for name in NAMES:
         if name in found:
-            _show(found[name], name)
+            _show(name, *found[name])
+    rows = [each.result for each in found.values() if isinstance(each.result, Ratio)]
+    unmet = [row.name for row in rows if not targets.is_met(row)]
+    minutes = sum(each.seconds for each in found.values()) / 60
+    click.echo(
+        f"{len(rows) - len(unmet)} of {len(rows)} targets are met"
+        f"{', not: ' if unmet else ''}{', '.join(unmet)}. It took {minutes:.1f} minutes; the load "
+        f"average was {load:.1f} at the start."
+    )
+    if any(isinstance(each.result, Failed) for each in found.values()):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

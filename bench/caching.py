@@ -131,7 +131,7 @@ def cache_saving(runs: int = 1, turns: int = TURNS) -> Ratio:
         f" {input_cost(steps, table).saved:.3f}, {len(spent) - len(steps)} summaries are not"
         f" cached; the longest prompt has {max(row.read_tokens for row in spent):,} tokens"
     )
-    aim = "saved: at least 0.72, aim 0.86"
+    aim = "at least 0.72, aim 0.86"
     usd = [picodollars / PICO_PER_USD for picodollars in whole]
     assert whole.saved is not None
     return Ratio("cache_saving", *usd, "USD", whole.saved, 1, aim, note)

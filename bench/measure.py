@@ -1,10 +1,9 @@
 """Defines a measured ratio, and a real installation to measure on."""
 
 import os
-import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,8 +31,8 @@ class Plot(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """`ours` divided by `baseline`, both medians of alternating runs. `aim` is printed, never
-    enforced.
+    """`ours` divided by `baseline`, both medians of alternating runs. `aim`: the target values, see
+    targets.py; they are printed with the result, never enforced.
 
     `note` states what the numbers include and exclude.
     """
@@ -49,23 +48,11 @@ class Ratio(NamedTuple):
     plot: Plot | None = None
 
 
-def paired(
-    name: str,
-    ours: Callable[[], float],
-    baseline: Callable[[], float],
-    *,
-    unit: str,
-    runs: int,
-    aim: str,
-    note: str = "",
-) -> Ratio:
-    """Measure both functions alternately, the baseline first, so that a slow minute affects both.
-    """
-    pairs = [(baseline(), ours()) for _ in range(runs)]
-    base = statistics.median(pair[0] for pair in pairs)
-    mine = statistics.median(pair[1] for pair in pairs)
-    ratio = statistics.median(pair[1] / pair[0] for pair in pairs)
-    return Ratio(name, mine, base, unit, ratio, runs, aim, note)
+class Measured(NamedTuple):
+    """The result of a bench, and how long the bench took."""
+
+    result: Ratio | Missing
+    seconds: float
 
 
 class Installation(NamedTuple):

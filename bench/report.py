@@ -1,7 +1,8 @@
-"""Writes the results of a whole `make bench` into docs/performance.md, and draws its plots.
+"""Writes the results of a complete `make bench` into docs/performance.md, and draws its plots.
 
 The page contains the measured text between `<!-- measured: NAME -->` and `<!-- end -->`; all other
-text is written by hand.
+text is written by hand. Nothing is written until every part exists, so that a page never has
+figures of two runs.
 """
 
 import json
@@ -12,7 +13,8 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
-from foldlog.bench.measure import Missing, Ratio
+from foldlog.bench import targets
+from foldlog.bench.measure import Ratio
 from foldlog.bench.peers import PYTHON
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -60,60 +62,90 @@ WHAT = {
 """What the ratio of each bench is."""
 
 
-def machine() -> str:
-    """One sentence about this machine and this moment."""
+def machine(seconds: float, load: float) -> str:
+    """One paragraph about this machine and this run. load: the load average at the start."""
     model = ""
     if Path("/proc/cpuinfo").exists():
         found = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
         model = f" ({found[1].strip()})" if found else ""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
-        f"Measured on {datetime.now(UTC):%d %B %Y}: {os.cpu_count()} cores{model}, "
+        f"Measured on {datetime.now(UTC):%d %B %Y}{_commit()}: {os.cpu_count()} cores{model}, "
         f"{memory:.0f} GiB of memory, {platform.system()}, Python {platform.python_version()}, "
-        f"one Kafka broker on the same machine.\n"
+        f"one Kafka broker on the same machine. The load average was {load:.1f} at the start; the "
+        f"run took {seconds / 60:.0f} minutes.\n"
     )
 
 
-def table(rows: dict[str, Ratio | Missing]) -> str:
-    """The ratios as a table."""
+def _commit() -> str:
+    """The version of the code, as text; "" outside of a repository."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    try:
+        found = subprocess.run(command, cwd=DOCS, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return f" at commit {found.stdout.strip()}"
+
+
+def table(rows: dict[str, Ratio]) -> str:
+    """The ratios as a table, and how many targets are met."""
     lines = ["| bench | what is divided by what | foldlog | baseline | ratio | target |",
              "|---|---|---|---|---|---|"]
     for name, row in rows.items():
-        cells = [f"`{name}`", WHAT[name]]
-        if isinstance(row, Missing):
-            cells += [f"not measured: {row}", "", "", ""]
-        else:
-            mine, base = f"{row.ours:,.4g} {row.unit}", f"{row.baseline:,.4g} {row.unit}"
-            cells += [mine, base, f"{row.ratio:.3g}", row.aim]
+        mine, base = f"{row.ours:,.4g} {row.unit}", f"{row.baseline:,.4g} {row.unit}"
+        cells = [f"`{name}`", WHAT[name], mine, base, f"{row.ratio:.3g}",
+                 targets.with_verdicts(row)]
         lines.append(f"| {' | '.join(cells)} |")
+    unmet = [f"`{name}`" for name, row in rows.items() if not targets.is_met(row)]
+    summary = f"{len(rows) - len(unmet)} of {len(rows)} benches meet their targets"
+    lines += ["", f"{summary}; these do not: {', '.join(unmet)}." if unmet else f"{summary}."]
     return "\n".join(lines) + "\n"
 
 
-def details(rows: dict[str, Ratio | Missing]) -> str:
+def details(rows: dict[str, Ratio]) -> str:
     """What each bench adds to its figures, such as the spread."""
-    lines = [f"- `{name}`: {row.note} ({row.runs} runs)."
-             for name, row in rows.items() if isinstance(row, Ratio) and row.note]
+    lines = [f"- `{name}`: {row.note} ({row.runs} runs)." for name, row in rows.items() if row.note]
     return "\n".join(lines) + "\n"
 
 
-def plots(rows: dict[str, Ratio | Missing]) -> str:
-    """Draws the plots below docs/images; returns the Markdown that shows them."""
+def plots(rows: dict[str, Ratio]) -> dict[str, str]:
+    """The drawn plots, by bench."""
+    drawn = {}
+    for name, row in rows.items():
+        if row.plot is not None:
+            asked = json.dumps(row.plot._asdict())
+            done = subprocess.run(
+                [PYTHON, PLOT], input=asked, capture_output=True, text=True, check=True
+            )
+            drawn[name] = done.stdout
+    return drawn
+
+
+def links(rows: dict[str, Ratio]) -> str:
+    """The Markdown that shows the plots."""
     lines = []
     for name, row in rows.items():
-        if not isinstance(row, Ratio) or row.plot is None:
-            continue
-        asked = json.dumps(row.plot._asdict())
-        drawn = subprocess.run([PYTHON, PLOT], input=asked, capture_output=True, text=True,
-                               check=True)
-        (DOCS / "images" / f"bench-{name}.svg").write_text(drawn.stdout)
-        lines += [f"![{row.plot.y}, by {row.plot.x} ({name})](images/bench-{name}.svg)", ""]
+        if row.plot is not None:
+            lines += [f"![{row.plot.y}, by {row.plot.x} ({name})](images/bench-{name}.svg)", ""]
     return "\n".join(lines)
 
 
-def write(rows: dict[str, Ratio | Missing]) -> None:
-    """Write the page."""
+def write(rows: dict[str, Ratio], seconds: float, load: float) -> None:
+    """Write the plots and the page. seconds: how long the run took; load: see `machine`."""
     parts = {
-        "machine": machine(), "table": table(rows), "details": details(rows), "plots": plots(rows)
+        "machine": machine(seconds, load),
+        "table": table(rows),
+        "details": details(rows),
+        "plots": links(rows),
     }
-    page = PAGE.read_text()
-    PAGE.write_text(MARK.sub(lambda mark: mark[1] + parts[mark[2]] + mark[3], page))
+    page = MARK.sub(lambda mark: mark[1] + parts[mark[2]] + mark[3], PAGE.read_text())
+    for name, drawn in plots(rows).items():
+        replace_file(DOCS / "images" / f"bench-{name}.svg", drawn)
+    replace_file(PAGE, page)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace a file by this text, or leave it as it is if this process ends before."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_text(text, "utf-8")
+    fresh.replace(path)

@@ -16,7 +16,7 @@ from foldlog.schemas.tokens import FAMILIES, NEW, OLD, estimate
 
 SAMPLES = Path(__file__).parent / "token_samples.json"
 MODELS = {OLD: "claude-opus-4-6", NEW: "claude-sonnet-5-5"}  # one model of each family
-AIM = "<= 0.25"
+AIM = "at most 0.25"
 
 
 class SampleError(NamedTuple):

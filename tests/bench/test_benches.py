@@ -3,6 +3,7 @@
 The peers' environment is not required: without it, their benches must name what is missing.
 """
 
+import ast
 import json
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from foldlog.bench import (
     steps,
     storage,
     streams,
+    targets,
     tokens,
     turn_bytes,
 )
@@ -209,27 +211,146 @@ def test_the_report_explains_every_bench():
     assert set(report.WHAT) == set(bench.NAMES)
 
 
-def test_the_report_replaces_only_what_is_measured(monkeypatch, tmp_path):
-    page = tmp_path / "performance.md"
-    page.write_text(report.PAGE.read_text())
-    monkeypatch.setattr(report, "PAGE", page)
-    monkeypatch.setattr(report, "plots", lambda rows: "")
-    row = Ratio("fold", 44.5, 100, "events/CPU s", 0.445, 5, "at least 0.45", "0.44 to 0.46")
-    report.write({"fold": row, "replay": Missing("no broker")})
+@pytest.fixture
+def page(monkeypatch, tmp_path):
+    """A copy of the page, to which the report is written."""
+    copy = tmp_path / "performance.md"
+    copy.write_text(report.PAGE.read_text())
+    (tmp_path / "images").mkdir()
+    monkeypatch.setattr(report, "PAGE", copy)
+    monkeypatch.setattr(report, "DOCS", tmp_path)
+    return copy
+
+
+def row_of(name: str, ratio: float = 1.0, aim: str = "at most 2", **more) -> Ratio:
+    return Ratio(name, ratio, 1.0, "ms", ratio, 5, aim, **more)
+
+
+def test_the_report_replaces_only_what_is_measured(page):
+    row = row_of("fold", 0.44, "at least 0.45", note="0.43 to 0.46")
+    report.write({"fold": row, "replay": row_of("replay")}, 600.0, 0.25)
     text = page.read_text()
-    assert "| 0.445 | at least 0.45 |" in text and "- `fold`: 0.44 to 0.46 (5 runs)." in text
-    assert "not measured: no broker" in text and "## Method" in text
+    assert "| 0.44 | at least 0.45: **not met** |" in text and "at most 2: met |" in text
+    assert "- `fold`: 0.43 to 0.46 (5 runs)." in text and "## Method" in text
+    assert "1 of 2 benches meet their targets; these do not: `fold`." in text
+    assert "load average was 0.2 at the start; the run took 10 minutes" in text
     assert text.count("<!-- measured: ") == text.count("<!-- end -->") == 4
-    report.write({})
-    assert "0.445" not in page.read_text(), "old figures must not look new"
+    report.write({"replay": row_of("replay")}, 1.0, 0.0)
+    assert "0.44" not in page.read_text(), "old figures must not look new"
+
+
+def test_a_report_that_fails_changes_nothing(page, monkeypatch):
+    monkeypatch.setattr(report, "PLOT", page.with_name("no_such_file.py"))
+    monkeypatch.setattr(report, "PYTHON", sys.executable)
+    plot = Plot("events", "s", {"line": [(1.0, 1.0)]})
+    before = page.read_text()
+    with pytest.raises(subprocess.CalledProcessError):
+        report.write({"fold": row_of("fold"), "takeover": row_of("takeover", plot=plot)}, 1.0, 0.0)
+    assert page.read_text() == before and not list((page.parent / "images").iterdir())
+
+
+@pytest.fixture
+def benches(monkeypatch, tmp_path, page):
+    """Replaces all benches by those that the test sets in the returned dict, and runs them."""
+    rows: dict = {}
+    monkeypatch.setattr(bench, "RESULTS", tmp_path / "results.json")
+    for table in ("BROKER", "WORKER"):
+        monkeypatch.setattr(bench, table, {})
+    monkeypatch.setattr(bench, "ALONE", rows)
+
+    def run(*args: str):
+        monkeypatch.setattr(bench, "NAMES", tuple(rows))
+        return CliRunner().invoke(bench.main, args)
+
+    return rows, run
+
+
+def test_a_complete_run_writes_the_page_and_prints_each_target_and_duration(benches, page):
+    rows, run = benches
+    rows |= {"fold": lambda runs: row_of("fold", 3.0), "replay": lambda runs: row_of("replay")}
+    ran = run()
+    assert ran.exit_code == 0, ran.output
+    assert "at most 2: **not met**" in ran.output and "at most 2: met" in ran.output
+    assert "1 of 2 targets are met, not: fold. It took 0.0 minutes" in ran.output
+    assert "fold took 0 s" in ran.output and "| `fold` |" in page.read_text()
+    stored = json.loads(bench.RESULTS.read_text())
+    assert [(row["name"], row["met"]) for row in stored] == [("fold", False), ("replay", True)]
+
+
+def _interrupted(runs: int) -> Ratio:
+    raise KeyboardInterrupt
+
+
+def _failing(runs: int) -> Ratio:
+    raise AssertionError("the worker did not become ready")
+
+
+def _missing(runs: int) -> Ratio:
+    raise Missing("no peer")
+
+
+@pytest.mark.parametrize(
+    ("second", "args", "code"),
+    [
+        (_interrupted, (), 1),
+        (_failing, (), 1),
+        (_missing, (), 0),
+        (lambda runs: row_of("replay"), ("--runs", "4"), 0),
+        (lambda runs: row_of("replay"), ("fold",), 0),
+        (lambda runs: row_of("replay", aim="rather fast"), (), 1),
+    ],
+)
+def test_an_incomplete_run_keeps_its_figures_and_writes_no_page(
+    benches, page, second, args, code
+):
+    rows, run = benches
+    rows |= {"fold": lambda runs: row_of("fold"), "replay": second}
+    before = page.read_text()
+    ran = run(*args)
+    assert ran.exit_code == code, ran.output
+    assert page.read_text() == before
+    assert "fold" in [row["name"] for row in json.loads(bench.RESULTS.read_text())]
+    if second is not _interrupted:
+        assert "performance.md stays as it is" in ran.output
+
+
+@pytest.mark.parametrize(
+    ("aim", "ratio", "verdicts"),
+    [
+        ("at most 1.5", 1.5, [True]),
+        ("at most 1.5", 1.6, [False]),
+        ("at least 0.45, aim 0.7", 0.5, [True, False]),
+        ("at most 4, aim 2.5", 2.0, [True, True]),
+        ("at most 1.5, ours at most 0.4 s, aim 0.1 s", 1.0, [True, True, False]),
+        ("at least 1 (300 streams), aim 2", 1.5, [True, False]),
+    ],
+)
+def test_a_figure_is_compared_with_every_clause_of_its_target(aim, ratio, verdicts):
+    row = Ratio("fold", 0.2, 1.0, "s", ratio, 5, aim)
+    assert [clause.is_met for clause in targets.clauses(row)] == verdicts
+    unmet = not all(met for met, text in zip(verdicts, aim.split(", "), strict=True)
+                    if not text.startswith("aim"))
+    assert targets.is_met(row) is not unmet
+
+
+def test_every_target_in_the_benches_can_be_read():
+    found = set()
+    for path in Path(bench.__file__).parent.glob("*.py"):
+        if path.name != "targets.py":
+            for node in ast.walk(ast.parse(path.read_text())):
+                value = getattr(node, "value", None)
+                if isinstance(node, ast.Constant) and isinstance(value, str):
+                    found |= {value} & {value for word in ("at most ", "at least ")
+                                        if value.startswith(word) and len(value) < 60}
+    assert len(found) > 10
+    for aim in found - {"at least 1 ("}:  # the beginning of an f-string
+        assert targets.clauses(row_of("fold", aim=aim))
 
 
 @pytest.mark.skipif(not peers.PYTHON.exists(), reason="`make bench` installs the peers")
-def test_a_plot_is_drawn_from_its_points(monkeypatch, tmp_path):
-    (tmp_path / "images").mkdir()
-    monkeypatch.setattr(report, "DOCS", tmp_path)
+def test_a_plot_is_drawn_from_its_points(page):
     plot = Plot("events", "s", {"with": [(10.0, 1.0), (1000.0, 1.1)], "without": [(10.0, 1.0)]})
-    row = Ratio("takeover", 1, 1, "s", 1, 5, "at most 1.5", "", plot)
-    assert "images/bench-takeover.svg" in report.plots({"takeover": row})
-    drawn = (tmp_path / "images" / "bench-takeover.svg").read_text()
+    report.write({"takeover": row_of("takeover", plot=plot)}, 1.0, 0.0)
+    assert "(images/bench-takeover.svg)" in page.read_text()
+    drawn = (page.parent / "images" / "bench-takeover.svg").read_text()
     assert all(f">{word}</text>" in drawn for word in ("events", "s", "with", "without"))
