@@ -112,7 +112,7 @@ def _stock(here: Installation) -> Spent:
 
 def _replay(here: Installation) -> Spent:
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    command = [sys.executable, "-m", "foldlog.cli", "replay", "--processes", "1", "--json"]
+    command = [sys.executable, "-m", "foldlog.cli", "replay", "--jobs", "1", "--json"]
     subprocess.run(command, env=here.env(), cwd=here.home, check=True, capture_output=True)
     after, ended = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -58,8 +58,9 @@ def offsets(edge: Edge, text: str | None, session: str | None) -> dict[int, int]
 @click.option("--verify", "compare", is_flag=True, help="Compare with the worker's store.")
 @click.option("--into", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
               help="Write the folded views to new stores below DIR; the live ones stay untouched.")
-@click.option("--processes", type=click.IntRange(min=1), metavar="N",
-              help="Partitions folded in parallel (default: one per processor for a large log).")
+@click.option("--jobs", "--processes", "processes", type=click.IntRange(min=1), metavar="N",
+              help="Partitions folded at once, each in a process of its own (default: one per "
+                   "processor for a large log).")
 @click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Replay this bundle, offline, and compare the result with its manifest.")
 @json_option

@@ -3,19 +3,23 @@
 Only the CPU limits the speed of folding, and partitions are independent of each other. A job folds
 one partition and hashes every view, compares the views with a worker's store, or writes them to a
 new store next to the live one. Jobs run in separate processes if the log is on a broker and has
-enough events, because a process takes about a second to start.
+enough events, because a process takes about a second to start. If a job fails or the caller stops,
+the processes end at once; a replay changes nothing that is in use.
 """
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..log import open_log
 from ..log.door import Log
-from ..log.errors import LogCut, Refused
+from ..log.errors import LogCut, LogFatal, Refused
 from ..log.settings import Settings
 from ..processors.store.partition_cache import checksum_of
 from ..processors.store.store import Belongs, Cursor, fold_version, new_store
@@ -96,11 +100,13 @@ def run_jobs(
     """Run the jobs, and yield the results in the order of the partitions.
 
     processes: how many jobs run at once, by default one per processor, or one for a small log.
+    Raises the error of the first job that fails.
     """
     total = sum(job.end for job in jobs)
     if processes is None:
         is_parallel = settings.bootstrap_servers is not None and total >= PARALLEL_MIN
-        processes = min(len(jobs), os.cpu_count() or 1) if is_parallel else 1
+        processes = (os.cpu_count() or 1) if is_parallel else 1
+    processes = min(processes, len(jobs))
     if processes > 1:
         yield from _in_processes(settings, jobs, progress, total, processes)
         return
@@ -116,19 +122,48 @@ def _in_processes(
 ) -> Iterator[JobResult]:
     context = multiprocessing.get_context("spawn")  # not fork: the log's client has threads
     read = context.Array("Q", max(job.partition for job in jobs) + 1, lock=False)
-    with ProcessPoolExecutor(processes, context, _start_process, (settings, read)) as pool:
-        running = [pool.submit(_run_in_process, job) for job in jobs]
-        left = set(running)
+    with (
+        ProcessPoolExecutor(processes, context, _start_process, (settings, read)) as pool,
+        _ended_at_once(pool),
+    ):
+        # The longest job first, because the last one to end decides how long all take.
+        longest_first = sorted(jobs, key=lambda job: -job.end)
+        running = {job.partition: pool.submit(_run_in_process, job) for job in longest_first}
+        left = set(running.values())
         while left:
-            _, left = wait(left, POLL_S, FIRST_COMPLETED)
+            ended, left = wait(left, POLL_S, FIRST_COMPLETED)
+            for future in ended:
+                future.result()
             progress(sum(read), total)
-        yield from (future.result() for future in running)
+        yield from (running[job.partition].result() for job in jobs)
+
+
+@contextmanager
+def _ended_at_once(pool: ProcessPoolExecutor) -> Iterator[None]:
+    """If the block raises, end the processes of the pool, which would first finish all jobs."""
+    others = set(multiprocessing.active_children())
+    try:
+        yield
+    except BaseException as error:
+        own = set(multiprocessing.active_children()) - others
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in own:
+            process.terminate()
+        for process in own:
+            process.join()
+        if isinstance(error, BrokenProcessPool):
+            raise LogFatal(
+                "a process that folded a partition was killed, perhaps because the machine has too "
+                "little memory. Nothing that is in use was changed. Replay with --jobs 1."
+            ) from error
+        raise
 
 
 _process: dict[str, Any] = {}
 
 
 def _start_process(settings: Settings, read: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the caller, which ends this process
     _process.update(settings=settings, read=read, log=open_log(settings))
 
 

@@ -23,9 +23,25 @@ All packages that import `log` use these errors.
 A message has three parts: what happened, what was kept, what to do.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class FoldlogError(Exception):
-    """Root of every error that foldlog raises on purpose."""
+    """Root of every error that foldlog raises on purpose. It can be pickled, so that a process can
+    pass an error to the process that started it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default calls the class with the message, but some classes build their message.
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(
+    kind: type[FoldlogError], args: tuple[Any, ...], fields: Mapping[str, Any]
+) -> FoldlogError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class Refused(FoldlogError):

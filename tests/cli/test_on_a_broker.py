@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from foldlog.log import Settings, open_log
+from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.own_environment import installation_env
 
 pytestmark = pytest.mark.broker
@@ -88,6 +90,29 @@ def test_a_worker_answers_and_its_store_matches_the_log(machine):
         _, err = worker.communicate(timeout=WAIT_S)
     assert "a scripted model answers" in err and "Traceback" not in err
     assert "matches the log" in machine("replay", "--verify"), "the closed store"
+
+
+def test_a_replay_in_two_processes_equals_one_and_reports_what_a_process_finds(machine):
+    for name in ("s1", "s2", "s3", "s4", "s5"):
+        machine("send", name, "hi")
+    log = open_log(Settings.load(machine.env))
+    try:
+        ends = log.end_offsets(SESSION_EVENTS)
+        assert sum(end > 0 for end in ends.values()) > 1, "else one process is enough"
+        one = machine("replay", "--json", "--jobs", "1")
+        assert one.count("sha256") == 5 and machine("replay", "--json", "--jobs", "2") == one
+        assert machine("replay", "--json", "--processes", "9") == one, "the old name of the option"
+        fresh = str(machine.home / "fresh")
+        machine("replay", "--into", fresh, "--jobs", "2")
+        machine.env["FOLDLOG_STATE_DIR"] = fresh
+        assert "every view of 5 sessions" in machine("replay", "--verify", "--jobs", "2")
+        partition = max(ends, key=lambda p: ends[p])
+        log.live.delete_before(SESSION_EVENTS, {partition: 1})
+        cut = str(machine.home / "cut")
+        why = machine("replay", "--into", cut, "--jobs", "2", code=1)
+        assert f"partition {partition}: folding must start at offset 0" in why
+    finally:
+        log.close()
 
 
 def approve_until_answered(machine, message_id):

@@ -1,13 +1,28 @@
 """Replay of whole partitions: into a new store, in several jobs, with a progress bar."""
 
 import io
+import multiprocessing
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from foldlog.cli import progress
 from foldlog.consumers.client import Client
 from foldlog.consumers.replay import Replay, verify
-from foldlog.consumers.replay_many import HASH, INTO, VERIFY, NotEmpty, jobs_of, run_jobs
+from foldlog.consumers.replay_many import (
+    HASH,
+    INTO,
+    VERIFY,
+    Job,
+    NotEmpty,
+    _ended_at_once,
+    jobs_of,
+    run_jobs,
+)
+from foldlog.log.errors import LogFatal, LogUnreachable
 from foldlog.processors.store.store import open_readonly
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.cli.harness import make_shell
@@ -68,6 +83,33 @@ def test_verify_by_jobs_equals_verify(log, settings, client, tmp_path):
     results = list(run_jobs(log, settings, jobs_of(log, VERIFY)))
     assert [each.verified for each in results] == list(verify(log, settings))
     assert sum(each.verified.sessions for each in results) == 5
+
+
+def test_the_error_of_a_job_in_another_process_reaches_the_caller(log, settings):
+    """Errors with fields could not be read from the other process, which then counted as killed."""
+    away = replace(settings, bootstrap_servers="127.0.0.1:9")
+    with pytest.raises(LogUnreachable, match="no Kafka broker answers"):
+        list(run_jobs(log, away, [Job(HASH, 0, 10), Job(HASH, 1, 20)], processes=2))
+    assert not multiprocessing.active_children()
+
+
+@pytest.fixture
+def pool():
+    return ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
+
+
+def test_ctrl_c_ends_the_processes_and_starts_no_further_job(pool):
+    """The defect: each process went on with the next job, and the command waited for all."""
+    with pytest.raises(KeyboardInterrupt), pool, _ended_at_once(pool):
+        jobs = [pool.submit(time.sleep, 20) for _ in range(4)]
+        raise KeyboardInterrupt
+    assert not any(job.done() and not job.cancelled() and not job.exception() for job in jobs)
+    assert not multiprocessing.active_children()
+
+
+def test_a_killed_process_is_an_error_that_says_what_to_do(pool):
+    with pytest.raises(LogFatal, match="--jobs 1"), pool, _ended_at_once(pool):
+        pool.submit(os._exit, 9).result()
 
 
 class Terminal(io.StringIO):
