@@ -1,6 +1,7 @@
 """Defines a measured ratio, and a real installation to measure on."""
 
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from foldlog.log.door import Headers, Log
 from foldlog.schemas.topics import topics
 
 PARTITIONS = 2  # two cores
+HOPS = 20  # records of `hop_ms`
 
 
 class Missing(Exception):
@@ -90,17 +92,19 @@ def separate(here: Installation, prefix: str) -> Installation:
 
 
 def hop_ms(here: Installation, topic: str, key: str, value: bytes, headers: Headers = ()) -> float:
-    """Milliseconds from producing a record to reading it back. A first record warms the clients."""
+    """Milliseconds from producing a record to reading it back, the median of HOPS records. A first
+    record warms the clients."""
     producer = here.log.producer()
     reader = here.log.reader(topic, here.log.end_offsets(topic))
     try:
-        for _ in range(2):
+        times_ms = []
+        for _ in range(1 + HOPS):
             began = time.perf_counter()
             producer.append(topic, key, value, headers)
             while not reader.poll(1.0):
                 pass
-            elapsed_ms = (time.perf_counter() - began) * 1000
-        return elapsed_ms
+            times_ms.append((time.perf_counter() - began) * 1000)
+        return statistics.median(times_ms[1:])
     finally:
         producer.close()
         reader.close()

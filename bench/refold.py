@@ -23,10 +23,10 @@ import urllib.request
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from foldlog.bench.history import Session
-from foldlog.bench.measure import PARTITIONS, Installation, Ratio, cpu_s
+from foldlog.bench.measure import Installation, Ratio, cpu_s
 from foldlog.log import partition_for
 from foldlog.schemas.codec import encode, headers_for, shapes
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -50,12 +50,19 @@ class Spent(NamedTuple):
         return Spent(max(0.01, self.cpu_s - start.cpu_s), max(0.01, self.wall_s - start.wall_s))
 
 
-def write_log(here: Installation, sessions: int = SESSIONS, turns: int = TURNS) -> int:
-    """Produce sessions whose turns are interleaved. Returns the number of records."""
-    producer = here.log.producer()
-    offsets = [count() for _ in range(PARTITIONS)]
-    names = [f"bench-{n}" for n in range(sessions)]
-    grown = [Session(name, offsets[partition_for(name, PARTITIONS)]) for name in names]
+def write_log(
+    here: Installation, sessions: int = SESSIONS, turns: int = TURNS, name: str = "bench"
+) -> int:
+    """Produce sessions whose turns are interleaved. Returns the number of records.
+
+    The log may have records, for example of the workers that were started on the empty log, but
+    nobody else may write meanwhile: a decision names the offset of its basis, and the fold ignores
+    a decision with a wrong one.
+    """
+    producer, partitions = here.log.producer(), here.settings.partitions
+    offsets = {p: count(end) for p, end in here.log.end_offsets(SESSION_EVENTS).items()}
+    names = [f"{name}-{n}" for n in range(sessions)]
+    grown = [Session(name, offsets[partition_for(name, partitions)]) for name in names]
     records = 0
     for turn in range(turns + 1):
         for session in grown:
@@ -113,35 +120,49 @@ def _stock(here: Installation) -> Spent:
 def _replay(here: Installation) -> Spent:
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = [sys.executable, "-m", "foldlog.cli", "replay", "--jobs", "1", "--json"]
-    subprocess.run(command, env=here.env(), cwd=here.home, check=True, capture_output=True)
+    ran = subprocess.run(command, env=here.env(), cwd=here.home, check=True, capture_output=True)
     after, ended = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    for row in map(json.loads, ran.stdout.splitlines()):
+        assert set(row["rulings"]) == {"accepted"}, f"ignored events measure nothing: {row}"
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Spent(cpu_s, ended - began)
 
 
-def fold_once(here: Installation) -> Spent:
-    """The time from the start of a worker without a store until the worker is ready."""
+def fold_once(here: Installation, **env: str) -> Spent:
+    """The time from the start of a worker without a store until the worker is ready. env: further
+    variables of its environment."""
     shutil.rmtree(here.settings.state_dir / "store", ignore_errors=True)
     note = here.settings.state_dir / "worker.json"
     note.unlink(missing_ok=True)
     began = time.perf_counter()
     command = [sys.executable, "-m", "foldlog.cli", "worker"]
-    env = here.env() | {"ANTHROPIC_API_KEY": "bench", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
-    env["FOLDLOG_SNAPSHOT_RECORDS"] = "0"  # else the second run would fold next to nothing
+    given = here.env() | {"ANTHROPIC_API_KEY": "bench", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+    given["FOLDLOG_SNAPSHOT_RECORDS"] = "0"  # else the second run would fold next to nothing
     with open(here.home / "worker.log", "ab") as log:
-        process = subprocess.Popen(command, env=env, cwd=here.home, stdout=log, stderr=log)
+        process = subprocess.Popen(command, env=given | env, cwd=here.home, stdout=log, stderr=log)
     try:
-        while not _is_ready(note):
+        while not is_ready(note):
             assert process.poll() is None, (here.home / "worker.log").read_text()[-2000:]
             assert time.perf_counter() - began < PATIENCE_S, "the worker did not become ready"
             time.sleep(POLL_S)
-        return Spent(cpu_s(process.pid), time.perf_counter() - began)
+        spent = Spent(cpu_s(process.pid), time.perf_counter() - began)
+        rulings = _page(note, "status")["rulings"]
+        assert not rulings, f"ignored events measure nothing: {rulings}"
+        return spent
     finally:
         process.terminate()
         process.wait()
 
 
-def _is_ready(note: Path) -> bool:
+def _page(note: Path, name: str) -> Any:
+    """A JSON page of the worker whose state directory has this note."""
+    web = json.loads(note.read_text())["web"]
+    with urllib.request.urlopen(f"{web}/{name}", timeout=5) as answer:
+        return json.load(answer)
+
+
+def is_ready(note: Path) -> bool:
+    """Whether the worker whose state directory has this note is ready."""
     try:
         web = json.loads(note.read_text())["web"]
         with urllib.request.urlopen(f"{web}/readyz", timeout=5) as answer:

@@ -108,7 +108,10 @@ def step_turnaround(here: Installation, runs: int) -> Ratio:
             _play(here)
             waits += _turnarounds(server.journal.entries()[seen:])
     ours, base = statistics.median(waits), statistics.median(hops)
-    note = f"{len(waits)} steps, p90 {statistics.quantiles(waits, n=10)[-1]:.1f} ms"
+    note = (
+        f"{len(waits)} steps, p90 {statistics.quantiles(waits, n=10)[-1]:.1f} ms; hop "
+        f"{min(hops):.2f} to {max(hops):.2f} ms"
+    )
     aim = "at most 12, aim 8"
     return Ratio("step_turnaround", ours, base, "ms", ours / base, runs, aim, note)
 

@@ -26,7 +26,7 @@ from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.topics import SESSION_EVENTS
 
-CHUNKS = 400  # in each run
+CHUNKS = 200  # in each run
 PACE_S = 0.01  # between two chunks: like a fast model's coalesced chunks
 VIEWERS = 1_000
 WATCHED = 50  # sessions that the idle viewers watch

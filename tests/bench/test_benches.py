@@ -18,6 +18,7 @@ from foldlog.bench import (
     __main__ as bench,
     append,
     caching,
+    fold_spread,
     peers,
     refold,
     report,
@@ -30,11 +31,17 @@ from foldlog.bench import (
 )
 from foldlog.bench.history import Session
 from foldlog.bench.job import agent, turn
-from foldlog.bench.measure import Missing, Plot, Ratio
+from foldlog.bench.measure import Installation, Missing, Plot, Ratio
 from foldlog.bench.played import Played, canned
+from foldlog.consumers.replay import Replay
+from foldlog.log.memory import MemoryLog
 from foldlog.processors.store.store import DictBackend
-from foldlog.schemas.codec import entry_of
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import encode, entry_of, headers_for
 from foldlog.schemas.events import ToolResult
+from foldlog.schemas.ids import PARTITION_KEY
+from foldlog.schemas.topics import SESSION_EVENTS, topics
+from foldlog.tests.consumers.played import settings_in
 
 
 def _played(turns: int, **more) -> Played:
@@ -162,6 +169,40 @@ def test_streams_fit_while_first_texts_and_chunks_are_in_time():
     fits = streams.Step(300, 499, 249, cpu=0.9, sent=1)
     assert fits.fits
     assert not fits._replace(first_ms=500).fits and not fits._replace(lag_ms=250).fits
+
+
+@pytest.fixture
+def shared_log(tmp_path):
+    """An installation whose log has records of workers that were started before, as in `fold`."""
+    settings = settings_in(tmp_path)
+    log = MemoryLog(topics(settings.partitions))
+    producer = log.producer()
+    for partition in range(settings.partitions):
+        for n in range(3 + partition):
+            taken = ev.PartitionTaken(role="tools", owner=f"w/{n}")
+            headers = headers_for(taken, "tools")
+            producer.append(
+                SESSION_EVENTS, PARTITION_KEY, encode(taken), headers, partition=partition
+            )
+    return Installation(settings, log, tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda here: refold.write_log(here, 3, 2) + refold.write_log(here, 2, 1, "more"),
+        lambda here: fold_spread.write_spread(here, 2, 5),
+    ],
+    ids=["fold", "fold_spread"],
+)
+def test_every_event_of_a_written_log_is_accepted(shared_log, write):
+    """The defect: decisions named offsets as if the log had been empty, and the fold ignored them.
+    """
+    written = write(shared_log)
+    sessions = Replay(shared_log.log).run().sessions
+    assert len(sessions) == 5
+    assert sum(folded.rulings["accepted"] for folded in sessions.values()) == written
+    assert not any(folded.views.turn.open for folded in sessions.values())
 
 
 def test_a_history_repeats_no_text_and_is_the_same_in_every_run():
