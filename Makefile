@@ -110,6 +110,10 @@ bench: setup ## measure ratios against baselines of the same run; writes bench/r
 search: setup ## run seeded simulations; prints how often each row and fault was exercised
 	$(PY) -m foldlog.tests.simulation $(ARGS)
 
+.PHONY: states
+states: setup ## search every state of a small system; prints their number and what is violated
+	$(PY) -m foldlog.tests.states $(ARGS)
+
 .PHONY: soak
 soak: setup ## kill -9 at every named crash point, repeatedly, on a real broker
 	$(PY) -m foldlog.tests.soak $(ARGS)

@@ -76,7 +76,8 @@ class Checks:
                 "DecidedOnce",
                 f"{key} was {was.status} {was.outcome}, became {call.status} {call.outcome}",
             )
-        if not step.views.turn.open and step.views.context is not step.before.context:
+        ended = step.before.turn.open or step.views.context is not step.before.context
+        if ended and not step.views.turn.open:
             self._next_request_is_legal(step)
 
     def _next_request_is_legal(self, step: Folded) -> None:
@@ -102,14 +103,16 @@ class Checks:
         if isinstance(event, STARTS):
             going = turn.open and turn.closing is None
             demand(going, "NothingStartsWhileClosing", f"{event} is accepted in a turn that ends")
-        if isinstance(event, ev.LlmCalled | ev.TurnEnded):
-            fresh = event.basis == turn.basis
-            demand(fresh, "DecisionsNameTheirBasis", f"{event} is accepted at basis {turn.basis}")
         if isinstance(event, ev.TurnEnded):
             one = turn.open and turn.number == event.turn
             demand(one, "TurnsEndOnce", f"{event} ends no open turn")
+        if isinstance(event, ev.LlmCalled | ev.TurnEnded):
+            fresh = event.basis == turn.basis
+            demand(fresh, "DecisionsNameTheirBasis", f"{event} is accepted at basis {turn.basis}")
         newest = turn.generation.attempt if turn.generation else 0
         if isinstance(event, ev.GenStart | ev.GenResumed):
+            most = self.system.agent.limits.model_attempts
+            demand(event.attempt <= most, "AttemptsAreBounded", f"{event} of at most {most}")
             demand(event.attempt == newest + 1, "NewestAttemptCompletes", f"{event} after {newest}")
         if isinstance(event, ENDS):
             demand(event.attempt == newest, "NewestAttemptCompletes", f"{event} of {newest}")
@@ -117,8 +120,8 @@ class Checks:
             call = calls_of(step.before)[key_of(event)]
             open_ = call.status in ("allowed", "started")
             demand(open_, "NoRunInDoubt", f"{event} claims a call that is {call.status}")
-            asked = call.status != "allowed" or call.name != "wire" or call.decision == "allow"
-            demand(asked, "AskedCallsAreAllowed", f"{event} claims {call}")
+            most = self.system.agent.limits.tool_attempts
+            demand(event.attempt <= most, "AttemptsAreBounded", f"{event} of at most {most}")
 
     # -- one state -------------------------------------------------------------------------------
 
@@ -149,6 +152,8 @@ class Checks:
         demand(
             claim.effect != "once" or not rest.acts, "OnceRunsOnce", f"{claim.call_key} runs again"
         )
+        allowed = not self.system.variant.decides or rest.decided == "allow"
+        demand(allowed, "AskedCallsAreAllowed", f"{claim.call_key} runs, a person {rest.decided}")
         call = calls_of(views).get(claim.call_key)
         if call is not None and call.status == "done":
             denied = call.outcome == "not_run"

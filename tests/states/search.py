@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from foldlog.tests.simulation.invariant import Violation
-from foldlog.tests.states.alone import Alone
+from foldlog.tests.states.continuations import Continuations
 from foldlog.tests.states.system import NAMES, Label, State, System
 
 
@@ -47,13 +47,13 @@ class Search:
         self._parents: list[int] = [-1]
         self._labels: list[Label] = [()]
         self._known: dict[State, int] = {system.initial: 0}
-        self._alone = Alone(system)
+        self._continuations = Continuations(system)
 
     def run(self) -> Found:
         """Search. Returns at the first violation."""
-        began = time.monotonic()
+        began = time.process_time()
         place, depth, level_ends, transitions, longest = 0, 0, 1, 0, 0
-        system, states, known, alone = self.system, self._states, self._known, self._alone
+        system, states, known, continuations = self.system, self._states, self._known, self._continuations
         failed: Violation | None = None
         schedule: tuple[str, ...] = ()
         label: Label = ()
@@ -63,11 +63,11 @@ class Search:
                     depth, level_ends = depth + 1, len(states)
                 if depth >= self.depth_max or len(states) > self.states_max:
                     break
-                if not place & 255 and time.monotonic() - began > self.seconds:
+                if not place & 255 and time.process_time() - began > self.seconds:
                     break
                 state = states[place]
                 label = ("continue without a fault", None)
-                alone.check(state)
+                continuations.check(state)
                 for label in system.labels(state):
                     transitions += 1
                     after = system.after(state, label)
@@ -81,8 +81,8 @@ class Search:
             failed, schedule = violation, tuple(self._schedule(place, label))
         ends = (position.end for position in system.log.positions.values)
         return Found(
-            len(states), transitions, depth, place == len(states), time.monotonic() - began,
-            max(ends), len(system.log.positions), alone.paths, alone.longest, failed, schedule,
+            len(states), transitions, depth, place == len(states), time.process_time() - began,
+            max(ends), len(system.log.positions), continuations.paths, continuations.longest, failed, schedule,
         )
 
     def _schedule(self, place: int, last: Label) -> Iterator[str]:

@@ -13,7 +13,7 @@ from foldlog.tests.structure.tree import ROOT, demand_none
 
 TARGETS = """
     accelerate adapter bench clean docs durable help lint lock quick recording run screenshot search
-    setup soak test
+    setup soak states test
 """.split()
 
 
