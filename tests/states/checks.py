@@ -72,7 +72,7 @@ class Checks:
                 continue
             contested = (was.human or was.denied) and call.status == "contradicted"
             demand(
-                contested or was.outcome == call.outcome and call.status == "done",
+                contested or (was.outcome == call.outcome and call.status == "done"),
                 "DecidedOnce",
                 f"{key} was {was.status} {was.outcome}, became {call.status} {call.outcome}",
             )
@@ -93,7 +93,8 @@ class Checks:
                 entry = replace(step.entry, offset=offset, writer=writer, event=event)
                 views = fold_event(views, entry).views
             owed = [o for o in wake(views, step.holders, step.entry.at, rules) if o.row == "N3"]
-            events = [(e, "sessions") for o in owed for e in decide(o, views, self.system.agent, desk)]
+            decided = [decide(one, views, self.system.agent, desk) for one in owed]
+            events = [(event, "sessions") for made in decided for event in made]
         request = Renderings().request(views, INLINE.read).request
         found = findings(request)
         demand(not found, "RequestsAreLegal", f"{found}: {request.decode()}")

@@ -19,7 +19,6 @@ from foldlog.processors.store.store import Cursor, DictBackend, Store
 from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.worker.actions import Actions, InFlight, ObligationKey
 from foldlog.processors.worker.ports import EffectId
-from foldlog.processors.worker.start_window import ClaimTimes
 from foldlog.processors.worker.worker import Worker
 from foldlog.tests.laws.blobs import MemoryBlobs
 from foldlog.tests.laws.recorded_actions import Begin, RecordedEffects

@@ -6,11 +6,14 @@ violation is a shortest one.
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from foldlog.tests.simulation.invariant import Violation
 from foldlog.tests.states.continuations import Continuations
 from foldlog.tests.states.system import NAMES, Label, State, System
+
+CONTINUE: Label = ("continue without a fault", None)
 
 
 class Found(NamedTuple):
@@ -52,8 +55,9 @@ class Search:
     def run(self) -> Found:
         """Search. Returns at the first violation."""
         began = time.process_time()
-        place, depth, level_ends, transitions, longest = 0, 0, 1, 0, 0
-        system, states, known, continuations = self.system, self._states, self._known, self._continuations
+        place, depth, level_ends, transitions = 0, 0, 1, 0
+        system, states, known = self.system, self._states, self._known
+        continuations = self._continuations
         failed: Violation | None = None
         schedule: tuple[str, ...] = ()
         label: Label = ()
@@ -66,7 +70,7 @@ class Search:
                 if not place & 255 and time.process_time() - began > self.seconds:
                     break
                 state = states[place]
-                label = ("continue without a fault", None)
+                label = CONTINUE
                 continuations.check(state)
                 for label in system.labels(state):
                     transitions += 1
@@ -82,7 +86,8 @@ class Search:
         ends = (position.end for position in system.log.positions.values)
         return Found(
             len(states), transitions, depth, place == len(states), time.process_time() - began,
-            max(ends), len(system.log.positions), continuations.paths, continuations.longest, failed, schedule,
+            max(ends), len(system.log.positions), continuations.paths, continuations.longest,
+            failed, schedule,
         )
 
     def _schedule(self, place: int, last: Label) -> Iterator[str]:
@@ -98,14 +103,12 @@ class Search:
             state = self.system.after(state, label, notes)
             yield f"{number:3} {described(label)}"
             yield from notes
-        notes = []
         yield f"{number + 1:3} {described(last)}"
-        if last[0] in dir(self.system) or hasattr(self.system, f"_{last[0]}"):
-            try:
+        if last != CONTINUE:
+            notes = []
+            with suppress(Violation):
                 self.system.after(state, last, notes)
-            except Violation:
-                pass
-        yield from notes
+            yield from notes
 
 
 def described(label: Label) -> str:

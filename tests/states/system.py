@@ -8,12 +8,11 @@ a path on which time passes while a worker does not act.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.tests.laws.manual_worker import USER, message, opened
 from foldlog.tests.states.checks import Checks
-from foldlog.tests.states.effects import Ending, Effects, Task
+from foldlog.tests.states.effects import Effects, Ending, Task
 from foldlog.tests.states.host import EMPTY, Host, Memory, Owned, Step
 from foldlog.tests.states.outboxes import Outboxes
 from foldlog.tests.states.records import Log, Numbered
@@ -25,6 +24,10 @@ LONG_MS = 60_000  # past every deadline and its margin
 OUTBOX_MS = 30_000  # as assemble.py's OUTBOX_S
 WORKERS = (0, 1)
 NAMES = "ab"
+SHOWN = (
+    "turn", "step", "index", "attempt", "role", "owner", "epoch", "basis", "outcome", "reason",
+    "decision",
+)
 FATES = ("held", "twice", "unacknowledged", "lost")
 # Without the other two, which make a worker's clock reading wrong: see docs/decisions/0051.
 FATES_OF_TAKES = ("held", "lost")
@@ -193,12 +196,11 @@ class System:
         """A record as a line for people, with the ruling of the fold."""
         end = self.log.positions[position].end
         entry = self.log.entry(stamped, end)
-        if entry.session_id == PARTITION_KEY:
-            verdict = ""
-        else:
-            ruling = self.log.ruling(position, stamped)
-            verdict = f"{ruling.verdict} {ruling.code}"
-        return f"   {end:4} {verdict:20} {entry.event}"[:150]
+        ruling, event = self.log.ruling(position, stamped), entry.event
+        verdict = "" if ruling is None else f"{ruling.verdict} {ruling.code}"
+        shown = {name: getattr(event, name) for name in SHOWN if hasattr(event, name)}
+        fields = " ".join(f"{name}={value}" for name, value in shown.items())
+        return f"      {end:3} {type(event).__name__} {fields}  {verdict}".rstrip()
 
     def _step(self, worker: int, process: Process, kind: str, detail: Any, now: int) -> Step:
         host = self.host(worker, process)
@@ -435,5 +437,3 @@ class System:
         rest = change.rest
         change.rest = rest._replace(now=rest.now + span, jumps=rest.jumps - 1)
 
-
-__all__ = ["SESSION_TIMEOUT_MS", "Change", "Process", "Rest", "State", "System"]
