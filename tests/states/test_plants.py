@@ -7,7 +7,7 @@ from foldlog.tests.states.search import Search
 from foldlog.tests.states.system import System
 from foldlog.tests.states.variants import BY_NAME
 
-STATES_MAX = 20_000  # each plant is found within so many states
+STATES_MAX = 5_000  # each plant is found within so many states
 
 
 @pytest.mark.parametrize("planted", PLANTS, ids=lambda planted: planted.plant.name)
