@@ -378,7 +378,7 @@ class Tail:
         if folded.views.turn.known and folded.views is not folded.before:
             line = summary(folded.views, owned.number, owned.partition)
             if self._overview is not None:
-                self._overview.take(folded.views, line)
+                self._overview.take(folded.views, line, folded.before)
             if self._summaries.get(entry.session_id) != line:
                 self._summaries[entry.session_id] = batch.summaries[entry.session_id] = line
 

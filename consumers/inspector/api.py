@@ -14,6 +14,7 @@ from ...processors.fold.projections.context import estimated_tokens
 from ...processors.fold.projections.ledger import ANSWER, Spent
 from ...processors.fold.projections.prefixes import standing
 from ...processors.fold.projections.turn_view import Call
+from ...processors.fold.views import SessionViews
 from ...processors.request.build import BUILDER, request_bytes, request_sha256
 from ...processors.wake.budget import Rules, plan
 from ...schemas import events as ev
@@ -24,6 +25,7 @@ from ..contents import event_json, plain, text_of_body, type_of
 from ..context_view import short_forms
 from ..show import owed_json, status_of
 from ..spending import cost_json, ledger_json, session_cost, sum_json
+from ..telemetry.spans import FAILED
 from ..waiting import asking, doubtful, what_it_waits_for, who_lacks
 from .compare import differences
 from .fills import fill_of
@@ -36,6 +38,9 @@ from .why import why_json
 
 PAGE_EVENTS = 5_000
 PAGE_LINES = 1_000
+
+LINES_READ_MAX = 200
+"""How many of the newest lines are searched for the end of the newest turn."""
 
 DEFAULT_RULES = Rules()
 """The default limits: a gateway loads no agents."""
@@ -115,6 +120,7 @@ def moment_json(
         "event": _event(moment, read),
         "ruling": {name: getattr(moment.ruling, name) for name in ("verdict", "code", "detail")},
         "status": status_of(views, holders),
+        "failed": has_failed(views),
         "waits": what_it_waits_for(views, holders).text,
         "state": plain(views.state),
         "turn": plain(views.turn, None) | {"frozen": plain(views.frozen)},
@@ -134,6 +140,14 @@ def moment_json(
         "open": open_json(moment.viewer),
         "request": None if called is None else _step_and_offset(called),
     }
+
+
+def has_failed(views: SessionViews) -> bool:
+    """Whether the newest turn ended with an error, as on the home page."""
+    lines = views.transcript.lines
+    newest = reversed(lines.since(max(0, len(lines) - LINES_READ_MAX)))
+    ended = next((line for line in newest if line.kind == "ended"), None)
+    return not views.turn.open and ended is not None and ended.name in FAILED
 
 
 def _event(moment: Moment, read: ReadBlob) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ...processors.fold.projections.transcript import Line
 from ...processors.fold.projections.turn_view import Call
 from ...processors.fold.views import SessionViews
 from ...schemas.events.parts import Body, ReadBlob
-from ..contents import text_of_body, whole
+from ..contents import blocks_of, text_of, whole
 from ..telemetry.spans import FAILED
 from ..waiting import asking, doubtful
 from .summary import brief
@@ -212,9 +212,12 @@ class Card:
 
     def _title(self, body: Body | None) -> str:
         try:
-            text = text_of_body(body, self._read).strip()
+            data = whole(body, self._read)
         except BlobError:
             return ""
+        texts = [block.get("text") for block in blocks_of(data) if block.get("type") == "text"]
+        text = "".join(text for text in texts if isinstance(text, str)) or text_of(data)
+        text = text.strip()
         first = _SENTENCE.match(text[: 4 * TITLE_CHARS].split("\n", 1)[0])
         is_title = first is not None and len(first[1]) >= SENTENCE_CHARS_MIN
         return brief(first[1].rstrip(".") if first and is_title else text, TITLE_CHARS)

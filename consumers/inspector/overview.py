@@ -2,7 +2,11 @@
 
 The gateway's reader keeps this bounded summary up to date as it folds, so no request reads the log
 or folds a session. The summary is a cache in memory, rebuilt from the stores at every start. Every
-result is for one user; None means all users (development mode).
+answer is for one user; None means all users (development mode).
+
+The number of kept sessions is limited. The sessions dropped first are those that changed longest
+ago and wait for nobody. The charts and the total still count a dropped session, and its next event
+brings it back.
 """
 
 import heapq
@@ -24,7 +28,13 @@ HOURS_MAX = 31 * 24
 """For how many hours the charts keep sums."""
 
 ROWS_MAX = 5_000
-"""The most sessions in one response."""
+"""The most sessions in one response, and the most of one user that are kept."""
+
+SESSIONS_MAX = 100_000
+"""The most sessions of all users that are kept, at about 2 KB each."""
+
+SLACK = 1.1
+"""How far a limit may be exceeded before sessions are dropped, so that they are sorted rarely."""
 
 GROUPS_MAX = 12
 """The most agents, and the most models, that charts name; all others are summed as OTHERS."""
@@ -108,12 +118,22 @@ class _Listed(NamedTuple):
 
 
 class Overview:
-    """The summary of every session. The gateway's reader calls `clear`, `forget`, `take` and
+    """The summary of all sessions. The gateway's reader calls `clear`, `forget`, `take` and
     `changed`; requests call the other methods, from any thread.
+
+    per_user, sessions_max: the most sessions of one user, and of all users, that are kept.
     """
 
-    def __init__(self, prices: PriceTable, read: ReadBlob) -> None:
+    def __init__(
+        self,
+        prices: PriceTable,
+        read: ReadBlob,
+        *,
+        per_user: int = ROWS_MAX,
+        sessions_max: int = SESSIONS_MAX,
+    ) -> None:
         self._prices, self._read = prices, read
+        self._per_user, self._sessions_max = per_user, sessions_max
         self._lock = threading.Lock()
         self._begin()
 
@@ -121,6 +141,7 @@ class Overview:
         self._boot, self._version = secrets.token_hex(4), 0
         self._users: dict[str, OrderedDict[str, _Listed]] = defaultdict(OrderedDict)
         self._owners: dict[str, str] = {}
+        self._dropped: dict[str, Counter[int]] = defaultdict(Counter)  # by user and partition
         self._hours: dict[tuple[int, str], Hours] = defaultdict(dict)
 
     # -- the reader --------------------------------------------------------------------------------
@@ -138,18 +159,28 @@ class Overview:
                 of_it = [n for n, found in sessions.items() if found.line["partition"] == partition]
                 for name in of_it:
                     del sessions[name], self._owners[name]
+            for counts in self._dropped.values():
+                del counts[partition]
             for key in [key for key in self._hours if key[0] == partition]:
                 del self._hours[key]
 
-    def take(self, views: SessionViews, line: dict[str, Any]) -> None:
-        """Update a known session from its new views. `line`: the session's summary."""
+    def take(
+        self, views: SessionViews, line: dict[str, Any], before: SessionViews | None = None
+    ) -> None:
+        """Update a session from its new views. `line`: the session's summary. `before`: the views
+        before the event; None if the session is read from a store.
+        """
         session_id, user = line["session_id"], line["user_id"]
         with self._lock:
             found = self._users[user].get(session_id)
             card = Card(self._prices, self._read) if found is None else found.card
+            if found is None and before is not None and before.turn.known:
+                card.feed(before)  # the session was dropped, so the charts have this part
+                self._dropped[user][line["partition"]] -= 1
             for done in card.feed(views):
                 self._count(line, done)
             self._put(session_id, user, card, line)
+            self._drop_oldest(user)
 
     def changed(self, line: dict[str, Any]) -> None:
         """Update the summary of a session whose views did not change."""
@@ -164,6 +195,21 @@ class Overview:
         sessions[session_id] = _Listed(card, line, self._version)
         sessions.move_to_end(session_id)
         self._owners[session_id] = user
+
+    def _drop_oldest(self, user: str) -> None:
+        """Drop sessions of this user, or of all users, if there are too many."""
+        if len(self._users[user]) > self._per_user * SLACK:
+            self._drop([self._users[user]], self._per_user)
+        if len(self._owners) > self._sessions_max * SLACK:
+            self._drop([*self._users.values()], self._sessions_max)
+
+    def _drop(self, users: list[OrderedDict[str, _Listed]], limit: int) -> None:
+        """Drop sessions of these users until `limit` are left."""
+        everyone = [one for sessions in users for one in sessions.values()]
+        for one in heapq.nsmallest(len(everyone) - limit, everyone, key=lambda one: one.order):
+            name, owner = one.line["session_id"], one.line["user_id"]
+            del self._users[owner][name], self._owners[name]
+            self._dropped[owner][one.line["partition"]] += 1
 
     def _count(self, line: dict[str, Any], done: Done) -> None:
         hour = done.at // HOUR_MS
@@ -196,7 +242,7 @@ class Overview:
 
     def home(self, user: str | None, since: str, limit: int) -> dict[str, Any]:
         """The rows that changed since a version, or all rows if the version is not from this
-        overview.
+        overview. `total`: the number of sessions; `most`: how many of them can be listed.
         """
         with self._lock:
             boot, _, version = since.partition(".")
@@ -207,21 +253,20 @@ class Overview:
             else:
                 everyone = (one for each in sessions for one in each.values())
                 found = heapq.nlargest(limit, everyone, key=lambda one: one.order)
+            kept = sum(map(len, sessions))
             return {
                 "version": f"{self._boot}.{self._version}",
                 "whole": not is_known,
-                "total": sum(map(len, sessions)),
+                "total": kept + self._dropped_of(user),
+                "most": min(kept, ROWS_MAX),
                 "rows": [one.card.json(one.line, one.status) for one in found],
             }
 
-    def row(self, session_id: str, user: str | None) -> dict[str, Any] | None:
-        """One session's row; None if the session is unknown or belongs to another user."""
+    def title(self, session_id: str) -> str:
+        """A session's title; "" if it has none or is not kept. The caller checks the user."""
         with self._lock:
             owner = self._owners.get(session_id)
-            if owner is None or user not in (None, owner):
-                return None
-            found = self._users[owner][session_id]
-            return found.card.json(found.line, found.status)
+            return "" if owner is None else self._users[owner][session_id].card.title
 
     def agents(self, user: str | None, partitions: Iterable[PartitionView]) -> list[dict[str, Any]]:
         """The agents that live workers serve, and agents of the user's sessions that no worker
@@ -275,6 +320,10 @@ class Overview:
             "agents": dict(_named(agents)),
             "models": dict(_named(models)),
         }
+
+    def _dropped_of(self, user: str | None) -> int:
+        users = self._dropped if user is None else {user} & self._dropped.keys()
+        return sum(self._dropped[name].total() for name in users)
 
     def _sessions(self, user: str | None) -> list[OrderedDict[str, _Listed]]:
         if user is None:

@@ -2,7 +2,7 @@
 rows that could match next.
 
 Both come from the tables by which workers act: WAKE, and the states of a tool call. This file has
-only the words for conditions and changes; a test checks that every condition and change has words.
+only the words for rows, conditions and changes; a test checks that each of them has words.
 """
 
 from collections.abc import Iterator
@@ -16,28 +16,83 @@ from ...schemas import events as ev
 NEXT_MAX = 6
 """The most rows to return that could match next."""
 
+ROWS: dict[str, str] = {
+    "R": "A command was refused, and its sender must get the reason",
+    "A1": "The turn is closing, so the model call is stopped",
+    "A1t": "The turn is closing, so the tool call is stopped",
+    "A2": "The worker is lost, and what it streamed of the answer is kept",
+    "C1": "The turn is closing, and waits a short time for work that is still ending",
+    "C2": "The turn can end now",
+    "T1": "The model proposed a call, and its arguments and approval must be checked",
+    "T2": "Nobody decided in time, so the approval expires",
+    "T2w": "A person must allow or deny the call",
+    "T3": "The call may run, and waits for a free worker",
+    "T4": "A worker has claimed the call, and begins it once",
+    "T4w": "A worker runs the call",
+    "T5": "The worker never began the call, so another attempt may claim it",
+    "T5r": "The worker is lost, and the tool may run again",
+    "T6v": "No worker ever began the call, so it counts as not run",
+    "T6r": "All attempts are used up, so the model gets an error",
+    "T6": "The worker is lost, and the call may have happened",
+    "T7": "A person must find out what happened",
+    "S1": "The model call was decided, and waits for a free worker",
+    "S1r": "The model call is due again",
+    "S1w": "The model call failed, and waits before it is tried again",
+    "S2": "A worker has claimed the model call, and begins it once",
+    "S2w": "A worker runs the model call",
+    "S3": "The worker is lost, so another one takes over the model call",
+    "S4": "The model call failed, and another attempt cannot help",
+    "S4u": "All attempts of the model call are used up",
+    "S4g": "The worker is lost, and all attempts of the model call are used up",
+    "N1": "The model is done, so the turn ends",
+    "N1s": "A stop condition holds, so the turn ends",
+    "N2": "The request would be too long for the budget, so the turn ends",
+    "N2w": "The request would be too long for the budget, so the turn waits for a summary",
+    "N3": "The next model call must be decided",
+    "D1": "The answer must be delivered to its channel",
+    "D1r": "The delivery is due again",
+    "D1w": "The delivery failed, and waits before it is tried again",
+    "D2": "A worker has claimed the delivery, and begins it once",
+    "D2w": "A worker delivers the answer",
+    "D3": "The worker is lost, so another one delivers the answer with the same idempotency key",
+    "D4": "All attempts of the delivery are used up, so it is given up",
+    "D4g": "The worker is lost and all attempts are used up, so the delivery is given up",
+    "B1": "Background work is due, and waits for a free worker",
+    "B1w": "The extraction of memories failed, and waits before it is tried again",
+    "B1s": "A summary would leave out too little, so none is made now",
+    "B2": "A worker has claimed the background work, and begins it once",
+    "B2a": "The turn was stopped, so its background work is stopped",
+    "B2w": "A worker does the background work",
+    "B3": "The worker is lost, so another one takes over the background work",
+    "B3u": "All attempts of the background work are used up, so it is given up",
+    "B3a": "The turn was stopped and the worker is lost, so the background work is given up",
+}
+"""What each row of WAKE means, for people who do not know the table. The table's own text, which
+the reference and `foldlog wake` show, is written for readers of the code.
+"""
+
 SAYS: dict[tuple[str, Fact], str] = {
-    ("gate", "live"): "the session is live",
+    ("gate", "live"): "the session can continue",
     ("closing", False): "the turn is not closing",
     ("closing", True): "the turn is closing",
     ("kind", "generation"): "a model call runs",
     ("kind", "call"): "a tool call runs",
-    ("effect", "mine"): "this worker runs it",
+    ("effect", "mine"): "the worker in charge runs it",
     ("effect", "gone"): "its worker has ended",
     ("chunks", True): "it had streamed text",
     ("may_end", False): "something may still arrive",
     ("may_end", True): "nothing more can arrive",
     ("expired", False): "it has not expired",
     ("expired", True): "it has expired",
-    ("claim", "mine"): "the worker that holds the partition claimed it",
-    ("claim", "other"): "its claim is valid",
+    ("claim", "mine"): "the worker in charge claimed it",
+    ("claim", "other"): "its worker still has the time to do it",
     ("claim", "gone"): "its worker has ended",
-    ("claim", "void"): "its claim never began",
+    ("claim", "void"): "its worker never began it",
     ("left", True): "attempts are left",
     ("left", False): "no attempt is left",
     ("repeatable", True): "it may run again",
     ("repeatable", False): "it must not run twice",
-    ("told", False): "no person has been asked yet",
+    ("told", False): "no person was asked yet",
     ("permanent", False): "the failure may pass",
     ("permanent", True): "no attempt can help",
     ("retry_due", True): "the next attempt is due",
@@ -49,8 +104,8 @@ SAYS: dict[tuple[str, Fact], str] = {
     ("over_cap", True): "the request would be too long",
     ("may_come", False): "no summary is being made",
     ("may_come", True): "a summary is being made",
-    ("worth", True): "it is worth it",
-    ("worth", False): "it is not worth it",
+    ("worth", True): "it would save enough",
+    ("worth", False): "it would save too little",
     ("due", "first"): "the model was not called yet in this turn",
     ("due", "answered"): "every call has its result",
     ("due", "steer"): "a message was added to the turn",
@@ -67,7 +122,7 @@ SAYS: dict[tuple[str, Fact], str] = {
     ("status", "owed"): "it was decided",
     ("status", "running"): "it is claimed",
     ("status", "failed"): "the last attempt failed",
-    ("status", "due"): "there is something to do",
+    ("status", "due"): "there is work to do",
 }
 """The words for each condition."""
 
@@ -117,8 +172,8 @@ def conditions(row: Row) -> list[str]:
 
 
 def next_rows(row: Row, call: Call | None = None) -> list[dict[str, Any]]:
-    """What could happen next while a row matches: {when, then, row}; `then` is the row's text in
-    WAKE. `call`: the call that the row is about. Rows that cannot match it are omitted, such as
+    """What could happen next while a row matches: {when, then, row}; `then` is the row in words.
+    `call`: the call that the row is about. Rows that cannot match it are omitted, such as
     those for repeatable calls if the call's tool is `once`.
     """
     # Whether attempts are left is not fixed: it depends on the agent's limits.
@@ -126,7 +181,7 @@ def next_rows(row: Row, call: Call | None = None) -> list[dict[str, Any]]:
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for when, candidate in _changes(row, fixed):
         found.setdefault((when, candidate.id), {
-            "when": when, "then": candidate.why, "row": candidate.id,
+            "when": when, "then": ROWS[candidate.id], "row": candidate.id,
         })
     return list(found.values())[:NEXT_MAX]
 
@@ -182,4 +237,6 @@ def _matching(row: Row, facts: When) -> Iterator[Row]:
 def why_json(row_id: str, call: Call | None = None) -> dict[str, Any]:
     """The JSON that explains a row that matched. `call`: the call that the row is about."""
     row = BY_ID[row_id]
-    return {"conditions": conditions(row), "next": next_rows(row, call)}
+    return {
+        "says": ROWS[row_id], "conditions": conditions(row), "next": next_rows(row, call),
+    }

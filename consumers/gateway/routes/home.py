@@ -75,8 +75,12 @@ def router(gateway: Gateway) -> APIRouter:
         found = gateway.finder.search(q, user, limit)
         if isinstance(found, Behind):
             return {"found": [], "behind": found.progress._asdict()}
-        rows = [(hit, gateway.overview.row(hit.document.session_id, user)) for hit in found]
-        return {"found": [_hit(hit, row) for hit, row in rows if row is not None], "behind": None}
+        hits = [hit for hit in found if _is_listed(gateway, hit, user)]
+        titles = [gateway.overview.title(hit.document.session_id) for hit in hits]
+        return {
+            "found": [_hit(hit, title) for hit, title in zip(hits, titles, strict=True)],
+            "behind": None,
+        }
 
     return routes
 
@@ -85,13 +89,18 @@ def _listed(caller: Caller) -> str | None:
     return None if caller.everything else caller.user
 
 
-def _hit(found: Found, row: dict[str, Any]) -> dict[str, Any]:
+def _is_listed(gateway: Gateway, found: Found, user: str | None) -> bool:
+    """Whether the gateway knows the session, as a session of this user."""
+    owner = gateway.tail.user_of(found.document.session_id)
+    return owner is not None and user in (None, owner)
+
+
+def _hit(found: Found, title: str) -> dict[str, Any]:
     document = found.document
     before, match, after = _excerpt(found)
     return {
         "id": document.session_id,
-        "title": row["title"],
-        "agent": row["agent"],
+        "title": title,
         "kind": document.kind,
         "who": document.who,
         "at": document.at,

@@ -175,6 +175,7 @@ def _api(routes: APIRouter, gateway: Gateway) -> None:
             lambda name: gateway.views_or_none(caller, name),
             [row["session_id"] for row in gateway.tail.summaries(
                 None if caller.everything else caller.user)],
+            gateway.overview.title,
         )
 
     @routes.get(f"{session_path}/compare")

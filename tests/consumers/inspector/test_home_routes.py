@@ -123,6 +123,21 @@ def test_those_that_wait_for_a_person_come_first_with_what_was_asked(ana):
     assert "overloaded" in failure["error"]
 
 
+def test_both_pages_call_the_same_sessions_failed(place, ana):
+    """The page of a session called a turn done that had reached its limit of steps."""
+    _, played = place.open("limited", "Look everywhere.")
+    played.propose("Let me look.", ("read_file", {"path": "notes"}))
+    played.run_tool("nothing")
+    played.end("max_steps", limit=1, used=1)
+    MINE.add("limited")
+    found = rows(ana)
+    assert found["limited"]["status"] == "failed" == found["failed"]["status"]
+    for name, row in found.items():
+        moment = ana.get(f"/inspector/api/sessions/{name}/moment").json()
+        shown = "failed" if moment["status"] == "idle" and moment["failed"] else moment["status"]
+        assert shown == row["status"], name
+
+
 def test_arguments_too_long_for_the_page_are_left_out(place, ana):
     _, played = place.open("long-args", "charge it")
     played.propose("", ("charge", {"note": "x" * cards.ARGS_BYTES_MAX}))
@@ -164,7 +179,7 @@ def test_charts_add_up_and_are_the_users_own(ana, bob):
     shown = charts(ana)
     assert shown["count"] == 24 and len(shown["all"]["tokens"]) == 24
     assert shown["all"]["total"]["tokens"] == sum(row["tokens"] for row in rows(ana).values())
-    assert shown["all"]["total"]["errors"] == 1 == sum(shown["agents"]["shop"]["errors"])
+    assert shown["all"]["total"]["errors"] == 2 == sum(shown["agents"]["shop"]["errors"])
     assert sum(shown["all"]["turns"]) == shown["all"]["total"]["turns"]
     assert shown["models"]["claude-test"]["total"]["tokens"] == shown["all"]["total"]["tokens"]
     assert 0 < shown["all"]["total"]["p50"] <= shown["all"]["total"]["p95"]
@@ -188,8 +203,71 @@ def test_a_forgotten_partition_is_counted_once_when_it_is_folded_again(place):
         overview.forget(0)
         assert overview.home("ana", before[1]["version"], 9)["whole"]
         assert overview.charts("ana", now, 24, 1)["all"]["total"]["turns"] == 0
-        assert overview.row("talk", "ana") is None
+        assert overview.title("talk") == ""
     assert before[0]["turns"] == 4 and before[1]["total"] == 2
+
+
+def folded(place, session_id):
+    """The steps of a session as the gateway's reader folds them: each event's views before and
+    after it, and the session's summary."""
+    fold = SessionFold(place.log, session_id)
+    steps = []
+    for step in fold.upto(fold.end()):
+        if step.views.turn.known and step.views is not step.before:
+            steps.append((step, summary(step.views, fold.partition, fold.holders)))
+    return steps
+
+
+def test_too_many_sessions_are_dropped_oldest_first_and_are_still_counted(place):
+    names = ["asks", "talk", "failed", *(f"drop-{n}" for n in range(6))]
+    for name in names[3:]:
+        place.talk(name, 1)
+    bounded, whole = (
+        Overview(load_prices(None), lambda ref: b"", per_user=limit, sessions_max=limit)
+        for limit in (5, 1_000)
+    )
+    for name in names:
+        for step, line in folded(place, name):
+            bounded.take(step.views, line, step.before)
+            whole.take(step.views, line, step.before)
+    found = bounded.home("ana", "", 100)
+    kept = {row["id"] for row in found["rows"]}
+    assert {"asks", "failed"} < kept, "sessions that wait for a person are kept longest"
+    assert {"drop-5", "drop-4"} < kept and "talk" not in kept and len(kept) == 5
+    assert (found["total"], found["most"]) == (len(names), 5)
+    assert bounded.home("bob", "", 100)["total"] == 0
+    now = max(row["updated_at"] for row in found["rows"])
+    assert bounded.charts("ana", now, 24, 1) == whole.charts("ana", now, 24, 1)
+
+
+def test_a_dropped_session_returns_with_its_next_event_and_is_not_counted_again(place):
+    bounded, whole = (
+        Overview(load_prices(None), lambda ref: b"", per_user=limit) for limit in (1, 1_000)
+    )
+    steps = {name: folded(place, name) for name in ("talk", "titled")}
+    *first, last = steps["talk"]
+    for step, line in (*first, *steps["titled"], last):
+        bounded.take(step.views, line, step.before)
+        whole.take(step.views, line, step.before)
+    found = bounded.home("ana", "", 100)
+    assert [row["id"] for row in found["rows"]] == ["talk"] and found["total"] == 2
+    assert found["rows"][0] == next(
+        row for row in whole.home("ana", "", 100)["rows"] if row["id"] == "talk"
+    )
+    now = last[1]["updated_at"]
+    assert bounded.charts("ana", now, 24, 1) == whole.charts("ana", now, 24, 1)
+    bounded.forget(last[1]["partition"])
+    assert bounded.home("ana", "", 100)["total"] <= 1
+
+
+def test_search_finds_a_session_that_the_list_dropped(place, gateway, ana, monkeypatch):
+    overview = gateway.gateway.overview
+    monkeypatch.setattr(overview, "_per_user", 1)
+    place.open("newest", "the newest of all")
+    before = home(ana)
+    assert len(before["rows"]) == 1 < before["total"] and "titled" not in rows(ana)
+    found = ana.get("/inspector/api/search?q=lilac").json()["found"]
+    assert [(hit["id"], hit["title"]) for hit in found] == [("titled", "")]
 
 
 def test_agents_are_those_that_live_workers_serve(place, ana):

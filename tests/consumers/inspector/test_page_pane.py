@@ -43,7 +43,7 @@ def test_why_says_what_is_pending_then_the_row_then_what_could_follow(page):
     expect(row).to_have_count(1)
     expect(row.locator(".rowid")).to_have_text("T2w")
     expect(row.locator("li")).to_have_text([
-        "the session is live", "the turn is not closing", "the call asks for approval",
+        "the session can continue", "the turn is not closing", "the call asks for approval",
         "it has not expired",
     ])
     rows = page.locator(".next li").all_inner_texts()

@@ -1,9 +1,11 @@
 """The reasons why a session waits, in words: each condition of WAKE has words, and what could
 happen next is another row of WAKE's table."""
 
+import re
+
 import pytest
 
-from foldlog.consumers.inspector.why import CALL_CHANGES, SAYS, conditions, next_rows
+from foldlog.consumers.inspector.why import CALL_CHANGES, ROWS, SAYS, conditions, next_rows
 from foldlog.processors.fold.calls import CALLS
 from foldlog.processors.wake.table import BY_ID, WAKE
 from foldlog.schemas import events as ev
@@ -16,6 +18,13 @@ def test_every_condition_has_words(row):
     assert len(conditions(row)) == len(row.when)
 
 
+def test_every_row_has_words_of_its_own_without_the_words_of_the_code():
+    assert ROWS.keys() == BY_ID.keys()
+    assert len(set(ROWS.values())) == len(ROWS), "two rows are never told apart by their id alone"
+    for words in (*ROWS.values(), *SAYS.values()):
+        assert not re.search(r"\b(my|mine|owner|slot|facts?|lane|gate)\b", words), words
+
+
 def test_every_change_of_a_call_has_words():
     by_other_means = {ev.ApprovalExpired, ev.TurnEnded}  # time, and the end of the turn
     changes = {row.event for row in CALLS if row.becomes is not None}
@@ -26,7 +35,7 @@ def test_every_change_of_a_call_has_words():
 def test_what_could_happen_next_is_another_row_of_the_table(row):
     for found in next_rows(row):
         assert found["row"] in BY_ID and found["row"] != row.id
-        assert found["then"] == BY_ID[found["row"]].why
+        assert found["then"] == ROWS[found["row"]]
 
 
 def test_an_approval_ends_by_a_decision_or_with_time():
