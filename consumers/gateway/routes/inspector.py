@@ -26,12 +26,13 @@ STATIC = Path(__file__).parents[2] / "inspector" / "static"
 INDEX = "index.html"
 
 # The page runs and shows only files of this package, and connects only to this gateway. Trusted
-# types prevent a bug of ours from turning text into markup.
+# types prevent a bug of ours from turning text into markup. Attached images are blobs, because an
+# <img> cannot send a token.
 POLICY = "; ".join((
     "default-src 'none'",
     "script-src 'self'",
     "style-src 'self'",
-    "img-src 'self'",
+    "img-src 'self' blob:",
     "connect-src 'self'",
     "base-uri 'none'",
     "form-action 'none'",

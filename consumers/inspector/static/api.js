@@ -47,6 +47,19 @@ async function ask(path, options) {
 
 export const get = (path, signal) => ask(path, { headers: headers({}), signal });
 
+const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/** An image that was attached to a message, as a Blob. The token is sent in a header, which an
+    <img> cannot do. Throws for any other type of content. */
+export async function image(session, sha256, signal) {
+  const path = `api/chat/${encodeURIComponent(session)}/files/${sha256}`;
+  const response = await fetch(path, { headers: headers({}), signal });
+  if (!response.ok) return answer(response);
+  const type = response.headers.get("content-type");
+  if (!IMAGES.includes(type)) throw new Failed(0, "no_image", `${type} is no image`);
+  return new Blob([await response.arrayBuffer()], { type });
+}
+
 export const post = (path, body) =>
   ask(path, {
     method: "POST",

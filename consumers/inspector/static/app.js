@@ -3,22 +3,29 @@
 
 import { get, setToken } from "./api.js";
 import { Home } from "./home.js";
-import { html, render, useEffect, useMemo, useModel, useState } from "./lib.js";
-import { SessionList } from "./model.js";
+import { Aside } from "./home_storage.js";
+import { html, render, useEffect, useMemo, useState, useValue } from "./lib.js";
+import { Changes } from "./model.js";
 import { useLink } from "./router.js";
 import { SessionPage } from "./session.js";
+import { FEW, PAGE, SessionList } from "./session_list.js";
 
 function App() {
   const [{ session, at, view }, go] = useLink();
+  // One list for both pages, so they count the same sessions.
+  const changes = useMemo(() => new Changes(), []);
   const list = useMemo(() => new SessionList(), []);
+  const aside = useMemo(() => new Aside(), []);
   const [about, setAbout] = useState({ can: {}, user: "" });
-  useModel(list);
-  useEffect(() => list.start(), [list]);
+  const error = useValue(changes, () => changes.error);
+  useEffect(() => list.want(session === null ? PAGE : FEW), [session === null]);
+  useEffect(() => changes.start(), [changes]);
+  useEffect(() => list.start(changes), [list]);
   useEffect(() => {
     get("inspector/api/about").then(setAbout, () => {});
   }, []);
-  if (list.error?.status === 401) return html`<${SignIn} error=${list.error} />`;
-  const props = { list, go, about };
+  if (error?.status === 401) return html`<${SignIn} error=${error} />`;
+  const props = { list, aside, go, about };
   if (session === null) return html`<${Home} ...${props} view=${view} />`;
   return html`<${SessionPage} key=${session} id=${session} at=${at} ...${props} />`;
 }

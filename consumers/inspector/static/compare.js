@@ -10,7 +10,7 @@ import { useAnswer } from "./useanswer.js";
 
 const LAST = Number.MAX_SAFE_INTEGER; // right after its newest event
 
-export function Compare({ session, moment, mark, setMark, go, list }) {
+export function Compare({ session, moment, mark, setMark, go, wide, setWide }) {
   const here = moment.offset;
   const [other, setOther] = useState("");
   const previous = session.events[Math.max(0, session.placeAt(here) - 1)]?.offset;
@@ -25,7 +25,7 @@ export function Compare({ session, moment, mark, setMark, go, list }) {
     : mark === null ? null : `${lookPath(session.id)}/compare?before=${before}&after=${after}`;
   const { value, error } = useAnswer(path);
   const relatives = (family?.sessions ?? []).filter((row) => row.session_id !== session.id);
-  const titles = (id) => list.rows.get(id)?.title || id;
+  const titles = (id) => family?.sessions.find((row) => row.session_id === id)?.title || id;
   const set = (event) => {
     event.preventDefault();
     const wanted = Number(new FormData(event.target).get("mark"));
@@ -34,9 +34,11 @@ export function Compare({ session, moment, mark, setMark, go, list }) {
   const ends = session.events.filter((event) => event.type === "TURN_ENDED" && event.verdict === "accepted").slice(-30);
   return html`
     <div class="stack">
-      <div><h2>${value ? headline(value, isOther) : "Two instants side by side"}</h2>
+      <div class="with-act"><h2>${value ? headline(value, isOther) : "Two instants side by side"}</h2>
         <p class="lead">${isOther ? html`Between <bdi>${titles(other)}</bdi> as it is now, and this instant.`
-          : mark === null ? "" : `Between ${nameOf(session, before)} and ${nameOf(session, after)}.`}</p></div>
+          : mark === null ? "" : `Between ${nameOf(session, before)} and ${nameOf(session, after)}.`}</p>
+        <button class="btn widen" onClick=${() => setWide(!wide)}>
+          <${Icon} name="whole" small />${wide ? "Beside the conversation" : "Full width"}</button></div>
       <form class="row wrap" onSubmit=${set}>
         <label for="with">Compare with</label>
         <select class="field" id="with" value=${isOther ? `s ${other}` : ""} onChange=${({ target }) => {
@@ -67,6 +69,8 @@ export function Compare({ session, moment, mark, setMark, go, list }) {
         <${Differences} found=${value} />`}
       ${family && family.sessions.length > 1 && html`
         <${Tree} rows=${family.sessions} here=${session.id} titles=${titles} />`}
+      ${family && family.searched < family.of && html`<p class="foot">Forks were looked for in the ${
+        number(family.searched)} sessions that changed last, of ${number(family.of)}.</p>`}
     </div>
   `;
 }
@@ -127,8 +131,8 @@ function Requests({ requests }) {
       <p class="dim">The first ${number(requests.same_bytes)} of ${number(size)} bytes are the same: ${share} %. That is
         what a cache can keep.</p>
       <details class="more"><summary><${Icon} name="right" small />Where they part</summary>
-        <pre class="code before" aria-label="Before">${requests.then[0]}</pre>
-        <pre class="code after" aria-label="After">${requests.then[1]}</pre></details></div>
+        <div class="sides"><pre class="code before" aria-label="Before">${requests.then[0]}</pre>
+        <pre class="code after" aria-label="After">${requests.then[1]}</pre></div></details></div>
   `;
 }
 
@@ -139,8 +143,8 @@ function Differences({ found }) {
       <summary><${Icon} name="right" small />${plural(found.differences.length, "difference")} in the views</summary>
       ${open && html`<ul class="bare">${found.differences.map((one, n) => html`<li key=${n} class=${one.kind}>
         <code class="path"><bdi>${one.path}</bdi></code> <span class="faint">${one.kind}</span>
-        ${one.before && html`<pre class="code before" aria-label="Before">${one.before}</pre>`}
-        ${one.after && html`<pre class="code after" aria-label="After">${one.after}</pre>`}</li>`)}</ul>`}
+        <div class="sides">${one.before && html`<pre class="code before" aria-label="Before">${one.before}</pre>`}
+        ${one.after && html`<pre class="code after" aria-label="After">${one.after}</pre>`}</div></li>`)}</ul>`}
     </details>
   `;
 }

@@ -2,6 +2,7 @@
 // place.
 
 import { gist, Text, valueOf, Values } from "./args.js";
+import { Attachment } from "./attachment.js";
 import { Composer } from "./composer.js";
 import { Decision } from "./decide.js";
 import { clock, length, partsOf, when } from "./format.js";
@@ -130,7 +131,7 @@ export function Conversation(props) {
       ${shown.map((item, n) => {
         if (item.kind !== "steps") {
           const isLast = n === shown.length - 1;
-          return html`<${Item} key=${item.key} item=${item} agent=${agent} user=${user} props=${
+          return html`<${Item} key=${item.key} item=${item} agent=${agent} user=${user} session=${session.id} props=${
             item.line?.name === "failed" ? { ...props, isLast, lines } : null} times=${
             item.kind === "answer" ? timeOf(timesOf(`${item.line.turn}.${item.line.step}`)) : ""} />`;
         }
@@ -154,16 +155,16 @@ function timeOf(runs) {
   return run ? length(run.end_at - run.at) : "";
 }
 
-const Item = still(({ item, agent, user, times, props }) => {
+const Item = still(({ item, agent, user, session, times, props }) => {
   const { line } = item;
   switch (item.kind) {
     case "turn":
       return html`<div class="turn num"><span>Turn ${line.turn} · ${when(line.at)}</span></div>`;
     case "message":
-      return html`<${Message} who="user" name=${nameOf(user)} mark=${initials(user)} line=${line} />`;
+      return html`<${Message} who="user" name=${nameOf(user)} mark=${initials(user)} line=${line} session=${session} />`;
     case "answer":
     case "partial":
-      return html`<${Message} who="assistant" name=${agent} line=${line} took=${times}
+      return html`<${Message} who="assistant" name=${agent} line=${line} session=${session} took=${times}
         note=${item.kind === "partial" ? `stopped: ${line.name}` : ""} />`;
     case "ended":
       return line.name === "failed" ? html`<${Failure} line=${line} ...${props} />` : html`<${End} line=${line} />`;
@@ -179,7 +180,7 @@ function End({ line }) {
   return html`<p class=${isQuiet ? "note ended sr" : "note ended"}><bdi>${text}</bdi></p>`;
 }
 
-function Message({ who, name, mark, line, took, note }) {
+function Message({ who, name, mark, line, session, took, note }) {
   const parts = partsOf(line);
   if (!parts.length) return null;
   return html`
@@ -191,20 +192,20 @@ function Message({ who, name, mark, line, took, note }) {
           <time class="at num" title=${`event at offset ${line.offset}`}>${clock(line.at)}</time>
           ${took && html`<span class="at num">${took}</span>`}
           ${note && html`<span class="at"><bdi>${note}</bdi></span>`}</div>
-        ${parts.map((part, n) => html`<${Part} key=${n} part=${part} />`)}
+        ${parts.map((part, n) => html`<${Part} key=${n} part=${part} session=${session} />`)}
       </div>
     </article>
   `;
 }
 
-function Part({ part }) {
+function Part({ part, session }) {
   switch (part.kind) {
     case "thinking":
       return html`<${Thinking} text=${part.text} />`;
     case "json":
       return html`<pre class="code" tabindex="0"><${Text} text=${part.text} /></pre>`;
     case "attachment":
-      return html`<p class="dim">${part.text}</p>`;
+      return html`<${Attachment} session=${session} part=${part} />`;
     default:
       return part.text.length > MARKDOWN_CHARS
         ? html`<p class="text plain" dir="auto"><${Text} text=${part.text} /></p>`

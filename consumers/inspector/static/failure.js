@@ -31,8 +31,10 @@ export function Failure({ line, session, at, go, about, moment, isLast, lines })
   const failed = attempts.filter((one) => one.name === "failed");
   const said = lines.find((one) => one.kind === "message" && one.turn === line.turn);
   const why = failed.length ? failureText(failed.at(-1).text) : `Turn ${line.turn} failed`;
-  const text = said ? partsOf(said).map((part) => part.text).join("") : "";
-  const canRetry = at === null && isLast && text && moment && !moment.turn.open && moment.status !== "terminated";
+  const parts = said ? partsOf(said) : [];
+  const text = parts.map((part) => part.text).join("");
+  const isText = parts.every((part) => part.kind === "text"); // files cannot be sent again from here
+  const canRetry = isText && at === null && isLast && text && moment && !moment.turn.open && moment.status !== "terminated";
   const run = (work) => async () => {
     setBusy(true);
     setError("");

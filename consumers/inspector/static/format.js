@@ -60,11 +60,26 @@ function partOf(block) {
       return null;
     case "image":
     case "document":
-      return { kind: "attachment", text: `${block.type} ${String(block.title ?? "")}`.trim() };
+      return attachment(block);
     default:
       return { kind: "json", text: JSON.stringify(block, null, 2) };
   }
 }
+
+/** A file that a message contains. `image`: the SHA-256 of an image that the gateway has. */
+function attachment({ type, title, source }) {
+  const isOurs = source?.type === "foldlog_blob" && /^[0-9a-f]{64}$/.test(source.sha256);
+  const facts = [title, source?.media_type ?? type, Number.isInteger(source?.bytes) && size(source.bytes)];
+  return {
+    kind: "attachment",
+    text: facts.filter(Boolean).map(String).join(", "),
+    image: isOurs && type === "image" ? source.sha256 : "",
+  };
+}
+
+/** A number of bytes for people. */
+export const size = (bytes) => (bytes < 1000 ? `${bytes} B`
+  : bytes < 1e6 ? `${(bytes / 1000).toFixed(bytes < 10_000 ? 1 : 0)} kB` : `${(bytes / 1e6).toFixed(1)} MB`);
 
 /** A duration for people: 84 ms, 2.6 s, 5 min 43 s, 2 h 5 min, 3 d. */
 export function length(ms) {

@@ -3,17 +3,18 @@
 
 import { clock, number, plural } from "./format.js";
 import { Charts, Groups, SPANS, useCharts } from "./home_charts.js";
-import { chosen, NONE, PARTS, parseView, viewLink } from "./home_filters.js";
+import { chosen, isFiltered, NONE, PARTS, parseView, viewLink } from "./home_filters.js";
 import { Inbox, inbox } from "./home_inbox.js";
 import { HOME_KEYS, onHomeKeys } from "./home_keys.js";
-import { Aside, HomeModel, SavedFilters } from "./home_model.js";
+import { Columns, SavedFilters } from "./home_storage.js";
 import { NewSession, workersOf } from "./home_new.js";
 import { Found } from "./home_search.js";
 import { about, sentence } from "./home_words.js";
 import { Bulk } from "./home_bulk.js";
 import { Icon, Mark } from "./icons.js";
 import { html, useEffect, useMemo, useModel, useState } from "./lib.js";
-import { Filters, Table } from "./sessions.js";
+import { waitingIn } from "./session_list.js";
+import { Bounds, Filters, Table } from "./sessions.js";
 import { ask, Keys, Side } from "./shell.js";
 
 const INBOX_MAX = 6; // shown on the home page; a button shows all
@@ -37,23 +38,22 @@ function go_(view, replace) {
   }
 }
 
-export function Home({ list, go, view: text }) {
-  const model = useMemo(() => new HomeModel(), []);
-  const aside = useMemo(() => new Aside(), []);
+export function Home({ list: model, aside, go, view: text }) {
   const saved = useMemo(() => new SavedFilters(), []);
+  const columns = useMemo(() => new Columns(), []);
   useModel(model);
   useModel(aside);
   useModel(saved);
-  useEffect(() => model.start(list), [model]);
   const now = useNow(model);
   const view = useMemo(() => parseView(text), [text]);
   const [picked, setPicked] = useState(new Set());
   const [starting, setStarting] = useState(false); // on a phone
   const change = (changes, replace = false) => go_({ ...view, ...changes }, replace);
   const items = useMemo(() => inbox(model.list, aside), [model.list, aside.turns]);
-  const { rows, counts } = useMemo(() => chosen(model.list, view, now), [model.list, view, view.days ? now : 0]);
+  const { rows, counts } = useMemo(
+    () => chosen(model.list, view, now, aside), [model.list, view, view.days ? now : 0, aside.turns]);
   const shown = view.part === "" || view.part === "sessions";
-  const waiting = new Set(items.map(({ row }) => row.id)).size;
+  const waiting = waitingIn(model.list, aside);
   const working = model.list.filter((row) => row.status === "busy").length;
   /** Toggles the selection of rows. `set` selects all of them, `clear` unselects all of them. */
   const pick = (ids, set = false, clear = false) => {
@@ -81,7 +81,9 @@ export function Home({ list, go, view: text }) {
   useEffect(() => {
     document.title = waiting ? `(${waiting}) foldlog` : "foldlog";
   }, [waiting]);
-  const props = { model, view, change, now, items, rows, counts, picked, pick, setPicked, saved, aside, go, starting };
+  const props = {
+    model, view, change, now, items, rows, counts, picked, pick, setPicked, saved, columns, aside, go, starting,
+  };
   const words = titleFor(view, { model, waiting, working, rows });
   return html`
     <div class="app home">
@@ -112,42 +114,45 @@ function titleFor(view, { model, waiting, working, rows }) {
   if (!model.loaded) return "Your sessions";
   if (!model.total) return "No sessions yet";
   if (view.q) return html`Search for “<bdi>${view.q}</bdi>”`;
-  if (view.part === "sessions") return rows.length === 1 ? "One session" : `${number(rows.length)} sessions`;
+  if (view.part === "sessions") {
+    const count = isFiltered(view) ? rows.length : model.total;
+    return count === 1 ? "One session" : `${number(count)} sessions`;
+  }
   if (view.part === "search") return "Search";
   if (view.part === "cost") return "What it costs, and how long it takes";
   return sentence(waiting, working);
 }
 
-function Part({ model, view, change, now, items, rows, counts, picked, pick, setPicked, saved, aside, go, starting }) {
+function Part(props) {
+  const { model, view, change, now, items, rows, counts, picked, pick, setPicked, saved, columns, aside, go } = props;
   const [span, setSpan] = useState(SPANS[0]);
   const charts = useCharts(span, model.list);
   const chosenRows = useMemo(() => rows.filter((row) => picked.has(row.id)), [rows, picked]);
   const sessions = html`<section class="all" aria-label="All sessions">
-    <${Filters} view=${view} change=${change} counts=${counts} agents=${model.agents} saved=${saved}
+    <${Filters} view=${view} change=${change} counts=${counts} agents=${model.agents} saved=${saved} columns=${columns}
       link=${viewLink({ ...view, part: "sessions", q: "", ids: "" })}>
       <${Bulk} rows=${chosenRows} clear=${() => setPicked(new Set())} model=${model} />
     <//>
     ${rows.length
-      ? html`<${Table} ...${{ rows, model, now, view, change, picked, pick }} ids=${view.ids !== ""} />`
-      : html`<p class="card none">No session passes these filters.</p>`}
+      ? html`<${Table} ...${{ rows, model, now, view, change, picked, pick, columns }} ids=${view.ids !== ""} />`
+      : html`<p class="card none">No session passes these filters.</p><${Bounds} model=${model} />`}
   </section>`;
   if (view.part === "sessions") return sessions;
   if (view.part === "search") {
-    return html`<p class="none">Search covers messages, answers and tool results in every session.</p>`;
+    return html`<p class="none">Search covers every session: of a message or an answer the first 100,000 characters,
+      of a tool result the first 20,000.</p>`;
   }
   const spans = html`<${Spans} span=${span} setSpan=${setSpan} />`;
   if (view.part === "cost") return html`<${Cost} charts=${charts} spans=${spans} span=${span} />`;
-  const few = view.part === "waiting" ? items : items.slice(0, INBOX_MAX);
-  const waiting = few.length > 0 && html`<${Inbox} items=${few} now=${now} model=${model} aside=${aside} />`;
+  const first = view.part === "waiting" ? undefined : INBOX_MAX;
+  const waiting = items.length > 0 && html`<${Inbox} key=${view.part} ...${{ items, now, model, aside, first }} />`;
   if (view.part === "waiting") {
     return waiting || html`<p class="card none">No call needs an approval, none is in doubt, and no turn has failed.
       What needs you appears here by itself.</p>`;
   }
   return html`
-    <${NewSession} agents=${model.agents} go=${go} opened=${starting} />
+    <${NewSession} agents=${model.agents} go=${go} opened=${props.starting} />
     ${waiting}
-    ${items.length > few.length && html`<p class="rest"><a class="link" href="#/waiting">${
-      number(items.length - few.length)} more waiting for you</a></p>`}
     <section class="numbers" aria-label="Numbers">
       <div class="sec"><h2>Last ${span.name}</h2><span class="faint">all agents, ${span.each}</span>
         <span class="grow"></span>${spans}<a class="link" href="#/cost">By agent and model</a></div>

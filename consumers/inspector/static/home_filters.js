@@ -1,7 +1,7 @@
 // The view of the home page in the link: its part, filters and order.
 // #/PART?status=failed&agent=shop&days=7&find=TITLE&sort=cost&q=WORDS
 
-import { waits } from "./home_model.js";
+import { waitsFor } from "./session_list.js";
 
 export const PARTS = ["", "waiting", "sessions", "cost", "search"];
 export const NONE = { part: "", status: "", agent: "", days: "", find: "", sort: "", q: "", ids: "" };
@@ -9,7 +9,7 @@ const FILTERS = ["status", "agent", "days", "find", "sort", "q", "ids"];
 
 export const STATUSES = [
   ["", "All", () => true],
-  ["waiting", "Waiting for you", (row) => waits(row)],
+  ["waiting", "Waiting for you", waitsFor],
   ["working", "Working", (row) => row.status === "busy"],
   ["unserved", "No worker", (row) => row.status === "unserved"],
   ["failed", "Failed", (row) => row.status === "failed" || row.status === "frozen"],
@@ -22,7 +22,9 @@ const SORTS = {
   title: (a, b) => a.title.localeCompare(b.title),
   turns: (a, b) => b.turns - a.turns,
   cost: (a, b) => Number(b.usd ?? 0) - Number(a.usd ?? 0),
+  tokens: (a, b) => b.tokens - a.tokens,
   duration: (a, b) => worked(b) - worked(a),
+  started: (a, b) => b.started_at - a.started_at,
 };
 const worked = (row) => row.in_turns_ms + (row.turn_at === null ? 0 : Math.max(0, row.updated_at - row.turn_at));
 
@@ -49,14 +51,15 @@ export const isFiltered = (view) => ["status", "agent", "days", "find"].some((na
 
 /** The rows of a view, in the view's order. `counts`: the number of rows by status, if only the
     other filters apply. */
-export function chosen(list, view, now) {
+export function chosen(list, view, now, aside) {
   const words = view.find.trim().toLowerCase();
   const after = view.days ? now - Number(view.days) * 86_400_000 : 0;
   const others = list.filter((row) =>
     (!view.agent || row.agent === view.agent) && row.updated_at >= after && (!words || textOf(row).includes(words)));
-  const counts = Object.fromEntries(STATUSES.map(([value, , holds]) => [value, others.filter(holds).length]));
+  const counts = Object.fromEntries(STATUSES.map(([value, , holds]) =>
+    [value, others.filter((row) => holds(row, aside)).length]));
   const holds = STATUSES.find(([value]) => value === view.status)[2];
-  const rows = view.status ? others.filter(holds) : others;
+  const rows = view.status ? others.filter((row) => holds(row, aside)) : others;
   return { rows: view.sort ? [...rows].sort(SORTS[view.sort]) : rows, counts };
 }
 

@@ -3,31 +3,41 @@
 // shown.
 
 import { post, sessionPath } from "./api.js";
-import { clock } from "./format.js";
-import { waits } from "./home_model.js";
+import { clock, number } from "./format.js";
 import { errorText, failureOf, since, titleOf, until } from "./home_words.js";
 import { Icon } from "./icons.js";
 import { html, useState } from "./lib.js";
 import { Report } from "./report.js";
+import { waitsFor } from "./session_list.js";
+
+const CARDS = 60;
 
 /** Everything that waits, as [row, call or null]: approvals, then doubts, then failures, each
     oldest first. */
 export function inbox(list, aside) {
   const found = [];
   for (const row of list) {
-    if (!waits(row) || aside.has(row)) continue;
+    if (!waitsFor(row, aside)) continue;
     for (const call of row.waits) found.push({ row, call, order: call.asks ? 0 : 1 });
     if (!row.waits.length) found.push({ row, call: null, order: 2 });
   }
   return found.sort((a, b) => a.order - b.order || a.row.waits_since - b.row.waits_since);
 }
 
-export function Inbox({ items, now, model, aside }) {
+/** The first cards; the others on request, because a thousand cards would make the page slow. */
+export function Inbox({ items, now, model, aside, first = CARDS }) {
+  const [more, setMore] = useState(0);
+  const shown = items.slice(0, first + more);
+  const left = items.length - shown.length;
   return html`<section class="inbox" aria-label="Waiting for you">
-    ${items.map(({ row, call }) => html`
+    <h2 class="sr">Waiting for you</h2>
+    ${shown.map(({ row, call }) => html`
       <${Item} key=${`${row.id} ${call?.call ?? ""}`} ...${{ row, call, now, model, aside }} />
     `)}
-  </section>`;
+  </section>
+  ${left > 0 && html`<p class="rest">${first < CARDS
+    ? html`<a class="link" href="#/waiting">${number(left)} more waiting for you</a>`
+    : html`<button class="btn" onClick=${() => setMore(more + CARDS)}>Show more: ${number(left)} left</button>`}</p>`}`;
 }
 
 function Item({ row, call, now, model, aside }) {

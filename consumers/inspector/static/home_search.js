@@ -50,11 +50,12 @@ export function Found({ words, now, clear }) {
       <span class="num">${number(behind.read)} of ${number(behind.behind)} events</span>
     </div>`}
     ${hits !== null && !hits.length && html`<p class="none">No message, answer or tool result has these words.
-      Other forms of a word are found, too.</p>`}
+      Other forms of a word are found, too. Of a message or an answer the first 100,000 characters are searched, of a
+      tool result the first 20,000.</p>`}
     ${hits !== null && hits.length > 0 && html`<ol class="card hits bare">
       ${hits.map((hit) => html`<li key=${`${hit.id} ${hit.offset} ${hit.kind}`}>
         <a href=${`#/s/${encodeURIComponent(hit.id)}@${hit.offset}`}>
-          <span class="t cut"><bdi>${hit.title || "No message yet"}</bdi></span>
+          <span class="t cut"><bdi>${hit.title || hit.id}</bdi></span>
           <span class="faint num">${since(hit.at, now)}</span>
           <span class="said"><span class="faint"><bdi>${hit.who}</bdi> ${KINDS[hit.kind] ?? hit.kind}: </span><bdi>${
             hit.before}<mark>${hit.match}</mark>${hit.after}</bdi></span>

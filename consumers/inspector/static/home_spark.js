@@ -65,13 +65,24 @@ function spoken(runs) {
   return [...counts].map(([name, number]) => `${number} ${name}`).join(", ") || "nothing yet";
 }
 
+/** One path for each kind of bar, so that a row has few elements however much its session did. */
+function paths(bars) {
+  const found = new Map();
+  for (const { kind, x, width } of bars) {
+    const { y, look } = LOOKS[kind];
+    const bar = `M${x.toFixed(1)} ${y}h${width.toFixed(1)}v5h-${width.toFixed(1)}z`;
+    found.set(look, (found.get(look) ?? "") + bar);
+  }
+  return [...found];
+}
+
 export const Spark = still(({ row, at }) => {
   const { bars, pleats } = drawn(row.runs, row.now, at);
   return html`<svg class="spark" width=${WIDTH} height="20" viewBox="0 0 132 20" role="img"
     aria-label=${`What it did: ${spoken(row.runs)}`}>
     <path d="M0 10h132" class="axis" />
-    ${pleats.map((x) => html`<path d=${`M${(x - 1.5).toFixed(1)} 4v12m3-12v12`} class="pleat" />`)}
-    ${bars.map(({ kind, x, width }) => html`<rect x=${x.toFixed(1)} y=${LOOKS[kind].y} width=${width.toFixed(1)}
-      height="5" rx="1.5" class=${LOOKS[kind].look} />`)}
+    ${pleats.length > 0 && html`<path d=${pleats.map((x) => `M${(x - 1.5).toFixed(1)} 4v12m3-12v12`).join("")}
+      class="pleat" />`}
+    ${paths(bars).map(([look, d]) => html`<path key=${look} d=${d} class=${look} />`)}
   </svg>`;
 });

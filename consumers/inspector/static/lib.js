@@ -40,6 +40,20 @@ export function useModel(model) {
   return model;
 }
 
+/** A value that is read from a model. Redraws the component only when the value changes. */
+export function useValue(model, read) {
+  const [, again] = useReducer((count) => count + 1, 0);
+  const value = read();
+  const drawn = useRef(null);
+  drawn.current = { value, read };
+  useEffect(() => {
+    const look = () => drawn.current.read() === drawn.current.value || again();
+    look();
+    return model.subscribe(look);
+  }, [model]);
+  return value;
+}
+
 /** A component that redraws only when its props differ. */
 export function still(draw) {
   return class extends Component {

@@ -242,52 +242,20 @@ function sameAttempt(one, other) {
   return one.turn === other.turn && one.step === other.step && one.attempt === other.attempt;
 }
 
-/** The list of sessions, kept up to date. */
-export class SessionList extends Model {
-  constructor() {
-    super();
-    this.rows = new Map();
-    this.more = 0;
-    this.error = null;
-    this.loaded = false;
-  }
+/** Notifies its listeners whenever a session of the user changes. */
+export class Changes extends Model {
+  error = null;
 
   start() {
     const stop = new AbortController();
     follow("v1/sessions/events", {
       signal: stop.signal,
-      onEvent: (_name, row) => this.#take(row),
-      onState: (state, error) => {
+      onEvent: () => this.changed(),
+      onState: (_state, error) => {
         this.error = error ?? null;
-        if (state === "live") this.#load(stop.signal);
         this.changed();
       },
     });
     return () => stop.abort();
-  }
-
-  async #load(signal) {
-    try {
-      const page = await get("v1/sessions?limit=500", signal);
-      for (const row of page.sessions) this.#take(row);
-      this.more = page.more ?? 0;
-      this.loaded = true;
-      this.error = null;
-    } catch (error) {
-      if (error.name !== "AbortError") this.error = error;
-    }
-    this.changed();
-  }
-
-  #take(row) {
-    if (!row || !row.session_id) return;
-    this.rows.set(row.session_id, row);
-    this.changed();
-  }
-
-  sorted() {
-    return [...this.rows.values()].sort(
-      (a, b) => b.updated_at - a.updated_at || (a.session_id < b.session_id ? -1 : 1),
-    );
   }
 }

@@ -2,7 +2,7 @@
 
 import { lookPath } from "./api.js";
 import { Values, valueOf } from "./args.js";
-import { brief, number, pretty } from "./format.js";
+import { brief, number, pretty, size } from "./format.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useMemo, useState } from "./lib.js";
 import { Markdown } from "./markdown.js";
@@ -123,8 +123,6 @@ function Block({ block }) {
     </details>
   `;
 }
-
-const size = (bytes) => (bytes < 1000 ? `${bytes} B` : `${(bytes / 1000).toFixed(bytes < 10_000 ? 1 : 0)} kB`);
 
 function Readable({ block }) {
   if (block.part === "settings") return html`<${Values} value=${block.value} label="Settings" />`;

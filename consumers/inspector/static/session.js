@@ -3,16 +3,17 @@
 import { Conversation } from "./conversation.js";
 import { Inspect } from "./inspect.js";
 import { KEYS, onKeys } from "./keys.js";
-import { html, useEffect, useMemo, useModel, useRef, useState } from "./lib.js";
+import { html, useEffect, useMemo, useModel, useRef, useState, useValue } from "./lib.js";
 import { Session } from "./model.js";
 import { Keys, Rail } from "./shell.js";
 import { Timeline } from "./timeline.js";
 import { Header, Notices, titleOf } from "./top.js";
 
-export function SessionPage({ id, at, list, go, about }) {
+export function SessionPage({ id, at, list, aside, go, about }) {
   const session = useMemo(() => new Session(id), [id]);
   const [tab, setTab] = useState("why");
   const [mark, setMark] = useState(null);
+  const [wide, setWide] = useState(false); // whether the comparison takes the place of the conversation
   const [sheet, setSheet] = useState(false); // on a narrow page, the pane is a sheet at the bottom
   useModel(session);
   useEffect(() => session.start(), [session]);
@@ -29,24 +30,25 @@ export function SessionPage({ id, at, list, go, about }) {
   const commands = useRef({}); // the functions of keys and buttons; each part adds its own
   const latest = useRef(null); // keys act on what is drawn, even before effects have run
   latest.current = { session, at, go, setTab: show, commands };
+  const isWide = wide && tab === "compare";
+  commands.current.wide = tab === "compare" ? () => setWide(!wide) : undefined;
   useEffect(() => onKeys(() => latest.current), []);
-  const title = titleOf(session, list.rows.get(id)?.title);
+  const title = titleOf(session, useValue(list, () => list.rows.get(id)?.title));
   useEffect(() => {
     document.title = `${title} · foldlog`;
     return () => { document.title = "foldlog inspector"; };
   }, [title]);
   const props = { session, at, go, moment: shown, fresh: moment !== null, about, title, commands };
-  const waiting = list.sorted().filter((row) => row.status === "asks" || row.status === "doubt").length;
   return html`
-    <div class=${at === null ? "page" : "page past"}>
+    <div class=${`page${at === null ? "" : " past"}${isWide ? " full" : ""}`}>
       <a class="skip" href="#talk" onClick=${skip}>Skip to the conversation</a>
-      <${Rail} waiting=${waiting} />
+      <${Rail} list=${list} aside=${aside} />
       <${Header} ...${props} />
       <main class="talk" id="talk" tabindex="-1" aria-label=${`Session ${title}`}>
         <${Notices} ...${props} />
         <${Conversation} ...${props} />
       </main>
-      <${Inspect} ...${props} list=${list} tab=${tab} setTab=${setTab} mark=${mark} setMark=${setMark}
+      <${Inspect} ...${props} tab=${tab} setTab=${setTab} wide=${isWide} setWide=${setWide} mark=${mark} setMark=${setMark}
         sheet=${sheet} setSheet=${setSheet} />
       <${Timeline} ...${props} mark=${mark} />
       <${Keys} keys=${KEYS} />

@@ -3,9 +3,9 @@
 import { DAYS, STATUSES, isFiltered } from "./home_filters.js";
 import { Spark } from "./home_spark.js";
 import { number, usd } from "./format.js";
-import { full, lasted, since, titleOf } from "./home_words.js";
+import { brief, full, lasted, since, titleOf } from "./home_words.js";
 import { Icon, Status } from "./icons.js";
-import { html, still, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
+import { html, still, useEffect, useLayoutEffect, useMemo, useModel, useRef, useState } from "./lib.js";
 
 const CLEAR = { status: "", agent: "", days: "", find: "", sort: "" };
 const PHONE = matchMedia("(max-width: 760px)");
@@ -13,16 +13,21 @@ const OVERSCAN = 6;
 const STUCK = 90; // px of the table's head and the selection, which stay visible
 const CHUNK = 4; // the range of drawn rows moves in steps of this size
 
+/** The columns. `extra`: shown only if it is chosen. */
 const COLUMNS = [
-  ["title", "Session", "title"],
-  ["status", "Status", ""],
-  ["agent", "Agent", ""],
-  ["turns", "Turns", "turns"],
-  ["cost", "Cost", "cost"],
-  ["took", "Duration", "duration"],
-  ["did", "What it did", ""],
-  ["when", "Changed", "changed"],
+  { name: "title", label: "Session", sort: "title" },
+  { name: "status", label: "Status" },
+  { name: "agent", label: "Agent" },
+  { name: "user", label: "User", extra: true },
+  { name: "turns", label: "Turns", sort: "turns" },
+  { name: "tokens", label: "Tokens", sort: "tokens", extra: true },
+  { name: "cost", label: "Cost", sort: "cost" },
+  { name: "took", label: "Duration", sort: "duration" },
+  { name: "did", label: "What it did" },
+  { name: "started", label: "Started", sort: "started", extra: true },
+  { name: "when", label: "Changed", sort: "changed" },
 ];
+const CHOICE = COLUMNS.slice(2); // the title and the status always stay
 
 const rowHeight = () => (PHONE.matches ? 64 : 44);
 
@@ -58,7 +63,10 @@ function useWindow(body, total) {
   return [range, height];
 }
 
-export function Table({ rows, model, now, view, change, picked, pick, ids }) {
+export function Table({ rows, model, now, view, change, picked, pick, ids, columns }) {
+  useModel(columns);
+  const shownColumns = COLUMNS.filter((column) => !CHOICE.includes(column) || columns.has(column));
+  const names = shownColumns.map(({ name }) => name).join(" ");
   const body = useRef(null);
   const [[first, last], height] = useWindow(body, rows.length);
   const [cursor, setCursor] = useState({ id: null, place: 0 }); // the session's id, because its row may move
@@ -131,20 +139,56 @@ export function Table({ rows, model, now, view, change, picked, pick, ids }) {
         <span role="columnheader" class="pickcell"><input type="checkbox"
           aria-label=${`Select all ${number(rows.length)}`} checked=${all}
           onChange=${() => pick(rows.map((row) => row.id), !all, all)} /></span>
-        ${COLUMNS.map(([name, label, sort]) => html`<${ColumnHead} key=${name} name=${name} label=${label} sort=${sort}
-          view=${view} change=${change} />`)}
+        ${shownColumns.map((column) => html`<${ColumnHead} key=${column.name} ...${column} view=${view}
+          change=${change} />`)}
       </div></div>
       <div role="rowgroup" class="tbody" ref=${body} onKeyDown=${press}
         style=${{ height: `${rows.length * height}px` }}>
         ${shown.map((row, index) => html`<${Row} key=${row.id} row=${row} place=${first + index}
           top=${(first + index) * height} picked=${picked.has(row.id)} here=${first + index === here}
-          ...${{ now, choose, ids }} />`)}
+          ...${{ now, choose, ids, names }} />`)}
       </div>
     </div>
-    ${model.total > model.rows.size && html`<p class="none">The ${number(model.rows.size)} most recent of${" "}
-      ${number(model.total)} sessions.${" "}
-      <button class="link" onClick=${() => model.more()}>Read more</button></p>`}
+    <${Bounds} model=${model} />
   `;
+}
+
+/** Says which sessions the list, its filters and its counts cover, if these are not all. */
+export function Bounds({ model }) {
+  const { total, rows, canReadMore } = model;
+  if (total <= rows.size) return null;
+  return html`<p class="none bounds">This list, its filters and its counts cover ${number(rows.size)} of${" "}
+    ${number(total)} sessions: those that wait for you, then those that changed last.${" "}
+    ${canReadMore ? html`<button class="link" onClick=${() => model.more()}>Read more</button>`
+      : html`That is the most that this page lists; the search covers every session, and${" "}
+        <code>foldlog sessions</code> lists them all.`}</p>`;
+}
+
+/** The choice of columns. */
+function Choice({ columns }) {
+  useModel(columns);
+  const box = useRef(null);
+  const leave = ({ relatedTarget }) => {
+    if (relatedTarget && !box.current.contains(relatedTarget)) box.current.open = false;
+  };
+  const press = (event) => {
+    if (event.key !== "Escape" || !box.current.open) return;
+    event.stopPropagation();
+    box.current.open = false;
+    box.current.querySelector("summary").focus();
+  };
+  useEffect(() => {
+    const away = ({ target }) => box.current.contains(target) || (box.current.open = false);
+    addEventListener("pointerdown", away);
+    return () => removeEventListener("pointerdown", away);
+  }, []);
+  return html`<details class="choice" ref=${box} onFocusOut=${leave} onKeyDown=${press}>
+    <summary class="chip">Columns <${Icon} name="down" small /></summary>
+    <fieldset class="card"><legend class="sr">Columns of the table</legend>
+      ${CHOICE.map((column) => html`<label class="tick" key=${column.name}><input type="checkbox"
+        checked=${columns.has(column)} onChange=${(event) => columns.set(column, event.target.checked)} />
+        ${column.label}</label>`)}</fieldset>
+  </details>`;
 }
 
 function reveal(body, place, height) {
@@ -171,32 +215,40 @@ function took(row, now) {
   return row.in_turns_ms + open;
 }
 
-const Row = still(({ row, place, top, now, picked, here, choose, ids }) => {
+const Row = still(({ row, place, top, now, picked, here, choose, ids, names }) => {
   const tab = here ? 0 : -1;
   const title = titleOf(row);
   const unused = !row.turns;
-  const status = unused && row.status === "idle" ? "new" : row.status;
+  const cells = {
+    title: () => html`<span role="cell" class="c-title cut"><a href=${`#/s/${encodeURIComponent(row.id)}`} tabindex=${tab}
+      class=${row.title ? "" : "faint"}><bdi>${title}</bdi></a>${
+      ids && html`<span class="id mono faint"><bdi>${row.id}</bdi></span>`}</span>`,
+    status: () => html`<span role="cell" class="c-status"><${Status} word=${
+      unused && row.status === "idle" ? "new" : row.status} /></span>`,
+    agent: () => html`<span role="cell" class="c-agent dim cut"><bdi>${row.agent}</bdi></span>`,
+    user: () => html`<span role="cell" class="c-user dim cut"><bdi>${row.user}</bdi></span>`,
+    turns: () => html`<span role="cell" class="c-turns num dim">${row.turns}</span>`,
+    tokens: () => html`<span role="cell" class="c-tokens num dim">${unused ? "" : brief(row.tokens)}</span>`,
+    cost: () => html`<span role="cell" class="c-cost num">${unused ? "" : usd(row.usd, row.unpriced, "?")}</span>`,
+    took: () => html`<span role="cell" class="c-took num dim">${unused ? "" : lasted(took(row, now))}</span>`,
+    did: () => html`<span role="cell" class="c-did"><${Spark} row=${row} at=${row.now === null ? 0 : now} /></span>`,
+    started: () => html`<span role="cell" class="c-started num faint" title=${full(row.started_at)}>${
+      since(row.started_at, now)}</span>`,
+    when: () => html`<span role="cell" class="c-when num faint" title=${full(row.updated_at)}>${
+      since(row.updated_at, now)}</span>`,
+  };
   return html`
     <div role="row" class=${picked ? "tr picked" : "tr"} aria-rowindex=${place + 2} data-place=${place}
       style=${{ top: `${top}px` }} aria-selected=${String(picked)}>
       <span role="cell" class="pickcell"><input type="checkbox" aria-label=${`Select ${title}`} checked=${picked}
         tabindex=${tab} onClick=${(event) => choose(place, event.shiftKey)} /></span>
-      <span role="cell" class="c-title cut"><a href=${`#/s/${encodeURIComponent(row.id)}`} tabindex=${tab}
-        class=${row.title ? "" : "faint"}><bdi>${title}</bdi></a>${
-        ids && html`<span class="id mono faint"><bdi>${row.id}</bdi></span>`}</span>
-      <span role="cell" class="c-status"><${Status} word=${status} /></span>
-      <span role="cell" class="c-agent dim cut"><bdi>${row.agent}</bdi></span>
-      <span role="cell" class="c-turns num dim">${row.turns}</span>
-      <span role="cell" class="c-cost num">${unused ? "" : usd(row.usd, row.unpriced, "?")}</span>
-      <span role="cell" class="c-took num dim">${unused ? "" : lasted(took(row, now))}</span>
-      <span role="cell" class="c-did"><${Spark} row=${row} at=${row.now === null ? 0 : now} /></span>
-      <span role="cell" class="c-when num faint" title=${full(row.updated_at)}>${since(row.updated_at, now)}</span>
+      ${names.split(" ").map((name) => cells[name]())}
     </div>
   `;
 });
 
 /** The filters above the table. `children`: the actions on a selection. */
-export function Filters({ view, change, counts, agents, saved, link, children }) {
+export function Filters({ view, change, counts, agents, saved, columns, link, children }) {
   const [naming, setNaming] = useState(false);
   const field = useRef(null);
   useLayoutEffect(() => field.current?.focus(), [naming]);
@@ -228,6 +280,7 @@ export function Filters({ view, change, counts, agents, saved, link, children })
       </select>
       <input class="field title-find" type="search" aria-label="Find by title" placeholder="Find by title"
         value=${view.find} onInput=${(event) => change({ find: event.target.value }, true)} />
+      <${Choice} columns=${columns} />
     </div>
     ${(isFiltered(view) || view.sort) && html`<div class="filtered">
       <button class="link" onClick=${() => change(CLEAR)}>Clear filters</button>

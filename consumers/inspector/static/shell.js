@@ -1,7 +1,8 @@
 // The frame of every page: the side bar of the home page, the rail of a session, theme and keys.
 
 import { Icon, Mark } from "./icons.js";
-import { html, useEffect, useRef, useState } from "./lib.js";
+import { html, useEffect, useModel, useRef, useState, useValue } from "./lib.js";
+import { waitingIn } from "./session_list.js";
 
 const THEMES = ["auto", "light", "dark"];
 
@@ -57,14 +58,18 @@ export function Side({ children }) {
 }
 
 /** The rail beside a session. */
-export function Rail({ waiting = 0 }) {
+export function Rail({ list, aside }) {
   const { theme, change, label } = useTheme();
-  const waits = waiting ? `Home: ${waiting} waiting for you` : "Home";
+  useModel(aside);
+  const waiting = useValue(list, () => waitingIn(list.list, aside));
+  const waits = `Waiting for you: ${waiting || "nothing"}`;
   return html`
     <nav class="rail" aria-label="Main">
-      <a href="#/" aria-label="All sessions"><${Mark} /></a>
-      <a href="#/" aria-label=${waits} title=${waits}><${Icon} name="home" />${
-        waiting > 0 && html`<span class="dot num">${waiting}</span>`}</a>
+      <a href="#/" aria-label="foldlog, home"><${Mark} /></a>
+      <a href="#/" aria-label="Home" title="Home (H)"><${Icon} name="home" /></a>
+      <a href="#/waiting" aria-label=${waits} title=${waits}><${Icon} name="inbox" />${
+        waiting > 0 && html`<span class="dot num">${waiting > 99 ? "99+" : waiting}</span>`}</a>
+      <a href="#/sessions" aria-label="Sessions" title="Sessions"><${Icon} name="list" /></a>
       <span class="grow"></span>
       <button aria-label=${label} title=${label} onClick=${change}><${Icon} name=${theme} /></button>
       <button class="help" aria-label="Keys" title="Keys (?)" onClick=${ask}><${Icon} name="keys" /></button>

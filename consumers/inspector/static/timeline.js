@@ -13,8 +13,9 @@ const FIRST_MS = 120_000; // of a long session, how much time without pleats is 
 const SPEEDS = [4, 20, 100];
 const SMALL = matchMedia("(max-width: 760px)");
 
-/** Everything that the timeline draws, computed once for each state of the session. */
-function useRuns(session, at) {
+/** Everything that the timeline draws, computed once for each state of the session. `tool`: the
+    only tool whose calls are drawn; "" for all. */
+function useRuns(session, tool) {
   const [now, setNow] = useState(Date.now());
   const lasts = session.lasting.length > 0;
   useEffect(() => {
@@ -28,14 +29,27 @@ function useRuns(session, at) {
     let newest = 0;
     return session.events.map((event) => (newest = Math.max(newest, event.at)));
   }, [session, session.events.length]);
-  const drawn = useMemo(() => {
+  const all = useMemo(() => {
     const runs = [...session.runs, ...session.lasting]
       .sort((one, other) => one.at - other.at || one.offset - other.offset);
-    return { runs, ...rowsOf(runs), turns: turnsOf(runs) };
+    return { runs, turns: turnsOf(runs), tools: toolsOf(runs) };
   }, [session, session.runs.length, session.upto]);
-  const folds = useMemo(
-    () => (times.length ? silences(drawn.runs, session.events, end) : []), [drawn, end, times.length]);
+  const drawn = useMemo(() => {
+    const runs = tool ? all.runs.filter((run) => run.lane !== "tool" || run.title === tool) : all.runs;
+    return { ...all, runs, ...rowsOf(runs) };
+  }, [all, tool]);
+  const folds = useMemo( // of all runs, so that the axis stays when a tool is chosen
+    () => (times.length ? silences(all.runs, session.events, end) : []), [all, end, times.length]);
   return { ...drawn, times, folds, end, start: times[0] ?? 0 };
+}
+
+/** The tools and the number of their calls, [name, count], in the order of their names. */
+function toolsOf(runs) {
+  const found = new Map();
+  for (const { lane, title, key } of runs) {
+    if (lane === "tool") found.set(title, (found.get(title) ?? new Set()).add(key));
+  }
+  return [...found].map(([name, keys]) => [name, keys.size]).sort(([one], [other]) => (one < other ? -1 : 1));
 }
 
 /** The turns, each with the first words of a person in it. */
@@ -114,8 +128,9 @@ export function Timeline({ session, at, go, fresh, mark, commands }) {
   const { events } = session;
   const box = useRef(null);
   const width = useWidth(box);
-  const drawn = useRuns(session, at);
-  const { runs, rows, lanes, turns, times, folds, start, end } = drawn;
+  const [tool, setTool] = useState("");
+  const drawn = useRuns(session, tool);
+  const { runs, rows, lanes, tools, turns, times, folds, start, end } = drawn;
   const last = Math.max(0, events.length - 1);
   const place = at === null ? last : session.placeAt(at);
   const instant = at === null ? end : times[place] ?? 0;
@@ -138,7 +153,7 @@ export function Timeline({ session, at, go, fresh, mark, commands }) {
   const player = usePlaying({ session, at, place, last, toPlace, ready: fresh });
   Object.assign(commands.current, {
     zoomIn: () => zoom(2), zoomOut: () => zoom(0.5), whole: () => setView([start, end]), play: player.play,
-    bar: (step) => nextBar(runs, at === null ? Infinity : at, step, choose),
+    bar: (step) => nextBar(tool ? runs.filter((run) => run.lane === "tool") : runs, at === null ? Infinity : at, step, choose),
   });
   useWheel(box, { shown, zoom, setView });
   const x = shown.x(instant);
@@ -153,9 +168,10 @@ export function Timeline({ session, at, go, fresh, mark, commands }) {
         <span class="tl-name faint">Whole session</span>
         <${MapBox} whole=${whole} shown=${shown} setView=${setView} runs=${runs} end=${end}
           instant=${instant} past=${at !== null} toTime=${toTime} />
-        <div class="tl-labels" aria-hidden="true" style=${{ paddingTop: `${TOP}px` }}>
+        <div class="tl-labels" style=${{ paddingTop: `${TOP}px` }}>
           ${lanes.map(([lane, label], n) => html`<span key=${n}>${
-            label && html`<i class=${`glyph ${lane}`}></i>`}${label}</span>`)}
+            label && html`<i class=${`glyph ${lane}`}></i>`}${lane === "tool" && label && tools.length > 1
+            ? html`<${ToolChoice} tools=${tools} tool=${tool} setTool=${setTool} />` : label}</span>`)}
         </div>
         <div class="tl-plot" ref=${box} ...${scrubbing({ shown, toTime, setHover, runs })}>
           <input class="tl-slider" type="range" min="0" max=${last} step="1" value=${place} disabled=${!events.length}
@@ -182,6 +198,16 @@ export function Timeline({ session, at, go, fresh, mark, commands }) {
     </section>
   `;
 }
+
+/** In the name of the lane: which tool's calls the lane and the keys J and K show. */
+const ToolChoice = ({ tools, tool, setTool }) => html`
+  <label class="tl-tool"><select class=${tool ? "on" : ""} aria-label="Show the calls of" value=${tool}
+    title=${tool ? `Only calls of ${tool} are shown` : "Show the calls of one tool"}
+    onChange=${({ target }) => setTool(target.value)}>
+    <option value="">Tools</option>
+    ${tools.map(([name, count]) => html`<option key=${name} value=${name}>${name} (${count})</option>`)}
+  </select><${Icon} name="down" /></label>
+`;
 
 /** The handlers of the plot. A press or a drag goes to the event at that time; the bar under the
     pointer shows its facts. */

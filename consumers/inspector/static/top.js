@@ -10,17 +10,13 @@ import { html, useEffect, useState } from "./lib.js";
 export function titleOf(session, given = "") {
   if (given) return given;
   const first = session.lines.find((line) => line.kind === "message");
-  const text = first ? partsOf(first).map((part) => part.text).join(" ") : "";
+  const text = first ? partsOf(first).filter((part) => part.kind === "text").map((part) => part.text).join(" ") : "";
   const [sentence] = /^.*?[.!?](?=\s|$)|^.+/s.exec(text.trim()) ?? [session.id];
   return brief(sentence, 90).replace(/[.:,]$/, "") || session.id;
 }
 
 /** The status of the moment, or the failure of the newest turn. */
-function statusAt(session, moment) {
-  if (moment.status !== "idle") return moment.status;
-  const ended = session.lines.slice(0, moment.lines).findLast((line) => line.kind === "ended");
-  return ended?.name === "failed" ? "failed" : "idle";
-}
+const statusAt = ({ status, failed }) => (status === "idle" && failed ? "failed" : status);
 
 function useNow(ms) {
   const [now, setNow] = useState(Date.now());
@@ -65,7 +61,7 @@ export function Header({ session, at, go, moment, fresh, about, title, commands 
       <div class="grow">
         <div class="row">
           <h1 class="cut" title=${session.id}><bdi>${title}</bdi></h1>
-          ${moment && html`<${Status} word=${statusAt(session, moment)} pill />`}
+          ${moment && html`<${Status} word=${statusAt(moment)} pill />`}
         </div>
         <p class="meta cut">
           ${past ? html`As it was${moment ? ` on ${when(moment.at)}` : ""}. Nothing here can change.`

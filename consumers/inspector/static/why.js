@@ -1,12 +1,13 @@
 // Shows why the session waits or continues at this instant: a sentence, the rows of WAKE that prove
 // it, and the rows that could match next.
 
-import { date, length, pretty, when } from "./format.js";
+import { date, length, pretty, when, word } from "./format.js";
 import { Icon } from "./icons.js";
 import { html } from "./lib.js";
 
 const IMPORTANT = ["T2w", "T7", "T", "S", "N", "C", "A", "D", "B", "R"];
 const rank = (row) => IMPORTANT.findIndex((start) => row.row.startsWith(start));
+const ranked = (rows) => [...rows].sort((one, other) => rank(one) - rank(other));
 
 /** The name of the call that a row is about. The row's subject is TURN.STEP.INDEX. */
 function callOf(moment, row) {
@@ -14,15 +15,14 @@ function callOf(moment, row) {
   return calls.find((call) => `${call.turn}.${call.step}.${call.index}` === row.subject)?.name ?? "a tool";
 }
 
-const upper = (words) => words[0].toUpperCase() + words.slice(1);
-
 /** The two sentences about the present state and what follows, from the rows that match. `past`:
     whether they are in the past tense. */
 export function verdict(moment, past) {
   const [is, was] = past ? ["was", "had been"] : ["is", "was"];
-  const rows = [...moment.wake].sort((one, other) => rank(one) - rank(other));
+  const rows = ranked(moment.wake);
   const first = rows[0];
-  const others = rows.length > 1 ? `${rows.length - 1} more row${rows.length > 2 ? "s" : ""} matched.` : "";
+  const others = rows.length === 2 ? "One more reason is below."
+    : rows.length > 2 ? `${word(rows.length - 1)} more reasons are below.` : "";
   if (moment.status === "frozen") return ["The session is frozen", moment.waits];
   if (moment.lacks) return [`No worker ${past ? "served" : "serves"} the agent ${moment.turn.agent}`, moment.lacks];
   if (moment.asks.length) {
@@ -35,8 +35,9 @@ export function verdict(moment, past) {
       "The call was sent, and no answer came back. Running it again could do it twice, so a person must find out."];
   }
   if (!first) {
-    if (moment.turn.open) return [`Nothing ${is} pending`, `The turn ${is} open, and no row of the table matches.`];
-    return [`Nothing ${is} pending`, `Turn ${moment.turn.number} ended. The next message begins another one.`];
+    if (moment.turn.open) return [`Nothing ${is} pending`, `The turn ${is} open, and no row of the WAKE table matches.`];
+    return [`Nothing ${is} pending`, moment.turn.number === 0 ? "The first message begins the first turn."
+      : `Turn ${moment.turn.number} ended. The next message begins another one.`];
   }
   const name = first.lane === "T" ? callOf(moment, first) : "";
   const step = `${moment.turn.number}.${moment.turn.step}`;
@@ -55,16 +56,16 @@ export function verdict(moment, past) {
     N1: "The model is done, so the turn is about to end",
     N3: "The next model call is about to be decided",
   };
-  return [sentences[first.row] ?? upper(first.why),
-    others || LEADS[first.row] || (first.due ? `Checked again at ${when(first.due)}.` : upper(first.why) + ".")];
+  return [sentences[first.row] ?? first.says,
+    others || LEADS[first.row] || (first.due ? `Checked again at ${when(first.due)}.` : "")];
 }
 
 const LEADS = {
   T1: "Its arguments are checked, and whether a person must approve it.",
-  T3: "A worker claims it when a slot is free.",
+  T3: "A worker claims it when one is free.",
   T4: "A worker claimed it. The session continues with its result.",
   T4w: "A worker claimed it. The session continues with its result.",
-  S1: "The step was decided. A worker claims it when a slot is free.",
+  S1: "The step was decided. A worker claims it when one is free.",
   S2: "A worker claimed the call. The session continues with the answer.",
   S2w: "A worker claimed the call. The session continues with the answer.",
   N1: "No call and no message is left in this turn.",
@@ -75,29 +76,37 @@ export function Why(props) {
   const { session, moment, at, go } = props;
   const past = at !== null;
   const [head, lead] = verdict(moment, past);
-  const next = moment.wake.flatMap((row) => row.next.map((one) => ({ ...one, of: row.row })));
+  const rows = ranked(moment.wake);
+  const next = rows.flatMap((row) => row.next.map((one) => ({ ...one, of: row.row })));
   return html`
     <div class="stack">
       <div><h2>${head}</h2><p class="lead">${lead}</p></div>
-      ${moment.wake.map((row) => html`<${Row} key=${`${row.row}.${row.subject}`} row=${row} />`)}
+      ${rows.map((row) => html`<${Row} key=${`${row.row}.${row.subject}`} row=${row} />`)}
       ${next.length > 0 && html`<div><h3 class="sub">${past ? "What could happen next" : "What happens next"}</h3>
         <ul class="bare next">${next.slice(0, 8).map((one, n) => html`<li key=${n}>
-          <b>${one.when}</b><span class="rowid">${one.row}</span><span class="dim">${
-            one.then[0].toUpperCase()}${one.then.slice(1)}.</span></li>`)}</ul></div>`}
+          <b>${one.when}</b><${RowId} id=${one.row} /><span class="dim">${one.then}.</span></li>`)}</ul></div>`}
       ${past && html`<${Then} session=${session} moment=${moment} go=${go} />`}
       <${Instant} moment=${moment} session=${session} />
     </div>
   `;
 }
 
+const RowId = ({ id }) => html`<span class="rowid" title=${`Row ${id} of the WAKE table`}>${id}</span>`;
+
+/** What a row demands: an event in capitals, or an action of a worker. */
+function demand({ owed, role }) {
+  if (owed === "wait") return "Nothing is written now.";
+  if (owed === "begin") return `The worker with the role ${role} begins.`;
+  if (owed === "abort") return `The worker with the role ${role} stops it.`;
+  return html`The next event is <code>${owed}</code>, by a worker with the role ${role}.`;
+}
+
 const Row = ({ row }) => html`
   <article class=${`wake ${row.row === "T7" ? "doubt" : ""}`}>
-    <div class="row"><b class="grow">${row.why[0].toUpperCase()}${row.why.slice(1)}</b>
-      <span class="rowid" title="row of the WAKE table">${row.row}</span></div>
+    <div class="row"><b class="grow">${row.says}</b><${RowId} id=${row.row} /></div>
     <ul class="bare conds">${row.conditions.map((words) => html`<li><${Icon} name="done" />${words}</li>`)}</ul>
-    <p class="foot">${row.owed === "wait" ? "Nothing is done now" : html`Owed: <code>${row.owed}</code>`}, by the role
-      ${" "}${row.role}${row.subject ? html`, about <span class="mono">${row.subject}</span>` : ""}${
-      row.due ? `, checked again at ${date(row.due)}` : ""}.</p>
+    <p class="foot">${demand(row)}${row.subject ? html` About <span class="mono">${row.subject}</span>.` : ""}${
+      row.due ? ` Checked again at ${date(row.due)}.` : ""}</p>
   </article>
 `;
 

@@ -58,6 +58,8 @@ const ENDS = {
   terminated: "ended with the session",
   failed: "failed",
   max_steps: "reached its limit of steps",
+  max_tokens: "ended because the answer reached its limit of length",
+  refusal: "ended because the model refused to answer",
   budget_exceeded: "reached its limit of tokens",
   should_stop: "ended as a tool asked for it",
   stop_tool: "ended with the call of a tool that ends turns",

@@ -112,6 +112,67 @@ def test_a_failed_turn_is_tried_again_or_set_aside(place, url, page_at):
     assert other.views.turn.number == 1
 
 
+def test_both_pages_count_the_same_sessions_as_waiting(tmp_path, page_at):
+    """The rail of a session left out failed turns, which the home page counts, and counted failed
+    turns that were set aside."""
+    place = Place(memory_log(threaded=True), settings_in(tmp_path))
+    asking(place)
+    doubting(place)
+    failing(place)
+    failing(place, "fails-2", "Count the lamps.")
+    with served(place.log, place.settings, tmp_path / "gateway") as running:
+        page = page_at(f"{running.url}/#/s/asks")
+        badge = page.get_by_role("navigation", name="Main").get_by_role("link", name="Waiting")
+        expect(badge).to_have_accessible_name("Waiting for you: 4")
+        badge.click()
+        page.get_by_role("heading", name="Four sessions are waiting for you").wait_for()
+        aside = card(page, "The model was overloaded in Count the lamps")
+        aside.get_by_role("button", name="Set aside").click()
+        page.get_by_role("heading", name="Three sessions are waiting for you").wait_for()
+        page.goto(f"{running.url}/#/sessions")
+        status = page.get_by_role("group", name="Status")
+        status.get_by_role("button", name="Waiting for you 3").wait_for()
+        page.goto(f"{running.url}/#/s/asks")
+        expect(badge).to_have_accessible_name("Waiting for you: 3")
+        page.goto("about:blank")
+
+
+def test_the_list_states_its_bounds_when_it_is_not_whole(tmp_path, page_at):
+    place = Place(memory_log(threaded=True), settings_in(tmp_path))
+    for number in range(8):
+        titled(place, f"s-{number}", f"Job {number}")
+    with served(place.log, place.settings, tmp_path / "gateway") as running:
+        page = page_at(f"{running.url}/#/sessions")
+        expect(rows(page)).to_have_count(8)
+        expect(page.locator(".bounds")).to_have_count(0)
+        running.gateway.overview._per_user = 5
+        titled(place, "s-8", "Job 8")
+        page.reload()
+        expect(rows(page)).to_have_count(5)
+        expect(page.locator(".bounds")).to_contain_text("cover 5 of 9 sessions")
+        expect(page.locator(".bounds")).to_contain_text("the most that this page lists")
+        page.get_by_role("heading", name="9 sessions").wait_for()
+        page.goto("about:blank")
+
+
+def test_the_columns_are_chosen_and_kept(place, url, page_at):
+    titled(place, "columns", "Choose the columns")
+    page = page_at(f"{url}/#/sessions?find=columns")
+    heads = table(page).get_by_role("columnheader")
+    expect(heads.filter(has_text="Agent")).to_have_count(1)
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_role("checkbox", name="Agent").uncheck()
+    page.get_by_role("checkbox", name="Tokens").check()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("checkbox", name="Tokens")).to_be_hidden()
+    for _ in range(2):
+        expect(heads.filter(has_text="Agent")).to_have_count(0)
+        expect(rows(page).locator(".c-tokens")).to_have_text("15")
+        page.reload()
+    heads.filter(has_text="Tokens").get_by_role("button").click()
+    assert page.url.endswith("sort=tokens")
+
+
 def test_arguments_that_cannot_be_shown_whole_and_exactly_are_not_allowed_here(
     place, url, page_at
 ):

@@ -123,10 +123,11 @@ def test_the_owed_rows_are_shown_with_their_reasons(url, page_at, place):
     page = page_at(f"{url}/#/s/asks@{timeline.moments[-1].entry.offset}")
     owed = page.locator(".wake")
     owed.first.wait_for()
-    assert "T2w" in owed.first.inner_text() and "A person has to answer" in owed.first.inner_text()
+    first = owed.first.inner_text()
+    assert "T2w" in first and "A person must allow or deny the call" in first
     page.locator("h1").click()
     page.keyboard.press("ArrowLeft")
-    why = "The model proposed a call that is not decided yet"
+    why = "The model proposed a call, and its arguments and approval must be checked"
     page.locator(".wake").get_by_text(why).wait_for()
 
 

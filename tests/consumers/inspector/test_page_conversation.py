@@ -6,8 +6,12 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from foldlog.tests.consumers.inspector.sessions import Timed
+from foldlog.consumers.gateway.access import token_for
+from foldlog.tests.consumers.gateway.served import SECRET, served
+from foldlog.tests.consumers.inspector.sessions import Place, Timed
 from foldlog.tests.consumers.inspector.shown import conversation
+from foldlog.tests.consumers.played import memory_log, settings_in
+from foldlog.tests.schemas.test_attachments import png
 
 ANSWER = """One item, **two days** ago, see `order_id`:
 
@@ -141,3 +145,45 @@ def test_the_keys_a_and_d_decide_the_call_that_has_the_focus(page, timed):
     ask.focus()
     page.keyboard.press("d")
     timed.played.wait(lambda views: views.turn.calls[0].decision == "deny")
+
+
+@pytest.fixture
+def pictured(tmp_path):
+    """A session with an attached image, and the installation."""
+    place = Place(memory_log(threaded=True), settings_in(tmp_path))
+    image = tmp_path / "lamp.png"
+    image.write_bytes(png(60, 40))
+    sessions, played = place.open("pictured")
+    sessions.say("pictured", "It arrived <b>broken</b>.", message_id="m1", attach=[image])
+    played.answer("I see a lamp.")
+    return place
+
+
+def test_an_attached_image_is_shown_also_where_a_token_is_needed(pictured, tmp_path, page_at):
+    with served(pictured.log, pictured.settings, tmp_path / "gateway", secret=SECRET) as running:
+        page = page_at(f"{running.url}/#/s/pictured")
+        page.get_by_label("Token").fill(token_for("ana", SECRET))
+        page.get_by_role("button", name="Sign in").click()
+        image = conversation(page).get_by_role("img", name=re.compile("^Attached image, image/png"))
+        image.wait_for()
+        assert image.evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 60
+        assert image.get_attribute("src").startswith("blob:")
+        conversation(page).get_by_role("button", name="Show the image in full size").click()
+        conversation(page).get_by_role("button", name="Show the image smaller").wait_for()
+        expect(page.locator("h1")).to_have_text("It arrived <b>broken</b>")
+        page.goto("about:blank")
+        page.complaints[:] = [text for text in page.complaints if "401" not in text]
+
+
+def test_an_image_that_is_lost_is_named_with_the_reason(pictured, tmp_path, page_at):
+    for blob in pictured.settings.blobs_dir.rglob("*"):
+        if blob.is_file():
+            blob.unlink()
+    with served(pictured.log, pictured.settings, tmp_path / "gateway") as running:
+        page = page_at(f"{running.url}/#/s/pictured")
+        lost = conversation(page).get_by_role("figure")
+        expect(lost.locator(".bad")).not_to_be_empty()
+        expect(lost).to_contain_text("image/png")
+        expect(lost.get_by_role("img")).to_have_count(0)
+        page.goto("about:blank")
+    page.complaints.clear()  # the browser logs the refused request

@@ -41,6 +41,7 @@ def test_why_says_what_is_pending_then_the_row_then_what_could_follow(page):
     heading(page, "Waiting for a person to allow refund")
     row = page.locator(".wake")
     expect(row).to_have_count(1)
+    expect(row.locator("b")).to_have_text("A person must allow or deny the call")
     expect(row.locator(".rowid")).to_have_text("T2w")
     expect(row.locator("li")).to_have_text([
         "the session can continue", "the turn is not closing", "the call asks for approval",
@@ -137,3 +138,24 @@ def test_events_are_sentences_and_their_type_stands_below(page):
     page.locator(".detail summary").get_by_text("TOOL_RESULT").wait_for()
     page.locator(".detail summary").click()
     page.get_by_label("Fields of the event").wait_for()
+
+
+def test_a_comparison_takes_the_whole_width_on_request(page):
+    pane = page.get_by_role("complementary", name="This instant")
+    talk = page.get_by_role("log", name="Conversation")
+    page.get_by_role("tab", name="compare").click()
+    page.get_by_role("heading", name=re.compile("changed")).wait_for()
+    narrow = pane.bounding_box()["width"]
+    pane.get_by_role("button", name="Full width").click()
+    expect(talk).to_be_hidden()
+    assert pane.bounding_box()["width"] > 2.5 * narrow
+    page.locator("h1").click()
+    page.keyboard.press("w")
+    expect(talk).to_be_visible()
+    assert pane.bounding_box()["width"] == narrow
+    page.keyboard.press("w")
+    expect(talk).to_be_hidden()
+    page.keyboard.press("1")
+    expect(talk).to_be_visible()
+    page.keyboard.press("w")  # only a comparison has the whole width
+    expect(talk).to_be_visible()

@@ -142,6 +142,25 @@ def test_a_bar_under_the_pointer_shows_its_facts(timed_url, page_at):
     expect(card).to_have_count(0)
 
 
+def test_the_lane_and_the_keys_show_the_calls_of_the_chosen_tool(timed_url, page_at, moments):
+    page = whole(page_at, timed_url)
+    choice = page.get_by_label("Show the calls of")
+    expect(choice.locator("option")).to_have_text(["Tools", "book (1)", "refund (1)"])
+    ticks = drawn(page)
+    choice.select_option("refund")
+    expect(page.locator(".tl .hit").filter(has_text="book")).to_have_count(0)
+    expect(page.locator(".tl .hit").filter(has_text="refund")).to_have_count(1)
+    expect(page.locator(".tl rect.f-model").first).to_be_attached()
+    hidden = {"book", "?"}
+    assert [text for text in ticks if text not in hidden] == drawn(page), "the axis stays"
+    page.locator("h1").click()
+    page.keyboard.press("k")
+    asked = [m for m in moments if getattr(m.entry.event, "name", "") == "refund"][-1]
+    at(page, asked.entry.offset)
+    choice.select_option("")
+    expect(page.locator(".tl .hit").filter(has_text="book").first).to_be_attached()
+
+
 def test_the_map_of_a_phone_scrubs(timed_url, page_at, moments):
     page = page_at(timed_url, viewport=PHONE, touch=True)
     page.locator(".tl-map .m-model").wait_for(state="attached")

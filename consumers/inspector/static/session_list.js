@@ -1,4 +1,4 @@
-// The home page's copy of the sessions. It is fetched once, then only changes are fetched. It
+// The page's copy of the list of sessions. It is fetched once, then only changes are fetched. It
 // recovers from errors by itself.
 
 import { get } from "./api.js";
@@ -7,12 +7,13 @@ import { Model } from "./lib.js";
 const QUIET_MS = 10_000; // workers start and end without changing a session
 const SETTLE_MS = 250; // changes within this time cause one request
 const RETRY_MS = [1000, 2000, 4000, 8000];
-const PAGE = 1000;
+export const PAGE = 1000;
+export const FEW = 100; // on the page of a session, which only counts what waits
 
-export class HomeModel extends Model {
+export class SessionList extends Model {
   #wake = () => {};
   #due = false;
-  #limit = PAGE;
+  #limit = 0;
   #version = "";
 
   constructor() {
@@ -20,7 +21,8 @@ export class HomeModel extends Model {
     this.rows = new Map();
     this.list = [];
     this.agents = [];
-    this.total = 0;
+    this.total = 0; // of all sessions, including those that the gateway cannot list
+    this.most = 0; // how many sessions the gateway can list
     this.loaded = false;
     this.skew = 0; // the gateway's clock minus this one
     this.lost = null; // {since, message, next} while the gateway does not respond
@@ -53,10 +55,29 @@ export class HomeModel extends Model {
     this.#wake();
   }
 
+  /** Reads at least this many sessions. Those that wait for a person come first. */
+  want(count) {
+    if (count <= this.#limit) return;
+    const has = this.loaded && this.rows.size >= this.most;
+    this.#limit = count;
+    if (has) return;
+    this.loaded &&= this.lost !== null; // what is known stays in view while the gateway is lost
+    this.#again();
+  }
+
+  get canReadMore() {
+    return this.rows.size < this.most;
+  }
+
   more() {
-    this.#limit += PAGE;
+    this.#limit = Math.min(this.#limit + PAGE, this.most);
+    this.#again();
+  }
+
+  #again() {
     this.#version = "";
     this.nudge();
+    this.changed();
   }
 
   async #run(signal) {
@@ -97,12 +118,18 @@ export class HomeModel extends Model {
   }
 
   async #fetch(signal) {
-    const query = new URLSearchParams({ since: this.#version, limit: this.#limit });
+    const limit = this.#limit;
+    const query = new URLSearchParams({ since: this.#version, limit });
     const page = await get(`inspector/api/home?${query}`, signal);
+    if (limit !== this.#limit) { // more is wanted by now
+      this.#due = true;
+      return;
+    }
     if (page.whole) this.rows.clear();
     for (const row of page.rows) this.rows.set(row.id, row);
     this.#version = page.version;
     this.total = page.total;
+    this.most = page.most;
     this.agents = page.agents;
     this.skew = page.now - Date.now();
     const same = this.loaded && this.lost === null && !page.whole && !page.rows.length;
@@ -113,72 +140,26 @@ export class HomeModel extends Model {
     this.lost = null;
     this.refused = null;
     if (page.whole || page.rows.length) {
-      this.list = [...this.rows.values()].sort((a, b) => b.updated_at - a.updated_at || (a.id < b.id ? -1 : 1));
+      this.#trim();
+      this.list = [...this.rows.values()].sort(byChange);
     }
     this.changed();
   }
-}
 
-export const waits = (row) => row.waits.length > 0 || row.failure !== null;
-
-/** The storage key of failed turns that were set aside in this browser: {session: turn}. */
-const ASIDE = "foldlog.aside";
-
-export class Aside extends Model {
-  constructor() {
-    super();
-    this.turns = read(ASIDE, {});
-  }
-
-  has(row) {
-    return !row.waits.length && row.failure !== null && this.turns[row.id] === row.failure.turn;
-  }
-
-  add(row) {
-    const kept = Object.entries(this.turns).slice(-499);
-    this.turns = { ...Object.fromEntries(kept), [row.id]: row.failure.turn };
-    write(ASIDE, this.turns);
-    this.changed();
+  /** Keeps as many rows as are wanted, like the gateway: those that wait, then the newest. */
+  #trim() {
+    if (this.rows.size <= this.#limit) return;
+    const rows = [...this.rows.values()].sort((a, b) => waits(b) - waits(a) || byChange(a, b));
+    this.rows = new Map(rows.slice(0, this.#limit).map((row) => [row.id, row]));
   }
 }
 
-/** The storage key of saved filters: [{name, view}], with `view` as in the link. */
-const FILTERS = "foldlog.filters";
+const byChange = (a, b) => b.updated_at - a.updated_at || (a.id < b.id ? -1 : 1);
+const waits = (row) => row.waits.length > 0 || row.failure !== null;
 
-export class SavedFilters extends Model {
-  constructor() {
-    super();
-    const found = read(FILTERS, []);
-    this.all = Array.isArray(found) ? found.filter((one) => typeof one?.view === "string") : [];
-  }
+/** Whether a session waits for a person: an approval, a call in doubt, or a failed turn that was
+    not set aside. Every count of waiting sessions uses this function. */
+export const waitsFor = (row, aside) => waits(row) && !aside.has(row);
 
-  save(name, view) {
-    this.#set([...this.all.filter((one) => one.name !== name), { name, view }]);
-  }
-
-  remove(name) {
-    this.#set(this.all.filter((one) => one.name !== name));
-  }
-
-  #set(all) {
-    this.all = all.slice(-20);
-    write(FILTERS, this.all);
-    this.changed();
-  }
-}
-
-function read(key, otherwise) {
-  try {
-    return JSON.parse(localStorage.getItem(key)) ?? otherwise;
-  } catch {
-    return otherwise;
-  }
-}
-
-function write(key, value) {
-  try {
-    localStorage.setItem(key, JSON.stringify(value));
-  } catch {
-    // If the storage is full or forbidden, the choice lasts as long as the page.
-  }
-}
+/** How many sessions wait for a person. */
+export const waitingIn = (list, aside) => list.filter((row) => waitsFor(row, aside)).length;
