@@ -35,6 +35,7 @@ from .transcript_stream import (
 R = TypeVar("R")
 KINDS = tuple(ChunkKind)
 """The kinds of tokens, in the order of their counts in `Place.shown`."""
+_KIND_AT: dict[str, int] = {kind: at for at, kind in enumerate(KINDS)}
 
 SETTLING = ("answer", "partial")
 """Line kinds that settle an attempt."""
@@ -47,6 +48,9 @@ class ShownText(NamedTuple):
     crc: int = 0
 
 
+NOTHING_SHOWN = (ShownText(),) * len(KINDS)
+
+
 class Place(NamedTuple):
     """How far a viewer has read. `offset`: the offset after the last event that was shown
     completely; `open`: the attempt that is being shown; `shown`: how much of this attempt was
@@ -55,19 +59,23 @@ class Place(NamedTuple):
 
     offset: int = 0
     open: Attempt | None = None
-    shown: tuple[ShownText, ...] = (ShownText(),) * len(KINDS)
+    shown: tuple[ShownText, ...] = NOTHING_SHOWN
     lines: int = 0
 
 
-class Frame(NamedTuple):
+class Frame:
     """One item for a viewer. cursor: where to resume after it, also if its event has more items.
 
-    live: False for an item of the history, which a client need not draw piece by piece.
+    live: False for an item of the history, which a client need not draw piece by piece. encoded:
+    the item in the bytes of the gateway's own stream, once a viewer of this stream has got it; the
+    viewers of a session share its frames.
     """
 
-    cursor: str
-    shown: Shown
-    live: bool
+    __slots__ = ("cursor", "encoded", "live", "shown")
+
+    def __init__(self, cursor: str, shown: Shown, live: bool) -> None:
+        self.cursor, self.shown, self.live = cursor, shown, live
+        self.encoded: bytes | None = None
 
 
 def count(place: Place, thing: Shown) -> Place:
@@ -76,12 +84,12 @@ def count(place: Place, thing: Shown) -> Place:
     """
     match thing:
         case Token():
-            before = place.shown if place.open == thing.of else Place().shown
-            at = KINDS.index(ChunkKind(thing.kind))
+            before = place.shown if place.open == thing.of else NOTHING_SHOWN
+            at = _KIND_AT[thing.kind]
             chars, crc = before[at]
             more = ShownText(chars + len(thing.text), crc32(_bytes(thing.text), crc))
             shown = (*before[:at], more, *before[at + 1 :])
-            return place._replace(open=thing.of, shown=shown)
+            return Place(place.offset, thing.of, shown, place.lines)
         case Dropped():
             return Place(place.offset, lines=place.lines)
         case Settled():
@@ -94,7 +102,7 @@ def count(place: Place, thing: Shown) -> Place:
 
 def after(place: Place, offset: int) -> Place:
     """The viewer's place after the whole event before `offset` was shown."""
-    return place._replace(offset=offset, lines=0)
+    return Place(offset, place.open, place.shown)
 
 
 def history(views: SessionViews, read: ReadBlob) -> Iterator[tuple[int, Shown]]:

@@ -140,8 +140,8 @@ def streamed(viewer: Viewer, event: ev.GenChunk) -> tuple[Viewer, list[Shown]]:
         return viewer, []
     assert viewer.open is not None
     token = Token(viewer.open, event.block, event.kind, event.delta)
-    seen = viewer._replace(tokens=viewer.tokens.append(token), seq=viewer.seq + 1)
-    return seen, [token]
+    tokens = viewer.tokens.append(token)
+    return Viewer(viewer.open, tokens, viewer.seq + 1, viewer.resumed_by), [token]
 
 
 def _resumed(viewer: Viewer, seen: FoldedEvent, event: ev.GenResumed) -> tuple[Viewer, list[Shown]]:

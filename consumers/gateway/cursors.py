@@ -6,6 +6,8 @@ request with a cursor is authenticated like any other request.
 """
 
 import base64
+from functools import lru_cache
+from itertools import chain
 from zlib import crc32
 
 from ...log.errors import Refused
@@ -33,13 +35,19 @@ class BadCursor(Refused):
 
 def cursor_of(session_id: str, place: Place) -> str:
     """The cursor for a place."""
-    numbers: list[int] = [place.offset]
+    numbers: tuple[int, ...] = (place.offset,)
     if place.open is not None:
-        numbers += [*place.open, *(number for count in place.shown for number in count)]
+        numbers = (place.offset, *place.open, *chain.from_iterable(place.shown))
     if place.lines:
-        numbers.append(place.lines)
-    text = ".".join([VERSION, f"{crc32(session_id.encode()):x}", *map(str, numbers)])
+        numbers = (*numbers, place.lines)
+    text = f"{_head(session_id)}.{'.'.join(map(str, numbers))}"
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+@lru_cache(maxsize=1024)
+def _head(session_id: str) -> str:
+    """The beginning of every cursor of a session."""
+    return f"{VERSION}.{crc32(session_id.encode()):x}"
 
 
 def place_of(session_id: str, cursor: str) -> Place:

@@ -9,7 +9,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
+
+from .deadline import Deadline
 
 WRITE_S = 20.0
 """How long one write may block on a client that does not read, in seconds."""
@@ -53,32 +55,37 @@ class EventStream(Response):
             raise error
 
     async def _write(self, send: Send) -> None:
+        """Write the response. This call's task is cancelled if the client does not read in time."""
+        task = asyncio.current_task()
+        assert task is not None
+        deadline = Deadline(WRITE_S, task.cancel)
+
+        async def write(message: Message) -> None:
+            deadline.begin()
+            await send(message)
+            deadline.end()
+
         start = {"type": "http.response.start", "status": self.status_code}
-        await _send(send, {**start, "headers": self.raw_headers})
         try:
-            async for piece in self._pieces:
-                body = KEEP_ALIVE if piece is None else piece
-                await _send(send, {"type": "http.response.body", "body": body, "more_body": True})
-                await asyncio.sleep(0)  # yields to other tasks, since writes may never block
+            await write({**start, "headers": self.raw_headers})
+            try:
+                async for piece in self._pieces:
+                    body = KEEP_ALIVE if piece is None else piece
+                    await write({"type": "http.response.body", "body": body, "more_body": True})
+                    await asyncio.sleep(0)  # yields to other tasks, since writes may never block
+            finally:
+                close = getattr(self._pieces, "aclose", None)
+                if close is not None:
+                    await close()
+            await write({"type": "http.response.body", "body": b""})
         except TooSlow:
             return  # the connection is closed
         finally:
-            close = getattr(self._pieces, "aclose", None)
-            if close is not None:
-                await close()
-        await _send(send, {"type": "http.response.body", "body": b""})
+            deadline.close()
 
 
 class TooSlow(Exception):
-    """The client did not read in time."""
-
-
-async def _send(send: Send, message: dict) -> None:
-    try:
-        async with asyncio.timeout(WRITE_S):
-            await send(message)
-    except TimeoutError:
-        raise TooSlow from None
+    """The iterator of a response ends it, because the client did not keep up."""
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -20,9 +20,13 @@ from ...schemas.events.parts import ReadBlob
 from ..history import Frame, Place, after, count, missed
 from ..transcript_stream import Attempt, Shown, Viewer, see, streamed
 from .cursors import cursor_of
+from .deadline import Deadline
 
 QUEUE_MAX = 2_000
 """The most frames queued for one viewer: some minutes of a fast model, a few hundred KB."""
+
+FRAMES_MAX = 64
+"""The most frames that a viewer takes from its queue at once."""
 
 HEARTBEAT_S = 10.0
 """Pause in seconds after which a viewer gets a heartbeat; proxies cut idle connections at about 16
@@ -38,6 +42,7 @@ class WatchedSession:
         self.session_id, self.views, self.offset = session_id, views, offset
         self.viewer = Viewer()
         self.subscriptions: set[Subscription] = set()
+        self._framed: Framed | None = None
 
     def open_attempt(self) -> tuple[Attempt, int] | None:
         """The running attempt that streams chunks, and an offset at or before its first chunk."""
@@ -59,6 +64,16 @@ class WatchedSession:
         self.viewer, shown = see(self.viewer, folded, read)
         for subscription in list(self.subscriptions):
             subscription.put(self.offset, shown)
+        self._framed = None
+
+    def framed(self, place: Place, offset: int, shown: list[Shown]) -> "Framed":
+        """What one event shows to a viewer at a place. Nearly all viewers are at the same place, so
+        they share one result and its encoded bytes.
+        """
+        found = self._framed
+        if found is None or found.shown is not shown or found.begin != place:
+            found = self._framed = framed(self.session_id, place, offset, shown, live=True)
+        return found
 
     def end(self) -> None:
         """Disconnect every viewer."""
@@ -66,8 +81,33 @@ class WatchedSession:
             subscription.end()
 
 
+class Framed(NamedTuple):
+    """The frames of what one event shows to a viewer at the place `begin`, and the viewer's place
+    after the event.
+    """
+
+    shown: list[Shown]
+    begin: Place
+    frames: list[Frame]
+    end: Place
+
+
+def framed(
+    session_id: str, begin: Place, offset: int, shown: list[Shown], *, live: bool
+) -> Framed:
+    """Each frame has a cursor, because a viewer may be cut off between two frames of an event."""
+    frames, place, last = [], begin, len(shown) - 1
+    for number, thing in enumerate(shown):
+        place = count(place, thing)
+        if number == last:
+            place = after(place, offset)
+        frames.append(Frame(cursor_of(session_id, place), thing, live))
+    return Framed(shown, begin, frames, place)
+
+
 class Subscription:
-    """One viewer of a session. Iterating yields frames as they come, and None after a pause.
+    """One viewer of a session. Iterating yields frames as they come, and None after a pause;
+    `next_frames` returns several at once.
 
     The iteration ends when the viewer is too slow, when its token expires (`until`, Unix s), and
     when the gateway closes.
@@ -80,6 +120,8 @@ class Subscription:
         self.ended = False
         self._queue: deque[Frame] = deque()
         self._ready = asyncio.Event()
+        self._has_paused = False
+        self._pause = Deadline(HEARTBEAT_S, self._note_pause)
         self._history = 0
 
     @property
@@ -88,17 +130,15 @@ class Subscription:
         return self.session.views
 
     def put(self, offset: int, shown: list[Shown], *, live: bool = True) -> None:
-        """Queue what one event shows. Each frame has a cursor, because a viewer may be cut off
-        between two frames of an event."""
+        """Queue what one event shows."""
         if self.ended or (live and offset <= self.place.offset):
             return  # disconnected, or its cursor is ahead of this gateway
-        last = len(shown) - 1
-        for number, thing in enumerate(shown):
-            self.place = count(self.place, thing)
-            if number == last:
-                self.place = after(self.place, offset)
-            cursor = cursor_of(self.session.session_id, self.place)
-            self._queue.append(Frame(cursor, thing, live))
+        if live:
+            found = self.session.framed(self.place, offset, shown)
+        else:  # a thread may build the history, so it is not shared
+            found = framed(self.session.session_id, self.place, offset, shown, live=False)
+        self.place = found.end
+        self._queue.extend(found.frames)
         self._history += 0 if live else len(shown)  # history does not make a viewer slow
         if live and len(self._queue) > self._history + QUEUE_MAX:
             self.end()
@@ -137,18 +177,35 @@ class Subscription:
 
     async def __anext__(self) -> Frame | None:
         await asyncio.sleep(0)  # yields to other tasks: this loop may never block
-        while not self._queue:
-            if self.ended:
-                raise StopAsyncIteration
-            self._ready.clear()
-            try:
-                async with asyncio.timeout(HEARTBEAT_S):
-                    await self._ready.wait()
-            except TimeoutError:
-                break
-        if time.time() >= self._until:
-            raise StopAsyncIteration  # the client must reconnect with a new token
+        if not await self._goes_on():
+            raise StopAsyncIteration
         return self._queue.popleft() if self._queue else None
+
+    async def next_frames(self) -> list[Frame] | None:
+        """All frames that are queued, at most FRAMES_MAX; waits for the first of them. Returns an
+        empty list after a pause, and None when the iteration ends. It need not yield to other
+        tasks: its caller must.
+        """
+        if not await self._goes_on():
+            return None
+        queue = self._queue
+        return [queue.popleft() for _ in range(min(len(queue), FRAMES_MAX))]
+
+    async def _goes_on(self) -> bool:
+        """Wait for a frame, for HEARTBEAT_S at most. Returns False if the iteration ends."""
+        if not self._queue:
+            self._has_paused = False
+            self._pause.begin()
+            while not (self._queue or self.ended or self._has_paused):
+                self._ready.clear()
+                await self._ready.wait()
+            self._pause.end()
+        # A client whose token has expired must reconnect with a new one.
+        return not (self.ended and not self._queue) and time.time() < self._until
+
+    def _note_pause(self) -> None:
+        self._has_paused = True
+        self._ready.set()
 
 
 class Snapshot(NamedTuple):

@@ -29,6 +29,7 @@ from ...log.errors import (
 from ...log.partition import partition_for
 from ...log.settings import SESSION_CACHE_MB
 from ...processors.fold.projections.partition import PartitionView
+from ...processors.fold.ruling import ACCEPTED
 from ...processors.fold.sessions import FoldedEvent, is_foldable
 from ...processors.fold.views import SessionViews
 from ...processors.store.fork_seeds import foldable_entry
@@ -38,6 +39,7 @@ from ...processors.store.partition_cache import PartitionCache
 from ...processors.store.snapshots import Snapshots
 from ...processors.store.store import Belongs, Store, fold_version
 from ...schemas.codec import ChunkSeen
+from ...schemas.events import GenChunk
 from ...schemas.events.parts import ReadBlob
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
@@ -57,6 +59,9 @@ RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 QUIET_S = 5.0
 """Seconds without records after which the tail checks that the topic exists and is still the same.
 """
+
+CHUNKS = (ChunkSeen, GenChunk)
+"""Events that change nothing in a session's summary, if they are accepted."""
 
 COMMAND_WRITER = "producer"
 """The writer of commands, on which clients wait for a ruling."""
@@ -359,7 +364,7 @@ class Tail:
     def _fold(self, owned: PartitionCache, record: Record, batch: Batch) -> None:
         watched = record.key in self._watched
         owned.advance(record)
-        if not is_foldable(record.key):
+        if not (watched or is_foldable(record.key)):
             return
         entry = foldable_entry(record, self._read, chunks=watched)
         folded = owned.feed(entry)
@@ -368,7 +373,7 @@ class Tail:
             return
         if watched:
             batch.events.append(folded)
-        if type(entry.event) is not ChunkSeen:
+        if type(entry.event) not in CHUNKS or folded.ruling is not ACCEPTED:
             self._add_to_batch(owned, folded, batch)
 
     def _add_to_batch(self, owned: PartitionCache, folded: FoldedEvent, batch: Batch) -> None:

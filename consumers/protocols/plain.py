@@ -10,6 +10,7 @@ import json
 from typing import Any, assert_never
 
 from ...processors.fold.projections.transcript import Line
+from ...schemas.canonical import compact
 from ...schemas.events.parts import ReadBlob
 from ..contents import shown, whole
 from ..history import Frame
@@ -23,18 +24,29 @@ Lines of tools have the part that is in the log, and a reference.
 """
 
 
+NAMES: dict[type, str] = {
+    Token: "token", Dropped: "dropped", Settled: "settled", LineAdded: "told"
+}
+
+
+def name_of(frame: Frame) -> str:
+    """The name of a frame's event, which is also the value of `type` in its JSON."""
+    return NAMES[type(frame.shown)]
+
+
 def thing_json(thing: Shown, read: ReadBlob) -> dict[str, Any]:
     """One shown item as JSON."""
+    name = {"type": NAMES[type(thing)]}
     match thing:
         case Token():
             piece = {"block": thing.block, "kind": str(thing.kind), "text": thing.text}
-            return {"type": "token", **_of(thing.of), **piece}
+            return {**name, **_of(thing.of), **piece}
         case Dropped():
-            return {"type": "dropped", **_of(thing.of), "why": thing.why}
+            return {**name, **_of(thing.of), "why": thing.why}
         case Settled():
-            return {"type": "settled", **_of(thing.of), "line": line_json(thing.line, read)}
+            return {**name, **_of(thing.of), "line": line_json(thing.line, read)}
         case LineAdded():
-            return {"type": "told", "line": line_json(thing.line, read)}
+            return {**name, "line": line_json(thing.line, read)}
         case _:
             assert_never(thing)
 
@@ -42,6 +54,21 @@ def thing_json(thing: Shown, read: ReadBlob) -> dict[str, Any]:
 def frame_json(frame: Frame, read: ReadBlob) -> dict[str, Any]:
     """A frame as JSON: the item, the cursor to resume from, and whether the item is live."""
     return {**thing_json(frame.shown, read), "cursor": frame.cursor, "live": frame.live}
+
+
+def frame_text(frame: Frame, read: ReadBlob) -> str:
+    """The compact JSON text of a frame. A token, as nearly every frame is, has a shorter way to the
+    same text.
+    """
+    thing = frame.shown
+    if type(thing) is not Token:
+        return compact(frame_json(frame, read))
+    of, live = thing.of, "true" if frame.live else "false"
+    return (
+        f'{{"type":"token","turn":{of.turn},"step":{of.step},"attempt":{of.attempt},'
+        f'"block":{thing.block},"kind":"{thing.kind}","text":{compact(thing.text)},'
+        f'"cursor":"{frame.cursor}","live":{live}}}'
+    )
 
 
 def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:

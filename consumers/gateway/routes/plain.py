@@ -26,7 +26,7 @@ from ...client import DEFAULT_AGENT
 from ...contents import plain
 from ...history import Frame, Place, history
 from ...outcomes import Decision
-from ...protocols.plain import frame_json, thing_json
+from ...protocols.plain import frame_text, name_of, thing_json
 from ...show import summary
 from ...transcript_stream import LineAdded
 from ...unanswered import demand_agent
@@ -39,6 +39,10 @@ from ..subscriptions import HEARTBEAT_S, Subscription
 
 CHANNEL = "gateway"
 """The channel recorded for messages received by these routes, and for their answers."""
+
+PIECE_BYTES = 16 * 1024
+"""The size from which events are not joined any more to one write. Encoding must not keep other
+viewers waiting for long, and a slow client has one write at most in memory."""
 
 PAGE_MAX = 1_000
 """The most sessions in one list."""
@@ -372,15 +376,29 @@ async def _changes(gateway: Gateway, caller: Caller) -> AsyncIterator[bytes | No
 
 
 async def _frames(gateway: Gateway, subscription: Subscription) -> AsyncIterator[bytes | None]:
-    """Yield the frames of a subscription as events, and record that the end of a turn was shown."""
-    async for frame in subscription:
-        if frame is None:
+    """Yield the frames of a subscription as events, several in one piece, and record that the end
+    of a turn was shown.
+    """
+    while (frames := await subscription.next_frames()) is not None:
+        if not frames:
             yield None
-            continue
-        data = frame_json(frame, gateway.shown_blob)
-        yield event(compact(data), id=frame.cursor, name=data["type"])
-        if (turn := ended_now(frame, subscription)) is not None:
-            await gateway.note_shown(subscription, turn, CHANNEL)
+        piece, last = b"", len(frames) - 1
+        for number, frame in enumerate(frames):
+            piece += _encoded(frame, gateway)
+            turn = ended_now(frame, subscription)
+            if number == last or turn is not None or len(piece) >= PIECE_BYTES:
+                yield piece
+                piece = b""
+            if turn is not None:
+                await gateway.note_shown(subscription, turn, CHANNEL)
+
+
+def _encoded(frame: Frame, gateway: Gateway) -> bytes:
+    """A frame as an event. The first viewer encodes it for all viewers of the session."""
+    if frame.encoded is None:
+        data = frame_text(frame, gateway.shown_blob)
+        frame.encoded = event(data, id=frame.cursor, name=name_of(frame))
+    return frame.encoded
 
 
 def ended_now(frame: Frame, subscription: Subscription) -> int | None:

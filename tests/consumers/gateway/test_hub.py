@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from foldlog.consumers.gateway import hub as hub_module
-from foldlog.consumers.gateway.cursors import BadCursor, cursor_of
+from foldlog.consumers.gateway import hub as hub_module, subscriptions
+from foldlog.consumers.gateway.cursors import BadCursor, cursor_of, place_of
 from foldlog.consumers.gateway.hub import Hub
 from foldlog.consumers.gateway.subscriptions import QUEUE_MAX, Subscription, WatchedSession
 from foldlog.consumers.gateway.tail import Batch
@@ -155,3 +155,59 @@ def test_a_viewer_with_a_long_history_is_not_slow():
     assert not subscription.ended and len(subscription.drain()) == QUEUE_MAX + 2
     subscription.put(3, [*tokens, *tokens])
     assert subscription.ended
+
+
+def test_the_viewers_of_a_session_share_their_frames(stage):
+    """So that an item is encoded once, and not once for each viewer."""
+    played = stage.streams("one")
+
+    async def play():
+        early = [await stage.hub.subscribe("one", since="now") for _ in range(2)]
+        for subscription in early:
+            subscription.drain()
+        played.chunk("two ")
+        stage.pass_on("one")
+        late = await stage.hub.subscribe("one", since="now")
+        assert [frame.shown.text for frame in late.drain()] == ["one ", "two "]
+        played.chunk("three ")
+        stage.pass_on("one")
+        first, second = (subscription.drain() for subscription in early)
+        assert [frame.shown.text for frame in first] == ["two ", "three "]
+        assert [id(frame) for frame in first] == [id(frame) for frame in second]
+        assert [frame.cursor for frame in late.drain()] == [first[1].cursor]
+
+    asyncio.run(play())
+
+
+def test_a_viewer_at_another_place_gets_its_own_cursors():
+    session, attempt = WatchedSession("s", initial("s"), 0), Attempt(1, 1, 1)
+    behind, ahead = (Subscription(session, place, "ana") for place in (Place(), Place(lines=1)))
+    shown = [Token(attempt, 0, "text", "x")]
+    for subscription in (behind, ahead):
+        subscription.put(1, shown)
+    (one,), (two,) = behind.drain(), ahead.drain()
+    assert one.shown == two.shown
+    assert place_of("s", one.cursor) == behind.place and place_of("s", two.cursor) == ahead.place
+
+
+def test_a_viewer_takes_what_is_queued_at_once_and_is_told_of_pauses(stage, monkeypatch):
+    monkeypatch.setattr(subscriptions, "HEARTBEAT_S", 0.01)
+    played = stage.streams("one")
+
+    async def play():
+        subscription = await stage.hub.subscribe("one", since="now")
+        subscription.drain()
+        assert await subscription.next_frames() == [] and await anext(subscription) is None
+        waiting = asyncio.ensure_future(subscription.next_frames())
+        await asyncio.sleep(0)
+        for text in ("two ", "three "):
+            played.chunk(text)
+        stage.pass_on("one")
+        assert [frame.shown.text for frame in await waiting] == ["two ", "three "]
+        played.chunk("four ")
+        stage.pass_on("one")
+        assert (await anext(subscription)).shown.text == "four "
+        subscription.end()
+        assert await subscription.next_frames() is None
+
+    asyncio.run(play())
