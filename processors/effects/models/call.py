@@ -2,8 +2,9 @@
 
 It sends the request, streams the answer, detects a stall, stops at once on request, and reports the
 outcome. It gets the request as bytes and is independent of log, fold and agent. The other files to
-read are models/client.py (the socket), models/answer.py and models/blocks.py (the content),
-models/chunks.py (the stream for viewers), models/errors.py (the classes of failures) and slots.py.
+read are models/client.py (the socket), models/sse.py (its events), models/answer.py and
+models/blocks.py (the content), models/chunks.py (the stream for viewers), models/errors.py (the
+classes of failures) and slots.py.
 """
 
 import asyncio
@@ -158,12 +159,13 @@ class _Attempt:
                 label=self._claim.label,
                 stall_timeout_s=self._stall_s,
                 before_read=self._before_read,
-            ) as events:
-                async for event in events:
-                    self._take(event.name, event.data)
-                    if self._answer.ended:
-                        await _read_to_end(events)
-                        return None
+            ) as reads:
+                async for events in reads:
+                    for event in events:
+                        self._take(event.name, event.data)
+                        if self._answer.ended:
+                            await _read_to_end(reads)
+                            return None
         except AttemptFailed as failure:
             return failure.trouble
         except Malformed as error:
@@ -294,10 +296,10 @@ def _streaming(request: bytes) -> bytes:
     return request[:-1] + b',"stream":true}'
 
 
-async def _read_to_end(events: Any) -> None:
+async def _read_to_end(reads: Any) -> None:
     try:
         async with asyncio.timeout(LINGER_S):
-            async for _ in events:
+            async for _ in reads:
                 pass
     except TimeoutError:
         pass

@@ -5,13 +5,14 @@ The import takes 1.4-3 s, so it happens inside functions: only the models role i
 it creates its client. The SDK's own retries are always off, because retries are events of the log.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from .errors import AttemptFailed, Trouble, retry_after_ms
+from .sse import EventSplitter, StreamEvent
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 LOOPBACK = ("all://127.0.0.1", "all://[::1]", "all://localhost")
@@ -26,13 +27,6 @@ COMPACTION_BETA = "compact-2026-09-04"
 COMPACTED = b'"messages":[{"role":"assistant"'  # only a signed summary may come first like this
 FULL_READ_BYTES = 16 * 1024  # the transport reads at most this much, so there may be more
 DETAIL_CHARS_MAX = 500  # a longer text is probably a proxy's HTML page
-
-
-class StreamEvent(NamedTuple):
-    """One server-sent event as received: its name (may be "") and its data."""
-
-    name: str
-    data: str
 
 
 def host_of(base_url: str | None) -> str:
@@ -60,17 +54,15 @@ def make_client(api_key: str, base_url: str | None = None) -> Any:
     return AsyncAnthropic(api_key=api_key.strip(), base_url=bare, max_retries=0, http_client=http)
 
 
-class _Paced:
-    """The body of a response, as AsyncStream.raw_events reads it."""
-
-    def __init__(self, response: Any, before_read: Callable[[], Awaitable[None]]) -> None:
-        self._response, self._before_read = response, before_read
-
-    async def aiter_bytes(self) -> AsyncIterator[bytes]:
-        async for data in self._response.aiter_bytes():
-            yield data
-            if len(data) < FULL_READ_BYTES:
-                await self._before_read()
+async def _events(
+    response: Any, before_read: Callable[[], Awaitable[None]]
+) -> AsyncIterator[Iterator[StreamEvent]]:
+    splitter = EventSplitter()
+    async for data in response.aiter_bytes():
+        yield splitter.feed(data)
+        if len(data) < FULL_READ_BYTES:
+            await before_read()
+    yield splitter.end()
 
 
 async def _at_once() -> None:
@@ -85,8 +77,8 @@ async def open_stream(
     label: str,
     stall_timeout_s: float,
     before_read: Callable[[], Awaitable[None]] = _at_once,
-) -> AsyncIterator[AsyncIterator[StreamEvent]]:
-    """Send one request and yield the raw events of the response.
+) -> AsyncIterator[AsyncIterator[Iterator[StreamEvent]]]:
+    """Send one request and yield the raw events of the response, those of each read together.
     Leaving the block closes the socket.
 
     body: sent byte for byte. label: value of the attempt header. before_read: called when all
@@ -116,9 +108,7 @@ async def open_stream(
         kind = response.headers.get("content-type", "")
         if not kind.lower().startswith("text/event-stream"):
             raise AttemptFailed(_no_stream(response, kind))
-        paced: Any = _Paced(response, before_read)  # raw_events uses nothing else of a response
-        raw = AsyncStream.raw_events(paced)
-        yield (StreamEvent(e.event or "", e.data) async for e in raw)
+        yield _events(response, before_read)
     except AttemptFailed:
         raise
     except Exception as error:

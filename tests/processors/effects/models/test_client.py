@@ -214,8 +214,8 @@ def test_the_stream_closes_its_own_socket_and_a_read_timeout_is_a_stall(data, so
             soon = 0.1 - READ_MARGIN_S
             with pytest.raises(AttemptFailed) as raised:
                 async with open_stream(client, b"{}", label="s", stall_timeout_s=soon) as events:
-                    async for _ in events:
-                        pass
+                    async for read in events:
+                        list(read)
             await closed.wait()  # while the client exists
         return raised.value.trouble
 
@@ -247,8 +247,8 @@ def test_more_is_read_only_after_before_read_and_then_all_that_came():
             async with open_stream(
                 client, b"{}", label="s", stall_timeout_s=60, before_read=before_read
             ) as events:
-                async for event in events:
-                    taken.append(event.data)
+                async for read in events:
+                    taken += [event.data for event in read]
         return taken
 
     assert asyncio.run(asyncio.wait_for(go(), 60))[:5] == ["1", "read", "2", "3", "4"]
