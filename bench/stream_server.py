@@ -5,7 +5,8 @@
 It prints its port. Every POST gets an answer of DELTAS text deltas, PER_SECOND of them a second,
 the first at once. A delta's text is "@MS ", the time at which it was sent in ms of the monotonic
 clock, so that any process of this machine can compute its delay. GET returns JSON: {deltas: sent
-so far, active: streams that run, late_ms: the longest delay of a round since the last GET}.
+so far, active: streams that run, late_ms: the longest delay of a round since the last GET}. DELETE
+ends every stream as if its answer were complete, and returns the same.
 
 It checks nothing and writes the same bytes to all streams of a round, because a strict server
 (local/messages_api) would need more CPU time than what is measured.
@@ -71,6 +72,11 @@ class Server:
         for streams in self.rounds:
             streams.pop(transport, None)
 
+    def finish(self) -> None:
+        """End every stream in its next round."""
+        for streams in self.rounds:
+            streams.update(dict.fromkeys(streams, 0))
+
     def report(self) -> bytes:
         """The response to a GET."""
         active, late_ms = sum(map(len, self.rounds)), self.late_s * 1000
@@ -125,6 +131,8 @@ class Connection(asyncio.Protocol):
         if head.startswith(b"POST"):
             self.server.begin(self.transport)
         else:
+            if head.startswith(b"DELETE"):
+                self.server.finish()
             self.transport.write(self.server.report())
 
     def connection_lost(self, _error: Exception | None) -> None:

@@ -2,14 +2,19 @@
 
 Real processes: a model server that only streams (stream_server.py), a broker, one worker, and for
 stream_cost a gateway with one viewer of each session. stream_cost counts the CPU time of worker and
-gateway while all answers stream; the broker's is in the note. Its baseline is a process that only
-iterates the SDK's streams (sdk_loop.py) of the same server, right before. streams_per_worker raises
-the number of answers that stream, in steps, while new ones begin and others end. It reads the log.
+gateway while all answers stream. Its baseline is a process that only iterates the SDK's streams
+(sdk_loop.py) of the same server, right before. streams_per_worker searches for the most answers
+that stream at the same time, while new ones begin and others end. It reads the log.
+
+All processes may use all cores: the model server, the broker and the bench itself take CPU time
+from foldlog on a small machine. So both notes state the CPU time of each process, and how many
+streams the cores of this machine could carry with all of them.
 """
 
 import http.client
 import json
 import math
+import os
 import re
 import selectors
 import socket
@@ -34,11 +39,12 @@ from foldlog.schemas.topics import SESSION_EVENTS
 
 PER_SECOND = 50  # deltas of one stream
 STREAMS = 100  # of stream_cost
-COST_DELTAS = 1_000  # 20 s: they must all begin, and stream through the window
-WINDOW_S = 5.0
-LOAD_DELTAS = 750  # of one answer of streams_per_worker: 15 s
-STEPS = (100, 200, 300, 400, 500, 600, 800, 1000)
-STEP_WINDOW_S = 10.0
+COST_DELTAS = 3_000  # 60 s: they must all begin, and stream through the window
+WINDOW_S = 3.0
+LOAD_DELTAS = 500  # of one answer of streams_per_worker: 10 s
+STEP_WINDOW_S = 6.0
+STEPS_MAX = 5
+GRID = 50  # streams_per_worker is a multiple of it
 STREAMS_MIN = 300
 FIRST_MS_MAX, LAG_MS_MAX = 500, 250
 RATE_MIN = 0.95  # of the deltas that a step should have; with less, the model server was too slow
@@ -51,17 +57,22 @@ class Server:
     """The model server's process."""
 
     def __init__(self, process: subprocess.Popen, port: int) -> None:
-        self._process, self._port = process, port
+        self.pid, self._port = process.pid, port
         self.url = f"http://127.0.0.1:{port}"
 
-    def report(self) -> dict:
+    def report(self, method: str = "GET") -> dict:
         """The deltas sent so far, the streams that run, and the longest delay of a round."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_S)
         try:
-            connection.request("GET", "/")
+            connection.request(method, "/")
             return json.loads(connection.getresponse().read())
         finally:
             connection.close()
+
+    def finish(self) -> None:
+        """End every stream, and wait until none runs."""
+        self.report("DELETE")
+        self.await_active(0)
 
     def await_active(self, streams: int) -> None:
         """Wait until exactly this number of streams runs."""
@@ -109,6 +120,36 @@ def _worker(here: Installation, server: Server) -> Iterator[int]:
         process.wait()
 
 
+def _broker_pid(here: Installation) -> int:
+    pid = Broker(dir=here.broker_dir, cache_dir=here.settings.cache_dir).status().pid
+    assert pid is not None
+    return pid
+
+
+class Cpu:
+    """The CPU time that processes use from now on."""
+
+    def __init__(self, pids: dict[str, int]) -> None:
+        self._pids = pids
+        self._before = {name: cpu_s(pid) for name, pid in pids.items()}
+
+    def seconds(self) -> dict[str, float]:
+        """The CPU seconds so far, by process."""
+        return {name: cpu_s(pid) - self._before[name] for name, pid in self._pids.items()}
+
+
+def _arithmetic(us: dict[str, float]) -> str:
+    """The CPU time per delta by process, and what it means for this machine."""
+    cores = len(os.sched_getaffinity(0))
+    parts = ", ".join(f"{name} {each:.0f}" for name, each in us.items())
+    carried = cores * 1e6 / (PER_SECOND * sum(us.values()))
+    return (
+        f"us of CPU per delta: {parts}. All processes share {cores} cores, which at "
+        f"{PER_SECOND} x {sum(us.values()):.0f} us a second and stream are all in use at "
+        f"{carried:.0f} streams"
+    )
+
+
 class Cost(NamedTuple):
     """Microseconds of CPU time per delta, by process."""
 
@@ -127,9 +168,10 @@ def stream_cost(here: Installation, runs: int) -> Ratio:
     numbers = count()
     with stream_server(COST_DELTAS) as server, _worker(here, server) as worker_pid:
         with gateway(here) as running, _sessions(here) as sessions:
-            broker = Broker(dir=here.broker_dir, cache_dir=here.settings.cache_dir).status().pid
-            assert broker is not None
-            pids = {"worker": worker_pid, "gateway": running.process.pid, "broker": broker}
+            pids = {
+                "worker": worker_pid, "gateway": running.process.pid, "broker": _broker_pid(here),
+                "model server": server.pid, "viewers": os.getpid(),
+            }
             _warm_up(here, sessions)
             pairs = []
             for _ in range(runs):
@@ -144,16 +186,15 @@ def stream_cost(here: Installation, runs: int) -> Ratio:
                     for name in names:
                         sessions.say(name, "hello", channel="bench")
                     pairs.append((base, _viewed_cost(server, viewers, pids)))
-                server.await_active(0)
+                server.finish()
     bases = [base for base, _ in pairs]
     ratios = [mine.ours / base for base, mine in pairs]
     parts = {name: statistics.median(mine.us[name] for _, mine in pairs) for name in pids}
     lags_ms = [lag for _, mine in pairs for lag in mine.lags_ms]
     note = (
         f"{STREAMS} streams, {PER_SECOND} deltas a second each; {min(ratios):.2f} to "
-        f"{max(ratios):.2f}; worker {parts['worker']:.0f} us, gateway {parts['gateway']:.0f} us; "
-        f"the broker's {parts['broker']:.0f} us are not counted; sent to viewed p50 "
-        f"{statistics.median(lags_ms):.0f} ms, p99 {_p99(lags_ms):.0f} ms"
+        f"{max(ratios):.2f}; sent to viewed p50 {statistics.median(lags_ms):.0f} ms, p99 "
+        f"{_p99(lags_ms):.0f} ms; counted are worker and gateway; {_arithmetic(parts)}"
     )
     ours, base = statistics.median(mine.ours for _, mine in pairs), statistics.median(bases)
     ratio, aim = statistics.median(ratios), "at most 1.5, aim 0.7"
@@ -209,14 +250,12 @@ def _viewed_cost(server: Server, viewers: Sequence[socket.socket], pids: dict[st
             if time.monotonic() > until:
                 raise Missing(f"{len(waiting)} of {STREAMS} answers did not begin")
             waiting -= {viewer for viewer, data in _received(selector) if SENT.search(data)}
-        before = {name: cpu_s(pid) for name, pid in pids.items()}
-        deltas, lags_ms, until = 0, [], time.monotonic() + WINDOW_S
+        cpu, deltas, lags_ms, until = Cpu(pids), 0, [], time.monotonic() + WINDOW_S
         while time.monotonic() < until:
             for _, data in _received(selector):
                 deltas += data.count(b"@")
                 lags_ms += _lags_ms(data)
-        spent = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}
-        report = server.report()
+        spent, report = cpu.seconds(), server.report()
     assert report["active"] == STREAMS, f"an answer ended in the window: {report}"
     return Cost({name: seconds / deltas * 1e6 for name, seconds in spent.items()}, lags_ms)
 
@@ -242,42 +281,69 @@ def _p99(values: list[float]) -> float:
 
 class Step(NamedTuple):
     """What a number of streams led to. first_ms: p99 from a message to the first text of its answer
-    in the log. lag_ms: p99 from sending the oldest delta of a chunk to reading the chunk."""
+    in the log. lag_ms: p99 from sending the oldest delta of a chunk to reading the chunk. us: CPU
+    time per delta by process. sent: the share of the deltas that the model server sent in time."""
 
     streams: int
     first_ms: float
     lag_ms: float
-    cpu: float
+    us: dict[str, float]
     sent: float
 
     @property
     def fits(self) -> bool:
-        """Whether the worker kept up."""
-        return self.first_ms < FIRST_MS_MAX and self.lag_ms < LAG_MS_MAX
+        """Whether the worker kept up, and the model server as well."""
+        return self.first_ms < FIRST_MS_MAX and self.lag_ms < LAG_MS_MAX and self.sent >= RATE_MIN
+
+    @property
+    def cores(self) -> float:
+        """The cores that the worker used."""
+        return self.us["worker"] * PER_SECOND * self.streams * self.sent / 1e6
+
+    def __str__(self) -> str:
+        slow = "" if self.sent >= RATE_MIN else f", only {self.sent:.0%} of the deltas sent"
+        return (
+            f"{self.streams}: first {self.first_ms:.0f} ms, lag {self.lag_ms:.0f} ms, worker "
+            f"{self.cores:.0%} of a core{slow}"
+        )
+
+
+def next_streams(steps: Sequence[Step]) -> int | None:
+    """The number of streams to try after these steps: twice as many while they fit, then the middle
+    between what fits and what does not. None at the end of the search."""
+    fits = max((step.streams for step in steps if step.fits), default=0)
+    too_many = min((step.streams for step in steps if not step.fits), default=None)
+    if len(steps) >= STEPS_MAX or (too_many is not None and too_many - fits <= GRID):
+        return None
+    if too_many is None:
+        return 2 * fits or STREAMS_MIN
+    return (fits + too_many) // 2 // GRID * GRID
 
 
 def streams_per_worker(here: Installation, runs: int) -> Ratio:
     """The most streams of one worker with which chunks are in the log in time."""
     steps: list[Step] = []
     with stream_server(LOAD_DELTAS) as server, _worker(here, server) as pid:
+        pids = {
+            "worker": pid, "broker": _broker_pid(here), "model server": server.pid,
+            "the bench, which sends the messages and reads the log": os.getpid(),
+        }
         with _sessions(here) as sessions:
             _warm_up(here, sessions)
             with _Load(here, sessions) as load:
-                for streams in STEPS:
-                    steps.append(load.step(streams, server, pid))
-                    if not steps[-1].fits or steps[-1].sent < RATE_MIN:
-                        break
-    best = max((s.streams for s in steps if s.fits and s.sent >= RATE_MIN), default=0)
-    note = "; ".join(
-        f"{s.streams}: first {s.first_ms:.0f} ms, lag {s.lag_ms:.0f} ms, {s.cpu:.0%} of a core"
-        + ("" if s.sent >= RATE_MIN else f", only {s.sent:.0%} of the deltas sent")
-        for s in steps
-    )
+                while (streams := next_streams(steps)) is not None:
+                    steps.append(load.step(streams, server, pids))
+    steps.sort()
+    best = max((step for step in steps if step.fits), default=steps[0])
+    found = best.streams if best.fits else 0
     aim = f"at least 1 ({STREAMS_MIN} streams), aim 2"
-    cores = [(float(step.streams), step.cpu) for step in steps]
+    note = (
+        f"p99 of {STEP_WINDOW_S:.0f} s each; {'; '.join(map(str, steps))}; with {best.streams} "
+        f"streams {_arithmetic(best.us)}"
+    )
+    cores = [(float(step.streams), step.cores) for step in steps]
     return Ratio(
-        "streams_per_worker", best, STREAMS_MIN, "streams", best / STREAMS_MIN, 1, aim,
-        f"p99 of {STEP_WINDOW_S:.0f} s each; {note}",
+        "streams_per_worker", found, STREAMS_MIN, "streams", found / STREAMS_MIN, 1, aim, note,
         Plot("streams", "cores used by the worker", {"worker": cores}),
     )
 
@@ -313,21 +379,22 @@ class _Load:
             self._said[name] = time.monotonic()
             self._sessions.say(name, "hello", channel="bench")
 
-    def step(self, streams: int, server: Server, pid: int) -> Step:
-        """Raise the rate of messages, wait until the answers of the old rate have ended, measure.
+    def step(self, streams: int, server: Server, pids: dict[str, int]) -> Step:
+        """Change the rate of messages, wait until the answers of the old rate have ended, measure.
         """
         self._streams = streams
         if not self._thread.is_alive():
             self._thread.start()
         self._read(LOAD_DELTAS / PER_SECOND)
-        before, deltas, began = cpu_s(pid), server.report()["deltas"], time.monotonic()
+        cpu, before, began = Cpu(pids), server.report()["deltas"], time.monotonic()
         first_ms, lags_ms = self._read(STEP_WINDOW_S)
         ended = time.monotonic()
-        cpu = (cpu_s(pid) - before) / (ended - began)
-        sent = (server.report()["deltas"] - deltas) / (ended - began) / PER_SECOND / streams
+        deltas, spent = server.report()["deltas"] - before, cpu.seconds()
+        us = {name: seconds / deltas * 1e6 for name, seconds in spent.items()}
+        sent = deltas / (ended - began) / PER_SECOND / streams
         said = {n: at for n, at in self._said.items() if began < at < ended - FIRST_MS_MAX / 1000}
         firsts = [first_ms.get(name, math.inf) for name in said]
-        return Step(streams, _p99(firsts), _p99(lags_ms), cpu, sent)
+        return Step(streams, _p99(firsts), _p99(lags_ms), us, sent)
 
     def _read(self, seconds: float) -> tuple[dict[str, float], list[float]]:
         """Read the log for a while. Returns ms to the first chunk by session, and chunks' lags."""

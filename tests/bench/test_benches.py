@@ -166,9 +166,32 @@ def test_the_bare_loop_stays_as_it_was():
 
 
 def test_streams_fit_while_first_texts_and_chunks_are_in_time():
-    fits = streams.Step(300, 499, 249, cpu=0.9, sent=1)
-    assert fits.fits
+    fits = streams.Step(300, 499, 249, us={"worker": 60.0}, sent=1)
+    assert fits.fits and fits.cores == pytest.approx(0.9)
     assert not fits._replace(first_ms=500).fits and not fits._replace(lag_ms=250).fits
+    slow = fits._replace(sent=0.94)
+    assert not slow.fits and "only 94% of the deltas sent" in str(slow)
+
+
+@pytest.mark.parametrize(
+    ("most", "tried"),
+    [(10_000, [300, 600, 1200, 2400, 4800]), (460, [300, 600, 450, 500]), (90, [300, 150, 50, 100]),
+     (0, [300, 150, 50])],
+)
+def test_the_most_streams_are_searched_in_few_steps(most, tried):
+    steps = []
+    while (number := streams.next_streams(steps)) is not None:
+        steps.append(streams.Step(number, 1, 1 if number <= most else 1_000, {}, 1))
+    assert [step.streams for step in steps] == tried
+
+
+def test_the_streaming_server_ends_every_stream_when_it_is_told_to():
+    with streams.stream_server(1_000_000) as server:
+        loop = [sys.executable, str(streams.SCRIPTS / "sdk_loop.py"), server.url, "3"]
+        with subprocess.Popen(loop) as process:
+            server.await_active(3)
+            server.finish()
+            assert process.wait(60) == 0
 
 
 @pytest.fixture
