@@ -88,7 +88,7 @@ def _run_scenes(
 ) -> int:
     settings = Settings.load(env, None, {})
     with Client(settings, channel="demo") as client, open(home / "worker.log", "wb") as errors:
-        client.log.apply_topics(topics(settings.partitions))
+        client.log.apply_topics(topics(settings.partitions, settings.replication))
         worker = environment.start_process(
             [sys.executable, "-m", "foldlog.cli", "worker", "--supervise"],
             env=env,

@@ -69,7 +69,7 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     yield from check_framing.framing(settings)
     yield Finding("ok", "decoder", compiled.in_words(codec.uses_compiled()))
     try:
-        yield from checks.topics_as_wanted(log, settings)
+        yield from checks.topics_as_wanted(log, edge.elsewhere)
         if facts_of(log).moved_to is not None:
             return  # reported above: a moved log must not be written to
         everything = edge.client().everything()

@@ -104,7 +104,7 @@ def gateway_command(
     """
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", force=True, as_json=log_json)
     with ending_with_0():
-        demand_topics(edge.log, edge.settings.partitions)
+        demand_topics(edge.log, edge.settings.partitions, edge.elsewhere.replication)
         if until_eof:
             threading.Thread(target=_end_at_eof, daemon=True).start()
         directory = state_dir or edge.settings.home / "gateway"

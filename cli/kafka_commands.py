@@ -10,7 +10,8 @@ import click
 from ..log.door import TopicReport
 from ..log.errors import FoldlogError, SettingsError
 from ..log.made import apply_topics, facts_of
-from ..schemas.topics import topics as topic_specs
+from ..log.topic_commands import MORE_BROKERS, commands, reassignment
+from ..schemas.topics import REPLICATION_FACTOR, TopicSpec, topics as topic_specs
 from .edge import Edge, example, json_option, local_errors, pass_edge
 from .printing import emit, line, note
 from .worker_info import worker_info
@@ -54,9 +55,14 @@ def up_command(edge: Edge, prepare: bool, as_json: bool) -> None:
         line(f"Kafka answers on {servers}. Next: {what_is_next(edge)}")
 
 
+def _specs(edge: Edge) -> tuple[TopicSpec, ...]:
+    """The definitions of this installation's topics."""
+    return topic_specs(edge.settings.partitions, edge.elsewhere.replication)
+
+
 def what_is_next(edge: Edge) -> str:
     """The command to run after `up`, which depends on whether topics and a worker exist."""
-    if edge.log.check_topics(topic_specs(edge.settings.partitions)).missing:
+    if edge.log.check_topics(_specs(edge)).missing:
         return "foldlog topics apply"
     has_worker = worker_info(edge.settings.state_dir).pid is not None
     return "foldlog chat" if has_worker else "foldlog worker (the topics exist)"
@@ -91,7 +97,7 @@ def status_command(edge: Edge, as_json: bool) -> int | None:
     try:
         edge.log.identity()
         found["log"] = "reachable"
-        report = edge.log.check_topics(topic_specs(edge.settings.partitions))
+        report = edge.log.check_topics(_specs(edge))
         moved_to = None if report.missing else facts_of(edge.log).moved_to
         found["topics"] = {**report_json(report), "moved_to": moved_to}
     except FoldlogError as error:
@@ -165,16 +171,42 @@ def topics_apply(edge: Edge, dry_run: bool, as_json: bool) -> int | None:
     """Create the missing topics, report how the others differ.
 
     Existing topics are never changed: the number of partitions is final, because a session must
-    stay in its partition. Exit code 1 if something differs.
+    stay in its partition. For properties and replicas that differ, it prints Kafka's own commands.
+    Exit code 1 if something differs.
     """
-    specs = topic_specs(edge.settings.partitions)
-    log = edge.log
-    report = log.check_topics(specs) if dry_run else apply_topics(log, edge.settings.partitions)
+    log, replication = edge.log, edge.elsewhere.replication
+    partitions = edge.settings.partitions
+    if dry_run:
+        report = log.check_topics(topic_specs(partitions, replication))
+    else:
+        report = apply_topics(log, partitions, replication)
+    corrections = commands(report, edge.elsewhere.bootstrap_servers or "HOST:9092")
     if as_json:
-        emit(report_json(report))
+        emit({**report_json(report), "commands": corrections})
     else:
         _print_report(report)
+        _print_corrections(report, corrections)
     return 1 if report.differs else None
+
+
+@topics_command.command("reassignment", epilog=example(
+    "foldlog topics reassignment > reassignment.json"
+))
+@pass_edge
+def topics_reassignment(edge: Edge) -> int | None:
+    """Print where missing replicas can be, for kafka-reassign-partitions.sh.
+
+    The plan keeps all present replicas and adds brokers until every partition has the replicas of
+    its definition (`replication_factor`). Kafka copies the records while sessions continue. Exit
+    code 1, and no output, if no partition needs a replica or the cluster has too few brokers.
+    """
+    report = edge.log.check_topics(_specs(edge))
+    if report.reassignment:
+        line(reassignment(report))
+        return None
+    short = any(found.what == REPLICATION_FACTOR for found in report.differs)
+    note(MORE_BROKERS if short else "every partition has its replicas: nothing to reassign")
+    return 1
 
 
 def _print_report(report: TopicReport) -> None:
@@ -186,4 +218,15 @@ def _print_report(report: TopicReport) -> None:
         line(f"{name}: ok")
     for found in report.differs:
         line(f"{found}{' (no worker can start with this)' if found.fatal else ''}")
+
+
+def _print_corrections(report: TopicReport, corrections: list[str]) -> None:
+    if corrections:
+        line("To correct this, with Kafka's own tools:")
+    for command in corrections:
+        line(f"  {command}")
+    if any(found.what == REPLICATION_FACTOR for found in report.differs) and not (
+        report.reassignment
+    ):
+        line(f"For the missing replicas: {MORE_BROKERS}")
 

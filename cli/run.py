@@ -188,7 +188,7 @@ def run_supervised(
     from ..processors.worker import supervise
 
     # Report missing topics once, instead of in every worker that is started.
-    demand_topics(edge.log, edge.settings.partitions)
+    demand_topics(edge.log, edge.settings.partitions, edge.elsewhere.replication)
     edge.close()
     command = [sys.executable, "-m", "foldlog.cli", *edge.flags, "worker"]
     command += ["--roles", ",".join(roles)]
@@ -220,7 +220,7 @@ def users_command(edge: Edge, web: str) -> int:
     with ending_with_0():
         from ..processors.worker import rendezvous
 
-        demand_topics(edge.log, edge.settings.partitions)
+        demand_topics(edge.log, edge.settings.partitions, edge.elsewhere.replication)
         first = edge.log.first_offsets(USER_SESSIONS)
         ends = edge.log.end_offsets(USER_SESSIONS)
         ends = {place: end for place, end in ends.items() if end > first[place]}
@@ -279,7 +279,7 @@ def dev_command(
             "`foldlog dev FILE`."
         ) from None
     servers = start_broker(edge)
-    report = apply_topics(edge.log, edge.settings.partitions)
+    report = apply_topics(edge.log, edge.settings.partitions, edge.elsewhere.replication)
     report.demand()
     created = f", topics created: {len(report.created)}" if report.created else ""
     line(f"Kafka answers on {servers}{created}")

@@ -77,7 +77,7 @@ def move(
             "move them with --close-turns: then the turn ends as `forked`, its message must be "
             "sent again, and a call in doubt stays in the old log."
         )
-    apply_topics(new, settings.partitions).demand()
+    apply_topics(new, settings.partitions, settings.replication).demand()
     report("the topics of the new log exist")
     memory = _copy_memory(old, new)
     report(f"{memory} records of memory copied")
@@ -95,7 +95,8 @@ def move(
             "the old log was written to during the move, so it was not marked as moved. Stop the "
             "gateways and every other writer, delete the topics of the new log, and move again."
         )
-    old.apply_topics([spec for spec in topics(1) if spec.name == LOG_FACTS])
+    facts = [spec for spec in topics(1, settings.replication) if spec.name == LOG_FACTS]
+    old.apply_topics(facts)
     if moved_to is None:
         note(old, "moved_to", settings.topic_prefix)
     return Moved(len(wanted), memory, tuple(left))

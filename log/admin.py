@@ -5,7 +5,7 @@ reported. Topic names in this file are full names, prefix included.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -20,10 +20,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ..schemas.topics import TopicSpec
+from ..schemas.topics import IN_SYNC_MIN, TopicSpec
 from .client import MISSING, TRANSIENT, denied, label_of, meaning, open_client, unreachable
-from .door import Difference, Member, Offsets, TopicReport, compare
-from .errors import AccessDenied, FoldlogError, LogUnreachable, TopicMissing
+from .door import Behind, Member, Offsets, Replicas, TopicReport, compare, reassigned
+from .errors import AccessDenied, FoldlogError, LogUnreachable, TopicMismatch, TopicMissing
 
 T = TypeVar("T")
 
@@ -156,6 +156,10 @@ class Cluster:
         found: str = self._wait("", self._ask("describe_cluster")).cluster_id
         return found
 
+    def brokers(self) -> list[int]:
+        """The ids of the live brokers."""
+        return [node.id for node in self._wait("", self._ask("describe_cluster")).nodes]
+
     def describe(self, topic: str) -> Any:
         """The topic's description, with `topic_id` and `partitions`. Raises TopicMissing."""
         answers = self._ask("describe_topics", TopicCollection([topic]))
@@ -235,20 +239,45 @@ class Cluster:
 
     def check_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
         """Compare the cluster's topics with `specs` (full names); nothing is created."""
-        same, missing, differs = [], [], []
+        same, missing, differs, behind = [], [], [], []
+        short: list[tuple[TopicSpec, dict[int, list[int]]]] = []
         for spec in specs:
             try:
-                partitions = self.partitions(spec.name)
+                partitions = self.describe(spec.name).partitions
             except TopicMissing:
                 missing.append(spec.name)
                 continue
-            found: list[Difference] = compare(
-                spec, spec.name, partitions, self._properties(spec.name)
-            )
+            replicas = {each.id: [node.id for node in each.replicas] for each in partitions}
+            fewest = min(map(len, replicas.values()))
+            properties = self._properties(spec.name)
+            found = compare(spec, spec.name, len(partitions), fewest, properties)
             differs += found
             if not found:
                 same.append(spec.name)
-        return TopicReport((), tuple(same), tuple(missing), tuple(differs))
+            if fewest < spec.replication.factor:
+                short.append((spec, replicas))
+            least = int(properties.get(IN_SYNC_MIN, 1))
+            behind += [
+                Behind(spec.name, each.id, len(each.isr), len(each.replicas), least)
+                for each in partitions
+                if len(each.isr) < len(each.replicas)
+            ]
+        return TopicReport(
+            same=tuple(same),
+            missing=tuple(missing),
+            differs=tuple(differs),
+            behind=tuple(behind),
+            reassignment=tuple(self._reassignment(short)) if short else (),
+        )
+
+    def _reassignment(
+        self, short: Sequence[tuple[TopicSpec, Mapping[int, Sequence[int]]]]
+    ) -> Iterator[Replicas]:
+        """Where the replicas of topics that have too few of them can be."""
+        brokers = self.brokers()
+        for spec, replicas in short:
+            for partition, to in reassigned(replicas, brokers, spec.replication.factor).items():
+                yield Replicas(spec.name, partition, to)
 
     def apply_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
         """Create missing topics and wait until they are writable; report differences."""
@@ -270,8 +299,8 @@ class Cluster:
         new = []
         for spec in specs:
             assert spec.partitions is not None, spec
-            # -1: the cluster's default replication factor.
-            new.append(NewTopic(spec.name, spec.partitions, -1, config=spec.properties()))
+            factor = spec.replication.factor
+            new.append(NewTopic(spec.name, spec.partitions, factor, config=spec.properties()))
         answers = self._ask("create_topics", new, operation_timeout=self._timeout_s)
         created = []
         for name, answer in answers.items():
@@ -279,9 +308,21 @@ class Cluster:
                 answer.result(self._timeout_s + 1)
                 created.append(name)
             except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                code = error.args[0].code()
+                if code == KafkaError.INVALID_REPLICATION_FACTOR:
+                    raise self._too_few_brokers(name, specs[0].replication.factor) from error
+                if code != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise self._meaning(name, error) from error
         return created
+
+    def _too_few_brokers(self, topic: str, factor: int) -> TopicMismatch:
+        return TopicMismatch(
+            f"topic {topic} needs {factor} replicas, each on a broker of its own, and "
+            f"{len(self.brokers())} brokers answer at {self._servers}. It was not created. Start "
+            "more brokers, or set `replication_factor` and `min_insync_replicas`; if one copy of "
+            'the log is enough, as on one broker for development, set `durability` to "local" '
+            "(FOLDLOG_DURABILITY)."
+        )
 
     def _properties(self, topic: str) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, topic)

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ..schemas.record import Record
-from ..schemas.topics import RECORD_BYTES_MAX, TopicSpec
+from ..schemas.topics import (
+    AT_LEAST,
+    FOREVER_MS,
+    PARTITION_COUNT,
+    RECORD_BYTES_MAX,
+    REPLICATION_FACTOR,
+    TopicSpec,
+)
 from .errors import AppendError, LogFatal, RecordTooLarge, TopicMismatch, TopicMissing
 
 Headers = Sequence[tuple[str, bytes]]
@@ -129,25 +136,67 @@ class Difference:
         return f"{self.topic}: {self.what} is {self.have}, wanted {self.want}"
 
 
+class Replicas(NamedTuple):
+    """The brokers that shall have a partition; the first of them is preferred as leader."""
+
+    topic: str
+    partition: int
+    brokers: tuple[int, ...]
+
+
+class Behind(NamedTuple):
+    """A partition some of whose replicas are not in sync, because their broker is down or slow."""
+
+    topic: str
+    partition: int
+    in_sync: int
+    replicas: int
+    in_sync_min: int
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether Kafka accepts no record until more replicas are in sync."""
+        return self.in_sync < min(self.in_sync_min, self.replicas)
+
+    def __str__(self) -> str:
+        count = f"{self.in_sync} of {self.replicas} replicas are in sync"
+        return f"{self.topic}, partition {self.partition}: {count}"
+
+
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """The result of applying or checking topics, by full name. Existing topics never change."""
+    """The result of applying or checking topics, by full name. Existing topics never change.
+
+    reassignment: where the replicas of partitions with too few of them can be; empty if the cluster
+    has too few brokers.
+    """
 
     created: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     differs: tuple[Difference, ...] = ()
+    behind: tuple[Behind, ...] = ()
+    reassignment: tuple[Replicas, ...] = ()
 
     def demand(self) -> None:
         """Raise TopicMissing or TopicMismatch if no worker may start on these topics."""
         if self.missing:
             raise TopicMissing(self.missing[0])
-        fatal = [str(found) for found in self.differs if found.fatal]
-        if fatal:
+        fatal = [found for found in self.differs if found.fatal]
+        counts = [str(found) for found in fatal if found.what == PARTITION_COUNT]
+        if counts:
             raise TopicMismatch(
-                "; ".join(fatal) + ". Nothing was changed; the number of partitions is final. Set "
+                "; ".join(counts) + ". Nothing was changed; the number of partitions is final. Set "
                 "`partitions` to the number that the log was created with. If partitions were "
                 "added later, see `foldlog doctor`."
+            )
+        if fatal:
+            raise TopicMismatch(
+                "the topics may lose records, or reject them: "
+                + "; ".join(map(str, fatal))
+                + '. `durability` is "replicated", so nothing starts on such topics. Nothing was '
+                "changed. `foldlog topics apply` prints the commands that correct them. If one "
+                'copy of the log is enough, set `durability` to "local" (FOLDLOG_DURABILITY).'
             )
 
 
@@ -236,17 +285,50 @@ class Log(Protocol):
 
 
 def compare(
-    spec: TopicSpec, name: str, partitions: int, properties: Mapping[str, str]
+    spec: TopicSpec, name: str, partitions: int, replicas: int, properties: Mapping[str, str]
 ) -> list[Difference]:
-    """The differences between the actual partitions and properties of a topic and its spec."""
+    """The differences between a topic with these partitions, replicas and properties and its spec.
+
+    replicas: those of the partition that has the fewest.
+    """
     found = []
+    wanted = spec.replication
     if partitions != spec.partitions:
         want, have = str(spec.partitions), str(partitions)
-        found.append(Difference(name, "number of partitions", want, have, fatal=True))
+        found.append(Difference(name, PARTITION_COUNT, want, have, fatal=True))
+    if replicas < wanted.factor:
+        want, have = str(wanted.factor), str(replicas)
+        found.append(Difference(name, REPLICATION_FACTOR, want, have, wanted.required))
     for what, want in spec.properties().items():
         have = properties.get(what, "unset")
-        if have != want:
-            found.append(Difference(name, what, want, have))
+        if not _is_met(what, want, have):
+            # An operator may keep notices for another time than foldlog would.
+            expires = what == "retention.ms" and spec.retention_ms != FOREVER_MS
+            found.append(Difference(name, what, want, have, wanted.required and not expires))
+    return found
+
+
+def _is_met(what: str, want: str, have: str) -> bool:
+    if what in AT_LEAST and have.isdigit():
+        return int(have) >= int(want)
+    return have == want
+
+
+def reassigned(
+    replicas: Mapping[int, Sequence[int]], brokers: Collection[int], factor: int
+) -> dict[int, tuple[int, ...]]:
+    """For each partition, its brokers and as many others as `factor` needs. Partitions that have
+    enough replicas are left out; the result is empty if the cluster has too few brokers.
+    """
+    if len(brokers) < factor:
+        return {}
+    ids, found = sorted(brokers), {}
+    for partition, present in replicas.items():
+        if len(present) < factor:
+            others = [each for each in ids if each not in present]
+            start = partition % len(others)  # spreads the new replicas over the brokers
+            added = [*others[start:], *others[:start]][: factor - len(present)]
+            found[partition] = (*present, *added)
     return found
 
 

@@ -173,7 +173,8 @@ class TopicMismatch(FoldlogError):
     """A topic is not what the installation needs. Nothing was changed.
 
     For the operator: the number of partitions is final. Set `partitions` to the topic's number,
-    choose another topic prefix, or move the data to a new topic.
+    choose another topic prefix, or move the data to a new topic. Properties and replicas can be
+    changed with the commands that `foldlog topics apply` prints.
     """
 
 

@@ -13,7 +13,16 @@ from contextlib import suppress
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from ..schemas.topics import LOG_FACTS, MEMORY_EVENTS, SESSION_EVENTS, USER_SESSIONS, topics
+from ..schemas.topics import (
+    LOG_FACTS,
+    MEMORY_EVENTS,
+    ONE_REPLICA,
+    PARTITION_COUNT,
+    SESSION_EVENTS,
+    USER_SESSIONS,
+    Replication,
+    topics,
+)
 from .door import Log, TopicReport
 from .errors import AppendError, LogUnreachable, TopicMismatch, TopicMissing
 
@@ -136,12 +145,14 @@ def note(log: Log, name: str, value: int | str) -> None:
         )
 
 
-def apply_topics(log: Log, partitions: int) -> TopicReport:
+def apply_topics(
+    log: Log, partitions: int, replication: Replication = ONE_REPLICA
+) -> TopicReport:
     """Create missing topics, and record the number of partitions. Raises LogGrown, LogMoved."""
     with suppress(TopicMissing):
         demand_as_made(log)
-    report = log.apply_topics(topics(partitions))
-    if not any(found.fatal for found in report.differs):
+    report = log.apply_topics(topics(partitions, replication))
+    if not any(found.what == PARTITION_COUNT for found in report.differs):
         note_made(log)
     return report
 
@@ -152,8 +163,10 @@ def note_made(log: Log) -> None:
         note(log, "partitions", log.partitions(SESSION_EVENTS))
 
 
-def demand_topics(log: Log, partitions: int, *, notes: bool = False) -> None:
-    """Check that the topics have the required properties and partition count.
+def demand_topics(
+    log: Log, partitions: int, replication: Replication = ONE_REPLICA, *, notes: bool = False
+) -> None:
+    """Check that the topics have the required properties, replicas and partition count.
 
     notes: whether to record the count if the log lacks it because an earlier version of foldlog
     created the log. Raises LogGrown, LogMoved, TopicMissing, TopicMismatch.
@@ -166,7 +179,7 @@ def demand_topics(log: Log, partitions: int, *, notes: bool = False) -> None:
             f"is {partitions}. Nothing was changed. Set it to {made}; for more partitions, move "
             f"the sessions: foldlog move --to-prefix NEW --partitions {partitions}"
         )
-    log.check_topics(topics(partitions)).demand()
+    log.check_topics(topics(partitions, replication)).demand()
     for topic in (USER_SESSIONS, MEMORY_EVENTS):
         log.partitions(topic)  # from now on keys are mapped by these numbers
     if notes:

@@ -300,7 +300,13 @@ class MemoryLog(MemoryState):
             elif topic is None:
                 missing.append(spec.name)
             else:
-                found = compare(spec, spec.name, len(topic.partitions), topic.spec.properties())
+                found = compare(
+                    spec,
+                    spec.name,
+                    len(topic.partitions),
+                    topic.spec.replication.factor,
+                    topic.spec.properties(),
+                )
                 differs += found
                 if not found:
                     same.append(spec.name)

@@ -9,10 +9,12 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from ..schemas.topics import Replication
 from .channels import Channel, channels_from
 from .errors import SettingsError
 
@@ -40,6 +42,14 @@ SESSION_CACHE_MB = 256
 SECRET_BYTES_MIN = 32
 """The shortest secret of the gateway. RFC 7518 requires a key of this size to sign with SHA-256."""
 
+LOCAL, REPLICATED = DURABILITIES = ("local", "replicated")
+"""What processes require of topics: that they exist, or also that no acknowledged record is lost
+with a broker (docs/decisions/0049-a-replicated-log-is-required-away-from-one-machine.md).
+"""
+
+REPLICAS, IN_SYNC_MIN, REPLICAS_MAX = 3, 2, 15
+"""With three replicas of which two acknowledge, one broker may be down, and another one lost."""
+
 FRAMINGS = ("avro", "confluent")
 """How records are written: in Avro single-object encoding or in Confluent framing, which needs a
 registry. Both are always read (framing.py).
@@ -56,6 +66,9 @@ _ENV: Mapping[str, tuple[str, ...]] = {
     "bootstrap_servers": ("FOLDLOG_BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS"),
     "topic_prefix": ("FOLDLOG_TOPIC_PREFIX",),
     "partitions": ("FOLDLOG_PARTITIONS",),
+    "durability": ("FOLDLOG_DURABILITY",),
+    "replication_factor": ("FOLDLOG_REPLICATION_FACTOR",),
+    "min_insync_replicas": ("FOLDLOG_MIN_INSYNC_REPLICAS",),
     "linger_ms": ("FOLDLOG_LINGER_MS",),
     "client_properties": ("FOLDLOG_CLIENT_PROPERTIES",),
     "home": ("FOLDLOG_HOME",),
@@ -93,6 +106,8 @@ The first variable that is set and not empty is used.
 
 _INTS: Mapping[str, tuple[int, int]] = {
     "partitions": (1, PARTITIONS_MAX),
+    "replication_factor": (1, REPLICAS_MAX),
+    "min_insync_replicas": (1, REPLICAS_MAX),
     "linger_ms": (0, LINGER_MS_MAX),
     "inline_limit_bytes": (1024, INLINE_LIMIT_BYTES_MAX),
     "model_slots": (1, SLOTS_MAX),
@@ -122,6 +137,19 @@ class Settings:
     partitions: int = PARTITIONS
     """The number of partitions of each topic, used when the topics are created; `foldlog move`
     changes it later.
+    """
+    durability: str | None = None
+    """`replicated`: processes start only on topics that lose no acknowledged record with a broker,
+    see docs/operation.md; `local`: on any.
+    Default: `local` on a single loopback address, such as that of `foldlog up`; else `replicated`.
+    """
+    replication_factor: int | None = None
+    """The replicas of each partition, used when the topics are created and compared later.
+    Default: 1 if `durability` is `local`, else 3.
+    """
+    min_insync_replicas: int | None = None
+    """How many replicas must have a record before Kafka acknowledges it, used like
+    `replication_factor`. Default: 1 if `durability` is `local`, else 2.
     """
     linger_ms: int = 0
     """Milliseconds the producer waits to fill a batch."""
@@ -248,7 +276,9 @@ class Settings:
             if in_the_way is not None:
                 raise SettingsError(f"{name} must be a directory, but {in_the_way} is a file. "
                                     "Nothing was changed. Choose another path.")
-        return cls(client_properties=properties, **given)
+        settings = cls(client_properties=properties, **given)
+        _ = settings.replication  # contradictions are reported now, not when a topic is created
+        return settings
 
     def demand_channels(self) -> Mapping[str, Channel]:
         """The channels for delivery. Raises SettingsError if a channel is unusable."""
@@ -270,6 +300,31 @@ class Settings:
             topic_prefix=_checked("topic_prefix", topic_prefix, flags[0]),
             partitions=_checked("partitions", partitions, flags[1]),
         )
+
+    @property
+    def replication(self) -> Replication:
+        """The replication of the topics. Until the broker's address is known, that of a local
+        broker. Raises SettingsError if the settings contradict each other.
+        """
+        durability = self.durability
+        if durability is None:
+            durability = LOCAL if _is_one_loopback(self.bootstrap_servers) else REPLICATED
+        required = durability == REPLICATED
+        factor = self.replication_factor or (REPLICAS if required else 1)
+        in_sync = self.min_insync_replicas or (min(IN_SYNC_MIN, factor) if required else 1)
+        if in_sync > factor:
+            raise SettingsError(
+                f"min_insync_replicas is {in_sync} and replication_factor {factor}: no more "
+                "replicas can be in sync than there are. Lower the first or raise the second."
+            )
+        if required and in_sync < IN_SYNC_MIN:
+            raise SettingsError(
+                f"replication_factor is {factor} and min_insync_replicas {in_sync}, but durability "
+                f"is {REPLICATED!r}, which needs {IN_SYNC_MIN} or more of both: otherwise a record "
+                f"can be lost with one broker. Raise them, or set durability to {LOCAL!r} "
+                "(FOLDLOG_DURABILITY) if one copy is enough."
+            )
+        return Replication(factor, in_sync, required)
 
     @property
     def secret_variables(self) -> tuple[str, ...]:
@@ -381,6 +436,8 @@ def _checked(name: str, value: Any, source: str) -> Any:
         raise SettingsError(f"{source}: framing must be {' or '.join(FRAMINGS)}, not {value!r}")
     if name == "decoder" and value not in DECODERS:
         raise SettingsError(f"{source}: decoder must be {' or '.join(DECODERS)}, not {value!r}")
+    if name == "durability" and value not in DURABILITIES:
+        raise SettingsError(f"{source}: durability must be {' or '.join(DURABILITIES)}, not {value!r}")
     if name == "tool_env":
         return _variables(value, source)
     if name == "registry_url":
@@ -486,6 +543,17 @@ def _a_file(path: Path) -> Path | None:
         return existing if existing.exists() and not existing.is_dir() else None
     except OSError:  # the code that uses the directory reports why it is inaccessible
         return None
+
+
+def _is_one_loopback(servers: str | None) -> bool:
+    """Whether this address is that of a single broker on this machine: none, or one on loopback."""
+    if servers is None:
+        return True
+    host = servers.strip().rpartition("://")[2].rpartition(":")[0].strip("[]")
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # a name, or several addresses
+        return False
 
 
 def _login(env: Mapping[str, str]) -> str:

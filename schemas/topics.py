@@ -8,6 +8,7 @@ reading.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 SESSION_EVENTS = "session-events"
 USER_SESSIONS = "user-sessions"
@@ -35,6 +36,23 @@ a batch. The overhead is 61 bytes of batch header, at most 40 of varints, and 10
 header, so 90 headers fit."""
 
 
+class Replication(NamedTuple):
+    """How many brokers keep each record.
+
+    factor: the replicas of each partition. in_sync_min: how many replicas must have a record before
+    it is acknowledged. required: whether processes refuse to start on a topic with weaker
+    properties than its definition, because it could lose acknowledged records.
+    """
+
+    factor: int = 1
+    in_sync_min: int = 1
+    required: bool = False
+
+
+ONE_REPLICA = Replication()
+"""The replication on a single broker. More is not possible there, so nothing is required."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
     """The definition of one topic.
@@ -50,23 +68,33 @@ class TopicSpec:
     holds: str
     partitions: int | None = None
     retention_ms: int = FOREVER_MS
+    replication: Replication = ONE_REPLICA
     config: Mapping[str, str] = field(default_factory=dict)
 
     def properties(self) -> dict[str, str]:
         """Every topic property that the cluster must have."""
-        wanted = {"cleanup.policy": self.cleanup, **self.config}
+        in_sync = str(self.replication.in_sync_min)
+        wanted = {"cleanup.policy": self.cleanup, IN_SYNC_MIN: in_sync, **self.config}
         if self.cleanup == "delete":
             wanted["retention.ms"] = str(self.retention_ms)
             wanted["retention.bytes"] = "-1"
         return wanted
 
 
+PARTITION_COUNT, REPLICATION_FACTOR = "number of partitions", "replication factor"
+"""What a topic has besides its properties."""
+
+IN_SYNC_MIN = "min.insync.replicas"
+BATCH_BYTES = "max.message.bytes"
+AT_LEAST = frozenset({IN_SYNC_MIN, BATCH_BYTES})
+"""Properties of which a topic may have more than its definition."""
+
 UNCLEAN = "unclean.leader.election.enable"
 _CONFIG: MappingProxyType[str, str] = MappingProxyType(
     {
         # Broker time: one clock for all writers, and no record can be backdated.
         "message.timestamp.type": "LogAppendTime",
-        "max.message.bytes": str(BATCH_BYTES_MAX),
+        BATCH_BYTES: str(BATCH_BYTES_MAX),
         # A replica that lacks acknowledged records must not become leader, because offsets are
         # identities.
         UNCLEAN: "false",
@@ -130,9 +158,10 @@ TOPICS: tuple[TopicSpec, ...] = (
 )
 
 
-def topics(partitions: int) -> tuple[TopicSpec, ...]:
-    """TOPICS with the installation's number of partitions filled in."""
+def topics(partitions: int, replication: Replication = ONE_REPLICA) -> tuple[TopicSpec, ...]:
+    """TOPICS with the installation's number of partitions and replication filled in."""
     assert partitions > 0, partitions
     return tuple(
-        spec if spec.partitions else replace(spec, partitions=partitions) for spec in TOPICS
+        replace(spec, partitions=spec.partitions or partitions, replication=replication)
+        for spec in TOPICS
     )

@@ -5,13 +5,14 @@ problem and the remedy.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ...log.door import Log
+from ...log.door import Behind, Difference, Log
 from ...log.errors import TopicMismatch, TopicMissing
 from ...log.made import demand_as_made, facts_of, partitions_of
 from ...log.settings import Settings
+from ...log.topic_commands import MORE_BROKERS, set_properties
 from ...processors.fold.projections import partition as partition_fold
 from ...processors.fold.projections.background import ABORTED, NOT_SUMMARIZED, NOTHING_LEFT, STOPPED
 from ...processors.fold.projections.transcript import Line
@@ -22,7 +23,16 @@ from ...processors.wake.budget import Rules
 from ...processors.wake.decide import TOO_LITTLE
 from ...processors.wake.facts import wake
 from ...schemas.enums import EndReason
-from ...schemas.topics import DEAD_LETTERS, DEAD_LETTERS_MS, SESSION_EVENTS, UNCLEAN, topics
+from ...schemas.topics import (
+    DEAD_LETTERS,
+    DEAD_LETTERS_MS,
+    PARTITION_COUNT,
+    REPLICATION_FACTOR,
+    SESSION_EVENTS,
+    UNCLEAN,
+    Replication,
+    topics,
+)
 from ..follow import read_before
 from ..replay import store_directory
 from ..show import Everything
@@ -87,18 +97,56 @@ def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
         sentences = str(error).split(". ")  # what happened, what was kept, what to do
         yield Finding("problem", "topics", sentences[0], sentences[-1])
         return
-    report = log.check_topics(topics(settings.partitions))
+    replication = settings.replication
+    report = log.check_topics(topics(settings.partitions, replication))
     for name in report.missing:
         yield Finding("problem", "topics", f"{name} is missing", "foldlog topics apply")
     for found in report.differs:
-        do = _about_partitions(log, settings) if found.fatal else "change it in Kafka"
-        # An unclean leader election loses claims; the other properties are harmless.
+        # An unclean leader election loses claims, whatever the setting `durability` requires.
         harms = found.fatal or found.what == UNCLEAN
+        do = _about_a_difference(log, settings, found, bool(report.reassignment))
         yield Finding("problem" if harms else "note", "topics", str(found), do)
     if not report.missing and not report.differs:
-        yield Finding("ok", "topics", f"{len(report.same)} topics have the required properties")
+        yield Finding("ok", "topics", _in_order(len(report.same), replication))
+    yield from _replicas_behind(report.behind)
     if not report.missing:
         yield from _records_deleted(log)
+
+
+def _in_order(count: int, replication: Replication) -> str:
+    """The text about topics that fit their definition."""
+    text = f"{count} topics have the required properties"
+    if replication.factor == 1:
+        return f"{text}; one copy of each record, which is lost with the broker's disk"
+    return (
+        f"{text}; {replication.factor} copies of each record, of which {replication.in_sync_min} "
+        "are written before it is acknowledged"
+    )
+
+
+def _about_a_difference(log: Log, settings: Settings, found: Difference, has_plan: bool) -> str:
+    if found.what == PARTITION_COUNT:
+        return _about_partitions(log, settings)
+    if found.what == REPLICATION_FACTOR:
+        return "foldlog topics apply, which prints the commands" if has_plan else MORE_BROKERS
+    return set_properties([found], settings.bootstrap_servers or "HOST:9092")
+
+
+def _replicas_behind(behind: Sequence[Behind]) -> Iterator[Finding]:
+    """Report partitions whose replicas are not all in sync."""
+    stopped = [str(each) for each in behind if each.is_read_only]
+    if stopped:
+        yield Finding(
+            "problem", "replicas",
+            f"Kafka accepts no record for {len(stopped)} partitions: {named(stopped)}",
+            "start the brokers that are down; sessions of these partitions wait, nothing is lost",
+        )
+    late = [str(each) for each in behind if not each.is_read_only]
+    if late:
+        yield Finding(
+            "note", "replicas", f"{len(late)} partitions have fewer copies: {named(late)}",
+            "start the brokers that are down, or wait until they have caught up",
+        )
 
 
 def _about_partitions(log: Log, settings: Settings) -> str:

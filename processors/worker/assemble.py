@@ -184,7 +184,7 @@ class Parts:
         self.state = StateDir(settings.state_dir, worker_id)
         crash_points.reach("start.locked")
         self.log: Log = open_log(settings)
-        demand_topics(self.log, settings.partitions, notes=True)
+        demand_topics(self.log, settings.partitions, settings.replication, notes=True)
         self.identity = Identity(self.state.worker_id, uuid.uuid4().hex[:8])
         agents = self._digest(agents, rolling or alone)
         self.blobs = BlobStore(settings.blobs_dir)

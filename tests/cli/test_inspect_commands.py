@@ -335,6 +335,32 @@ def test_topics_that_differ_are_exit_code_1(tmp_path, capsys):
     assert found.code == 1 and "number of partitions is 3, wanted 4" in found.out
 
 
+def test_topics_that_may_lose_records_stop_the_start_and_have_their_commands(shell):
+    """The topics of this log have one replica, and the settings require three."""
+    shell.settings = replace(shell.settings, durability="replicated")
+    applied = shell("topics apply")
+    assert applied.code == 1
+    less = "session-events: replication factor is 1, wanted 3 (no worker can start with this)"
+    assert less in applied.out and "session-events: min.insync.replicas is 1" in applied.out
+    assert "kafka-configs.sh --bootstrap-server HOST:9092 --alter" in applied.out
+    assert "For the missing replicas: start more brokers" in applied.out
+    (data,) = shell("topics apply --json").json
+    assert len(data["commands"]) == 6
+    for start in ("worker --supervise", "gateway"):
+        refused = shell(start)
+        assert refused.code == 3 and "min.insync.replicas is 1, wanted 2" in refused.err
+        assert "FOLDLOG_DURABILITY" in refused.err
+    found = shell("doctor")
+    assert found.code == 1 and "PROBLEM topics: session-events: replication factor" in found.out
+    plan = shell("topics reassignment")
+    assert plan.code == 1 and not plan.out and "start more brokers" in plan.err
+
+
+def test_nothing_is_reassigned_if_every_partition_has_its_replicas(shell):
+    plan = shell("topics reassignment")
+    assert plan.code == 1 and not plan.out and "nothing to reassign" in plan.err
+
+
 def test_status_shows_what_runs(shell, talk):
     shown = shell("status")
     assert shown.code == 0

@@ -6,13 +6,15 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Producer as Client, TopicPartition
 
-from foldlog.log import Delivered, Fenced, LogFatal, kafka_reader
+from foldlog.log import Delivered, Fenced, LogFatal, TopicMismatch, kafka_reader
 from foldlog.log.kafka import KafkaLog
+from foldlog.schemas.topics import ONE_REPLICA, Replication
 from foldlog.tests import stopped_process
 from foldlog.tests.broker_fixture import unique_name
 from foldlog.tests.log import foreign_writer, zombie_member
@@ -112,6 +114,20 @@ def test_several_processes_may_apply_topics_at_once(broker, prefix):
     assert len(reports) == len(logs)
     assert [name for report in reports for name in report.created] == [prefix + EVENTS]
     assert all(not report.missing and not report.differs for report in reports)
+
+
+def test_too_few_brokers_are_reported_with_what_to_do(log, prefix):
+    """The defect: the report was `Kafka reports INVALID_REPLICATION_FACTOR`, without a remedy."""
+    three = replace(SPEC, name="three", replication=Replication(3, 2, required=True))
+    with pytest.raises(TopicMismatch, match="needs 3 replicas.*1 brokers answer.*FOLDLOG_DURAB"):
+        log.apply_topics([three])
+    one = replace(three, replication=ONE_REPLICA)
+    assert log.apply_topics([one]).created == (prefix + "three",)
+    report = log.check_topics([three])
+    assert [(found.what, found.have) for found in report.differs] == [
+        ("replication factor", "1"), ("min.insync.replicas", "1"),
+    ]  # fmt: skip
+    assert report.reassignment == () and report.behind == ()
 
 
 def test_a_process_may_end_without_closing_anything(broker, prefix):

@@ -27,6 +27,9 @@ def test_the_defaults_apply_without_any_source():
         "bootstrap_servers": None,
         "topic_prefix": "",
         "partitions": 8,
+        "durability": None,
+        "replication_factor": None,
+        "min_insync_replicas": None,
         "linger_ms": 0,
         "client_properties": {},
         "home": home,
@@ -98,6 +101,46 @@ def test_every_setting_has_a_variable():
     assert settings.inline_limit_bytes == 2048
     both = {**env, "FOLDLOG_BOOTSTRAP_SERVERS": "mine:9"}
     assert Settings.load(both).bootstrap_servers == "mine:9"
+
+
+@pytest.mark.parametrize(
+    ("servers", "replication"),
+    [
+        (None, (1, 1, False)),
+        ("127.0.0.1:19092", (1, 1, False)),
+        ("localhost:19092", (1, 1, False)),
+        ("PLAINTEXT://[::1]:19092", (1, 1, False)),
+        ("127.0.0.1:1,127.0.0.1:3,127.0.0.1:5", (3, 2, True)),
+        ("kafka-1:9092", (3, 2, True)),
+        ("10.0.0.1:9092", (3, 2, True)),
+    ],
+)
+def test_one_replica_is_enough_only_on_a_single_broker_of_this_machine(servers, replication):
+    env = {**ENV, **({"KAFKA_BOOTSTRAP_SERVERS": servers} if servers else {})}
+    assert Settings.load(env).replication == replication
+    local = Settings.load({**env, "FOLDLOG_DURABILITY": "local"})
+    assert local.replication == (1, 1, False)
+    assert Settings.load({**env, "FOLDLOG_DURABILITY": "replicated"}).replication == (3, 2, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"replication_factor": 1}, "2 or more of both.*FOLDLOG_DURABILITY"),
+        ({"min_insync_replicas": 1}, "2 or more of both"),
+        ({"replication_factor": 2, "min_insync_replicas": 3}, "no more replicas can be in sync"),
+        ({"durability": "high"}, "durability must be local or replicated"),
+        ({"replication_factor": 16}, "whole number 1 to 15"),
+    ],
+)
+def test_contradictory_replication_is_refused(given, message):
+    with pytest.raises(SettingsError, match=message):
+        Settings.load(ENV, None, {"bootstrap_servers": "kafka-1:9092", **given})
+
+
+def test_two_replicas_of_which_both_acknowledge_are_allowed():
+    flags = {"bootstrap_servers": "kafka-1:9092", "replication_factor": 2}
+    assert Settings.load(ENV, None, flags).replication == (2, 2, True)
 
 
 def test_an_empty_variable_is_not_set():

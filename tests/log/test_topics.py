@@ -1,9 +1,17 @@
 """The properties of the topics, and the limits on the size of a record."""
 
+import json
+
 import pytest
 
-from foldlog.log import MemoryLog, RecordTooLarge
-from foldlog.log.door import HEADER_OVERHEAD_BYTES, compare
+from foldlog.log import MemoryLog, RecordTooLarge, TopicMismatch, topic_commands
+from foldlog.log.door import (
+    HEADER_OVERHEAD_BYTES,
+    Replicas,
+    TopicReport,
+    compare,
+    reassigned,
+)
 from foldlog.log.settings import INLINE_LIMIT_BYTES_MAX
 from foldlog.schemas.topics import (
     BATCH_BYTES_MAX,
@@ -12,6 +20,7 @@ from foldlog.schemas.topics import (
     SESSION_EVENTS,
     TOPICS,
     USER_SESSIONS,
+    Replication,
     topics,
 )
 
@@ -66,5 +75,75 @@ def test_a_topic_with_unclean_leader_election_is_reported():
     """Offsets identify records, and after an unclean election other records get these offsets."""
     (spec,) = [spec for spec in topics(1) if spec.name == SESSION_EVENTS]
     have = {**spec.properties(), "unclean.leader.election.enable": "true"}
-    (found,) = compare(spec, spec.name, 1, have)
+    (found,) = compare(spec, spec.name, 1, 1, have)
     assert "unclean.leader.election.enable" in str(found)
+
+
+THREE = Replication(3, 2, required=True)
+
+
+def differences(spec, *, replicas=3, partitions=1, **properties):
+    """The differences of a topic that has these properties instead of its definition's."""
+    have = spec.properties() | {name.replace("_", "."): value for name, value in properties.items()}
+    return compare(spec, spec.name, partitions, replicas, have)
+
+
+def test_a_topic_that_can_lose_records_with_a_broker_stops_the_start_if_that_is_required():
+    for spec in topics(1, THREE):
+        weaker = [
+            differences(spec, replicas=2),
+            differences(spec, min_insync_replicas="1"),
+            differences(spec, unclean_leader_election_enable="true"),
+            differences(spec, cleanup_policy="compact,delete"),
+            differences(spec, max_message_bytes="1000"),
+        ]
+        for found in weaker:
+            (difference,) = found
+            assert difference.fatal, difference
+            with pytest.raises(TopicMismatch, match="FOLDLOG_DURABILITY"):
+                TopicReport(differs=(difference,)).demand()
+        (same, *_) = [each for each in topics(1) if each.name == spec.name]
+        for found in (*differences(same, unclean_leader_election_enable="true"),):
+            TopicReport(differs=(found,)).demand()  # one replica: reported, not refused
+
+
+def test_a_topic_may_have_more_than_its_definition():
+    spec = topics(1, THREE)[0]
+    assert differences(spec, replicas=5, min_insync_replicas="3", max_message_bytes="9999999") == []
+
+
+def test_only_topics_that_are_kept_forever_must_have_their_retention():
+    by_name = {spec.name: spec for spec in topics(1, THREE)}
+    (events,) = differences(by_name[SESSION_EVENTS], retention_ms="604800000")
+    (letters,) = differences(by_name[DEAD_LETTERS], retention_ms="604800000")
+    assert (events.fatal, letters.fatal) == (True, False)
+
+
+def test_a_reassignment_keeps_replicas_and_spreads_the_new_ones():
+    replicas = {0: [1], 1: [1], 2: [2, 3], 3: [1, 2, 3]}
+    found = reassigned(replicas, [1, 2, 3], 3)
+    assert found == {0: (1, 2, 3), 1: (1, 3, 2), 2: (2, 3, 1)}
+    two = reassigned({p: [1] for p in range(4)}, [1, 2, 3], 2)
+    assert sorted(brokers[1] for brokers in two.values()) == [2, 2, 3, 3]
+    assert reassigned(replicas, [1, 2], 3) == {}
+
+
+def test_the_printed_commands_name_every_correctable_difference():
+    spec = topics(1, THREE)[0]
+    found = differences(
+        spec, partitions=2, replicas=1, min_insync_replicas="1", retention_ms="1000"
+    )
+    plan = (Replicas(spec.name, 0, (1, 2, 3)),)
+    report = TopicReport(differs=tuple(found), reassignment=plan)
+    configs, _, reassign = topic_commands.commands(report, "k:9092")
+    assert configs.endswith(
+        "--bootstrap-server k:9092 --alter --entity-type topics --entity-name session-events "
+        "--add-config min.insync.replicas=2,retention.ms=-1"
+    )
+    assert "kafka-reassign-partitions.sh --bootstrap-server k:9092" in reassign
+    assert json.loads(topic_commands.reassignment(report)) == {
+        "version": 1,
+        "partitions": [{"topic": "session-events", "partition": 0, "replicas": [1, 2, 3]}],
+    }
+    without_brokers = TopicReport(differs=tuple(found))
+    assert topic_commands.commands(without_brokers, "k:9092") == [configs]

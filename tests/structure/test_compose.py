@@ -49,6 +49,8 @@ def test_compose_file_starts_one_broker_then_topics_then_a_supervised_worker():
     assert worker["depends_on"]["topics"]["condition"] == "service_completed_successfully"
     assert worker["environment"]["KAFKA_BOOTSTRAP_SERVERS"] == "kafka:9092"
     assert "ANTHROPIC_API_KEY" in worker["environment"]
+    for name in ("topics", "worker", "gateway"):  # one broker cannot keep three replicas
+        assert services[name]["environment"]["FOLDLOG_DURABILITY"] == "local"
 
 
 def test_S2_7_a_gateway_is_started_on_demand_and_always_with_a_login():

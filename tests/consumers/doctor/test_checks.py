@@ -15,6 +15,7 @@ from foldlog.consumers.replay import store_directory
 from foldlog.consumers.show import fold_everything
 from foldlog.consumers.snapshots import make
 from foldlog.log import MemoryLog
+from foldlog.log.door import Behind
 from foldlog.log.partition import partition_for
 from foldlog.processors.outside.connection import ENDED, NOT_AGREED
 from foldlog.processors.store.snapshots import snapshots_of
@@ -64,6 +65,17 @@ def test_a_topic_that_may_lose_acknowledged_records_is_a_problem(settings):
     specs = [dataclasses.replace(first, config={**first.config, UNCLEAN: "true"}), *others]
     (found,) = only(checks.topics_as_wanted(MemoryLog(specs), settings), "problem")
     assert found.text == f"session-events: {UNCLEAN} is true, wanted false"
+
+
+def test_partitions_whose_replicas_are_behind_are_reported(settings):
+    """A partition with too few replicas in sync accepts no record; with fewer than all, it does."""
+    stopped, late = checks._replicas_behind(
+        [Behind("t", 0, 1, 3, 2), Behind("t", 1, 2, 3, 2), Behind("t", 2, 2, 3, 2)]
+    )
+    assert (stopped.level, late.level) == ("problem", "note")
+    assert "no record for 1 partitions: t, partition 0: 1 of 3 replicas" in stopped.text
+    assert "2 partitions have fewer copies" in late.text
+    assert not Behind("t", 0, 1, 1, 2).is_read_only, "Kafka never requires more than there are"
 
 
 def test_deleted_first_records_are_a_problem(log, talk, settings):
