@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..log import LogUnreachable, Settings, environment
 
 if TYPE_CHECKING:
-    from ..local.kafka import Broker
+    from ..local.kafka import Broker, BrokerCluster
 
 SETTINGS_FILE = "foldlog.toml"
 SCRIPTED_KEY = "scripted"
@@ -30,24 +30,26 @@ def find_settings(
     return Settings.load(os.environ, config or Path(SETTINGS_FILE), flags or {})
 
 
-def local_broker(settings: Settings) -> "Broker":
-    """The local broker of this machine, running or not."""
-    from ..local.kafka import Broker
+def local_broker(settings: Settings, brokers: int | None = None) -> "Broker | BrokerCluster":
+    """The local Kafka of this machine, running or not. brokers: their number (default: as they were
+    started before). Raises BrokerError if the directory has another number.
+    """
+    from ..local.kafka import local_kafka
 
-    return Broker(
-        dir=settings.kafka_dir,
-        cache_dir=settings.cache_dir,
-        env=environment.for_children(environment.JAVA),
-    )
+    env = environment.for_children(environment.JAVA)
+    return local_kafka(settings.kafka_dir, settings.cache_dir, brokers=brokers, env=env)
 
 
 def bootstrap_servers(settings: Settings) -> str:
     """The broker's address. Raises LogUnreachable, whose message states how to start a broker."""
     if settings.bootstrap_servers is not None:
         return settings.bootstrap_servers
-    from ..local.kafka import Condition
+    from ..local.kafka import BrokerError, Condition
 
-    broker = local_broker(settings)
+    try:
+        broker = local_broker(settings)
+    except BrokerError as error:
+        raise LogUnreachable(str(error)) from error
     status = broker.status()
     if status.state is None and status.pid is None:
         raise LogUnreachable(

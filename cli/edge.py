@@ -21,7 +21,7 @@ from .progress import Bar
 
 if TYPE_CHECKING:
     from ..consumers.client import Client
-    from ..local.kafka import Broker
+    from ..local.kafka import Broker, BrokerCluster
     from ..processors.advice.prices import PriceTable
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -57,9 +57,11 @@ class Edge:
         assert self._settings is not None, "the settings are read before a command runs"
         return self._settings
 
-    def local_broker(self) -> "Broker":
-        """The local broker of this machine, running or not."""
-        return installation.local_broker(self.settings)
+    def local_broker(self, brokers: int | None = None) -> "Broker | BrokerCluster":
+        """The local Kafka of this machine, running or not. brokers: their number (default: as they
+        were started before). Raises BrokerError if the directory has another number.
+        """
+        return installation.local_broker(self.settings, brokers)
 
     def bootstrap_servers(self) -> str:
         """The broker's address.

@@ -3,7 +3,7 @@
 `local/kafka` starts and stops the broker.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,28 +16,37 @@ from .edge import Edge, example, json_option, local_errors, pass_edge
 from .printing import emit, line, note
 from .worker_info import worker_info
 
+if TYPE_CHECKING:
+    from ..local.kafka import BrokerStatus, ClusterStatus
 
-def start_broker(edge: Edge) -> str:
+
+def start_broker(edge: Edge, brokers: int | None = None) -> str:
     """The address of the configured broker, or of the local broker, which is started if it is down.
+    brokers: how many local brokers there shall be.
 
     Raises LogUnreachable, whose message states what to do.
     """
     if edge.settings.bootstrap_servers is not None:
         return edge.settings.bootstrap_servers
     with local_errors():
-        return edge.local_broker().up(note).bootstrap_servers
+        return edge.local_broker(brokers).up(note).bootstrap_servers
 
 
-@click.command("up", epilog=example("foldlog up"))
+@click.command("up", epilog=example("foldlog up", "foldlog --home three up --brokers 3"))
+@click.option("--brokers", type=click.Choice(("1", "3")),
+              help="How many brokers (default: 1, or as many as were started before). With three, "
+              "each record is kept by three and acknowledged by two.")
 @click.option("--prepare", is_flag=True,
               help="Only download what it needs, so that later starts are fast.")
 @json_option
 @pass_edge
-def up_command(edge: Edge, prepare: bool, as_json: bool) -> None:
+def up_command(edge: Edge, brokers: str | None, prepare: bool, as_json: bool) -> None:
     """Start the local Kafka.
 
-    Starts a real single-node Kafka on loopback, which keeps running after this command. The first
-    start downloads its jars. A broker that runs already is reused; data is kept between runs.
+    Starts a real Kafka on loopback, which keeps running after this command. The first start
+    downloads its jars. A broker that runs already is reused; data is kept between runs. With
+    --brokers 3, three brokers replicate the log, to try what happens when one is killed: this
+    command starts it again. They need 0.5 GB of memory.
     """
     if prepare:
         from ..local.kafka import prepare as prepare_local
@@ -48,7 +57,7 @@ def up_command(edge: Edge, prepare: bool, as_json: bool) -> None:
     configured = edge.settings.bootstrap_servers
     if configured is not None:
         note(f"an external broker is configured: {configured}. Nothing was started.")
-    servers = start_broker(edge)
+    servers = start_broker(edge, int(brokers) if brokers else None)
     if as_json:
         emit({"bootstrap_servers": servers, "local": configured is None})
     elif configured is None:
@@ -114,12 +123,18 @@ def status_command(edge: Edge, as_json: bool) -> int | None:
 def _kafka(edge: Edge) -> dict[str, Any]:
     if edge.settings.bootstrap_servers is not None:
         return {"where": "configured", "bootstrap_servers": edge.settings.bootstrap_servers}
-    status = edge.local_broker().status()
-    servers = status.state.bootstrap_servers if status.state else None
+    with local_errors():
+        status = edge.local_broker().status()
+    return {**_condition(status), "where": "local", "brokers": [
+        {"broker": number, **_condition(each)}
+        for number, each in enumerate(getattr(status, "brokers", (status,)), 1)
+    ]}
+
+
+def _condition(status: "BrokerStatus | ClusterStatus") -> dict[str, Any]:
     return {
-        "where": "local",
         "condition": str(status.condition),
-        "bootstrap_servers": servers,
+        "bootstrap_servers": status.state.bootstrap_servers if status.state else None,
         "pid": status.pid,
     }
 
@@ -129,6 +144,9 @@ def _print_status(found: dict[str, Any]) -> None:
     if kafka["where"] == "local":
         place = f" on {kafka['bootstrap_servers']}" if kafka["bootstrap_servers"] else ""
         line(f"kafka:  local, {kafka['condition']}{place}")
+        for each in kafka["brokers"] if len(kafka["brokers"]) > 1 else ():
+            process = f", process {each['pid']}" if each["pid"] else ""
+            line(f"  broker {each['broker']}: {each['condition']}{process}")
     else:
         line(f"kafka:  {kafka['bootstrap_servers']} (configured)")
     line(f"log:    {found['log']}")

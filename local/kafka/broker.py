@@ -18,8 +18,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -56,6 +56,7 @@ class BrokerState:
 
 class Condition(StrEnum):
     RUNNING = "running"
+    PARTIAL = "partial"  # some brokers of a cluster respond, and others do not
     SILENT = "silent"  # the process exists but does not respond (starting, paused, overloaded)
     GONE = "gone"  # it was up, and exited or was killed; `up` starts it again
     STOPPED = "stopped"
@@ -87,7 +88,8 @@ class Broker:
     any free pair. `properties` are added to the node's properties, `java_options` to the JVM's
     options. `tied`: whether the broker ends with this process (Linux). `mirror` is the address of a
     Maven repository to use instead of the public one. `env`: the environment of the broker
-    (default: that of this process).
+    (default: that of this process). A broker of a cluster (`cluster.py`) has its own `node_id`, and
+    the client `ports` and the `cluster_id` of the cluster.
     """
 
     dir: Path
@@ -101,6 +103,9 @@ class Broker:
     env: Mapping[str, str] | None = None
     jar_lock: Path = LOCK
     free_bytes_min: int = _FREE_BYTES_MIN
+    node_id: int = 1
+    ports: tuple[int, ...] = ()
+    cluster_id: str | None = None
 
     def up(self, progress: Progress = lambda _line: None) -> BrokerState:
         """Start the broker if it does not run, and return when it responds. Raises BrokerError.
@@ -112,10 +117,34 @@ class Broker:
             with self._only_one(progress):
                 found = process.find(self._marker)
                 state = (found and self._join(*found, progress)) or self._start(progress)
-                _make_private(self.dir)
+                make_private(self.dir)
                 return state
         except OSError as error:
-            raise _unusable(self.dir, error) from error
+            raise unusable(self.dir, error) from error
+
+    def launch(self, stack: ExitStack, progress: Progress) -> Callable[[], BrokerState]:
+        """Start the process of the broker if it does not run. Returns a function that waits until
+        the broker responds. Both raise BrokerError.
+
+        For a broker that cannot respond before others have started. It needs a `port`. `stack` must
+        be open until the function has returned: it holds the lock of the directory, and an error
+        that leaves it ends the process.
+        """
+        assert self.port is not None, "the ports of a cluster are chosen together"
+        self.dir.mkdir(mode=_DIR_MODE, parents=True, exist_ok=True)
+        stack.enter_context(self._only_one(progress))
+        found = process.find(self._marker)
+        if found is None:
+            jvm = self._prepare(progress)
+            return self._launch_on(stack, self._choose_port(progress), jvm)
+
+        def join() -> BrokerState:
+            state = self._join(*found, progress)
+            if state is None:
+                raise explain(self.log_file, self.dir)
+            return state
+
+        return join
 
     def down(self) -> bool:
         """Stop the broker and keep its data; False if it did not run.
@@ -141,6 +170,12 @@ class Broker:
         """
         if found := process.find(self._marker):
             process.kill(found[0])
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the broker, or None if it does not run."""
+        found = process.find(self._marker)
+        return found[0] if found else None
 
     def status(self) -> BrokerStatus:
         """The current status, read without a lock and without changing anything."""
@@ -176,6 +211,20 @@ class Broker:
     # ---- start
 
     def _start(self, progress: Progress) -> BrokerState:
+        jvm = self._prepare(progress)
+        for attempt in range(_PORT_TRIES):
+            port = self._choose_port(progress)
+            try:
+                with ExitStack() as stack:
+                    return self._launch_on(stack, port, jvm)()
+            except PortTaken:  # taken between our check and Kafka's bind
+                if self.port is not None or attempt == _PORT_TRIES - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _prepare(self, progress: Progress) -> list[str]:
+        """Provide what a start needs, and format the data directory, once. Returns the beginning of
+        the broker's command line."""
         self._check_room()
         java = find_java()
         jars = ensure_jars(
@@ -187,24 +236,28 @@ class Broker:
             os.replace(self.log_file, self.dir / "broker.log.1")  # keeps the log of a crash
         if not (self.dir / node.DATA).exists():
             self._format(jvm)
-        for attempt in range(_PORT_TRIES):
-            port = self._choose_port(progress)
-            try:
-                return self._start_on(port, jvm)
-            except PortTaken:  # taken between our check and Kafka's bind
-                if self.port is not None or attempt == _PORT_TRIES - 1:
-                    raise
-        raise AssertionError("unreachable")
+        return jvm
 
-    def _start_on(self, port: int, jvm: list[str]) -> BrokerState:
-        (self.dir / node.PROPERTIES).write_text(node.properties_text(port, self.properties))
+    def _launch_on(
+        self, stack: ExitStack, port: int, jvm: list[str]
+    ) -> Callable[[], BrokerState]:
+        (self.dir / node.PROPERTIES).write_text(self._properties_text(port))
         marks = [self._marker, f"{_PORT_MARK}{port}"]
         options = [*marks, *self.java_options]
         command = [jvm[0], *options, *jvm[1:], "kafka.Kafka", node.PROPERTIES]
         start_time = time.time()
-        with self._child(command, tied=self.tied) as pid:
+        pid = stack.enter_context(self._child(command, tied=self.tied))
+
+        def await_ready() -> BrokerState:
             self._await_ready(pid, port)
             return self._write_state(pid, port, start_time)
+
+        return await_ready
+
+    def _properties_text(self, port: int, data: str = node.DATA) -> str:
+        return node.properties_text(
+            port, self.properties, data, node_id=self.node_id, ports=self.ports
+        )
 
     def _join(self, pid: int, arguments: list[str], progress: Progress) -> BrokerState | None:
         """Wait until a broker that already runs is ready; None if it exits first."""
@@ -229,9 +282,11 @@ class Broker:
 
     def _format(self, jvm: list[str]) -> None:
         shutil.rmtree(self.dir / node.NEW_DATA, ignore_errors=True)  # from an interrupted format
-        text = node.properties_text(DEFAULT_PORT, self.properties, data=node.NEW_DATA)
+        text = self._properties_text(self.port or DEFAULT_PORT, node.NEW_DATA)
         (self.dir / node.FORMAT_PROPERTIES).write_text(text)
-        with self._child([*jvm, *node.format_arguments(_new_cluster_id())], tied=True) as pid:
+        cluster_id = self.cluster_id or new_cluster_id()
+        arguments = node.format_arguments(cluster_id, alone=not self.ports)
+        with self._child([*jvm, *arguments], tied=True) as pid:
             if not process.wait_gone(pid, _READY_S):
                 raise BrokerFailed(
                     f"formatting took over {_READY_S:.0f} s. Nothing was started. See"
@@ -342,7 +397,7 @@ class Broker:
         )
 
 
-def _make_private(directory: Path) -> None:
+def make_private(directory: Path) -> None:
     """Make all present files private, including those of older releases. The umask does this for
     files that Java creates later."""
     os.chmod(directory, _DIR_MODE)
@@ -360,7 +415,7 @@ def _port_in(arguments: list[str]) -> int:
     return next(int(a.removeprefix(_PORT_MARK)) for a in arguments if a.startswith(_PORT_MARK))
 
 
-def _unusable(directory: Path, error: OSError) -> BrokerError:
+def unusable(directory: Path, error: OSError) -> BrokerError:
     if error.errno == errno.ENOSPC:
         return DiskFull(
             f"the disk is full ({error}). The data in {directory} is kept. Free some space and run"
@@ -372,7 +427,7 @@ def _unusable(directory: Path, error: OSError) -> BrokerError:
     )
 
 
-def _new_cluster_id() -> str:
+def new_cluster_id() -> str:
     """A Kafka uuid: 16 random bytes, url-safe base64 without padding."""
     while True:
         cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")

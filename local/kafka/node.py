@@ -32,13 +32,21 @@ appender.stderr.layout.pattern=%d %p %c{1} %m%n
 """
 
 
-def properties_text(port: int, extra: Mapping[str, str], data: str = DATA) -> str:
+def properties_text(
+    port: int,
+    extra: Mapping[str, str],
+    data: str = DATA,
+    *,
+    node_id: int = 1,
+    ports: Sequence[int] = (),
+) -> str:
     """The node's properties, in which clients use `port` and the controller uses `port` + 1.
-    `extra` adds or replaces properties."""
+    `extra` adds or replaces properties. `ports`: those of all nodes of a cluster, in the order of
+    their ids, which begin with 1."""
     listeners = f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{port + 1}"
     properties = {
         "process.roles": "broker,controller",
-        "node.id": "1",
+        "node.id": str(node_id),
         "controller.quorum.bootstrap.servers": f"{HOST}:{port + 1}",
         "listeners": listeners,
         # Clients reconnect to the advertised address, so it must equal the address that they were
@@ -73,9 +81,40 @@ def properties_text(port: int, extra: Mapping[str, str], data: str = DATA) -> st
         "num.replica.fetchers": "1",
         "background.threads": "2",
         "log.cleaner.dedupe.buffer.size": str(4 << 20),  # default 128 MB would eat half the heap
+        **_of_cluster(ports),
         **extra,
     }
+    if ports:
+        del properties["controller.quorum.bootstrap.servers"]
     return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def _of_cluster(ports: Sequence[int]) -> dict[str, str]:
+    """The properties of a node that differ in a cluster."""
+    if not ports:
+        return {}
+    copies, in_sync = str(len(ports)), str(len(ports) // 2 + 1)
+    voters = (f"{each}@{HOST}:{port + 1}" for each, port in enumerate(ports, 1))
+    return {
+        # Static voters: their ports can change while all are down, and a node that lost its disk is
+        # formatted and joins again, without commands to the quorum.
+        "controller.quorum.voters": ",".join(voters),
+        # A leader that died is replaced after the session timeout: shorter than the default of
+        # 9000, but longer than the pauses of three busy JVMs on a laptop.
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "controller.quorum.election.timeout.ms": "500",
+        "controller.quorum.fetch.timeout.ms": "1000",
+        "replica.lag.time.max.ms": "3000",
+        "default.replication.factor": copies,
+        "min.insync.replicas": in_sync,
+        "unclean.leader.election.enable": "false",
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.min.isr": in_sync,
+    }
 
 
 def jvm(java: Java, jars: Sequence[Path], start_caches: Path) -> list[str]:
@@ -122,7 +161,8 @@ def _flags(java: Java) -> list[str]:
     return flags
 
 
-def format_arguments(cluster_id: str) -> list[str]:
-    """The arguments to append to `jvm(...)` in order to format NEW_DATA."""
-    tool = ["kafka.tools.StorageTool", "format", "--standalone"]
+def format_arguments(cluster_id: str, *, alone: bool = True) -> list[str]:
+    """The arguments to append to `jvm(...)` in order to format NEW_DATA. alone: whether the node is
+    the whole cluster; otherwise its properties name the voters."""
+    tool = ["kafka.tools.StorageTool", "format", *(["--standalone"] if alone else [])]
     return [*tool, "--cluster-id", cluster_id, "--config", FORMAT_PROPERTIES]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from . import process
 from .broker import Broker
+from .cluster import BrokerCluster
 
 TEMPORARY = "foldlog-kafka-"  # followed by the owner's pid, so that a later run can clean up
 
@@ -25,22 +26,44 @@ def temporary_broker(
 
     The broker ends with the block or with this process.
     """
+    with _directory() as directory:
+        broker = Broker(
+            dir=directory,
+            cache_dir=cache_dir,
+            preferred_port=None,
+            properties=properties or {},
+            java_options=java_options,
+            mirror=mirror,
+            tied=True,
+        )
+        try:
+            broker.up()
+            yield broker
+        finally:
+            broker.kill()
+
+
+@contextmanager
+def temporary_cluster(cache_dir: Path, *, size: int = 3) -> Iterator[BrokerCluster]:
+    """Like `temporary_broker`, with several brokers."""
+    with _directory() as directory:
+        cluster = BrokerCluster(
+            dir=directory, cache_dir=cache_dir, size=size, preferred_port=None, tied=True
+        )
+        try:
+            cluster.up()
+            yield cluster
+        finally:
+            cluster.kill()
+
+
+@contextmanager
+def _directory() -> Iterator[Path]:
     _sweep()
     directory = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-"))
-    broker = Broker(
-        dir=directory,
-        cache_dir=cache_dir,
-        preferred_port=None,
-        properties=properties or {},
-        java_options=java_options,
-        mirror=mirror,
-        tied=True,
-    )
     try:
-        broker.up()
-        yield broker
+        yield directory
     finally:
-        broker.kill()
         shutil.rmtree(directory, ignore_errors=True)
 
 

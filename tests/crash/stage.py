@@ -106,7 +106,7 @@ class Stage:
         }
         self.settings = self.settings_of("w1")
         self.log = open_log(self.settings)
-        self.log.apply_topics(topics(partitions)).demand()
+        self.log.apply_topics(topics(partitions, self.settings.replication)).demand()
         self.blobs = BlobStore(self.settings.blobs_dir)
         self.sessions = Sessions(self.log, self.settings, ack_s=PATIENCE_S)
         self.watched: dict[str, WatchedSession] = {}

@@ -1,6 +1,6 @@
 """`make soak` kills workers with SIGKILL at random crash points, over and over, on a real broker.
 
-python -m foldlog.tests.soak --kills 200 [--seed S] [--only ROUND]
+python -m foldlog.tests.soak --kills 200 [--seed S] [--only ROUND] [--brokers 3]
 
 The soak plays the rounds of the crash tests (tests/crash/rounds.py). It draws points, numbers,
 people and second kills from the seed. Every witness checks every round, and each installation is
@@ -9,6 +9,10 @@ zombie, or the broker is killed and the worker must continue. The soak prints fo
 recoveries, median recovery, violations. It counts stopped workers separately, because a stop is not
 a kill. The exit code is 1 after a violation. A round depends only on the seed and its own number:
 `--only` repeats one round.
+
+With `--brokers 3`, the log is replicated, and in each round one of three brokers is killed, paused,
+emptied or restarted instead of a worker (tests/crash/broker_faults.py); `--kills` counts these
+rounds.
 """
 
 import argparse
@@ -22,8 +26,9 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from foldlog.local.kafka import Broker, temporary_broker
+from foldlog.local.kafka import Broker, temporary_broker, temporary_cluster
 from foldlog.log import Settings
+from foldlog.tests.crash.broker_faults import FAULTS, ThreeBrokers
 from foldlog.tests.crash.fleet import WorkerHandle
 from foldlog.tests.crash.rig import replay_differs, stage_on
 from foldlog.tests.crash.rounds import ALL_POINTS, KEEPERS, Kill, NotReached, Play
@@ -248,16 +253,61 @@ class Soak:
         self._stack.close()
 
 
+def _three_brokers(
+    cache: Path, directory: Path, seed: int, rounds: int, only: int | None
+) -> int:
+    """Play rounds with a fault of one of three brokers. Returns the exit code."""
+    counts: Counter[str] = Counter()
+    wrong_rounds = 0
+    three: ThreeBrokers | None = None
+    with temporary_cluster(cache) as cluster, ExitStack() as stack:
+        for number in range(rounds) if only is None else [only]:
+            if three is None:
+                made = directory / f"stage{number}"
+                made.mkdir()
+                three = ThreeBrokers(cluster, made)
+                stack.callback(three.close)
+            draw = random.Random(f"{seed}/{number}")
+            fault = draw.choice(list(FAULTS))
+            cast = tuple(draw.sample(PEOPLE, draw.randint(2, 5)))
+            began = time.monotonic()
+            try:
+                wrong = three.round(fault, cast)
+            except (AssertionError, TimeoutError) as error:
+                wrong = [f"{type(error).__name__}: {error}"]
+            counts[fault] += 1
+            took, acked = time.monotonic() - began, sum(three.numbers.counts())
+            print(f"{number:4} {fault}: {took:.1f} s, {acked} numbers acknowledged", flush=True)
+            if wrong:
+                wrong_rounds += 1
+                cluster.up()  # the fault may have left a broker down
+                print(f"VIOLATION in round {number} ({fault}), in {three.stage.directory}")
+                print(*wrong[:20], sep="\n")
+                print("to repeat: python -m foldlog.tests.soak --brokers 3 "
+                      f"--seed {seed} --only {number}")
+            if wrong or number % STAGE_ROUNDS == STAGE_ROUNDS - 1:
+                stack.pop_all().close()
+                three = None
+            if wrong_rounds >= WRONG_MAX:
+                break
+    print(", ".join(f"{fault} {count}" for fault, count in counts.items()))
+    print(f"{wrong_rounds} violations in {counts.total()} rounds; seed {seed}")
+    return 1 if wrong_rounds else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="foldlog.tests.soak", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="how many (default %(default)s)")
     parser.add_argument("--seed", type=int, help="of the plans (default: drawn, and printed)")
     parser.add_argument("--only", type=int, metavar="ROUND", help="play this round alone")
+    parser.add_argument("--brokers", type=int, choices=(1, 3), default=1, help="see above")
     options = parser.parse_args()
     seed = random.randrange(1_000_000) if options.seed is None else options.seed
     directory = Path(tempfile.mkdtemp(prefix="foldlog-soak-"))
     print(f"seed {seed}, {options.kills} kills; logs of the workers: {directory}")
     cache = Settings.load({}, None, {}).cache_dir
+    if options.brokers == 3:
+        return _three_brokers(cache, directory, seed, options.kills, options.only)
     with temporary_broker(cache) as broker:
         soak = Soak(broker, directory, seed)
         number = 0 if options.only is None else options.only
