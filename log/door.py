@@ -322,7 +322,8 @@ def reassigned(
     """
     if len(brokers) < factor:
         return {}
-    ids, found = sorted(brokers), {}
+    ids = sorted(brokers)
+    found: dict[int, tuple[int, ...]] = {}
     for partition, present in replicas.items():
         if len(present) < factor:
             others = [each for each in ids if each not in present]

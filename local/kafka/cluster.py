@@ -9,7 +9,7 @@ import json
 import os
 import signal
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -197,7 +197,7 @@ class BrokerCluster:
         scratch.write_text(json.dumps({"cluster_id": cluster_id, "ports": ports}))
         os.replace(scratch, self.dir / _FILE)
 
-    def _only_one(self, progress: Progress):
+    def _only_one(self, progress: Progress) -> AbstractContextManager[None]:
         return only_one(
             self.dir / "up.lock",
             lambda: progress("waiting for another `foldlog up` or `down` in this directory"),
