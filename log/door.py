@@ -24,6 +24,9 @@ Headers = Sequence[tuple[str, bytes]]
 Offsets = dict[int, int]
 """An offset for each partition."""
 
+SHOWN_MAX = 3
+"""The most differences that an error names; they often have the same cause."""
+
 HEADER_OVERHEAD_BYTES = 10
 """The overhead of a header: two varints of at most 5 bytes each."""
 
@@ -191,9 +194,11 @@ class TopicReport:
                 "added later, see `foldlog doctor`."
             )
         if fatal:
+            more = f"; {len(fatal) - SHOWN_MAX} more" if len(fatal) > SHOWN_MAX else ""
             raise TopicMismatch(
                 "the topics may lose records, or reject them: "
-                + "; ".join(map(str, fatal))
+                + "; ".join(map(str, fatal[:SHOWN_MAX]))
+                + more
                 + '. `durability` is "replicated", so nothing starts on such topics. Nothing was '
                 "changed. `foldlog topics apply` prints the commands that correct them. If one "
                 'copy of the log is enough, set `durability` to "local" (FOLDLOG_DURABILITY).'

@@ -85,7 +85,7 @@ class Play:
             Person(stage, f"s{number + i}-{name}", SCENES[name]) for i, name in enumerate(names)
         ]
         self.ends: list[tuple[str, Ended]] = []
-        self.supervised = False  # whether a worker that ends with code 1 is started again
+        self.supervised = False  # whether a worker that ends with code 1 or 3 is started again
         self.restarts = 0
         self._owner = ""
         self._revive = False
@@ -247,7 +247,7 @@ class Play:
         ended = self.handle.ended()
         if ended is None:
             return
-        if ended.code == 1 and self.supervised:
+        if ended.code in (1, 3) and self.supervised:
             self.restarts += 1
             self.handle.start()
             return

@@ -42,7 +42,6 @@ def pids(cluster) -> list[int | None]:
 
 def write(cluster, value: bytes) -> None:
     log = KafkaLog(cluster.bootstrap_servers)
-    log.apply_topics([SPEC]).demand()
     producer, answers = log.producer(), []
     for partition in range(3):
         producer.append("kept", None, value, partition=partition, on_delivery=answers.append)
@@ -83,6 +82,9 @@ def test_three_brokers_are_one_kafka(cluster):
     state = cluster.up()
     assert cluster.up() == state and cluster.status().running, "a second run changes nothing"
     assert state.bootstrap_servers == cluster.bootstrap_servers
+    log = KafkaLog(cluster.bootstrap_servers)
+    log.apply_topics([SPEC]).demand()
+    log.close()
     write(cluster, b"one")
     first, *others = pids(cluster)
     cluster.brokers[0].kill()
