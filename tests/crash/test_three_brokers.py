@@ -1,12 +1,14 @@
-"""One broker of three is killed, paused, emptied or restarted under busy sessions: no acknowledged
-record is lost, no `once` tool runs twice, and the views equal a fold of the log."""
+"""One broker of three is killed or paused under busy sessions: no acknowledged record is lost, no
+`once` tool runs twice, and the views equal a fold of the log."""
 
 import pytest
 
 from foldlog.local.kafka import temporary_cluster
-from foldlog.tests.crash.broker_faults import FAULTS, ThreeBrokers
+from foldlog.tests.crash.broker_faults import ThreeBrokers
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
+
+GATE = ("killed", "paused")  # `make soak ARGS="--brokers 3"` plays the other faults too
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +19,6 @@ def three(broker_cache_dir, tmp_path_factory):
         made.close()
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", GATE)
 def test_S0_2_a_replicated_log_survives_a_broker_that_is(fault, three):
     assert three.round(fault, ("talk", "tools", "approve")) == []
