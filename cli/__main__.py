@@ -82,6 +82,7 @@ COMMANDS = (
     Entry("status", "kafka_commands", RUN, "Show what runs: Kafka, topics, worker."),
     Entry("topics", "kafka_commands", RUN, "Create the topics, or report how they differ."),
     Entry("snapshots", "snapshots", RUN, "List, make and delete snapshots of the stores."),
+    Entry("blobs", "blobs", RUN, "Verify, clean and copy the blob store."),
     Entry("retain", "retain", RUN, "Archive old sessions, and delete their records from the log."),
     Entry("move", "move", RUN, "Move all sessions to a new log."),
     Entry("worker", "run", RUN, "Run a worker."),

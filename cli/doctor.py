@@ -9,6 +9,7 @@ import click
 
 from ..consumers.doctor import (
     agents as check_agents,
+    blobs as check_blobs,
     budget as check_budget,
     channels as check_channels,
     checks,
@@ -37,12 +38,12 @@ MARKS = {"ok": "ok      ", "note": "note    ", "problem": "PROBLEM "}
 def doctor_command(edge: Edge, as_json: bool) -> int | None:
     """Check the installation and suggest fixes.
 
-    Checks the broker, its topics and framing, the decoder; partitions, stores and snapshots; the
-    worker, its agents and MCP servers; sessions that are frozen, wait for a person, are out of
-    context room, or have pending work that no worker does; background work, push channels and dead
-    letters; unusable instruction files, a core.md that is too long for the prompt, and token budget
-    mistakes. Also prints how often each tool is used and which tier suits it. Exit code 1 if there
-    is a problem, 3 if the log is unreachable.
+    Checks the broker, its topics and framing, the blob store, the decoder; partitions, stores and
+    snapshots; the worker, its agents and MCP servers; sessions that are frozen, wait for a person,
+    are out of context room, or have pending work that no worker does; background work, push
+    channels and dead letters; unusable instruction files, a core.md that is too long for the
+    prompt, and token budget mistakes. Also prints how often each tool is used and which tier suits
+    it. Exit code 1 if there is a problem, 3 if the log is unreachable.
     """
     problems = 0
     for finding in _findings(edge, whole=as_json):
@@ -67,6 +68,7 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     log, settings = edge.log, edge.settings
     yield Finding("ok", "broker", f"reachable, cluster {log.identity()}")
     yield from check_framing.framing(settings)
+    yield from check_blobs.blob_store(settings)
     yield Finding("ok", "decoder", compiled.in_words(codec.uses_compiled()))
     try:
         yield from checks.topics_as_wanted(log, edge.elsewhere)

@@ -51,7 +51,7 @@ def use_bundle(edge: Edge, path: Path) -> "Bundle":
     store = BlobStore(Path(directory.name))
     for name, data in bundle.blobs():
         assert store.put(data).sha256 == name, "a blob was checked when it was read"
-    edge.use(BundleLog(bundle), replace(edge.settings, blobs_dir=store.directory),
+    edge.use(BundleLog(bundle), replace(edge.settings, blobs=None, blobs_dir=store.directory),
              directory.cleanup)
     return bundle
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..log import open_log
-from ..log.blobs import BlobStore
+from ..log.blobs import BlobStore, open_blobs
 from ..log.door import Log
 from ..log.settings import Settings
 from ..processors.fold.views import SessionViews
@@ -268,12 +268,12 @@ class Client(Closing):
                     yield folded.cursor, None
 
     def read_blob(self, ref: BlobRef) -> bytes:
-        """The content of a reference. Raises BlobMissing, BlobCorrupt."""
+        """The content of a reference. Raises BlobMissing, BlobCorrupt, BlobsAway."""
         return self._blob_store().get(ref.sha256)
 
     def _blob_store(self) -> BlobStore:
         if self._blobs is None:
-            self._blobs = BlobStore(self.settings.blobs_dir)
+            self._blobs = open_blobs(self.settings)
         return self._blobs
 
     # -- closing -----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ copied. At the end the old log is marked as moved; it can still be read.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..log.blobs import BlobStore
+from ..log.blobs import open_blobs
 from ..log.door import Log, Offsets
 from ..log.errors import LogUnreachable, Refused
 from ..log.made import LogMoved, apply_topics, facts_of, note, partitions_of
@@ -183,7 +183,7 @@ def _open_session(
     """Open a session in the new log, with its old records as its seed."""
     seed_records = without_skipped(records, views.skipped)
     seed_records = without_chunks(seed_records, streaming_attempts(views))
-    blobs, first_seed = BlobStore(settings.blobs_dir), _seed(views, records)
+    blobs, first_seed = open_blobs(settings), _seed(views, records)
     seed = store_seed(blobs, views.session_id, seed_records, first_seed)
     open_fork(
         sessions,

@@ -7,12 +7,13 @@ always begins at the first offset; `--from` only limits which events are listed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..log.blobs import BlobStore
+from ..log.blobs import open_blobs
 from ..log.door import Log
 from ..log.errors import Corrupt
 from ..log.made import partitions_of
@@ -130,7 +131,8 @@ class Verified(NamedTuple):
 
 def read_blobs(settings: Settings) -> ReadBlob:
     """A function that reads the blob store of these settings."""
-    return lambda ref: BlobStore(settings.blobs_dir).get(ref.sha256)
+    opened = cache(lambda: open_blobs(settings))  # on first use: most logs have no blobs
+    return lambda ref: opened().get(ref.sha256)
 
 
 def store_directory(settings: Settings, partition: int, state_dir: Path | None = None) -> Path:

@@ -11,7 +11,9 @@ Read in this order:
     faults.py     the faults that a simulator may inject into the in-memory log
     kafka.py, kafka_reader.py, admin.py, client.py   Kafka; only they import confluent_kafka
     made.py       the number of partitions that a log was created with
-    durable_files.py, blobs.py, objects.py   content and snapshots outside the log, in files
+    durable_files.py, objects.py   content and snapshots outside the log: as files,
+    object_store.py   or in an object store; only this file imports obstore
+    blob_cache.py, blobs.py   the content-addressed blobs in either
     framing.py, registry.py   Confluent framing with a schema registry, for either log
     bundle_file.py, archive.py, archived.py   what `foldlog retain` deleted from the log, in files
 Imports `schemas` (records, topics) and no other package of foldlog.

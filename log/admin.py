@@ -214,6 +214,13 @@ class Cluster:
         found = self.offsets(topic, OffsetSpec.for_timestamp(timestamp_ms))
         return {p: offset if offset >= 0 else ends[p] for p, offset in found.items()}
 
+    def topic_names(self) -> list[str]:
+        """The full names of the topics that this client may see."""
+        try:
+            return list(self._admin.list_topics(timeout=self._timeout_s).topics)
+        except KafkaException as error:
+            raise self._meaning("", error) from error
+
     def members(self, prefix: str) -> list[Member]:
         """The static members of the groups whose full name begins with `prefix`."""
         listed = self._wait("the groups", self._ask("list_consumer_groups"))

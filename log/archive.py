@@ -21,8 +21,9 @@ import msgspec
 
 from ..schemas.record import Record
 from ..schemas.topics import SESSION_EVENTS
+from .blobs import objects_beside
 from .errors import FoldlogError
-from .objects import CHUNK_BYTES, DirectoryObjects, Objects
+from .objects import CHUNK_BYTES, Objects
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -301,7 +302,7 @@ class Archive:
 
 def archive_of(settings: Settings) -> Archive:
     """The archive of an installation."""
-    return Archive(DirectoryObjects(settings.archive_dir or settings.blobs_dir / "archive"))
+    return Archive(objects_beside(settings, "archive", settings.archive_dir))
 
 
 

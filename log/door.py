@@ -251,6 +251,11 @@ class Log(Protocol):
         client may not see are left out. Raises LogUnreachable.
         """
 
+    def prefixes(self) -> list[str]:
+        """The topic prefixes of every installation on the cluster, with this one. Those whose
+        topics this client may not see are left out. Raises LogUnreachable.
+        """
+
     def partitions(self, topic: str) -> int:
         """The number of partitions. Raises TopicMissing."""
 

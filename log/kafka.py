@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer as Client
 
-from ..schemas.topics import TopicSpec
+from ..schemas.topics import DEAD_LETTERS, SESSION_EVENTS, TopicSpec
 from .admin import Cluster
 from .client import (
     ALARM,
@@ -295,6 +295,11 @@ class KafkaLog:
     def members(self, prefix: str) -> list[Member]:
         found = self._ask().members(self._prefix + prefix)
         return [member._replace(group=member.group[len(self._prefix):]) for member in found]
+
+    def prefixes(self) -> list[str]:
+        names = self._ask().topic_names()
+        names = [n for n in names if n.endswith(SESSION_EVENTS) and not n.endswith(DEAD_LETTERS)]
+        return sorted(name.removesuffix(SESSION_EVENTS) for name in names)
 
     def _demand(self, topic: str, partitions: Iterable[int]) -> None:
         count = self.partitions(topic)

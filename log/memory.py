@@ -256,6 +256,9 @@ class MemoryLog(MemoryState):
         named = ((at[1], self._groups[at]) for at in self._groups if at[1].startswith(prefix))
         return [Member(name, *member) for name, group in named for member in group.members()]
 
+    def prefixes(self) -> list[str]:
+        return [""]
+
     def first_offsets(self, topic: str) -> Offsets:
         return {p: each.first for p, each in enumerate(self.topic(topic).partitions)}
 

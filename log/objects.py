@@ -28,6 +28,10 @@ class StoredObject(NamedTuple):
     stored_at: float
 
 
+class ObjectsAway(OSError):
+    """An object store does not answer, or denies access. The message contains no address."""
+
+
 class Objects(Protocol):
     """A place for objects. Names consist of parts of `[A-Za-z0-9%._=-]`, joined by slashes.
 
@@ -116,9 +120,14 @@ class DirectoryObjects:
             delete_leftovers(self.directory / INCOMING)
 
     def _path(self, name: str) -> Path:
-        if _NAME.fullmatch(name) is None:
-            raise FileNotFoundError(f"{name[:80]!r} names no object")
-        return self.directory / name
+        return self.directory / checked_name(name)
+
+
+def checked_name(name: str) -> str:
+    """The name of an object. Raises FileNotFoundError if no object can have it."""
+    if _NAME.fullmatch(name) is None:
+        raise FileNotFoundError(f"{name[:80]!r} names no object")
+    return name
 
 
 def _raise_unless_missing(error: OSError) -> None:

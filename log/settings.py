@@ -31,6 +31,8 @@ LINGER_MS_MAX = 5
 
 MODEL_SLOTS, TOOL_SLOTS, SLOTS_MAX = 100, 32, 10_000
 
+BLOB_CACHE_MB = 256
+
 SNAPSHOT_RECORDS = 50_000
 """A worker folds this many records in about a second."""
 
@@ -58,6 +60,10 @@ registry. Both are always read (framing.py).
 DECODERS = ("auto", "python")
 """How records are decoded: with the compiled decoder if it is built, or in Python only."""
 
+STORE_SCHEMES = ("s3", "gs", "az", "memory")
+"""The object stores that can hold blobs."""
+
+_STORE = re.compile(r"[A-Za-z0-9._/-]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{0,128}")
 _VARIABLES = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
 _USER = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
@@ -73,7 +79,9 @@ _ENV: Mapping[str, tuple[str, ...]] = {
     "client_properties": ("FOLDLOG_CLIENT_PROPERTIES",),
     "home": ("FOLDLOG_HOME",),
     "state_dir": ("FOLDLOG_STATE_DIR",),
+    "blobs": ("FOLDLOG_BLOBS",),
     "blobs_dir": ("FOLDLOG_BLOBS",),
+    "blob_cache_mb": ("FOLDLOG_BLOB_CACHE_MB",),
     "archive_dir": ("FOLDLOG_ARCHIVE",),
     "snapshots_dir": ("FOLDLOG_SNAPSHOTS",),
     "snapshot_records": ("FOLDLOG_SNAPSHOT_RECORDS",),
@@ -113,6 +121,7 @@ _INTS: Mapping[str, tuple[int, int]] = {
     "model_slots": (1, SLOTS_MAX),
     "tool_slots": (1, SLOTS_MAX),
     "session_cache_mb": (1, 1_000_000),
+    "blob_cache_mb": (0, 1_000_000),
     "snapshot_records": (0, 1_000_000_000),
     "snapshot_minutes": (1, 10_080),
 }
@@ -159,15 +168,23 @@ class Settings:
     """Directory of local data. Default: `$XDG_STATE_HOME/foldlog`, or `~/.local/state/foldlog`."""
     state_dir: Path
     """Directory of a worker's stores, outbox and lock. Default: `HOME/worker`, in `home`."""
+    blobs: str | None = None
+    """URL of the blob store if it is an object store, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or
+    `az://ACCOUNT/CONTAINER/PREFIX`, see docs/blobs.md. Default: the directory `blobs_dir`.
+    """
     blobs_dir: Path
     """Directory of the blob store, shared by all machines. Default: `HOME/blobs`, in `home`."""
+    blob_cache_mb: int = BLOB_CACHE_MB
+    """Disk space in MB for local copies of blobs from an object store, in `cache_dir`; 0 turns them
+    off.
+    """
     archive_dir: Path | None = None
     """Directory of the archive, shared by all machines, see docs/retention.md.
-    Default: `BLOBS/archive`, in `blobs_dir`.
+    Default: `BLOBS/archive`, in `blobs_dir` or `blobs`.
     """
     snapshots_dir: Path | None = None
     """Directory of snapshots of the stores, shared by all workers, see docs/snapshots.md.
-    Default: `BLOBS/snapshots`, in `blobs_dir`.
+    Default: `BLOBS/snapshots`, in `blobs_dir` or `blobs`.
     """
     snapshot_records: int = SNAPSHOT_RECORDS
     """A worker makes a snapshot of a partition after this many new records, and loads a snapshot if
@@ -246,10 +263,10 @@ class Settings:
         raise an error here, but in `demand_channels`, because only processes that deliver answers
         use channels.
         """
-        found = _from_toml(toml_path, env)
+        found = _with_blobs({}, _from_toml(toml_path, env))
         channels, source = found.pop("channels", ({}, ""))
-        found |= _from_env(env)
-        found |= _from_flags(flags or {})
+        found = _with_blobs(found, _from_env(env))
+        found = _with_blobs(found, _from_flags(flags or {}))
         given = {name: _checked(name, value, source) for name, (value, source) in found.items()}
         given["channels"], given["channels_wrong"] = channels_from(channels, source, env)
         return cls._complete(given, env)
@@ -379,7 +396,7 @@ def _from_toml(path: Path | None, env: Mapping[str, str]) -> _Found:
             f"{path}: unknown settings {', '.join(unknown)}. Known are: {', '.join(sorted(known))}."
         )
     for name in (*_PATHS, "client_properties"):
-        if isinstance(table.get(name), str):
+        if isinstance(table.get(name), str) and not (name == "blobs_dir" and "://" in table[name]):
             table[name] = str(path.absolute().parent / _expanded(table[name], env))
     return {name: (value, str(path)) for name, value in table.items()}
 
@@ -399,6 +416,24 @@ def _from_flags(flags: Mapping[str, Any]) -> _Found:
     assert not unknown, f"no such settings: {unknown}"
     given = {name: value for name, value in flags.items() if value is not None}
     return {name: (value, f"--{name.replace('_', '-')}") for name, value in given.items()}
+
+
+def _with_blobs(found: _Found, more: _Found) -> _Found:
+    """`found`, overridden by `more`. Of `blobs` and `blobs_dir` one remains: FOLDLOG_BLOBS sets
+    either, and a place of the blobs overrides any other.
+    """
+    given = [name for name in ("blobs", "blobs_dir") if name in more]
+    if not given:
+        return found | more
+    value, source = more[given[0]]
+    if len(given) == 2 and more[given[1]] != more[given[0]]:
+        raise SettingsError(f"{source}: set blobs or blobs_dir, not both")
+    rest = {name: each for name, each in (found | more).items()
+            if name not in ("blobs", "blobs_dir")}
+    is_url = isinstance(value, str) and "://" in value
+    if is_url and value.startswith("file:///"):
+        return {**rest, "blobs_dir": (value.removeprefix("file://"), source)}
+    return {**rest, "blobs" if is_url or given == ["blobs"] else "blobs_dir": (value, source)}
 
 
 def _checked(name: str, value: Any, source: str) -> Any:
@@ -442,6 +477,8 @@ def _checked(name: str, value: Any, source: str) -> Any:
         return _variables(value, source)
     if name == "registry_url":
         return _registry_url(value.strip(), source)
+    if name == "blobs":
+        return _store_url(value.strip(), source)
     if name not in ("topic_prefix",) and not value.strip():
         raise SettingsError(f"{source}: {name} is empty")
     return value.strip()
@@ -457,6 +494,36 @@ def _variables(value: str, source: str) -> tuple[str, ...]:
             f"DATABASE_URL,PG*; {wrong!r} is not a name"
         )
     return names
+
+
+def blob_place(text: str, source: str) -> tuple[str, Path | None]:
+    """A directory or a URL of an object store, as a user gave it: (url, None) or ('', directory).
+    Raises SettingsError.
+    """
+    if text.startswith("file:///"):
+        return "", Path(text.removeprefix("file://"))
+    if "://" not in text:
+        return "", Path(text).absolute()
+    return _store_url(text, source), None
+
+
+def _store_url(value: str, source: str) -> str:
+    """The URL of an object store, without a trailing slash. An invalid URL is not shown, because it
+    may contain a password.
+    """
+    wrong = SettingsError(
+        f"{source}: blobs must be s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, "
+        "az://ACCOUNT/CONTAINER/PREFIX or file:///DIRECTORY; without a user, a password or "
+        "parameters, because the credentials are set as docs/blobs.md describes. A directory can "
+        "also be given as blobs_dir."
+    )
+    scheme, separator, place = value.partition("://")
+    place = place.strip("/")
+    if not separator or scheme not in STORE_SCHEMES or not _STORE.fullmatch(place):
+        raise wrong
+    if not place and scheme != "memory":
+        raise wrong
+    return f"{scheme}://{place}"
 
 
 def _registry_url(value: str, source: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
-from ..log.blobs import BlobStore
+from ..log.blobs import BlobStore, open_blobs
 from ..log.door import Log, Producer
 from ..log.errors import AccessDenied, LogUnreachable
 from ..log.made import demand_as_made
@@ -320,7 +320,7 @@ class Sessions:
 
     def _store(self) -> BlobStore:
         if self._blobs is None:
-            self._blobs = BlobStore(self._settings.blobs_dir)
+            self._blobs = open_blobs(self._settings)
         return self._blobs
 
     def append(self, session_id: str, event: object, id: str = "") -> Receipt:

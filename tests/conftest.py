@@ -41,7 +41,7 @@ settings.register_profile(
 )
 settings.load_profile("foldlog")
 
-_SHARED = ("broker", "node", "browser", "played")
+_SHARED = ("broker", "s3", "node", "browser", "played")
 _FIXTURES = tuple(f"foldlog.tests.{name}_fixture" for name in _SHARED)
 pytest_plugins = [name for name in _FIXTURES if find_spec(name)]
 

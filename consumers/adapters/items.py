@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from ...log import open_log
-from ...log.blobs import BlobStore
+from ...log.blobs import open_blobs
 from ...log.door import Log
 from ...log.errors import Refused
 from ...log.settings import Settings
@@ -50,7 +50,7 @@ class ItemLog(Closing):
         self._agent = agent
         self._sessions = Sessions(self._log, settings)
         self._items = Items(self._sessions)
-        self._blobs = BlobStore(settings.blobs_dir)
+        self._blobs = open_blobs(settings)
         self._cache = SessionCache(
             self._log, _name_of, lambda ref: self._blobs.get(ref.sha256)
         )

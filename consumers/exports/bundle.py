@@ -145,7 +145,7 @@ def bundle_records(
             views={},
             requests={},
         )
-        blob_refs = _BlobRefs(contents)
+        blob_refs = BlobRefs(contents)
         bundle = Bundle(path, draft, tuple(records), "")
         replayed = replay(BundleLog(bundle), session_id, blob_refs.read)
         if not replayed.views.turn.known:
@@ -185,7 +185,7 @@ def verify(bundle: Bundle, read: ReadBlob) -> tuple[Replayed, list[Difference]]:
     return replayed, found
 
 
-class _BlobRefs:
+class BlobRefs:
     """Collects the blobs to which a session's records, messages and requests refer."""
 
     def __init__(self, contents: Contents) -> None:
@@ -225,6 +225,10 @@ class _BlobRefs:
             case _ if isinstance(value, Iterable):
                 for item in value:
                     self.of(item)
+
+    def found(self) -> Iterable[BlobRef]:
+        """The references collected so far."""
+        return self._refs.values()
 
     def blobs(self) -> tuple[Blob, ...]:
         """All collected blobs, sorted by name.

@@ -128,6 +128,10 @@ class BundleLog:
         """Returns no members, because no consumer group reads a bundle."""
         return []
 
+    def prefixes(self) -> list[str]:
+        """Returns no prefix, because a bundle has no cluster."""
+        return []
+
     def apply_topics(self, _specs: object) -> TopicReport:
         """Raises ReadOnly, because no topic can be created."""
         _refuse()

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from ...log.blobs import BlobError, BlobStore
+from ...log.blobs import BlobError, open_blobs
 from ...log.errors import Retry
 from ...processors.advice.prices import load_prices
 from ...processors.fold.views import SessionViews
@@ -133,7 +133,7 @@ class Gateway:
     def store_attachment(self, data: bytes) -> dict[str, Any]:
         """Store bytes as a blob and return a block that refers to it. Blocking."""
         attachment = inspect_new(data)
-        blob = BlobStore(self.settings.blobs_dir).store(data, attachment.media_type)
+        blob = open_blobs(self.settings).store(data, attachment.media_type)
         return reference(blob, attachment.tokens)
 
     async def note_shown(self, subscription: Subscription, turn: int, channel: str) -> None:

@@ -22,8 +22,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from ...log.blobs import objects_beside
 from ...log.errors import Corrupt, FoldlogError
-from ...log.objects import CHUNK_BYTES, DirectoryObjects, Objects, StoredObject
+from ...log.objects import CHUNK_BYTES, Objects, StoredObject
 from ...log.settings import Settings
 from .. import crash_points
 from .store import Belongs, Cursor, open_readonly
@@ -340,8 +341,7 @@ def snapshots_of(settings: Settings) -> Snapshots | None:
     """The snapshots of an installation; None if its settings switch snapshots off."""
     if settings.snapshot_records == 0:
         return None
-    directory = settings.snapshots_dir or settings.blobs_dir / "snapshots"
-    return Snapshots(DirectoryObjects(directory))
+    return Snapshots(objects_beside(settings, "snapshots", settings.snapshots_dir))
 
 
 def _is_old(file: StoredObject, now_s: float) -> bool:

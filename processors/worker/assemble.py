@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...log import Settings, open_log
-from ...log.blobs import BlobStore
+from ...log.blobs import open_blobs
 from ...log.door import Log
 from ...log.errors import LogUnreachable
 from ...log.made import demand_topics, partitions_of
@@ -187,7 +187,7 @@ class Parts:
         demand_topics(self.log, settings.partitions, settings.replication, notes=True)
         self.identity = Identity(self.state.worker_id, uuid.uuid4().hex[:8])
         agents = self._digest(agents, rolling or alone)
-        self.blobs = BlobStore(settings.blobs_dir)
+        self.blobs = open_blobs(settings)
         self.fatal: list[BaseException] = []
         self.mail = Mailbox()
         self.producer = self.log.producer(on_fatal=self.mail.fail)

@@ -56,13 +56,19 @@ COMMANDS_WITH_JSON = {
     "snapshots make": ("", [("--partition -1", *USAGE)]),
     "snapshots gc": ("", []),
     "snapshots delete": ("--all", [("", *USAGE), ("--all --partition 0", *USAGE)]),
+    "blobs verify": ("", []),
+    "blobs gc": ("", [("--grace-days 0", *USAGE)]),
+    "blobs copy": ("{out} memory://copy", [
+        ("{out} memory://copy", *USAGE), ("memory://copy", *USAGE),
+        ("memory://copy s3://user:password@bucket", *USAGE),
+    ]),
     "retain": ("--older-than 90d", [
         ("", *USAGE), ("--older-than soon", *USAGE), ("--older-than 1d --partition 99", *USAGE),
     ]),
     "move": ("--to-prefix v2-", [("", *USAGE), ("--to-prefix v2-", 3, "log_unreachable")]),
 }
 FAILURES = ("bad_bundle", "bad_query", "log_unreachable")
-NEED_NO_LOG = ("init", "up", "down", "status", "snapshots gc")
+NEED_NO_LOG = ("init", "up", "down", "status", "snapshots gc", "blobs copy")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from foldlog.tests.consumers.played import settings_in
 CONTRACT = (
     "up down status topics worker dev demo open chat send cancel phase lock terminate approve deny "
     "resolve fork regenerate sessions show tail search memory context request replay traces wake "
-    "export sql doctor gateway token users skip move init snapshots retain"
+    "export sql doctor gateway token users skip move init snapshots retain blobs"
 ).split()
 
 

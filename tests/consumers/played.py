@@ -17,6 +17,7 @@ from foldlog.processors.request.build import BUILDER, request_bytes, request_sha
 from foldlog.producers import Sessions
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
+from foldlog.schemas.events.parts import ReadBlob
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 
@@ -54,8 +55,14 @@ def text_block(text: str) -> dict:
 class Played:
     """One session, and the worker that serves the session."""
 
-    def __init__(self, log: Log, session_id: str, owner: str = "w1/1") -> None:
-        self.log, self.session_id, self.owner = log, session_id, owner
+    def __init__(
+        self,
+        log: Log,
+        session_id: str,
+        owner: str = "w1/1",
+        read: ReadBlob = lambda _ref: b"",
+    ) -> None:
+        self.log, self.session_id, self.owner, self.read = log, session_id, owner, read
         self.producer = log.producer()
         self.fold = SessionFold(log, session_id)
         self.epochs: dict[str, int] = {}
@@ -130,7 +137,7 @@ class Played:
     def _claim(self) -> dict:
         turn = self.views.turn
         self.seq = 0
-        request = request_bytes(self.views, lambda ref: b"")
+        request = request_bytes(self.views, self.read)
         return {
             "turn": turn.number,
             "step": turn.step,

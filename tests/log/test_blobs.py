@@ -9,11 +9,21 @@ import pytest
 from hypothesis import given, strategies as st
 
 from foldlog.log.blobs import INLINE_BYTES_MAX, BlobCorrupt, BlobError, BlobMissing, BlobStore
+from foldlog.tests.log.blobs_contract import BlobsContract
 
 
 @pytest.fixture
 def blobs(tmp_path):
     return BlobStore(tmp_path / "blobs")
+
+
+@pytest.fixture
+def overwrite(blobs):
+    return lambda name, data: blobs._path(name).write_bytes(data)
+
+
+class TestBlobsInADirectory(BlobsContract):
+    """Blobs in a directory."""
 
 
 @given(data=st.binary(max_size=4096))
@@ -61,21 +71,6 @@ def test_S2_3_no_name_reads_outside_the_directory(tmp_path_factory, name):
         blobs.get(name)
 
 
-def test_a_blob_with_other_bytes_is_corrupt(blobs):
-    name = blobs.put(b"the truth").sha256
-    blobs._path(name).write_bytes(b"the trush")
-    with pytest.raises(BlobCorrupt, match="do not have this sha256"):
-        blobs.get(name)
-
-
-@pytest.mark.parametrize("found", [b"the", b"the trush"], ids=["torn", "rotten"])
-def test_put_replaces_a_damaged_blob(blobs, found):
-    name = blobs.put(b"the truth").sha256
-    blobs._path(name).write_bytes(found)
-    blobs.put(b"the truth")
-    assert blobs.get(name) == b"the truth"
-
-
 def test_a_symbolic_link_is_not_followed(blobs, tmp_path):
     (tmp_path / "secret").write_bytes(b"secret")
     name = sha256(b"secret").hexdigest()
@@ -84,11 +79,6 @@ def test_a_symbolic_link_is_not_followed(blobs, tmp_path):
     path.symlink_to(tmp_path / "secret")
     with pytest.raises(BlobCorrupt):
         blobs.get(name)
-
-
-def test_the_error_for_a_missing_blob_names_the_setting(blobs):
-    with pytest.raises(BlobMissing, match="FOLDLOG_BLOBS"):
-        blobs.get("0" * 64)
 
 
 def test_the_path_of_a_blob_is_logged_and_never_in_an_error(blobs, monkeypatch, caplog):

@@ -34,7 +34,9 @@ def test_the_defaults_apply_without_any_source():
         "client_properties": {},
         "home": home,
         "state_dir": home / "worker",
+        "blobs": None,
         "blobs_dir": home / "blobs",
+        "blob_cache_mb": 256,
         "archive_dir": None,
         "snapshots_dir": None,
         "snapshot_records": 50_000,
@@ -161,6 +163,39 @@ def test_paths_in_the_file_are_relative_to_it(toml, tmp_path):
     assert settings.home == tmp_path / "state"
     assert settings.state_dir == tmp_path / "state" / "worker"
     assert (settings.blobs_dir, settings.cache_dir) == (Path("/h/b"), Path("/c"))
+
+
+@pytest.mark.parametrize("place, blobs, directory", [
+    ("/b", None, Path("/b")),
+    ("s3://bucket/a/prefix/", "s3://bucket/a/prefix", None),
+    ("gs://bucket", "gs://bucket", None),
+    ("az://account/container/x", "az://account/container/x", None),
+    ("file:///b", None, Path("/b")),
+    ("memory://test", "memory://test", None),
+])
+def test_FOLDLOG_BLOBS_is_a_directory_or_a_url(toml, place, blobs, directory):
+    for in_file in ("", 'blobs = "s3://of/file"\n', 'blobs_dir = "/of/file"\n'):
+        settings = Settings.load({**ENV, "FOLDLOG_BLOBS": place}, toml(in_file))
+        assert settings.blobs == blobs
+        assert settings.blobs_dir == (directory or settings.home / "blobs")
+
+
+def test_the_file_has_either_a_url_or_a_directory_of_blobs(toml):
+    assert Settings.load(ENV, toml('blobs = "s3://b"\n')).blobs == "s3://b"
+    with pytest.raises(SettingsError, match="blobs or blobs_dir, not both"):
+        Settings.load(ENV, toml('blobs = "s3://b"\nblobs_dir = "/b"\n'))
+    with pytest.raises(SettingsError, match="also be given as blobs_dir"):
+        Settings.load(ENV, toml('blobs = "/b"\n'))
+
+
+@pytest.mark.parametrize("url", [
+    "s3://key:hidden@bucket/x", "https://host/hidden", "s3://", "s3://bucket?hidden=1",
+    "s3://bucket/x#hidden", "s3://bucket/a b", "ftp://hidden/x", "file://host/hidden",
+])
+def test_a_url_of_blobs_has_no_password_and_a_wrong_one_is_not_shown(url):
+    with pytest.raises(SettingsError, match="FOLDLOG_BLOBS") as raised:
+        Settings.load({**ENV, "FOLDLOG_BLOBS": url})
+    assert "hidden" not in str(raised.value)
 
 
 def test_a_missing_file_equals_an_empty_one(tmp_path):

@@ -81,6 +81,7 @@ PLACES = {
     "safetensors": Place("processors/search/", 1),  # an extra, with its tokenizers
     "tokenizers": Place("processors/search/", 1),
     "duckdb": Place("consumers/exports/", 1),
+    "obstore": Place("log/", 1),
     "msgspec": Place("", None),  # JSON, wanted in several rooms
 }
 

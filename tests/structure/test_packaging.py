@@ -150,4 +150,4 @@ def test_E32_the_page_about_installing_names_every_extra():
         line for line in (ROOT / "docs/install.md").read_text("utf-8").splitlines()
         if line.startswith("Extras: ")
     ]
-    assert set(re.findall(r"`([a-z-]+)`", line)) == extras
+    assert set(re.findall(r"`([a-z0-9-]+)`", line)) == extras
