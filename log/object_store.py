@@ -125,7 +125,8 @@ class RemoteObjects:
             return bytes(await asyncio.wait_for(found.bytes_async(), limit_s))
 
         try:
-            return self._run(whole, PIECE_BYTES * 8)  # the limit above is the strict one
+            data: bytes = self._run(whole, PIECE_BYTES * 8)  # the limit above is the strict one
+            return data
         except FileNotFoundError:
             self.demand_there()
             raise

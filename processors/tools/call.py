@@ -11,12 +11,13 @@ import asyncio
 from hashlib import sha256
 from typing import Any
 
-from ...log.blobs import BlobError
+from ...log.blobs import BlobError, BlobsAway
 from ...schemas.enums import Approval, Effect, Outcome, Via
 from ...schemas.events import ToolFailedUncertain, ToolResult
 from ...schemas.events.parts import Trigger
 from ..limits import Limits
 from .arguments import why_wrong
+from .blob_wait import when_stored
 from .outcomes import ToolClaim, gave_up, not_run, result, short, uncertain
 from .output_sink import Sink, Stop
 from .results import Shaped, plain, shape
@@ -55,7 +56,7 @@ async def run(
         return None
     one = Run(claim, tool, host)
     if _is_idempotent(one):
-        earlier = await asyncio.to_thread(_recorded, one)
+        earlier = await when_stored(lambda: _recorded(one))
         if earlier is not None:
             await _report(sink, claim, earlier)
             return None
@@ -68,7 +69,7 @@ async def run(
     kwargs = tool.arguments.parse(args)
     work = one.call(tool.function, kwargs, context=tool.context is not None)
     end = await one.until_end(work, stop, cancel=tool.is_async)
-    event = await asyncio.to_thread(_outcome, one, end)
+    event = await when_stored(lambda: _outcome(one, end))
     if key is not None:
         await asyncio.to_thread(_keep, one, key, event)
     await _report(sink, claim, event)
@@ -97,7 +98,7 @@ async def reconcile(
         answer = await _ask(one, args, stop)
     match answer:
         case Happened(result=value):
-            shaped = await asyncio.to_thread(_shaped, one, value)
+            shaped = await when_stored(lambda: _shaped(one, value))
             event: Any = result(claim, Outcome.OK, shaped, via=Via.RECONCILER)
         case DidNotHappen(why=why):
             text = f"the call did not happen{': ' if why else ''}{why}"
@@ -139,7 +140,7 @@ def _recorded(one: Run) -> ToolResult | None:
 
 
 def _record(one: Run, value: Any) -> None:
-    """Record the result of an idempotent call in the side log, for an attempt after a crash."""
+    """Record the result of a call in the side log, for an attempt or a reconciler after a crash."""
     triggers = [{"trigger": t.trigger, "project_id": t.project_id} for t in one.ctx.triggers]
     requests = {"triggers": triggers, "reminders": one.ctx.reminders}
     try:
@@ -181,7 +182,11 @@ def _outcome(one: Run, end: End | None) -> ToolResult | ToolFailedUncertain:
     if end is not None and error is None:
         if _is_idempotent(one):
             _record(one, end.value)
-        shaped = _shaped(one, end.value)
+        try:
+            shaped = _shaped(one, end.value)
+        except BlobsAway:
+            _record(one, end.value)  # if this worker dies now, its successor reports the result
+            raise
         return result(
             claim, Outcome.OK, shaped, triggers=ctx.triggers, reminders=ctx.reminders
         )
@@ -197,8 +202,8 @@ def _outcome(one: Run, end: End | None) -> ToolResult | ToolFailedUncertain:
 
 
 def _shaped(one: Run, value: Any) -> Shaped:
-    """Turn a value into content. Never raises: the tool has run, and this must be reported even if
-    its result cannot be shown."""
+    """Turn a value into content. Raises nothing but BlobsAway: the tool has run, and this must be
+    reported even if its result cannot be shown."""
     limit, host = one.ctx.result_tokens, one.host
     try:
         return shape(
@@ -208,6 +213,8 @@ def _shaped(one: Run, value: Any) -> Shaped:
             readable=host.results_readable,
             model=host.model,
         )
+    except BlobsAway:
+        raise
     except Exception as error:
         return short(f"it returned, but its result can't be shown: {type(error).__name__}: {error}")
 
@@ -219,7 +226,7 @@ async def _late(one: Run, work: asyncio.Task[End], event: Any, sink: Sink) -> No
     end = await work
     known = end.error is None or isinstance(end.error, ToolFailed)
     if isinstance(event, ToolFailedUncertain) and known:
-        await _report(sink, one.claim, await asyncio.to_thread(_outcome, one, end))
+        await _report(sink, one.claim, await when_stored(lambda: _outcome(one, end)))
 
 
 async def _ask(one: Run, args: bytes, stop: Stop) -> Any:

@@ -9,7 +9,7 @@ import json
 from collections.abc import ItemsView, KeysView, ValuesView
 from typing import Any, NamedTuple
 
-from ...log.blobs import INLINE_BYTES_MAX, BlobError, BlobStore
+from ...log.blobs import INLINE_BYTES_MAX, BlobError, BlobsAway, BlobStore
 from ...schemas.canonical import compact_strict_sorted
 from ...schemas.events.parts import Body
 from ...schemas.tokens import estimate, family_of, prefix
@@ -57,7 +57,7 @@ def shape(
     A string stays as it is, any other value becomes compact JSON. readable: whether the model has
     the tool `read_result`. model: the model that reads the result. It determines how tokens are
     counted; '' means the newest family of models. No value makes this raise: the tool has run, and
-    this must be reported.
+    this must be reported. Raises BlobsAway if the result needs a blob and the store is away.
     """
     shaped = _fitted(_rendering_of(value), limit_tokens, blobs, readable, family_of(model))
     text = (shaped.content.inline or b"").decode()
@@ -80,6 +80,8 @@ def _fitted(
     try:
         ref = blobs.store(_kept(rendering), rendering.media_type)
         how = _how_to_read_on(ref.sha256, readable and rendering.media_type == _TEXT)
+    except BlobsAway:
+        raise  # the caller waits for the store
     except BlobError as error:  # a full disk must not put the call in doubt, since the tool has run
         ref, how = None, f"The rest is lost, it could not be kept: {error.__cause__ or error}."
     left_out = max(0, total - rendering.shown_bytes)

@@ -7,8 +7,10 @@ is done, because WAKE requires the pending actions again.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+from ...log.blobs import BlobCorrupt, BlobMissing, BlobsAway
 from ...schemas.codec import Entry, encode, headers_for
 from ...schemas.events.parts import ReadBlob
 from ...schemas.record import Record
@@ -311,6 +313,7 @@ class Actions:
             case "DELIVERY_STARTED":
                 claim = delivery_claim(views, obligation, agent, holder, now)
             case "TOOL_STARTED":
+                self._demand_args(views, obligation)
                 claim = tool_claim(views, obligation, agent, holder, now)
             case _:
                 sha256, kept = self._partial_answers.claim(views, obligation, self._request(views))
@@ -343,6 +346,21 @@ class Actions:
                 self._effects.stop(effect, "the turn is ending")
             return None
         begun.add(effect)
+        try:
+            self._begin(owned, views, obligation, agent, claim)
+        except BlobsAway:
+            begun.discard(effect)  # it begins when the blob store is back
+            raise
+        return None
+
+    def _begin(
+        self,
+        owned: PartitionCache,
+        views: SessionViews,
+        obligation: Obligation,
+        agent: Agent | None,
+        claim: Any,
+    ) -> None:
         assert agent is not None
         now_ms = self._clock.monotonic_ms()
         late = self._claim_times.too_late(views.session_id, obligation, claim, agent, now_ms)
@@ -363,7 +381,6 @@ class Actions:
                 self._effects.report(views.session_id, generation_stopped(views.turn))
             else:
                 self._effects.generate(views.session_id, begin)
-        return None
 
     def _generation(self, views: SessionViews, agent: Agent) -> BeginGeneration:
         return self._partial_answers.begin(views, agent, self._request(views))
@@ -402,6 +419,15 @@ class Actions:
         else:
             self._effects.report(views.session_id, begin)
 
+    def _demand_args(self, views: SessionViews, obligation: Obligation) -> None:
+        """Raise BlobsAway if the call's arguments cannot be read at present: with a claim, the call
+        would end as not run when its start window has passed.
+        """
+        call = find_call(views.turn, *obligation.call)
+        with suppress(BlobMissing, BlobCorrupt):  # reported when the call begins
+            if call is not None:
+                self._args(call)
+
     def _args(self, call: Call) -> bytes:
         args = call.args
         return self.read_blob(args.ref) if args.ref is not None else args.inline or b""
@@ -436,13 +462,15 @@ class Actions:
         ended_at = call.claim.deadline + agent.limits.margin_ms
         if reconciles and now < ended_at:
             return ended_at  # the effect may still happen before this time
-        begun.add(effect)
         if obligation.owed == "TOOL_RESULT":
+            begun.add(effect)
             why, may_have_run = "its attempts are used up", obligation.row == "T6r"
             event = tool_not_begun(call, why, may_have_run=may_have_run)
             self._effects.report(views.session_id, event)
         else:
-            tool_begin = begin_tool(views, call, self._args(call), call.claim, agent)
+            args = self._args(call)  # raises BlobsAway before the effect counts as begun
+            begun.add(effect)
+            tool_begin = begin_tool(views, call, args, call.claim, agent)
             self._effects.reconcile(views.session_id, tool_begin)
         return None
 

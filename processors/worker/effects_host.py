@@ -24,6 +24,7 @@ from ..effects.slots import Slots
 from ..fold.partial_answer import chunks_of, said_so_far
 from ..store.chunks_reader import ChunksReader
 from ..tools import call as tools
+from ..tools.blob_wait import when_stored
 from ..tools.output_sink import Stop
 from ..tools.result_cache import ResultCache
 from ..tools.side_log import SideLogStore
@@ -286,7 +287,7 @@ class EffectsHost:
         self, session_id: str, partition: int, begin: BeginGeneration
     ) -> None:
         chunks = await asyncio.to_thread(self._read_chunks, session_id, partition, begin.since)
-        event = await asyncio.to_thread(recovered, begin, chunks, self._blobs.body)
+        event = await when_stored(lambda: recovered(begin, chunks, self._blobs.body))
         await self._reports.outcome(session_id, event)
 
     def work(self, session_id: str, begin: BeginWork) -> None:

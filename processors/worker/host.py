@@ -202,6 +202,10 @@ class _Host:
             case "/status":
                 shown = {**status_of(parts.worker), "mcp": parts.outside.status()}
                 shown["dead_letters"] = parts.meter.total("foldlog_dead_letters")
+                shown["blobs"] = {
+                    "away": parts.blobs.away, "away_s": round(parts.blobs.away_s, 1),
+                    "waiting": parts.worker.waits_for_blobs(),
+                }
                 shown["running"] = {role: parts.effects.running(role) for role in ROLES[1:]}
                 return Answer(json.dumps(shown).encode(), content_type=JSON)
             case "/metrics":

@@ -201,6 +201,8 @@ class Loop:
         if records:
             crash_points.reach("poll.records")
             seeks = self._worker.consume(records)
+            if self._worker.held_up:
+                self._halt.wait(POLL_S)  # the record would be read again at once
         self._mail.drain()
         seeks |= self._worker.tick()
         for partition, offset in seeks.items():

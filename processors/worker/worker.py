@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from ...log.blobs import BlobError
+from ...log.blobs import BlobError, BlobsAway
 from ...log.errors import Corrupt, LogCut, LogFatal
 from ...log.settings import SESSION_CACHE_MB
 from ...schemas.codec import ChunkSeen, Entry, Unreadable
@@ -41,6 +41,7 @@ from .deaths import Deaths
 from .lost_effects import NO_LOST_EFFECTS, LostEffects, NoLostEffects
 
 ASK_TIME_MS = 300_000  # between PARTITION_TAKENs that only measure broker time
+BLOBS_RETRY_MS = 1_000  # between two tries of a session that needs a blob store that is away
 SESSION_TIMEOUT_MS = 6_000  # of the group; the shortest time between two PARTITION_TAKENs
 
 
@@ -77,6 +78,8 @@ class Worker:
         self.deaths = Deaths(identity, actions, roles[0])
         self.only: str | None = None  # a session woken by hand: all others are skipped
         self._seeks: dict[int, int] = {}
+        self._away_until_ms = -1
+        self.held_up = False  # in this round: a record needs a blob store that is away
         self._open_store = open_store
         self._say = say
 
@@ -127,10 +130,11 @@ class Worker:
     def consume(self, records: Iterable[Record]) -> dict[int, int]:
         """Run a round on these records.
         Returns the offsets to seek to, for stores that were rebuilt."""
+        self.held_up = False
         for number, run in groupby(records, attrgetter("partition")):
             owned = self.owned.get(number)
             if owned is not None and number not in self._seeks:
-                self._with_rebuild(self._fold_run, owned, run)
+                self._with_rebuild(self._fold_or_wait, owned, run)
         moved = [o for o in self.owned.values() if o.next_offset != o.store.cursor.offset]
         if moved:
             crash_points.reach("fold.done")
@@ -143,6 +147,16 @@ class Worker:
     def _take_seeks(self) -> dict[int, int]:
         seeks, self._seeks = self._seeks, {}
         return seeks
+
+    def _fold_or_wait(self, owned: PartitionCache, records: Iterable[Record]) -> None:
+        """Fold one partition's records up to the first one that needs an unavailable blob: the seed
+        of a fork. That record and the next ones are read again.
+        """
+        try:
+            self._fold_run(owned, records)
+        except BlobsAway as away:
+            self._blobs_are_away(away)
+            self.held_up, self._seeks[owned.number] = True, owned.next_offset
 
     def _fold_run(self, owned: PartitionCache, records: Iterable[Record]) -> None:
         """Fold one partition's records, in parts if their sessions do not fit into memory together.
@@ -377,10 +391,24 @@ class Worker:
                     self._discharge(owned, views, obligation, now)
         except (LogFatal, Corrupt, OSError):
             raise
+        except BlobsAway as away:
+            self._blobs_are_away(away)
+            owned.schedule_wake(session_id, now + BLOBS_RETRY_MS)
         except Exception as bug:  # such as a lost blob: other sessions continue
             if type(bug) is BlobError:  # the disk is full: no session can continue
                 raise
             self._skip_session(owned, session_id, f"{type(bug).__name__}: {bug}"[:500])
+
+    def _blobs_are_away(self, away: BlobsAway) -> None:
+        """Log the outage once. What needs a blob is tried again, and everything else continues."""
+        now = self.clock.monotonic_ms()
+        if now > self._away_until_ms:
+            self._say(str(away))
+        self._away_until_ms = now + 2 * BLOBS_RETRY_MS
+
+    def waits_for_blobs(self) -> bool:
+        """Whether a session or a partition of this worker needs a blob store that is away."""
+        return self.clock.monotonic_ms() <= self._away_until_ms
 
     def _may_owe(self, views: SessionViews) -> bool:
         return may_owe(views, self.rules.get(views.turn.agent))

@@ -17,6 +17,7 @@ from ....schemas.enums import ChunkKind
 from ....schemas.events import Body, GenChunk, GenComplete, GenFailed, GenStopped, ProposedCall
 from ...limits import Limits
 from ...request.continuation import Kept
+from ...tools.blob_wait import when_stored
 from ...tools.output_sink import Sink, Stop
 from ..slots import Slots
 from .answer import NO_USAGE, Answer
@@ -80,7 +81,8 @@ async def generate(
 
     request: the body without `stream`, sent byte for byte. pace: the slots of the API key, whose
     `back_off` is called when the whole key must wait (the caller takes and releases the slot
-    itself). store_body(data, media_type): may write a blob, and is called in a thread. kept: the
+    itself). store_body(data, media_type): may write a blob, is called in a thread, and again while
+    the blob store is away. kept: the
     partial answer that a resuming attempt continues. clock: monotonic seconds. Every call reports
     an outcome, unless this task is cancelled or the sink raises.
     """
@@ -284,7 +286,7 @@ class _Attempt:
     async def _body(self, data: bytes) -> Body:
         if len(data) <= INLINE_BYTES:
             return self._store_body(data, JSON_MEDIA_TYPE)
-        return await asyncio.to_thread(self._store_body, data, JSON_MEDIA_TYPE)
+        return await when_stored(lambda: self._store_body(data, JSON_MEDIA_TYPE))
 
 
 def _streaming(request: bytes) -> bytes:
