@@ -34,7 +34,7 @@ from .runs import runs_json
 from .saying import sentence
 from .summary import summary
 from .timeline import Moment, Timeline
-from .why import why_json
+from .why import ROWS, why_json
 
 PAGE_EVENTS = 5_000
 PAGE_LINES = 1_000
@@ -354,7 +354,7 @@ def side_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, A
         "status": status_of(views, holders),
         "pending": [f"{call.name} {call.key}" for call in (
             *asking(views.turn), *doubtful(views.turn))],
-        "owed": [row["why"] for row in owed_json(views, holders, moment.now_ms, DEFAULT_RULES)],
+        "owed": [ROWS[row["row"]] for row in owed_json(views, holders, moment.now_ms, DEFAULT_RULES)],
         "messages": sum(line.kind == "message" for line in lines),
         "calls": sum(line.kind in ("result", "resolved") for line in lines),
         "tokens": estimated_tokens(views.context),

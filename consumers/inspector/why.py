@@ -24,7 +24,7 @@ ROWS: dict[str, str] = {
     "C1": "The turn is closing, and waits a short time for work that is still ending",
     "C2": "The turn can end now",
     "T1": "The model proposed a call, and its arguments and approval must be checked",
-    "T2": "Nobody decided in time, so the approval expires",
+    "T2": "The approval expires, and the call is not run",
     "T2w": "A person must allow or deny the call",
     "T3": "The call may run, and waits for a free worker",
     "T4": "A worker has claimed the call, and begins it once",

@@ -43,6 +43,7 @@ function isOwn(event) {
   if (!(event.target instanceof Element) || document.querySelector("dialog[open]")) return true;
   const own = event.target.closest(OWN);
   if (!own) return event.key === " " && event.target.closest("button, a, summary") !== null;
+  if (own.matches("[role=tablist]")) return /^(Arrow|Home|End|Enter| )/.test(event.key);
   const isSlider = own.type === "range" && !/^(Arrow|Home|End|Page)/.test(event.key);
   return !(isSlider || (own.type === "checkbox" && event.key !== " "));
 }

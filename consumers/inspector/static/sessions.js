@@ -183,7 +183,7 @@ function Choice({ columns }) {
     return () => removeEventListener("pointerdown", away);
   }, []);
   return html`<details class="choice" ref=${box} onFocusOut=${leave} onKeyDown=${press}>
-    <summary class="chip">Columns <${Icon} name="down" small /></summary>
+    <summary class="chip" aria-label="Columns" title="Columns"><${Icon} name="columns" small /></summary>
     <fieldset class="card"><legend class="sr">Columns of the table</legend>
       ${CHOICE.map((column) => html`<label class="tick" key=${column.name}><input type="checkbox"
         checked=${columns.has(column)} onChange=${(event) => columns.set(column, event.target.checked)} />

@@ -350,7 +350,7 @@ function Axis({ shown, turns, height, instant, words }) {
         <line class="tick" x1=${x} x2=${x} y1=${TOP} y2=${height} />
       </g>`)}
       ${times.map(({ time, x, step }) => html`
-        <text key=${time} x=${Math.max(24, Math.min(shown.width - 24, x))} y=${TIMES} text-anchor="middle">${
+        <text key=${time} x=${within(x, tickText(time, step), shown.width)} y=${TIMES} text-anchor="middle">${
           tickText(time, step)}</text>`)}
       <line class="base" x1="0" x2=${shown.width} y1=${TOP - 24} y2=${TOP - 24} />
       ${pleatNames(shown, titles, times, head).map(({ x, y, name, start }) => html`
@@ -399,6 +399,9 @@ function turnLabels(shown, turns) {
   }
   return found;
 }
+
+/** The middle of a text at x that must not leave the axis. */
+const within = (x, text, width) => Math.max(text.length * LETTER / 2, Math.min(width - text.length * LETTER / 2, x));
 
 const tickText = (time, step) => (step < 1000 ? `${clock(time)}${fraction(time)}` : clock(time));
 

@@ -37,7 +37,7 @@ export function verdict(moment, past) {
   if (!first) {
     if (moment.turn.open) return [`Nothing ${is} pending`, `The turn ${is} open, and no row of the WAKE table matches.`];
     return [`Nothing ${is} pending`, moment.turn.number === 0 ? "The first message begins the first turn."
-      : `Turn ${moment.turn.number} ended. The next message begins another one.`];
+      : `Turn ${moment.turn.number} ${moment.failed ? "failed" : "ended"}. The next message begins another one.`];
   }
   const name = first.lane === "T" ? callOf(moment, first) : "";
   const step = `${moment.turn.number}.${moment.turn.step}`;

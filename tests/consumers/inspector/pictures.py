@@ -304,6 +304,10 @@ def clicked(*texts: str) -> Callable[[Any], None]:
     return act
 
 
+def columns(page: Any) -> None:
+    page.get_by_label("Columns", exact=True).click()
+
+
 def opened_calls(page: Any) -> None:
     for call in page.locator(".steps summary").all():
         call.click()
@@ -333,7 +337,7 @@ def shots(offsets: dict[str, int]) -> list[Shot]:
         Shot("home-sessions", "#/sessions", views=((1440, "dark"), (1024, "light"), *PHONE)),
         Shot("home-filtered", "#/sessions?status=done&agent=shop&find=order", views=LIGHT),
         Shot("home-none", "#/sessions?find=zzzz", views=ONE),
-        Shot("home-columns", "#/sessions", clicked("Columns"), BOTH),
+        Shot("home-columns", "#/sessions", columns, BOTH),
         Shot("home-picked", "#/sessions", picked, LIGHT[:1] + ((1024, "dark"),)),
         Shot("home-cost", "#/cost"),
         Shot("home-search", "#/?q=lamp", views=(*BOTH, (390, "light"))),
@@ -367,7 +371,7 @@ def take(page: Any, url: str, shot: Shot, path: Path) -> None:
     try:
         page.goto("about:blank")
         page.goto(f"{url}/{shot.link}")
-        page.locator("h1").first.wait_for()
+        page.locator("h1").first.wait_for(state="attached")
         page.wait_for_timeout(SETTLE_MS)
         shot.act(page)
         page.wait_for_timeout(SETTLE_MS)

@@ -160,7 +160,7 @@ def test_the_columns_are_chosen_and_kept(place, url, page_at):
     page = page_at(f"{url}/#/sessions?find=columns")
     heads = table(page).get_by_role("columnheader")
     expect(heads.filter(has_text="Agent")).to_have_count(1)
-    page.get_by_text("Columns", exact=True).click()
+    page.get_by_label("Columns", exact=True).click()
     page.get_by_role("checkbox", name="Agent").uncheck()
     page.get_by_role("checkbox", name="Tokens").check()
     page.keyboard.press("Escape")
