@@ -21,7 +21,6 @@ class Variant:
     chunks: bool = False
     cancels: bool = True
     decides: bool = False
-    overlap: bool = False
 
     @property
     def agent(self) -> Agent:
