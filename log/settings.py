@@ -472,7 +472,8 @@ def _checked(name: str, value: Any, source: str) -> Any:
     if name == "decoder" and value not in DECODERS:
         raise SettingsError(f"{source}: decoder must be {' or '.join(DECODERS)}, not {value!r}")
     if name == "durability" and value not in DURABILITIES:
-        raise SettingsError(f"{source}: durability must be {' or '.join(DURABILITIES)}, not {value!r}")
+        known = " or ".join(DURABILITIES)
+        raise SettingsError(f"{source}: durability must be {known}, not {value!r}")
     if name == "tool_env":
         return _variables(value, source)
     if name == "registry_url":

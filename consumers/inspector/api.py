@@ -354,7 +354,10 @@ def side_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, A
         "status": status_of(views, holders),
         "pending": [f"{call.name} {call.key}" for call in (
             *asking(views.turn), *doubtful(views.turn))],
-        "owed": [ROWS[row["row"]] for row in owed_json(views, holders, moment.now_ms, DEFAULT_RULES)],
+        "owed": [
+            ROWS[row["row"]]
+            for row in owed_json(views, holders, moment.now_ms, DEFAULT_RULES)
+        ],
         "messages": sum(line.kind == "message" for line in lines),
         "calls": sum(line.kind in ("result", "resolved") for line in lines),
         "tokens": estimated_tokens(views.context),
