@@ -131,7 +131,7 @@ async def test_bad_input_a_script_that_runs_out_names_the_step(foldlog_agent):
 
 @pytest.mark.parametrize("script", ["done", says("done"), [3], [None], 5])
 async def test_bad_input_a_script_that_is_no_list_of_answers_is_refused(foldlog_agent, script):
-    with pytest.raises(Refused, match=r"script=.*(write script=\[|An answer is a text)"):
+    with pytest.raises(Refused, match=r"script=.*(Write script=\[|An answer is a text)"):
         foldlog_agent(shop, script=script)
 
 
