@@ -29,7 +29,7 @@ class BlobsContract:
 
     def test_a_name_that_is_not_a_hash_is_missing(self, blobs):
         for use in (blobs.get, blobs.find):
-            with pytest.raises(BlobMissing, match="names no blob"):
+            with pytest.raises(BlobMissing, match="is not the name of a blob"):
                 use("../../etc/passwd")
 
     @pytest.mark.parametrize("found", [b"the", b"the trush"], ids=["torn", "rotten"])

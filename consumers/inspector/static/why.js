@@ -24,7 +24,8 @@ export function verdict(moment, past) {
   const others = rows.length === 2 ? "One more reason is below."
     : rows.length > 2 ? `${word(rows.length - 1)} more reasons are below.` : "";
   if (moment.status === "frozen") return ["The session is frozen", moment.waits];
-  if (moment.lacks) return [`No worker ${past ? "served" : "serves"} the agent ${moment.turn.agent}`, moment.lacks];
+  if (moment.lacks) return [`No worker ${past ? "served" : "serves"} the agent ${moment.turn.agent}`,
+    moment.lacks[0].toUpperCase() + moment.lacks.slice(1)];
   if (moment.asks.length) {
     return [`Waiting for a person to allow ${moment.asks[0].name}`,
       rows.length > 1 ? others : `Nothing else ${is} pending. The session continues as soon as a person allows or denies it.`];
