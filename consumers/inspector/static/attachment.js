@@ -50,6 +50,7 @@ function Image({ session, part }) {
     ${url && !broken && html`<button aria-label=${whole ? "Show the image smaller" : "Show the image in full size"}
       onClick=${() => setWhole(!whole)}>
       <img src=${url} alt=${`Attached image, ${part.text}`} onError=${() => setBroken(true)} /></button>`}
-    <figcaption class="faint"><bdi>${part.text}</bdi>${problem && html`<span class="bad">: ${problem}</span>`}</figcaption>
+    <figcaption class="faint"><bdi>${part.text}</bdi>${
+      problem && html`<span class="bad">: ${problem}</span>`}</figcaption>
   </figure>`;
 }

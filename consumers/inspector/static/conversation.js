@@ -161,7 +161,8 @@ const Item = still(({ item, agent, user, session, times, props }) => {
     case "turn":
       return html`<div class="turn num"><span>Turn ${line.turn} · ${when(line.at)}</span></div>`;
     case "message":
-      return html`<${Message} who="user" name=${nameOf(user)} mark=${initials(user)} line=${line} session=${session} />`;
+      return html`<${Message} who="user" name=${nameOf(user)} mark=${initials(user)}
+        line=${line} session=${session} />`;
     case "answer":
     case "partial":
       return html`<${Message} who="assistant" name=${agent} line=${line} session=${session} took=${times}

@@ -48,8 +48,8 @@ export function SessionPage({ id, at, list, aside, go, about }) {
         <${Notices} ...${props} />
         <${Conversation} ...${props} />
       </main>
-      <${Inspect} ...${props} tab=${tab} setTab=${setTab} wide=${isWide} setWide=${setWide} mark=${mark} setMark=${setMark}
-        sheet=${sheet} setSheet=${setSheet} />
+      <${Inspect} ...${props} tab=${tab} setTab=${setTab} wide=${isWide} setWide=${setWide}
+        mark=${mark} setMark=${setMark} sheet=${sheet} setSheet=${setSheet} />
       <${Timeline} ...${props} mark=${mark} />
       <${Keys} keys=${KEYS} />
     </div>

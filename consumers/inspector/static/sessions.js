@@ -220,8 +220,8 @@ const Row = still(({ row, place, top, now, picked, here, choose, ids, names }) =
   const title = titleOf(row);
   const unused = !row.turns;
   const cells = {
-    title: () => html`<span role="cell" class="c-title cut"><a href=${`#/s/${encodeURIComponent(row.id)}`} tabindex=${tab}
-      class=${row.title ? "" : "faint"}><bdi>${title}</bdi></a>${
+    title: () => html`<span role="cell" class="c-title cut"><a href=${`#/s/${encodeURIComponent(row.id)}`}
+      tabindex=${tab} class=${row.title ? "" : "faint"}><bdi>${title}</bdi></a>${
       ids && html`<span class="id mono faint"><bdi>${row.id}</bdi></span>`}</span>`,
     status: () => html`<span role="cell" class="c-status"><${Status} word=${
       unused && row.status === "idle" ? "new" : row.status} /></span>`,

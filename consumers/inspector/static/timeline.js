@@ -153,7 +153,8 @@ export function Timeline({ session, at, go, fresh, mark, commands }) {
   const player = usePlaying({ session, at, place, last, toPlace, ready: fresh });
   Object.assign(commands.current, {
     zoomIn: () => zoom(2), zoomOut: () => zoom(0.5), whole: () => setView([start, end]), play: player.play,
-    bar: (step) => nextBar(tool ? runs.filter((run) => run.lane === "tool") : runs, at === null ? Infinity : at, step, choose),
+    bar: (step) => nextBar(
+      tool ? runs.filter((run) => run.lane === "tool") : runs, at === null ? Infinity : at, step, choose),
   });
   useWheel(box, { shown, zoom, setView });
   const x = shown.x(instant);

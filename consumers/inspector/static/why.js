@@ -28,7 +28,8 @@ export function verdict(moment, past) {
     moment.lacks[0].toUpperCase() + moment.lacks.slice(1)];
   if (moment.asks.length) {
     return [`Waiting for a person to allow ${moment.asks[0].name}`,
-      rows.length > 1 ? others : `Nothing else ${is} pending. The session continues as soon as a person allows or denies it.`];
+      rows.length > 1 ? others
+        : `Nothing else ${is} pending. The session continues as soon as a person allows or denies it.`];
   }
   if (moment.doubts.length) {
     const call = moment.doubts[0];
@@ -36,7 +37,9 @@ export function verdict(moment, past) {
       "The call was sent, and no answer came back. Running it again could do it twice, so a person must find out."];
   }
   if (!first) {
-    if (moment.turn.open) return [`Nothing ${is} pending`, `The turn ${is} open, and no row of the WAKE table matches.`];
+    if (moment.turn.open) {
+      return [`Nothing ${is} pending`, `The turn ${is} open, and no row of the WAKE table matches.`];
+    }
     return [`Nothing ${is} pending`, moment.turn.number === 0 ? "The first message begins the first turn."
       : `Turn ${moment.turn.number} ${moment.failed ? "failed" : "ended"}. The next message begins another one.`];
   }

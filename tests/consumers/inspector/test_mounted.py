@@ -40,6 +40,7 @@ def test_the_page_of_a_mounted_app_works_below_its_prefix(place, mounted, page_a
         page.get_by_role("tab", name=tab).click()
     page.get_by_role("link", name="Sessions").first.click()
     expect(page.get_by_role("table").first).to_contain_text("charge it")
+    page.get_by_role("link", name="Home").first.click()
     page.get_by_role("button", name="7 days").click()
     assert sent and all(url.startswith(f"{mounted}{PAGE}") for url in sent)
 

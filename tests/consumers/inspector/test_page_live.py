@@ -249,7 +249,8 @@ def test_every_key_is_listed_and_the_dialog_keeps_them_from_the_page(place, url,
     conversation(page).get_by_text("Turn 2 ended").wait_for()
     page.keyboard.press("?")
     keys = page.get_by_role("dialog", name="Keys")
-    for words in ("previous or next event", "next or previous bar of the timeline", "fork here"):
+    bars = "next or previous bar of the timeline, or call of the chosen tool"
+    for words in ("previous or next event", bars, "fork here"):
         keys.get_by_text(words, exact=True).wait_for()
     page.keyboard.press("Home")
     page.keyboard.press("Escape")
