@@ -185,7 +185,7 @@ def test_a_directory_that_lost_all_its_files_deletes_nothing(desk):
     desk.file().unlink()
     desk.file("decisions.md").unlink()
     report = desk.sync()
-    assert "no memory was deleted" in report.refused[0]
+    assert "No memory was deleted" in report.refused[0]
     assert desk.text() == "likes tea\n" and desk.text("decisions.md") == "use Avro\n"
 
 

@@ -125,5 +125,5 @@ def read_why(browser, port: str, session: str) -> None:
     page.set_default_timeout(WAIT_MS)
     page.goto(f"http://127.0.0.1:{port}/#/s/{session}")
     page.get_by_role("heading", name="Waiting for a person to allow charge").wait_for()
-    page.get_by_text("The approval expires").wait_for()
+    page.get_by_text("The approval expires", exact=True).wait_for()
     page.close()

@@ -97,6 +97,7 @@ def test_three_brokers_are_one_kafka(cluster):
     assert cluster.down() and not cluster.down()
     assert pids(cluster) == [None] * 3 and cluster.status().condition is Condition.STOPPED
     with socket.socket() as other:  # another program has taken a port meanwhile
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed connections linger
         other.bind(("127.0.0.1", state.brokers[1].port))
         other.listen()
         again = cluster.up()

@@ -133,7 +133,7 @@ def test_S2_a_denial_and_a_resolved_doubt_are_sent_in_one_request(log, agent, se
     denial = {"interruptId": "1.1.0", "status": "cancelled"}
     doubt = {"interruptId": "1.1.1", "status": "resolved", "payload": {"happened": True}}
     agent.run(resume=[denial, doubt])
-    assert "state what happened" in agent.result()["error"]
+    assert "State what happened" in agent.result()["error"]
     assert worker.views.turn.calls[0].status == "asks", "one invalid answer: none is sent"
     doubt["payload"]["report"] = "it was posted"
     agent.run(resume=[denial, doubt])
