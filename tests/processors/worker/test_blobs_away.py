@@ -17,7 +17,7 @@ from foldlog.processors.effects.slots import Slots
 from foldlog.processors.store.chunks_reader import chunks_reader
 from foldlog.processors.tools import blob_wait
 from foldlog.processors.tools.side_log import SideLogStore
-from foldlog.processors.worker.effects_host import EffectsHost
+from foldlog.processors.worker.effects_host import EffectsHost, tool_claim_of
 from foldlog.processors.worker.outbox import Outbox
 from foldlog.processors.worker.ports import BeginGeneration
 from foldlog.processors.worker.reports import Reports
@@ -134,19 +134,22 @@ def test_a_large_result_waits_for_the_store_and_is_reported_once(begun, objects,
 
 
 @pytest.mark.parametrize("effect", ["once", "idempotent"])
-def test_a_result_survives_a_worker_that_dies_while_it_waits(begun, objects, tried, effect):
+def test_a_result_survives_a_worker_that_dies_while_it_waits(begun, objects, tmp_path, effect):
     """The side log has the result, so the successor asks nobody and runs nothing again."""
     log, host = begun()
+    side_logs = SideLogStore(tmp_path / "side")
 
     def read_all() -> str:
         """Read all."""
         return LARGE
 
     with away(objects):
-        host.run_tool("s", begin_tool(read_all, effect))
-        assert tried.wait(WAIT_S)
+        begin = begin_tool(read_all, effect)
+        kept = side_logs.of("s", tool_claim_of("s", begin).call_key)
+        host.run_tool("s", begin)
+        wait_for(lambda: kept.has_result)
         later, successor = begun(RemoteObjects(objects.url))
-        successor.reconcile("s", begin_tool(read_all, effect))
+        successor.reconcile("s", begin)
         wait_for(lambda: outcomes(later))
         assert outcomes(log) == [], "the first worker could as well be dead"
     (event,) = outcomes(later)
