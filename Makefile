@@ -80,7 +80,7 @@ accelerate: setup ## build the optional compiled decoder of events again
 
 .PHONY: test
 test: setup ## run every test, with a real broker of its own (the gate)
-	$(PY) -m pytest -ra -n 2 --dist loadfile $(ARGS)
+	$(PY) -m pytest -ra -n 2 --dist loadfile --max-worker-restart=0 $(ARGS)
 
 .PHONY: quick
 quick: setup ## run the fast tests: no broker, no killed processes, seconds

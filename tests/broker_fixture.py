@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from foldlog.local.kafka import Broker, temporary_broker
+from foldlog.tests.limits import alive
 
 _numbers = itertools.count(1)
 
@@ -32,9 +33,12 @@ def broker_cache_dir() -> Path:
 
 @pytest.fixture(scope="session")
 def broker(broker_cache_dir: Path) -> Iterator[Broker]:
-    """The shared broker, at `broker.bootstrap_servers`. Do not kill it."""
+    """The shared broker, at `broker.bootstrap_servers`. Do not kill it: the run would end."""
     with temporary_broker(broker_cache_dir) as running:
-        yield running
+        pid = running.status().pid
+        assert pid is not None
+        with alive(pid, "the shared broker", str(running.log_file)):
+            yield running
 
 
 @pytest.fixture

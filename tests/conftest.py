@@ -43,7 +43,7 @@ settings.load_profile("foldlog")
 
 _SHARED = ("broker", "s3", "node", "browser", "played")
 _FIXTURES = tuple(f"foldlog.tests.{name}_fixture" for name in _SHARED)
-pytest_plugins = [name for name in _FIXTURES if find_spec(name)]
+pytest_plugins = ["foldlog.tests.limits", *(name for name in _FIXTURES if find_spec(name))]
 
 
 class RootIsNotATestPackage:
@@ -63,7 +63,7 @@ def pytest_configure(config):
 
 
 # The only settings of the caller that tests get: the mark of .ci/run, and the downloads' place.
-_PASSED = {"FOLDLOG_CI_RUN", "FOLDLOG_CACHE_DIR"}
+_PASSED = {"FOLDLOG_CI_RUN", "FOLDLOG_CACHE_DIR", "FOLDLOG_RUNNING_TESTS"}
 
 
 @pytest.fixture(scope="session", autouse=True)

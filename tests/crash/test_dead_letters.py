@@ -1,5 +1,7 @@
 """Poison records in the topic: each gets one dead letter, and other records are unaffected."""
 
+import time
+
 import pytest
 
 from foldlog.schemas.codec import encode, headers_for
@@ -37,7 +39,10 @@ def _letters(stage) -> list[tuple[int, int, str]]:
     ends = stage.log.end_offsets(DEAD_LETTERS)
     reader = stage.log.reader(DEAD_LETTERS, dict.fromkeys(ends, 0))
     records = []
-    while reader.positions() != ends:
+    deadline = time.monotonic() + 60
+    # A letter may arrive after `ends` was read, so a position may pass its end.
+    while any(at < ends[partition] for partition, at in reader.positions().items()):
+        assert time.monotonic() < deadline, f"{reader.positions()} of {ends} after 60 s"
         records += reader.poll(1.0)
     reader.close()
     found = []

@@ -149,6 +149,25 @@ def test_ci_run_fails_with_the_tests_and_ends_leftover_processes(tmp_path):
         _signal_until_gone(pid)
 
 
+def test_ci_run_ends_itself_and_names_the_running_tests(tmp_path):
+    (tmp_path / ".ci").mkdir()
+    script = tmp_path / ".ci" / "run"
+    script.write_bytes((ROOT / ".ci" / "run").read_bytes())
+    (tmp_path / "Makefile").write_text(
+        "test:\n"
+        "\t@echo tests/x.py::test_endless > $$FOLDLOG_RUNNING_TESTS/1\n"
+        "\t@sleep 600\n"
+    )
+    ran = subprocess.run(
+        ["bash", str(script)], capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "FOLDLOG_CI_SECONDS": "2"},
+    )
+    assert ran.returncode == 124
+    assert "not finished after 2 s" in ran.stdout
+    assert "tests/x.py::test_endless" in ran.stdout
+    assert "ending leftover process" in ran.stdout
+
+
 def _signal_until_gone(pid: int) -> None:
     """Send signal 0 until the killed process is gone: raises ProcessLookupError once it has been
     reaped or is a zombie."""

@@ -14,10 +14,10 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.topics import topics
 from foldlog.tests.consumers.gateway.test_kills import (
     Screen,
-    events_of,
     gateway,
     process,
     settings,
+    streams,
     until,
     url_of,
 )
@@ -27,7 +27,7 @@ __all__ = ["settings"]
 
 STORY = " ".join(f"word{n:03}" for n in range(90))
 PACE_S = 0.02
-MIDDLE, SEEN = 60, 8  # deltas before the first answer hangs; chunks seen before the kill
+MIDDLE, SEEN = 60, 64  # deltas before the first answer hangs; characters seen before the kill
 TELLER = """
 from foldlog import Agent
 
@@ -72,7 +72,7 @@ def test_S2_9_a_killed_workers_answer_is_resumed_and_every_viewer_sees_it_whole(
     with ScriptedServer(script=Script([Rule(reply=tell)])) as server:
         with Client(settings, log) as client, client.fold("story", chunks=True) as folded:
             client.say_on(folded, "tell me", agent="teller")
-            viewers = asyncio.run(_killed(settings, server, events_of(folded), tmp_path))
+            viewers = asyncio.run(_killed(settings, server, folded, tmp_path))
         calls = server.calls()
     (resumed,) = [seen.entry.event for seen in _all(log) if _is(seen, ev.GenResumed)]
     (complete,) = [seen.entry.event for seen in _all(log) if _is(seen, ev.GenComplete)]
@@ -90,18 +90,19 @@ def _all(log):
         return list(folded.upto(folded.end()))
 
 
+def _resumes(event):
+    return isinstance(event, ev.GenResumed)
+
+
 def _is(seen, kind):
     return isinstance(seen.entry.event, kind) and seen.ruling.accepted
 
 
-async def _killed(settings, server, events, directory):
+async def _killed(settings, server, folded, directory):
     """The screens of three viewers: one stays; one connects between the kill and the resumption;
     one left before the kill, and returns when the answer continues."""
     worker = ("worker", "--agent", "resuming_teller:agent")
     base_url = server.base_url
-
-    def streams(attempt, seq):
-        return lambda e: isinstance(e, ev.GenChunk) and e.attempt == attempt and e.seq >= seq
 
     with gateway(settings, base_url) as serving:
         with process(settings, base_url, *worker, cwd=directory) as first:
@@ -110,14 +111,14 @@ async def _killed(settings, server, events, directory):
             staying = asyncio.create_task(stays.watch(url))
             await asyncio.wait_for(back.watch(url), 30)
             assert back.attempt == (1, 1, 1) and back.cursor
-            await asyncio.to_thread(until, events, streams(1, SEEN))
+            await asyncio.to_thread(until, folded, "the first attempt streams", streams(1, SEEN))
             first.kill()
-            first.wait()
+            first.wait(10)
         connecting = asyncio.create_task(late.watch(url))
         await asyncio.wait_for(late.has_text.wait(), 20)
         with process(settings, base_url, *worker, cwd=directory):
-            await asyncio.to_thread(until, events, lambda e: isinstance(e, ev.GenResumed))
-            await asyncio.to_thread(until, events, streams(2, 0))
+            await asyncio.to_thread(until, folded, "the answer is resumed", _resumes)
+            await asyncio.to_thread(until, folded, "the second attempt streams", streams(2, 1))
             returning = asyncio.create_task(back.watch(url))
             server.open("all are here")
             await asyncio.wait_for(asyncio.gather(staying, connecting, returning), 30)
