@@ -9,8 +9,8 @@ import contextlib
 import faulthandler
 import os
 import threading
-import time
 from collections.abc import Iterator
+from time import monotonic, sleep  # bound here: tests replace those of the module `time`
 from typing import NoReturn
 
 import pytest
@@ -38,8 +38,8 @@ def end_run(reason: str) -> NoReturn:
 
 def _watch() -> None:
     while True:
-        time.sleep(POLL_S)
-        if time.monotonic() > _Limit.deadline:
+        sleep(POLL_S)
+        if monotonic() > _Limit.deadline:
             end_run(f"{_Limit.what} did not end within its limit and {GRACE_S:g} s")
 
 
@@ -61,7 +61,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Start the clock of a test, its fixtures included."""
     limit_s = _limit_s(item)
     _Limit.what = item.nodeid
-    _Limit.deadline = time.monotonic() + limit_s + GRACE_S if limit_s else float("inf")
+    _Limit.deadline = monotonic() + limit_s + GRACE_S if limit_s else float("inf")
     with _named(item.nodeid):
         yield
     _Limit.deadline = float("inf")
@@ -84,7 +84,7 @@ def _named(nodeid: str) -> Iterator[None]:
 def pytest_unconfigure() -> None:
     """Threads that outlive the tests are joined at exit; that must end as well."""
     _Limit.what = f"the exit after {_Limit.what}"
-    _Limit.deadline = time.monotonic() + GRACE_S
+    _Limit.deadline = monotonic() + GRACE_S
 
 
 @contextlib.contextmanager
