@@ -89,9 +89,10 @@ def test_a_forced_port_that_is_taken_is_an_error_and_starts_nothing(broker_of, s
     assert server.fileno() > 0
 
 
-def test_the_controllers_port_is_checked_too(broker_of, server):
-    with pytest.raises(PortTaken, match=f"port {server.port} is taken"):
-        broker_of(port=server.port - 1).up()
+def test_the_controllers_port_is_checked_too(broker_of):
+    port = free_pair()
+    with OtherServer(port + 1), pytest.raises(PortTaken, match=f"port {port + 1} is taken"):
+        broker_of(port=port).up()
 
 
 @pytest.mark.broker
