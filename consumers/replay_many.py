@@ -146,11 +146,11 @@ def _ended_at_once(pool: ProcessPoolExecutor) -> Iterator[None]:
         yield
     except BaseException as error:
         own = set(multiprocessing.active_children()) - others
-        pool.shutdown(wait=False, cancel_futures=True)
         for process in own:
             process.terminate()
-        for process in own:
-            process.join()
+        # Only the pool's own thread may reap the processes. If two threads join one process, the
+        # second may return while the process is still listed as running.
+        pool.shutdown(cancel_futures=True)
         if isinstance(error, BrokenProcessPool):
             raise LogFatal(
                 "a process that folded a partition was killed, perhaps because the machine has too "

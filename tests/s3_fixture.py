@@ -22,10 +22,11 @@ import pytest
 from foldlog.local.kafka import process
 from foldlog.local.kafka.jars import ensure_jars
 from foldlog.local.kafka.java import find_java
+from foldlog.tests import stopped_process
 
 LOCK = Path(__file__).parent / "s3proxy.lock"
 BUCKET = "blobs"
-USER, PASSWORD = "lab", "lab-secret"
+USER, PASSWORD = "quokka", "quokka-secret"  # no part of a word that a message may have
 STARTS_S = 120.0  # on a busy machine; it takes 1.5 s on an idle one
 JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-DLOG_LEVEL=warn")
 
@@ -90,7 +91,7 @@ class S3Server:
 
     def pause(self) -> None:
         """Stop the server's process; connections stay open and get no answer."""
-        os.kill(self._pid, signal.SIGSTOP)
+        stopped_process.stop(self._pid)
 
     def resume(self) -> None:
         """Continue after `pause`."""

@@ -107,6 +107,18 @@ def test_ctrl_c_ends_the_processes_and_starts_no_further_job(pool):
     assert not multiprocessing.active_children()
 
 
+def test_an_error_leaves_no_process_behind():
+    """The defect: two threads reaped the processes, and one of them returned while a process was
+    still listed as running, about once in ten times."""
+    for _ in range(10):
+        pool = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
+        with pytest.raises(ValueError), pool, _ended_at_once(pool):
+            jobs = [pool.submit(time.sleep, seconds) for seconds in (0, 20, 20, 20)]
+            jobs[0].result()
+            raise ValueError
+        assert not multiprocessing.active_children()
+
+
 def test_a_killed_process_is_an_error_that_says_what_to_do(pool):
     with pytest.raises(LogFatal, match="--jobs 1"), pool, _ended_at_once(pool):
         pool.submit(os._exit, 9).result()

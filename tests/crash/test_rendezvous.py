@@ -54,7 +54,7 @@ def users(stage) -> Iterator[str]:
 def page(web: str, user: str = "tester") -> list[str] | None:
     """The sessions that the page of a user lists, or None while the server does not answer."""
     try:
-        with urllib.request.urlopen(f"{web}/users/{user}", timeout=20) as answer:
+        with urllib.request.urlopen(f"{web}/users/{user}", timeout=90) as answer:
             return [tab["session_id"] for tab in json.loads(answer.read())["tabs"]]
     except (urllib.error.URLError, ValueError, ConnectionError):
         return None

@@ -54,7 +54,7 @@ def test_two_prefixes_of_a_bucket_are_two_places(s3):
 def away(blobs, use):
     with pytest.raises(BlobsAway) as raised:
         use(blobs)
-    assert "127.0.0.1" not in str(raised.value) and "lab" not in str(raised.value)
+    assert "127.0.0.1" not in str(raised.value) and "quokka" not in str(raised.value)
     assert blobs.away
     return str(raised.value)
 

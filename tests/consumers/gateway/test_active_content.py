@@ -60,7 +60,7 @@ def test_no_response_can_run_scripts_or_be_framed(ana):
 def signed_in(browser, gateway):
     """A browser whose cookie signs a user in at the gateway."""
     context = browser.new_context(accept_downloads=True)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(90_000)
     context.add_cookies(
         [{"name": "foldlog_token", "value": token_for("ana", SECRET), "url": gateway.url}]
     )

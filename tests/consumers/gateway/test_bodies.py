@@ -18,7 +18,7 @@ from foldlog.consumers.gateway.bodies import PER_USER_MAX, Bodies
 from foldlog.log.errors import Retry
 from foldlog.tests.consumers.gateway.served import SECRET
 
-PATIENCE_S = 20
+PATIENCE_S = 90
 
 
 def begin(gateway, path, *headers):

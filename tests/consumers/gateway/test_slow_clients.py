@@ -39,7 +39,7 @@ from foldlog.tests.consumers.played import memory_log, settings_in
 
 SOON_S = 0.2  # a short deadline, so that the tests are fast
 NEVER_S = 3_600.0
-PATIENCE_S = 20
+PATIENCE_S = 90
 HEAD = b"POST /v1/sessions/slow/messages HTTP/1.1\r\nhost: 127.0.0.1\r\n"
 BODY = HEAD + b"content-type: application/json\r\ncontent-length: 100\r\n\r\n"
 

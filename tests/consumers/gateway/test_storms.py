@@ -33,7 +33,7 @@ async def watch(url, user, received, chance):
     """A viewer that disconnects and returns, mostly in the middle of an event."""
     headers = {"authorization": f"Bearer {token_for(user, SECRET)}"}
     cursor, other = None, next(name for name in USERS if name != user)
-    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=20) as http:
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=90) as http:
         for _ in range(DISCONNECTS):
             left = chance.randint(1, LEAVES_WITHIN)
             params = {"cursor": cursor} if cursor else {}

@@ -14,7 +14,7 @@ from foldlog.tests.consumers.gateway.served import SECRET, served
 from foldlog.tests.processors.worker.announcing import Announcing
 
 ROUNDS = 12
-PATIENCE_S = 20
+PATIENCE_S = 90
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from foldlog.tests.broker_fixture import unique_name
 from foldlog.tests.consumers.gateway.served import disk_full, served
 from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, settings_in
 
-PATIENCE_S = 20
+PATIENCE_S = 90
 
 
 @pytest.fixture

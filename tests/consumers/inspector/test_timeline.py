@@ -181,12 +181,12 @@ def test_few_sessions_are_folded_at_once_for_one_user(place, monkeypatch):
     with ThreadPoolExecutor(8) as threads:
         folding = [threads.submit(timelines.of, name, "ana") for name in ("a", "b")]
         for _ in folding:
-            assert begun.acquire(timeout=20)
+            assert begun.acquire(timeout=90)
         with pytest.raises(TooManyTimelines):
             timelines.of("c", "ana")
         others = [threads.submit(timelines.of, *args) for args in (("a", "ana"), ("c", "ben"))]
         for _ in others:
-            assert begun.acquire(timeout=20)
+            assert begun.acquire(timeout=90)
         released.set()
         assert all(future.result().known for future in folding + others)
     assert timelines.of("c", "ana").known

@@ -144,7 +144,7 @@ def test_a_receiver_without_an_answer_costs_one_timeout():
     async def waits(reader, writer):
         await reader.read()
 
-    outcome, receiver = attempt(waits, limits=replace(LIMITS, delivery_timeout_ms=50))
+    outcome, receiver = attempt(waits, limits=replace(LIMITS, delivery_timeout_ms=1_000))
     assert outcome.error == "timeout" and len(receiver.requests) == 1
 
 

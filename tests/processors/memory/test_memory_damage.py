@@ -19,7 +19,7 @@ from foldlog.tests.processors.memory.memory_log import (
     wrote,
 )
 
-PATIENCE_S = 20
+PATIENCE_S = 90
 BELONGS = Belongs("cluster", "topic", memory_version())
 
 

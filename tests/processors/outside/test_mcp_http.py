@@ -93,7 +93,7 @@ class Guard(Handler):
             self.send_error(401)
             return
         forwarded = urllib.request.Request(self.server.behind, body, dict(self.headers))
-        with urllib.request.urlopen(forwarded, timeout=20) as answer:
+        with urllib.request.urlopen(forwarded, timeout=90) as answer:
             own = ("transfer-encoding", "content-length", "date", "server")
             headers = {k: v for k, v in answer.getheaders() if k.lower() not in own}
             self.respond(answer.status, answer.read(), **headers)

@@ -268,7 +268,7 @@ def test_servers_exit_when_their_worker_is_killed(tmp_path):
     worker.kill()
     worker.wait()
     worker.stdout.close()
-    _, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=90)
     assert alive == []
 
 

@@ -83,7 +83,7 @@ def test_a_sync_tool_runs_in_a_thread_of_its_own(host):
 
 
 def test_two_sync_tools_run_at_the_same_time(host):
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=90)
 
     def meet() -> int:
         return both.wait() >= 0

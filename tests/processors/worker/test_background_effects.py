@@ -25,7 +25,7 @@ from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.processors.memory.memory_log import ANA, serving
 
-WAIT_S = 20.0
+WAIT_S = 90.0
 REQUEST = (
     b'{"model":"claude-cheapest","max_tokens":9,"messages":[{"role":"user","content":"long"}]}'
 )

@@ -4,7 +4,7 @@ import threading
 
 from foldlog.processors.worker.resumption import READS_MAX, ChunksLoader
 
-PATIENCE_S = 20
+PATIENCE_S = 90
 SESSIONS = READS_MAX + 6
 
 

@@ -25,7 +25,7 @@ from foldlog.tests.laws.manual_worker import (
     opened,
 )
 
-WAIT_S = 10.0
+WAIT_S = 90.0
 ROLE_OF = {"generate": "models", "run_tool": "tools", "work": "background"}
 
 

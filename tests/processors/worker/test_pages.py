@@ -21,7 +21,7 @@ def pages():
 
 
 def get(pages: Pages, path: str, host: str | None = None) -> tuple[int, str]:
-    connection = http.client.HTTPConnection(*pages.server_address, timeout=20)
+    connection = http.client.HTTPConnection(*pages.server_address, timeout=90)
     try:
         connection.request("GET", path, headers={} if host is None else {"Host": host})
         answer = connection.getresponse()
