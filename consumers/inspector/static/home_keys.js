@@ -16,7 +16,7 @@ export const HOME_KEYS = [
   ["?", "these keys"],
 ];
 
-const OWN = "input:not([type=checkbox]), textarea, select, [contenteditable], dialog";
+const OWN = "input:not([type=checkbox]), textarea, select, [contenteditable], dialog[open]";
 
 /** Handles the keys of the page. `does` maps each key to its function. */
 export function onHomeKeys(does) {

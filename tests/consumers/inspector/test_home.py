@@ -497,3 +497,13 @@ def test_every_key_is_listed(place, url, page_at):
     expect(listed).to_have_count(0)
     page.keyboard.press("4")
     page.get_by_role("heading", name="What it costs").wait_for()
+
+
+def test_a_key_works_while_the_browser_still_focuses_the_closed_list(place, url, page_at):
+    """The defect: a browser moves the focus out of a closed dialog only when it draws the next
+    frame, and a key pressed before that was ignored."""
+    titled(place, "closed-home", "A session, so that the page has parts")
+    page = page_at(f"{url}/")
+    expect(page.get_by_role("heading", level=1)).not_to_have_text(re.compile("Your|No sessions"))
+    page.locator("dialog[aria-label=Keys] button").dispatch_event("keydown", {"key": "4"})
+    page.get_by_role("heading", name="What it costs").wait_for()
