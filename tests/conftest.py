@@ -43,7 +43,11 @@ settings.load_profile("foldlog")
 
 _SHARED = ("broker", "s3", "node", "browser", "played")
 _FIXTURES = tuple(f"foldlog.tests.{name}_fixture" for name in _SHARED)
-pytest_plugins = ["foldlog.tests.limits", *(name for name in _FIXTURES if find_spec(name))]
+pytest_plugins = [
+    "foldlog.tests.limits",
+    "foldlog.tests.cost",
+    *(name for name in _FIXTURES if find_spec(name)),
+]
 
 
 class RootIsNotATestPackage:

@@ -1,17 +1,18 @@
 """Brokers that live as long as a `with` block, for tests and for building the startup cache."""
 
+import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from . import process
 from .broker import Broker
 from .cluster import BrokerCluster
 
-TEMPORARY = "foldlog-kafka-"  # followed by the owner's pid, so that a later run can clean up
+TEMPORARY = "foldlog-kafka-"  # followed by the owner's pid, for people who look
+_OWNER = "owner"
 
 
 @contextmanager
@@ -26,7 +27,7 @@ def temporary_broker(
 
     The broker ends with the block or with this process.
     """
-    with _directory() as directory:
+    with temporary_directory() as directory:
         broker = Broker(
             dir=directory,
             cache_dir=cache_dir,
@@ -46,7 +47,7 @@ def temporary_broker(
 @contextmanager
 def temporary_cluster(cache_dir: Path, *, size: int = 3) -> Iterator[BrokerCluster]:
     """Like `temporary_broker`, with several brokers."""
-    with _directory() as directory:
+    with temporary_directory() as directory:
         cluster = BrokerCluster(
             dir=directory, cache_dir=cache_dir, size=size, preferred_port=None, tied=True
         )
@@ -58,18 +59,32 @@ def temporary_cluster(cache_dir: Path, *, size: int = 3) -> Iterator[BrokerClust
 
 
 @contextmanager
-def _directory() -> Iterator[Path]:
+def temporary_directory() -> Iterator[Path]:
+    """A directory for temporary brokers, removed after the block, or by a later run if this process
+    is killed."""
     _sweep()
     directory = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-"))
     try:
-        yield directory
+        with _owned(directory):
+            yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+@contextmanager
+def _owned(directory: Path) -> Iterator[None]:
+    """Hold a lock that shows that the owner of the directory lives. The system releases it when the
+    process ends. A pid would not do: the owner may have another pid namespace."""
+    unlocked = directory / f"{_OWNER}.new"
+    with open(unlocked, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        unlocked.rename(directory / _OWNER)  # it is locked when others first see it
+        yield
+
+
 def _sweep() -> None:
     """Remove the directories of temporary brokers whose process has ended."""
-    for directory in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*-*"):
-        pid = directory.name.removeprefix(TEMPORARY).partition("-")[0]
-        if pid.isdigit() and process.wait_gone(int(pid), 0):
-            shutil.rmtree(directory, ignore_errors=True)
+    for owner in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*-*/{_OWNER}"):
+        with suppress(OSError), open(owner, "a") as file:  # locked, or removed by another sweep
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(owner.parent, ignore_errors=True)

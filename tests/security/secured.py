@@ -7,9 +7,6 @@ production cluster, its clients are super users.
 
 import datetime as dt
 import ipaddress
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +30,7 @@ from cryptography.x509.oid import NameOID
 
 from foldlog.local.kafka import Broker, PortTaken
 from foldlog.local.kafka.ports import free_pair
+from foldlog.local.kafka.temporary import temporary_directory
 from foldlog.log.access import ROLES, Resource, grants
 
 USERS = (*ROLES, "nobody")
@@ -129,7 +127,12 @@ class Secured:
 @contextmanager
 def secured_broker(cache_dir: Path) -> Iterator[Secured]:
     """Run the node, in a new directory that is deleted when the block ends."""
-    directory = Path(tempfile.mkdtemp(prefix=f"foldlog-kafka-{os.getpid()}-"))
+    with temporary_directory() as directory, _secured_in(directory, cache_dir) as secured:
+        yield secured
+
+
+@contextmanager
+def _secured_in(directory: Path, cache_dir: Path) -> Iterator[Secured]:
     broker = None
     try:
         make_certificates(directory / "tls")
@@ -161,7 +164,6 @@ def secured_broker(cache_dir: Path) -> Iterator[Secured]:
     finally:
         if broker is not None:
             broker.kill()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _properties(port: int, second: int, third: int) -> dict[str, str]:
