@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import click
@@ -87,15 +88,15 @@ def measured(runs: int, only: tuple[str, ...]) -> Iterator[tuple[str, Measured]]
     wanted = set(only or NAMES)
     for name, bench in ALONE.items():
         if name in wanted:
-            yield name, _timed(name, lambda bench=bench: bench(runs))
+            yield name, _timed(name, partial(bench, runs))
     for name, bench in BROKER.items():
         if name in wanted:
-            yield name, _timed(name, lambda bench=bench: _on_a_broker(bench, runs))
+            yield name, _timed(name, partial(_on_a_broker, bench, runs))
     names = [name for name in WORKER if name in wanted]
     with ExitStack() as stack:  # one worker for all of them; the first bench pays for its start
         parts: list[tuple[Installation, ScriptedServer]] = []
         for name in names:
-            yield name, _timed(name, lambda name=name: _on_a_worker(name, runs, parts, stack))
+            yield name, _timed(name, partial(_on_a_worker, name, runs, parts, stack))
 
 
 def _on_a_broker(bench: Callable[[Installation, int], Ratio], runs: int) -> Ratio:

@@ -132,6 +132,6 @@ def cache_saving(runs: int = 1, turns: int = TURNS) -> Ratio:
         f" cached; the longest prompt has {max(row.read_tokens for row in spent):,} tokens"
     )
     aim = "at least 0.72, aim 0.86"
-    usd = [picodollars / PICO_PER_USD for picodollars in whole]
+    ours, baseline = (picodollars / PICO_PER_USD for picodollars in whole)
     assert whole.saved is not None
-    return Ratio("cache_saving", *usd, "USD", whole.saved, 1, aim, note)
+    return Ratio("cache_saving", ours, baseline, "USD", whole.saved, 1, aim, note)

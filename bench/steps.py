@@ -77,7 +77,7 @@ def _answer(request: Request) -> Reply:
 @contextmanager
 def _tool_worker(here: Installation) -> Iterator[ScriptedServer]:
     """A worker with the agent of this bench, and its model server."""
-    with ScriptedServer(script=Script([Rule(_answer)])) as server:
+    with ScriptedServer(script=Script([Rule(reply=_answer)])) as server:
         with live.worker(here, server.base_url, "--agent", "foldlog.bench.steps:AGENT"):
             yield server
 

@@ -25,6 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -181,7 +182,7 @@ def stream_cost(here: Installation, runs: int) -> Ratio:
                     viewers = []
                     for name in names:
                         sessions.open(name, agent="default")
-                        _await(lambda name=name: running.knows(name), f"session {name}")
+                        _await(partial(running.knows, name), f"session {name}")
                         viewers.append(stack.enter_context(running.watch(name)))
                     for name in names:
                         sessions.say(name, "hello", channel="bench")
