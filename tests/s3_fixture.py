@@ -27,7 +27,7 @@ from foldlog.tests import stopped_process
 LOCK = Path(__file__).parent / "s3proxy.lock"
 BUCKET = "blobs"
 USER, PASSWORD = "quokka", "quokka-secret"  # no part of a word that a message may have
-STARTS_S = 120.0  # on a busy machine; it takes 1.5 s on an idle one
+STARTS_S = 100.0  # on a busy machine; it takes 1.5 s on an idle one
 JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-DLOG_LEVEL=warn")
 
 
@@ -146,7 +146,7 @@ def s3(shared_s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     because the machine may be busy.
     """
     for limit in ("DEADLINE_S", "RETRY_S"):
-        monkeypatch.setattr(f"foldlog.log.object_store.{limit}", 120.0)
+        monkeypatch.setattr(f"foldlog.log.object_store.{limit}", 100.0)
     for name, value in shared_s3_server.environment.items():
         monkeypatch.setenv(name, value)
     return shared_s3_server

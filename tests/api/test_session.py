@@ -26,6 +26,7 @@ from foldlog.consumers.outcomes import CommandRefused, NoAnswerYet, UnknownMessa
 from foldlog.consumers.show import UnknownSession
 from foldlog.log.errors import LogUnreachable, Refused, SettingsError
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
+from foldlog.tests.kit.waiting import joined
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def test_answer_waits_for_a_worker_in_another_thread(session, log):
     worker = threading.Thread(target=lambda: Played(log, "s1").answer("four"))
     worker.start()
     assert reply.answer(timeout_s=60).text == "four"
-    worker.join()
+    joined(worker)
 
 
 def test_no_answer_in_time_is_an_error_and_the_reply_goes_on(session, log):

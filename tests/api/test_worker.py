@@ -14,6 +14,7 @@ import pytest
 from foldlog.api.worker import Worker, run_worker
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.log.errors import Refused
+from foldlog.tests.kit.programs import line_of
 from foldlog.tests.own_environment import installation_env
 
 pytestmark = pytest.mark.broker
@@ -176,7 +177,7 @@ threading.Thread(target=ask, daemon=True).start()
 sys.exit(foldlog.run_worker([shop]))
 """)
     assert process.stdout is not None
-    assert process.stdout.readline() == "hello\n"
+    assert line_of(process.stdout, "a line of its output") == "hello\n"
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0, err

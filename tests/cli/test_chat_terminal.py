@@ -24,6 +24,7 @@ from foldlog.consumers import outcomes
 from foldlog.log import Settings
 from foldlog.tests.cli.harness import WAIT_S, make_shell, playing, turn_opens
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
+from foldlog.tests.kit.waiting import until
 
 SYSCALL = Path(f"/proc/self/task/{os.getpid()}/syscall")
 """What the main thread is doing in the kernel (Linux)."""
@@ -103,8 +104,7 @@ def at_terminal(tmp_path, monkeypatch):
             person(terminal, played)
         except BaseException:  # otherwise the chat would wait for this person for ever
             terminal.type("/quit\n")
-            while not left.wait(1):
-                terminal.ctrl_c()
+            until("the chat ends", lambda: terminal.ctrl_c() or left.wait(1))
             raise
 
     def run(

@@ -4,12 +4,14 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from foldlog.cli.init import TEMPLATES, agent_name
 from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.kit.programs import line_of
 from foldlog.tests.own_environment import bare_env
 
 WAIT_S = 90
@@ -63,8 +65,8 @@ def test_a_new_project_runs_with_the_commands_of_its_readme(run, tmp_path, broke
     }
     dev = run.start(project, "foldlog.cli", *dev_words, **where)
     try:
-        while "Next, in another terminal" not in (text := dev.stdout.readline()):
-            assert text
+        read = partial(line_of, dev.stdout, "the address of the chat")
+        text = next(line for line in iter(read, "") if "Next, in another terminal" in line)
         assert " ".join(chat_words) in text
         talk = run(project, "foldlog.cli", *chat_words, typed="refund 17\nyes\n", **where)
     finally:

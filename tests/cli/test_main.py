@@ -44,7 +44,8 @@ def test_every_command_has_help_with_an_example(shell, name):
 def test_help_lists_every_command_and_imports_none():
     program = "import sys; from foldlog.cli.__main__ import main; main(['-h']); print(sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+        timeout=60,
     )
     for name in CONTRACT:
         assert re.search(rf"^  {name}  +\S", done.stdout, re.MULTILINE), name
@@ -165,7 +166,8 @@ def test_version(shell):
 
 def test_python_m_works():
     done = subprocess.run(
-        [sys.executable, "-m", "foldlog.cli", "--version"], capture_output=True, text=True
+        [sys.executable, "-m", "foldlog.cli", "--version"], capture_output=True, text=True,
+        timeout=60,
     )
     assert done.returncode == 0 and done.stdout.startswith("foldlog ")
 

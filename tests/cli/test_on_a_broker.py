@@ -11,6 +11,7 @@ import pytest
 
 from foldlog.log import Settings, open_log
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.kit.programs import line_of
 from foldlog.tests.own_environment import installation_env
 
 pytestmark = pytest.mark.broker
@@ -66,9 +67,9 @@ def test_commands_without_a_worker(machine):
 def test_tail_follow_continues_and_ends_cleanly_at_ctrl_c(machine):
     machine("open", "s1")
     following = machine.start("tail", "s1", "--follow", "--json")
-    assert json.loads(following.stdout.readline())["type"] == "SESSION_OPENED"
+    assert json.loads(line_of(following.stdout, "a line of its output"))["type"] == "SESSION_OPENED"
     machine("lock", "s1", "p1")
-    assert json.loads(following.stdout.readline())["project_id"] == "p1"
+    assert json.loads(line_of(following.stdout, "a line of its output"))["project_id"] == "p1"
     following.send_signal(2)
     _, err = following.communicate(timeout=WAIT_S)
     assert (following.returncode, err.strip()) == (130, "")
@@ -174,8 +175,9 @@ def test_every_service_ends_with_0_at_ctrl_c_and_at_sigterm(machine, number):
         "worker": machine.start("worker", "--supervise"),
     }
     try:
-        assert "the gateway serves http://" in services["gateway"].stdout.readline()
-        assert "open sessions by user: http" in services["users"].stderr.readline()
+        gateway, users = services["gateway"].stdout, services["users"].stderr
+        assert "the gateway serves http://" in line_of(gateway, "its address")
+        assert "open sessions by user: http" in line_of(users, "its address")
         _await((machine.home / "worker" / "worker.json").exists)
     finally:
         for service in services.values():

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from foldlog.cli.agents import load_agents
+from foldlog.tests.kit.programs import line_of
 from foldlog.tests.own_environment import bare_env
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +75,7 @@ def test_the_quickstart_of_readme_works_as_written(foldlog, tmp_path):
     dev_line, chat_line = commands(README)
     dev = foldlog.start(dev_line)
     try:
-        shown = [dev.stdout.readline() for _ in range(3)]
+        shown = [line_of(dev.stdout, "a line of its output") for _ in range(3)]
         assert any(chat_line in line for line in shown), shown
         _until(foldlog, "foldlog status", "partitions 0")
         (typed,) = re.findall(r"Type `(.+)`:", README)

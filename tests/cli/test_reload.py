@@ -19,6 +19,7 @@ import pytest
 from foldlog.cli import reload
 from foldlog.cli.reload import Loaded, Reloader, load_elsewhere
 from foldlog.tests.cli.harness import make_shell
+from foldlog.tests.kit.waiting import joined
 from foldlog.tests.own_environment import installation_env
 
 WAIT_S = 60
@@ -251,7 +252,7 @@ class Dev:
     def end(self) -> str:
         self.process.send_signal(2)
         self.process.wait(WAIT_S)
-        self._reader.join()
+        joined(self._reader)
         return "".join(self.shown.get() for _ in range(self.shown.qsize()))
 
 

@@ -21,6 +21,7 @@ from foldlog.processors.effects.models.client import host_of
 from foldlog.processors.worker.start_lock import exclusive_start
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import settings_in
+from foldlog.tests.kit.waiting import joined
 
 APP = """
 from foldlog.processors.agent import Agent
@@ -288,7 +289,7 @@ def answering_worker(tmp_path):
     (tmp_path / "worker" / "worker.json").write_text(json.dumps(contents))
     yield
     server.shutdown()
-    thread.join()
+    joined(thread)
     server.server_close()
 
 

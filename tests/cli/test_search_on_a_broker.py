@@ -6,6 +6,7 @@ import json
 import pytest
 
 from foldlog.tests.cli.test_on_a_broker import WAIT_S, approve_until_answered, machine
+from foldlog.tests.kit.programs import line_of
 
 pytestmark = pytest.mark.broker
 __all__ = ["machine"]
@@ -41,7 +42,7 @@ def test_a_second_search_waits_and_ends_cleanly_at_ctrl_c(machine):
     with open(f"{index}.lock", "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         waiting = machine.start("search", "walrus")
-        assert "waiting for another search" in waiting.stderr.readline()
+        assert "waiting for another search" in line_of(waiting.stderr, "a line of its output")
         waiting.send_signal(2)
         out, err = waiting.communicate(timeout=WAIT_S)
     assert (waiting.returncode, out, err.strip()) == (130, "", "")

@@ -8,6 +8,7 @@ from foldlog.processors.store.state_dir import StateDir
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import Played
+from foldlog.tests.kit.waiting import joined
 
 
 def test_a_first_message_opens_the_session(shell):
@@ -55,7 +56,7 @@ def test_send_wait_prints_the_answer_and_nothing_else(tmp_path, capsys):
     worker = threading.Thread(target=work)
     worker.start()
     ran = shell("send s1 question --wait")
-    worker.join()
+    joined(worker)
     assert (ran.code, ran.out, ran.err) == (0, "the answer is \\x1b[31m42\n", "")
 
 

@@ -12,6 +12,7 @@ from foldlog.consumers.transcript_stream import LineAdded, Settled, Token
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
+from foldlog.tests.kit.waiting import PATIENCE_S, joined
 
 
 def asking_for_approval(client, log, *calls):
@@ -215,8 +216,8 @@ def test_ask_waits_for_the_answer_and_a_repetition_returns_it(tmp_path):
 
         worker = threading.Thread(target=work)
         worker.start()
-        first = client.ask("s1", "hi", message_id="m1")
-        worker.join()
+        first = client.ask("s1", "hi", message_id="m1", timeout_s=PATIENCE_S)
+        joined(worker)
         assert first.text == "hello" and first.reason == "end_turn"
         assert client.ask("s1", "hi", message_id="m1") == first, "S0.10"
         with pytest.raises(NoAnswerYet):

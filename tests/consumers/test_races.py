@@ -7,6 +7,7 @@ from collections.abc import Callable
 from foldlog.consumers.client import Client
 from foldlog.consumers.outcomes import CommandRefused
 from foldlog.tests.consumers.played import memory_log, settings_in
+from foldlog.tests.kit.waiting import PATIENCE_S, joined
 
 RACES = 60
 
@@ -17,17 +18,19 @@ def race(*commands: Callable[[], object]) -> list[object]:
     results: list[object] = [None] * len(commands)
 
     def run(place: int) -> None:
-        start.wait()
+        start.wait(PATIENCE_S)
         try:
             results[place] = commands[place]()
         except CommandRefused as refused:
             results[place] = refused
 
-    threads = [threading.Thread(target=run, args=(place,)) for place in range(len(commands))]
+    threads = [
+        threading.Thread(target=run, args=(place,), daemon=True) for place in range(len(commands))
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        joined(thread)
     return results
 
 

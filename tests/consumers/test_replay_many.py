@@ -28,6 +28,7 @@ from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.branching.branched import talk
 from foldlog.tests.consumers.played import settings_in
+from foldlog.tests.kit.waiting import PATIENCE_S
 
 NAMES = ("s1", "s2", "s3", "s4")
 
@@ -114,14 +115,14 @@ def test_an_error_leaves_no_process_behind():
         pool = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
         with pytest.raises(ValueError), pool, _ended_at_once(pool):
             jobs = [pool.submit(time.sleep, seconds) for seconds in (0, 20, 20, 20)]
-            jobs[0].result()
+            jobs[0].result(PATIENCE_S)
             raise ValueError
         assert not multiprocessing.active_children()
 
 
 def test_a_killed_process_is_an_error_that_says_what_to_do(pool):
     with pytest.raises(LogFatal, match="--jobs 1"), pool, _ended_at_once(pool):
-        pool.submit(os._exit, 9).result()
+        pool.submit(os._exit, 9).result(PATIENCE_S)
 
 
 class Terminal(io.StringIO):

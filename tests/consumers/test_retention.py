@@ -28,6 +28,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.consumers.played import PARTITIONS, Played, settings_in
 from foldlog.tests.consumers.test_replay import stored
+from foldlog.tests.kit.waiting import until
 
 PARTITION = 3  # a second member of a group gets it
 DAY_MS = 24 * 3600 * 1000
@@ -163,10 +164,14 @@ def test_a_reader_continues_while_its_records_are_deleted(old):
         old.turn(THREE, "more")
         old.remember()
         seen = [record]
-        while len(seen) < len(old.seen):
+
+        def has_read_all():
             more = follow._reader.poll(0, 3)
             assert more, "the reader stopped"
-            seen += more
+            seen.extend(more)
+            return len(seen) >= len(old.seen)
+
+        until("every record is read", has_read_all)
         assert seen == old.seen
         assert follow.cursor == {PARTITION: old.seen[-1].offset + 1}
 
@@ -353,7 +358,7 @@ def test_a_damaged_bundle_is_reported_and_nothing_is_skipped(old):
             path.write_bytes(path.read_bytes()[:-1])
     reader = old.log.reader(SESSION_EVENTS, {PARTITION: 0})
     with pytest.raises(LogCut, match="the archive is damaged: files/.*is damaged"):
-        while True:
+        for _ in old.seen:
             reader.poll(0, 1)
     assert reader.poll(0) == [] and reader.positions() == {PARTITION: 0}
 
@@ -530,9 +535,13 @@ def test_a_member_of_a_group_reads_the_archive_and_then_the_log(old):
     seen, revoked = [], []
     joining = ("workers", "w1", lambda ps: dict.fromkeys(ps, 0), revoked.extend)
     member = old.log.group_reader(SESSION_EVENTS, *joining)
-    while len(seen) < len(old.seen):
-        seen += [record for record in member.poll(0, 4) if record.partition == PARTITION]
+
+    def has_read_all():
+        seen.extend(record for record in member.poll(0, 4) if record.partition == PARTITION)
         assert member.positions()[PARTITION] <= old.seen[-1].offset + 1
+        return len(seen) >= len(old.seen)
+
+    until("every record is read", has_read_all)
     assert seen == old.seen
     member.seek(PARTITION, 2)
     assert member.poll(0, 4) == old.seen[2:6]
@@ -545,9 +554,13 @@ def test_a_partition_that_moves_is_read_from_the_archive_by_its_new_member_only(
     assert first.poll(0, 2) == old.seen[:2]
     second = old.log.group_reader(SESSION_EVENTS, joining[0], "w2", *joining[2:])
     seen = []
-    while len(seen) < len(old.seen):
+
+    def has_read_all():
         first.poll(0, 1)
         if PARTITION in second.positions():
             assert PARTITION not in first.positions() and first.poll(0, 1) == []
-        seen += second.poll(0, 3)
+        seen.extend(second.poll(0, 3))
+        return len(seen) >= len(old.seen)
+
+    until("every record is read", has_read_all)
     assert seen == old.seen

@@ -12,6 +12,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
@@ -26,6 +27,7 @@ from foldlog.tests.crash.fleet import PATIENCE_S, wait_until
 from foldlog.tests.crash.rig import replay_differs, stage_on
 from foldlog.tests.crash.rounds import CAST, Play
 from foldlog.tests.crash.stage import Stage
+from foldlog.tests.kit.waiting import joined
 
 TOPIC, PARTITIONS = "numbers", 4
 PACE_S = 0.02
@@ -55,11 +57,11 @@ class Numbers:
         self._thread.start()
 
     def _write(self) -> None:
-        number = 0
-        while not self._ended.wait(PACE_S):
+        for number in count(0, PARTITIONS):
+            if self._ended.wait(PACE_S):
+                return
             for partition in range(PARTITIONS):
-                value = b"%d" % number
-                number += 1
+                value = b"%d" % (number + partition)
 
                 def note(answer: Delivered | AppendError, value: bytes = value) -> None:
                     if isinstance(answer, Delivered):
@@ -104,7 +106,7 @@ class Numbers:
     def close(self) -> None:
         """Stop writing."""
         self._ended.set()
-        self._thread.join()
+        joined(self._thread)
         self._producer.close()
 
 

@@ -17,6 +17,8 @@ from foldlog.log.partition import partition_for
 from foldlog.schemas.tabs import key_of
 from foldlog.schemas.topics import USER_SESSIONS, USER_TABS
 from foldlog.tests.crash.fleet import PATIENCE_S, wait_until
+from foldlog.tests.kit.programs import ended, line_of
+from foldlog.tests.kit.waiting import within
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
@@ -37,17 +39,15 @@ def users(stage) -> Iterator[str]:
     )
     assert process.stderr is not None
     try:
-        found = re.search(r"(http://\S+)/users/USER", process.stderr.readline())
-        assert found, process.stderr.read()
-        yield found[1]
+        line = line_of(process.stderr, "the address of the pages")
+        if found := re.search(r"(http://\S+)/users/USER", line):
+            yield found[1]
     finally:
         process.terminate()
-        try:
-            code = process.wait(PATIENCE_S)
-        finally:
-            process.kill()
-        rest = process.stderr.read()
+        code = ended(process)
+        rest = within("the rest of stderr", process.stderr.read)
         process.stderr.close()
+    assert found, line + rest
     assert (code, "Traceback" in rest) == (0, False), rest
 
 

@@ -16,6 +16,7 @@ from foldlog.tests.crash import witnesses
 from foldlog.tests.crash.fleet import PATIENCE_S, WorkerHandle, wait_until
 from foldlog.tests.crash.rig import stage_on
 from foldlog.tests.crash.rounds import Play
+from foldlog.tests.kit.programs import ended
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
@@ -34,7 +35,7 @@ def supervised(handle: WorkerHandle) -> Iterator[subprocess.Popen]:
         yield process
     finally:
         process.terminate()
-        process.wait(PATIENCE_S)
+        ended(process, PATIENCE_S)
         assert process.stdout is not None
         process.stdout.close()
         wait_until("no process is left", lambda: not handle.processes())

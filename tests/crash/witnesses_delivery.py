@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from foldlog.processors.effects.delivery import signature
 from foldlog.processors.fold.projections.delivery import text_of
 from foldlog.schemas import events as ev
+from foldlog.tests.kit.waiting import joined
 
 CHANNEL, SECRET_ENV, SECRET = "push:desk", "DESK_SECRET", "of the crash tests"
 
@@ -65,7 +66,7 @@ class PushReceiver:
         """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
+        joined(self._thread)
 
 
 def channels_have_every_answer(case: Any) -> Iterator[str]:

@@ -72,6 +72,7 @@ def example(tmp_path, broker, model):
     subprocess.run(
         [sys.executable, "-m", "foldlog.cli", "topics", "apply"], env=made.env, check=True,
         stdout=subprocess.DEVNULL,
+        timeout=60,
     )  # fmt: skip
     return made
 
@@ -96,6 +97,7 @@ def test_several_server_processes_share_workers_of_their_own(example):
             ran = subprocess.run(
                 [sys.executable, "talk.py", example.url, "c1", "refund 17"],
                 cwd=example.place, env=example.env, capture_output=True, text=True,
+                timeout=60,
             )  # fmt: skip
             assert "refund {'order': 17}: allowed" in ran.stdout, ran.stdout + ran.stderr
             assert "returned: order 17 is refunded" in ran.stdout

@@ -18,6 +18,7 @@ from foldlog.processors.worker.reports import ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS
+from foldlog.tests.kit.waiting import until
 from foldlog.tests.laws.manual_worker import (
     ROLES,
     SESSION,
@@ -300,8 +301,7 @@ def test_B2_background_work_whose_claim_came_back_late_is_released_and_claimed_a
     rig = paused_behind_its_claim(agent, roles=(*ROLES, "background"))
     rig.settle()
     rig.write("models", answered())
-    while not rig.events(ev.BackgroundStarted):
-        rig.read(1)
+    until("the work is begun", lambda: rig.events(ev.BackgroundStarted) or rig.read(1))
     rig.ms += agent.limits.start_window_ms + 1
     rig.settle()
     begins = [begin for what, begin in rig.begins if what == "work"]

@@ -2,7 +2,6 @@
 
 import fcntl
 import shutil
-import subprocess
 import sys
 from contextlib import contextmanager
 
@@ -23,6 +22,7 @@ from foldlog.local.kafka import (
 from foldlog.local.kafka.crash_report import explain
 from foldlog.local.kafka.jars import LOCK, read_lock
 from foldlog.local.kafka.java import find_java
+from foldlog.tests.kit.programs import run
 
 
 @pytest.fixture
@@ -121,10 +121,10 @@ def small_disk(tmp_path):
     place = tmp_path / "disk"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=60m", "tmpfs", str(place)]
-    if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
+    if not shutil.which("mount") or run(mount).returncode:
         pytest.skip("mounting a small file system is not allowed here")
     yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+    run(["umount", "--lazy", place], check=True)
 
 
 @pytest.mark.broker

@@ -17,10 +17,12 @@ from foldlog.local.kafka import Broker, Condition, temporary_broker
 from foldlog.local.kafka.process import wait_gone
 from foldlog.local.kafka.temporary import TEMPORARY
 from foldlog.tests import stopped_process
+from foldlog.tests.kit.programs import line_of, output_of
 
 pytestmark = pytest.mark.broker
 
 needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
+UP_S = 90.0  # more than `up` waits for a broker
 GONE_S = 20.0  # everything takes under a second on an idle machine
 
 UP = """
@@ -187,8 +189,8 @@ def test_after_kill_9_it_is_back_on_its_port_with_every_acknowledged_record(brok
 def test_two_ups_at_once_share_one_broker(broker_of):
     broker = broker_of()
     with up_in_a_process(broker) as one, up_in_a_process(broker) as other:
-        one_output, one_error = one.communicate()
-        other_output, other_error = other.communicate()
+        one_output, one_error = output_of(one, UP_S)
+        other_output, other_error = output_of(other, UP_S)
     assert (one.returncode, other.returncode) == (0, 0), (one_error, other_error)
     assert json.loads(one_output) == json.loads(other_output)
     assert broker.status().pid == json.loads(one_output)["pid"]
@@ -197,7 +199,7 @@ def test_two_ups_at_once_share_one_broker(broker_of):
 def test_a_broker_outlives_its_command_and_a_lost_state_file(broker_of):
     broker = broker_of()
     with up_in_a_process(broker) as command:
-        started = json.loads(command.communicate()[0])
+        started = json.loads(output_of(command, UP_S)[0])
     (broker.dir / "broker.json").write_text('{"pid": 1')
     assert broker.state() is None
     assert broker.up().pid == started["pid"]
@@ -216,7 +218,7 @@ def test_ctrl_c_leaves_no_process_and_the_next_up_works(broker_of, moment):
     with up_in_a_process(broker) as command:
         eventually(lambda: processes_in(broker.dir), "no JVM was started")
         command.send_signal(signal.SIGINT)
-        _, error = command.communicate()
+        _, error = output_of(command, UP_S)
     assert b"KeyboardInterrupt" in error
     assert processes_in(broker.dir) == []
     assert broker.status().condition is Condition.STOPPED
@@ -239,10 +241,12 @@ def test_a_temporary_broker_lives_as_long_as_its_process(broker_cache_dir, start
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as holder:
-        pid = int(holder.stdout.readline())
-        assert holder.stdout.readline() == b"ready\n"
-        assert not wait_gone(pid, 0.5)  # the thread that started it has ended
-        holder.kill()
+        try:
+            pid = int(line_of(holder.stdout, "the broker's process id", UP_S))
+            assert line_of(holder.stdout, "the holder is ready") == b"ready\n"
+            assert not wait_gone(pid, 0.5)  # the thread that started it has ended
+        finally:
+            holder.kill()
     if sys.platform == "linux":
         assert wait_gone(pid, GONE_S)
         with temporary_broker(broker_cache_dir) as later:

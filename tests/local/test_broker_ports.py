@@ -4,12 +4,14 @@ import re
 import socket
 import struct
 import threading
+from time import monotonic
 
 import pytest
 
 from foldlog.local.kafka import Broker, Condition, PortTaken
 from foldlog.local.kafka.ports import DEFAULT_PORT, free_pair, is_taken
 from foldlog.local.kafka.probe import ask
+from foldlog.tests.kit.waiting import PATIENCE_S, joined
 
 
 @pytest.fixture
@@ -19,6 +21,9 @@ def server():
         yield listening
 
 
+SERVES_S = 110.0  # less than the limit of a test
+
+
 class OtherServer(socket.socket):
     def __init__(self, port: int = 0, response: bytes = b""):
         super().__init__()
@@ -26,13 +31,16 @@ class OtherServer(socket.socket):
         self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.bind(("127.0.0.1", port))
         self.listen()
+        self.settimeout(SERVES_S)
         self.port = self.getsockname()[1]
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self):
+        deadline = monotonic() + SERVES_S
         try:
-            while True:
+            while monotonic() < deadline:
                 with self.accept()[0] as client:
+                    client.settimeout(SERVES_S)
                     client.sendall(self.response)
                     client.recv(1000)
         except OSError:
@@ -128,7 +136,7 @@ def test_a_port_that_another_kafka_takes_during_the_start_is_replaced(broker_of)
     thief = threading.Thread(target=take_the_port_of, args=(broker,))
     thief.start()
     state = broker.up()
-    thief.join()
+    joined(thief)
     with thief.server as server:
         assert server.port == wanted != state.port
     assert broker.status().running
@@ -138,8 +146,9 @@ def test_a_port_that_another_kafka_takes_during_the_start_is_replaced(broker_of)
 def take_the_port_of(broker: Broker) -> None:
     """Listen on a broker's port as soon as its properties name the port, before the JVM binds
     it."""
-    properties, text = broker.dir / "server.properties", ""
+    properties, text, deadline = broker.dir / "server.properties", "", monotonic() + PATIENCE_S
     while not (found := re.search(r"^listeners=\S+:(\d+),", text, re.MULTILINE)):
+        assert monotonic() < deadline, "the properties never named the port"
         text = properties.read_text() if properties.exists() else ""
     port = int(found[1])
     threading.current_thread().server = OtherServer(port, metadata(port))

@@ -13,6 +13,7 @@ from foldlog.local.kafka.cluster import read_shared
 from foldlog.log.kafka import KafkaLog
 from foldlog.schemas.topics import Replication, TopicSpec
 from foldlog.tests.crash.fleet import wait_until
+from foldlog.tests.kit.programs import output_of
 
 THREE = Replication(3, 2, required=True)
 SPEC = TopicSpec(
@@ -76,7 +77,7 @@ def test_three_brokers_are_one_kafka(cluster):
     ) as command:
         wait_until("a broker is started", lambda: _some_run(cluster))
         command.send_signal(signal.SIGINT)
-        _, error = command.communicate()
+        _, error = output_of(command)
     assert b"KeyboardInterrupt" in error, error
     assert pids(cluster) == [None] * 3, "Ctrl-C ends what was started"
     state = cluster.up()

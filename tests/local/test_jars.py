@@ -13,6 +13,8 @@ import pytest
 
 from foldlog.local.kafka import JarRefused, JarsUnavailable
 from foldlog.local.kafka.jars import LOCK, ensure_jars, read_lock
+from foldlog.tests.kit.programs import ended
+from foldlog.tests.kit.waiting import joined
 
 BYTES = {name: f"the jar {name}".encode() * 5000 for name in ("one", "two", "three")}
 
@@ -64,7 +66,7 @@ def mirror():
         thread.start()
         yield server
         server.shutdown()
-        thread.join()
+        joined(thread)
 
 
 @pytest.fixture
@@ -169,10 +171,11 @@ def test_an_interrupted_download_ends_at_once_and_leaves_no_jar(tmp_path, lock, 
 
 
 def test_two_processes_with_a_cold_cache_download_each_jar_once(tmp_path, lock, mirror):
-    with fetch_in_a_process(tmp_path, lock, mirror) as first:
-        with fetch_in_a_process(tmp_path, lock, mirror) as second:
-            pass
-    assert (first.returncode, second.returncode) == (0, 0)
+    with (
+        fetch_in_a_process(tmp_path, lock, mirror) as first,
+        fetch_in_a_process(tmp_path, lock, mirror) as second,
+    ):
+        assert (ended(first), ended(second)) == (0, 0)
     assert mirror.gets == {"one-1.0.jar": 1, "two-1.0.jar": 1, "three-1.0.jar": 1}
 
 

@@ -22,6 +22,8 @@ from foldlog.local.messages_api import (
     spawn,
     text,
 )
+from foldlog.tests.kit.programs import line_of
+from foldlog.tests.kit.waiting import until
 from foldlog.tests.local.scripted_client import ask, assistant, client, post, request
 
 LONG = Reply([text("one two three four five six seven eight")], chunk="word")
@@ -235,8 +237,10 @@ def test_the_server_runs_in_its_own_process(tmp_path):
     with spawn(script, journal=path, pace_s=0) as server:
         assert ask(server, "hello").content[0].text == "You said: hello"
         finish = in_thread(ask, server, "the file, please")
-        while not any(entry["kind"] == "waiting" for entry in read_journal(path)):
-            time.sleep(0.005)
+        until(
+            "the reply waits at its gate",
+            lambda: any(entry["kind"] == "waiting" for entry in read_journal(path)),
+        )
         assert post(server, "/_gate/g")[0] == 200
         assert finish().content[0].text == "a reply from a file"
         status, _, body = post(server, "/_rules", [{"reply": {"blocks": ["new"]}}])
@@ -259,12 +263,13 @@ time.sleep(60)
 
 
 def test_the_process_ends_with_its_parent():
-    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
-    child = int(parent.stdout.readline())
-    os.kill(child, 0)
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
-    parent.stdout.close()
+    command = [sys.executable, "-c", PARENT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        try:
+            child = int(line_of(parent.stdout, "the server's process id"))
+            os.kill(child, 0)
+        finally:
+            parent.kill()
     for _ in range(4000):
         if not _runs(child):
             return

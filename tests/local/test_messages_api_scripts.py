@@ -172,7 +172,7 @@ def turn(server, order, result="ok", **fields):
     """Run a turn in which each call of the first step gets `result`. Returns (calls per step, final
     text)."""
     messages, steps = [order], []
-    while True:
+    for _ in range(100):
         message = ask(server, *messages, **fields)
         calls = [block for block in message.content if block.type == "tool_use"]
         if not calls:
@@ -181,6 +181,7 @@ def turn(server, order, result="ok", **fields):
         messages.append(assistant(*message.content))
         messages.append(results(*[call.id for call in calls], content=result))
         result = "ok"
+    raise AssertionError("the turn did not end")
 
 
 def test_obedient_executes_the_lines_of_a_message():
@@ -353,7 +354,7 @@ def test_demo_executes_single_requests():
         for order, wanted in orders.items():
             messages = ["hi", hello, order]
             calls = []
-            while True:
+            for _ in range(100):
                 message = ask(server, *messages, tools=DEMO_TOOLS)
                 made = [b for b in message.content if b.type == "tool_use"]
                 if not made:

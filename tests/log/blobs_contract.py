@@ -4,10 +4,12 @@
 
 import threading
 from hashlib import sha256
+from time import monotonic
 
 import pytest
 
 from foldlog.log.blobs import BlobCorrupt, BlobMissing
+from foldlog.tests.kit.waiting import PATIENCE_S, joined
 
 ALWAYS = 9e12  # a time after every blob was stored
 
@@ -72,14 +74,15 @@ class BlobsContract:
                     blobs, "_is_being_deleted", noted(blobs._is_being_deleted, stored_at)
                 )
                 writers[0].start()
+                deadline = monotonic() + PATIENCE_S
                 while not stored_at:  # until the writer has stored the blob and seen the mark
-                    pass
+                    assert monotonic() < deadline  # no pause: it would let the writer store again
             delete(key)
 
         monkeypatch.setattr(objects, "delete", delete_late)
         assert blobs.delete_unless_young(name, ALWAYS)
         (writer,) = writers
-        writer.join()
+        joined(writer)
         assert blobs.get(name) == b"shared"
 
 

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
+from foldlog.tests.kit.waiting import joined
+
 
 class MockRegistry:
     """A registry that records its requests.
@@ -94,4 +96,4 @@ class MockRegistry:
         finally:
             server.shutdown()
             server.server_close()
-            thread.join()
+            joined(thread)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from foldlog.log.blobs import INLINE_BYTES_MAX, BlobCorrupt, BlobError, BlobMissing, BlobStore
+from foldlog.tests.kit.waiting import PATIENCE_S, joined
 from foldlog.tests.log.blobs_contract import BlobsContract
 
 
@@ -133,7 +134,7 @@ def test_threads_may_put_the_same_blob_at_once(blobs):
     start = threading.Barrier(8)
 
     def work(n):
-        start.wait()
+        start.wait(PATIENCE_S)
         for i in range(10):
             blobs.put(b"shared %d" % i)
             blobs.put(b"own %d %d" % (n, i))
@@ -142,7 +143,7 @@ def test_threads_may_put_the_same_blob_at_once(blobs):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        joined(thread)
     for i in range(10):
         assert blobs.get(sha256(b"shared %d" % i).hexdigest()) == b"shared %d" % i
     assert os.listdir(blobs.directory / "incoming") == []

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from foldlog.log import environment
+from foldlog.tests.kit.programs import line_of, output_of, run
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux")
 SECRETS = {
@@ -91,7 +92,7 @@ def test_our_process_is_started_without_secrets_in_its_environment():
         with pytest.raises(OSError):
             os.open(f"/proc/{process.pid}/fd/{number}", os.O_RDONLY | os.O_NONBLOCK)
     finally:
-        process.communicate()
+        output_of(process)
 
 
 @LINUX
@@ -100,10 +101,12 @@ def test_our_memory_is_unreadable_for_processes_of_the_same_user():
     """The user root can read the memory, and other users never can."""
     command = [sys.executable, "-c", RUN_AS_NOBODY]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None and process.stdout.readline()
-        code = f"import os; os.setuid(65534); open('/proc/{process.pid}/mem', 'rb')"
-        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        process.communicate(b"\n")
+        try:
+            assert line_of(process.stdout, "its memory is protected")
+            code = f"import os; os.setuid(65534); open('/proc/{process.pid}/mem', 'rb')"
+            result = run([sys.executable, "-c", code])
+        finally:
+            process.kill()
     assert "PermissionError" in result.stderr
 
 

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from foldlog.log import TopicMissing
 from foldlog.log.kafka import KafkaLog
 from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.kit.waiting import PATIENCE_S
 from foldlog.tests.log.contract import EVENTS, SPEC, LogContract, TopicsContract, until
 from foldlog.tests.log.group_contract import GroupContract
 
@@ -27,7 +28,7 @@ class TestKafkaLog(LogContract, TopicsContract, GroupContract):
 
     def recreate(self, log):
         for answer in self.admin.delete_topics([self.prefix + EVENTS]).values():
-            answer.result()
+            answer.result(PATIENCE_S)
         until(lambda: self._is_missing(log), lambda: time.sleep(0.02))
         log.apply_topics([SPEC])
 
@@ -41,7 +42,7 @@ class TestKafkaLog(LogContract, TopicsContract, GroupContract):
     def committed(self, log, group):
         groups = [ConsumerGroupTopicPartitions(self.prefix + group)]
         (answer,) = self.admin.list_consumer_group_offsets(groups).values()
-        return {at.partition: at.offset for at in answer.result().topic_partitions}
+        return {at.partition: at.offset for at in answer.result(PATIENCE_S).topic_partitions}
 
     def pass_time(self, log):
         """Does nothing, because the broker's clock advances by itself."""

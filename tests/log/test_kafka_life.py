@@ -17,6 +17,8 @@ from foldlog.log.kafka import KafkaLog
 from foldlog.schemas.topics import ONE_REPLICA, Replication
 from foldlog.tests import stopped_process
 from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.kit.programs import END_S, run
+from foldlog.tests.kit.waiting import PATIENCE_S, joined
 from foldlog.tests.log import foreign_writer, zombie_member
 from foldlog.tests.log.contract import (
     ALL,
@@ -78,6 +80,7 @@ def test_records_with_foreign_headers_are_read(log, broker, prefix):
         [sys.executable, foreign_writer.__file__, broker.bootstrap_servers, prefix + EVENTS],
         env={**os.environ, "AIOKAFKA_NO_EXTENSIONS": "1"},
         check=True,
+        timeout=PATIENCE_S,
     )
     # In its own process because the bug was a SIGSEGV, and after many records because it occurred
     # only in a loop that the interpreter had specialized.
@@ -93,7 +96,7 @@ def test_records_with_foreign_headers_are_read(log, broker, prefix):
         print([(r.offset, r.value, r.headers) for r in read(reader, 3)])
     """
     command = [sys.executable, "-c", code, broker.bootstrap_servers, prefix]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    output = run(command, check=True).stdout
     records = [(0, b"0", (("x", b""),)), (1, b"1", ()), (2, b"2", (("x", b"2"),))]
     assert output == f"{records}\n"
 
@@ -103,14 +106,14 @@ def test_several_processes_may_apply_topics_at_once(broker, prefix):
     start, reports = threading.Barrier(len(logs)), []
 
     def apply(log):
-        start.wait()
+        start.wait(PATIENCE_S)
         reports.append(log.apply_topics([SPEC]))
 
     threads = [threading.Thread(target=apply, args=[log]) for log in logs]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        joined(thread)
     assert len(reports) == len(logs)
     assert [name for report in reports for name in report.created] == [prefix + EVENTS]
     assert all(not report.missing and not report.differs for report in reports)
@@ -198,7 +201,7 @@ def test_S2_7_a_paused_process_loses_its_partitions_and_shares_them_when_it_resu
         assert {int(p) for p in assigned.split()[1:]} == ALL - other.owned
     finally:
         child.kill()
-        child.wait()
+        child.wait(END_S)
 
 
 def lines(notes: Path) -> list[str]:

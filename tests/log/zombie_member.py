@@ -7,9 +7,12 @@ killed.
 
 import sys
 from pathlib import Path
+from time import monotonic
 
 from foldlog.log.kafka import KafkaLog
 from foldlog.tests.log.contract import EVENTS
+
+LIFE_S = 110.0  # of a member that its test does not end; less than the limit of a test
 
 
 def main(servers: str, prefix: str, notes: str) -> None:
@@ -25,7 +28,8 @@ def main(servers: str, prefix: str, notes: str) -> None:
     reader = log.group_reader(
         EVENTS, "workers", "w1", assigned, lambda revoked: note("revoked", revoked)
     )
-    while True:
+    deadline = monotonic() + LIFE_S
+    while monotonic() < deadline:
         reader.poll(0.2)
 
 

@@ -3,7 +3,6 @@ their events may differ."""
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from foldlog.processors.limits import Limits
 from foldlog.processors.mcp_server import McpServer
 from foldlog.processors.tools.tool import Tool, tool
 from foldlog.schemas.events.parts import AgentDigest
+from foldlog.tests.kit.programs import run
 
 
 @tool(effect="pure")
@@ -60,9 +60,7 @@ def test_A6_another_process_computes_the_same_digest():
         "print(digest_of(agent()).digest)"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
-    result = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    result = run([sys.executable, "-c", code], env=environment, check=True)
     assert result.stdout.strip() == digest_of(agent()).digest
 
 

@@ -33,6 +33,7 @@ def built(directory: Path) -> ModuleType:
          "--build-lib", directory, "--build-temp", directory],
         cwd=ROOT, capture_output=True, text=True, check=True,
         env={k: v for k, v in os.environ.items() if k != "FOLDLOG_COMPILED"},
+        timeout=60,
     )
     [path] = [p for p in directory.rglob("_decoder.*") if p.suffix in (".so", ".pyd")]
     assert "warning" not in ran.stderr, ran.stderr

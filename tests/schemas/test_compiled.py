@@ -4,7 +4,6 @@ import copy
 import gc
 import io
 import random
-import subprocess
 import sys
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
@@ -22,6 +21,7 @@ from foldlog.schemas import codec, compiled, events as ev
 from foldlog.schemas.bounds import ITEMS_MAX, TIME_MAX, TOKENS_MAX
 from foldlog.schemas.codec import BY_NAME, HEAD_BYTES, MAGIC, ROWS, Undecodable, encode, reader_of
 from foldlog.schemas.compiled import CompiledDecoder, program_of
+from foldlog.tests.kit.programs import run
 from foldlog.tests.schemas.arbitrary import events_of, example_of
 from foldlog.tests.schemas.built_decoder import built
 from foldlog.tests.schemas.shapes import shapes
@@ -444,6 +444,6 @@ print(compiled.in_words(codec.uses_compiled()))
 
 
 def test_without_the_module_python_decodes():
-    ran = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True)
+    ran = run([sys.executable, "-c", WITHOUT])
     assert ran.returncode == 0, ran.stderr
     assert "is not built (docs/install.md)" in ran.stdout

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from foldlog.tests.kit.waiting import joined
 from foldlog.tests.security.secured import Secured, password_of, secured_broker
 
 
@@ -58,5 +59,5 @@ def token_endpoint() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_address[1]}/token"
     finally:
         server.shutdown()
-        thread.join()
+        joined(thread)
         server.server_close()

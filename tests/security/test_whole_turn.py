@@ -18,6 +18,7 @@ import pytest
 
 from foldlog.cli.__main__ import main
 from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.kit.programs import line_of
 from foldlog.tests.own_environment import bare_env
 from foldlog.tests.security.secured import Secured, password_of
 
@@ -114,8 +115,8 @@ def test_every_role_works_with_only_its_rights(installation, shell):
         installation.running(secured.scram("gateway"), "gateway", "--port", "0") as gateway,
         installation.running(secured.scram("users"), "users") as users,
     ):
-        url = gateway.stdout.readline().split()[-1]
-        page = users.stderr.readline().split()[-1].replace("USER", "ana")
+        url = line_of(gateway.stdout, "a line of its output").split()[-1]
+        page = line_of(users.stderr, "a line of its output").split()[-1].replace("USER", "ana")
         shell(user, "send", "s1", "hello", "--wait", "--json")
         answered = json.loads(shell.out.splitlines()[-1])
         assert answered["reason"] == "end_turn" and answered["text"]

@@ -1,13 +1,13 @@
 """Runs some schedules with every run of the tests; `make search` runs any number of them."""
 
 import os
-import subprocess
 import sys
 from collections import Counter
 
 import pytest
 
 from foldlog.processors.wake.table import WAKE
+from foldlog.tests.kit import programs
 from foldlog.tests.simulation import scenarios
 from foldlog.tests.simulation.__main__ import main
 from foldlog.tests.simulation.runner import history_sha, run, tail
@@ -45,7 +45,7 @@ def test_a_seed_is_one_schedule_in_every_process():
     command = [sys.executable, "-m", "foldlog.tests.simulation", "--sha"]
     command += ["--seeds", str(seeds), "--scenario", scenario]
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
-    search = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    search = programs.run(command, env=environment, check=True)
     there = [line.split()[-1] for line in search.stdout.splitlines()[:seeds]]
     assert here == there
 

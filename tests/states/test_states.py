@@ -1,11 +1,11 @@
 """Searches small systems with every run of the tests; `make check-states` searches larger ones."""
 
 import os
-import subprocess
 import sys
 
 import pytest
 
+from foldlog.tests.kit.programs import run
 from foldlog.tests.states.__main__ import main
 from foldlog.tests.states.search import Search
 from foldlog.tests.states.system import System
@@ -42,8 +42,8 @@ def test_the_search_is_the_same_in_every_process():
     lines = []
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        lines.append(run.stdout.rpartition(", ")[0])  # without the time
+        ran = run(command, env=environment, check=True)
+        lines.append(ran.stdout.rpartition(", ")[0])  # without the time
     assert lines[0] == lines[1]
     assert "every state up to depth 4" in lines[0]
 

@@ -28,6 +28,7 @@ def _compose(file: Path, *arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(
         [str(binary), "-f", str(file), "--profile", "*", "config", *arguments],
         cwd=ROOT, capture_output=True, text=True, check=False,
+        timeout=60,
     )
 
 

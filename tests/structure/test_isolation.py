@@ -31,5 +31,6 @@ def test_no_test_gets_the_settings_of_the_caller(tmp_path):
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
         cwd=tmp_path, env=others | settings, capture_output=True, text=True, check=False,
+        timeout=60,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr

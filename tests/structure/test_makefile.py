@@ -23,6 +23,7 @@ def _run(*command: str, cwd=ROOT, **environment: str) -> subprocess.CompletedPro
         # Without make's own variables: these tests may themselves be run by `make test`.
         env={k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
         | environment,
+        timeout=60,
     )
 
 
@@ -184,11 +185,14 @@ def test_the_linter_finds_nothing():
     assert ran.returncode == 0
 
 
-def test_the_type_checker_finds_nothing():
-    link = ROOT / ".mypy_cache" / "root" / "foldlog"  # as `make lint` creates it
-    link.parent.mkdir(parents=True, exist_ok=True)
-    if not link.is_symlink():
-        link.symlink_to("../..")
-    ran = _run(sys.executable, "-m", "mypy", "--no-error-summary")
-    demand_none((ran.stdout + ran.stderr).splitlines())
-    assert ran.returncode == 0
+def test_make_test_fails_with_the_type_checker_and_with_the_tests(tmp_path):
+    _copy_setup(tmp_path)
+    for tests, types in ((0, 0), (0, 1), (3, 0)):
+        for path, code in ((".venv/bin/python", tests), (".venv/bin/mypy", types)):
+            program = tmp_path / path
+            program.parent.mkdir(parents=True, exist_ok=True)
+            program.write_text(f"#!/bin/sh\necho ran {path}\nexit {code}\n")
+            program.chmod(0o755)
+        ran = _run("make", "test", "--old-file=setup", cwd=tmp_path)
+        assert (ran.returncode != 0) == bool(tests or types), ran.stdout
+        assert ("the type checker failed\nran .venv/bin/mypy" in ran.stdout) == bool(types)

@@ -136,7 +136,8 @@ def test_importing_the_front_door_imports_nothing_heavy():
         "print(*sorted({m.split('.')[0] for m in set(sys.modules) - before}))"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+        timeout=60,
     )
     loaded = set(ran.stdout.split())
     assert "foldlog" in loaded

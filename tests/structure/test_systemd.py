@@ -38,7 +38,8 @@ def test_S2_7_systemd_accepts_the_unit_and_no_misspelling(unit: Path, planted: s
     checked = tmp_path / unit.name
     checked.write_text(text.replace("[Service]\n", f"[Service]\n{planted}"))
     ran = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(checked)], capture_output=True, text=True
+        ["systemd-analyze", "verify", "--man=no", str(checked)], capture_output=True, text=True,
+        timeout=60,
     )
     # systemd ignores an unknown key, with a warning.
     wrong = [line for line in ran.stderr.splitlines() if checked.name in line]

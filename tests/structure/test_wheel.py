@@ -56,6 +56,7 @@ def _pip(command: str, *arguments, cwd: Path, **environment: str) -> None:
         [sys.executable, "-m", "pip", command, "--quiet", "--disable-pip-version-check",
          *map(str, arguments)],
         cwd=cwd, capture_output=True, text=True, check=False, env={**os.environ, **environment},
+        timeout=60,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
@@ -97,6 +98,7 @@ def _decodes(wheel: Path, directory: Path) -> str:
         [sys.executable, "-c", DECODES],
         cwd=directory, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": str(target)},
+        timeout=60,
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.strip()
@@ -117,6 +119,7 @@ def test_installed_wheel_works_from_another_directory(wheel, tmp_path):
         [sys.executable, "-c", PROGRAM],
         cwd=tmp_path, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": str(target)},
+        timeout=60,
     )
     assert ran.returncode == 0, ran.stderr
     file, schemas = ran.stdout.splitlines()
@@ -128,5 +131,6 @@ def test_editable_install_works_from_another_directory(tmp_path):
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=tmp_path, capture_output=True, text=True, check=True,
+        timeout=60,
     )
     assert Path(ran.stdout.splitlines()[0]).resolve() == ROOT / "__init__.py"

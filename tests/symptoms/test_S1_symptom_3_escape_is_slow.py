@@ -15,6 +15,7 @@ from foldlog.processors.effects.models.call import generate, make_client
 from foldlog.processors.tools.call import run
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.schemas import events as ev
+from foldlog.tests.kit.waiting import PATIENCE_S
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, with_calls
 from foldlog.tests.processors.effects.models.attempts import Collected
@@ -99,13 +100,13 @@ def test_S1_symptom_3_an_abort_ends_a_tool_that_ignores_the_signal(tmp_path, eff
 
         async def hang() -> str:
             started.set()
-            await asyncio.Event().wait()
+            await asyncio.sleep(PATIENCE_S)
             return ""
 
         tool = make(effect, hang)
         host = make_host(tmp_path)
         work = asyncio.create_task(run(claim_of(tool), tool, b"{}", sink, stop, host))
-        await started.wait()
+        await asyncio.wait_for(started.wait(), PATIENCE_S)
         stop.request("the turn is ending")
         assert await work is None
         return sink

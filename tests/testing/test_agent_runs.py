@@ -25,6 +25,7 @@ from foldlog.testing import (
     says,
     thinks,
 )
+from foldlog.tests.kit.waiting import PATIENCE_S
 
 refunds: list[str] = []
 
@@ -151,7 +152,7 @@ async def test_two_replies_may_be_awaited_at_once(foldlog_agent):
 def run_python(directory, *arguments):
     """Returns what a Python process prints in a directory."""
     command = [sys.executable, *arguments]
-    ran = subprocess.run(command, cwd=directory, capture_output=True, text=True)
+    ran = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=60)
     return ran.stdout + ran.stderr
 
 
@@ -247,7 +248,7 @@ async def test_a_tool_that_returns_after_its_deadline_still_resolves_its_doubt(f
     @tool(effect="once", timeout_s=0.05)
     def slow() -> str:
         """Take long."""
-        gate.wait()
+        gate.wait(PATIENCE_S)
         return "late"
 
     run = foldlog_agent(replace(shop, tools=(slow,)), script=[calls("slow"), "It is late."])

@@ -27,6 +27,8 @@ from foldlog.local.kafka import temporary_broker
 
 HERE = Path(__file__).parent
 PACKAGE = "openai-agents"
+FETCH_S, RUN_S = 600.0, 3_600.0
+"""The limits of the download and of one run. Each test of a run has a limit of 120 s."""
 EXCLUDED = json.loads((HERE / "sdk_excluded.json").read_text("utf-8"))
 SQLITE = ("tests/memory/test_session.py", "tests/memory/test_session_limit.py")
 LIST = ("tests/memory", "tests/deferred_session_writes")
@@ -39,7 +41,9 @@ def fetch(into: Path) -> Path:
     wanted = f"{PACKAGE}=={version(PACKAGE)}"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
     subprocess.run(
-        [*pip, "--no-deps", "--no-binary", PACKAGE, "--dest", str(into), wanted], check=True
+        [*pip, "--no-deps", "--no-binary", PACKAGE, "--dest", str(into), wanted],
+        check=True,
+        timeout=FETCH_S,
     )
     (archive,) = into.glob("*.tar.gz")
     with tarfile.open(archive) as archive_file:
@@ -61,7 +65,11 @@ def pytest(
     plugin = "foldlog.tests.consumers.adapters.sdk_plugin"
     command = [sys.executable, "-m", "pytest", "-p", plugin, "-q"]
     return subprocess.run(
-        [*command, "--timeout", "120", *more], cwd=source, env=os.environ | environment, **how
+        [*command, "--timeout", "120", *more],
+        cwd=source,
+        env=os.environ | environment,
+        timeout=RUN_S,
+        **how,
     )
 
 

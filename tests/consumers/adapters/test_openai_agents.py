@@ -5,6 +5,7 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import monotonic
 from types import SimpleNamespace
 
 import pytest
@@ -22,6 +23,7 @@ from foldlog.producers.sessions import Unacknowledged
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.consumers.played import PARTITIONS, memory_log, settings_in
+from foldlog.tests.kit.waiting import PATIENCE_S, joined, until_async
 
 
 @pytest.fixture
@@ -187,9 +189,10 @@ def test_S4_1_many_threads_and_event_loops_pop_each_item_once(sessions, log, tmp
 
 def test_S4_1_a_concurrent_reader_sees_whole_batches_only(sessions):
     session, counts, finished = sessions.session("s1"), [], threading.Event()
+    end = monotonic() + PATIENCE_S
 
     def read():
-        while not finished.is_set():
+        while not finished.is_set() and monotonic() < end:
             counts.append(len(run(session.get_items())))
 
     reader = threading.Thread(target=read)
@@ -197,7 +200,7 @@ def test_S4_1_a_concurrent_reader_sees_whole_batches_only(sessions):
     for n in range(15):
         run(fill(session, *range(3 * n, 3 * n + 3)))
     finished.set()
-    reader.join()
+    joined(reader)
     assert counts and all(count % 3 == 0 for count in counts)
     assert [i["content"] for i in run(session.get_items())] == [f"item {n}" for n in range(45)]
 
@@ -277,8 +280,7 @@ def test_S4_1_a_change_completes_before_its_cancelled_caller_continues(
         change = {"add": lambda: fill(session, 3), "pop": session.pop_item,
                   "clear": session.clear_session}[what]
         task = asyncio.create_task(change())
-        while not started.is_set():
-            await asyncio.sleep(0)
+        await until_async("the change is being written", started.is_set)
         for _ in range(3):
             task.cancel()
             await asyncio.sleep(0)

@@ -1,5 +1,7 @@
 """`foldlog skip`: a frozen session continues without the record that froze it, for every reader."""
 
+from time import monotonic
+
 import pytest
 
 from foldlog.consumers.branching import CanNotFork
@@ -14,6 +16,7 @@ from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.branching.branched import answers_of, lines_of, talk
 from foldlog.tests.consumers.played import settings_in
+from foldlog.tests.kit.waiting import PATIENCE_S
 
 POISON = b"\xc3\x01" + b"\1" * 8 + b"of another version"
 HEADERS = (("t", b"FROM_THE_FUTURE"), ("w", b"producer"), ("m", b"1"))
@@ -45,7 +48,9 @@ def gateway_views(client, directory):
     """The session's views in a gateway that reads the whole log and stores the views."""
     tail = Tail(client.log, directory, lambda _line: None, client.read_blob)
     reader = client.log.reader(SESSION_EVENTS, tail.places())
+    end = monotonic() + PATIENCE_S
     while tail.lag():
+        assert monotonic() < end, "the gateway stopped reading"
         tail._poll(OneByOne(reader))
     views = tail.views("s1")
     reader.close()

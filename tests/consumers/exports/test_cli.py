@@ -17,6 +17,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import Played
+from foldlog.tests.kit.waiting import PATIENCE_S, joined
 
 
 @pytest.fixture
@@ -293,12 +294,12 @@ def test_ctrl_c_interrupts_an_endless_query():
         database._connection = Signalling()
 
         def press():
-            started.wait()
+            assert started.wait(PATIENCE_S)
             os.kill(os.getpid(), signal.SIGINT)
 
-        pressing = threading.Thread(target=press)
+        pressing = threading.Thread(target=press, daemon=True)
         pressing.start()
         with pytest.raises(KeyboardInterrupt):
             database.query("select count(*) from range(100000000000) a, range(1000) b "
                            "where a.range * b.range % 7 = 3")
-        pressing.join()
+        joined(pressing)

@@ -16,6 +16,7 @@ from foldlog.consumers.gateway.serve import Limits, listen, server
 from foldlog.log import Log, Settings
 from foldlog.log.errors import Retry
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.kit.waiting import PATIENCE_S
 
 SECRET = "s" * 40
 """Signs the tokens of the gateways that need tokens."""
@@ -66,6 +67,15 @@ class Served:
             if time.monotonic() > until:
                 return  # the gateway is blocked, and the test checks its response
             time.sleep(0.002)
+
+
+def lines_of(response: httpx.Response, within_s: float = PATIENCE_S) -> Iterator[str]:
+    """The lines of a stream, which must end, or be left, within this time: heartbeats would
+    continue forever."""
+    end = time.monotonic() + within_s
+    for line in response.iter_lines():
+        assert time.monotonic() < end, f"the stream did not end within {within_s:g} s: {line}"
+        yield line
 
 
 @contextmanager

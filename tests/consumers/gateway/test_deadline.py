@@ -3,6 +3,7 @@
 import asyncio
 
 from foldlog.consumers.gateway.deadline import Deadline
+from foldlog.tests.kit.waiting import PATIENCE_S
 
 SECONDS = 0.02
 
@@ -11,10 +12,9 @@ def test_something_that_does_not_end_in_time_expires_once():
     async def play():
         expired = asyncio.Queue()
         deadline = Deadline(SECONDS, lambda: expired.put_nowait("late"))
-        deadline.begin()
-        await expired.get()
-        deadline.begin()
-        await expired.get()
+        for _ in range(2):
+            deadline.begin()
+            await asyncio.wait_for(expired.get(), PATIENCE_S)
         return expired.empty()
 
     assert asyncio.run(play())
@@ -54,7 +54,7 @@ def test_what_ended_or_was_closed_does_not_expire():
         other = asyncio.Event()
         control = Deadline(SECONDS, other.set)  # its timer is later than theirs
         control.begin()
-        await other.wait()
+        await asyncio.wait_for(other.wait(), PATIENCE_S)
         return late
 
     assert asyncio.run(play()) == []

@@ -17,6 +17,7 @@ from foldlog.processors.fold.views import initial
 from foldlog.processors.store.chunks_reader import chunks_reader
 from foldlog.producers.sessions import Sessions
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
+from foldlog.tests.kit.waiting import PATIENCE_S
 
 
 class Stage:
@@ -110,8 +111,9 @@ def test_a_session_that_was_dropped_during_a_subscription_is_watched_again(stage
     async def play():
         leaves = await stage.hub.subscribe("other", since="now")
         subscribing = asyncio.ensure_future(stage.hub.subscribe("one", since="now"))
-        while "one" not in stage.hub._sessions or not stage.hub._sessions["one"].done():
-            await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE_S):  # each round of the loop is looked at
+            while "one" not in stage.hub._sessions or not stage.hub._sessions["one"].done():
+                await asyncio.sleep(0)
         stage.hub.unsubscribe(leaves)
         subscription = await subscribing
         subscription.drain()

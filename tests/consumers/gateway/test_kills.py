@@ -19,6 +19,7 @@ from foldlog.log import Settings, open_log
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import topics
 from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.kit.programs import end, line_of
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
@@ -30,6 +31,7 @@ PACE_S = 0.015
 # Chunks merge on a busy machine, so a kill waits for characters, not for a number of chunks.
 MIDDLE, SEEN = 120, 80  # deltas sent before the gate; characters seen before the kill
 PATIENCE_S = 60.0  # for each event; it comes within 2 s on an idle machine
+WATCH_S = 110.0  # for a viewer, which watches during most of the test
 
 
 class Screen:
@@ -58,7 +60,8 @@ class Screen:
     async def watch(self, url, gateways=()):
         """Watch until the turn has ended, over any number of connections. gateways: the processes
         that have served this address, the newest last."""
-        async with httpx.AsyncClient(base_url=url, timeout=20) as http:
+        http = httpx.AsyncClient(base_url=url, timeout=20)
+        async with asyncio.timeout(WATCH_S), http:
             while True:
                 try:
                     if await self._connected(http, gateways):
@@ -98,12 +101,7 @@ def process(settings, base_url, *arguments, **more):
     try:
         yield running
     finally:
-        running.terminate()
-        try:
-            running.wait(30)
-        except subprocess.TimeoutExpired:
-            running.kill()
-            running.wait(10)
+        end(running)
         if running.stdout is not None:
             running.stdout.close()
 
@@ -114,7 +112,7 @@ def gateway(settings, base_url, port=0):
 
 
 def url_of(running):
-    line = running.stdout.readline()
+    line = line_of(running.stdout, "the address of the gateway")
     assert "serves http://" in line, line
     return line.split()[-1].rstrip("/")
 

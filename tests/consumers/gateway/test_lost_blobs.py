@@ -3,7 +3,7 @@
 import json
 
 from foldlog.consumers.gateway.names import own_id
-from foldlog.tests.consumers.gateway.served import SECRET, served
+from foldlog.tests.consumers.gateway.served import SECRET, lines_of, served
 from foldlog.tests.consumers.played import Played
 
 
@@ -20,7 +20,7 @@ def test_a_session_with_a_lost_blob_can_be_read_and_reports_it(settings, ana, lo
     played.call()
     blob_file(settings, received.content.ref).unlink()
     with ana.stream("GET", "/v1/sessions/lost/stream") as stream:
-        data = next(line[6:] for line in stream.iter_lines() if line.startswith("data: "))
+        data = next(line[6:] for line in lines_of(stream) if line.startswith("data: "))
     (block,) = json.loads(data)["line"]["content"]
     assert "missing from the blob store" in block["text"]
     base, first = "/inspector/api/sessions/lost", received.offset

@@ -17,6 +17,7 @@ from foldlog.consumers.history import Place
 from foldlog.log.errors import LogBusy
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.consumers.gateway.served import lines_of
 from foldlog.tests.consumers.played import Played
 
 
@@ -34,7 +35,7 @@ def events_of(http, name, upto, **params):
     found = []
     with http.stream("GET", f"/v1/sessions/{name}/stream", params=params) as response:
         assert response.status_code == 200, response.read()
-        for line in response.iter_lines():
+        for line in lines_of(response):
             if line.startswith("data: "):
                 found.append(json.loads(line[6:]))
                 if found[-1]["type"] == upto:
@@ -218,7 +219,7 @@ def test_S2_4_an_answer_is_recorded_as_shown_once(ana, log):
         lines = events_of(ana, "sent", "settled")
         assert lines[-1]["line"]["kind"] == "answer"
         with ana.stream("GET", "/v1/sessions/sent/stream") as response:
-            for line in response.iter_lines():
+            for line in lines_of(response):
                 if '"kind":"ended"' in line:
                     break
     assert [row.channel for row in played.views.transcript.sent] == [CHANNEL]
@@ -249,7 +250,7 @@ def test_S2_4_a_stream_continues_when_a_shown_answer_cannot_be_recorded(
     post(ana, "/full/messages", text="one")
     played = Played(log, own_id("ana", "full"))
     with ana.stream("GET", "/v1/sessions/full/stream") as response:
-        shown = (json.loads(line[6:]) for line in response.iter_lines() if line[:6] == "data: ")
+        shown = (json.loads(line[6:]) for line in lines_of(response) if line[:6] == "data: ")
         for number in (1, 2):
             played.call()
             played.start()
@@ -273,7 +274,7 @@ def test_a_queued_message_is_shown_when_it_is_received_and_when_it_is_taken(ana,
     played.end()
     shown = []
     with ana.stream("GET", "/v1/sessions/waits/stream") as response:
-        for line in response.iter_lines():
+        for line in lines_of(response):
             if line.startswith("data: ") and "line" in (event := json.loads(line[6:])):
                 shown.append((event["line"]["kind"], event["line"]["name"]))
                 if shown[-1][0] == "taken":
@@ -289,7 +290,7 @@ def test_a_stream_ends_with_its_token(gateway, ana, monkeypatch):
     open_session(ana, "brief")
     with gateway.http("ana") as brief:
         with brief.stream("GET", "/v1/sessions/brief/stream") as response:
-            shown = (line for line in response.iter_lines() if line.startswith("data: "))
+            shown = (line for line in lines_of(response) if line.startswith("data: "))
             post(ana, "/brief/messages", text="still here?")
             assert next(shown, None) is not None
             later = time.time() + 901
@@ -309,7 +310,7 @@ def test_reading_old_turns_writes_nothing(ana, log):
         played.end()
     with ana.stream("GET", "/v1/sessions/old/stream") as response:
         ended = 0
-        for line in response.iter_lines():
+        for line in lines_of(response):
             ended += '"kind":"ended"' in line
             if ended == 2:
                 break

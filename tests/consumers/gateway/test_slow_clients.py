@@ -36,10 +36,10 @@ from foldlog.consumers.transcript_stream import LineAdded
 from foldlog.processors.fold.views import initial
 from foldlog.tests.consumers.gateway.served import SECRET, served
 from foldlog.tests.consumers.played import memory_log, settings_in
+from foldlog.tests.kit.waiting import PATIENCE_S, until
 
 SOON_S = 0.2  # a short deadline, so that the tests are fast
 NEVER_S = 3_600.0
-PATIENCE_S = 90
 HEAD = b"POST /v1/sessions/slow/messages HTTP/1.1\r\nhost: 127.0.0.1\r\n"
 BODY = HEAD + b"content-type: application/json\r\ncontent-length: 100\r\n\r\n"
 
@@ -77,12 +77,18 @@ def read(connection):
 def get_health(connection):
     """Send one complete request and read the response. Afterwards, the connection is idle."""
     connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
-    response = b""
-    while not response.endswith(b"ok\n"):
-        more = connection.recv(4096)
+    assert received(connection, b"ok\n").startswith(b"HTTP/1.1 200")
+
+
+def received(connection, awaited):
+    """What the gateway sends, up to these bytes at least."""
+    data, end = b"", time.monotonic() + PATIENCE_S
+    while awaited not in data:
+        assert time.monotonic() < end, data
+        more = connection.recv(65536)
         assert more, "the gateway closed the connection"
-        response += more
-    assert response.startswith(b"HTTP/1.1 200")
+        data += more
+    return data
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET", b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n"])
@@ -112,8 +118,7 @@ def test_C_a_body_has_a_deadline_and_an_incomplete_one_has_no_effect(gateway_wit
 def test_C_a_body_that_arrives_byte_by_byte_has_the_same_deadline(gateway_with):
     with gateway_with(body_s=SOON_S) as running:
         made = connected(running, BODY.replace(b"100", b"1000000"))
-        while not select([made], [], [], 0.01)[0]:
-            made.sendall(b" ")
+        until("a response", lambda: select([made], [], [], 0)[0] or made.sendall(b" "))
         assert made.recv(4096).startswith(b"HTTP/1.1 408")
         made.close()
 
@@ -127,11 +132,7 @@ def test_C_streams_and_idle_connections_have_no_such_deadline(gateway_with):
         get_health(idle)
         read(connected(running))  # the deadline of a later connection has passed
         http.post("/v1/sessions/kept/messages", json={"text": "still there"}).raise_for_status()
-        shown = b""
-        while b"still there" not in shown:
-            more = quiet.recv(65536)
-            assert more, "the stream was cut"
-            shown += more
+        received(quiet, b"still there")
         get_health(idle)
         quiet.close()
         idle.close()
@@ -145,11 +146,14 @@ def test_C_an_address_with_too_many_connections_is_refused_and_others_are_not(ga
         assert httpx.get(f"{running.url}/healthz").status_code == 200
         for one in connections:
             one.close()
-        status = 429
-        while status == 429:  # until the gateway no longer counts the closed connections
+
+        def other_status():
             made = connected(running, b"GET /healthz HTTP/1.0\r\n\r\n", "127.0.0.9")
             with made, made.makefile("rb") as file:
                 status = int(file.readline().split()[1])
+            return status != 429 and status
+
+        status = until("the closed connections are no longer counted", other_status)
         assert status in (200, 403)
 
 
@@ -203,9 +207,10 @@ class OtherTask:
         return self
 
     async def _take(self):
-        while True:
-            self.count += 1
-            await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                self.count += 1
+                await asyncio.sleep(0)
 
     async def __aexit__(self, *_):
         self._task.cancel()
@@ -221,7 +226,7 @@ def test_C_a_response_whose_writes_never_block_lets_other_tasks_run():
             """The write to a client whose buffers are never full."""
 
         never = asyncio.Event()
-        async with OtherTask() as other:
+        async with asyncio.timeout(PATIENCE_S), OtherTask() as other:
             await EventStream(pieces())({}, never.wait, send)
             return other.count
 
@@ -232,7 +237,7 @@ def test_C_a_viewer_with_a_long_history_lets_other_tasks_run():
     async def run():
         subscription = Subscription(WatchedSession("s", initial("s"), 0), Place(), "ana")
         subscription.put_history([(n + 1, [LineAdded(line=None)]) for n in range(500)])
-        async with OtherTask() as other:
+        async with asyncio.timeout(PATIENCE_S), OtherTask() as other:
             for _ in range(500):
                 await anext(subscription)
             return other.count
@@ -255,8 +260,12 @@ def test_C_few_histories_are_built_at_once_and_the_others_occupy_no_thread(
     with gateway_with() as running, running.http() as http:
         http.post("/v1/sessions", json={"session_id": "kept"}).raise_for_status()
         unread = [connected(running, STREAM) for _ in range(24)]
-        while running.gateway.hub.viewers < len(unread):
+
+        def all_are_viewers():
             assert http.get("/healthz").status_code == 200
+            return running.gateway.hub.viewers >= len(unread)
+
+        until("all of them are viewers", all_are_viewers)
         assert http.get("/healthz").status_code == 200
         assert len(begun) <= hub_module.HISTORIES_MAX
         released.set()
@@ -305,9 +314,13 @@ def test_a_stopping_gateway_ends_its_streams_at_once_without_a_traceback(
                 assert response.status_code == 200, path
             poll = waiting.submit(httpx.get, f"{gateway.url}{stream}&live=long-poll", timeout=60)
             session = gateway.gateway.hub._sessions["s1"].result()
-            while len(session.subscriptions) < 3:  # two streams and the poll
+
+            def all_are_subscribed():  # two streams and the poll
                 assert http.get("/healthz").status_code == 200
-        assert poll.result().status_code == 204, "nothing was appended"
+                return len(session.subscriptions) >= 3
+
+            until("all of them are subscribed", all_are_subscribed)
+        assert poll.result(PATIENCE_S).status_code == 204, "nothing was appended"
     assert capsys.readouterr().err == ""
 
 
@@ -318,8 +331,8 @@ def wait_until_read(gateway, state):
         is_it = connection.scope is not None and "slow" in connection.scope["path"]
         return is_it and connection.conn.their_state is state
 
-    while not any(map(is_read, list(gateway.serving.server_state.connections))):
-        time.sleep(0.01)
+    connections = gateway.serving.server_state.connections
+    until("the request is read so far", lambda: any(map(is_read, list(connections))))
 
 
 def test_a_stopping_gateway_refuses_a_request_whose_body_is_incomplete(

@@ -14,8 +14,9 @@ from foldlog.consumers.gateway import event_stream, serve
 from foldlog.consumers.gateway.access import token_for
 from foldlog.consumers.gateway.names import own_id
 from foldlog.schemas import events as ev
-from foldlog.tests.consumers.gateway.served import SECRET
+from foldlog.tests.consumers.gateway.served import SECRET, lines_of
 from foldlog.tests.consumers.played import Played
+from foldlog.tests.kit.waiting import PATIENCE_S
 
 USERS = ("ana", "bob")
 VIEWERS = 20
@@ -76,7 +77,7 @@ def test_no_byte_of_a_session_reaches_another_user(gateway, log):
         ]
         await asyncio.gather(*viewers, talk())
 
-    asyncio.run(talk_and_watch())
+    asyncio.run(asyncio.wait_for(talk_and_watch(), PATIENCE_S))
     for user in USERS:
         (other,) = set(USERS) - {user}
         texts = [text for receiver, text in received if receiver == user]
@@ -122,7 +123,7 @@ def test_a_client_that_never_reads_is_disconnected_and_loses_nothing(
         assert viewers_become(gateway, 0), "still connected"
     length = 0
     with ana.stream("GET", "/v1/sessions/unread/stream") as response:
-        for line in response.iter_lines():
+        for line in lines_of(response):
             length += line.count("x" * 20_000)
             if length == 400:
                 break

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from foldlog.consumers.gateway.routes import tabs as routes_tabs
-from foldlog.tests.consumers.gateway.served import SECRET, served
+from foldlog.tests.consumers.gateway.served import SECRET, lines_of, served
+from foldlog.tests.kit.waiting import PATIENCE_S, joined, until
 from foldlog.tests.processors.worker.announcing import Announcing
 
 ROUNDS = 12
-PATIENCE_S = 90
 
 
 @pytest.fixture(scope="module")
@@ -23,15 +23,17 @@ def gateway(log, settings):
     worker, halt = Announcing(log), threading.Event()
 
     def work() -> None:
-        while not halt.is_set():
+        for _ in iter(halt.is_set, True):
             worker.run()
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    with served(log, settings, settings.home / "gateway", secret=SECRET) as running:
-        yield running
-    halt.set()
-    thread.join()
+    try:
+        with served(log, settings, settings.home / "gateway", secret=SECRET) as running:
+            yield running
+    finally:
+        halt.set()
+        joined(thread)
 
 
 def session_of(http, tab: str):
@@ -45,10 +47,7 @@ def listed(http) -> set[str]:
 
 
 def wait_until_listed(http, session_id):
-    end = time.monotonic() + PATIENCE_S
-    while session_id not in listed(http):
-        assert time.monotonic() < end, session_id
-        time.sleep(0.01)
+    until(f"{session_id} is listed", lambda: session_id in listed(http))
 
 
 def test_S0_5_each_tab_has_its_own_session_and_keeps_it_over_a_reload(ana):
@@ -87,7 +86,7 @@ def test_S0_7_a_tab_is_notified_of_sessions_that_open_change_and_close(gateway, 
     def listen() -> None:
         with gateway.http("ana") as http, http.stream("GET", "/api/tabs/events") as response:
             name = ""
-            for line in response.iter_lines():
+            for line in lines_of(response):
                 if line.startswith("event: "):
                     name = line[7:]
                 elif line.startswith("data: "):
@@ -105,7 +104,7 @@ def test_S0_7_a_tab_is_notified_of_sessions_that_open_change_and_close(gateway, 
             assert condition.wait_for(found, PATIENCE_S), (kind, events)
             return found()[0]
 
-    thread = threading.Thread(target=listen)
+    thread = threading.Thread(target=listen, daemon=True)
     thread.start()
     with condition:
         assert condition.wait_for(lambda: events and events[0][0] == "tabs", PATIENCE_S)
@@ -116,13 +115,12 @@ def test_S0_7_a_tab_is_notified_of_sessions_that_open_change_and_close(gateway, 
     assert wait_for("phase", one)["phase"] == "building"
     assert ana.post(f"{path}/terminate", json={}).status_code == 200
     wait_for("session_close", one)
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
+    joined(thread)
 
 
 def test_S0_7_a_stream_of_changes_ends_with_its_token(gateway, ana, monkeypatch):
     with gateway.http("ana") as brief, brief.stream("GET", "/api/tabs/events") as response:
-        events = (line for line in response.iter_lines() if line.startswith("data: "))
+        events = (line for line in lines_of(response) if line.startswith("data: "))
         assert next(events)
         later = time.time() + 3_601
         monkeypatch.setattr(routes_tabs, "time", SimpleNamespace(time=lambda: later))
@@ -163,11 +161,11 @@ def test_S0_11_of_publish_and_cancel_at_once_one_wins_and_the_other_is_refused(g
             ready = threading.Barrier(2)
 
             def publish(path=path, ready=ready):
-                ready.wait()
+                ready.wait(PATIENCE_S)
                 return ana.post(f"{path}/phase", json={"trigger": "publish"})
 
             def cancel(session=session, ready=ready):
-                ready.wait()
+                ready.wait(PATIENCE_S)
                 return other.post(f"/cancel?session_id={session}&seen_phase=verifying")
 
             responses = [f.result() for f in (pool.submit(publish), pool.submit(cancel))]

@@ -21,10 +21,9 @@ from foldlog.processors.store.store import RocksBackend
 from foldlog.producers.sessions import Sessions
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.broker_fixture import unique_name
-from foldlog.tests.consumers.gateway.served import disk_full, served
+from foldlog.tests.consumers.gateway.served import disk_full, lines_of, served
 from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, settings_in
-
-PATIENCE_S = 90
+from foldlog.tests.kit.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -229,7 +228,7 @@ def test_B_viewers_are_disconnected_when_the_tail_fails_and_lose_nothing(log, tm
     with running as gateway, gateway.http() as http:
         played = talk(log, tmp_path)
         with http.stream("GET", "/v1/sessions/s1/stream") as stream:
-            lines = (line for line in stream.iter_lines() if line.startswith("id: "))
+            lines = (line for line in lines_of(stream) if line.startswith("id: "))
             cursor = next(lines)[4:]
             with disk_full():
                 sessions = Sessions(log, settings_in(tmp_path))
@@ -242,11 +241,10 @@ def test_B_viewers_are_disconnected_when_the_tail_fails_and_lose_nothing(log, tm
                 assert (health.status_code, health.text) == (
                     503, "does not follow the log: OSError\n"
                 )
-        while http.get("/healthz").status_code == 503:
-            time.sleep(0.01)
+        until("it follows the log again", lambda: http.get("/healthz").status_code != 503)
         played.end()
         with http.stream("GET", f"/v1/sessions/s1/stream?cursor={cursor}") as stream:
-            assert any('"kind":"ended"' in line for line in stream.iter_lines())
+            assert any('"kind":"ended"' in line for line in lines_of(stream))
 
 
 @pytest.mark.broker
@@ -266,7 +264,7 @@ def test_B_a_topic_that_was_recreated_ends_the_tail_and_a_missing_one_does_not(
         it.tail.on_end = ended.set
         it.until(lambda tail: tail.views("s1") is not None)
         for deletion in admin.delete_topics([prefix + SESSION_EVENTS]).values():
-            deletion.result()
+            deletion.result(PATIENCE_S)
         it.until(lambda tail: isinstance(tail.failed, TopicMismatch))
         log.apply_topics(specs).demand()
         assert ended.wait(PATIENCE_S)

@@ -28,6 +28,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.events.parts import BlobRef, Body
 from foldlog.tests.consumers.inspector.sessions import Place, asking, long, turn
 from foldlog.tests.consumers.played import memory_log, settings_in
+from foldlog.tests.kit.waiting import PATIENCE_S
 
 PRICES = list_prices()
 
@@ -188,7 +189,7 @@ def test_few_sessions_are_folded_at_once_for_one_user(place, monkeypatch):
         for _ in others:
             assert begun.acquire(timeout=90)
         released.set()
-        assert all(future.result().known for future in folding + others)
+        assert all(future.result(PATIENCE_S).known for future in folding + others)
     assert timelines.of("c", "ana").known
     place.talk("d", 1)
     assert timelines.of("d", "ana").known, "finished folds no longer count"

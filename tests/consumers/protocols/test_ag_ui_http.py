@@ -8,7 +8,7 @@ import pytest
 from foldlog.consumers.gateway import subscriptions
 from foldlog.consumers.gateway.access import token_for
 from foldlog.consumers.gateway.names import own_id
-from foldlog.tests.consumers.gateway.served import SECRET
+from foldlog.tests.consumers.gateway.served import SECRET, lines_of
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.consumers.protocols.workers import PNG, worker_of
 
@@ -291,7 +291,7 @@ def test_S2_a_stream_ends_with_its_token(log, gateway, ana, session, monkeypatch
     worker = worker_of(log, session)
     body = {"threadId": session, "messages": []}
     with ana.stream("POST", "/agui/connect?follow=true", json=body) as response:
-        lines = response.iter_lines()
+        lines = lines_of(response)
         assert "RUN_STARTED" in next(lines)
         monkeypatch.setattr(subscriptions, "time", FarAway)
         worker.answer("not for an expired token")

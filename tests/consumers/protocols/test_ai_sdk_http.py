@@ -5,6 +5,7 @@ import json
 import pytest
 
 from foldlog.consumers.gateway.names import own_id
+from foldlog.tests.consumers.gateway.served import lines_of
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.consumers.protocols.ai_sdk_chats import Chat, as_stored, stored, texts
 from foldlog.tests.consumers.protocols.workers import worker_of
@@ -280,7 +281,7 @@ def test_a_regenerated_answer_is_a_new_session(log, chat, ana, gateway, session)
         "id": session, "messages": [], "trigger": "regenerate-message",
         "messageId": f"{id_of(session)}:1",
     }) as response:
-        lines = response.iter_lines()
+        lines = lines_of(response)
         start = json.loads(next(lines)[6:])
         other = start["messageMetadata"]["session"]
         assert other != session

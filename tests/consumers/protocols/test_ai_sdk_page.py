@@ -9,6 +9,7 @@ import pytest
 
 from foldlog.tests.consumers.gateway.served import served
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
+from foldlog.tests.kit.waiting import joined
 
 SERVER = Path(__file__).parents[2] / "node" / "vite_dev.mjs"
 
@@ -64,8 +65,8 @@ def chat_of(page, log, api, chat):
     answering = threading.Thread(target=answer)
     answering.start()
     shown = page.evaluate("given => window.talk(...given)", [api, chat])
-    assert "error" not in shown, shown  # the thread would wait forever
-    answering.join()
+    assert "error" not in shown, shown
+    joined(answering)
     return shown
 
 

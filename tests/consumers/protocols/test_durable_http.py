@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -11,6 +12,7 @@ from foldlog.consumers.gateway.names import own_id
 from foldlog.consumers.gateway.routes import durable as routes_durable
 from foldlog.tests.consumers.gateway.served import SECRET, served
 from foldlog.tests.consumers.played import Played
+from foldlog.tests.kit.waiting import PATIENCE_S
 
 CLIENT = Path(__file__).parents[2] / "node" / "durable_client.mjs"
 
@@ -37,8 +39,9 @@ def request(gateway, name, offset="-1", live=False):
 
 def end_after(ana, session, lines):
     """Wait until the gateway has folded this many lines. Returns the end of the stream."""
-    place = "-1"
+    place, end = "-1", monotonic() + PATIENCE_S
     while lines:
+        assert monotonic() < end, f"{lines} lines are missing"
         page = ana.get(f"/v1/stream/{session}", params={"offset": place, "live": "long-poll"})
         lines -= len(page.json()) if page.status_code == 200 else 0
         place = page.headers["stream-next-offset"]

@@ -3,6 +3,7 @@ necessary."""
 
 import sqlite3
 import threading
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from foldlog.log import MemoryLog
 from foldlog.log.blobs import BlobMissing
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.consumers.played import PARTITIONS, memory_log, opened, settings_in
+from foldlog.tests.kit.waiting import joined, until
 from foldlog.tests.laws.law import history_of
 
 
@@ -115,12 +117,10 @@ def test_a_killed_run_continues_where_it_stopped(batch, library, talk, monkeypat
         batches[0] += 1
         raise Killed
 
-    while True:
-        try:
+    for _ in range(played.fold.end() + 1):
+        with suppress(Killed):
             library.caught_up(kill)
             break
-        except Killed:
-            continue
     # Each run indexed one batch: none started over, and no batch was indexed twice.
     assert batches[0] == -(-played.fold.end() // batch)
     assert library.documents() == library.transcripts()
@@ -300,11 +300,10 @@ def test_a_second_search_waits_and_reports_it(library, talk):
     with library.open() as index, index._file.locked():
         second = threading.Thread(target=library.caught_up)
         second.start()
-        while not library.reports:
-            second.join(0.01)
+        until("the second search reports something", lambda: library.reports)
         second.join(0.3)  # long enough to index this log ten times
         assert library.documents() == [] and "waiting for another search" in library.reports[0]
-    second.join(30)
+    joined(second)
     assert library.documents() == library.transcripts() != []
 
 

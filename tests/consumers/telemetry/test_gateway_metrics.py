@@ -7,6 +7,7 @@ from foldlog.log import LogUnreachable
 from foldlog.producers import Sessions
 from foldlog.tests.consumers.gateway.served import served
 from foldlog.tests.consumers.played import memory_log, settings_in
+from foldlog.tests.kit.waiting import until
 
 SECRET = "s" * 40
 
@@ -18,7 +19,8 @@ def log():
 
 def numbers(http) -> dict[str, dict[tuple[str, ...], float]]:
     """The gateway's metrics, once it has read the whole log."""
-    while True:
+
+    def numbers_at_the_end():
         answer = http.get("/metrics").raise_for_status()
         assert answer.headers["content-type"].startswith("text/plain")
         assert "s1" not in answer.text and "ana" not in answer.text, "no id"
@@ -26,8 +28,9 @@ def numbers(http) -> dict[str, dict[tuple[str, ...], float]]:
             family.name: {tuple(s.labels.values()): s.value for s in family.samples}
             for family in text_string_to_metric_families(answer.text)
         }
-        if not sum(found["foldlog_lag_records"].values()):
-            return found
+        return None if sum(found["foldlog_lag_records"].values()) else found
+
+    return until("the gateway has read the whole log", numbers_at_the_end)
 
 
 def test_viewers_sessions_answers_and_lag(log, tmp_path):

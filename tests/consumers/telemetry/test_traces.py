@@ -18,6 +18,7 @@ from foldlog.tests.cli.harness import Shell, make_shell
 from foldlog.tests.consumers.gateway.served import served
 from foldlog.tests.consumers.played import PARTITIONS, memory_log, settings_in
 from foldlog.tests.golden.record import PLAYS
+from foldlog.tests.kit.waiting import joined
 from foldlog.tests.laws.history import History
 
 PARENT = "00-" + "a1" * 16 + "-" + "b2" * 8 + "-01"
@@ -119,13 +120,13 @@ def receiver(status: int = 200):
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}", received
     finally:
         server.shutdown()
-        thread.join()
+        joined(thread)
         server.server_close()
 
 

@@ -11,6 +11,7 @@ from foldlog.processors.advice.prefix_drift import changed_parts, unstable_parts
 from foldlog.processors.request.layers import Layer, Layers
 from foldlog.processors.request.prefix import Prefix, assemble
 from foldlog.processors.tools.builtin import default_agent
+from foldlog.tests.kit.waiting import PATIENCE_S
 
 LAYERS = Layers((Layer("managed", "m.md", "rule é"), Layer("core", "memory", "- note")))
 PRINTS = """
@@ -26,7 +27,7 @@ sys.stdout.buffer.write(prefix.system + b"\\n" + prefix.tools)
 def prefix_in_a_process(directory, seed: str) -> Prefix:
     env = {**os.environ, "PYTHONHASHSEED": seed, "TZ": f"UTC-{seed}"}
     command = [sys.executable, "-c", PRINTS, str(directory)]
-    ran = subprocess.run(command, env=env, capture_output=True, check=True)
+    ran = subprocess.run(command, env=env, capture_output=True, check=True, timeout=PATIENCE_S)
     return Prefix(*ran.stdout.split(b"\n"))
 
 

@@ -20,6 +20,7 @@ from foldlog.processors.wake.background_tasks import Task, task_of
 from foldlog.processors.worker.claims import work_ended
 from foldlog.schemas import events as ev
 from foldlog.schemas.tokens import CHARS_PER_TOKEN, NEW
+from foldlog.tests.kit.waiting import PATIENCE_S
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import variant
 from foldlog.tests.laws.blobs import MemoryBlobs
@@ -163,7 +164,7 @@ def test_a_second_try_is_timed_from_its_own_start(monkeypatch):
 
 def test_S0_5_a_request_cut_off_by_the_deadline_reports_its_usage(monkeypatch, tmp_path):
     async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
-        await stop.wait()
+        await asyncio.wait_for(stop.wait(), PATIENCE_S)
         stopped = answers.stopped((0, 0, 1), ["so"], MemoryBlobs())
         await sink.outcome("s", replace(stopped, usage=answers.usage(70)))
 
@@ -176,7 +177,7 @@ def test_S0_5_a_request_cut_off_by_the_deadline_reports_its_usage(monkeypatch, t
 
 def test_lane_B_a_work_that_ignores_its_stop_is_abandoned(monkeypatch, tmp_path):
     async def generate(*_: Any, **more: Any):
-        await asyncio.Event().wait()
+        await asyncio.wait_for(asyncio.Event().wait(), PATIENCE_S)
 
     monkeypatch.setattr(effect.models, "generate", generate)
     monkeypatch.setattr(effect, "GRACE_S", 0.02)

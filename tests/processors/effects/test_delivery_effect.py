@@ -16,6 +16,7 @@ from foldlog.processors.effects.background import OutcomeSink
 from foldlog.processors.effects.delivery import Delivery, channel_finder, deliver, signature
 from foldlog.processors.limits import Limits
 from foldlog.schemas import events as ev
+from foldlog.tests.kit.waiting import PATIENCE_S
 
 SECRET = "a secret that must not be shown"
 LOOPBACK = ("127.0.0.0/8",)
@@ -132,9 +133,10 @@ def test_any_other_answer_is_retried_later(answer, error, status):
 def test_the_body_of_an_answer_is_not_read():
     async def floods(reader, writer):
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-        while True:
-            writer.write(b"x" * 65_536)
-            await writer.drain()
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                writer.write(b"x" * 65_536)
+                await writer.drain()
 
     outcome, _ = attempt(floods)
     assert isinstance(outcome, ev.GenSent)

@@ -17,6 +17,7 @@ from foldlog.processors.mcp_server import McpServer
 from foldlog.processors.outside.tools import OutsideTools
 from foldlog.processors.tools.call import ToolHost, run
 from foldlog.processors.tools.output_sink import Stop
+from foldlog.tests.kit.programs import END_S
 from foldlog.tests.processors.tools.tool_bench import RecordingSink, claim_of, make_host
 
 HERE = Path(__file__).parent
@@ -140,4 +141,4 @@ def web(tmp_path):
     yield start
     for process in running:
         process.kill()
-        process.wait()
+        process.wait(END_S)

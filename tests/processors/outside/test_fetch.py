@@ -5,6 +5,7 @@ import http.server
 import json
 import socket
 import threading
+from time import monotonic
 
 import pytest
 
@@ -13,6 +14,7 @@ from foldlog.processors.outside.addresses import is_allowed, networks
 from foldlog.processors.outside.fetch import BODY_BYTES_MAX, Limits, fetch_url, read
 from foldlog.processors.outside.html_text import text_of_html
 from foldlog.processors.tools.tool import ToolFailed
+from foldlog.tests.kit.waiting import PATIENCE_S, joined
 from foldlog.tests.processors.tools.tool_bench import make_host, run_once
 
 LOOPBACK = ["127.0.0.1/32"]
@@ -51,7 +53,8 @@ def redirect(target):
 
 def drip(server):
     """Yields a byte every 50 ms until the server stops."""
-    while not server.stopped.wait(0.05):
+    deadline = monotonic() + PATIENCE_S
+    while monotonic() < deadline and not server.stopped.wait(0.05):
         yield b"x"
 
 
@@ -94,7 +97,7 @@ def server():
     server.stopped.set()
     server.shutdown()
     server.server_close()
-    thread.join()
+    joined(thread)
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from foldlog.processors.mcp_server import McpServer
 from foldlog.processors.outside.connection import Connection
 from foldlog.processors.outside.tools import OutsideTools
 from foldlog.schemas.events import ToolFailedUncertain
+from foldlog.tests.kit.programs import END_S
+from foldlog.tests.kit.waiting import until_async
 from foldlog.tests.processors.outside.conftest import Handler, text
 
 
@@ -22,7 +24,7 @@ def test_a_call_while_the_server_is_down_is_not_run_and_works_after_a_restart(wo
     assert sorted(t.name for t in agent.tools) == ["web__charge", "web__huge", "web__slow"]
     assert text(world.call(agent, "web__charge", cents=5)) == "charged 5"
     process.kill()
-    process.wait()
+    process.wait(END_S)
     (world.directory / "charged").unlink()
     # The request was provably never sent, so the call is not in doubt although its effect is once.
     event = world.call(agent, "web__charge", cents=6)
@@ -44,8 +46,7 @@ def test_a_server_killed_during_a_call_leaves_only_a_once_tool_in_doubt(world, w
 
     async def main():
         calling = asyncio.ensure_future(world.calling(agent, "web__slow", seconds=60))
-        while not (world.directory / "slow").exists():
-            await asyncio.sleep(0.01)
+        await until_async("the call begins", (world.directory / "slow").exists)
         process.kill()
         return await asyncio.wait_for(calling, 20)
 

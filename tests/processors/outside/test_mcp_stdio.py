@@ -20,6 +20,8 @@ from foldlog.processors.outside.tools import OutsideTools
 from foldlog.processors.tools.arguments import why_wrong
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.schemas.events import ToolFailedUncertain
+from foldlog.tests.kit.programs import line_of
+from foldlog.tests.kit.waiting import until_async
 from foldlog.tests.processors.outside.conftest import text
 
 
@@ -119,8 +121,7 @@ def test_S1_D_a_deadline_or_an_abort_ends_a_slow_call(world, how):
             )
         )
         if how == "abort":
-            while not world.calls():
-                await asyncio.sleep(0.01)
+            await until_async("the call begins", world.calls)
             stop.request("the turn is ending")
         return await calling
 
@@ -259,15 +260,14 @@ def test_servers_exit_when_their_worker_is_killed(tmp_path):
         "time.sleep(60)\n"
     )
     script = os.path.join(os.path.dirname(__file__), "stdio_server.py")
-    worker = subprocess.Popen(
-        [sys.executable, "-c", program, script, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
-    assert worker.stdout.readline() == "up\n"
-    children = psutil.Process(worker.pid).children(recursive=True)
-    assert len(children) >= 2
-    worker.kill()
-    worker.wait()
-    worker.stdout.close()
+    command = [sys.executable, "-c", program, script, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+        try:
+            assert line_of(worker.stdout, "the server is up", within_s=90) == "up\n"
+            children = psutil.Process(worker.pid).children(recursive=True)
+            assert len(children) >= 2
+        finally:
+            worker.kill()
     _, alive = psutil.wait_procs(children, timeout=90)
     assert alive == []
 

@@ -1,6 +1,5 @@
 """Embedders: the default embedder, an embedder that a setting names, and the rules for both."""
 
-import subprocess
 import sys
 
 import numpy as np
@@ -15,6 +14,7 @@ from foldlog.processors.search.embed import (
     load_embedder,
 )
 from foldlog.processors.search.word_vectors import WordVectors, installed
+from foldlog.tests.kit.programs import run
 
 extra = pytest.mark.skipif(not installed(), reason="the extra `embeddings` is not installed")
 
@@ -57,17 +57,13 @@ def test_vectors_have_length_one_and_are_equal_in_every_process():
         "from foldlog.processors.search.embed import HashedEmbedder as H, blobs_of;"
         f"print(blobs_of(H(), {texts!r})[1].hex())"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    result = run([sys.executable, "-c", program], check=True)
     assert result.stdout.strip() == blobs_of(HashedEmbedder(), texts)[1].hex()
 
 
 def test_numpy_is_imported_with_the_first_vector():
     program = "import sys, foldlog.processors.search.index; print('numpy' in sys.modules)"
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    result = run([sys.executable, "-c", program], check=True)
     assert result.stdout.strip() == "False"
 
 
@@ -94,9 +90,7 @@ def test_nothing_of_the_extra_is_imported_before_the_first_text():
         "load_embedder(None);"
         "print({'numpy', 'tokenizers', 'safetensors', 'wordllama'} & set(sys.modules))"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    result = run([sys.executable, "-c", program], check=True)
     assert result.stdout.strip() == "set()"
 
 

@@ -13,6 +13,7 @@ from foldlog.processors.search.embed import EmbedderFailed
 from foldlog.processors.search.formula import Parts, is_candidate, score
 from foldlog.processors.search.index import BEST, DOCUMENT_CHARS_MAX, SearchIndex
 from foldlog.processors.search.trigrams import padded, similarity, trigrams
+from foldlog.tests.kit.waiting import PATIENCE_S
 
 
 class Given:
@@ -247,7 +248,7 @@ def test_another_thread_may_search():
     index.upsert("a", "user:ana", "note", "", "walrus", 1)
     with ThreadPoolExecutor(1) as pool:
         for query in ("walrus", "wallrus"):
-            assert ids(pool.submit(index.search, query, ["user:ana"]).result()) == ["a"]
+            assert ids(pool.submit(index.search, query, ["user:ana"]).result(PATIENCE_S)) == ["a"]
 
 
 def test_after_a_change_of_the_embedder_vectors_are_recomputed_and_that_is_reported(connection):

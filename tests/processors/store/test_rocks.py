@@ -3,7 +3,6 @@ damage."""
 
 import os
 import random
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +22,8 @@ from foldlog.processors.store.store import (
     open_store,
 )
 from foldlog.processors.store.views_codec import view_hashes
+from foldlog.tests.kit.programs import END_S
+from foldlog.tests.kit.waiting import within
 from foldlog.tests.laws.history import opened
 from foldlog.tests.processors.store import writer
 from foldlog.tests.processors.store.contract import (
@@ -194,11 +195,12 @@ def test_S1_G_after_SIGKILL_cursor_and_views_are_of_one_batch(tmp_path, round_):
     )
     batches = random.Random(seed).randint(1, 400)
     try:
-        for _ in range(batches):  # the child prints a line after each batch
-            assert child.stdout.readline()
+        assert all(  # the child prints a line after each batch
+            within("the batches", lambda: [child.stdout.readline() for _ in range(batches)], 90)
+        )
     finally:
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
+        child.kill()
+        child.wait(END_S)
         child.stdout.close()
     store, output = reopen(directory, BELONGS, 10**9)
     assert output == [] and store.cursor.offset >= batches

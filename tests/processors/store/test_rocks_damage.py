@@ -22,6 +22,7 @@ from foldlog.processors.store.store import Belongs, Store, new_store, open_reado
 from foldlog.processors.store.views_codec import view_hashes
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.kit.programs import line_of, output_of
 from foldlog.tests.laws.manual_worker import SESSION, ManualWorker, answered, message, opened
 from foldlog.tests.processors.worker.test_damage import run_until_idle
 
@@ -219,10 +220,10 @@ def test_a_held_lock_is_not_damage(killed_store, tmp_path):
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )
     try:
-        assert child.stdout.readline() == "held\n"
+        assert line_of(child.stdout, "the lock is held") == "held\n"
         assert_refused(directory, errno.EAGAIN)
     finally:
-        child.communicate("")
+        output_of(child)
     held = RocksBackend(directory)
     assert_refused(directory, errno.ENOLCK)
     held.close()

@@ -31,6 +31,7 @@ from foldlog.processors.store.views_codec import view_hashes
 from foldlog.processors.worker.snapshot_maker import SnapshotMaker
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.kit.waiting import PATIENCE_S, joined
 from foldlog.tests.laws.manual_worker import SESSION, ManualWorker, answered, message, opened
 from foldlog.tests.processors.worker.test_damage import run_until_idle
 
@@ -495,7 +496,8 @@ def test_a_store_is_written_while_its_snapshot_is_made(first, tmp_path):
     halt, failures = threading.Event(), []
 
     def make() -> None:
-        while not halt.is_set():
+        deadline = time.monotonic() + PATIENCE_S
+        while not halt.is_set() and time.monotonic() < deadline:
             staging = tmp_path / "staging"
             shutil.rmtree(staging, ignore_errors=True)
             try:
@@ -509,7 +511,7 @@ def test_a_store_is_written_while_its_snapshot_is_made(first, tmp_path):
     for number in range(30):
         first.talk(f"busy{number}")
     halt.set()
-    thread.join()
+    joined(thread)
     assert failures == []
     for candidate in first.snapshots.newest_first(first.belongs, 0)[::5]:
         directory = _made(tmp_path / f"at{candidate.offset}")

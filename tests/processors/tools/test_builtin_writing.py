@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -14,6 +13,8 @@ import pytest
 from foldlog.processors.tools.call import ToolHost
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.side_log import SideLogStore
+from foldlog.tests.kit.programs import output_of
+from foldlog.tests.kit.waiting import within
 from foldlog.tests.processors.tools.tool_bench import RecordingSink
 
 # --- edit_file ---
@@ -127,7 +128,7 @@ def test_S1_D_constraint_3_an_aborted_command_is_cancelled_not_in_doubt(bench, t
         sink, stop = RecordingSink(), Stop()
         command = f"sleep 1000 & echo $! > {fifo}; echo out; sleep 1000"
         running = asyncio.create_task(bench.begin("run_command", sink, stop, command=command))
-        pid = int(await asyncio.to_thread(fifo.read_text))
+        pid = int(await asyncio.to_thread(within, "the command begins", fifo.read_text))
         stop.request("cancel c-1")
         await running
         return sink.only, pid
@@ -172,12 +173,16 @@ def test_S2_8_F20_kill_9_of_a_worker_inside_a_command(bench, tmp_path):
         [sys.executable, "-c", _WORKER, str(tmp_path), str(bench.directory), args],
         stdout=subprocess.PIPE,
     )
-    try:
+
+    def first_line():
         with open(fifo) as stream:
-            pid = int(stream.readline())
+            return stream.readline()
+
+    try:
+        pid = int(within("the command begins", first_line))
     finally:
-        os.kill(worker.pid, signal.SIGKILL)
-        output, _ = worker.communicate()
+        worker.kill()
+        output, _ = output_of(worker)
     assert output == b"" and ledger.read_text() == "run\n"
     with suppress(psutil.NoSuchProcess):
         psutil.Process(pid).wait(20)

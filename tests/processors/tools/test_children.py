@@ -12,6 +12,8 @@ import pytest
 
 from foldlog.processors.tools.children import Children
 from foldlog.processors.tools.output_sink import Stop
+from foldlog.tests.kit.programs import END_S
+from foldlog.tests.kit.waiting import within
 
 DEATH_S = 90  # how long a test waits for a process to end before it fails; not a measurement
 
@@ -147,8 +149,12 @@ def test_a_command_may_clean_up_on_SIGTERM():
 
 def pids_from(fifo):
     """The four process ids that a command writes into a pipe."""
-    with open(fifo) as stream:
-        return pids_of([stream.readline() for _ in range(4)])
+
+    def lines():
+        with open(fifo) as stream:
+            return [stream.readline() for _ in range(4)]
+
+    return pids_of(within("the command has started its processes", lines))
 
 
 @pytest.fixture
@@ -216,8 +222,8 @@ def test_S2_8_F20_kill_9_of_the_worker_kills_the_processes_of_its_tools(fifo):
         children = psutil.Process(worker.pid).children(recursive=True)
         assert len(children) >= 3, "reaper, shell and the sleeps"
     finally:
-        os.kill(worker.pid, signal.SIGKILL)
-        worker.wait()
+        worker.kill()
+        worker.wait(END_S)
     assert wait_dead(pids) and wait_dead([child.pid for child in children])
 
 
@@ -225,7 +231,7 @@ def test_kill_9_of_the_reaper_kills_the_command(fifo):
     async def use(children, stop):
         command = ["sh", "-c", f"echo $$ > {fifo}; exec sleep 1000"]
         running = asyncio.create_task(children.run(command))
-        pid = int(await asyncio.to_thread(fifo.read_text))
+        pid = int(await asyncio.to_thread(within, "the command begins", fifo.read_text))
         os.kill(psutil.Process(pid).ppid(), signal.SIGKILL)
         return (await running).code, pid
 

@@ -10,6 +10,7 @@ from foldlog.processors.tools.call import reconcile
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.tool import DidNotHappen, Happened, ToolFailed, tool
 from foldlog.schemas.events import ToolFailedUncertain
+from foldlog.tests.kit.waiting import PATIENCE_S
 from foldlog.tests.processors.tools.tool_bench import RecordingSink, claim_of, make, run_once
 
 # --- the side log ---
@@ -126,7 +127,7 @@ def test_S2_8_the_side_log_is_read_before_the_reconciler_is_called(host):
 
 def test_S2_8_a_reconciler_has_a_deadline_and_can_be_stopped(host):
     async def hangs(ctx, cents):
-        await asyncio.Event().wait()
+        await asyncio.wait_for(asyncio.Event().wait(), PATIENCE_S)
 
     a_tool = tool(reconciler=hangs)(charge)
     event = reconciled(a_tool, host, ARGS, timeout_ms=20).only

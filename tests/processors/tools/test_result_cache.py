@@ -1,7 +1,6 @@
 """S0.8: a pure tool does not run if it is called again with the same arguments within its TTL."""
 
 import sqlite3
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from foldlog.processors.tools import result_cache
 from foldlog.processors.tools.result_cache import ResultCache, key_of
 from foldlog.processors.tools.results import Shaped
 from foldlog.schemas.events.parts import BlobRef, Body
+from foldlog.tests.kit.programs import run
 from foldlog.tests.processors.tools.tool_bench import make, run_once
 
 TTL_MS = 60_000
@@ -188,7 +188,7 @@ def test_the_cache_survives_kill_9(tmp_path, clock, messages):
         "os.kill(os.getpid(), 9)"
     )
     path = tmp_path / "killed.sqlite"
-    ended = subprocess.run([sys.executable, "-c", program, path], capture_output=True, check=False)
+    ended = run([sys.executable, "-c", program, path])
     assert ended.returncode == -9, ended.stderr
     again = ResultCache(path, messages.append, clock)
     assert all(again.find(b"%d" % n, TTL_MS) for n in range(50)) and not messages

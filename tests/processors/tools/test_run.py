@@ -83,10 +83,10 @@ def test_a_sync_tool_runs_in_a_thread_of_its_own(host):
 
 
 def test_two_sync_tools_run_at_the_same_time(host):
-    both = threading.Barrier(2, timeout=90)
+    both = threading.Barrier(2)
 
     def meet() -> int:
-        return both.wait() >= 0
+        return both.wait(90) >= 0
 
     a_tool = make("pure", meet)
 

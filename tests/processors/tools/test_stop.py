@@ -4,6 +4,7 @@ effect."""
 import asyncio
 import threading
 from dataclasses import replace
+from time import monotonic
 
 import pytest
 
@@ -11,6 +12,7 @@ from foldlog.processors.tools.call import run, timeout_ms
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.tool import ToolCancelled, ToolFailed
 from foldlog.schemas.events import ToolFailedUncertain, ToolResult
+from foldlog.tests.kit.waiting import PATIENCE_S
 from foldlog.tests.processors.tools.tool_bench import (
     EFFECTS,
     LIMITS,
@@ -43,7 +45,7 @@ def test_S2_8_constraint_3_an_abort_ends_a_task_that_ignores_ctx_aborted(host, e
     async def hangs():
         begun.set()
         try:
-            await asyncio.Event().wait()
+            await asyncio.wait_for(asyncio.Event().wait(), PATIENCE_S)
         finally:
             ended.append(True)
 
@@ -106,7 +108,7 @@ def test_constraint_3_a_thread_that_ignores_the_abort_does_not_block_the_turn(
         sink, stop = RecordingSink(), Stop()
         a_tool = make(effect, ignores)
         running = asyncio.create_task(run(claim_of(a_tool), a_tool, b"{}", sink, stop, host))
-        await asyncio.to_thread(begun.wait)
+        await asyncio.to_thread(begun.wait, PATIENCE_S)
         stop.request("cancel c-1")
         late = await running
         assert late is not None and not acted.is_set(), "the outcome did not wait for it"
@@ -124,7 +126,7 @@ def test_constraint_3_a_thread_that_ignores_the_abort_does_not_block_the_turn(
 @pytest.mark.parametrize("effect", EFFECTS)
 def test_S2_8_a_task_is_cancelled_at_its_deadline(host, effect):
     async def hangs():
-        await asyncio.Event().wait()
+        await asyncio.wait_for(asyncio.Event().wait(), PATIENCE_S)
 
     event = run_once(make(effect, hangs, timeout_s=0.02), host).only
     if effect == "once":
@@ -177,9 +179,10 @@ def test_F20_a_task_that_swallows_its_cancellation_does_not_block_the_turn(host)
         sink, release = RecordingSink(), asyncio.Event()
 
         async def stubborn():
-            while not release.is_set():
+            deadline = monotonic() + PATIENCE_S
+            while not release.is_set() and monotonic() < deadline:
                 try:
-                    await release.wait()
+                    await asyncio.wait_for(release.wait(), PATIENCE_S)
                 except asyncio.CancelledError:
                     continue
             return "at last"
@@ -197,15 +200,16 @@ def test_F20_a_task_that_swallows_its_cancellation_does_not_block_the_turn(host)
 
 def test_a_stopping_worker_still_reports_the_outcome(host):
     async def hangs():
-        await asyncio.Event().wait()
+        await asyncio.wait_for(asyncio.Event().wait(), PATIENCE_S)
 
     a_tool = make("once", hangs)
 
     async def main():
         sink = RecordingSink()
         running = asyncio.create_task(run(claim_of(a_tool), a_tool, b"{}", sink, Stop(), host))
-        while not [t for t in asyncio.all_tasks() if t.get_name() == "tool s1 2.1.0"]:
-            await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE_S):
+            while not [t for t in asyncio.all_tasks() if t.get_name() == "tool s1 2.1.0"]:
+                await asyncio.sleep(0)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

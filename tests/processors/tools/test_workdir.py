@@ -4,12 +4,14 @@ import os
 import socket
 import threading
 from contextlib import suppress
+from time import monotonic
 
 import pytest
 from hypothesis import given, strategies as st
 
 from foldlog.processors.tools.tool import ToolFailed
 from foldlog.processors.tools.workdir import Workdir
+from foldlog.tests.kit.waiting import PATIENCE_S, joined
 
 SECRET = b"the secret outside"
 
@@ -138,7 +140,8 @@ def test_S1_D_a_link_created_during_the_walk_is_not_followed(tmp_path):
     ended = threading.Event()
 
     def swap():
-        while not ended.is_set():
+        deadline = monotonic() + PATIENCE_S
+        while not ended.is_set() and monotonic() < deadline:
             os.rename(root / "real", root / "door")
             os.rename(root / "door", root / "real")
             os.rename(root / "link", root / "door")
@@ -155,7 +158,7 @@ def test_S1_D_a_link_created_during_the_walk_is_not_followed(tmp_path):
                 continue
     finally:
         ended.set()
-        swapper.join()
+        joined(swapper)
     assert SECRET not in contents
 
 

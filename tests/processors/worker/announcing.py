@@ -4,6 +4,8 @@ log.
 Its disk survives a restart: `restart` starts a new incarnation with the same disk.
 """
 
+from time import monotonic
+
 from foldlog.log.door import Log
 from foldlog.log.errors import LogBusy
 from foldlog.processors.effects.slots import Slots
@@ -14,6 +16,7 @@ from foldlog.processors.worker.assemble import SystemClock
 from foldlog.processors.worker.loop import Mailbox, appender
 from foldlog.processors.worker.worker import Identity, Worker
 from foldlog.schemas.topics import SESSION_EVENTS, USER_SESSIONS
+from foldlog.tests.kit.waiting import PATIENCE_S
 from foldlog.tests.laws.agents import AGENT
 from foldlog.tests.laws.recorded_actions import RecordedEffects
 
@@ -58,8 +61,9 @@ class Announcing:
 
     def run(self, batch: int = 1_000) -> "Announcing":
         """Run rounds until the worker has read the whole log, including its own records."""
-        quiet = 0
+        quiet, deadline = 0, monotonic() + PATIENCE_S
         while quiet < 3:
+            assert monotonic() < deadline, "records still arrive"
             records = self.reader.poll(0.02, batch)
             quiet = 0 if records else quiet + 1
             if records:

@@ -2,6 +2,7 @@
 
 import gc
 import warnings
+from time import monotonic
 
 import pytest
 
@@ -100,8 +101,9 @@ def begin(kind: str, upto: int, task: Task) -> BeginWork:
 
 def written(log: MemoryLog, count: int, output: list[str]) -> list:
     """Wait for the first `count` events of the log, and return them."""
-    reader, events = log.reader(SESSION_EVENTS, {0: 0}), []
+    reader, events, deadline = log.reader(SESSION_EVENTS, {0: 0}), [], monotonic() + WAIT_S
     while len(events) < count:
+        assert monotonic() < deadline, output
         records = reader.poll(WAIT_S, 1)
         assert records, output
         events += [entry_of(record).event for record in records]

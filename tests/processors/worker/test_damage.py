@@ -1,6 +1,8 @@
 """Stores that RocksDB can open but whose rows cannot be decoded, and logs without their first
 records."""
 
+from time import monotonic
+
 import pytest
 
 from foldlog.consumers.retention import Retention
@@ -16,6 +18,7 @@ from foldlog.processors.worker.loop import Loop, Mailbox
 from foldlog.processors.worker.supervise import MISUSE
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.kit.waiting import PATIENCE_S
 from foldlog.tests.laws.manual_worker import (
     ROLES,
     SESSION,
@@ -77,8 +80,9 @@ def restarted(damage, first: ManualWorker) -> tuple[ManualWorker, list[str]]:
 
 def run_until_idle(rig: ManualWorker) -> None:
     """Run rounds as the poll loop does, until the worker writes nothing more."""
-    end = -1
+    end, deadline = -1, monotonic() + PATIENCE_S
     while end != rig.log.end_offsets(SESSION_EVENTS)[0]:
+        assert monotonic() < deadline, "the worker does not become idle"
         end = rig.log.end_offsets(SESSION_EVENTS)[0]
         seeks = rig.worker.consume(rig.reader.poll(0, 3))
         for partition, offset in (seeks | rig.worker.tick()).items():
@@ -237,7 +241,7 @@ def test_records_that_the_archive_has_are_folded_from_it(first, tmp_path):
     loop = Loop(log, new.worker, "two", Mailbox())
     new.reader = loop.reader()
     for rig, one in ((behind, running), (new, loop)):
-        while one.rounds < 5:
+        for _ in range(5 - one.rounds):
             one.round(rig.reader)
         assert view_hashes(rig.worker.owned[0].views(SESSION)) == expected
         assert rig.worker.holds(0) and not rig.lines

@@ -16,6 +16,7 @@ from foldlog.processors.store.store import DictBackend, Store
 from foldlog.processors.tools.tool import tool
 from foldlog.processors.worker.deaths import Registry
 from foldlog.schemas import events as ev
+from foldlog.tests.kit.programs import line_of, output_of
 from foldlog.tests.laws.manual_worker import ROLES, ManualWorker, answered, call, message, opened
 
 HOLD_LOCK = """
@@ -96,9 +97,8 @@ def test_a_paused_worker_is_alive_a_killed_one_dead_and_a_copy_unknown(tmp_path)
         [sys.executable, "-c", HOLD_LOCK, str(home)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert process.stdout is not None
     try:
-        name = process.stdout.readline().strip()
+        name = line_of(process.stdout, "the worker's name").strip()
         owner = f"{name}/1"
         assert registry.is_dead(owner) is None, "its directory is not registered"
         registry.register(name, home)
@@ -106,7 +106,7 @@ def test_a_paused_worker_is_alive_a_killed_one_dead_and_a_copy_unknown(tmp_path)
         assert registry.is_dead(owner) is False
     finally:
         process.kill()
-        process.communicate()
+        output_of(process)
     assert registry.is_dead(owner) is True
     registry.register("w-of.another", home)
     assert registry.is_dead("w-of.another/1") is None, "the directory has another worker id now"

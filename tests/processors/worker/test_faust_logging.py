@@ -9,6 +9,7 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 
 from foldlog.processors.worker import faust_logging as faust_logging_module
 from foldlog.processors.worker.faust_logging import filter_logs
+from foldlog.tests.kit.waiting import joined
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +44,7 @@ def test_a_cancelled_thread_logs_no_traceback(monkeypatch):
 
         thread = threading.Thread(target=run)
         thread.start()
-        thread.join()
+        joined(thread)
 
     end_thread(asyncio.CancelledError())
     assert reported == [] and threading.excepthook is faust_logging_module._unless_cancelled

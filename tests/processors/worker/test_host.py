@@ -5,6 +5,7 @@ import signal
 import threading
 
 from foldlog.processors.worker.host import EndSignal
+from foldlog.tests.kit.waiting import joined, within
 
 
 def test_only_SIGTERM_and_SIGINT_end_a_worker():
@@ -14,13 +15,13 @@ def test_only_SIGTERM_and_SIGINT_end_a_worker():
     try:
         with EndSignal().at_signals() as ending:
             waited = []
-            thread = threading.Thread(target=lambda: waited.append(ending.wait()))
+            thread = threading.Thread(target=lambda: waited.append(within("the end", ending.wait)))
             thread.start()
             os.kill(os.getpid(), signal.SIGUSR1)
             os.kill(os.getpid(), signal.SIGTERM)
-            thread.join()
+            joined(thread)
             assert waited == [True]
             ending.request()
-            assert ending.wait() is False, "no signal requested the end"
+            assert within("the end", ending.wait) is False, "no signal requested the end"
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -3,7 +3,6 @@ disk."""
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import threading
@@ -15,6 +14,8 @@ from hypothesis import given, strategies as st
 from foldlog.processors.worker import outbox as module
 from foldlog.processors.worker.outbox import Outbox, OutboxFull
 from foldlog.schemas.events import ToolFailedUncertain
+from foldlog.tests.kit.programs import END_S
+from foldlog.tests.kit.waiting import PATIENCE_S, joined, within
 
 
 def an_outcome(n, reason="the worker died"):
@@ -83,12 +84,12 @@ def test_F1_a_killed_worker_loses_no_outcome(path):
         [sys.executable, "-c", _CHILD, str(path)], stdout=subprocess.PIPE, text=True
     )
     try:
-        for _ in range(57):
-            last = int(child.stdout.readline())
+        begun = within("57 outcomes", lambda: [child.stdout.readline() for _ in range(57)])
+        last = int(begun[-1])
     finally:
-        os.kill(child.pid, signal.SIGKILL)
-        rest = child.stdout.read().split()
-        child.wait()
+        child.kill()
+        rest = within("the end of its output", child.stdout.read).split()
+        child.wait(END_S)
     last = int(rest[-1]) if rest else last
     pending = turns(Outbox(path))
     assert set(pending) >= {n for n in range(1, last + 1) if n % 3}
@@ -200,7 +201,7 @@ def test_threads_put_and_finish_concurrently_while_it_compacts(path, monkeypatch
     start = threading.Barrier(6)
 
     def work(k):
-        start.wait()
+        start.wait(PATIENCE_S)
         for n in range(40):
             token = box.put(f"s{k}", an_outcome(n))
             if n % 4:
@@ -210,7 +211,7 @@ def test_threads_put_and_finish_concurrently_while_it_compacts(path, monkeypatch
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        joined(thread)
     box.close()
     pending = sorted((p.session_id, p.event.turn) for p in Outbox(path).pending())
     assert pending == sorted((f"s{k}", n) for k in range(6) for n in range(0, 40, 4))

@@ -2,7 +2,6 @@
 worker that is ending."""
 
 import os
-import subprocess
 import sys
 import threading
 
@@ -11,6 +10,8 @@ import pytest
 from foldlog.processors.store.state_dir import StateDir, StateDirTaken
 from foldlog.processors.worker import start_lock as start_lock_module
 from foldlog.processors.worker.start_lock import exclusive_start
+from foldlog.tests.kit.programs import run
+from foldlog.tests.kit.waiting import PATIENCE_S, joined
 
 KILLED = """
 import os, signal, sys
@@ -23,7 +24,8 @@ with exclusive_start(Path(sys.argv[1]), None, print, supervises=True):
 
 def kill_a_supervisor(path) -> None:
     """Start a supervisor in the directory, and kill it with SIGKILL."""
-    assert subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False).returncode == -9
+    ran = run([sys.executable, "-c", KILLED, path])
+    assert ran.returncode == -9, ran.stderr
 
 
 def test_a_start_after_a_killed_supervisor_waits_for_its_worker_and_reports_that(tmp_path):
@@ -38,13 +40,13 @@ def test_a_start_after_a_killed_supervisor_waits_for_its_worker_and_reports_that
         waits.set()
 
     def end() -> None:
-        waits.wait()
+        waits.wait(PATIENCE_S)
         orphan.close()
 
     thread = threading.Thread(target=end)
     thread.start()
     with exclusive_start(tmp_path, None, say, supervises=True):
-        thread.join()
+        joined(thread)
     assert len(output) == 1 and "was killed; waiting at most" in output[0]
 
 

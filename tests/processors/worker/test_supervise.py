@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from foldlog.processors.worker import supervise
+from foldlog.tests.kit.waiting import joined, until, within
 
 ENDING = "the worker is ending; waiting at most 0.1 s"
 
@@ -43,13 +44,13 @@ def stop_once_open(fifo):
     os.mkfifo(fifo)
 
     def stop() -> None:
-        fifo.read_bytes()
+        within("a worker has opened the fifo", fifo.read_bytes)
         os.kill(os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=stop)
     thread.start()
     yield f"open({str(fifo)!r}, 'w').close()"
-    thread.join()
+    joined(thread)
 
 
 def test_a_worker_that_ends_with_MISUSE_is_not_replaced_however_long_it_ran(
@@ -129,14 +130,13 @@ while True: signal.pause()
 
     def reload_twice() -> None:
         for count in (1, 2):  # each worker begins before it is replaced
-            while path.read_text().count("began") < count:
-                threading.Event().wait(0.01)
+            until("the next worker begins", lambda n=count: path.read_text().count("began") >= n)
             reload.set()
 
     thread = threading.Thread(target=reload_twice)
     thread.start()
     code, workers, _ = supervised(code_to_run, pids.append, reload)
-    thread.join()
+    joined(thread)
     assert (code, workers) == (0, 3)
     assert path.read_text().split() == ["began", "ended"] * 3, "one after the other"
     assert [text.startswith("the worker was replaced: pid") for text in pids[:2]] == [True, True]

@@ -17,6 +17,7 @@ from foldlog.processors.effects.models.chunks import FLUSH_CHARS
 from foldlog.processors.limits import Limits
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.schemas.events import BlobRef, Body, GenComplete, GenFailed, GenStopped
+from foldlog.tests.kit.waiting import PATIENCE_S
 from foldlog.tests.processors.effects.models.attempts import (
     ANSWER,
     CLAIM,
@@ -78,7 +79,7 @@ def test_S1_C_the_first_token_does_not_wait_for_the_second(serve, streams):
         sink.chunk = lambda *event: (record(*event), arrived.set())
         async with make_client("k", server.base_url) as client:
             work = asyncio.create_task(generate_with(client, sink, pace=running(streams)))
-            await arrived.wait()
+            await asyncio.wait_for(arrived.wait(), PATIENCE_S)
             assert sink.chunks[0].delta == "Hello"
             server.open("second")
             await work
@@ -262,8 +263,9 @@ def test_an_answer_that_progresses_may_take_longer_than_a_stall(serve):
         async with make_client("k", server.base_url) as client:
             limits = Limits(stall_timeout_ms=int(limit_s * 1000))
             work = asyncio.create_task(generate_with(client, sink, limits=limits, clock=clock))
-            checking = asyncio.create_task(checked.wait())
+            checking = asyncio.create_task(asyncio.wait_for(checked.wait(), PATIENCE_S))
             await asyncio.wait((work, checking), return_when=asyncio.FIRST_COMPLETED)
+            assert checked.is_set() or work.done(), "the clock was not read"
             server.open("g")
             await work
             checking.cancel()

@@ -22,6 +22,7 @@ from foldlog.processors.effects.models.errors import AttemptFailed
 from foldlog.processors.limits import Limits
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.schemas.events import GenFailed
+from foldlog.tests.kit.waiting import PATIENCE_S
 
 ROOT = Path(foldlog.__file__).parent
 CLAIM = GenClaim(session_id="s1", turn=1, step=1, attempt=1, claimed_at=10**12)
@@ -216,7 +217,7 @@ def test_the_stream_closes_its_own_socket_and_a_read_timeout_is_a_stall(data, so
                 async with open_stream(client, b"{}", label="s", stall_timeout_s=soon) as events:
                     async for read in events:
                         list(read)
-            await closed.wait()  # while the client exists
+            await asyncio.wait_for(closed.wait(), PATIENCE_S)  # while the client exists
         return raised.value.trouble
 
     trouble = asyncio.run(asyncio.wait_for(go(), 20))
@@ -230,7 +231,7 @@ def test_more_is_read_only_after_before_read_and_then_all_that_came():
         async def answer(reader, writer):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(SSE + b"data: 1\n\n")
-            await entered.wait()
+            await asyncio.wait_for(entered.wait(), PATIENCE_S)
             for number in (b"2", b"3", b"4"):
                 writer.write(b"data: " + number + b"\n\n")
             writer.close()
@@ -239,7 +240,7 @@ def test_more_is_read_only_after_before_read_and_then_all_that_came():
         async def before_read():
             taken.append("read")
             entered.set()
-            await written.wait()
+            await asyncio.wait_for(written.wait(), PATIENCE_S)
 
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from foldlog.processors.effects.slots import Slots
+from foldlog.tests.kit.waiting import joined
 
 
 def test_a_released_slot_can_be_taken_again():
@@ -50,5 +51,5 @@ def test_threads_never_take_more_slots_than_exist():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        joined(thread)
     assert max(taken) <= 3 and slots.taken == 0
