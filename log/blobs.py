@@ -142,7 +142,7 @@ class BlobStore:
         name = sha256(data).hexdigest()
         try:
             self._objects.put(_key(name), [data])
-            while self._is_being_deleted(name):  # by a collector that took it for old
+            while self._is_deleted_soon(name):  # by a collector that took it for old
                 time.sleep(_MARK_POLL_S)
                 self._objects.put(_key(name), [data])
         except ObjectsAway as error:
@@ -229,8 +229,9 @@ class BlobStore:
         Returns whether it was deleted. Raises BlobsAway.
 
         Safe beside `put` of the same bytes: the mark is set before the blob's age is checked, and
-        `put` looks for the mark after it has stored the blob. So either this sees that the blob is
-        young, or `put` sees the mark, waits until it is gone, and stores the blob again.
+        removed after the blob is deleted; `put` looks for the mark after it has stored the blob,
+        and for the blob after that. So this sees that the blob is young, or `put` sees the mark, or
+        `put` sees that the blob was deleted; then `put` stores the blob again.
         """
         mark = f"{_MARKS}{name}"
         with self._guarded():
@@ -246,12 +247,14 @@ class BlobStore:
                 self._objects.delete(mark)
         return True
 
-    def _is_being_deleted(self, name: str) -> bool:
+    def _is_deleted_soon(self, name: str) -> bool:
+        """Whether a collector has deleted the blob, or may be about to."""
         mark = self._objects.find(f"{_MARKS}{name}")
-        if mark is None:
-            return False
-        blob = self._objects.find(_key(name))  # both times are of the store's clock
-        return blob is None or mark.stored_at > blob.stored_at - 2 * DELETION_S_MAX
+        blob = self._objects.find(_key(name))  # in this order, see `delete_unless_young`
+        if blob is None:
+            return True
+        # Both times are of the store's clock.
+        return mark is not None and mark.stored_at > blob.stored_at - 2 * DELETION_S_MAX
 
     # -- errors ------------------------------------------------------------------------------------
 

@@ -70,9 +70,8 @@ class BlobsContract:
                 objects.find(key)
                 writers.append(threading.Thread(target=blobs.put, args=(b"shared",)))
                 stored_at = []
-                monkeypatch.setattr(
-                    blobs, "_is_being_deleted", noted(blobs._is_being_deleted, stored_at)
-                )
+                noting = noted(blobs._is_deleted_soon, stored_at)
+                monkeypatch.setattr(blobs, "_is_deleted_soon", noting)
                 writers[0].start()
                 deadline = monotonic() + PATIENCE_S
                 while not stored_at:  # until the writer has stored the blob and seen the mark
@@ -82,6 +81,34 @@ class BlobsContract:
         monkeypatch.setattr(objects, "delete", delete_late)
         assert blobs.delete_unless_young(name, ALWAYS)
         (writer,) = writers
+        joined(writer)
+        assert blobs.get(name) == b"shared"
+
+    def test_a_blob_is_stored_again_if_it_was_deleted_before_its_writer_looks(
+        self, blobs, monkeypatch
+    ):
+        """The defect: the writer stored the blob after the collector's look at its age, and looked
+        for the mark only after the collector had removed it. `put` returned without a blob."""
+        name = blobs.put(b"shared").sha256
+        stored, deleted = threading.Event(), threading.Event()
+        writer = threading.Thread(target=blobs.put, args=(b"shared",))
+        delete, check = blobs._objects.delete, blobs._is_deleted_soon
+
+        def delete_after_the_writer(key):
+            if not key.startswith("deleting/"):
+                writer.start()
+                assert stored.wait(PATIENCE_S)
+            delete(key)
+
+        def check_after_the_deletion(name):
+            stored.set()
+            assert deleted.wait(PATIENCE_S)
+            return check(name)
+
+        monkeypatch.setattr(blobs._objects, "delete", delete_after_the_writer)
+        monkeypatch.setattr(blobs, "_is_deleted_soon", check_after_the_deletion)
+        assert blobs.delete_unless_young(name, ALWAYS)
+        deleted.set()
         joined(writer)
         assert blobs.get(name) == b"shared"
 
