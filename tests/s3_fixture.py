@@ -1,7 +1,8 @@
 """A real S3 server for a test session: S3Proxy, on the Java of the local Kafka.
 
-A pytest plugin, loaded by tests/conftest.py. s3proxy.lock pins its jars; they are downloaded once,
-to the directory of the jars of Kafka. Tests that use it carry the marker `broker`.
+A pytest plugin, loaded by tests/conftest.py. s3proxy.lock pins its jars, and
+kit/downloads.py downloads them once, to the directory of the jars of Kafka. Tests that use it carry
+the marker `broker`.
 
 The server ignores conditional writes, and its times have whole seconds.
 """
@@ -19,12 +20,11 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.local.kafka import process
-from foldlog.local.kafka.jars import ensure_jars
+from foldlog.local.kafka import BrokerError, process
 from foldlog.local.kafka.java import find_java
 from foldlog.tests import stopped_process
+from foldlog.tests.kit import downloads
 
-LOCK = Path(__file__).parent / "s3proxy.lock"
 BUCKET = "blobs"
 USER, PASSWORD = "quokka", "quokka-secret"  # no part of a word that a message may have
 STARTS_S = 100.0  # on a busy machine; it takes 1.5 s on an idle one
@@ -128,9 +128,12 @@ def running(jars: list[Path]) -> Iterator[S3Server]:
 
 
 @pytest.fixture(scope="session")
-def s3_jars(broker_cache_dir: Path) -> list[Path]:
+def s3_jars() -> list[Path]:
     """The server's jars, verified."""
-    return ensure_jars(broker_cache_dir / "jars", lambda _line: None, lock=LOCK)
+    try:
+        return downloads.s3_jars()
+    except BrokerError as error:
+        downloads.missing("the S3 server", error)
 
 
 @pytest.fixture(scope="session")
