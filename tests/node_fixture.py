@@ -88,7 +88,7 @@ class Node:
             shutil.copy(source, self.directory)
         return [str(NODE), str(self.directory / script.name), *args]
 
-    def run(self, script: Path, stdin: str = "", *args: str, timeout_s: float = 120) -> str:
+    def run(self, script: Path, stdin: str = "", *args: str, timeout_s: float = 100) -> str:
         """The output of a script. If the script fails, the test fails with the script's stderr."""
         ran = subprocess.run(
             self.command(script, *args),

@@ -66,7 +66,7 @@ def test_a_new_project_runs_with_the_commands_of_its_readme(run, tmp_path, broke
     dev = run.start(project, "foldlog.cli", *dev_words, **where)
     try:
         read = partial(line_of, dev.stdout, "the address of the chat")
-        text = next(line for line in iter(read, "") if "Next, in another terminal" in line)
+        text = next((line for line in iter(read, "") if "Next, in another terminal" in line), "")
         assert " ".join(chat_words) in text
         talk = run(project, "foldlog.cli", *chat_words, typed="refund 17\nyes\n", **where)
     finally:

@@ -35,8 +35,8 @@ export function Report({ id, outcome, busy, onReport }) {
         aria-required=${String(outcome === "happened")} aria-invalid=${String(error !== "")}
         aria-describedby=${error ? id : null}
         onInput=${(event) => { setReport(event.target.value); setError(""); }} /></label>
-    ${error && html`<p class="bad" role="alert" id=${id}>${error}</p>`}
     <div class="row wrap"><button class="btn" disabled=${busy}>${button}</button>
       <span class="faint">Nothing is run again.</span></div>
+    ${error && html`<p class="bad" role="alert" id=${id}>${error}</p>`}
   </form>`;
 }

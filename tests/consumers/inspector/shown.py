@@ -34,6 +34,7 @@ def refused_without_a_report(page: Any, field: Any, button: Any) -> None:
     page.on("request", lambda request: sent.append(request.method))
     for blank in ("", "  "):
         field.fill(blank)
+        expect(page.get_by_role("alert")).to_have_count(0)
         button.click()
         expect(field).to_be_focused()
         expect(field).to_have_accessible_description(
