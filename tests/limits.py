@@ -81,10 +81,14 @@ def _named(nodeid: str) -> Iterator[None]:
     os.unlink(path)
 
 
-def pytest_unconfigure() -> None:
-    """Threads that outlive the tests are joined at exit; that must end as well."""
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Threads that outlive the tests are joined at exit; that must end as well.
+
+    A process of pytest-xdist now waits until the others have ended, and is killed then.
+    """
     _Limit.what = f"the exit after {_Limit.what}"
-    _Limit.deadline = monotonic() + GRACE_S
+    if not hasattr(config, "workerinput"):
+        _Limit.deadline = monotonic() + GRACE_S
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ The tests at the end run `foldlog dev` itself, on a real broker.
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ import pytest
 from foldlog.cli import reload
 from foldlog.cli.reload import Loaded, Reloader, load_elsewhere
 from foldlog.tests.cli.harness import make_shell
+from foldlog.tests.kit.programs import end
 from foldlog.tests.kit.waiting import joined
 from foldlog.tests.own_environment import installation_env
 
@@ -250,8 +252,7 @@ class Dev:
         self.see("the worker was replaced")
 
     def end(self) -> str:
-        self.process.send_signal(2)
-        self.process.wait(WAIT_S)
+        end(self.process, WAIT_S, signal.SIGINT)
         joined(self._reader)
         return "".join(self.shown.get() for _ in range(self.shown.qsize()))
 

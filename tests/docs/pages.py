@@ -13,14 +13,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from foldlog.tests.kit.programs import END_S, end
 from foldlog.tests.own_environment import bare_env
 
 ROOT = Path(__file__).parents[2]
-WAIT_S = 120  # for a worker to take its partitions on a busy machine, or for an output
+WAIT_S = 90  # for a worker to take its partitions on a busy machine, or for an output
+
 SERVERS = ("foldlog dev", "foldlog worker", "foldlog gateway",
            "python -m foldlog.local.messages_api", "python -m http.server", "python -m uvicorn")
 READS = ("show", "sessions", "status", "context", "request", "doctor", "tail", "search", "wake")
@@ -92,9 +94,7 @@ class Reader:
 
     def __exit__(self, *_: object) -> None:
         for process, _ in reversed(self._servers):
-            with suppress(ProcessLookupError):
-                process.send_signal(signal.SIGINT)
-            process.wait(WAIT_S)
+            end(process, END_S, signal.SIGINT)
 
     def read(self, page: str) -> None:
         """Save the page's files, type its `sh` blocks, and compare the outputs with the page."""

@@ -3,7 +3,6 @@ mid-stream."""
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import pytest
 from foldlog.local.messages_api import Reply, ScriptedServer, text
 from foldlog.tests.docs.pages import ROOT, _free_ports
 from foldlog.tests.docs.test_pages import installation
+from foldlog.tests.kit.programs import END_S, end
 from foldlog.tests.own_environment import bare_env
 
 pytestmark = pytest.mark.broker
@@ -47,14 +47,13 @@ class Example:
                 stdout=file, stderr=file,
             )  # fmt: skip
         try:
-            end = time.monotonic() + WAIT_S
+            deadline = time.monotonic() + WAIT_S
             while until not in out.read_text():
-                assert process.poll() is None and time.monotonic() < end, out.read_text()
+                assert process.poll() is None and time.monotonic() < deadline, out.read_text()
                 time.sleep(0.05)  # polls: the other process sends no signal
             yield process
         finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(WAIT_S)
+            end(process, END_S)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Programs that tests run: each has a limit, and is killed when the limit passes."""
 
+import signal
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
@@ -49,9 +50,11 @@ def output_of(process: "subprocess.Popen[Any]", within_s: float = PATIENCE_S) ->
         ) from None
 
 
-def end(process: "subprocess.Popen[Any]", within_s: float = END_S) -> None:
-    """End a process with SIGTERM, and with SIGKILL if it does not end in time."""
-    process.terminate()
+def end(
+    process: "subprocess.Popen[Any]", within_s: float = END_S, by: int = signal.SIGTERM
+) -> None:
+    """End a process with a signal, and with SIGKILL if it does not end in time."""
+    process.send_signal(by)
     with suppress(subprocess.TimeoutExpired):
         process.wait(within_s)
         return

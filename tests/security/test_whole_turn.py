@@ -18,7 +18,7 @@ import pytest
 
 from foldlog.cli.__main__ import main
 from foldlog.tests.broker_fixture import unique_name
-from foldlog.tests.kit.programs import line_of
+from foldlog.tests.kit.programs import line_of, output_of
 from foldlog.tests.own_environment import bare_env
 from foldlog.tests.security.secured import Secured, password_of
 
@@ -68,7 +68,7 @@ class Installation:
             yield process
         finally:
             process.terminate()
-            out, err = process.communicate(timeout=WAIT_S)
+            out, err = output_of(process, WAIT_S)
         assert process.returncode in (0, -signal.SIGTERM) and "Traceback" not in err, (out, err)
         assert "refuses access" not in err and "-Zk9" not in out + err, err
 

@@ -47,17 +47,15 @@ class Served:
         self.url = f"http://127.0.0.1:{port}"
 
     def http(self, user: str | None = None, **more) -> httpx.Client:
-        """A client with a token of this user, or without a token. A GET waits until the gateway has
-        folded the present end of the log, because tests write to the log directly."""
+        """A client with a token of this user, or without a token. Each request waits until the
+        gateway has folded the present end of the log, because tests write to the log directly."""
         headers = {"authorization": f"Bearer {token_for(user, SECRET)}"} if user else {}
         hooks = {"request": [self._catch_up]}
         return httpx.Client(
             base_url=self.url, headers=headers, timeout=READY_S, event_hooks=hooks, **more
         )
 
-    def _catch_up(self, request: httpx.Request) -> None:
-        if request.method != "GET":
-            return
+    def _catch_up(self, _request: httpx.Request) -> None:
         try:
             ends = self._log.end_offsets(SESSION_EVENTS)
         except Retry:

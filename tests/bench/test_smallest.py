@@ -1,0 +1,87 @@
+"""Each bench that needs a broker runs once, at its smallest size, on real processes.
+
+What a figure is does not matter here, only that there is one. The benches that compare with a peer
+run without it in test_benches.py: their own side only.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from foldlog.bench import fold_spread, live, refold, steps, streams, takeover, viewers
+from foldlog.bench.measure import PARTITIONS, Installation, Ratio
+from foldlog.local.kafka import Broker
+from foldlog.local.messages_api import ScriptedServer
+from foldlog.log import Settings, open_log
+from foldlog.schemas.topics import topics
+from foldlog.tests.broker_fixture import unique_name
+
+pytestmark = [pytest.mark.broker]
+
+SMALL: Mapping[ModuleType, Mapping[str, object]] = {
+    refold: {"STARTS": 1, "write_log": partial(refold.write_log, sessions=3, turns=2)},
+    fold_spread: {"STARTS": 1},
+    takeover: {"TURNS": 2, "SNAPSHOT_RECORDS": 50},
+    steps: {"STEPS": 2, "TURNS": 1},
+    live: {"MESSAGES": 2, "WARM_S": 0.0},
+    viewers: {"CHUNKS": 20, "VIEWERS": 4, "WATCHED": 2, "STOPS": 2},
+    streams: {
+        "STREAMS": 2, "COST_DELTAS": 500, "WINDOW_S": 0.5, "STREAMS_MIN": 2, "STEPS_MAX": 1,
+        "LOAD_DELTAS": 50, "STEP_WINDOW_S": 3.0,
+    },
+}
+
+
+@pytest.fixture
+def here(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Installation]:
+    """An installation on the shared broker, and benches of the smallest size."""
+    for module, values in SMALL.items():
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
+    env = {
+        "FOLDLOG_HOME": str(tmp_path), "HOME": str(tmp_path), "FOLDLOG_USER": "bench",
+        "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+        "FOLDLOG_PARTITIONS": str(PARTITIONS), "FOLDLOG_TOPIC_PREFIX": unique_name("bench") + "-",
+    }
+    settings = Settings.load(env, None, {})
+    log = open_log(settings)
+    try:
+        log.apply_topics(topics(PARTITIONS)).demand()
+        yield Installation(settings, log, tmp_path, broker.dir)
+    finally:
+        log.close()
+
+
+@pytest.mark.parametrize(
+    "bench",
+    [
+        refold.fold,
+        refold.replay,
+        viewers.chunk_latency,
+        viewers.idle_viewers_rss,
+        partial(fold_spread.fold_spread, spreads=(2, 4), sessions=4),
+        partial(takeover.takeover, short=200, long=400),
+        steps.step_turnaround,
+        streams.stream_cost,
+        streams.streams_per_worker,
+    ],
+    ids=lambda bench: getattr(bench, "func", bench).__name__,
+)
+def test_a_bench_measures_at_its_smallest_size(
+    here: Installation, bench: Callable[[Installation, int], Ratio]
+) -> None:
+    assert bench(here, 1).ours >= 0
+
+
+def test_the_benches_of_a_worker_measure_at_their_smallest_size(here: Installation) -> None:
+    with ScriptedServer(script=live.script()) as server, live.worker(here, server.base_url):
+        for bench in (
+            live.message_to_request, live.journaled_stream, viewers.stop_latency, live.recovery
+        ):
+            found = bench(here, server, 1)
+            assert found.ours > 0 and found.runs >= 1, found
