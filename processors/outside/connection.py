@@ -72,6 +72,7 @@ class Connection:
         self._known: dict[str, str] | None = None
         self._agreed: dict[str, str] | None = None  # the hashes of the agents' definitions, by tool
         self._remember: Callable[[tuple[ListedTool, ...]], None] = lambda listed: None
+        self._noted = False
 
     def agree(
         self, listed: Iterable[ListedTool], remember: Callable[[tuple[ListedTool, ...]], None]
@@ -172,7 +173,14 @@ class Connection:
             from . import protocol
 
             async with protocol.connected(self.server) as wire:
-                live = self._now_open(OpenConnection(wire, tuple(await wire.tools())))
+                listed, ends_early = await wire.tools()
+                if ends_early and not self._noted:
+                    self._noted = True
+                    self._say(
+                        f"MCP server {self.server.name}: its list of tools ends early, the "
+                        f"{len(listed)} tools so far are used: {self._clean(ends_early)}"
+                    )
+                live = self._now_open(OpenConnection(wire, listed))
                 opened.set_result(live)
                 ends = [asyncio.ensure_future(e.wait()) for e in (live.leave, wire.gone)]
                 try:
@@ -210,12 +218,15 @@ class Connection:
         return live
 
     def _plain(self, error: BaseException) -> str:
-        """The text of an error, bounded and without secrets."""
+        """The text of an error, see `_clean`."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         message = getattr(error, "message", None)  # of a protocol error, whose args are numbers
         text = message if isinstance(message, str) else " ".join(str(arg) for arg in error.args)
-        text = text or type(error).__name__
+        return self._clean(text or type(error).__name__)
+
+    def _clean(self, text: str) -> str:
+        """A text of the server, bounded and without secrets."""
         if self.server.url:  # the target of a redirect may contain the same key
             text = _URL.sub(r"\1\2", _QUOTED.sub("", text))
         for secret in self.server.secrets():

@@ -38,14 +38,29 @@ NOT_SENT = -32098  # another error code of foldlog
 # that do not match, a missing capability. (Parse error and invalid request are not among them: the
 # package itself raises them after the call, for a response that it cannot parse.)
 NOTHING_RAN = (-32601, -32602, -32020, -32021)
-SESSION_GONE = (-32600, "Session terminated")  # HTTP 404: the server lost the session
-NO_ACCESS = (401, 403)  # a server checks access before it handles a request
+# HTTP statuses with which a server or a proxy turns a request away before it handles it. Missing are
+# those that may also report what came of it (409, 422 and all from 500).
+TURNED_AWAY = frozenset((
+    *range(300, 400), 401, 402, 403, 404, 405, 406, 407, 408, 410, 411, 412, 413, 414, 415, 416, 417,
+    421, 425, 426, 428, 429, 431, 451,
+))
+NO_ACCESS = (401, 403)  # at any request, not only at a call
+GONE = (404, 410)  # the server lost the session; a server that has the session does not answer so
+# The codes that servers use with 400 if they do not know the session or miss its id. None of them is
+# an error of a tool, because a request that is handled is answered with 200.
+NO_SESSION = (-32600, -32001, -32000)
+# The words of those that answer with 200. Nothing shorter: a tool may speak of sessions of its own.
+NO_SESSION_SAID = ("session not found", "session terminated")
+NO_JSON = "Server returned an error response"  # the package's words for a body that is no JSON-RPC
+LOST = ("Connection closed", "SSE stream ")  # the package's words for a connection that broke
 _READ_BYTES = 64 * 1024
 _ID_SHOWN = 4096  # a response begins or ends with the request's id
 # The package logs complete urls and responses. Instead, the connection reports errors once, without
 # secrets.
 logging.getLogger("mcp.client").setLevel(logging.CRITICAL + 1)
 _requested: ContextVar[httpx2.URL | None] = ContextVar("requested", default=None)
+_statuses: ContextVar[list[int] | None] = ContextVar("statuses", default=None)
+"""Where the transport notes the HTTP statuses of the call that runs in this context."""
 
 
 class _HostOnly(logging.Filter):
@@ -74,18 +89,28 @@ class Wire:
         self._client = client
         self.gone = gone
 
-    async def tools(self) -> list[ListedTool]:
-        """The tools that the server lists. May raise any error."""
-        found: list[ListedTool] = []
-        cursor = None
-        for _ in range(PAGES_MAX):
-            params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
-            page = await self._client.session.list_tools(params=params)
-            found += [_listed(tool) for tool in page.tools]
-            cursor = page.next_cursor
-            if cursor is None:
-                return found
-        raise ValueError(f"its list of tools has more than {PAGES_MAX} pages")
+    async def tools(self) -> tuple[tuple[ListedTool, ...], str]:
+        """The tools that the server lists, and why the list ends early, else "". May raise any error
+        at the first page; what is wrong with a later page ends the list."""
+        page = await self._client.session.list_tools()
+        found = {tool.name: _listed(tool) for tool in page.tools}
+        cursors = {page.next_cursor}
+        while page.next_cursor is not None:
+            if len(cursors) == PAGES_MAX:
+                return tuple(found.values()), f"it has more than {PAGES_MAX} pages"
+            params = types.PaginatedRequestParams(cursor=page.next_cursor)
+            try:
+                page = await self._client.session.list_tools(params=params)
+            except (MCPError, ValueError) as error:
+                if isinstance(error, MCPError) and _is_outage(error):
+                    raise  # the list that the server gave before is better than a part of it
+                return tuple(found.values()), f"its next page is not usable: {error}"
+            found = {tool.name: _listed(tool) for tool in page.tools} | found
+            if page.next_cursor in cursors:
+                again = printable(repr(page.next_cursor))[:80]
+                return tuple(found.values()), f"a page names the cursor {again} a second time"
+            cursors.add(page.next_cursor)
+        return tuple(found.values()), ""
 
     async def call(
         self, tool: str, arguments: dict[str, Any], meta: dict[str, Any]
@@ -98,24 +123,48 @@ class Wire:
         about: Any = meta  # more keys are allowed than the SDK's type has
         params = types.CallToolRequestParams(name=tool, arguments=arguments, _meta=about)
         request = types.CallToolRequest(params=params)
+        statuses: list[int] = []
+        _statuses.set(statuses)
         try:
             answer = await self._client.session.send_request(request, types.CallToolResult)
         except MCPError as error:
-            text = printable(error.message, lines=True)[:1_000]
-            if error.code == NOT_SENT:
-                raise Unreachable(text) from error
-            forgotten = (error.code, error.message) == SESSION_GONE
-            if error.code in NOTHING_RAN or forgotten:
-                why = f"the server did not take the call: {text}"
-                raise Rejected(why, forgotten=forgotten) from error
-            if error.code == types.CONNECTION_CLOSED:
-                raise RuntimeError(f"the connection was lost during the call: {text}") from error
-            raise RuntimeError(f"the server's answer is an error ({error.code}): {text}") from error
+            raise _failure(error, statuses[-1] if statuses else None) from error
         except ValueError as error:  # including pydantic's
             # This also happens if a server asks the user something before it continues: there is no
             # user.
             raise RuntimeError("the server's answer is no result of a tool") from error
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def _failure(error: MCPError, status: int | None) -> Exception:
+    """What an error says about a call: Unreachable or Rejected if nothing ran, else any other.
+    status: of the HTTP response, None without HTTP."""
+    code, text = error.code, printable(error.message, lines=True)[:1_000]
+    if code == NOT_SENT:
+        return Unreachable(text)
+    shown = text if status in (None, 200) else f"HTTP {status}, {text}"
+    if _is_forgotten(code, error.message, status):
+        return Rejected(f"the server no longer knows the session: {shown}", forgotten=True)
+    turned_away = status in TURNED_AWAY or (status == 400 and error.message == NO_JSON)
+    if turned_away or code in NOTHING_RAN:
+        return Rejected(f"the server did not take the call: {shown}")
+    if code == types.CONNECTION_CLOSED and text.startswith(LOST):
+        return RuntimeError(f"the connection was lost during the call: {text}")
+    return RuntimeError(f"the server's answer is an error ({code}): {shown}")
+
+
+def _is_outage(error: MCPError) -> bool:
+    """Whether an error is not the answer of a server that handled the request."""
+    return error.code in (NOT_SENT, types.CONNECTION_CLOSED) or error.message == NO_JSON
+
+
+def _is_forgotten(code: int, message: str, status: int | None) -> bool:
+    """Whether an error says that the server no longer knows the session."""
+    if status in GONE:
+        return True
+    if code not in NO_SESSION or status is None:
+        return False
+    return status == 400 or message.strip(" .").lower() in NO_SESSION_SAID
 
 
 def _client_info() -> types.Implementation:
@@ -175,6 +224,8 @@ class _Transport(httpx2.AsyncHTTPTransport):
             response = await super().handle_async_request(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             return _not_sent(f"no connection: {error}")
+        if (statuses := _statuses.get()) is not None and request.method == "POST":
+            statuses.append(response.status_code)
         if response.status_code in NO_ACCESS:
             await response.aclose()
             return _not_sent(f"it answers {response.status_code}: look at the headers it is sent")

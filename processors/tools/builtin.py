@@ -13,6 +13,8 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from hashlib import sha256
+from os.path import commonprefix
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +34,8 @@ ENTRIES_MAX = 20_000  # of one directory, sorted in memory
 LINES_DEFAULT, LINES_MAX = 400, 2_000
 LINE_CHARS_MAX = 2_000  # about 800 tokens; a longer line is data
 SCAN_BYTES_MAX = 64 * 1024 * 1024  # limit of read_file's scan for an offset or the last line
+BYTE_ORDER_MARK = "\ufeff"
+_LINE_END = re.compile("\r?\n")
 EDIT_BYTES_MAX = 2 * 1024 * 1024
 PAGE_BYTES_MAX = INLINE_BYTES_MAX - 1_000  # of a result read in pages; the last line names the next
 COMMAND_S_MAX = 600
@@ -217,44 +221,88 @@ def edit_file(
     """Replace one text in a file, or make a new file (with its directories).
 
     old_text must be copied exactly, without line numbers, with enough lines around it to be
-    unique. If the file already has the new text and not the old, nothing is changed.
+    unique.
     """
     directory = Workdir(ctx.workdir)
     if len(new_text) > EDIT_BYTES_MAX:
         raise ToolFailed(f"new_text is longer than {EDIT_BYTES_MAX} characters")
     found = directory.read(path, EDIT_BYTES_MAX)
+    if ctx.attempt > 1 and found is not None:
+        if ctx.side_log.intent.get("becomes") == sha256(found).hexdigest():
+            return f"already done: an earlier attempt edited {path}, nothing was changed"
+        if not ctx.side_log.intent and _may_be_done(found, old_text, new_text):
+            raise ToolFailed(f"an earlier attempt may have edited {path}; read it before you go on")
     if found is None:
         if old_text:
             raise ToolFailed(f"there is no {path}; to make it, leave old_text empty")
-        directory.replace(path, _bytes(new_text), None)
-        return f"made {path}, {new_text.count(chr(10)) + 1} lines"
+        edited, done = _bytes(new_text), f"made {path}, {new_text.count(chr(10)) + 1} lines"
+    else:
+        edited, line = edited_text(path, found, old_text, new_text)
+        done = f"edited {path} at line {line}"
+    ctx.side_log.intend({"becomes": sha256(edited).hexdigest()})
+    directory.replace(path, edited, found)
+    return done
+
+
+def edited_text(path: str, found: bytes, old_text: str, new_text: str) -> tuple[bytes, int]:
+    """The content of a file after an edit, and the first changed line. A byte order mark stays, and
+    line ends too: old_text matches LF and CRLF, and new_text gets what it replaces.
+
+    Raises ToolFailed, with a text for the model, if old_text is not in the file exactly once.
+    """
     try:
         text = found.decode()
     except UnicodeDecodeError:
         raise ToolFailed(f"{path} is not UTF-8 text, it was not edited") from None
-    if "\r\n" in text and "\r\n" not in old_text + new_text:
-        old_text, new_text = (t.replace("\n", "\r\n") for t in (old_text, new_text))
-    if _already(text, old_text, new_text, again=ctx.attempt > 1):
-        return f"already done: {path} has the new text, nothing was changed"
     if not old_text:
         raise ToolFailed(f"{path} already exists; to change it, give the old_text to replace")
-    times = text.count(old_text)
-    if times != 1:
-        what = "is not" if times == 0 else f"is {times} times"
-        raise ToolFailed(f"old_text {what} in {path}; read the file and copy a unique part of it")
-    line = text[: text.index(old_text)].count("\n") + 1
-    directory.replace(path, _bytes(text.replace(old_text, new_text)), found)
-    return f"edited {path} at line {line}"
+    mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
+    text = text.removeprefix(mark)
+    if mark:
+        old_text, new_text = (t.removeprefix(mark) for t in (old_text, new_text))
+    matches = list(_in_any_line_ends(old_text).finditer(text)) if old_text else []
+    if len(matches) != 1:
+        what = f"is {len(matches)} times in {path}" if matches else f"is not in {path}"
+        if not matches and new_text and new_text in text:
+            what += ", but new_text is: maybe it was edited before"
+        raise ToolFailed(f"old_text {what}; read the file and copy a unique part of it")
+    (match,) = matches
+    if "\r\n" not in old_text + new_text:
+        new_text = _with_line_ends(old_text, new_text, text, match)
+    edited = text[: match.start()] + new_text + text[match.end() :]
+    return _bytes(mark + edited), text.count("\n", 0, match.start()) + 1
 
 
-def _already(text: str, old: str, new: str, *, again: bool) -> bool:
-    """Whether the edit is already done: the file contains the new text, and contains the old text
-    only inside the new text, or not at all.
-    """
-    if not old:
-        return text == new
-    if not new:  # a deletion leaves no trace: it counts as done only if the call is repeated
-        return again and old not in text
+def _in_any_line_ends(old: str) -> re.Pattern[str]:
+    """Matches a text in a file, whichever line ends the file has where the text has LF."""
+    return re.compile(r"\r?\n".join(re.escape(line) for line in re.split(r"(?<!\r)\n", old)))
+
+
+def _with_line_ends(old: str, new: str, text: str, match: re.Match[str]) -> str:
+    """The new text with the line ends that it replaces: lines that stay as they are keep theirs. If
+    it replaces none, it gets that of the line in which it stands."""
+    lines, before = new.split("\n"), old.split("\n")
+    if len(lines) == 1:
+        return new
+    ends = _LINE_END.findall(match[0])
+    if not ends:
+        near = _LINE_END.search(text, match.end()) or next(_LINE_END.finditer(text), None)
+        ends = [near[0] if near else "\n"]
+    stay = min(len(commonprefix([before[::-1], lines[::-1]])), len(ends))  # at the end
+    more = len(lines) - 1 - len(ends)
+    chosen = [
+        ends[n - more] if len(lines) - 1 - n <= stay else ends[min(n, len(ends) - 1)]
+        for n in range(len(lines) - 1)
+    ]
+    return "".join(line + end for line, end in zip(lines, [*chosen, ""], strict=True))
+
+
+def _may_be_done(found: bytes, old: str, new: str) -> bool:
+    """Whether a file may be the result of an edit whose intent is not known."""
+    text = found.replace(b"\r\n", b"\n").decode("utf-8", "replace").removeprefix(BYTE_ORDER_MARK)
+    old, new = (t.replace("\r\n", "\n").removeprefix(BYTE_ORDER_MARK) for t in (old, new))
+    if not old or not new:
+        return text == new if not old else old not in text
     return new in text and not any(old in part for part in text.split(new))
 
 

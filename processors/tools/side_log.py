@@ -66,7 +66,21 @@ class SideLog:
 
         beside: further data that is not part of the result (triggers, reminders).
         """
-        entry = {**self._named, "value": value, "beside": dict(beside or {})}
+        self._write(value=value, beside=dict(beside or {}))
+
+    def intend(self, what: Mapping[str, Any]) -> None:
+        """Store what the call is about to do, so that a later attempt can find out whether it was
+        done. A recorded result replaces it."""
+        self._write(intent=dict(what))
+
+    @property
+    def intent(self) -> Mapping[str, Any]:
+        """What an earlier attempt was about to do; empty if nothing is known."""
+        found = self._read().get("intent")
+        return found if isinstance(found, dict) else {}
+
+    def _write(self, **content: Any) -> None:
+        entry = self._named | content
         data = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         write_durably(self._path, [data], self._path.parent)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from hashlib import sha256
 
 import psutil
 import pytest
@@ -28,8 +29,49 @@ def test_an_edit_changes_one_place(bench):
     assert bench.ok("edit_file", **edit) == "edited src/shop.py at line 2"
     text = path.read_text()
     assert text == "def charge(cents):\n    return 2 * cents  # TODO charge\n"
-    assert bench.ok("edit_file", **edit).startswith("already done")
+    assert "but new_text is: maybe it was edited before" in bench.failed("edit_file", **edit)
     assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        ("a\nb\r\nc\nd\n", "c\nd", "c\nD", "a\nb\r\nc\nD\n"),
+        ("a\nb\r\nc\nd\n", "d", "one\ntwo", "a\nb\r\nc\none\ntwo\n"),
+        ("a\nb\r\nc\n", "b", "one\ntwo", "a\none\r\ntwo\r\nc\n"),
+        ("a\nb\r\nc\n", "a\nb\nc", "a\nx\nb\nc", "a\nx\nb\r\nc\n"),
+        ("a\nb\r\nc\n", "a\nb\nc", "a\nc", "a\r\nc\n"),
+        ("a\r\nb", "b", "b\nc", "a\r\nb\r\nc"),
+        ("a", "a", "a\nb", "a\nb"),
+        ("a\nb\n", "a\n", "a\r\n", "a\r\nb\n"),
+        ("a\r\nb\n", "a\r\nb", "a\nb", "a\nb\n"),
+        ("\ufeffa\nb\n", "a\nb", "c", "\ufeffc\n"),
+        ("\ufeffa\r\nb", "\ufeffa", "c\nd", "\ufeffc\r\nd\r\nb"),
+        ("\ufeffa", "a", "\ufeffb", "\ufeffb"),
+    ],
+    ids=ascii,
+)
+def test_an_edit_keeps_line_ends_and_a_byte_order_mark(bench, before, old, new, after):
+    path = bench.directory / "f"
+    path.write_bytes(before.encode())
+    bench.ok("edit_file", path="f", old_text=old, new_text=new)
+    assert path.read_bytes().decode() == after
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new"),
+    [
+        ("a = 1\nb = 2\n", "b = 3", "a = 1"),
+        ("if x {\n  a();\n}\n", "  b();", "}"),
+        ("a\n", "b", ""),
+        ("a\n", "", "a\n"),
+    ],
+)
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_S2_8_an_edit_that_nobody_made_is_never_already_done(bench, before, old, new, attempt):
+    (bench.directory / "f").write_text(before)
+    bench.failed("edit_file", path="f", old_text=old, new_text=new, attempt=attempt)
+    assert (bench.directory / "f").read_text() == before
 
 
 @pytest.mark.parametrize(
@@ -51,16 +93,22 @@ def test_S2_8_an_edit_that_is_repeated_after_a_crash_is_done_once(bench, before,
     bench.ok("edit_file", path="f", old_text=old, new_text=new)
     assert path.read_bytes() == after.encode()
     # The worker died before it recorded the result: the next attempt runs the tool again.
+    again = {"path": "f", "old_text": old, "new_text": new, "attempt": 2}
+    log = bench.host.side_log.of("s1", f"2.1.{bench.calls}")
+    log.intend({"becomes": sha256(after.encode()).hexdigest()})
+    assert bench.ok("edit_file", **again).startswith("already done")
+    assert path.read_bytes() == after.encode()
+    # Its side log is lost, too: nothing is edited twice, and nothing is said to be done.
     bench.host = ToolHost.of(bench.agent, bench.blobs, SideLogStore(bench.directory / ".side"))
-    text = bench.ok("edit_file", path="f", old_text=old, new_text=new, attempt=2)
-    assert text.startswith("already done")
+    if old != new:
+        bench.failed("edit_file", **again)
     assert path.read_bytes() == after.encode()
 
 
 def test_a_new_file_is_created_once_with_its_directories(bench):
     make = {"path": "a/b/new.txt", "old_text": "", "new_text": "one\ntwo"}
     assert bench.ok("edit_file", **make) == "made a/b/new.txt, 2 lines"
-    assert bench.ok("edit_file", **make).startswith("already done")
+    assert "already exists" in bench.failed("edit_file", **make)
     assert (bench.directory / "a/b/new.txt").read_text() == "one\ntwo"
     other = {**make, "new_text": "other"}
     assert "already exists" in bench.failed("edit_file", **other)
