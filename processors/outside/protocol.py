@@ -38,16 +38,15 @@ NOT_SENT = -32098  # another error code of foldlog
 # that do not match, a missing capability. (Parse error and invalid request are not among them: the
 # package itself raises them after the call, for a response that it cannot parse.)
 NOTHING_RAN = (-32601, -32602, -32020, -32021)
-# HTTP statuses with which a server or a proxy turns a request away before it handles it. Missing are
-# those that may also report what came of it (409, 422 and all from 500).
+# HTTP statuses with which a server or a proxy turns a request away before it handles it. Statuses
+# that may also report what came of a request are not among them: 409, 422 and all from 500.
 TURNED_AWAY = frozenset((
-    *range(300, 400), 401, 402, 403, 404, 405, 406, 407, 408, 410, 411, 412, 413, 414, 415, 416, 417,
-    421, 425, 426, 428, 429, 431, 451,
+    *range(300, 400), *range(401, 409), *range(410, 418), 421, 425, 426, 428, 429, 431, 451
 ))
 NO_ACCESS = (401, 403)  # at any request, not only at a call
 GONE = (404, 410)  # the server lost the session; a server that has the session does not answer so
-# The codes that servers use with 400 if they do not know the session or miss its id. None of them is
-# an error of a tool, because a request that is handled is answered with 200.
+# The codes that servers use with 400 if they do not know the session or miss its id. An error of a
+# tool comes with 200.
 NO_SESSION = (-32600, -32001, -32000)
 # The words of those that answer with 200. Nothing shorter: a tool may speak of sessions of its own.
 NO_SESSION_SAID = ("session not found", "session terminated")
@@ -90,8 +89,8 @@ class Wire:
         self.gone = gone
 
     async def tools(self) -> tuple[tuple[ListedTool, ...], str]:
-        """The tools that the server lists, and why the list ends early, else "". May raise any error
-        at the first page; what is wrong with a later page ends the list."""
+        """The tools that the server lists, and why the list ends early, else "". May raise any
+        error; what is wrong with a later page only ends the list."""
         page = await self._client.session.list_tools()
         found = {tool.name: _listed(tool) for tool in page.tools}
         cursors = {page.next_cursor}

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from os.path import commonprefix
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -288,7 +288,8 @@ def _with_line_ends(old: str, new: str, text: str, match: re.Match[str]) -> str:
     if not ends:
         near = _LINE_END.search(text, match.end()) or next(_LINE_END.finditer(text), None)
         ends = [near[0] if near else "\n"]
-    stay = min(len(commonprefix([before[::-1], lines[::-1]])), len(ends))  # at the end
+    pairs = zip(reversed(before), reversed(lines), strict=False)
+    stay = min(sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)), len(ends))
     more = len(lines) - 1 - len(ends)
     chosen = [
         ends[n - more] if len(lines) - 1 - n <= stay else ends[min(n, len(ends) - 1)]

@@ -1,5 +1,4 @@
-"""What servers and proxies answer to a call over HTTP: whether the call was run, was refused, or may
-have been run."""
+"""What servers and proxies answer to a call over HTTP: it was refused, or it may have been run."""
 
 import json
 import sys
