@@ -11,7 +11,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
@@ -177,7 +183,15 @@ class Cluster:
 
         def once() -> Offsets:
             answers = self._ask("list_offsets", requests)
-            return {at.partition: self._wait(topic, each).offset for at, each in answers.items()}
+            found = {at.partition: self._wait(topic, each).offset for at, each in answers.items()}
+            if OFFSET_INVALID in found.values():
+                # Seen once, while the leader was paused and its responses were held back: the
+                # client completed the request with neither an offset nor an error.
+                raise _NotYet(
+                    f"the leader of {topic} at {self._servers} did not report an offset. Nothing "
+                    "was read or written. Wait until its brokers are back."
+                )
+            return found
 
         return self._again_while(once, _NotYet)
 

@@ -170,13 +170,14 @@ class KafkaProducer:
     ) -> None:
         """The callback of one record, on this producer's thread."""
         try:
-            if error is None:
-                partition, offset = message.partition(), message.offset()
-                assert partition is not None and offset is not None, message
+            partition, offset = _partition(message), message.offset()
+            if error is None and partition is not None and offset is not None:
                 on_delivery(Delivered(partition, offset))
+            elif error is None:  # a repetition that the broker recognized, but no longer found
+                on_delivery(AppendError(topic, key, partition, "its offset is unknown"))
             else:
                 refused = denied(error, self._servers, self._prefix + topic)
-                on_delivery(AppendError(topic, key, _partition(message), error.str(), refused))
+                on_delivery(AppendError(topic, key, partition, error.str(), refused))
         except Exception as error:
             # This thread has no caller, so a bug in a callback must be logged and end the producer.
             ALARM.exception("BUG on_delivery raised")

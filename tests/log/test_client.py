@@ -5,7 +5,7 @@ import sys
 import threading
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Message
 
 from foldlog.log import (
     AccessDenied,
@@ -70,6 +70,20 @@ def test_without_a_broker_a_record_fails_after_its_timeout(connect):
     assert isinstance(error, AppendError) and isinstance(error, Retry)
     assert (error.topic, error.key, error.partition) == ("t", b"k", None)
     assert producer.flush(60) == 0
+
+
+def test_an_acknowledgement_without_an_offset_does_not_end_the_producer(connect):
+    """The defect: an assertion failed, and the producer ended as if foldlog had a bug. A client
+    does not know the offset if a record is acknowledged as a repetition, after a broker was paused.
+    """
+    fatal: list = []
+    producer = connect().producer(fatal.append)
+    answers: list = []
+    message = Message("t", partition=3, key=b"k", value=b"v", offset=-1001)
+    assert message.offset() is None
+    producer._answered("t", b"k", answers.append, None, message)
+    (error,) = answers
+    assert isinstance(error, AppendError) and error.partition == 3 and fatal == []
 
 
 def test_a_full_queue_refuses_a_record_and_keeps_the_queued_ones(connect):
