@@ -26,7 +26,7 @@ from ..processors.fold.views import SessionViews
 from ..producers.sessions import Receipt, new_session_id
 from ..schemas.enums import Decision as Decided, Resolution
 from ..schemas.ids import is_id, why_not_an_id
-from .decide import arguments
+from .decide import exactly
 from .edge import Edge, example, pass_edge, user_option
 from .inspect_commands import transcript_rows
 from .printing import line, write
@@ -315,7 +315,7 @@ class Chat:
         return poll
 
     def _approval(self, call: Call) -> bool:
-        args = arguments(call, self.client)
+        args = exactly(call, self.client.read_blob)
         self.screen.ask(f"{call.name} ({call.key}) asks to run with {args}")
         while True:
             answer = self._answer(ALLOW, call, "asks")
@@ -338,7 +338,7 @@ class Chat:
         return True
 
     def _doubt(self, call: Call) -> bool:
-        args = arguments(call, self.client)
+        args = exactly(call, self.client.read_blob)
         self.screen.ask(f"{call.name} ({call.key}) may or may not have run, with {args}")
         while True:
             answer = self._answer("[h]appened, [n]ot happened, [l]ater: ", call, "doubt")
