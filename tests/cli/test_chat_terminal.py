@@ -301,6 +301,7 @@ def test_a_text_that_is_no_answer_decides_nothing(at_terminal):
         terminal.see("[l]ater: ")
         assert played.views.turn.calls[0].status == "doubt"
         terminal.type("not happened\n")
+        played.wait(lambda views: views.turn.calls[0].status != "doubt")
         played.answer("Then again.")
         terminal.see("Then again.")
         terminal.quit()
