@@ -26,7 +26,7 @@ from ..processors.fold.views import SessionViews
 from ..producers.sessions import Receipt, new_session_id
 from ..schemas.enums import Decision as Decided, Resolution
 from ..schemas.ids import is_id, why_not_an_id
-from .decide import arguments
+from .decide import exactly
 from .edge import Edge, example, pass_edge, user_option
 from .inspect_commands import transcript_rows
 from .printing import line, write
@@ -49,6 +49,11 @@ RECENT = 12
 
 CONTINUABLE = tuple(status for status in STATUSES if status not in ("frozen", "terminated"))
 ALLOW = "allow? [y]es, [n]o, [a]lways with exactly these arguments: "
+ANSWERS = {
+    "asks": frozenset({"y", "yes", "n", "no", "a", "always"}),
+    "doubt": frozenset({"h", "happened", "n", "not happened", "l", "later"}),
+}
+"""The answers to a question, by the status of the call."""
 
 HELP = (
     "/quit leaves; /attach FILE sends an image or a PDF with the next message; Ctrl-C cancels the "
@@ -80,6 +85,7 @@ class Chat:
         self._postponed: set[tuple[str, str]] = set()
         self._refused = False
         self._attach: list[str] = []  # for the next message
+        self._late: tuple[Call, frozenset[str]] | None = None  # a question that is gone
 
     @property
     def views(self) -> SessionViews:
@@ -115,9 +121,20 @@ class Chat:
             elif self.lines.typed and text.startswith(ATTACH):  # piped text reads no local files
                 self._attach.append(text.removeprefix(ATTACH).strip())
                 self.screen.remark(f"{', '.join(self._attach)}: sent with the next message")
-            elif text.strip():
+            elif text.strip() and not self._is_late(text):
                 self._send(text)
                 self._follow()
+
+    def _is_late(self, text: str) -> bool:
+        """Whether a line looks like the answer to a question that is gone. It is dropped once."""
+        late, self._late = self._late, None
+        if late is None or text.strip().lower() not in late[1]:
+            return False
+        self.screen.remark(
+            f"not sent: {text.strip()!r} looks like an answer about {late[0].name} "
+            f"({late[0].key}), which no longer waits. Type it again to send it as a message"
+        )
+        return True
 
     def _await_key(self) -> bool:
         """Until the person types, show above the prompt what other clients do in the session.
@@ -315,15 +332,16 @@ class Chat:
         return poll
 
     def _approval(self, call: Call) -> bool:
-        args = arguments(call, self.client)
+        args = exactly(call, self.client.read_blob)
         self.screen.ask(f"{call.name} ({call.key}) asks to run with {args}")
         while True:
             answer = self._answer(ALLOW, call, "asks")
             if answer is None:
                 return self._unanswered(call, "asks")
             word = answer.lower()
-            if word in ("y", "yes", "n", "no", "a", "always"):
+            if word in ANSWERS["asks"]:
                 break
+            self._no_answer(answer)
         decided = Decided.DENY if word.startswith("n") else Decided.ALLOW
         self._command(
             lambda: self.client.sessions.decide(
@@ -338,21 +356,25 @@ class Chat:
         return True
 
     def _doubt(self, call: Call) -> bool:
-        args = arguments(call, self.client)
+        args = exactly(call, self.client.read_blob)
         self.screen.ask(f"{call.name} ({call.key}) may or may not have run, with {args}")
         while True:
             answer = self._answer("[h]appened, [n]ot happened, [l]ater: ", call, "doubt")
             if answer is None:
                 return self._unanswered(call, call.status)
-            word = answer.lower()[:1]
+            word = answer.lower()[:1] if answer.lower() in ANSWERS["doubt"] else ""
             if word == "l":
                 self._postponed.add((call.key, call.status))
                 return self.lines.typed  # a pipe is never asked again
-            if word in ("h", "n"):
+            if word:
                 break
+            self._no_answer(answer)
         report = ""
         if word == "h":
-            report = self._answer("what do you know about it? ", call, "doubt") or ""
+            answer = self._answer("what do you know about it? ", call, "doubt")
+            if answer is None and not self._still_waits(call, "doubt")():
+                return self._unanswered(call, call.status)
+            report = answer or ""
         outcome = Resolution.HAPPENED if word == "h" else Resolution.DID_NOT_HAPPEN
         self._command(
             lambda: self.client.sessions.resolve(
@@ -360,6 +382,10 @@ class Chat:
             )
         )
         return True
+
+    def _no_answer(self, text: str) -> None:
+        if text:
+            self.screen.remark(f"not sent: {text!r} is not one of the answers")
 
     def _unanswered(self, call: Call, status: str) -> bool:
         """Handle a question without an answer: continue after Ctrl-C or an answer from another
@@ -369,12 +395,24 @@ class Chat:
         if self.interrupts.count or not still_waits():
             if self.lines.typed:
                 line("")
+                if not self.interrupts.count:
+                    self._gone(call, status)
             return True
         command = "approve" if status == "asks" else "resolve"
         self.screen.remark(
             f"{call.name} waits for a decision: foldlog {command} {self.session_id} {call.key}"
         )
         return False
+
+
+    def _gone(self, call: Call, status: str) -> None:
+        """Drop what the person typed for a question that is gone, and say so."""
+        if self.lines.late:
+            self.screen.remark(
+                f"not sent: {self.lines.late!r} was typed for {call.name} ({call.key}), which no "
+                "longer waits"
+            )
+        self._late = call, ANSWERS["asks" if status == "asks" else "doubt"]
 
 
 def choose(edge: Edge, client: "Client", agent: str | None, lines: Lines) -> str | None:

@@ -12,6 +12,7 @@ import click
 from ..consumers.calls import call_named, demand_match
 from ..consumers.contents import shown, whole
 from ..consumers.outcomes import Decision, decision_on, demand
+from ..consumers.visible import exact_json
 from ..processors.fold.grants import grant_text
 from ..schemas.enums import Decision as Decided, Resolution
 from ..schemas.grant import pattern_text
@@ -22,11 +23,17 @@ from .session_commands import report
 if TYPE_CHECKING:
     from ..consumers.client import Client
     from ..processors.fold.projections.turn_view import Call
+    from ..schemas.events.parts import ReadBlob
 
 
 def arguments(call: "Call", client: "Client") -> Any:
     """The call's complete arguments, as the model sent them."""
     return shown(whole(call.args, client.read_blob))
+
+
+def exactly(call: "Call", read: "ReadBlob") -> str:
+    """The call's complete arguments as text for a person, with nothing hidden."""
+    return exact_json(whole(call.args, read).decode("utf-8", "backslashreplace"))
 
 
 def decide_on(
@@ -44,7 +51,7 @@ def decide_on(
         call = call_named(folded.to_end(), call_name)
         args = arguments(call, client)
         if not as_json:
-            line(f"{call.name} ({call.key}) with {args}")
+            line(f"{call.name} ({call.key}) with {exactly(call, client.read_blob)}")
         if like:
             demand_match(call, like, client.read_blob)
         receipt = client.sessions.decide(

@@ -32,6 +32,7 @@ from ..schemas.events import GenChunk
 from ..schemas.topics import SESSION_EVENTS
 from .clean_text import clean
 from .context import note_if_not_written, print_context
+from .decide import exactly
 from .edge import Edge, at_option, example, json_option, pass_edge
 from .event_lines import event_line
 from .printing import brief, emit, has_styles, line, note, pretty, table, when
@@ -43,6 +44,7 @@ from .session_list import STATUSES, Moment, Wanted, listed, print_list
 if TYPE_CHECKING:
     from ..consumers.session_fold import SessionFold
     from ..processors.advice.prices import PriceTable
+    from ..processors.fold.projections.turn_view import Call
     from ..processors.fold.views import SessionViews
     from ..processors.wake.budget import Rules
     from ..schemas.events.parts import ReadBlob
@@ -184,9 +186,16 @@ def _overview(folded: "SessionFold", read: Any, prices: "PriceTable") -> None:
     if waits.text:
         line(f"  {waits.text}")
     for call in (*asking(turn), *doubtful(turn)):
-        line(f"  call {call.key} {call.status}: {call.name} {brief(_inline(call.args))}")
+        line(f"  call {call.key} {call.status}: {call.name} {_args(call, read)}")
     for text in transcript_lines(views, read)[-12:]:
         line("  | " + _start(text).replace("\n", "\n  | "))
+
+
+def _args(call: "Call", read: "ReadBlob") -> str:
+    try:
+        return exactly(call, read)
+    except BlobError as error:
+        return f"[{error}]"
 
 
 def _start(text: str) -> str:

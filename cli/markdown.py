@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from ..consumers.visible import settled
 from .clean_text import clean
 
 RESET = "\x1b[0m"
@@ -121,7 +122,7 @@ class Markdown:
                 return ""
             prefix, line, self._style = _kind(line)
             prefix = self._table() + prefix
-        sure = _certain(line)
+        sure = settled(line[: _certain(line)])
         self._pending = line[sure:]
         return prefix + self._spans(line[:sure], self._style)
 

@@ -16,6 +16,7 @@ import click
 from ..consumers.contents import text_of_body, whole
 from ..consumers.outcomes import limit_of
 from ..consumers.transcript_stream import Dropped, LineAdded, Settled, Shown, Token
+from ..consumers.visible import settled
 from ..log.blobs import BlobError
 from ..processors.fold.projections.transcript import Line
 from ..schemas.events.parts import Body, ReadBlob
@@ -44,6 +45,7 @@ class Screen:
         self._markdown = Markdown() if self.live and has_styles(sys.stdout) else None
         self._clock = ""  # the line that shows what runs
         self._column = 0
+        self._held = ""  # streamed text that what follows may change
         self._kind = ""
         self._shown = False
         self._prompt = ""  # the question that is waiting for a typed answer
@@ -123,9 +125,16 @@ class Screen:
         if token.kind == "text" and self._markdown is not None:
             self._drawn(self._markdown.feed(token.text))
         else:
-            write(token.text)
-            self._column = 0 if token.text.endswith("\n") else 1
+            text = self._held + token.text
+            sure = settled(text)
+            self._plain(text[:sure])
+            self._held = text[sure:]
         self._shown = True
+
+    def _plain(self, text: str) -> None:
+        write(text)
+        if text:
+            self._column = 0 if text.endswith("\n") else 1
 
     def _style(self, code: str) -> None:
         if self._markdown is not None:
@@ -143,6 +152,9 @@ class Screen:
         self.clock("")
         if self._kind == "text" and self._markdown is not None:
             self._drawn(self._markdown.end())
+        if self._held:
+            held, self._held = self._held, ""
+            self._plain(held)
         if self.live and self._prompt and not self._covered:
             self._covered = True
             click.echo("")

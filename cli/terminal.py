@@ -84,6 +84,7 @@ class Lines:
         # If stdout is a pipe, it carries only answers, so prompts go to stderr.
         self._prompts = sys.stdout if sys.stdout.isatty() else sys.stderr
         self._edits = self.typed and edits_lines()
+        self.late = ""  # what was typed for a question that no longer waited for an answer
 
     def message(self, prompt: str) -> str | None:
         """The next line, or None at the end of input. Raises KeyboardInterrupt."""
@@ -103,8 +104,10 @@ class Lines:
         input.
 
         `still_waits` is called several times a second while a person thinks; it handles Ctrl-C.
-        Text that was typed before the question is dropped, because it cannot be the answer.
+        Text that was typed before the question is dropped, because it cannot be the answer. Text
+        that was typed for a question that no longer waits is moved to `late`.
         """
+        self.late = ""
         if self.typed:
             termios.tcflush(self._fd, termios.TCIFLUSH)
         write(question, self._prompts)
@@ -120,7 +123,21 @@ class Lines:
                 typed += more
                 if not more or typed.endswith(b"\n"):
                     return typed.decode(errors="replace").strip() if typed else None
+            self.late = (typed + self._unread()).decode(errors="replace").strip()
             return None
+
+    def _unread(self) -> bytes:
+        """Read what was typed so far, also without Enter."""
+        before = termios.tcgetattr(self._fd)
+        modes = [*before]
+        modes[3] = before[3] & ~termios.ICANON
+        modes[6] = [*before[6]]
+        modes[6][termios.VMIN] = modes[6][termios.VTIME] = 0
+        termios.tcsetattr(self._fd, termios.TCSANOW, modes)
+        try:
+            return b"".join(iter(lambda: os.read(self._fd, 1024), b""))
+        finally:
+            termios.tcsetattr(self._fd, termios.TCSANOW, before)
 
     @contextlib.contextmanager
     def keys(self) -> Iterator[bool]:

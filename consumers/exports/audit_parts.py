@@ -3,7 +3,6 @@
 Every function returns HTML in which every text from the log is escaped.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
@@ -17,17 +16,14 @@ from ...processors.fold.ruling import Ruling
 from ...schemas import events as ev
 from ...schemas.codec import Entry
 from ..contents import text_of, type_of
-from .blocks import Contents, blocks, clean, text_of as decoded, time
+from ..visible import clean as visible, exact_json
+from .blocks import Contents, blocks, text_of as decoded, time
 from .facts import BACKGROUND, Attempt, CallFacts, SessionFacts
 from .proof import proof_of
 from .timeline import lasting
 
 SHOWN_CHARS = 1_200  # characters of a text shown at first; a reader can expand it
 TEXT_CHARS_MAX = 40_000  # characters of a text in the page, since people paste files
-# Characters that change the reading direction or are invisible. They could disguise a command.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]"
-)
 _GOOD = frozenset({"ok", "complete", "allow", "grant", "happened", "end_turn", "stop_tool"})
 _WARN = frozenset(
     {"stopped", "expired", "cancelled", "interrupted", "should_stop", "doubt", "asks", "running"}
@@ -36,9 +32,8 @@ _PLAIN = frozenset({"not_run", "did_not_happen", "ignored", "forked"})
 
 
 def e(text: Any) -> str:
-    """Text as HTML: escaped, with control characters made visible."""
-    visible = _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", clean(str(text)))
-    return escape(visible, quote=True)
+    """Text as HTML: escaped, with hidden characters made visible."""
+    return escape(visible(str(text)), quote=True)
 
 
 def when(at_ms: int) -> str:
@@ -62,13 +57,27 @@ def text_html(text: str | None, of: str = "said") -> str:
     shown = text[:TEXT_CHARS_MAX]
     left = len(text) - len(shown)
     more = f"\n[... {left:,} characters more: see the bundle]" if left else ""
+    return _pre(shown, of, left, more)
+
+
+def _pre(shown: str, of: str, left: int = 0, more: str = "") -> str:
+    """A text as HTML; the end of a long text is collapsed. `left`: how many characters follow the
+    text, which `more` states.
+    """
     if len(shown) <= SHOWN_CHARS:
         return f'<pre class="{of}">{e(shown)}</pre>'
     return (
         f'<pre class="{of}">{e(shown[:SHOWN_CHARS])}</pre><details><summary>'
-        f"{len(text) - SHOWN_CHARS:,} characters more</summary>"
+        f"{len(shown) + left - SHOWN_CHARS:,} characters more</summary>"
         f'<pre class="{of}">{e(shown[SHOWN_CHARS:] + more)}</pre></details>'
     )
+
+
+def args_html(args: str | None) -> str:
+    """The arguments of a call as HTML: all of them, with nothing hidden. The end of long arguments
+    is collapsed.
+    """
+    return text_html(None) if args is None else _pre(exact_json(args), "code")
 
 
 def _table(heads: Sequence[str], rows: Sequence[str]) -> str:
@@ -133,7 +142,7 @@ def _line(
             return (*place, "model", model, _answer(body, line))
         case "call" | "asks":
             ask = " waits for approval" if line.kind == "asks" else " will run"
-            return (*place, "tool", "foldlog", f"{call}{ask}{text_html(decoded(body), 'code')}")
+            return (*place, "tool", "foldlog", f"{call}{ask}{args_html(decoded(body))}")
         case "result":
             owner = known.starts[-1].event.owner if known is not None and known.starts else ""
             outcome, _, refusals = line.text.partition("; ")
@@ -204,7 +213,7 @@ def calls_table(facts: SessionFacts, contents: Contents) -> str:
         args = decoded(contents.whole(call.args))
         rows.append(
             f"<tr><td><code>{e(key)}</code></td><td><b>{e(call.name)}</b> "
-            f'<span class="note">{e(_effect(known))}</span>{text_html(args, "code")}</td>'
+            f'<span class="note">{e(_effect(known))}</span>{args_html(args)}</td>'
             f"<td>{_allowed(given, known)}</td><td>{_claims(known)}</td>"
             f"<td>{tag(call.outcome or call.status)}{_doubts(known, contents)}</td></tr>"
         )

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import NamedTuple
 
+from ..visible import clean as visible
 from .facts import BACKGROUND, SessionFacts
 
 WIDTH, LEFT, RIGHT = 1080, 96, 16
@@ -189,7 +190,7 @@ def _bands(facts: SessionFacts, axis: Axis, height: int) -> list[str]:
 
 def _draw(mark: Mark, axis: Axis, middle: float) -> str:
     colour = _COLOURS.get(mark.kind, "var(--back)")
-    title = f"<title>{escape(mark.title)}</title>"
+    title = f"<title>{escape(visible(mark.title))}</title>"
     left = axis.x(mark.begin)
     if mark.lane == "people":
         return f'<circle cx="{left:.1f}" cy="{middle:.1f}" r="5" fill="{colour}">{title}</circle>'

@@ -21,7 +21,7 @@ from ...schemas import events as ev
 from ...schemas.enums import Recovery
 from ...schemas.events.parts import ReadBlob
 from ...schemas.ids import call_key
-from ..contents import event_json, plain, text_of_body, type_of
+from ..contents import event_json, plain, text_of_body, type_of, whole
 from ..context_view import short_forms
 from ..show import owed_json, status_of
 from ..spending import cost_json, ledger_json, session_cost, sum_json
@@ -125,8 +125,8 @@ def moment_json(
         "state": plain(views.state),
         "turn": plain(views.turn, None) | {"frozen": plain(views.frozen)},
         "holders": plain(holders),
-        "asks": [_call(call) for call in asking(views.turn)],
-        "doubts": [_call(call) for call in doubtful(views.turn)],
+        "asks": [_call(call, read) for call in asking(views.turn)],
+        "doubts": [_call(call, read) for call in doubtful(views.turn)],
         "wake": [
             row | why_json(row["row"], calls.get(row["subject"]))
             for row in owed_json(views, holders, moment.now_ms, DEFAULT_RULES)
@@ -157,13 +157,20 @@ def _event(moment: Moment, read: ReadBlob) -> dict[str, Any]:
         return event_json(moment.entry) | {"not_resolved": str(error)}
 
 
-def _call(call: Call) -> dict[str, Any]:
+def _call(call: Call, read: ReadBlob) -> dict[str, Any]:
+    """A call that waits for a person. `args` is None if the blob store lost the arguments."""
+    args, problem = None, ""
+    try:
+        args = whole(call.args, read).decode("utf-8", "replace")
+    except BlobError as error:
+        problem = str(error)
     return {
         "call": call.key,
         "name": call.name,
         "status": call.status,
         "effect": call.effect,
-        "args": (call.args.inline or b"").decode("utf-8", "replace"),
+        "args": args,
+        "args_error": problem,
         "args_sha256": call.args_sha256,
         "expires_at": call.expires_at,
     }

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -18,6 +19,11 @@ from foldlog.tests.consumers.played import Played, memory_log, settings_in
 
 WAIT_S = 20.0
 """Long enough for a busy machine: an expected event arrives at once, or never."""
+
+UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""What can control a terminal, or change the direction of its text."""
 
 
 class Ran(NamedTuple):

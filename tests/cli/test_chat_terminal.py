@@ -22,6 +22,8 @@ from foldlog.cli.edge import Edge
 from foldlog.cli.terminal import Interrupts, Lines
 from foldlog.consumers import outcomes
 from foldlog.log import Settings
+from foldlog.schemas import events as ev
+from foldlog.schemas.enums import Resolution
 from foldlog.tests.cli.harness import WAIT_S, make_shell, playing, turn_opens
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
 from foldlog.tests.kit.waiting import until
@@ -229,6 +231,107 @@ def test_an_approval_decided_elsewhere_removes_the_question(at_terminal):
     at_terminal(person)
 
 
+@pytest.mark.parametrize("end", ["allow", "expired", "cancelled"])
+@pytest.mark.parametrize("typed", ["y", "no", "rm it"])
+def test_N2_what_was_typed_for_a_question_that_is_gone_is_not_sent(at_terminal, end, typed):
+    def person(terminal, played):
+        ask_for_payment(terminal, played)
+        terminal.type(typed)
+        call = played.views.turn.calls[0]
+        client = Edge(terminal.settings, played.log).client()
+        match end:
+            case "allow":
+                client.decide("s1", call.key, "allow")
+            case "expired":
+                played.append(ev.ApprovalExpired(call=call.key), "sessions")
+            case "cancelled":
+                client.cancel("s1")
+        terminal.see(f"not sent: {typed!r} was typed for charge (1.1.0)")
+        if end == "cancelled":
+            played.end("cancelled")
+        else:
+            if end == "allow":
+                played.tool_start()
+                played.tool_result("charged")
+            played.answer("So it is.")
+            terminal.see("So it is.")
+        terminal.see("> ")
+        terminal.type("\n/quit\n")
+        assert len(played.views.messages.received) == 1
+
+    at_terminal(person)
+
+
+def test_N2_an_answer_that_comes_after_the_question_is_gone_is_dropped_once(at_terminal):
+    def person(terminal, played):
+        ask_for_payment(terminal, played)
+        Edge(terminal.settings, played.log).client().decide("s1", "1.1.0", "deny")
+        terminal.see("charge (1.1.0): deny")
+        terminal.type("y\n")
+        played.answer("Then not.")
+        terminal.see("not sent: 'y' looks like an answer about charge (1.1.0)")
+        terminal.send("y", played, 2)
+        played.answer("Why yes?")
+        terminal.see("Why yes?")
+        assert len(played.views.messages.received) == 2
+        terminal.quit()
+
+    at_terminal(person)
+
+
+def test_a_text_that_is_no_answer_decides_nothing(at_terminal):
+    """The defect: `hold on` reported that a call in doubt happened."""
+
+    def person(terminal, played):
+        terminal.send("pay", played)
+        played.propose("", ("charge", {}))
+        played.invoke(approval="ask")
+        terminal.see(ALLOW)
+        terminal.type("yes but later\n")
+        terminal.see("not sent: 'yes but later' is not one of the answers")
+        terminal.see(ALLOW)
+        terminal.type("y\n")
+        terminal.see("charge (1.1.0): allow")
+        played.tool_start()
+        played.uncertain()
+        for text in ("hold on", "no"):
+            terminal.see("[l]ater: ")
+            terminal.type(f"{text}\n")
+            terminal.see(f"not sent: {text!r} is not one of the answers")
+        terminal.see("[l]ater: ")
+        assert played.views.turn.calls[0].status == "doubt"
+        terminal.type("not happened\n")
+        played.wait(lambda views: views.turn.calls[0].status != "doubt")
+        played.answer("Then again.")
+        terminal.see("Then again.")
+        terminal.quit()
+
+    at_terminal(person)
+
+
+def test_N2_a_report_for_a_doubt_that_is_settled_elsewhere_is_dropped(at_terminal):
+    def person(terminal, played):
+        terminal.send("pay", played)
+        played.propose("", ("charge", {}))
+        played.invoke()
+        played.tool_start()
+        played.uncertain()
+        terminal.see("[l]ater: ")
+        terminal.type("h\n")
+        terminal.see("what do you know about it? ")
+        terminal.type("it was")
+        Edge(terminal.settings, played.log).client().resolve(
+            "s1", "1.1.0", Resolution.HAPPENED, report="receipt 7"
+        )
+        terminal.see("not sent: 'it was' was typed for charge (1.1.0)")
+        played.answer("It is paid.")
+        terminal.see("It is paid.")
+        assert "refused" not in terminal.screen
+        terminal.quit()
+
+    at_terminal(person)
+
+
 def ask_for_payment(terminal, played) -> None:
     terminal.send("pay", played)
     played.propose("", ("charge", {}))
@@ -417,6 +520,17 @@ def test_what_was_typed_before_a_question_does_not_answer_it(lines):
     with reader.unseen():
         assert reader.answer("allow? ", still_waits) is None
     assert shown == [True] * 3, "the answer itself is shown"
+
+
+@pytest.mark.parametrize("typed", [b"y", b"yes\n", b"first\nsecond\nthi", b""])
+def test_N2_what_was_typed_when_a_question_is_gone_is_taken_from_the_terminal(lines, typed):
+    reader, ours, theirs = lines
+    modes = termios.tcgetattr(theirs)
+    assert reader.answer("allow? ", lambda: os.write(ours, typed) < 0) is None
+    assert reader.late == typed.decode().strip()
+    assert termios.tcgetattr(theirs) == modes
+    os.write(ours, b"next\n")
+    assert sys.stdin.readline() == "next\n"
 
 
 def test_resume_lists_recent_sessions_and_continues_the_chosen_one(at_terminal):

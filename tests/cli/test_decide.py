@@ -34,6 +34,22 @@ def test_approve_shows_the_arguments_it_binds_to(shell, played):
     assert "done before" in shell("approve s1 1.1.0").out
 
 
+HIDING = {"command": "ls \u200b\u3164" + " " * 12_990 + "&& rm -rf ~" + "x" * 12_000, "zz": "last"}
+SHOWN = (
+    '{"command": "ls \\u200b\\u3164⟨␠×12990⟩&& rm -rf ~' + "x" * 12_000 + '", "zz": "last"}'
+)
+
+
+@pytest.mark.parametrize("command", ["approve s1 1.1.0", "deny s1 1.1.0", "show s1"])
+def test_E11_no_part_of_the_arguments_is_hidden(shell, command):
+    shell("send s1 go")
+    played = Played(shell.log, "s1")
+    played.propose("", ("run", HIDING))
+    played.invoke(0, approval="ask")
+    assert SHOWN in shell(command).out
+    assert not shell(command).out.count("\u3164")
+
+
 def test_remember_allows_later_calls_with_the_same_arguments(shell, played):
     (decision,) = shell("approve s1 1.1.1 --remember --json").json
     assert (decision["call"], decision["name"], decision["args"]) == ("1.1.1", "mail", "{}")

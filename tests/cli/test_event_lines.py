@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from foldlog.cli import clean_text, event_lines
+from foldlog.cli import event_lines
 from foldlog.cli.event_lines import event_line, words
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Entry, Unreadable
 from foldlog.schemas.events import EVENT_TYPES
 from foldlog.schemas.events.parts import BlobRef
 from foldlog.schemas.value import field_names
+from foldlog.tests.cli.harness import UNSAFE
 
 CODES = re.compile("\x1b\\[[0-9]{1,2}m")
 
@@ -107,7 +108,7 @@ def test_no_content_leaves_its_line_or_controls_the_terminal(text, width):
         for colours in (True, False):
             line = event_line(entry(event, session_id=text or "s"), None, session=True,
                               colours=colours, width=width)
-            assert not clean_text._UNSAFE.search(CODES.sub("", line) if colours else line)
+            assert not UNSAFE.search(CODES.sub("", line) if colours else line)
             assert "\n" not in line
 
 

@@ -5,8 +5,8 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from foldlog.cli import clean_text
 from foldlog.cli.markdown import BOLD, CODE, DIM, ITALIC, RESET, STRIKE, UNDERLINE, Markdown
+from foldlog.tests.cli.harness import UNSAFE
 
 CODES = re.compile("\x1b\\[[0-9]m|\x1b\\[36m")
 
@@ -87,7 +87,10 @@ def test_the_end_of_an_attempt_starts_anew():
     assert markdown.feed("**b** ") + markdown.end() == f"{BOLD}b{RESET} "
 
 
-MARKS = st.text(st.sampled_from("ab1 .\n*_`~[]()!#>-|\\😀é"), max_size=60)
+MARKS = st.text(
+    st.sampled_from("ab1 .\n*_`~[]()!#>-|\\é😀👨❤\u200d\ufe0f\u20e3\u06cc\u200c\xa0\u3164"),
+    max_size=60,
+)
 
 
 @given(text=MARKS, cuts=st.lists(st.integers(0, 60), max_size=8))
@@ -99,7 +102,7 @@ def test_how_the_text_is_cut_into_tokens_changes_nothing(text, cuts):
 
 @given(text=st.text())
 def test_no_text_controls_the_terminal(text):
-    assert not clean_text._UNSAFE.search(plain(text))
+    assert not UNSAFE.search(plain(text))
 
 
 def test_an_escape_sequence_of_the_model_is_visible():

@@ -1,16 +1,18 @@
 // Shows arguments and results as a table if they are an object, else as text or JSON.
 
-import { brief, pretty } from "./format.js";
-import { html, useState } from "./lib.js";
+import { brief, number, pretty } from "./format.js";
+import { html, useMemo, useRef, useState } from "./lib.js";
+import { useSeen } from "./seen.js";
+import { clean, Exact, exact, exactJson } from "./visible.js";
 
 const CHARS = 12_000; // of a text that are shown at first
 const ROWS = 40;
 
-/** A plain text. A long text is cut until the user asks for all of it. */
-export function Text({ text }) {
+/** A plain text. A long text is cut until the user asks for all of it. `show`: how it is shown. */
+export function Text({ text, show = clean }) {
   const [all, setAll] = useState(false);
   const long = text.length > CHARS && !all;
-  return html`${long ? text.slice(0, CHARS) : text}${long && html`
+  return html`${show(long ? text.slice(0, CHARS) : text)}${long && html`
     <button class="link" onClick=${() => setAll(true)}>Show all ${text.length} characters</button>`}`;
 }
 
@@ -26,25 +28,73 @@ export function valueOf(content) {
 
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
-/** An object as a table of its fields; any other value as text. */
+const exactly = (text) => html`<${Exact} pieces=${exact(text)} />`;
+
+/** An object as a table of its fields; any other value as text. Arguments are shown exactly. */
 export function Values({ value, label }) {
+  const show = label === "Arguments" ? exactly : clean;
   const [all, setAll] = useState(false);
   if (value === undefined || value === null || value === "") return null;
   if (!isObject(value)) {
     const text = textOf(value) ?? pretty(value);
-    return html`<pre class="code" tabindex="0" aria-label=${label}><${Text} text=${text} /></pre>`;
+    return html`<pre class="code" tabindex="0" aria-label=${label}><${Text} text=${text} show=${show} /></pre>`;
   }
   const rows = Object.entries(value);
   if (!rows.length) return html`<p class="faint" aria-label=${label}>no arguments</p>`;
   const shown = all ? rows : rows.slice(0, ROWS);
   return html`
     <table class="args" aria-label=${label}><tbody>
-      ${shown.map(([name, inner]) => html`<tr key=${name}><th scope="row"><bdi>${name}</bdi></th>
-        <td><bdi><${Text} text=${flat(inner)} /></bdi></td></tr>`)}
+      ${shown.map(([name, inner]) => html`<tr key=${name}><th scope="row"><bdi>${show(name)}</bdi></th>
+        <td><bdi><${Text} text=${flat(inner)} show=${show} /></bdi></td></tr>`)}
     </tbody></table>
     ${rows.length > ROWS && !all && html`<button class="link" onClick=${() => setAll(true)}>
       Show all ${rows.length} fields</button>`}
   `;
+}
+
+/** The arguments of a call about which a person decides, as [what to draw, what was seen of it]: all
+    of them, with nothing hidden. See seen.js. */
+export function useArguments(text) {
+  const box = useRef(null);
+  const seen = useSeen(box, text);
+  const [open, setOpen] = useState(false);
+  const drawn = useMemo(() => html`<${All} text=${text} />`, [text]);
+  const well = html`
+    <div class=${`well exact ${open ? "open" : ""}`} tabindex="0" role="group" aria-label="Arguments">
+      <div ref=${box}>${drawn}</div>
+    </div>
+    ${(open || !seen.whole) && html`<button class="link" aria-expanded=${String(open)} onClick=${() => setOpen(!open)}>
+      ${open ? "Show less" : `Show all ${number(text.length)} characters at once`}</button>`}`;
+  return [well, seen];
+}
+
+/** Why a call cannot be allowed yet, in the place of the button's text. */
+export const waitsText = ({ share }) => `Allow once all of it was shown (${Math.floor(100 * share)} %)`;
+
+/** A table of the arguments, or their JSON if a table would differ from it: for example, if a
+    name occurs twice, or a number has more digits than JavaScript keeps. */
+function All({ text }) {
+  const fields = fieldsOf(text);
+  if (fields === null) return html`<pre class="args-json"><bdi><${Exact} pieces=${exactJson(text)} /></bdi></pre>`;
+  if (!fields.length) return html`<p class="faint">No arguments</p>`;
+  return html`<table class="args"><tbody>${fields.map(([name, value]) => html`<tr key=${name}>
+    <th scope="row"><bdi><${Exact} pieces=${exact(name)} /></bdi></th>
+    <td><bdi><${Exact} pieces=${typeof value === "string" ? exact(value) : exactJson(textOfField(value))} /></bdi></td>
+  </tr>`)}</tbody></table>`;
+}
+
+const textOfField = (value) => (isFlat(value) ? JSON.stringify(value) : pretty(value));
+const JSON_TOKENS = /"(?:[^"\\]|\\.)*"|\s+/gs;
+
+/** The fields of an object, or null if the text is something else or says more than its fields. */
+function fieldsOf(text) {
+  try {
+    const value = JSON.parse(text);
+    const plain = text.replace(JSON_TOKENS, (one) => (one[0] === '"' ? JSON.stringify(JSON.parse(one)) : ""));
+    return isObject(value) && JSON.stringify(value) === plain ? Object.entries(value) : null;
+  } catch {
+    return null;
+  }
 }
 
 /** The text of a string, or of content blocks that are all text; null for anything else. */
@@ -60,6 +110,6 @@ const isFlat = (value) => !value || typeof value !== "object" || JSON.stringify(
 
 /** The first values of the arguments, on the line of a call. */
 export function gist(value) {
-  if (!isObject(value)) return typeof value === "string" ? brief(value, 80) : "";
-  return brief(Object.values(value).filter((one) => one === null || typeof one !== "object").join(", "), 80);
+  if (!isObject(value)) return typeof value === "string" ? clean(brief(value, 80)) : "";
+  return clean(brief(Object.values(value).filter((one) => one === null || typeof one !== "object").join(", "), 80));
 }

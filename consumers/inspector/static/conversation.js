@@ -10,6 +10,7 @@ import { Failure, Folded } from "./failure.js";
 import { Icon } from "./icons.js";
 import { html, still, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
 import { Markdown } from "./markdown.js";
+import { clean } from "./visible.js";
 import { callState, endText, initials, nameOf } from "./words.js";
 
 const SHOWN = 150; // items drawn at first; earlier items on request
@@ -250,7 +251,7 @@ function Tool({ lines, past, runs, status }) {
   return html`
     <details class=${`tool ${look}`} onToggle=${({ target }) => setOpen(target.open)}>
       <summary aria-label=${`Tool ${first.name}${word ? `, ${word}` : ""}`}>
-        <${Icon} name="tool" small /><span class="nm"><bdi>${first.name}</bdi></span>
+        <${Icon} name="tool" small /><span class="nm"><bdi>${clean(first.name)}</bdi></span>
         <span class="dim cut grow"><bdi>${gist(args)}</bdi></span>
         ${word && html`<span class=${`st ${look}`}>${
           ICONS[look] && html`<${Icon} name=${ICONS[look]} />`}${word}</span>`}
@@ -298,8 +299,8 @@ function Streaming({ open, past, agent }) {
         ${open.parts.map((part, n) => {
           const key = `${part.block}.${part.kind}.${n}`;
           if (part.kind === "thinking") return html`<${Thinking} key=${key} text=${part.text} />`;
-          if (part.kind === "tool_name") return html`<p class="dim" key=${key}>calls <code>${part.text}</code></p>`;
-          if (part.kind === "tool_input") return html`<pre class="code" key=${key}>${part.text}</pre>`;
+          if (part.kind === "tool_name") return html`<p class="dim" key=${key}>calls <code>${clean(part.text)}</code></p>`;
+          if (part.kind === "tool_input") return html`<pre class="code" key=${key}>${clean(part.text)}</pre>`;
           return html`<${Part} key=${key} part=${part} />`;
         })}
       </div>

@@ -1,7 +1,7 @@
 // The cards for a person's decisions in the conversation: approvals, and calls in doubt.
 
 import { post, sessionPath } from "./api.js";
-import { Values, valueOf } from "./args.js";
+import { useArguments, waitsText } from "./args.js";
 import { length, when } from "./format.js";
 import { Icon } from "./icons.js";
 import { html, useState } from "./lib.js";
@@ -50,21 +50,33 @@ function Later({ session, call, go, kind }) {
     <button class="link" onClick=${() => go(session.id, run.end_offset)}>Go to that instant</button></p>`;
 }
 
+/** The button that allows a call. It waits until all arguments were on the screen. */
+export function Allow({ seen, busy, onAllow, children, ...more }) {
+  return html`<button class=${`btn ${seen.whole ? "primary" : "waits"}`} disabled=${busy || !seen.whole} onClick=${onAllow} ...${more}>
+      ${seen.whole ? children : waitsText(seen)}</button>
+    ${!seen.whole && html`<button class="btn quiet" onClick=${seen.next}>Show the next part</button>`}`;
+}
+
+const Lost = ({ call }) => html`<p class="bad">The arguments cannot be shown: ${call.args_error}. The call cannot be
+  allowed here.</p>`;
+
 function Approval({ session, call, past, go }) {
   const [{ busy, error }, send] = useCommand(session, call);
   const [remember, setRemember] = useState(false);
+  const [args, seen] = useArguments(call.args ?? "");
+  const whole = seen.whole && call.args !== null;
   const decide = (decision) => !busy && send("decide", { decision, remember, args_sha256: call.args_sha256 });
-  const keys = past ? {} : { a: () => decide("allow"), d: () => decide("deny") };
+  const keys = past ? {} : { a: () => whole && decide("allow"), d: () => decide("deny") };
   return html`
     <section class="big asks" tabindex="0" aria-label=${`${call.name} waits for approval`} onKeyDown=${pressed(keys)}>
       <header><${Icon} name="clock" /><h3>Allow <code>${call.name}</code>?</h3><span class="grow"></span>
         <span class="num">${call.expires_at ? `expires ${when(call.expires_at)}` : ""}</span></header>
       <div class="body">
-        <div class="well"><${Values} value=${valueOf(call.args)} label="Arguments" /></div>
+        ${call.args === null ? html`<${Lost} call=${call} />` : args}
         ${past ? html`<${Later} session=${session} call=${call} go=${go} kind="waits_person" />` : html`
           <div class="row wrap">
-            <button class="btn primary" disabled=${busy} onClick=${() => decide("allow")}>
-              Allow <bdi>${call.name}</bdi> <kbd>A</kbd></button>
+            ${call.args !== null && html`<${Allow} seen=${seen} busy=${busy} onAllow=${() => decide("allow")}>
+              Allow <bdi>${call.name}</bdi> <kbd>A</kbd><//>`}
             <button class="btn" disabled=${busy} onClick=${() => decide("deny")}>Deny <kbd>D</kbd></button>
             <span class="grow"></span>
             <label class="tick"><input type="checkbox" checked=${remember}
@@ -82,6 +94,7 @@ function Approval({ session, call, past, go }) {
 /** A call in doubt. Its two answers look alike, and each asks first what the model should know. */
 function Doubt({ session, call, past, go }) {
   const [{ busy, error }, send] = useCommand(session, call);
+  const [args] = useArguments(call.args ?? "");
   const [outcome, setOutcome] = useState(null);
   const waits = session.lasting.find((run) => run.key === call.call && run.kind === "doubt");
   return html`
@@ -91,7 +104,7 @@ function Doubt({ session, call, past, go }) {
         <span class="num">${!past && waits ? `in doubt since ${when(waits.at)}` : ""}</span></header>
       <div class="body">
         <p>The call was sent, and no answer came back. It may have happened. It is never run again by itself.</p>
-        <div class="well"><${Values} value=${valueOf(call.args)} label="Arguments" /></div>
+        ${call.args === null ? html`<${Lost} call=${call} />` : args}
         ${past ? html`<${Later} session=${session} call=${call} go=${go} kind="doubt" />` : html`
           <div class="row wrap">
             <button class="btn" aria-pressed=${String(outcome === "happened")} disabled=${busy}

@@ -1,8 +1,10 @@
 // Shows what waits for a person: approvals, calls in doubt, failed turns, each with buttons for the
-// answers. Allow appears only if every argument is visible; the answer is bound to the arguments
+// answers. Allow waits until every argument was on the screen; the answer is bound to the arguments
 // shown.
 
 import { post, sessionPath } from "./api.js";
+import { useArguments } from "./args.js";
+import { Allow } from "./decide.js";
 import { clock, number } from "./format.js";
 import { errorText, failureOf, since, titleOf, until } from "./home_words.js";
 import { Icon } from "./icons.js";
@@ -95,27 +97,8 @@ function Head({ row, look, icon, label, now, question, expires = 0 }) {
 const Open = ({ row }) => html`<a class="btn quiet" href=${`#/s/${encodeURIComponent(row.id)}`}
   aria-label=${`Open ${titleOf(row)}`}>Open</a>`;
 
-const LONG_NUMBER = /\d{16}/; // JavaScript would round it
-
-/** All arguments in full, as a table, or as the original text if a table could differ from it. */
-function Args({ text }) {
-  let args = null;
-  try {
-    args = LONG_NUMBER.test(text) ? null : JSON.parse(text);
-  } catch {
-    // shown as the original text
-  }
-  const plain = args !== null && typeof args === "object" && !Array.isArray(args);
-  if (plain && !Object.keys(args).length) return html`<div class="well faint">No arguments</div>`;
-  return html`<div class="well">${plain
-    ? html`<table class="args"><tbody>${Object.entries(args).map(([name, value]) => html`<tr>
-        <th scope="row"><bdi>${name}</bdi></th>
-        <td><bdi>${typeof value === "string" ? value : JSON.stringify(value)}</bdi></td>
-      </tr>`)}</tbody></table>`
-    : html`<pre><bdi>${text}</bdi></pre>`}</div>`;
-}
-
 function Approval({ row, call, now, send, busy }) {
+  const [args, seen] = useArguments(call.args ?? "");
   const decide = (decision, done) =>
     send(`calls/${call.call}/decide`, { decision, args_sha256: call.args_sha256 }, done);
   return html`
@@ -124,11 +107,11 @@ function Approval({ row, call, now, send, busy }) {
     ${call.args === null
       ? html`<div class="well faint">The arguments are too long for this page. Open the session to read them and
           to decide.</div>`
-      : html`<${Args} text=${call.args} />`}
+      : args}
     <div class="acts">
       ${call.args !== null && html`
-        <button class="btn primary" data-key="a" disabled=${busy}
-          onClick=${() => decide("allow", "Allowed. It continues.")}>Allow <bdi>${call.name}</bdi></button>
+        <${Allow} seen=${seen} busy=${busy} data-key="a" onAllow=${() => decide("allow", "Allowed. It continues.")}>
+          Allow <bdi>${call.name}</bdi><//>
         <button class="btn" data-key="d" disabled=${busy}
           onClick=${() => decide("deny", "Denied. The model receives the refusal.")}>Deny</button>`}
       <span class="grow"></span>
@@ -140,6 +123,7 @@ function Approval({ row, call, now, send, busy }) {
 const OUTCOMES = { happened: "It happened", did_not_happen: "It did not" };
 
 function Doubt({ row, call, now, send, busy }) {
+  const [args] = useArguments(call.args ?? "");
   const [outcome, setOutcome] = useState(null);
   const answer = (report) =>
     send(`calls/${call.call}/resolve`, { outcome, report }, "Reported. The call is never run again by this.");
@@ -148,7 +132,7 @@ function Doubt({ row, call, now, send, busy }) {
       question=${html`Did <code><bdi>${call.name}</bdi></code> happen?`} />
     ${call.args === null
       ? html`<div class="well faint">The arguments are too long for this page. Open the session to read them.</div>`
-      : html`<${Args} text=${call.args} />`}
+      : args}
     <div class="acts">
       ${Object.entries(OUTCOMES).map(([value, label]) => html`
         <button class="btn" key=${value} disabled=${busy} aria-pressed=${String(outcome === value)}

@@ -3,6 +3,7 @@
 // becomes markup.
 
 import { html, still } from "./lib.js";
+import { clean } from "./visible.js";
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$/;
 const ITEM = /^( *)(?:[-*+]|(\d{1,9})[.)])\s+(.*)$/;
@@ -151,4 +152,4 @@ function draw(block, n) {
 }
 
 /** A text of a person or a model as elements. */
-export const Markdown = still(({ text }) => html`<div class="md text" dir="auto">${blocksOf(text).map(draw)}</div>`);
+export const Markdown = still(({ text }) => html`<div class="md text" dir="auto">${blocksOf(clean(text)).map(draw)}</div>`);

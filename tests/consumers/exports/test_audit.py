@@ -11,6 +11,7 @@ from foldlog.consumers.exports.audit import audit_page
 from foldlog.consumers.exports.blocks import Contents
 from foldlog.consumers.exports.reading import read_log
 from foldlog.consumers.exports.timeline import Axis, Mark, lasting, svg
+from foldlog.consumers.visible import is_hidden
 from foldlog.processors.advice.prices import list_prices
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -172,3 +173,18 @@ def test_an_empty_session_has_a_timeline(tmp_path):
     opened(log, settings_in(tmp_path))
     facts = read_log(log, ("s1",), Contents(LogSource(log).read)).sessions["s1"]
     assert svg(facts).startswith("<svg")
+
+
+def test_E11_no_part_of_the_arguments_is_hidden(tmp_path):
+    log, settings = memory_log(), settings_in(tmp_path)
+    sessions, played = opened(log, settings)
+    sessions.say("s1", "go \u3164\u200b", message_id="m1")
+    args = {"command": "ls \U000e0072" + " " * 500 + "rm" + "x" * 50_000, "zz": "last \u200d"}
+    played.propose("", ("run", args))
+    played.invoke(approval="ask")
+    contents = Contents(played.read)
+    page = audit_page(read_log(log, ("s1",), contents).sessions["s1"], contents, list_prices())
+    text = "".join(Page(page).text).replace("more", "")
+    assert "ls \\u{e0072}⟨␠×500⟩rm" in text and "last \\u200d" in text
+    assert text.count("x") > 2 * 50_000, "whole in the story and in the table of calls"
+    assert not any(is_hidden(char) for char in text if char != "\n")
