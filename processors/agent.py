@@ -196,7 +196,7 @@ class Agent:
                 if isinstance(mark, dict) and mark.get("type") == "ephemeral":
                     wrong = "params must not set cache_control, which foldlog sets itself"
                     raise ValueError(f"agent {self.name}: {wrong}")
-            members = [each.values() for each in maps]
+            members: list[Iterable[Any]] = [each.values() for each in maps]
             members += [value for value in layer if isinstance(value, list)]
             layer = [value for group in members for value in group]
 

@@ -244,7 +244,7 @@ class Actions:
             self._forget(views.session_id, key)
         match obligation.owed:
             case "begin" | "abort":
-                return DischargeResult(self._on_claim(owned, views, obligation, agent))
+                return DischargeResult(self._on_claim(owned, views, obligation, agent, now))
             case "GEN_STOPPED" | "TOOL_RESULT" | "TOOL_FAILED_UNCERTAIN":
                 return DischargeResult(self._recover(owned, views, obligation, agent, now))
             case name if name in CLAIMED:
@@ -329,6 +329,7 @@ class Actions:
         views: SessionViews,
         obligation: Obligation,
         agent: Agent | None,
+        now: int,
     ) -> int | None:
         """Begin the effect of a claim that was read back. This is done once per claim. If the claim
         came back too late, report that the effect never began. If the turn is ending, stop the
@@ -347,7 +348,7 @@ class Actions:
             return None
         begun.add(effect)
         try:
-            self._begin(owned, views, obligation, agent, claim)
+            self._begin(owned, views, obligation, agent, claim, now)
         except BlobsAway:
             begun.discard(effect)  # it begins when the blob store is back
             raise
@@ -360,6 +361,7 @@ class Actions:
         obligation: Obligation,
         agent: Agent | None,
         claim: Any,
+        now: int,
     ) -> None:
         assert agent is not None
         now_ms = self._clock.monotonic_ms()
@@ -367,10 +369,10 @@ class Actions:
         if obligation.owed == "begin" and late is not None:
             self._effects.report(views.session_id, outcome_of_late_claim(views, obligation, late))
         elif obligation.role == "background":
-            self._begin_work(views, obligation, agent)
+            self._begin_work(views, obligation, agent, now)
         elif obligation.role == "delivery":
             delivery = begin_delivery(views, obligation.delivery.number, agent, self.read_blob)
-            self._effects.deliver(views.session_id, delivery)
+            self._effects.deliver(views.session_id, delivery._replace(now=now))
         elif obligation.role == "tools":
             self._begin_tool(views, obligation, agent)
         else:
@@ -380,7 +382,7 @@ class Actions:
             elif obligation.owed == "abort" or (begin.chain and begin.kept is None):  # text lost
                 self._effects.report(views.session_id, generation_stopped(views.turn))
             else:
-                self._effects.generate(views.session_id, begin)
+                self._effects.generate(views.session_id, begin._replace(now=now))
 
     def _generation(self, views: SessionViews, agent: Agent) -> BeginGeneration:
         return self._partial_answers.begin(views, agent, self._request(views))
@@ -412,10 +414,12 @@ class Actions:
         begin = begin_tool(views, call, self._args(call), call.claim, agent)
         self._effects.run_tool(views.session_id, begin)
 
-    def _begin_work(self, views: SessionViews, obligation: Obligation, agent: Agent) -> None:
+    def _begin_work(
+        self, views: SessionViews, obligation: Obligation, agent: Agent, now: int
+    ) -> None:
         begin = begin_work(views, obligation, agent, self.read_blob)
         if isinstance(begin, BeginWork):
-            self._effects.work(views.session_id, begin)
+            self._effects.work(views.session_id, begin._replace(now=now))
         else:
             self._effects.report(views.session_id, begin)
 

@@ -236,7 +236,7 @@ class SimEffects:
             content=ev.Body(inline=so_far),
             error="stalled" if hangs else "overloaded",
             detail="simulated",
-            retry_at=begin.claim.at + self.world.now - began + wait,
+            retry_at=max(begin.now, begin.claim.at) + self.world.now - began + wait,
             permanent=False,
             usage=USAGE if rng.random() < 0.5 else None,
         )
@@ -314,7 +314,7 @@ class SimEffects:
             event = answers.undelivered(
                 (*place.values(), owed.attempt),
                 permanent=last,
-                retry_at=None if last else begin.claim.at + wait,
+                retry_at=None if last else max(begin.now, begin.claim.at) + wait,
             )
         yield from self.outcome(task, session_id, event)
 

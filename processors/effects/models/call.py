@@ -19,6 +19,7 @@ from ...limits import Limits
 from ...request.continuation import Kept
 from ...tools.blob_wait import when_stored
 from ...tools.output_sink import Sink, Stop
+from ..claim_time import claim_clock
 from ..slots import Slots
 from .answer import NO_USAGE, Answer
 from .chunks import Chunks, read_gap_s, until_next
@@ -44,13 +45,17 @@ StoreBody = Callable[[bytes, str], Body]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenClaim:
-    """The claim under which an attempt runs. claimed_at: broker time of the claim, Unix ms."""
+    """The claim under which an attempt runs. claimed_at: the time when the claim was read, Unix ms.
+    read_at: the same moment, monotonic seconds; None if the attempt begins at once. error_before:
+    the class of the step's failure before this attempt, or ''."""
 
     session_id: str
     turn: int
     step: int
     attempt: int
     claimed_at: int
+    read_at: float | None = None
+    error_before: str = ""
 
     @property
     def label(self) -> str:
@@ -114,7 +119,8 @@ class _Attempt:
         self._stall_s = limits.stall_timeout_ms / 1000
         self._store_body = store_body
         self._clock = clock
-        self._began = self._moved = clock()
+        self._now = claim_clock(claim.claimed_at, claim.read_at, clock)
+        self._moved = clock()
         self._answer = Answer() if kept is None else ResumedAnswer(kept)
         first = 0 if kept is None else kept.prior_seq + 1
         self._loop = asyncio.get_running_loop()
@@ -255,7 +261,8 @@ class _Attempt:
         )
 
     def _failed(self, trouble: Trouble, content: Body) -> GenFailed:
-        claim, error = self._claim, class_of(trouble)
+        claim = self._claim
+        error = class_of(trouble, attempt=claim.attempt, before=claim.error_before)
         policy = POLICY[error]
         wait = wait_ms(
             policy,
@@ -263,7 +270,6 @@ class _Attempt:
             identity=claim.label,
             retry_after_ms=trouble.retry_after_ms,
         )
-        passed_ms = int((self._clock() - self._began) * 1000)
         request_id = f" ({trouble.request_id})" if trouble.request_id else ""
         return GenFailed(
             turn=claim.turn,
@@ -271,9 +277,9 @@ class _Attempt:
             attempt=claim.attempt,
             content=content,
             error=error,
-            detail=encodable(f"{trouble.message}{request_id}; {advice_of(trouble)}"),
+            detail=encodable(f"{trouble.message}{request_id}; {advice_of(trouble, error)}"),
             status=trouble.status,
-            retry_at=claim.claimed_at + passed_ms + wait if policy.backoff else None,
+            retry_at=self._now() + wait if policy.backoff else None,
             permanent=policy.backoff is None,
             usage=self._answer.usage(),
         )
