@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ...log.blobs import BlobStore
 from ...log.errors import FoldlogError
 from ...schemas import events as ev
+from ...schemas.tokens import believed, estimate_size
 from ..advice.token_count import count
 from ..agent import Agent
 from ..fold.projections.background import ABORTED, NOT_SUMMARIZED, STOPPED
@@ -264,7 +265,8 @@ def _summary(
     if signed:
         if signed[0].get("content") is None:
             raise UnusableOutput(NOT_SUMMARIZED)
-        content, tokens = answer.content.inline or b"[]", answer.usage.output_tokens
+        content = answer.content.inline or b"[]"
+        tokens = believed(answer.usage.output_tokens, estimate_size(len(content)))
     else:
         text = _text(blocks)
         if not text:

@@ -255,6 +255,20 @@ def test_S3_4_a_summary_that_was_cut_is_marked(stop_reason, is_cut, monkeypatch,
     assert (effect.CUT.encode() in made.summary.inline) is is_cut
 
 
+@pytest.mark.parametrize("written", [40, 2_000_000])
+def test_S3_4_an_absurd_count_does_not_discard_a_signed_summary(written, monkeypatch, tmp_path):
+    async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
+        blocks = ['{"type":"compaction","content":"They want tea.","signature":"s"}']
+        made = answers.complete((0, 0, 1), blocks, "compaction", MemoryBlobs())
+        await sink.outcome("s", replace(made, usage=answers.usage(100, written)))
+
+    monkeypatch.setattr(effect.models, "generate", generate)
+    task = Task(b"{}", "claude-cheapest", 5_000, kept_from=4)
+    made, done = worked("context", task, Agent(name="a", model="m"), tmp_path)
+    assert done.ok and done.usage.output_tokens == written
+    assert made.tokens <= 40
+
+
 def worked(kind: str, task: Task, agent: Agent, path: Any, stop: Stop | None = None) -> list[Any]:
     """The events that this background work writes."""
     sink = effect.OutcomeSink([])
