@@ -23,6 +23,7 @@ from foldlog.processors.worker.reports import RETRY_S, ROLE_OF
 from foldlog.processors.worker.resumption import ChunksLoader
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
+from foldlog.schemas.events.effects import ALIVE_SEQ
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.background_ends import MODEL_TEXTS, ends_of
@@ -171,7 +172,13 @@ class SimEffects:
         continued = begin.kept and continued_answer(begin.kept, answer, place)
         for chunks in self._chunks(place, answer) if continued is None else continued.chunks():
             if not task.stop.requested:
-                yield slow if rng.random() < tastes.slow else rng.choice(spans)
+                if rng.random() < tastes.slow:
+                    yield slow
+                    # The silence is longer than the stall limit, but pings arrive.
+                    self.process.append_chunk(session_id, _alive(place))
+                    yield slow
+                else:
+                    yield rng.choice(spans)
             if task.stop.requested:
                 break
             streamed += chunks
@@ -356,3 +363,8 @@ class SimEffects:
         run = ToolRun(self.process, session_id, begin, tool)
         yield self.world.rng.choice((0, 20, 500))
         yield from self.outcome(task, session_id, run.reconciled())
+
+
+def _alive(place: dict[str, int]) -> ev.GenChunk:
+    """The record of a stream that sends pings but no text."""
+    return ev.GenChunk(**place, seq=ALIVE_SEQ, block=0, kind="text", delta="")

@@ -14,7 +14,13 @@ from foldlog.processors.effects.models.call import GenClaim
 from foldlog.processors.effects.models.errors import POLICY, wait_ms
 from foldlog.processors.effects.slots import Slots
 from foldlog.schemas.events import GenComplete, GenFailed
-from foldlog.tests.processors.effects.models.attempts import ANSWER, CLAIM, run, running
+from foldlog.tests.processors.effects.models.attempts import (
+    ANSWER,
+    CLAIM,
+    STALLING,
+    run,
+    running,
+)
 
 # faults -----------------------------------------------------------------------------------------
 
@@ -77,7 +83,8 @@ def test_S2_9_every_failure_is_one_event_with_a_policy_and_the_content(serve, na
     begun = FAULTS[name].stage is not Stage.BEFORE
     stalls = FAILED[name][0] == "stalled"
     clock_from = ("" if begun else "-") if stalls else None
-    sink = run(server, stall_after=clock_from, pace=running(streams))
+    limits = replace(STALLING, ping_timeout_ms=STALLING.stall_timeout_ms)
+    sink = run(server, stall_after=clock_from, pace=running(streams), stalling=limits)
     failed = sink.only
     assert isinstance(failed, GenFailed), failed
     error, status = FAILED[name]
