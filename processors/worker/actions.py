@@ -22,7 +22,7 @@ from ..fold.references import Subject
 from ..fold.ruling import Ruling
 from ..fold.views import SessionViews
 from ..request.rendered import Built, Renderings
-from ..store.clocks import Clock
+from ..store.clocks import Clock, reading
 from ..store.partition_cache import PartitionCache
 from ..wake.decide import Desk, ReadLayers, ReadTodos, StoreBody, decide, no_layers, no_todos
 from ..wake.facts import Obligation
@@ -244,7 +244,7 @@ class Actions:
             self._forget(views.session_id, key)
         match obligation.owed:
             case "begin" | "abort":
-                return DischargeResult(self._on_claim(owned, views, obligation, agent, now))
+                return DischargeResult(self._on_claim(owned, views, obligation, agent))
             case "GEN_STOPPED" | "TOOL_RESULT" | "TOOL_FAILED_UNCERTAIN":
                 return DischargeResult(self._recover(owned, views, obligation, agent, now))
             case name if name in CLAIMED:
@@ -329,7 +329,6 @@ class Actions:
         views: SessionViews,
         obligation: Obligation,
         agent: Agent | None,
-        now: int,
     ) -> int | None:
         """Begin the effect of a claim that was read back. This is done once per claim. If the claim
         came back too late, report that the effect never began. If the turn is ending, stop the
@@ -348,7 +347,7 @@ class Actions:
             return None
         begun.add(effect)
         try:
-            self._begin(owned, views, obligation, agent, claim, now)
+            self._begin(owned, views, obligation, agent, claim)
         except BlobsAway:
             begun.discard(effect)  # it begins when the blob store is back
             raise
@@ -361,9 +360,9 @@ class Actions:
         obligation: Obligation,
         agent: Agent | None,
         claim: Any,
-        now: int,
     ) -> None:
         assert agent is not None
+        now = reading(self._clock, owned.anchor, owned.newest_at).now
         now_ms = self._clock.monotonic_ms()
         late = self._claim_times.too_late(views.session_id, obligation, claim, agent, now_ms)
         if obligation.owed == "begin" and late is not None:

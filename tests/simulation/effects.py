@@ -172,13 +172,11 @@ class SimEffects:
         continued = begin.kept and continued_answer(begin.kept, answer, place)
         for chunks in self._chunks(place, answer) if continued is None else continued.chunks():
             if not task.stop.requested:
-                if rng.random() < tastes.slow:
-                    yield slow
-                    # The silence is longer than the stall limit, but pings arrive.
+                is_slow = rng.random() < tastes.slow
+                yield slow if is_slow else rng.choice(spans)
+                if is_slow and tastes.pings:
                     self.process.append_chunk(session_id, _alive(place))
                     yield slow
-                else:
-                    yield rng.choice(spans)
             if task.stop.requested:
                 break
             streamed += chunks
