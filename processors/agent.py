@@ -4,6 +4,7 @@ All workers of an installation load the same agents. An agent is data, validated
 so that a mistake prevents the start of a worker instead of failing a user's turn.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
@@ -24,7 +25,14 @@ from .tools.tool import SEARCH, Tool
 DECISIONS = {"allow": Approval.NONE, "ask": Approval.ASK, "deny": Approval.DENY}
 THINKING_TOKENS_MIN = 1_024  # the smallest budget that the API accepts
 SHOWN_MAX = 60  # characters of a wrong value in an error
-_OUR_PARAMS = {"model", "max_tokens", "system", "tools", "messages", "stream"}
+# Members of a request that foldlog sets itself. A second `compaction` or `cache_control` would turn
+# every request into another one, or exceed the number of cache marks that the API accepts.
+_OUR_PARAMS = frozenset(
+    ("model", "max_tokens", "system", "tools", "messages", "stream", "cache_control", "compaction")
+)
+# Arguments of the SDK's functions. foldlog sends `params` as the body of the request, so the API
+# would reject them.
+_SDK_ARGUMENTS = frozenset(("betas", "extra_body", "extra_headers", "extra_query", "timeout"))
 
 
 class Rule(NamedTuple):
@@ -106,12 +114,10 @@ class Agent:
         if self.recovery not in list(Recovery):
             words = " or ".join(Recovery)
             raise ValueError(f"agent {self.name}: recovery is {words}, not {self.recovery!r}")
-        reserved = _OUR_PARAMS & set(self.params)
-        if reserved:
-            names = ", ".join(sorted(reserved))
-            raise ValueError(f"agent {self.name}: params must not set {names}")
+        self._check_params()
         self._check_thinking()
         _set(self, _params=self._params_json())
+        self._check_cache_marks()
 
     def tool(self, name: str) -> Tool | None:
         """The tool of this name, or None if the agent has none."""
@@ -166,6 +172,33 @@ class Agent:
                 raise ValueError(f"agent {self.name}: {name} must be 1 or more, not {number!r}")
         if self.limits.soft_tokens > self.limits.hard_tokens:
             raise ValueError(f"agent {self.name}: soft_tokens must not exceed hard_tokens")
+
+    def _check_params(self) -> None:
+        if not isinstance(self.params, Mapping):
+            wrong = f"params must be a dict, not {_cut(self.params)}"
+            raise TypeError(f"agent {self.name}: {wrong}")
+        for names, why in (
+            (_OUR_PARAMS, "which foldlog sets itself"),
+            (_SDK_ARGUMENTS, "which only the SDK's functions have: params are the request's body"),
+        ):
+            reserved = sorted(names & set(self.params))
+            if reserved:
+                wrong = f"params must not set {', '.join(reserved)}, {why}"
+                raise ValueError(f"agent {self.name}: {wrong}")
+
+    def _check_cache_marks(self) -> None:
+        """Rejects a cache mark inside a parameter. A request may have four, and foldlog sets up to
+        four. The property `cache_control` of an output schema is no mark."""
+        layer: list[Any] = [json.loads(self._params)]
+        while layer:
+            maps = [value for value in layer if isinstance(value, dict)]
+            for mark in (each.get("cache_control") for each in maps):
+                if isinstance(mark, dict) and mark.get("type") == "ephemeral":
+                    wrong = "params must not set cache_control, which foldlog sets itself"
+                    raise ValueError(f"agent {self.name}: {wrong}")
+            members: list[Iterable[Any]] = [each.values() for each in maps]
+            members += [value for value in layer if isinstance(value, list)]
+            layer = [value for group in members for value in group]
 
     def _check_thinking(self) -> None:
         """Rejects a thinking budget that leaves no tokens for the answer, as the API would."""

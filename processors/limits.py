@@ -13,7 +13,8 @@ class Limits:
     model_attempts: int = 5  # counts crashes too: a request may be what kills its worker
     tool_attempts: int = 3  # for pure and idempotent tools; a `once` tool has one attempt
     steps: int = 50  # model calls of one turn
-    stall_timeout_ms: int = 60_000  # after this long without a chunk the attempt is lost
+    stall_timeout_ms: int = 60_000  # after this long without a sign of life the attempt is lost
+    ping_timeout_ms: int = 600_000  # and after this long with signs of life, but no content
     tool_timeout_ms: int = 120_000  # for a tool without its own timeout
     approval_expiry_ms: int = 24 * 3600 * 1000  # how long a call waits for approval
     grace_ms: int = 5_000  # how long effects may take to end after an abort

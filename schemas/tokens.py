@@ -23,6 +23,11 @@ OLD, NEW = "old", "new"
 FAMILIES = (OLD, NEW)
 CHARS_PER_TOKEN = {OLD: 3.4, NEW: 2.6}
 """Measured characters of English prose per token, for texts of which only the size is known."""
+ABSURD_TIMES = 3
+"""An estimate of text is at most 22 % too low. The rest is for what has no text, such as hidden
+thinking, and for the provider's own tools, which may read the context several times."""
+ABSURD_MORE = 4_000
+"""For what a provider adds to a short request: its own prompts, or images of unknown size."""
 
 # Claude 2 to Opus 4.6 share one vocabulary, Opus 4.7 and later models share the other.
 _OLD_MODEL = re.compile(
@@ -143,6 +148,12 @@ def recounted(tokens: int, text: bytes, family: str) -> int:
 def raised(tokens: int, counted: str, family: str) -> int:
     """Converts a count from the family `counted` to `family`; never lowers it."""
     return int(tokens * max(1.0, chars_per_token(counted) / chars_per_token(family)))
+
+
+def believed(reported: int, own: int) -> int:
+    """The provider's count of a content, or our own estimate of it if the count is absurd: more
+    than ABSURD_TIMES the estimate and ABSURD_MORE tokens."""
+    return reported if reported <= ABSURD_TIMES * own + ABSURD_MORE else own
 
 
 def prefix(text: str, tokens: int, family: str = NEW) -> str:

@@ -68,7 +68,7 @@ FAULTS: dict[str, FaultMode] = {
     "status": _status(500, "any status, given by `status` and the other parameters"),
     "rate_limit": _status(429, "429 with retry-after in seconds", retry_after=1),
     "rate_limit_ms": _status(429, "429 with retry-after-ms", retry_after_ms=20),
-    "rate_limit_bare": _status(429, "429 without retry-after: a spend cap, waiting does not help"),
+    "rate_limit_bare": _status(429, "429 without retry-after: a gateway's, or a spend cap"),
     "rate_limit_huge": _status(429, "429 that asks to wait for eleven days", retry_after=1_000_000),
     "enforced_spend_limit": _status(
         429, "429 with a spend-limit code", error_code="enforced_spend_limit_reached"

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ...log.blobs import BlobStore
 from ...log.errors import FoldlogError
 from ...schemas import events as ev
+from ...schemas.tokens import believed, estimate_size
 from ..advice.token_count import count
 from ..agent import Agent
 from ..fold.projections.background import ABORTED, NOT_SUMMARIZED, STOPPED
@@ -23,10 +24,11 @@ from ..memory.extraction import Extraction, extract
 from ..tools.output_sink import Sink, Stop
 from ..tools.run import READER, in_thread
 from ..wake.background_tasks import Task
+from .claim_time import claim_clock
 from .models import call as models
 
 TRIES = 3  # model calls per work: work is not urgent, and later work covers what failed
-WAIT_S_MAX = 20.0  # between two tries
+WAIT_S_MAX = 60.0  # between two tries; if the provider asks for more, the work is given up
 GRACE_S = 5.0  # time after the stop at the deadline, in which a request still reports its usage
 PROVIDERS = "compaction"
 CUT = "[The record ends here: it had become too long, and what should follow is not in it.]"
@@ -37,14 +39,16 @@ Remember = Callable[[str, list[Any]], int]
 
 
 class WorkClaim(NamedTuple):
-    """A claimed piece of work. `claimed_at`: the time of the claim (Unix ms), to which the retry
-    times of its model calls are relative."""
+    """A claimed piece of work. `claimed_at`: the time when the claim was read (Unix ms), to which
+    the retry times of its model calls are relative; `read_at`: the same moment, monotonic seconds,
+    or None if the work begins at once."""
 
     session_id: str
     kind: str
     upto: int
     attempt: int
     claimed_at: int
+    read_at: float | None = None
 
 
 class OutcomeSink(NamedTuple):
@@ -191,11 +195,7 @@ async def _ask_model(
 
     tries: gets an entry for every request, because each is billed.
     """
-    began = clock()
-
-    def now() -> int:
-        return claim.claimed_at + int((clock() - began) * 1000)
-
+    now, error = claim_clock(claim.claimed_at, claim.read_at, clock), ""
     for attempt in range(1, TRIES + 1):
         kept = OutcomeSink([])
         call = models.GenClaim(
@@ -204,6 +204,7 @@ async def _ask_model(
             step=0,
             attempt=attempt,
             claimed_at=now(),  # the retry time counts from here
+            error_before=error,
         )
         # No `pace`: answers must not wait because a cheap model is busy.
         await models.generate(call, task.request, kept, stop, client, limits=limits)
@@ -212,9 +213,12 @@ async def _ask_model(
         tries.append(ev.Try(model=model, usage=outcome.usage))
         if isinstance(outcome, ev.GenComplete):
             return outcome
-        if isinstance(outcome, ev.GenFailed) and (outcome.permanent or attempt == TRIES):
-            raise UnusableOutput(f"{task.model} failed: {outcome.error}: {outcome.detail}")
-        if isinstance(outcome, ev.GenStopped) or await _wait_until_due(stop, outcome, now()):
+        if isinstance(outcome, ev.GenStopped):
+            break
+        error, due_s = outcome.error, ((outcome.retry_at or 0) - now()) / 1000
+        if outcome.permanent or attempt == TRIES or due_s > WAIT_S_MAX:
+            raise UnusableOutput(f"{task.model} failed: {error}: {outcome.detail}")
+        if await _wait_until_due(stop, outcome, now()):
             break
     raise UnusableOutput(STOPPED)
 
@@ -223,7 +227,7 @@ async def _wait_until_due(stop: Stop, failed: ev.GenFailed, now: int) -> bool:
     """Wait until the next try is due. Returns whether the work was stopped in the meantime."""
     due_s = ((failed.retry_at or 0) - now) / 1000
     try:
-        await asyncio.wait_for(stop.wait(), min(WAIT_S_MAX, max(0.0, due_s)))
+        await asyncio.wait_for(stop.wait(), max(0.0, due_s))
     except TimeoutError:
         return False
     return True
@@ -261,7 +265,8 @@ def _summary(
     if signed:
         if signed[0].get("content") is None:
             raise UnusableOutput(NOT_SUMMARIZED)
-        content, tokens = answer.content.inline or b"[]", answer.usage.output_tokens
+        content = answer.content.inline or b"[]"
+        tokens = believed(answer.usage.output_tokens, estimate_size(len(content)))
     else:
         text = _text(blocks)
         if not text:

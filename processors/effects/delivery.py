@@ -15,6 +15,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from hashlib import sha256
 from random import uniform
 from typing import Any, NamedTuple
@@ -28,6 +29,8 @@ from ..fold.projections.delivery import text_of
 from ..limits import Limits
 from ..outside.addresses import is_allowed, networks
 from ..tools.output_sink import Sink
+from .claim_time import claim_clock
+from .models.errors import retry_after_ms
 
 HEAD_BYTES_MAX = 16 * 1024  # limit of a response's status line and headers
 PAUSES_S = (2, 8, 32, 128, 512, 2_048, 3_600)  # pauses between attempts; the last one repeats
@@ -35,7 +38,8 @@ NEVER_AGAIN = (410,)  # 410 Gone: the receiver reports a permanent failure
 
 
 class Delivery(NamedTuple):
-    """A claimed delivery. `claimed_at`: broker time of the claim, Unix ms. `content`: the content
+    """A claimed delivery. `claimed_at`: the time when the claim was read, Unix ms; `read_at`: the
+    same moment, monotonic seconds, or None if the delivery begins at once. `content`: the content
     of the answer.
     """
 
@@ -48,6 +52,7 @@ class Delivery(NamedTuple):
     claimed_at: int
     content: bytes
     stop_reason: str
+    read_at: float | None = None
 
 
 class Failed(Exception):
@@ -78,7 +83,7 @@ def channel_finder(channels: Mapping[str, Channel]) -> Find:
 
 async def deliver(delivery: Delivery, find: Find, sink: Sink, limits: Limits) -> None:
     """Make one attempt and report its outcome."""
-    began = time.monotonic()
+    now = claim_clock(delivery.claimed_at, delivery.read_at)
     place: dict[str, Any] = {
         "turn": delivery.turn, "step": delivery.step, "channel": delivery.channel
     }
@@ -98,7 +103,6 @@ async def deliver(delivery: Delivery, find: Find, sink: Sink, limits: Limits) ->
         await sink.outcome(delivery.session_id, ev.GenSent(**place))
         return
     last = delivery.attempt >= limits.delivery_attempts or failed.status in NEVER_AGAIN
-    elapsed_ms = int((time.monotonic() - began) * 1000)
     wait_ms = int(1000 * max(pause_s(delivery.attempt), failed.wait_s))
     event = ev.DeliveryFailed(
         **place,
@@ -106,7 +110,7 @@ async def deliver(delivery: Delivery, find: Find, sink: Sink, limits: Limits) ->
         error=failed.error,
         detail=failed.detail[:500],
         status=failed.status,
-        retry_at=None if last else delivery.claimed_at + elapsed_ms + wait_ms,
+        retry_at=None if last else now() + wait_ms,
         permanent=last,
     )
     await sink.outcome(delivery.session_id, event)
@@ -251,5 +255,4 @@ def _parsed(head: bytes) -> Answer:
         raise Failed("bad_answer", "its answer is not HTTP")
     named = {name.strip().lower(): value.strip() for name, _, value in
              (line.partition(":") for line in lines)}
-    wait = named.get("retry-after", "")
-    return Answer(int(code), float(wait) if wait.isascii() and wait.isdigit() else 0.0)
+    return Answer(int(code), (retry_after_ms(named, datetime.now(UTC)) or 0) / 1000)

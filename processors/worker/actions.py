@@ -22,7 +22,7 @@ from ..fold.references import Subject
 from ..fold.ruling import Ruling
 from ..fold.views import SessionViews
 from ..request.rendered import Built, Renderings
-from ..store.clocks import Clock
+from ..store.clocks import Clock, reading
 from ..store.partition_cache import PartitionCache
 from ..wake.decide import Desk, ReadLayers, ReadTodos, StoreBody, decide, no_layers, no_todos
 from ..wake.facts import Obligation
@@ -362,15 +362,16 @@ class Actions:
         claim: Any,
     ) -> None:
         assert agent is not None
+        now = reading(self._clock, owned.anchor, owned.newest_at).now
         now_ms = self._clock.monotonic_ms()
         late = self._claim_times.too_late(views.session_id, obligation, claim, agent, now_ms)
         if obligation.owed == "begin" and late is not None:
             self._effects.report(views.session_id, outcome_of_late_claim(views, obligation, late))
         elif obligation.role == "background":
-            self._begin_work(views, obligation, agent)
+            self._begin_work(views, obligation, agent, now)
         elif obligation.role == "delivery":
             delivery = begin_delivery(views, obligation.delivery.number, agent, self.read_blob)
-            self._effects.deliver(views.session_id, delivery)
+            self._effects.deliver(views.session_id, delivery._replace(now=now))
         elif obligation.role == "tools":
             self._begin_tool(views, obligation, agent)
         else:
@@ -380,7 +381,7 @@ class Actions:
             elif obligation.owed == "abort" or (begin.chain and begin.kept is None):  # text lost
                 self._effects.report(views.session_id, generation_stopped(views.turn))
             else:
-                self._effects.generate(views.session_id, begin)
+                self._effects.generate(views.session_id, begin._replace(now=now))
 
     def _generation(self, views: SessionViews, agent: Agent) -> BeginGeneration:
         return self._partial_answers.begin(views, agent, self._request(views))
@@ -412,10 +413,12 @@ class Actions:
         begin = begin_tool(views, call, self._args(call), call.claim, agent)
         self._effects.run_tool(views.session_id, begin)
 
-    def _begin_work(self, views: SessionViews, obligation: Obligation, agent: Agent) -> None:
+    def _begin_work(
+        self, views: SessionViews, obligation: Obligation, agent: Agent, now: int
+    ) -> None:
         begin = begin_work(views, obligation, agent, self.read_blob)
         if isinstance(begin, BeginWork):
-            self._effects.work(views.session_id, begin)
+            self._effects.work(views.session_id, begin._replace(now=now))
         else:
             self._effects.report(views.session_id, begin)
 

@@ -176,7 +176,8 @@ class EffectsHost:
         """Begin a model call."""
         crash_points.reach("models.begin")
         stop, tracked = Stop(), TrackedSink(self._reports)
-        work = self._generate(session_id, begin, stop, tracked)
+        claim = generation_claim_of(session_id, begin)
+        work = self._generate(claim, begin, stop, tracked)
 
         def fallback_outcome(why: str) -> ev.GenFailed:
             return failed(begin, "internal", f"the call's task died: {why}", permanent=False)
@@ -189,17 +190,17 @@ class EffectsHost:
         )
 
     async def _generate(
-        self, session_id: str, begin: BeginGeneration, stop: Stop, sink: TrackedSink
+        self, claim: models.GenClaim, begin: BeginGeneration, stop: Stop, sink: TrackedSink
     ) -> None:
         try:
             client = await self._get_client()
         except Exception as error:
             detail = f"no client for the model: {type(error).__name__}: {error}"
-            await sink.outcome(session_id, failed(begin, "client", detail, permanent=True))
+            await sink.outcome(claim.session_id, failed(begin, "client", detail, permanent=True))
             return
         crash_points.reach("models.send")
         await models.generate(
-            generation_claim_of(session_id, begin),
+            claim,
             begin.request,
             sink,
             stop,
@@ -369,19 +370,24 @@ class EffectsHost:
 
 
 def generation_claim_of(session_id: str, begin: BeginGeneration) -> models.GenClaim:
-    """The claim of a model call, as `models.generate` takes it."""
+    """The claim of a model call, as `models.generate` takes it. Called when the claim was read."""
     return models.GenClaim(
         session_id=session_id,
         turn=begin.turn,
         step=begin.step,
         attempt=begin.attempt,
-        claimed_at=begin.claim.at,
+        claimed_at=max(begin.now, begin.claim.at),
+        read_at=time.monotonic(),
+        error_before=begin.error_before,
     )
 
 
 def work_claim_of(session_id: str, begin: BeginWork) -> background.WorkClaim:
-    """The claim of background work, as `background.work` takes it."""
-    return background.WorkClaim(session_id, begin.kind, begin.upto, begin.attempt, begin.claim.at)
+    """The claim of background work, as `background.work` takes it. Called when the claim was
+    read."""
+    at = max(begin.now, begin.claim.at)
+    place = (session_id, begin.kind, begin.upto, begin.attempt)
+    return background.WorkClaim(*place, at, time.monotonic())
 
 
 def tool_claim_of(session_id: str, begin: BeginTool) -> tools.ToolClaim:

@@ -4,6 +4,7 @@ effects_host.py and loop.py implement them, and so does the simulator.
 """
 
 import re
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -69,7 +70,9 @@ class EffectId(NamedTuple):
 
 class BeginGeneration(NamedTuple):
     """A model call to begin. `claim`: as read back from the log. `kept`: the partial answer that
-    the call resumes, built from the chunks of the attempts in `chain`, from offset `since` on."""
+    the call resumes, built from the chunks of the attempts in `chain`, from offset `since` on.
+    `error_before`: the class of the step's last failure, or ''. `now`: the worker's time when it
+    read the claim, Unix ms; 0 if that is unknown."""
 
     turn: int
     step: int
@@ -80,6 +83,8 @@ class BeginGeneration(NamedTuple):
     kept: Kept | None = None
     chain: Chain = ()
     since: int = 0
+    error_before: str = ""
+    now: int = 0
 
 
 class BeginTool(NamedTuple):
@@ -113,8 +118,8 @@ def refs_in(views: SessionViews) -> frozenset[str]:
 
 
 class BeginWork(NamedTuple):
-    """Background work to begin. `task`:
-    the input of the work, built from the views when it begins."""
+    """Background work to begin. `task`: the input of the work, built from the views when it begins.
+    `now`: as in BeginGeneration."""
 
     kind: str
     upto: int
@@ -122,6 +127,7 @@ class BeginWork(NamedTuple):
     claim: Claim
     task: Task
     agent: Agent
+    now: int = 0
 
 
 def begin_work(
@@ -142,7 +148,7 @@ def begin_work(
 
 class BeginDelivery(NamedTuple):
     """A delivery to begin. `content`: the content of the answer, from the log; `stop_reason`: why
-    the answer ended.
+    the answer ended. `now`: as in BeginGeneration.
     """
 
     owed: Owed
@@ -150,6 +156,7 @@ class BeginDelivery(NamedTuple):
     stop_reason: str
     user_id: str
     agent: Agent
+    now: int = 0
 
     @property
     def claim(self) -> Claim:
@@ -166,9 +173,10 @@ class BeginDelivery(NamedTuple):
             self.owed.step,
             self.owed.channel,
             self.owed.attempt,
-            self.claim.at,
+            max(self.now, self.claim.at),
             self.content,
             self.stop_reason,
+            time.monotonic(),
         )
 
 

@@ -103,6 +103,7 @@ class PartialAnswers:
             kept,
             generation.chain,
             generation.offset,
+            generation.error,
         )
 
     def _for_attempt(self, session_id: str, generation: Generation, attempt: int) -> Kept | None:

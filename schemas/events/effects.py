@@ -40,6 +40,11 @@ class GenResumed:
     prior_seq: Count
 
 
+ALIVE_SEQ = -1
+"""The seq of a GEN_CHUNK without text, which only shows that the stream is alive. It extends the
+deadline of the claim. Readers skip it, as they skip every chunk that does not come next."""
+
+
 @event
 class GenChunk:
     """A piece of a streaming answer."""

@@ -17,6 +17,7 @@ from foldlog.consumers.transcript_stream import (
 )
 from foldlog.producers import BlobStore
 from foldlog.schemas import events as ev
+from foldlog.schemas.events.effects import ALIVE_SEQ
 from foldlog.tests.consumers.played import memory_log, opened, settings_in
 
 
@@ -154,6 +155,22 @@ def test_a_chunk_written_twice_is_shown_once(log, talk):
     played.chunk("two")
     played.complete("one two")
     assert [t.text for t in watched(log) if isinstance(t, Token)] == ["one ", "two"]
+
+
+@pytest.mark.parametrize("text", ["", "half"])
+def test_a_chunk_that_shows_that_the_stream_is_alive_is_not_shown(log, talk, text):
+    _, played = talk
+    played.start()
+    if text:
+        played.chunk(text)
+    before = watched(log)
+    for _ in range(2):
+        played.chunk("", seq=ALIVE_SEQ)
+    assert watched(log) == before
+    played.chunk(" done")
+    played.complete(text + " done")
+    assert text_shown(watched(log)) == text + " done"
+    assert "" not in [t.text for t in watched(log) if isinstance(t, Token)]
 
 
 def test_chunks_that_differ_from_the_content_are_replaced_by_it(log, talk):

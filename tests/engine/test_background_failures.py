@@ -178,10 +178,15 @@ def test_the_ledger_counts_an_attempt_that_ended_after_another_had_finished(driv
     assert sorted(row.attempt for row in rows) == [1, 2]
 
 
+async def at_once(*_) -> bool:
+    """Waits for no retry."""
+    return False
+
+
 def test_S1_H_each_billed_request_of_background_work_is_a_row_of_the_ledger(drive, monkeypatch):
     """The first attempt fails after it was billed, the second fails before that, and the third
     succeeds."""
-    monkeypatch.setattr(background, "WAIT_S_MAX", 0.0)
+    monkeypatch.setattr(background, "_wait_until_due", at_once)
     broken = {"name": "error_event", "k": 3}
     rules = (
         cheap(text("In sh"), fault=broken, usage={"input_tokens": 101}),

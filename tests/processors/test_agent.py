@@ -116,11 +116,41 @@ def test_a_relative_workdir_becomes_absolute():
         ),
         ({"params": {"stream": True}}, ValueError, "params must not set stream"),
         ({"params": {"x": {1, 2}}}, TypeError, "params of agent shop are not JSON"),
+        ({"params": None}, TypeError, "params must be a dict, not None"),
+        ({"params": [("stream", True)]}, TypeError, "params must be a dict"),
     ],
 )
 def test_an_invalid_agent_is_refused_when_it_is_created(changes, error, message):
     with pytest.raises(error, match=message):
         agent(**changes)
+
+
+MARK = {"type": "ephemeral", "ttl": "1h"}
+
+
+@pytest.mark.parametrize(
+    ("params", "name"),
+    [({name: None}, name) for name in ("model", "max_tokens", "system", "tools", "messages")]
+    + [
+        ({"cache_control": MARK}, "cache_control"),
+        ({"cache_control": None}, "cache_control"),
+        ({"compaction": {"type": "summarize"}}, "compaction"),
+        ({"extra_body": {"cache_control": MARK}}, "extra_body"),
+        ({"betas": ["compact-2026-09-04"]}, "betas"),
+        ({"mcp_servers": [{"name": "s", "cache_control": MARK}]}, "cache_control"),
+        ({"context_management": {"edits": [[{"cache_control": MARK}]]}}, "cache_control"),
+    ],
+)
+def test_a_parameter_that_foldlog_sets_itself_is_refused_when_the_agent_is_created(params, name):
+    """With a second cache mark or another `messages`, the API rejects every request."""
+    with pytest.raises(ValueError, match=f"agent shop: params must not set {name}"):
+        agent(params=params)
+
+
+def test_an_output_schema_may_have_a_property_named_cache_control():
+    schema = {"type": "object", "properties": {"cache_control": {"type": "string"}}}
+    params = {"output_config": {"format": {"type": "json_schema", "schema": schema}}}
+    assert json.loads(agent(params=params).params_json())["output_config"]["format"]["schema"]
 
 
 @pytest.mark.parametrize("budget", [1_023, 8_192, 100_000, True, "2048", None])

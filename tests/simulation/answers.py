@@ -41,6 +41,7 @@ class Tastes(NamedTuple):
     hangs: float = 0.05
     long: float = 0.0  # many deltas and no call
     slow: float = 0.1  # the next delta comes shortly before the stall timeout
+    pings: bool = False  # a slow delta takes twice as long, with a sign of life in between
     tools: tuple[str, ...] = ()
 
 

@@ -23,6 +23,7 @@ from foldlog.processors.worker.reports import RETRY_S, ROLE_OF
 from foldlog.processors.worker.resumption import ChunksLoader
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
+from foldlog.schemas.events.effects import ALIVE_SEQ
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.background_ends import MODEL_TEXTS, ends_of
@@ -171,7 +172,11 @@ class SimEffects:
         continued = begin.kept and continued_answer(begin.kept, answer, place)
         for chunks in self._chunks(place, answer) if continued is None else continued.chunks():
             if not task.stop.requested:
-                yield slow if rng.random() < tastes.slow else rng.choice(spans)
+                is_slow = rng.random() < tastes.slow
+                yield slow if is_slow else rng.choice(spans)
+                if is_slow and tastes.pings:
+                    self.process.append_chunk(session_id, _alive(place))
+                    yield slow
             if task.stop.requested:
                 break
             streamed += chunks
@@ -236,7 +241,7 @@ class SimEffects:
             content=ev.Body(inline=so_far),
             error="stalled" if hangs else "overloaded",
             detail="simulated",
-            retry_at=begin.claim.at + self.world.now - began + wait,
+            retry_at=max(begin.now, begin.claim.at) + self.world.now - began + wait,
             permanent=False,
             usage=USAGE if rng.random() < 0.5 else None,
         )
@@ -314,7 +319,7 @@ class SimEffects:
             event = answers.undelivered(
                 (*place.values(), owed.attempt),
                 permanent=last,
-                retry_at=None if last else begin.claim.at + wait,
+                retry_at=None if last else max(begin.now, begin.claim.at) + wait,
             )
         yield from self.outcome(task, session_id, event)
 
@@ -356,3 +361,8 @@ class SimEffects:
         run = ToolRun(self.process, session_id, begin, tool)
         yield self.world.rng.choice((0, 20, 500))
         yield from self.outcome(task, session_id, run.reconciled())
+
+
+def _alive(place: dict[str, int]) -> ev.GenChunk:
+    """The record of a stream that sends pings but no text."""
+    return ev.GenChunk(**place, seq=ALIVE_SEQ, block=0, kind="text", delta="")

@@ -20,6 +20,7 @@ from .errors import AttemptFailed, Trouble
 CALL_ID_CHARS_MAX = 128  # longer labels are cut
 COUNTS = tuple(field.name for field in fields(Usage))[:-1]
 REPORT_CHARS_MAX = 300
+_EMPTY = (b"null", b"{}", b"[]")
 _log = logging.getLogger("foldlog.models")
 # The API accepts bodies of at most 32 MB: a longer answer could never be sent back.
 ANSWER_CHARS_MAX = 32 * 1024 * 1024
@@ -155,11 +156,14 @@ class Answer:
         self._count(event.get("usage"))
 
     def _count(self, raw: bytes | None) -> None:
-        # Totals are cumulative, so a new value replaces the old. A null means "not given" and
-        # replaces nothing.
         for name, value in (js.fields(raw) if raw and raw != b"null" else {}).items():
-            if value != b"null" or name not in self._usage:
-                self._usage[name] = js.compact(value)
+            before, value = self._usage.get(name), js.compact(value)
+            if before is not None and before.startswith(b"{") and value.startswith(b"{"):
+                old, new = js.fields(before), js.fields(value)
+                members = {each: _newer(old.get(each), new[each]) for each in new}
+                self._usage[name] = js.obj({**old, **members})
+            else:
+                self._usage[name] = _newer(before, value)
 
     def content(self) -> bytes:
         """All blocks, as a compact JSON array."""
@@ -201,6 +205,17 @@ def _text_event(data: str) -> _TextEvent | None:
 def _call(index: int, block: Block) -> Call:
     label = js.encodable(block.text("id")[:CALL_ID_CHARS_MAX])
     return Call(index, label, js.encodable(block.text("name")), *block.input())
+
+
+def _newer(before: bytes | None, value: bytes) -> bytes:
+    """The value of a member of the usage after a later event. Totals are cumulative, so a new value
+    replaces the old. But some gateways repeat a total as zero or null. Nothing but a count
+    replaces a count, nothing but an object an object, and an empty value replaces nothing."""
+    if before is None:
+        return value
+    is_lost = js.count(before) > 0 and js.count(value) == 0
+    is_lost |= before[:1] in (b"{", b"[") and before[:1] != value[:1]
+    return before if is_lost or value in _EMPTY else value
 
 
 def _normalised(usage: dict[str, bytes]) -> Usage:

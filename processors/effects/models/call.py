@@ -15,10 +15,12 @@ from typing import Any
 
 from ....schemas.enums import ChunkKind
 from ....schemas.events import Body, GenChunk, GenComplete, GenFailed, GenStopped, ProposedCall
+from ....schemas.events.effects import ALIVE_SEQ
 from ...limits import Limits
 from ...request.continuation import Kept
 from ...tools.blob_wait import when_stored
 from ...tools.output_sink import Sink, Stop
+from ..claim_time import claim_clock
 from ..slots import Slots
 from .answer import NO_USAGE, Answer
 from .chunks import Chunks, read_gap_s, until_next
@@ -35,6 +37,9 @@ __all__ = ["GenClaim", "StoreBody", "generate", "inline_body", "make_client"]
 LINGER_S = 0.2
 # How long an outcome waits for a socket to close.
 CLOSE_S = 2.0
+# A live stream writes a record before this share of the stall limit has passed, because the claim's
+# deadline is one stall limit after the newest record. The rest is for a slow broker.
+ALIVE_AFTER = 0.9
 # Bodies up to this size are stored inline without a thread, because they never need the blob store.
 INLINE_BYTES = 64 * 1024
 JSON_MEDIA_TYPE = "application/json"
@@ -44,13 +49,17 @@ StoreBody = Callable[[bytes, str], Body]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenClaim:
-    """The claim under which an attempt runs. claimed_at: broker time of the claim, Unix ms."""
+    """The claim under which an attempt runs. claimed_at: the time when the claim was read, Unix ms.
+    read_at: the same moment, monotonic seconds; None if the attempt begins at once. error_before:
+    the class of the step's failure before this attempt, or ''."""
 
     session_id: str
     turn: int
     step: int
     attempt: int
     claimed_at: int
+    read_at: float | None = None
+    error_before: str = ""
 
     @property
     def label(self) -> str:
@@ -112,9 +121,11 @@ class _Attempt:
         self._claim = claim
         self._sink = sink
         self._stall_s = limits.stall_timeout_ms / 1000
+        self._ping_s = max(limits.ping_timeout_ms, limits.stall_timeout_ms) / 1000
         self._store_body = store_body
         self._clock = clock
-        self._began = self._moved = clock()
+        self._now = claim_clock(claim.claimed_at, claim.read_at, clock)
+        self._moved = self._heard = self._wrote = clock()  # newest content, bytes, record
         self._answer = Answer() if kept is None else ResumedAnswer(kept)
         first = 0 if kept is None else kept.prior_seq + 1
         self._loop = asyncio.get_running_loop()
@@ -135,10 +146,9 @@ class _Attempt:
         stopped = asyncio.create_task(stop.wait())
         try:
             while not pump.done():
-                left_s = self._moved + self._stall_s - self._clock()
-                if left_s <= 0:
-                    message = f"no content arrived for {self._stall_s:g} s"
-                    return Trouble(source="stalled", message=message)
+                why, left_s = self._watched()
+                if why:
+                    return Trouble(source="stalled", message=why)
                 await asyncio.wait(
                     (pump, stopped), timeout=left_s, return_when=asyncio.FIRST_COMPLETED
                 )
@@ -153,6 +163,21 @@ class _Attempt:
                 pump.exception()  # retrieved: raised above, or irrelevant after a stop or a stall
             self._chunks.flush()
 
+    def _watched(self) -> tuple[str, float]:
+        """Why the attempt counts as stalled, or '', and the seconds until the next check. If the
+        stream is alive but has written no record for long, writes one."""
+        now = self._clock()
+        if now >= self._heard + self._stall_s:
+            return f"no content arrived for {self._stall_s:g} s", 0
+        if now >= self._moved + self._ping_s:
+            return f"only signs of life arrived for {self._ping_s:g} s, and no content", 0
+        ends = min(self._heard + self._stall_s, self._moved + self._ping_s)
+        alive_at = self._wrote + self._stall_s * ALIVE_AFTER
+        if now >= alive_at and self._heard > self._wrote:
+            self._emit(ALIVE_SEQ, 0, ChunkKind.TEXT, "")
+            alive_at = self._wrote + self._stall_s * ALIVE_AFTER
+        return "", min(ends, alive_at if alive_at > now else ends) - now
+
     async def _pump(self, request: bytes, client: Any) -> Trouble | None:
         try:
             async with open_stream(
@@ -163,6 +188,7 @@ class _Attempt:
                 before_read=self._before_read,
             ) as reads:
                 async for events in reads:
+                    self._heard = self._clock()
                     for event in events:
                         self._take(event.name, event.data)
                         if self._answer.ended:
@@ -185,9 +211,9 @@ class _Attempt:
 
     def _take(self, name: str, data: str) -> None:
         if name == "ping" or not data:
-            return  # a ping keeps the connection alive, but does not prove that the model works
+            return  # a ping keeps the attempt alive, but does not prove that the model works
         shown = self._answer.feed(name, data)
-        self._moved = self._clock()
+        self._moved = self._heard = self._clock()
         for piece in shown:
             self._chunks.add(*piece)
 
@@ -203,6 +229,7 @@ class _Attempt:
             delta=text,
         )
         self._sink.chunk(claim.session_id, chunk)
+        self._wrote = self._clock()
 
     async def outcome(
         self, trouble: Trouble | None, stop: Stop
@@ -255,7 +282,8 @@ class _Attempt:
         )
 
     def _failed(self, trouble: Trouble, content: Body) -> GenFailed:
-        claim, error = self._claim, class_of(trouble)
+        claim = self._claim
+        error = class_of(trouble, attempt=claim.attempt, before=claim.error_before)
         policy = POLICY[error]
         wait = wait_ms(
             policy,
@@ -263,7 +291,6 @@ class _Attempt:
             identity=claim.label,
             retry_after_ms=trouble.retry_after_ms,
         )
-        passed_ms = int((self._clock() - self._began) * 1000)
         request_id = f" ({trouble.request_id})" if trouble.request_id else ""
         return GenFailed(
             turn=claim.turn,
@@ -271,9 +298,9 @@ class _Attempt:
             attempt=claim.attempt,
             content=content,
             error=error,
-            detail=encodable(f"{trouble.message}{request_id}; {advice_of(trouble)}"),
+            detail=encodable(f"{trouble.message}{request_id}; {advice_of(trouble, error)}"),
             status=trouble.status,
-            retry_at=claim.claimed_at + passed_ms + wait if policy.backoff else None,
+            retry_at=self._now() + wait if policy.backoff else None,
             permanent=policy.backoff is None,
             usage=self._answer.usage(),
         )

@@ -67,9 +67,17 @@ class Policy(NamedTuple):
 SOON = Backoff(500, 8_000)
 # A failing or overloaded server needs longer: five attempts then take about half a minute.
 LATER = Backoff(2_000, 60_000)
+# A rate limit whose end nobody named usually refills within a minute, and few attempts are left.
+SLOWER = Backoff(10_000, 60_000)
 # The longest retry-after that is obeyed. Rate limits refill within a minute, but the header has no
 # limit: eleven days would block a session without a person's consent.
 RETRY_AFTER_MOST_MS = 10 * 60 * 1000
+
+# A 429 without retry-after is the API's spend cap, which a wait of minutes does not clear, or an
+# ordinary rate limit whose header a gateway dropped. It is retried: once, and a second time if that
+# retry is not yet this attempt of the step. Then it counts as a spend limit.
+BARE = "rate_limit_bare"
+BARE_ATTEMPTS = 3
 
 _NEVER = "no retry: the same request fails again"
 _OPERATOR = "no retry: a person must correct the account or the settings"
@@ -100,6 +108,12 @@ POLICY: dict[str, Policy] = {
     "conflict": Policy(None, False, _NEVER),
     "client_closed": Policy(None, False, "no retry: the request was given up on this side"),
     "rate_limit": Policy(LATER, True, "every session of the key waits, then " + _RETRY),
+    BARE: Policy(
+        SLOWER,
+        True,
+        "no retry-after: a rate limit behind a gateway, or a spend limit; every session of the key "
+        "waits, then " + _RETRY,
+    ),
     "overloaded": Policy(LATER, True, "every session of the key waits, then " + _RETRY),
     "timeout": Policy(LATER, False, _RETRY + "; this attempt may have been billed"),
     "api_error": Policy(LATER, False, _RETRY),
@@ -182,30 +196,35 @@ _CLASS_OF_WORDS = (
 )
 
 
-def class_of(trouble: Trouble) -> str:
-    """The class of a failure: a key of POLICY."""
+def class_of(trouble: Trouble, *, attempt: int = 1, before: str = "") -> str:
+    """The class of a failure: a key of POLICY. `attempt`: the number of the failed attempt;
+    `before`: the class of the failure before it in this step, or ''."""
     if trouble.source not in ("status", "event"):
         return trouble.source if trouble.source in POLICY else "internal"
     if trouble.code in _CLASS_OF_CODE:
         return _CLASS_OF_CODE[trouble.code]
     found = _CLASS_OF_TYPE.get(trouble.type or "") or _of_status(trouble)
     if found == "bad_request":
-        if trouble.status == 422:
-            return "unprocessable"
-        words = trouble.message.lower()
-        return next((name for text, name in _CLASS_OF_WORDS if text in words), found)
-    if found == "rate_limit" and trouble.source == "status" and trouble.retry_after_ms is None:
-        # A 429 without retry-after is the tier's spend cap, which a wait of minutes does not clear.
-        # An error event in a stream cannot have the header, so its absence there means nothing.
-        return "spend_limit"
-    return found
+        return "unprocessable" if trouble.status == 422 else _of_words(trouble) or found
+    # An error event in a stream cannot have the header, so its absence there means nothing.
+    is_bare = trouble.source == "status" and trouble.retry_after_ms is None
+    if found != "rate_limit" or not is_bare:
+        return found
+    if _of_words(trouble) in ("spend_limit", "billing"):
+        return _of_words(trouble)
+    return "spend_limit" if before == BARE and attempt >= BARE_ATTEMPTS else BARE
 
 
-def advice_of(trouble: Trouble) -> str:
-    """The advice to people about a failure."""
+def _of_words(trouble: Trouble) -> str:
+    words = trouble.message.lower()
+    return next((name for text, name in _CLASS_OF_WORDS if text in words), "")
+
+
+def advice_of(trouble: Trouble, error: str) -> str:
+    """The advice to people about a failure of the class `error`."""
     if _NO_RULE in trouble.message:
         return _SCRIPT_ENDED
-    return POLICY[class_of(trouble)].advice if trouble.sent else _UNSENT
+    return POLICY[error].advice if trouble.sent else _UNSENT
 
 
 def advice_in(error: str, detail: str) -> str:

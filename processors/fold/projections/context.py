@@ -13,7 +13,7 @@ from ....schemas import events as ev
 from ....schemas.bounds import REQUEST_TOKENS_MAX, SUM_MAX
 from ....schemas.codec import Entry
 from ....schemas.enums import Decision
-from ....schemas.tokens import NEW, estimate_size, family_of, raised
+from ....schemas.tokens import NEW, believed, estimate_size, family_of, raised
 from ....schemas.value import replace
 from ..cut_points import answers_calls, is_fixed, must_think, window_size, window_start
 from ..rows import Rows
@@ -62,7 +62,19 @@ def initial() -> ContextView:
 
 def estimated_tokens(view: ContextView) -> int:
     """Estimated input tokens of the next request, counted for the model family `view.counts`."""
-    return view.anchor_tokens + view.tail_tokens
+    return _measured(view) + view.tail_tokens
+
+
+def _measured(view: ContextView) -> int:
+    """`anchor_tokens`, but our own estimate of the same content if the provider's count is absurd.
+    The view keeps the count as it came. A summary that the request begins with is not included in
+    our estimate; it is smaller than the difference that is believed."""
+    if view.request is None:
+        return view.anchor_tokens
+    prefix, fragments = standing(view.prefixes), view.fragments
+    own = 0 if prefix is None else prefix.tokens(view.counts)
+    own += fragment_tokens(fragments, view.request.start, len(fragments)) - view.tail_tokens
+    return believed(view.anchor_tokens, max(0, own))
 
 
 def tokens_for(view: ContextView, counts: str, prefix: Prefix | None = None) -> int:
@@ -72,16 +84,18 @@ def tokens_for(view: ContextView, counts: str, prefix: Prefix | None = None) -> 
         first = prefix or standing(view.prefixes)
         return (0 if first is None else first.tokens(counts)) + view.tail_tokens
     measured = family_of(view.request.model)
-    anchor = view.anchor_tokens if prefix is None else _anchor(view, prefix, measured)
+    anchor = _measured(view)
+    if prefix is not None:
+        anchor = _anchor(view, anchor, prefix, measured)
     return raised(anchor + view.tail_tokens, measured, counts)
 
 
-def _anchor(view: ContextView, prefix: Prefix, counts: str) -> int:
-    """What `anchor_tokens` would be if the last request had had another prefix. The difference
-    between the two prefixes is an estimate and may be too low, so the result is never less than
-    the tokens of the new prefix."""
+def _anchor(view: ContextView, anchor: int, prefix: Prefix, counts: str) -> int:
+    """What `anchor` would be if the last request had had another prefix. The difference between the
+    two prefixes is an estimate and may be too low, so the result is never less than the tokens of
+    the new prefix."""
     moved = heavier(standing(view.prefixes), prefix, counts)
-    return max(prefix.tokens(counts), view.anchor_tokens + moved)
+    return max(prefix.tokens(counts), anchor + moved)
 
 
 def apply(
@@ -146,7 +160,7 @@ def _prefix(view: ContextView, entry: Entry, event: ev.ContextSet) -> ContextVie
         view,
         prefixes=view.prefixes.append(prefix),
         prefix_sha=event.sha256,
-        anchor_tokens=_anchor(view, prefix, view.counts),
+        anchor_tokens=_anchor(view, view.anchor_tokens, prefix, view.counts),
     )
 
 
@@ -300,7 +314,7 @@ def _outweighs(view: ContextView, tokens: int, limit: int | None) -> bool:
     prefix fill more than nine tenths of `limit`."""
     prefix = standing(view.prefixes)
     if prefix is None or not prefix.is_weighed:  # old logs must fold as before
-        return tokens > estimated_tokens(view)
+        return tokens > view.anchor_tokens + view.tail_tokens
     start = view.request.start if view.request is not None else 0
     others = fragment_tokens(view.fragments, start, len(view.fragments))
     least = prefix.tokens(view.counts) + tokens

@@ -162,6 +162,48 @@ def test_a_second_try_is_timed_from_its_own_start(monkeypatch):
     assert began == [1_000_000, 1_052_000, 1_104_000] and waited == [2_000, 2_000]
 
 
+def test_the_first_try_is_timed_from_the_moment_when_the_claim_was_read(monkeypatch):
+    began = []
+
+    async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
+        began.append((call.claimed_at, call.error_before))
+        raise effect.UnusableOutput("enough")
+
+    monkeypatch.setattr(effect.models, "generate", generate)
+    claim = effect.WorkClaim("s", "result", 3, 1, 1_000_000, read_at=10.0)
+    task = Task(b"{}", "claude-cheapest", 5_000)
+    with pytest.raises(effect.UnusableOutput, match="enough"):
+        asyncio.run(effect._ask_model(claim, task, Limits(), Stop(), None, [], lambda: 17.0))
+    assert began == [(1_007_000, "")]
+
+
+@pytest.mark.parametrize("wait_s", [effect.WAIT_S_MAX, effect.WAIT_S_MAX + 1])
+def test_a_try_never_comes_before_the_time_that_the_provider_named(monkeypatch, wait_s):
+    """Work whose provider asks for a long wait is given up, not repeated too early."""
+    waited, errors = [], []
+
+    async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
+        errors.append(call.error_before)
+        retry_at = call.claimed_at + int(wait_s * 1000)
+        await sink.outcome("s", answers.failed((0, 0, call.attempt), retry_at=retry_at))
+
+    async def stopped(stop: Stop, failed: ev.GenFailed, now: int) -> bool:
+        waited.append(failed.retry_at - now)
+        return False
+
+    monkeypatch.setattr(effect.models, "generate", generate)
+    monkeypatch.setattr(effect, "_wait_until_due", stopped)
+    claim = effect.WorkClaim("s", "result", 3, 1, 1_000_000)
+    made = effect._ask_model(
+        claim, Task(b"{}", "claude-cheapest", 5_000), Limits(), Stop(), None, [], lambda: 0.0
+    )
+    with pytest.raises(effect.UnusableOutput, match="overloaded"):
+        asyncio.run(made)
+    is_long = wait_s > effect.WAIT_S_MAX
+    assert waited == ([] if is_long else [60_000, 60_000])
+    assert errors == ([""] if is_long else ["", "overloaded_error", "overloaded_error"])
+
+
 def test_S0_5_a_request_cut_off_by_the_deadline_reports_its_usage(monkeypatch, tmp_path):
     async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
         await asyncio.wait_for(stop.wait(), PATIENCE_S)
@@ -211,6 +253,20 @@ def test_S3_4_a_summary_that_was_cut_is_marked(stop_reason, is_cut, monkeypatch,
     made, done = worked("context", task, Agent(name="a", model="m"), tmp_path)
     assert done.ok and b"They want" in made.summary.inline
     assert (effect.CUT.encode() in made.summary.inline) is is_cut
+
+
+@pytest.mark.parametrize("written", [40, 2_000_000])
+def test_S3_4_an_absurd_count_does_not_discard_a_signed_summary(written, monkeypatch, tmp_path):
+    async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
+        blocks = ['{"type":"compaction","content":"They want tea.","signature":"s"}']
+        made = answers.complete((0, 0, 1), blocks, "compaction", MemoryBlobs())
+        await sink.outcome("s", replace(made, usage=answers.usage(100, written)))
+
+    monkeypatch.setattr(effect.models, "generate", generate)
+    task = Task(b"{}", "claude-cheapest", 5_000, kept_from=4)
+    made, done = worked("context", task, Agent(name="a", model="m"), tmp_path)
+    assert done.ok and done.usage.output_tokens == written
+    assert made.tokens <= 40
 
 
 def worked(kind: str, task: Task, agent: Agent, path: Any, stop: Stop | None = None) -> list[Any]:

@@ -4,6 +4,7 @@ hostile."""
 import asyncio
 import hmac
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
@@ -176,6 +177,18 @@ def test_retry_after_is_respected_up_to_an_hour():
         answer = f"HTTP/1.1 429 Slow\r\nRetry-After: {seconds}\r\n\r\n".encode()
         outcome, _ = attempt(answer)
         assert wait_s * 1000 <= outcome.retry_at - CLAIMED_AT < wait_s * 1000 + 60_000
+
+
+def test_a_retry_after_may_be_a_date():
+    dates = b"Date: Sun, 29 Nov 2026 10:00:00 GMT\r\nRetry-After: Sun, 29 Nov 2026 10:01:00 GMT"
+    outcome, _ = attempt(b"HTTP/1.1 503 Later\r\n" + dates + b"\r\n\r\n")
+    assert outcome.retry_at >= CLAIMED_AT + 60_000
+
+
+def test_a_retry_is_timed_from_the_moment_when_the_claim_was_read():
+    what = claimed(read_at=time.monotonic() - 100)
+    outcome, _ = attempt(b"HTTP/1.1 500 Oh\r\n\r\n", what=what)
+    assert outcome.retry_at >= CLAIMED_AT + 100_000 + 1_600
 
 
 def test_pauses_grow_from_seconds_to_an_hour():

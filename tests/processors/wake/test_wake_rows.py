@@ -13,6 +13,7 @@ from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.wake.facts import wake
 from foldlog.processors.wake.table import BY_ID, SEED_ROWS
 from foldlog.schemas import events as ev
+from foldlog.schemas.events.effects import ALIVE_SEQ
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import LIMITS, MINUTE, variant
 from foldlog.tests.laws.answers import Use
@@ -283,6 +284,16 @@ def test_a_chunk_extends_the_deadline_of_its_model_call_by_the_stall_timeout():
     s.later(LIMITS.margin_ms + 100)
     assert s.rows() == ["S2w"]
     s.later(LIMITS.stall_timeout_ms)
+    assert s.rows() == ["S3"]
+
+
+def test_S2w_a_stream_that_only_shows_that_it_is_alive_is_not_taken_over():
+    s = streaming().take(ANOTHER)
+    for _ in range(5):
+        s.later(LIMITS.stall_timeout_ms)
+        assert s.rows() == ["S2w"]
+        assert s.chunk("", ALIVE_SEQ).accepted
+    s.later(LIMITS.stall_timeout_ms + LIMITS.margin_ms)
     assert s.rows() == ["S3"]
 
 

@@ -11,6 +11,7 @@ import pytest
 from foldlog.log.blobs import BlobStore
 from foldlog.log.memory import MemoryLog
 from foldlog.processors.agent import Agent
+from foldlog.processors.effects.models.errors import POLICY
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.fold.projections.turn_view import Call, Claim
 from foldlog.processors.limits import DEFAULT_LIMITS, Limits
@@ -249,6 +250,39 @@ def test_the_next_call_retries_to_make_the_client(start):
         host.host.generate(f"s{attempt}", begin)
         assert host.outcome().error == "client"
     assert len(attempts) == 2
+
+
+def test_the_import_of_the_sdk_counts_in_the_time_of_a_retry(start):
+    """Making the client takes long at the first call of a process. The call then fails."""
+    took_ms = []
+
+    def make():
+        began = time.monotonic()
+        while time.monotonic() < began + 0.05:
+            pass
+        took_ms.append(int((time.monotonic() - began) * 1000))
+        return Refuses()
+
+    host, now = start(make_client=make), CLAIM.at + 3_000
+    agent = Agent(name="a", model="m")
+    begin = BeginGeneration(1, 1, 1, CLAIM, b'{"model":"m"}', agent, now=now)
+    host.host.generate("s", begin)
+    failed = host.outcome()
+    assert isinstance(failed, ev.GenFailed) and failed.error == "internal"
+    least = POLICY["internal"].backoff.first_ms // 2
+    assert failed.retry_at >= now + took_ms[0] + least
+
+
+class Refuses:
+    """A client whose every call fails at once."""
+
+    base_url = ""
+
+    async def post(self, *_, **more):
+        raise RuntimeError("refused")
+
+    async def close(self):
+        """Closes nothing."""
 
 
 def test_a_tool_that_blocks_the_loop_does_not_keep_the_host_from_ending(tmp_path, monkeypatch):

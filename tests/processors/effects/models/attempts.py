@@ -70,15 +70,17 @@ class Collected:
         return "".join(chunk.delta for chunk in self.chunks if chunk.kind == kind)
 
 
-async def attempt(server, *, claim=CLAIM, body=None, stop=None, stall_after=None, **more):
+async def attempt(
+    server, *, claim=CLAIM, body=None, stop=None, stall_after=None, stalling=STALLING, **more
+):
     """Run one attempt with its own client, and return the sink.
 
-    stall_after: if given, the limit for a stall is short. A busy machine must not count as a stall,
-    so the clock starts only with the first chunk of this kind ("" for any kind; "-" for a clock
-    that starts at once).
+    stall_after: if given, the limits are `stalling`, with a short limit for a stall. A busy machine
+    must not count as a stall, so the clock starts only with the first chunk of this kind ("" for
+    any kind; "-" for a clock that starts at once).
     """
     sink = Collected()
-    limits = DEFAULT_LIMITS if stall_after is None else STALLING
+    limits = DEFAULT_LIMITS if stall_after is None else stalling
     if stall_after not in (None, "-"):
 
         def clock():

@@ -379,6 +379,35 @@ def test_usage_totals_overwrite_each_other_and_are_split_into_four_inputs():
     assert usage.raw == compact({**first, "input_tokens": 11, "output_tokens": 9}).encode()
 
 
+FIRST_USAGE = {
+    "input_tokens": 10,
+    "cache_creation_input_tokens": 100,
+    "cache_read_input_tokens": 7,
+    "cache_creation": {"ephemeral_5m_input_tokens": 60, "ephemeral_1h_input_tokens": 40},
+    "output_tokens": 5,
+    "iterations": [{"type": "compaction", "input_tokens": 3, "output_tokens": 2}],
+}
+
+
+@pytest.mark.parametrize("nothing", [0, 0.0, None, -5, "0", True, {}, []])
+def test_a_later_zero_never_overwrites_an_earlier_count(nothing):
+    """Some gateways send all totals again with the end of the answer, as zeros."""
+    begun = {"type": "message_start", "message": {**START, "usage": FIRST_USAGE}}
+    expected = answer_of(begun)[0].usage()
+    flat = {**dict.fromkeys(FIRST_USAGE, nothing), "iterations": []}
+    split = dict.fromkeys(FIRST_USAGE["cache_creation"], nothing)
+    answer, _ = answer_of(begun, finish(**flat), finish(cache_creation=split))
+    assert answer.usage() == expected
+    assert expected.counts == (13, 7, 60, 40, 7)
+
+
+def test_a_later_zero_in_the_split_of_cache_writes_leaves_the_other_part():
+    begun = {"type": "message_start", "message": {**START, "usage": FIRST_USAGE}}
+    split = {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 50}
+    usage = answer_of(begun, finish(cache_creation=split, output_tokens=9))[0].usage()
+    assert usage.counts == (13, 7, 60, 50, 11)
+
+
 def test_cache_writes_without_a_split_have_the_default_lifetime():
     usage = answer_of(finish(cache_creation_input_tokens=5, cache_creation=None))[0].usage()
     assert (usage.cache_write_5m_tokens, usage.cache_write_1h_tokens) == (5, 0)

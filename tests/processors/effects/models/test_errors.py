@@ -70,8 +70,10 @@ CASES = [
     (status(418), "client_error", True, False),
     (status(422, "invalid_request_error"), "unprocessable", True, False),
     (status(429, "rate_limit_error", retry_after_ms=0), "rate_limit", False, True),
-    (status(429, "rate_limit_error"), "spend_limit", True, False),
-    (status(429), "spend_limit", True, False),
+    (status(429, "rate_limit_error"), "rate_limit_bare", False, True),
+    (status(429), "rate_limit_bare", False, True),
+    (status(429, message="Your credit balance is too low."), "billing", True, False),
+    (status(429, message="You have reached your API usage limits."), "spend_limit", True, False),
     (
         status(429, "rate_limit_error", code="enforced_spend_limit_reached", retry_after_ms=1),
         "spend_limit",
@@ -111,6 +113,25 @@ def test_every_class_is_tested_and_every_lookup_returns_a_class():
     for table in ("_CLASS_OF_CODE", "_CLASS_OF_TYPE", "_CLASS_OF_STATUS"):
         assert set(getattr(models_errors, table).values()) <= set(POLICY)
     assert {name for _, name in models_errors._CLASS_OF_WORDS} <= set(POLICY)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "before", "name"),
+    [
+        (1, "", "rate_limit_bare"),
+        (2, "rate_limit_bare", "rate_limit_bare"),
+        (3, "rate_limit_bare", "spend_limit"),
+        (3, "overloaded", "rate_limit_bare"),
+        (3, "rate_limit", "rate_limit_bare"),
+        (4, "rate_limit_bare", "spend_limit"),
+    ],
+)
+def test_a_429_without_retry_after_is_retried_before_it_counts_as_a_spend_limit(
+    attempt, before, name
+):
+    assert class_of(status(429), attempt=attempt, before=before) == name
+    timed = status(429, retry_after_ms=0)
+    assert class_of(timed, attempt=attempt, before=before) == "rate_limit"
 
 
 @given(st.integers(100, 999), st.none() | st.text(), st.none() | st.text())
@@ -185,12 +206,14 @@ def test_retry_after_is_read_in_every_form(headers, asked_ms):
 def test_a_script_without_an_answer_is_not_called_a_bug_of_foldlog():
     ended = status(400, message="scripted server: no rule of script 'rules' matches")
     assert class_of(ended) == "bad_request"
-    assert "no answer for this request" in advice_of(ended) and "bug" not in advice_of(ended)
-    assert advice_in("bad_request", f"{ended.message}; {advice_of(ended)}") == advice_of(ended)
+    advice = advice_of(ended, "bad_request")
+    assert "no answer for this request" in advice and "bug" not in advice
+    assert advice_in("bad_request", f"{ended.message}; {advice}") == advice
 
 
 def test_the_advice_is_found_at_the_end_of_a_detail_and_nothing_else_of_it():
     unsent = Trouble(source="transport", message="the secret", sent=False)
-    assert advice_in("transport", f"the secret; {advice_of(unsent)}") == advice_of(unsent)
+    advice = advice_of(unsent, "transport")
+    assert advice_in("transport", f"the secret; {advice}") == advice
     assert advice_in("rate_limit", f"x; {POLICY['rate_limit'].advice}").startswith("every session")
     assert advice_in("agent_unknown", "my secret words") == ""

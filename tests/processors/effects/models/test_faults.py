@@ -5,6 +5,7 @@ Rows: S2.9, P6. Physical calls are counted in the server's journal.
 """
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,13 @@ from foldlog.processors.effects.models.call import GenClaim
 from foldlog.processors.effects.models.errors import POLICY, wait_ms
 from foldlog.processors.effects.slots import Slots
 from foldlog.schemas.events import GenComplete, GenFailed
-from foldlog.tests.processors.effects.models.attempts import ANSWER, CLAIM, run, running
+from foldlog.tests.processors.effects.models.attempts import (
+    ANSWER,
+    CLAIM,
+    STALLING,
+    run,
+    running,
+)
 
 # faults -----------------------------------------------------------------------------------------
 
@@ -22,7 +29,7 @@ FAILED = {
     "status": ("api_error", 500),
     "rate_limit": ("rate_limit", 429),
     "rate_limit_ms": ("rate_limit", 429),
-    "rate_limit_bare": ("spend_limit", 429),
+    "rate_limit_bare": ("rate_limit_bare", 429),
     "rate_limit_huge": ("rate_limit", 429),
     "enforced_spend_limit": ("spend_limit", 429),
     "spend_limit": ("spend_limit", 400),
@@ -76,7 +83,8 @@ def test_S2_9_every_failure_is_one_event_with_a_policy_and_the_content(serve, na
     begun = FAULTS[name].stage is not Stage.BEFORE
     stalls = FAILED[name][0] == "stalled"
     clock_from = ("" if begun else "-") if stalls else None
-    sink = run(server, stall_after=clock_from, pace=running(streams))
+    limits = replace(STALLING, ping_timeout_ms=STALLING.stall_timeout_ms)
+    sink = run(server, stall_after=clock_from, pace=running(streams), stalling=limits)
     failed = sink.only
     assert isinstance(failed, GenFailed), failed
     error, status = FAILED[name]
@@ -175,6 +183,15 @@ def test_retry_at_counts_from_the_claim_and_is_the_same_on_every_worker(serve, n
     failed = run(server, claim=claim, clock=lambda: next(passed)).only
     wait = wait_ms(POLICY["rate_limit"], attempt=number, identity=claim.label, retry_after_ms=7000)
     assert failed.retry_at == 10**12 + 2500 + wait
+
+
+def test_retry_at_counts_the_time_from_the_reading_of_the_claim_to_the_request(serve):
+    """Importing the SDK takes seconds: the request was sent 7 s after the claim was read."""
+    claim = replace(CLAIM, claimed_at=10**12, read_at=93.0)
+    server = serve(Reply(fault={"name": "rate_limit_ms", "retry_after_ms": 300}))
+    failed = run(server, claim=claim, clock=lambda: 100.0).only
+    wait = wait_ms(POLICY["rate_limit"], attempt=1, identity=claim.label, retry_after_ms=300)
+    assert failed.retry_at == 10**12 + 7_000 + wait
 
 
 def test_only_a_shared_failure_makes_the_whole_key_wait(serve):

@@ -116,8 +116,8 @@ def failing() -> RecordingHistory:
     history.later(60_000)
     history.work()
     history.stopped("half")
-    history.answer(use(), read=10 * LIMITS.hard_tokens)
-    history.result("1.1.0", "seen")
+    history.answer(use())
+    history.result("1.1.0", "seen " * LIMITS.hard_tokens)
     history.later(100_000)
     history.work()
     assert history.end_reason() == "budget_exceeded"
