@@ -27,7 +27,7 @@ from ..fold.views import Frozen, SessionViews, initial
 from . import views_codec
 from .rocks import RocksBackend
 
-LAYOUT = 15  # increment it when the keys, or the views that the folds store, change
+LAYOUT = 16  # increment it when the keys, or the views that the folds store, change
 FOLDS = "631c2e5e3976b54b"
 
 

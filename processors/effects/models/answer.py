@@ -14,7 +14,7 @@ import msgspec
 from ....schemas.enums import ChunkKind
 from ....schemas.events import Usage
 from . import json_bytes as js
-from .blocks import TEXT_OF, Block
+from .blocks import DEPTH_MAX, TEXT_OF, WORD_CHARS_MAX, Block
 from .errors import AttemptFailed, Trouble
 
 CALL_ID_CHARS_MAX = 128  # longer labels are cut
@@ -93,6 +93,7 @@ class Answer:
         text_event = _text_event(data)
         if text_event is not None:
             return self._extend_text(text_event)
+        js.demand_shallow(data, DEPTH_MAX)
         event = js.fields(data)
         match js.string(event.get("type")) or name:
             case "message_start":
@@ -115,8 +116,8 @@ class Answer:
         if self.response_id:
             return
         message = js.fields(event.get("message", b"{}"))
-        self.response_id = js.encodable(js.string(message.get("id")))
-        self.model = js.encodable(js.string(message.get("model")))
+        self.response_id = _word(message.get("id"))
+        self.model = _word(message.get("model"))
         self._count(message.get("usage"))
 
     def _open(self, event: dict[str, bytes]) -> list[Shown]:
@@ -151,7 +152,7 @@ class Answer:
 
     def _finish(self, event: dict[str, bytes]) -> None:
         delta = js.fields(event.get("delta", b"{}"))
-        self.stop_reason = js.encodable(js.string(delta.get("stop_reason"))) or self.stop_reason
+        self.stop_reason = _word(delta.get("stop_reason")) or self.stop_reason
         self._count(event.get("usage"))
 
     def _count(self, raw: bytes | None) -> None:
@@ -200,7 +201,12 @@ def _text_event(data: str) -> _TextEvent | None:
 
 def _call(index: int, block: Block) -> Call:
     label = js.encodable(block.text("id")[:CALL_ID_CHARS_MAX])
-    return Call(index, label, js.encodable(block.text("name")), *block.input())
+    name = js.encodable(block.text("name")[:WORD_CHARS_MAX])
+    return Call(index, label, name, *block.input())
+
+
+def _word(raw: bytes | None) -> str:
+    return js.encodable(js.string(raw)[:WORD_CHARS_MAX])
 
 
 def _normalised(usage: dict[str, bytes]) -> Usage:
