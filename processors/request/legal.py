@@ -34,8 +34,8 @@ def visible(block: Mapping[str, Any]) -> bool:
 
 
 def fits(block: Mapping[str, Any], taken: set[str]) -> bool:
-    """Whether an answer with this block may be sent again. `taken`: the ids of the calls so far; the
-    id of a call of the provider's own tools is added. Such a call must precede its result."""
+    """Whether an answer with this block may be sent again. `taken`: the ids of the calls so far;
+    the id of a call of the provider's own tools is added. Such a call must precede its result."""
     kind = block.get("type")
     if not isinstance(kind, str) or kind in USERS:
         return False
@@ -55,8 +55,8 @@ def fits(block: Mapping[str, Any], taken: set[str]) -> bool:
 def legal_call(
     block: Mapping[str, Any], place: tuple[int, int, int], taken: set[str]
 ) -> dict[str, Any]:
-    """The call with a legal, unique id, a legal name and an object as its input. What is legal stays
-    as it is. `place`: turn, step and index of the call; its id is added to `taken`."""
+    """The call with a legal, unique id, a legal name and an object as its input. What is legal
+    stays as it is. `place`: turn, step and index of the call; its id is added to `taken`."""
     given = block.get("input")
     return {
         **block,

@@ -118,6 +118,19 @@ def wake(
     return tuple([obligation for obligation in owed if obligation is not None])
 
 
+def owed_to_end(
+    views: SessionViews, partition: PartitionView, now: int
+) -> tuple[Obligation, ...]:
+    """The obligations that remain if the others cannot be computed or discharged, because of a bug
+    or of lost content: answers to refused producers, and the end of a closing turn."""
+    turn, common = views.turn, Facts(gate="live", closing=views.turn.closing is not None)
+    moment = Moment(views, partition, now, Rules(), common)
+    owed = [_owe("R", {}, RefusalRef(refusal.offset)) for refusal in turn.refusals]
+    if turn.open and views.frozen is None:
+        owed += [one for one in _effects(moment) if one is not None and one.lane == "C"]
+    return tuple([obligation for obligation in owed if obligation is not None])
+
+
 def _always(moment: Moment) -> Iterator[Obligation | None]:
     """The obligations of lanes R and T, also for a frozen session and an unknown agent."""
     turn = moment.views.turn

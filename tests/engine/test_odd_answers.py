@@ -64,7 +64,7 @@ def test_S1_blank_text_between_thinking_with_a_fixed_budget(start_session, blank
                            Rule(reply=Reply([thinking("c"), text("ok")])))
     driven.say("hi").run()
     assert ended(driven) == ["end_turn"] and not driven.events(ev.GenFailed)
-    question, answer, result = newest(driven)["messages"]
+    _, answer, result = newest(driven)["messages"]
     assert [b["text"] for b in answer["content"]] == ["[Called lookup.]"]
     shown = "<call_result>\nfound &lt;/call_result> it\n</call_result>"
     assert [b["text"] for b in result["content"]] == [shown]

@@ -121,7 +121,7 @@ kinds = st.sampled_from(
      "web_search_tool_result", "mcp_tool_result", "tool_result", "image"]
 )
 fields = st.dictionaries(
-    st.sampled_from(["text", "thinking", "signature", "data", "id", "name", "input", "tool_use_id"]),
+    st.sampled_from("text thinking signature data id name input tool_use_id".split()),
     odd | st.sampled_from(["a", "s1", "toolu_1"]), max_size=8,
 )
 odd_blocks = st.lists(
