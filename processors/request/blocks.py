@@ -8,7 +8,7 @@ rules for cache marks.
 import json
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypedDict
 
 from ...schemas.attachments import SOURCE, expand, label
 from ...schemas.canonical import compact
@@ -45,20 +45,21 @@ class Message(Value):
     blocks: tuple[str, ...]
 
 
-def said(
-    fragment: Fragment,
-    place: int,
-    request: Request,
-    read_blob: ReadBlob,
-    names: Names,
-    taken: set[str],
-) -> tuple[str, ...]:
-    """The blocks of the answer at `place` as a request contains them."""
-    if is_left_out(place, request):
-        assert fragment.body is not None
-        return _as_text(fragment, raw_blocks(whole_of(fragment.body, read_blob)), names)
-    bound, fixed = place >= thinking_from(request), is_fixed(request.params)
-    return answer_blocks(fragment, read_blob, names, taken, bound=bound, fixed=fixed)
+class Sending(TypedDict):
+    """How a request sends an answer; see `answer_blocks`."""
+
+    bound: bool
+    fixed: bool
+    as_text: bool
+
+
+def sending(place: int, request: Request) -> Sending:
+    """How a request sends the answer at `place`."""
+    return {
+        "bound": place >= thinking_from(request),
+        "fixed": is_fixed(request.params),
+        "as_text": is_left_out(place, request),
+    }
 
 
 def answer_blocks(
@@ -69,6 +70,7 @@ def answer_blocks(
     *,
     bound: bool,
     fixed: bool = False,
+    as_text: bool = False,
 ) -> tuple[str, ...]:
     """The blocks of an answer that may be sent again; tool calls get legal, unique ids.
 
@@ -76,11 +78,14 @@ def answer_blocks(
     out. If another block is left out or changed, the thinking after it is left out too, because its
     signature covers that block. `fixed`: the thinking budget is fixed, so the API refuses calls
     without all of their thinking. If some of it is left out, the calls are sent as text.
+    `as_text`: only the text of the answer is sent.
     """
     assert fragment.body is not None
     has_calls = fragment.stop_reason == "tool_use"
     is_whole = fragment.kind == "assistant"
     blocks = raw_blocks(whole_of(fragment.body, read_blob))
+    if as_text:
+        return _as_text(fragment, blocks, names)
     included, index, is_same = [], 0, True
     for block, text in blocks:
         kind = str(block.get("type"))

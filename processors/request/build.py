@@ -15,7 +15,16 @@ from ..fold.cut_points import SPOKEN, is_fixed
 from ..fold.projections.compaction import CompactionView, Summary
 from ..fold.projections.context_view import ContextView, Fragment, Request
 from ..fold.views import SessionViews
-from .blocks import Message, Names, raw_blocks, said, settled, user_blocks, whole_of
+from .blocks import (
+    Message,
+    Names,
+    answer_blocks,
+    raw_blocks,
+    sending,
+    settled,
+    user_blocks,
+    whole_of,
+)
 from .cache_marks import marked_request
 from .left_out import as_sent
 from .legal import SIGNED
@@ -112,7 +121,8 @@ def _messages(
         if fragment.kind not in SPOKEN:
             pending.append(as_sent(fragment, place, request))
             continue
-        blocks = said(fragment, place, request, read_blob, names, taken)
+        how = sending(place, request)
+        blocks = answer_blocks(fragment, read_blob, names, taken, **how)
         if blocks:
             add_pending()
             add_message(messages, "assistant", blocks)

@@ -21,7 +21,7 @@ from ..fold.projections.context_view import Fragment, Request
 from ..fold.projections.prefixes import Prefix
 from ..fold.rows import Rows
 from ..fold.views import SessionViews
-from .blocks import Message, Names, raw_blocks, said, user_blocks, whole_of
+from .blocks import Message, Names, answer_blocks, raw_blocks, sending, user_blocks, whole_of
 from .build import add_beginning, add_message, head_of
 from .cache_marks import marked_messages, marked_request, message_json
 from .left_out import as_sent
@@ -120,7 +120,8 @@ class Rendering:
                 self._pending.append(as_sent(fragment, place, request))
                 self._pending_blocks = None
                 continue
-            blocks = said(fragment, place, request, read_blob, self._names, self._taken)
+            how = sending(place, request)
+            blocks = answer_blocks(fragment, read_blob, self._names, self._taken, **how)
             if blocks:
                 add_message(self._messages, "user", self._user_blocks(views, request, read_blob))
                 self._pending, self._pending_blocks = [], None

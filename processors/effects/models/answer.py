@@ -18,6 +18,8 @@ from .blocks import DEPTH_MAX, TEXT_OF, WORD_CHARS_MAX, Block
 from .errors import AttemptFailed, Trouble
 
 CALL_ID_CHARS_MAX = 128  # longer labels are cut
+REFUSAL = "refusal"  # the stop_reason of an answer that the model refused
+UNSPECIFIED = "unspecified"  # the category of a refusal for which the provider gives none
 COUNTS = tuple(field.name for field in fields(Usage))[:-1]
 REPORT_CHARS_MAX = 300
 _log = logging.getLogger("foldlog.models")
@@ -68,6 +70,14 @@ class Call(NamedTuple):
         return sha256(self.args).hexdigest()
 
 
+class Refusal(NamedTuple):
+    """Why the model refused to answer, as the provider reports it. Both are empty for any other
+    answer."""
+
+    category: str
+    explanation: str
+
+
 class Answer:
     """The content that one attempt has received so far."""
 
@@ -75,6 +85,7 @@ class Answer:
         self.response_id = ""
         self.model = ""
         self.stop_reason: str | None = None
+        self.refusal = Refusal("", "")
         self.ended = False
         self._blocks: dict[int, Block] = {}
         self._usage: dict[str, bytes] = {}
@@ -153,6 +164,9 @@ class Answer:
     def _finish(self, event: dict[str, bytes]) -> None:
         delta = js.fields(event.get("delta", b"{}"))
         self.stop_reason = _word(delta.get("stop_reason")) or self.stop_reason
+        details = delta.get("stop_details", b"null")
+        if self.stop_reason == REFUSAL:
+            self.refusal = _refusal(js.fields(details) if details.startswith(b"{") else {})
         self._count(event.get("usage"))
 
     def _count(self, raw: bytes | None) -> None:
@@ -203,6 +217,11 @@ def _call(index: int, block: Block) -> Call:
     label = js.encodable(block.text("id")[:CALL_ID_CHARS_MAX])
     name = js.encodable(block.text("name")[:WORD_CHARS_MAX])
     return Call(index, label, name, *block.input())
+
+
+def _refusal(details: dict[str, bytes]) -> Refusal:
+    category = _word(details.get("category")) or UNSPECIFIED
+    return Refusal(category, _word(details.get("explanation")))
 
 
 def _word(raw: bytes | None) -> str:

@@ -6,6 +6,7 @@ status. The status comes last, because an error in mid-stream has status 200, an
 have status 400.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -85,7 +86,8 @@ _SCRIPT_ENDED = "no retry: the script of the scripted model has no answer for th
 
 POLICY: dict[str, Policy] = {
     # class             (backoff, shared, advice)
-    "bad_request": Policy(None, False, _NEVER + "; the request was built wrong, which is a bug"),
+    "bad_request": Policy(None, False, _NEVER + "; newer content and files are left out once"),
+    "setting_refused": Policy(None, False, _OPERATOR + " (the agent's model, params or tools)"),
     "context_too_long": Policy(None, False, _NEVER + "; the context must get shorter"),
     "request_too_large": Policy(None, False, _NEVER + "; compact, or move content to blobs"),
     "file_refused": Policy(None, False, _NEVER + "; the session continues without the files"),
@@ -182,6 +184,10 @@ _CLASS_OF_WORDS = (
 )
 
 
+# A 400 that names a field of the request other than its messages: no other content can help.
+_NAMES_SETTING = re.compile(r"(?!messages\b)[a-z_]+(\.\w+)*: ")
+
+
 def class_of(trouble: Trouble) -> str:
     """The class of a failure: a key of POLICY."""
     if trouble.source not in ("status", "event"):
@@ -193,7 +199,8 @@ def class_of(trouble: Trouble) -> str:
         if trouble.status == 422:
             return "unprocessable"
         words = trouble.message.lower()
-        return next((name for text, name in _CLASS_OF_WORDS if text in words), found)
+        other = "setting_refused" if _NAMES_SETTING.match(trouble.message) else found
+        return next((name for text, name in _CLASS_OF_WORDS if text in words), other)
     if found == "rate_limit" and trouble.source == "status" and trouble.retry_after_ms is None:
         # A 429 without retry-after is the tier's spend cap, which a wait of minutes does not clear.
         # An error event in a stream cannot have the header, so its absence there means nothing.

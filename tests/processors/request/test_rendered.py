@@ -157,13 +157,13 @@ def test_law_11_a_continued_request_equals_the_built_one(seed):
 def rendered(monkeypatch):
     """A list of the answers that are rendered during the test, in order."""
     module = sys.modules[Rendering.__module__]
-    answers, answer_blocks = [], module.said
+    answers, answer_blocks = [], module.answer_blocks
 
     def recording(fragment, *args, **kwargs):
         answers.append(fragment)
         return answer_blocks(fragment, *args, **kwargs)
 
-    monkeypatch.setattr(module, "said", recording)
+    monkeypatch.setattr(module, "answer_blocks", recording)
     return answers
 
 
