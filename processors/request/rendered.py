@@ -45,7 +45,7 @@ _given = attrgetter(
 )
 
 
-def _shape_of(request: Request) -> tuple:
+def _shape_of(request: Request) -> tuple[Any, ...]:
     """What determines how the earlier part of a request is rendered."""
     return (*_given(request), is_fixed(request.params))
 

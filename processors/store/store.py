@@ -28,7 +28,7 @@ from . import views_codec
 from .rocks import RocksBackend
 
 LAYOUT = 16  # increment it when the keys, or the views that the folds store, change
-FOLDS = "3ce94bd88a1d6720"
+FOLDS = "8e424133b7ad6964"
 
 
 @cache

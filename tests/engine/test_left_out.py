@@ -6,10 +6,15 @@ import json
 
 import pytest
 
+from foldlog.cli.event_lines import words
+from foldlog.cli.inspect_commands import transcript_rows
+from foldlog.consumers.inspector.saying import sentence
+from foldlog.consumers.outcomes import answer_in
 from foldlog.local.messages_api import Reply, Rule, text, thinking, tool_use
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
+from foldlog.schemas.codec import entry_of
 from foldlog.tests.engine.test_many_images import REFUSALS, images, say_with_images
 
 MODEL, CHEAP = "claude-opus-5-5", "claude-haiku-4-5"
@@ -179,6 +184,36 @@ def test_S1_the_reason_of_a_refusal_is_in_the_log(start_session, details, catego
     driven.say("POISON").run()
     (answer,) = driven.events(ev.GenComplete)
     assert (answer.refusal_category, answer.refusal_explanation) == (category, explanation)
+
+
+def test_S1_people_see_why_the_model_refused_and_the_way_out(start_session):
+    driven = start_session(agent(), refusal(), *calls_then_ok())
+    driven.say("hello").run().say("fetch it").run()
+    lines = driven.views.transcript.lines
+    said = [line for line in lines if line.kind == "message"][-1]
+    assert lines[-1].text == "cyber: because of exploits"
+    out = f"fork before message m2: foldlog fork s --at {said.offset - 1}"
+    note = f"cyber: because of exploits; to continue without what was refused, {out}"
+    assert answer_in(driven.views, "m2", None).note == note
+    entries = list(map(entry_of, driven.records()))
+    (entry,) = [e for e in entries if getattr(e.event, "refusal_category", "")]
+    assert 'refusal (cyber: "because of exploits")' in words(entry.event)
+    assert "cyber, because of exploits" in sentence(entry, driven.views.turn)
+    rows = [text for _, text in transcript_rows(driven.views, driven.read_blob)]
+    assert rows[-1] == "[turn 2 ended: refusal (cyber: because of exploits)]"
+
+
+def test_S1_a_failed_turn_names_the_way_out(start_session):
+    driven = start_session(agent(), refuses(), *calls_then_ok())
+    driven.say("hello").run().say("POISON").run()
+    said = [line for line in driven.views.transcript.lines if line.kind == "message"][-1]
+    out = f"fork before message m2: foldlog fork s --at {said.offset - 1}"
+    assert out in answer_in(driven.views, "m2", None).note
+    assert any(out in line for line in driven.log_lines)
+    driven.say("POISON, too").run()
+    driven.server.add(refuses("no", lambda request: True))
+    driven.say("more").run()
+    assert out in answer_in(driven.views, "m4", None).note, "before the first of these turns"
 
 
 def test_S1_an_answer_that_is_no_refusal_has_no_category(start_session):
