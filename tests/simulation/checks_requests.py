@@ -59,7 +59,8 @@ class RequestsExtend(Invariant):
         head, blocks = static_part(built), blocks_of(built)
         request, prefix = seen.views.context.request, seen.views.context.prefix_sha
         bound = prefix, request.bound_from
-        shape = (request.start, request.checkpoint, request.compacted_upto)
+        left_out = [(one.begin, one.end, one.files) for one in request.left_out]
+        shape = (request.start, request.checkpoint, request.compacted_upto, left_out)
         before = self.last.get(session)
         self.last[session] = (bound, head, shape, blocks)
         if before is None:
