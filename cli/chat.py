@@ -20,6 +20,7 @@ from ..consumers.transcript_stream import INITIAL, see, snapshot
 from ..consumers.unanswered import demand_agent
 from ..consumers.waiting import asking, doubtful
 from ..log.errors import FoldlogError, LogFatal, Refused
+from ..processors.effects.failed_turns import way_out
 from ..processors.fold.projections.turn_view import Call
 from ..processors.fold.sessions import FoldedEvent
 from ..processors.fold.views import SessionViews
@@ -190,6 +191,15 @@ class Chat:
         for shown in snapshot(self._viewer):
             self.screen.show(shown)
 
+    def _name_way_out(self, views: SessionViews, turn: int) -> None:
+        """If the turn ended because content was refused, show how to continue without it."""
+        lines = views.transcript.lines
+        ended = next((one for one in reversed(lines) if one.kind == "ended"), None)
+        if ended is not None and ended.turn == turn:
+            out = way_out(self.session_id, ended, lines)
+            if out:
+                self.screen.remark(out)
+
     def _take(self, step: FoldedEvent) -> None:
         """Show one event."""
         self._patience.heard(step)
@@ -202,6 +212,7 @@ class Chat:
             summary = self.meter.summary(step.views, before.number)
             if self.screen.live and summary:
                 self.screen.remark(summary)
+            self._name_way_out(step.views, before.number)
             sys.stdout.flush()
             producer = self.client.sessions.producer
             note_sent(producer, step.views, before.number, self.client.channel)

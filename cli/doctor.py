@@ -127,5 +127,6 @@ def _worker(worker: WorkerInfo) -> Iterator[Finding]:
                 yield Finding(
                     "problem", "worker",
                     f"session {session_id} (partition {number}) is set aside: {why}",
-                    "report it; a restart of the worker retries it",
+                    f"report it; foldlog cancel {session_id} ends the turn, and the next message "
+                    "or a restart of the worker tries again",
                 )

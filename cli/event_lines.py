@@ -100,7 +100,10 @@ def words(event: Any, read: ReadBlob | None = None) -> str:
             out = f", {event.usage.output_tokens:,} tokens" if event.usage is not None else ""
             calls = ", ".join(call.name for call in event.calls)
             called = f", calls {calls}" if calls else ""
-            return f"{_attempt(event)} {event.stop_reason}{out}{called}: {quoted(event.content)}"
+            why = event.refusal_explanation and f": {_text(event.refusal_explanation)}"
+            refused = f" ({event.refusal_category}{why})" if event.refusal_category else ""
+            what = f"{event.stop_reason}{refused}{out}{called}"
+            return f"{_attempt(event)} {what}: {quoted(event.content)}"
         case ev.GenFailed():
             after = "for good" if event.permanent else "to be retried"
             status = f" {event.status}" if event.status else ""

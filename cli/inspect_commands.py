@@ -230,6 +230,7 @@ def transcript_rows(views: "SessionViews", read: Any) -> list[tuple[str, str]]:
                 text = f"> {content(row.body)}"
             case "answer" | "partial":
                 stopped = "" if row.kind == "answer" else f" [stopped: {row.name}]"
+                stopped = f" [refused: {row.text}]" if row.text else stopped
                 text = content(row.body) + stopped
             case "call" | "asks" | "result" | "doubt" | "approval" | "resolved":
                 inline = f"{brief(_inline(row.body))}" if row.body else ""

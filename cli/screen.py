@@ -176,7 +176,7 @@ class Screen:
         if line.kind == "partial":
             self.remark("stopped here")
         elif line.name in ("max_tokens", "refusal", "model_context_window_exceeded"):
-            self.remark(f"the model stopped: {line.name}")
+            self.remark(f"the model stopped: {line.name}{line.text and f' ({line.text})'}")
 
     def _line(self, line: Line) -> None:
         name = line.name

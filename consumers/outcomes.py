@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..log.errors import Refused, Retry
-from ..processors.effects.failed_turns import Lines, last_failure
+from ..processors.effects.failed_turns import Lines, last_failure, way_out
 from ..processors.fold.projections.partition import INITIAL, PartitionView
 from ..processors.fold.projections.transcript import Line
 from ..processors.fold.sessions import FoldedEvent
@@ -152,15 +152,20 @@ def answer_in(views: SessionViews, message_id: str, read: ReadBlob | None) -> An
         progress.reason,
         _last_text(lines, read),
         progress.offset,
-        "" if ended is None else why_ended(ended, lines),
+        "" if ended is None else why_ended(ended, views.transcript.lines, views.session_id),
     )
 
 
-def why_ended(ended: Line, lines: Lines) -> str:
+def why_ended(ended: Line, lines: Lines, session_id: str = "SESSION") -> str:
     """Why a turn ended, for people: the last failure of its model call, or the limit and how much
-    was used; '' for other reasons. `ended`: the line of the turn's end. `lines`: the lines of the
-    session's transcript.
+    was used, or why the model refused to answer, and what to do then; '' for other reasons.
+    `ended`: the line of the turn's end. `lines`: the lines of the session's transcript.
     """
+    out = way_out(session_id, ended, lines)
+    return "; ".join(filter(None, (_why_ended(ended, lines), out)))
+
+
+def _why_ended(ended: Line, lines: Lines) -> str:
     if ended.name == EndReason.FAILED and (failure := last_failure(ended.turn, lines)):
         attempt, _, reason = failure.partition(": ")
         used, _, limit = ended.text.partition(" attempts, ")

@@ -395,11 +395,16 @@ def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:
     for name, views in sorted(everything.sessions.items()):
         number = everything.places[name]
         holders = everything.holders.get(number, partition_fold.INITIAL)
-        rows = [
-            owed
-            for owed in wake(views, holders, now, Rules())
-            if owed.owed not in ("wait", "begin", "abort")
-        ]
+        try:
+            every = wake(views, holders, now, Rules())
+        except Exception as bug:  # a bug must not hide the other findings
+            yield Finding(
+                "problem", "owed",
+                f"session {name} cannot continue: {type(bug).__name__}: {bug}",
+                f"report it; foldlog cancel {name} ends the turn, foldlog fork {name} forks it",
+            )
+            continue
+        rows = [owed for owed in every if owed.owed not in ("wait", "begin", "abort")]
         quiet = now - everything.last_at[name]
         if rows and quiet > IDLE_MS:
             what = ", ".join(sorted({f"{owed.owed} ({owed.row})" for owed in rows}))

@@ -41,6 +41,9 @@ def sentence(entry: Entry, turn: TurnView) -> str:
         case ev.GenResumed():
             return f"{_worker(event.owner)} took over, attempt {event.attempt}"
         case ev.GenComplete():
+            if event.refusal_category:
+                why = event.refusal_explanation
+                return f"The model refused to answer: {event.refusal_category}{why and f', {why}'}"
             count = len(event.calls)
             calls = f": {count} call{'s' if count > 1 else ''}" if count else ""
             return f"The model answered{calls}"

@@ -113,8 +113,10 @@ def _has_content(answer: Fragment) -> bool:
 
 def _is_sent(block: Any, stop_reason: str) -> bool:
     match block:
-        case {"type": "text", "text": text}:
+        case {"type": "text", "text": str(text)}:
             return bool(text.strip())
+        case {"type": "text"}:
+            return False
         case {"type": "tool_use"}:
             return stop_reason == "tool_use"
         case {"type": "thinking" | "redacted_thinking" | "server_tool_use" | "mcp_tool_use"}:

@@ -16,19 +16,21 @@ from ..fold.projections.compaction import CompactionView, Summary
 from ..fold.projections.context_view import ContextView, Fragment, Request
 from ..fold.views import SessionViews
 from .blocks import (
-    SIGNED,
     Message,
     Names,
     answer_blocks,
     raw_blocks,
+    sending,
     settled,
     user_blocks,
     whole_of,
 )
 from .cache_marks import marked_request
+from .left_out import as_sent
+from .legal import SIGNED
 from .summary import LEFT_OUT, summary_blocks
 
-BUILDER = "window-2"  # change it whenever the same views would give other bytes
+BUILDER = "window-3"  # change it whenever the same views would give other bytes
 
 
 class Context(NamedTuple):
@@ -76,8 +78,8 @@ def _lacks_thinking(request: Request, messages: tuple[Message, ...]) -> bool:
     if not is_fixed(request.params) or len(messages) < 2:
         return False
     answer, newest = messages[-2].blocks, messages[-1].blocks
-    has_results = any(json.loads(block)["type"] == "tool_result" for block in newest)
-    return has_results and json.loads(answer[0])["type"] not in SIGNED
+    has_results = any(json.loads(block).get("type") == "tool_result" for block in newest)
+    return has_results and json.loads(answer[0]).get("type") not in SIGNED
 
 
 def request_sha256(request: bytes) -> str:
@@ -117,10 +119,10 @@ def _messages(
     for place in range(request.start, request.fragments):
         fragment = view.fragments[place]
         if fragment.kind not in SPOKEN:
-            pending.append(fragment)
+            pending.append(as_sent(fragment, place, request))
             continue
-        bound = place >= request.bound_from
-        blocks = answer_blocks(fragment, read_blob, names, taken, bound=bound)
+        how = sending(place, request)
+        blocks = answer_blocks(fragment, read_blob, names, taken, **how)
         if blocks:
             add_pending()
             add_message(messages, "assistant", blocks)

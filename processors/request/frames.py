@@ -7,7 +7,7 @@ these tags is escaped, so a file cannot pose as another file or as text outside 
 import re
 from typing import NamedTuple
 
-FRAMES = ("instruction_file", "memory_core", "memory_index", "summary")
+FRAMES = ("instruction_file", "memory_core", "memory_index", "summary", "call_result")
 # No two quantifiers over spaces may be adjacent: backtracking through 16 KiB of spaces would take
 # 15 s.
 _TAG = re.compile(rf"<(?=\s*(?:/\s*)?(?:{'|'.join(FRAMES)})\b)", re.IGNORECASE)

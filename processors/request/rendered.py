@@ -16,14 +16,15 @@ from typing import Any, NamedTuple
 
 from ...schemas.events.parts import ReadBlob
 from ...schemas.value import replace
-from ..fold.cut_points import SPOKEN
+from ..fold.cut_points import SPOKEN, is_fixed
 from ..fold.projections.context_view import Fragment, Request
 from ..fold.projections.prefixes import Prefix
 from ..fold.rows import Rows
 from ..fold.views import SessionViews
-from .blocks import Message, Names, answer_blocks, raw_blocks, user_blocks, whole_of
+from .blocks import Message, Names, answer_blocks, raw_blocks, sending, user_blocks, whole_of
 from .build import add_beginning, add_message, head_of
 from .cache_marks import marked_messages, marked_request, message_json
+from .left_out import as_sent
 
 # The newest messages may still change: a user message is added to the last user message, or removes
 # a part of the answer before it. The newest two user messages, which have the cache marks, are
@@ -39,7 +40,14 @@ class Built(NamedTuple):
     sha256: str
 
 
-_shape_of = attrgetter("start", "bound_from", "compacted_upto", "checkpoint", "files_after")
+_given = attrgetter(
+    "start", "bound_from", "compacted_upto", "checkpoint", "files_after", "left_out"
+)
+
+
+def _shape_of(request: Request) -> tuple[Any, ...]:
+    """What determines how the earlier part of a request is rendered."""
+    return (*_given(request), is_fixed(request.params))
 
 
 class Rendering:
@@ -109,11 +117,11 @@ class Rendering:
         known = len(self._rows)
         for place, fragment in enumerate(rows.since(known), known):
             if fragment.kind not in SPOKEN:
-                self._pending.append(fragment)
+                self._pending.append(as_sent(fragment, place, request))
                 self._pending_blocks = None
                 continue
-            bound = place >= request.bound_from
-            blocks = answer_blocks(fragment, read_blob, self._names, self._taken, bound=bound)
+            how = sending(place, request)
+            blocks = answer_blocks(fragment, read_blob, self._names, self._taken, **how)
             if blocks:
                 add_message(self._messages, "user", self._user_blocks(views, request, read_blob))
                 self._pending, self._pending_blocks = [], None

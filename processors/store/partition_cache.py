@@ -106,7 +106,8 @@ class PartitionCache:
         self.dirty: dict[str, SessionViews] = {}
         self.streamed: dict[str, SessionViews] = {}
         self.since: dict[str, int] = {}  # per dirty session: the first offset that changed it
-        self.stuck: dict[str, str] = {}
+        self.stuck: dict[str, str] = {}  # see `leave_alone`
+        self._stuck_in: dict[str, int] = {}
         self._unknown: set[str] = set()  # not in the store, until the next write
         self._timers: list[tuple[int, str]] = []
         self._wake_at: dict[str, int] = {}
@@ -251,6 +252,18 @@ class PartitionCache:
         self.dirty, self.streamed, self.since = {}, {}, {}
         self._unknown.clear()
         return frozen
+
+    def leave_alone(self, session_id: str, turn: int, why: str) -> None:
+        """Record that this worker cannot continue a session, until its turn after `turn` or until
+        the next start."""
+        self.stuck[session_id] = why
+        self._stuck_in[session_id] = turn
+
+    def is_left_alone(self, session_id: str, turn: int) -> bool:
+        """Whether this worker cannot continue a session in this turn."""
+        if session_id in self.stuck and turn > self._stuck_in.get(session_id, turn):
+            del self.stuck[session_id]
+        return session_id in self.stuck
 
     def trim(self, used: set[str]) -> None:
         """Evict the least recently used sessions that do not fit into memory; `used` were used just

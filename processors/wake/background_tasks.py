@@ -13,6 +13,7 @@ from ...schemas.events import BlobRef, Body
 from ...schemas.events.parts import ReadBlob
 from ...schemas.ids import parse_call_key
 from ..agent import Agent
+from ..fold.cut_points import SPOKEN
 from ..fold.projections.background import Large, Work, WorkKind
 from ..fold.projections.compaction import has_summary, in_force, kept_from
 from ..fold.projections.context_view import Fragment, fragment_tokens, place_of_result
@@ -21,6 +22,7 @@ from ..memory.extraction import extraction_request
 from ..request.blocks import raw_blocks, whole_of
 from ..request.build import compaction_request
 from ..request.layers import NO_LAYERS
+from ..request.left_out import as_sent
 from ..request.prefix import layers_of
 from ..request.summary import summary_text
 from .budget import SUMMARY_TOKENS, best_cut, must_shorten
@@ -132,14 +134,15 @@ def _result_task(views: SessionViews, work: Work, agent: Agent, read_blob: ReadB
 
 
 def _call_at(views: SessionViews, place: int, read_blob: ReadBlob) -> tuple[str, str]:
-    """The name and the arguments of the call whose result is the fragment at `place`."""
+    """The name and the arguments of the call whose result is the fragment at `place`; both are
+    empty if the answer cannot be read."""
     result = views.context.fragments[place]
     while views.context.fragments[place].kind != "assistant":
         place -= 1
     body = views.context.fragments[place].body
     assert body is not None, "an answer has a body"
     blocks = [b for b, _ in raw_blocks(whole_of(body, read_blob)) if b.get("type") == "tool_use"]
-    call = blocks[result.index]
+    call = blocks[result.index] if result.index < len(blocks) else {}
     return str(call.get("name", "")), _cut(compact(call.get("input") or {}))
 
 
@@ -164,7 +167,9 @@ def _summary_task(views: SessionViews, agent: Agent, read_blob: ReadBlob) -> Tas
     if views.compaction.checkpoint is not None:
         lines.append({"earlier record": summary_text(views.compaction.checkpoint.body, read_blob)})
     for place in range(begin, cut):
-        lines += _lines(views, views.context.fragments[place], read_blob)
+        fragment = views.context.fragments[place]
+        sent = fragment if last is None else as_sent(fragment, place, last)
+        lines += _lines(views, sent, read_blob)
     room = READ_CHARS // max(1, len(lines))  # the same for every piece, if there are very many
     cut_lines = ({name: _cut(text, room) for name, text in line.items()} for line in lines)
     text = "\n".join(json.dumps(line, ensure_ascii=False) for line in cut_lines)
@@ -200,8 +205,10 @@ def _lines(views: SessionViews, fragment: Fragment, read_blob: ReadBlob) -> list
             return [{"result": _key(fragment), "text": _cut(text)}]
         case "reminder":
             return [{"reminder": _cut(fragment.text)}]
+        case "left_out":
+            return [{"note": fragment.text}]
     assert fragment.body is not None
-    who = "person" if fragment.kind == "user" else "assistant"
+    who = "assistant" if fragment.kind in SPOKEN else "person"
     lines, index = [], 0
     for block, _ in raw_blocks(whole_of(fragment.body, read_blob)):
         if block.get("type") == "text":

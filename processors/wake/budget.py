@@ -12,6 +12,7 @@ from ...schemas.tokens import NEW, estimate, family_of
 from ..fold.cut_points import (
     KEPT_MESSAGES,
     SLIDING,
+    SPOKEN,
     answers_calls,
     cut_keeping,
     is_fixed,
@@ -25,6 +26,7 @@ from ..fold.projections.context import tokens_for
 from ..fold.projections.context_view import Fragment, Request, fragment_tokens
 from ..fold.projections.prefixes import Prefix
 from ..fold.projections.turn_view import thinking_refused, too_long
+from ..fold.refused_content import to_leave_out
 from ..fold.views import SessionViews
 from ..limits import DEFAULT_LIMITS, Limits
 
@@ -100,6 +102,7 @@ def plan(views: SessionViews, rules: Rules, prefix: Prefix | None = None) -> Pla
         strategy, tokens = _window(views, rules, prefix)
     else:
         strategy, tokens = before.strategy, _extended(views, family_of(before.model), prefix)
+    tokens = max(0, tokens - _left_out(views))
     compacted = strategy == "compacted"
     standing = view.checkpoint_at if compacted else None
     still = Plan(strategy, standing, view.compacted_upto, tokens)
@@ -123,6 +126,19 @@ def plan(views: SessionViews, rules: Rules, prefix: Prefix | None = None) -> Pla
             left = max(0, found.tokens - saved)
             found = found._replace(checkpoint=candidate.offset, tokens=left, adopts=True)
     return found
+
+
+def _left_out(views: SessionViews) -> int:
+    """The tokens of the content that the next request leaves out because it was refused."""
+    fragments = views.context.fragments
+    left = to_leave_out(views.turn, views.context.request, fragments)
+    if left is None:
+        return 0
+    return sum(
+        fragment_tokens(fragments, place)
+        for place in range(left.begin, left.end)
+        if fragments[place].kind not in SPOKEN and not left.keeps(fragments[place])
+    )
 
 
 def _covers_thinking(views: SessionViews) -> bool:

@@ -17,11 +17,13 @@ from ..fold.projections.turn_view import (
     FAILED,
     OK,
     ONCE,
+    PARTS,
     RUNNING,
     STOPPED,
     Call,
     Claim,
     Generation,
+    error_to_mend,
     generation_deadline,
     is_open,
     to_rebuild,
@@ -35,6 +37,7 @@ from ..fold.references import (
     TurnRef,
     WorkRef,
 )
+from ..fold.refused_content import to_leave_out
 from ..fold.views import SessionViews
 from .budget import Due, Rules, due_works, may_still_come, must_shorten, plan
 from .table import REBUILT, Action, Facts, StepDue, match
@@ -115,6 +118,19 @@ def wake(
     elif turn.open and not halted:
         effects = _effects(moment._replace(common={**common, "gate": "live"}))
         owed += [one for one in effects if one is not None and one.lane == "C"]
+    return tuple([obligation for obligation in owed if obligation is not None])
+
+
+def owed_to_end(
+    views: SessionViews, partition: PartitionView, now: int
+) -> tuple[Obligation, ...]:
+    """The obligations that remain if the others cannot be computed or discharged, because of a bug
+    or of lost content: answers to refused producers, and the end of a closing turn."""
+    turn, common = views.turn, Facts(gate="live", closing=views.turn.closing is not None)
+    moment = Moment(views, partition, now, Rules(), common)
+    owed = [_owe("R", {}, RefusalRef(refusal.offset)) for refusal in turn.refusals]
+    if turn.open and views.frozen is None:
+        owed += [one for one in _effects(moment) if one is not None and one.lane == "C"]
     return tuple([obligation for obligation in owed if obligation is not None])
 
 
@@ -205,8 +221,11 @@ def step_due(views: SessionViews, rules: Rules) -> StepDue:
     if turn.step == 0:
         return FIRST
     if to_rebuild(turn):
-        if not must_shorten(views):
+        request, fragments = views.context.request, views.context.fragments
+        if to_leave_out(turn, request, fragments) is not None:
             return PART_REFUSED
+        if not must_shorten(views):
+            return PART_REFUSED if error_to_mend(turn) in PARTS else NO
         return TOO_LONG if rules.strategy == "compacted" else NO
     if turn.generation is None or turn.generation.status is not ANSWERED:
         return NO

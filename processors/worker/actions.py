@@ -90,6 +90,14 @@ class DischargeResult(NamedTuple):
     written: tuple[Any, ...] = ()
 
 
+def left_alone(session_id: str, turn: int, why: str) -> str:
+    """The log line about a session that this worker cannot continue."""
+    return (
+        f"session {session_id} is left alone: turn {turn} cannot continue: {why}. Cancel the turn "
+        f"(foldlog cancel {session_id}) or fork the session; the next turn is tried again"
+    )
+
+
 class Actions:
     """Discharges obligations; see the module docstring."""
 
@@ -177,8 +185,8 @@ class Actions:
         ruling: Ruling,
     ) -> None:
         """Handle a record of this process that was read back: it is no longer in flight. If the
-        fold repeatedly rejects records that WAKE required, this worker does nothing for the session
-        until the worker is restarted."""
+        fold repeatedly rejects records that WAKE required, this worker leaves the session alone: it
+        only ends the turn, if it is cancelled."""
         keys = self._keys_by_session.get(entry.session_id)
         if not keys:
             return
@@ -205,8 +213,14 @@ class Actions:
         self._rejections[session_id] = (turn, count)
         if count >= REJECTIONS_MAX:
             why = f"offset {entry.offset}: {type(entry.event).__name__} was {ruling.code} twice"
-            owned.stuck[session_id] = why
-            self._say(f"session {session_id} is left alone until the next start: {why}")
+            if owned.stuck.get(session_id) != why:
+                self._say(left_alone(session_id, turn.number, why))
+            owned.leave_alone(session_id, turn.number, why)
+
+    def is_rejected(self, session_id: str, turn: TurnView) -> bool:
+        """Whether the fold repeatedly rejected what this worker wrote at this view."""
+        at, count = self._rejections.get(session_id, (turn, 0))
+        return count >= REJECTIONS_MAX and at == turn
 
     def _forget(self, session_id: str, key: ObligationKey) -> None:
         self._awaited.pop(key, None)

@@ -27,7 +27,7 @@ LAG = Family("foldlog_lag_records", "gauge", "Records of a partition that are no
 FOLDED = Family("foldlog_folded_offset", "gauge",
                 "The next offset of a partition: its rate is the rate of the fold.", ("partition",))
 HELD = Family("foldlog_partitions_held", "gauge", "Held partitions, by role.", ("role",))
-STUCK = Family("foldlog_sessions_left_alone", "gauge", "Sessions left alone until the next start.")
+STUCK = Family("foldlog_sessions_left_alone", "gauge", "Sessions whose turn cannot continue.")
 RUNNING = Family("foldlog_effects_running", "gauge", "Effects that run now.", ("role",))
 WAITING = Family("foldlog_waiting_for_a_slot", "gauge",
                  "Sessions whose next effect waits for a free slot.", ("role",))

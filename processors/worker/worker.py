@@ -35,8 +35,8 @@ from ..store.hot_sessions import MB, HotSessions
 from ..store.identity import Identity
 from ..store.partition_cache import OpenStore, OtherLog, PartitionCache, may_owe
 from ..wake.decide import rules_of
-from ..wake.facts import Obligation, wake
-from .actions import Actions
+from ..wake.facts import Obligation, owed_to_end, wake
+from .actions import Actions, left_alone
 from .deaths import Deaths
 from .lost_effects import NO_LOST_EFFECTS, LostEffects, NoLostEffects
 
@@ -375,7 +375,10 @@ class Worker:
         held, views = self.held(owned), owned.views(session_id)
         if self.only not in (None, session_id):
             return
-        if not held or views is None or session_id in owned.stuck:
+        if not held or views is None:
+            return
+        if owned.is_left_alone(session_id, views.turn.number):
+            self._end_if_closing(owned, views)
             return
         rules = self.rules.get(views.turn.agent)
         now = self.now(owned)
@@ -397,7 +400,19 @@ class Worker:
         except Exception as bug:  # such as a lost blob: other sessions continue
             if type(bug) is BlobError:  # the disk is full: no session can continue
                 raise
-            self._skip_session(owned, session_id, f"{type(bug).__name__}: {bug}"[:500])
+            self._leave_alone(owned, views, f"{type(bug).__name__}: {bug}"[:500])
+
+    def _end_if_closing(self, owned: PartitionCache, views: SessionViews) -> None:
+        """End the turn of a session that is left alone, if the turn was cancelled or the session
+        terminated. This depends neither on the agent nor on the conversation."""
+        if self.actions.is_rejected(views.session_id, views.turn):
+            return
+        if not (views.turn.open or views.turn.refusals):
+            self.actions.forget_session(views.session_id)
+        now = self.now(owned)
+        for obligation in owed_to_end(views, owned.partition, now):
+            if obligation.role in self.held(owned):
+                self._discharge(owned, views, obligation, now)
 
     def _blobs_are_away(self, away: BlobsAway) -> None:
         """Log the outage once. What needs a blob is tried again, and everything else continues."""
@@ -411,11 +426,15 @@ class Worker:
         return self.clock.monotonic_ms() <= self._away_until_ms
 
     def _may_owe(self, views: SessionViews) -> bool:
-        return may_owe(views, self.rules.get(views.turn.agent))
+        try:
+            return may_owe(views, self.rules.get(views.turn.agent))
+        except Exception:  # `wake` raises it too, and leaves this session alone
+            return True
 
-    def _skip_session(self, owned: PartitionCache, session_id: str, why: str) -> None:
-        owned.stuck[session_id] = why
-        self._say(f"session {session_id} is left alone until the next start: {why}")
+    def _leave_alone(self, owned: PartitionCache, views: SessionViews, why: str) -> None:
+        self._say(left_alone(views.session_id, views.turn.number, why))
+        owned.leave_alone(views.session_id, views.turn.number, why)
+        self._end_if_closing(owned, views)  # the cancel may be what was read
 
     def _discharge(
         self, owned: PartitionCache, views: SessionViews, obligation: Obligation, now: int

@@ -71,6 +71,8 @@ class GenComplete:
     response_id: str
     model: str
     usage: Usage
+    refusal_category: str = ""
+    refusal_explanation: str = ""
 
 
 @event

@@ -11,6 +11,7 @@ from typing import Any
 
 CACHE_MARKS_MAX = 4
 TOOL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,200}")
 OPAQUE = {"thinking": "signature", "redacted_thinking": "data"}
 USER_BLOCKS = ("text", "tool_result", "image", "document")
 
@@ -108,7 +109,8 @@ def _message(n: int, message: dict, *, continued: bool) -> Iterator[str]:
             yield f"{at}: a compaction that is not the first block of the conversation"
         if kind == "tool_use":
             id_is_legal = TOOL_ID.fullmatch(block.get("id", ""))
-            if not id_is_legal or not block.get("name") or not isinstance(block["input"], dict):
+            name_is_legal = TOOL_NAME.fullmatch(block.get("name", ""))
+            if not id_is_legal or not name_is_legal or not isinstance(block["input"], dict):
                 yield f"{at}: a tool_use with a wrong id, name or input"
         if kind == "tool_result" and not block.get("content"):
             yield f"{at}: a tool_result without content"

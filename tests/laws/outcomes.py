@@ -12,7 +12,7 @@ from typing import Any
 
 from foldlog.local.messages_api.binding import Prefix
 from foldlog.local.messages_api.seal import make_id
-from foldlog.processors.fold.projections.turn_view import FILE_REFUSED, THINKING_REFUSED, TOO_LONG
+from foldlog.processors.fold.projections.turn_view import REBUILDABLE
 from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.answers import Use
@@ -49,7 +49,7 @@ USES = (
     ("forbidden", "{}"),
     ("no such tool", "{}"),
 )
-REFUSALS = (*TOO_LONG, THINKING_REFUSED, FILE_REFUSED)  # of a request because of its content
+REFUSALS = REBUILDABLE  # of a request because of its content
 LINE = "as dull as the line before it, and "  # of a tool's result: 12 tokens
 
 
@@ -134,7 +134,8 @@ class Outcomes(History):
             event = answers.complete(place, [], stop, self.blobs, read, written)
             calls = continued.finish(stop)
             return replace(event, content=self.blobs.body(continued.content()), calls=calls)
-        return answers.complete(place, blocks, stop, self.blobs, read, written)
+        event = answers.complete(place, blocks, stop, self.blobs, read, written)
+        return replace(event, refusal_category="cyber") if stop == "refusal" else event
 
     def _continued(self, claim: Any, blocks: list[Any]) -> ContinuedAnswer | None:
         if self.agent.recovery != "resume" or not resumes(claim):

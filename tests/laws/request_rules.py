@@ -72,6 +72,7 @@ def _short_forms(built: Built) -> Iterator[str]:
         built.views.context.fragments[place]
         for place in range(request.start, request.fragments)
         if built.views.context.fragments[place].kind == "result"
+        and not any(one.begin <= place < one.end for one in request.left_out)
     ]
     results.sort(key=lambda f: (f.turn, f.step, f.index))
     if len(shown) != len(results):
@@ -90,7 +91,8 @@ def _reminders(built: Built) -> Iterator[str]:
     request = built.request
     for place in range(request.start, request.fragments):
         fragment = built.views.context.fragments[place]
-        if fragment.kind == "reminder":
+        is_left_out = any(one.begin <= place < one.end for one in request.left_out)
+        if fragment.kind == "reminder" and not is_left_out:
             text = f"Reminder: {fragment.text}"
             shown = sum(1 for b in built.blocks() if b.get("text") == text)
             wanted = sum(

@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 import pytest
 
+from foldlog.processors.fold.cut_points import is_fixed
 from foldlog.processors.fold.projections.context_view import Request
 from foldlog.processors.fold.session import fold
 from foldlog.processors.fold.views import initial
 from foldlog.processors.request.build import request_bytes, request_sha256
+from foldlog.processors.request.left_out import is_left_out, thinking_from
 from foldlog.schemas import events as ev
 from foldlog.schemas.tokens import family_of
 from foldlog.schemas.value import replace
@@ -44,7 +46,8 @@ class Made(NamedTuple):
     @property
     def shape(self) -> tuple:
         """The fields that change when a step adopts a summary or short forms."""
-        return self.row.start, self.row.checkpoint, self.row.compacted_upto
+        left_out = tuple(replace(one, accepted=True) for one in self.row.left_out)
+        return self.row.start, self.row.checkpoint, self.row.compacted_upto, left_out
 
 
 def requests(history: RandomHistory) -> list[Made]:
@@ -105,8 +108,9 @@ def changes_the_request(step: Step) -> bool:
 
 @law()
 def test_S2_11_a_request_begins_with_the_one_before_it_block_by_block(history):
-    """A request that adopts a summary or short forms is an exception. Under a new prefix, or after
-    the API rejected thinking or files, the law holds for the other blocks."""
+    """A request that adopts a summary or short forms, or leaves out refused content, is an
+    exception. Under a new prefix, or after the API rejected thinking or files, the law holds for
+    the other blocks."""
     made = requests(history)
     for one, other in zip(made, made[1:], strict=False):
         same_prefix = one.row.prefixes == other.row.prefixes
@@ -158,7 +162,8 @@ def test_S1_C_constraint_7_thinking_is_repeated_byte_for_byte_where_it_was_signe
     """Thinking is signed for the prefix in force. Thinking since the last change of the prefix is
     repeated if something visible follows it; thinking from before that change is not repeated. An
     answer that continued a pause is exempt: it may have signed its thinking for a call that the
-    pause left open, and that call is removed."""
+    pause left open, and that call is removed. So is, with a fixed budget, an answer with calls that
+    cannot be sent with all of its thinking: it is sent as text."""
     for made in requests(history):
         request, row = made.request.decode(), made.row
         fragments = list(made.step.views.context.fragments)
@@ -169,12 +174,15 @@ def test_S1_C_constraint_7_thinking_is_repeated_byte_for_byte_where_it_was_signe
                 continue
             body = fragment.body
             whole = (history.blobs.read(body.ref) if body.ref else body.inline or b"").decode()
-            kept = place >= row.start and place >= row.bound_from
+            kept = place >= row.start and place >= thinking_from(row)
+            kept = kept and not is_left_out(place, row)
             (bound if kept else elsewhere).update(thoughts(whole))
             paused = place and fragments[place - 1].kind in SPOKEN
             if kept and not paused and fragment.stop_reason in ("end_turn", "tool_use"):
-                for text in must_be_repeated(whole, fragment.stop_reason):
-                    assert text in request
+                must = must_be_repeated(whole, fragment.stop_reason)
+                in_part = fragment.stop_reason == "tool_use" and must != thoughts(whole)
+                if not (in_part and is_fixed(row.params)):
+                    assert all(text in request for text in must)
         assert not any(text in request for text in elsewhere - bound)
 
 

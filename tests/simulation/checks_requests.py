@@ -6,6 +6,7 @@ from collections import Counter
 from hashlib import sha256
 from typing import Any
 
+from foldlog.processors.fold.cut_points import is_cut
 from foldlog.processors.request.build import request_bytes
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.api_rules import blocks_of, findings, static_part, without_thinking
@@ -18,7 +19,8 @@ MARK = re.compile(rb"<([A-Za-z0-9]+:[A-Za-z0-9-]+)>")
 
 
 class RequestsAreLegal(Invariant):
-    """I13: every request passes an independent checker of the API's rules.
+    """I13: every request passes an independent checker of the API's rules, and begins between two
+    messages.
 
     For all invariants below, this class builds the request of every accepted LLM_CALLED.
     """
@@ -34,6 +36,9 @@ class RequestsAreLegal(Invariant):
         pause = generation is not None and generation.stop_reason == "pause_turn"
         found = findings(request, may_end_with_answer=pause)
         unknown = {block["type"] for _, block in blocks_of(request)} - BLOCKS
+        context = seen.views.context
+        if not is_cut(context.fragments, context.request.start):
+            found = [*found, "it begins with a part of a message"]
         if found or unknown:
             self.fail(f"{session} {seen.entry.offset}: {found or unknown} in {request.decode()}")
 
@@ -59,7 +64,8 @@ class RequestsExtend(Invariant):
         head, blocks = static_part(built), blocks_of(built)
         request, prefix = seen.views.context.request, seen.views.context.prefix_sha
         bound = prefix, request.bound_from
-        shape = (request.start, request.checkpoint, request.compacted_upto)
+        left_out = [(one.begin, one.end, one.files) for one in request.left_out]
+        shape = (request.start, request.checkpoint, request.compacted_upto, left_out)
         before = self.last.get(session)
         self.last[session] = (bound, head, shape, blocks)
         if before is None:

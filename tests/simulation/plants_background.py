@@ -126,7 +126,7 @@ BACKGROUND = (
     ),
     Plant(
         "a cut between a call and its result",
-        "NobodyIsStuck",
+        "RequestsAreLegal",
         "compaction_alone",
         budget,
         "cut_keeping",

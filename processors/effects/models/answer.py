@@ -14,10 +14,12 @@ import msgspec
 from ....schemas.enums import ChunkKind
 from ....schemas.events import Usage
 from . import json_bytes as js
-from .blocks import TEXT_OF, Block
+from .blocks import DEPTH_MAX, TEXT_OF, WORD_CHARS_MAX, Block
 from .errors import AttemptFailed, Trouble
 
 CALL_ID_CHARS_MAX = 128  # longer labels are cut
+REFUSAL = "refusal"  # the stop_reason of an answer that the model refused
+UNSPECIFIED = "unspecified"  # the category of a refusal for which the provider gives none
 COUNTS = tuple(field.name for field in fields(Usage))[:-1]
 REPORT_CHARS_MAX = 300
 _EMPTY = (b"null", b"{}", b"[]")
@@ -69,6 +71,14 @@ class Call(NamedTuple):
         return sha256(self.args).hexdigest()
 
 
+class Refusal(NamedTuple):
+    """Why the model refused to answer, as the provider reports it. Both are empty for any other
+    answer."""
+
+    category: str
+    explanation: str
+
+
 class Answer:
     """The content that one attempt has received so far."""
 
@@ -76,6 +86,7 @@ class Answer:
         self.response_id = ""
         self.model = ""
         self.stop_reason: str | None = None
+        self.refusal = Refusal("", "")
         self.ended = False
         self._blocks: dict[int, Block] = {}
         self._usage: dict[str, bytes] = {}
@@ -94,6 +105,7 @@ class Answer:
         text_event = _text_event(data)
         if text_event is not None:
             return self._extend_text(text_event)
+        js.demand_shallow(data, DEPTH_MAX)
         event = js.fields(data)
         match js.string(event.get("type")) or name:
             case "message_start":
@@ -116,8 +128,8 @@ class Answer:
         if self.response_id:
             return
         message = js.fields(event.get("message", b"{}"))
-        self.response_id = js.encodable(js.string(message.get("id")))
-        self.model = js.encodable(js.string(message.get("model")))
+        self.response_id = _word(message.get("id"))
+        self.model = _word(message.get("model"))
         self._count(message.get("usage"))
 
     def _open(self, event: dict[str, bytes]) -> list[Shown]:
@@ -152,7 +164,10 @@ class Answer:
 
     def _finish(self, event: dict[str, bytes]) -> None:
         delta = js.fields(event.get("delta", b"{}"))
-        self.stop_reason = js.encodable(js.string(delta.get("stop_reason"))) or self.stop_reason
+        self.stop_reason = _word(delta.get("stop_reason")) or self.stop_reason
+        details = delta.get("stop_details", b"null")
+        if self.stop_reason == REFUSAL:
+            self.refusal = _refusal(js.fields(details) if details.startswith(b"{") else {})
         self._count(event.get("usage"))
 
     def _count(self, raw: bytes | None) -> None:
@@ -204,7 +219,17 @@ def _text_event(data: str) -> _TextEvent | None:
 
 def _call(index: int, block: Block) -> Call:
     label = js.encodable(block.text("id")[:CALL_ID_CHARS_MAX])
-    return Call(index, label, js.encodable(block.text("name")), *block.input())
+    name = js.encodable(block.text("name")[:WORD_CHARS_MAX])
+    return Call(index, label, name, *block.input())
+
+
+def _refusal(details: dict[str, bytes]) -> Refusal:
+    category = _word(details.get("category")) or UNSPECIFIED
+    return Refusal(category, _word(details.get("explanation")))
+
+
+def _word(raw: bytes | None) -> str:
+    return js.encodable(js.string(raw)[:WORD_CHARS_MAX])
 
 
 def _newer(before: bytes | None, value: bytes) -> bytes:

@@ -14,6 +14,7 @@ NO_INPUT = b"{}"
 # Folds and tools parse arguments again, with a deeper stack than here. A nesting close to the
 # interpreter's recursion limit (1,000) could be parsed here and then freeze the session in a fold.
 DEPTH_MAX = 128
+WORD_CHARS_MAX = 1_000  # of names and other words of the provider; longer ones are cut as labels
 
 
 class Piece(NamedTuple):
@@ -38,6 +39,8 @@ _SETS = {
 # The fields that viewers see if a block begins with a part of its text.
 _SHOWN_AT_START = (("text", ChunkKind.TEXT), ("thinking", ChunkKind.THINKING))
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
+# The fields of blocks that must be strings, if a block has them.
+_TEXTS = ("text", "thinking", "signature")
 
 
 class Block:
@@ -45,10 +48,15 @@ class Block:
 
     def __init__(self, raw: bytes) -> None:
         self._fields = js.fields(raw)
+        for name in _TEXTS:
+            if not js.text(self._fields.get(name)) and name in self._fields:
+                self._fields[name] = b'""'  # some providers send null
         self._texts: dict[str, list[str]] = {}
         self._input: list[str] | None = None
         self._citations: list[bytes] = []
-        self.type = js.string(self._fields.get("type"))
+        self.type = js.text(self._fields.get("type"))
+        if not self.type:
+            raise js.Malformed(f"a content block without a type: {raw[:60]!r}")
         self.closed = False
 
     @property
@@ -60,7 +68,7 @@ class Block:
     def opening(self) -> list[Piece]:
         """The pieces that a viewer sees when the block begins."""
         if self.type in _CALLS:
-            return [Piece(ChunkKind.TOOL_NAME, self.text("name"))]
+            return [Piece(ChunkKind.TOOL_NAME, self.text("name")[:WORD_CHARS_MAX])]
         return [Piece(kind, self.text(name)) for name, kind in _SHOWN_AT_START]
 
     def closing(self) -> list[Piece]:
@@ -76,7 +84,7 @@ class Block:
         delta = js.fields(raw_delta)
         kind = js.string(delta.get("type"))
         if kind in TEXT_OF:
-            return [self.extend_text(kind, js.string(delta.get(TEXT_OF[kind])))]
+            return [self.extend_text(kind, js.text(delta.get(TEXT_OF[kind])))]
         if kind == "citations_delta" and "citation" in delta:
             self._citations.append(js.compact(delta["citation"]))
         for field in _SETS.get(kind, ()):
@@ -134,6 +142,8 @@ def why_no_arguments(text: str) -> str | None:
         js.parsed(text)  # Python cannot parse a number of 5,000 digits, but requests are parsed
     except js.Malformed as error:
         return f"the arguments are not a JSON object: {error}"
-    if text.count("{") + text.count("[") > DEPTH_MAX and js.depth(text) > DEPTH_MAX:
+    try:
+        js.demand_shallow(text, DEPTH_MAX)
+    except js.Malformed:
         return f"the arguments are nested deeper than {DEPTH_MAX} levels"
     return None

@@ -279,6 +279,8 @@ class _Attempt:
             response_id=answer.response_id,
             model=answer.model,
             usage=answer.usage() or NO_USAGE,
+            refusal_category=answer.refusal.category,
+            refusal_explanation=answer.refusal.explanation,
         )
 
     def _failed(self, trouble: Trouble, content: Body) -> GenFailed:

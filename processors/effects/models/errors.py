@@ -6,6 +6,7 @@ status. The status comes last, because an error in mid-stream has status 200, an
 have status 400.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -93,7 +94,8 @@ _SCRIPT_ENDED = "no retry: the script of the scripted model has no answer for th
 
 POLICY: dict[str, Policy] = {
     # class             (backoff, shared, advice)
-    "bad_request": Policy(None, False, _NEVER + "; the request was built wrong, which is a bug"),
+    "bad_request": Policy(None, False, _NEVER + "; newer content and files are left out once"),
+    "setting_refused": Policy(None, False, _OPERATOR + " (the agent's model, params or tools)"),
     "context_too_long": Policy(None, False, _NEVER + "; the context must get shorter"),
     "request_too_large": Policy(None, False, _NEVER + "; compact, or move content to blobs"),
     "file_refused": Policy(None, False, _NEVER + "; the session continues without the files"),
@@ -196,6 +198,10 @@ _CLASS_OF_WORDS = (
 )
 
 
+# A 400 that names a field of the request other than its messages: no other content can help.
+_NAMES_SETTING = re.compile(r"(?!messages\b)[a-z_]+(\.\w+)*: ")
+
+
 def class_of(trouble: Trouble, *, attempt: int = 1, before: str = "") -> str:
     """The class of a failure: a key of POLICY. `attempt`: the number of the failed attempt;
     `before`: the class of the failure before it in this step, or ''."""
@@ -205,7 +211,10 @@ def class_of(trouble: Trouble, *, attempt: int = 1, before: str = "") -> str:
         return _CLASS_OF_CODE[trouble.code]
     found = _CLASS_OF_TYPE.get(trouble.type or "") or _of_status(trouble)
     if found == "bad_request":
-        return "unprocessable" if trouble.status == 422 else _of_words(trouble) or found
+        if trouble.status == 422:
+            return "unprocessable"
+        other = "setting_refused" if _NAMES_SETTING.match(trouble.message) else found
+        return _of_words(trouble) or other
     # An error event in a stream cannot have the header, so its absence there means nothing.
     is_bare = trouble.source == "status" and trouble.retry_after_ms is None
     if found != "rate_limit" or not is_bare:

@@ -63,6 +63,21 @@ def string(raw: bytes | None) -> str:
     return value if isinstance(value, str) else ""
 
 
+def text(raw: bytes | None) -> str:
+    """The text of a JSON string; "" for null or None. Raises Malformed for anything else."""
+    value = parsed(raw) if raw else None
+    if value is not None and not isinstance(value, str):
+        raise Malformed(f"not a JSON string: {_shown(raw or b'')}")
+    return value or ""
+
+
+def demand_shallow(raw: bytes | str, most: int) -> None:
+    """Raise Malformed if a JSON text is nested deeper than `most` levels."""
+    brackets = (b"{", b"[") if isinstance(raw, bytes) else ("{", "[")
+    if sum(map(raw.count, brackets)) > most and depth(raw) > most:  # type: ignore[arg-type]
+        raise Malformed(f"nested deeper than {most} levels: {_shown(raw)}")
+
+
 def count(raw: bytes | None) -> int:
     """The value of a JSON count, clamped to an Avro long; 0 for anything else or None."""
     return number(parsed(raw) if raw else 0)

@@ -16,9 +16,10 @@ from ....schemas.enums import Decision
 from ....schemas.tokens import NEW, believed, estimate_size, family_of, raised
 from ....schemas.value import replace
 from ..cut_points import answers_calls, is_fixed, must_think, window_size, window_start
+from ..refused_content import to_leave_out
 from ..rows import Rows
 from .compaction import CompactionView
-from .context_view import ContextView, Fragment, Request, fragment_tokens
+from .context_view import ContextView, Fragment, LeftOut, Request, fragment_tokens
 from .messages import MessagesView, body_size
 from .prefixes import Prefix, heavier, prefix_of, standing
 from .session_state import SessionState, triggered
@@ -188,6 +189,7 @@ def _called(
     compaction: CompactionView,
 ) -> ContextView:
     last, first_new = view.request, len(view.fragments)
+    left_out = _left_out(view, before)
     size, prefix = window_size(event.strategy), standing(view.prefixes)
     weighed = prefix is not None and prefix.is_weighed
     counts = family_of(event.model) if weighed else NEW
@@ -226,12 +228,23 @@ def _called(
         event.checkpoint,
         event.compacted_upto,
         last.files_after if last else -1,
+        left_out,
     )
     view = replace(view, request=request)
     planned = last is not None or weighed  # the plan knew the tokens of the prefix
-    if (moved or other) and planned:  # the last response's tokens do not apply to this request
+    differs = moved or other or (last is not None and left_out != last.left_out)
+    if differs and planned:  # the last response's tokens do not apply to this request
         return replace(view, anchor_tokens=event.prompt_tokens, tail_tokens=0)
     return view
+
+
+def _left_out(view: ContextView, before: TurnView) -> tuple[LeftOut, ...]:
+    """The content that the request of a step leaves out."""
+    more = to_leave_out(before, view.request, view.fragments)
+    known = view.request.left_out if view.request is not None else ()
+    end = len(view.fragments) if more is None else more.begin
+    kept = tuple([one for one in known if one.accepted and one.begin < end])
+    return kept if more is None else (*kept, more)
 
 
 def all_input(usage: ev.Usage) -> int:
@@ -268,8 +281,15 @@ def _completed(
         place = (event.turn, event.step, -1, entry.offset)
         answer = Fragment("assistant", *place, event.content, stop_reason=event.stop_reason)
         rows = _grown(rows, [answer], view.counts)
+    request = view.request
+    if request is not None and refused:
+        request = replace(request, refused=bool(event.refusal_category))
+    elif request is not None and request.left_out and not request.left_out[-1].accepted:
+        last_left_out = replace(request.left_out[-1], accepted=True)
+        request = replace(request, left_out=(*request.left_out[:-1], last_left_out))
     view = replace(
         view,
+        request=request,
         fragments=rows,
         anchor_tokens=measured or view.anchor_tokens,
         tail_tokens=0,

@@ -27,6 +27,24 @@ class Fragment(Value):
     total: int = 0
 
 
+class LeftOut(Value):
+    """The fragments from `begin` up to, but not including, `end` are left out, because the provider
+    refused a request that contained them: results, reminders and messages. The messages of `turn`
+    keep their text. `files`: all files before `end` are left out, too. `accepted`: the provider
+    answered a request without them; later requests leave them out only then.
+    """
+
+    begin: int
+    end: int
+    turn: int
+    files: bool
+    accepted: bool = False
+
+    def keeps(self, fragment: Fragment) -> bool:
+        """Whether the text of a fragment in the range is sent."""
+        return fragment.kind == "user" and fragment.turn == self.turn
+
+
 class Request(Value):
     """A step's request. `fragments`, `prefixes`: how many fragments and prefixes the view had when
     the step was decided.
@@ -34,7 +52,9 @@ class Request(Value):
     `start`: the first fragment of the request; earlier fragments are in the summary at `checkpoint`
     or left out. `bound_from`: the thinking before this fragment was signed for another prefix, or
     refused. `files_after`: files at or before this offset are not sent, because the model could not
-    read one of them. `checkpoint`, `compacted_upto`: as in LLM_CALLED.
+    read one of them. `left_out`: the content that the request does not contain, because the
+    provider refused it. `refused`: the model refused to answer this request. `checkpoint`,
+    `compacted_upto`: as in LLM_CALLED.
     """
 
     turn: int
@@ -50,6 +70,8 @@ class Request(Value):
     checkpoint: int | None = None
     compacted_upto: int = -1
     files_after: int = -1
+    left_out: tuple[LeftOut, ...] = ()
+    refused: bool = False
 
 
 class ContextView(Value):

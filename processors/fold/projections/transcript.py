@@ -9,7 +9,7 @@ from typing import assert_never, get_args
 
 from ....schemas import events as ev
 from ....schemas.codec import Entry
-from ....schemas.enums import Recovery
+from ....schemas.enums import EndReason, Recovery
 from ....schemas.value import Value, replace
 from ..rows import Rows
 from .session_state import SessionState, triggered
@@ -17,7 +17,7 @@ from .turn_view import TurnView, call_of
 
 CONTINUED = "continued"
 """The `name` of an attempt's line if the attempt continues the text of a lost attempt."""
-RESUME = Recovery.RESUME
+RESUME, REFUSAL = Recovery.RESUME, EndReason.REFUSAL
 
 
 class Line(Value):
@@ -96,7 +96,7 @@ def apply(
         row = Sent(event.turn, event.step, event.channel, entry.offset)
         return replace(view, sent=view.sent.append(row))
     else:
-        line = _line(entry, event, before, turn)
+        line = _line(entry, event, before, turn, view.lines)
     return view if line is None else replace(view, lines=view.lines.append(line))
 
 
@@ -110,7 +110,19 @@ def _limit(event: ev.TurnEnded) -> str:
     return f"{event.used:,} {OF_LIMIT.get(event.reason, 'used')}, {event.limit:,} are allowed"
 
 
-def _line(entry: Entry, event: OtherEvent, before: TurnView, turn: TurnView) -> Line | None:
+def _why(event: ev.TurnEnded, lines: Rows[Line]) -> str:
+    """How much of a limit was used, or why the model refused to answer, for people."""
+    last = lines[-1] if event.reason == REFUSAL and len(lines) else None
+    return last.text if last is not None and last.kind == "answer" else _limit(event)
+
+
+def _refusal(event: ev.GenComplete) -> str:
+    return ": ".join(filter(None, (event.refusal_category, event.refusal_explanation)))
+
+
+def _line(
+    entry: Entry, event: OtherEvent, before: TurnView, turn: TurnView, lines: Rows[Line]
+) -> Line | None:
     """The line that an event adds if it is not about a call."""
     at = (entry.offset, entry.at)
     match event:
@@ -119,9 +131,11 @@ def _line(entry: Entry, event: OtherEvent, before: TurnView, turn: TurnView) -> 
             return Line("message", turn.number, turn.step, *at, name, body=body)
         case ev.GenComplete():
             name, body = event.stop_reason, event.content
-            return Line("answer", event.turn, event.step, *at, name, body=body)
+            text = _refusal(event)
+            return Line("answer", event.turn, event.step, *at, name, body=body, text=text)
         case ev.TurnEnded():
-            return Line("ended", event.turn, before.step, *at, event.reason, text=_limit(event))
+            text = _why(event, lines)
+            return Line("ended", event.turn, before.step, *at, event.reason, text=text)
         case ev.GenStopped():
             if before.closing is None:
                 return None

@@ -29,7 +29,8 @@ TOO_LONG = ("context_too_long", "request_too_large")
 THINKING_REFUSED = "thinking_refused"
 FILE_REFUSED = "file_refused"
 PARTS = (THINKING_REFUSED, FILE_REFUSED)  # a request can leave them out
-REBUILDABLE = (*TOO_LONG, *PARTS)
+BAD_REQUEST = "bad_request"  # for a reason that has no class of its own
+REBUILDABLE = (*TOO_LONG, *PARTS, BAD_REQUEST)
 
 
 class GenerationStatus(StrEnum):
@@ -238,25 +239,26 @@ def is_open(call: Call) -> bool:
 
 def too_long(view: TurnView) -> bool:
     """Whether the model refused the newest request as too long, for the first time in this turn."""
-    return _error_to_mend(view) in TOO_LONG
+    return error_to_mend(view) in TOO_LONG
 
 
 def thinking_refused(view: TurnView) -> bool:
     """Whether the model refused its own thinking, for the first time in this turn."""
-    return _error_to_mend(view) == THINKING_REFUSED
+    return error_to_mend(view) == THINKING_REFUSED
 
 
 def to_rebuild(view: TurnView) -> bool:
     """Whether the newest request must be rebuilt in another way, which is tried once per turn."""
-    return _error_to_mend(view) in REBUILDABLE
+    return error_to_mend(view) in REBUILDABLE
 
 
 def part_refused(view: TurnView) -> bool:
-    """Whether the model refused an optional part (PARTS), for the first time in this turn."""
-    return _error_to_mend(view) in PARTS
+    """Whether the model refused a part that a request can leave out, for the first time in this
+    turn."""
+    return error_to_mend(view) in (*PARTS, BAD_REQUEST)
 
 
-def _error_to_mend(view: TurnView) -> str | None:
+def error_to_mend(view: TurnView) -> str | None:
     """The error of the newest request. None if the request has not failed, or if this turn has
     already rebuilt a request."""
     generation = view.generation

@@ -49,8 +49,8 @@ def test_the_dashboard_queries_existing_metrics_only():
     ("text", "ids"),
     [
         ("session s-1.a: over its budget", {"session": "s-1.a"}),
-        ("session s1 is left alone until the next start: offset 7: x", {"session": "s1",
-                                                                        "offset": "7"}),
+        ("session s1 is left alone: turn 2 cannot continue: offset 7: x", {"session": "s1",
+                                                                           "offset": "7"}),
         ("partition 3: another worker took it for models", {"partition": "3"}),
         ("worker w/1 runs models on port 5", {}),
     ],

@@ -452,6 +452,77 @@ def test_an_event_that_cannot_be_parsed_is_malformed(data):
         answer_of(data)
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": 5}, {"text": "a"}, {"type": None}, {"type": "text", "text": 5},
+        {"type": "thinking", "thinking": ["a"], "signature": "s"},
+        {"type": "thinking", "thinking": "a", "signature": 1},
+    ],
+    ids=str,
+)
+def test_S1_a_block_that_no_text_can_be_made_of_is_malformed(block):
+    with pytest.raises(Malformed):
+        answer_of(start(0, block))
+
+
+@pytest.mark.parametrize("value", [5, ["a"], {"a": 1}, True])
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [("text_delta", "text"), ("thinking_delta", "thinking"), ("input_json_delta", "partial_json")],
+)
+def test_S1_a_delta_without_text_is_malformed(kind, field, value):
+    with pytest.raises(Malformed, match="not a JSON string"):
+        answer_of(start(0, {"type": "text", "text": ""}), delta(0, kind, **{field: value}))
+
+
+def test_S1_null_in_place_of_a_text_is_no_text():
+    answer, _ = answer_of(
+        start(0, {"type": "text", "text": None}), delta(0, "text_delta", text=None), stop(0),
+        start(1, {"type": "thinking", "thinking": None, "signature": None}), stop(1), finish(),
+    )
+    text = {"type": "text", "text": ""}
+    assert json.loads(answer.content()) == [
+        text, {"type": "thinking", "thinking": "", "signature": ""}
+    ]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [{}, {"id": None, "name": None}, {"id": 5, "name": [1]}, {"id": ""}, {"input": "x"}],
+    ids=str,
+)
+def test_S1_a_call_of_odd_shape_is_a_call_whose_content_is_kept(call):
+    answer, _ = answer_of(start(0, {"type": "tool_use", **call}), stop(0), finish("tool_use"))
+    (made,) = answer.calls()
+    assert (made.call_id, made.name) == ("", "")
+    (kept,) = json.loads(answer.content())
+    assert kept.items() >= {k: v for k, v in call.items() if k != "input"}.items()
+    assert kept["input"] == {}
+
+
+def test_S1_long_words_of_the_provider_are_cut_where_they_are_labels():
+    """A record of more than 1 MB could never be written."""
+    long = "x" * 2_000_000
+    answer, _ = answer_of(
+        {"type": "message_start", "message": {"id": long, "model": long}},
+        start(0, {"type": "tool_use", "id": long, "name": long}), stop(0), finish("tool_use"),
+    )
+    (call,) = answer.calls()
+    assert max(map(len, (answer.response_id, answer.model, call.call_id, call.name))) <= 1_000
+
+
+def test_S1_a_block_nested_too_deeply_is_malformed():
+    for levels, fits in ((DEPTH_MAX - 3, True), (DEPTH_MAX + 1, False), (200_000, False)):
+        deep = f'{{"type":"new","x":{"[" * levels}{"]" * levels}}}'
+        event = f'{{"type":"content_block_start","index":0,"content_block":{deep}}}'
+        if fits:
+            answer_of(event)
+            continue
+        with pytest.raises(Malformed):
+            answer_of(event)
+
+
 def test_an_answer_over_the_size_limit_is_malformed():
     answer = Answer()
     answer._chars = ANSWER_CHARS_MAX
