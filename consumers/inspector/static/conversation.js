@@ -167,7 +167,7 @@ const Item = still(({ item, agent, user, session, times, props }) => {
     case "answer":
     case "partial":
       return html`<${Message} who="assistant" name=${agent} line=${line} session=${session} took=${times}
-        note=${item.kind === "partial" ? `stopped: ${line.name}` : ""} />`;
+        note=${item.kind === "partial" ? `stopped: ${line.name}` : line.text} />`;
     case "ended":
       return line.name === "failed" ? html`<${Failure} line=${line} ...${props} />` : html`<${End} line=${line} />`;
     default:
@@ -184,7 +184,7 @@ function End({ line }) {
 
 function Message({ who, name, mark, line, session, took, note }) {
   const parts = partsOf(line);
-  if (!parts.length) return null;
+  if (!parts.length && !note) return null;
   return html`
     <article class=${`msg ${who}`} aria-label=${`${name}, ${clock(line.at)}`}>
       ${mark ? html`<div class="av" aria-hidden="true">${mark}</div>`
