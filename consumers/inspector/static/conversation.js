@@ -299,8 +299,9 @@ function Streaming({ open, past, agent }) {
         ${open.parts.map((part, n) => {
           const key = `${part.block}.${part.kind}.${n}`;
           if (part.kind === "thinking") return html`<${Thinking} key=${key} text=${part.text} />`;
-          if (part.kind === "tool_name") return html`<p class="dim" key=${key}>calls <code>${clean(part.text)}</code></p>`;
-          if (part.kind === "tool_input") return html`<pre class="code" key=${key}>${clean(part.text)}</pre>`;
+          const text = clean(part.text);
+          if (part.kind === "tool_name") return html`<p class="dim" key=${key}>calls <code>${text}</code></p>`;
+          if (part.kind === "tool_input") return html`<pre class="code" key=${key}>${text}</pre>`;
           return html`<${Part} key=${key} part=${part} />`;
         })}
       </div>
