@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
-from ..consumers.contents import text_of, whole
+from ..consumers.contents import ENDS, NO_TEXT, text_of, whole
 from ..consumers.outcomes import why_ended
 from ..consumers.transcript_stream import (
     Attempt,
@@ -128,7 +128,8 @@ class Answered(RecordedEvent):
     complete: bool
 
     def _shown(self) -> Iterator[str]:
-        yield f"{self.turn}.{self.step} ({self.stop_reason}): {_short(self.text)}"
+        empty = NO_TEXT if self.stop_reason in ENDS else ""
+        yield f"{self.turn}.{self.step} ({self.stop_reason}): {_short(self.text) or empty}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

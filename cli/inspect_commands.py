@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..consumers.contents import event_json, text_of_body
+from ..consumers.contents import event_json, no_text, text_of_body
 from ..consumers.follow import Follow
 from ..consumers.outcomes import limit_of
 from ..consumers.show import (
@@ -228,6 +228,9 @@ def transcript_rows(views: "SessionViews", read: Any) -> list[tuple[str, str]]:
         match row.kind:
             case "message":
                 text = f"> {content(row.body)}"
+            case "answer" if remark := no_text(row, read):
+                rows.append(("remark", f"[{remark}]"))
+                continue
             case "answer" | "partial":
                 stopped = "" if row.kind == "answer" else f" [stopped: {row.name}]"
                 stopped = f" [refused: {row.text}]" if row.text else stopped

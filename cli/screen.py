@@ -13,7 +13,7 @@ from typing import assert_never
 
 import click
 
-from ..consumers.contents import text_of_body, whole
+from ..consumers.contents import no_text, text_of_body, whole
 from ..consumers.outcomes import limit_of
 from ..consumers.transcript_stream import Dropped, LineAdded, Settled, Shown, Token
 from ..consumers.visible import settled
@@ -177,6 +177,8 @@ class Screen:
             self.remark("stopped here")
         elif line.name in ("max_tokens", "refusal", "model_context_window_exceeded"):
             self.remark(f"the model stopped: {line.name}{line.text and f' ({line.text})'}")
+        elif remark := no_text(line, self._read):
+            self.remark(remark)
 
     def _line(self, line: Line) -> None:
         name = line.name

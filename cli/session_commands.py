@@ -157,6 +157,8 @@ def _print_answer(answer: Answer, as_json: bool) -> None:
         line(answer.text)
     if answer.reason not in ("end_turn", "stop_tool"):
         note(f"turn {answer.turn} ended: {answer.reason}" + (answer.note and f" ({answer.note})"))
+    elif answer.note:
+        note(answer.note)
 
 
 @click.command("open", epilog=example("foldlog open s1 --agent shop"))

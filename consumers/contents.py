@@ -8,15 +8,22 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ..log.blobs import BlobError
+from ..processors.fold.projections.transcript import Line
 from ..processors.fold.rows import Rows
 from ..schemas.attachments import label
 from ..schemas.codec import ChunkSeen, Entry, Unreadable
 from ..schemas.events import BY_CLASS
 from ..schemas.events.parts import Body, ReadBlob
 from ..schemas.value import field_names
+from .visible import is_hidden
 
 DIGESTS = frozenset({"called", "views_sha", "basis_sha"})
 """Names of fields that contain bytes which are not text."""
+
+ENDS = frozenset({"end_turn", "stop_sequence"})
+"""The stop reasons of an answer with which the model ends its turn by itself."""
+NO_TEXT = "the model ended its turn without any text"
 
 PLACE = ("partition", "offset", "at", "type", "writer", "session_id")
 """The fields that come first in every event's JSON."""
@@ -58,6 +65,19 @@ def text_of(content: bytes) -> str:
 def text_of_body(body: Body | None, read: ReadBlob | None) -> str:
     """The text of a message or an answer."""
     return text_of(whole(body, read))
+
+
+def no_text(line: Line, read: ReadBlob | None) -> str:
+    """NO_TEXT if the line is an answer that ended its turn without a text that can be seen, else
+    ''. Also '' if the answer cannot be read.
+    """
+    if line.kind != "answer" or line.name not in ENDS or (line.body and line.body.ref and not read):
+        return ""
+    try:
+        text = text_of_body(line.body, read)
+    except BlobError:
+        return ""
+    return "" if any(not (char.isspace() or is_hidden(char)) for char in text) else NO_TEXT
 
 
 def shown(data: bytes) -> Any:

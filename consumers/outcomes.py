@@ -20,7 +20,7 @@ from ..processors.fold.views import SessionViews
 from ..producers.sessions import Receipt
 from ..schemas.enums import EndReason
 from ..schemas.events.parts import ReadBlob
-from .contents import text_of_body
+from .contents import no_text, text_of_body
 from .session_fold import SessionFold
 from .waiting import what_it_waits_for, who_lacks
 
@@ -60,7 +60,8 @@ class Decision(NamedTuple):
 
 class Answer(NamedTuple):
     """How the turn of a message ended. `offset`: the offset of its TURN_ENDED. `text`: the model's
-    last text in the turn. `note`: why the turn failed, or the limit that ended it.
+    last text in the turn. `note`: why the turn failed, the limit that ended it, or that the model
+    ended it without a text.
     """
 
     session_id: str
@@ -152,8 +153,16 @@ def answer_in(views: SessionViews, message_id: str, read: ReadBlob | None) -> An
         progress.reason,
         _last_text(lines, read),
         progress.offset,
-        "" if ended is None else why_ended(ended, views.transcript.lines, views.session_id),
+        _why_of_turn(views, ended, lines, read),
     )
+
+
+def _why_of_turn(
+    views: SessionViews, ended: Line | None, lines: list[Line], read: ReadBlob | None
+) -> str:
+    if ended is not None and (why := why_ended(ended, views.transcript.lines, views.session_id)):
+        return why
+    return _without_text(lines, read)
 
 
 def why_ended(ended: Line, lines: Lines, session_id: str = "SESSION") -> str:
@@ -178,6 +187,11 @@ def limit_of(ended: Line) -> str:
     """The limit that ended a turn, and how much of it was used; '' if no limit ended the turn."""
     text = _ONE.sub(r"1 \1,", ended.text)
     return text.replace(" 1 are allowed", " 1 is allowed")
+
+
+def _without_text(lines: list[Line], read: ReadBlob | None) -> str:
+    last = next((line for line in reversed(lines) if line.kind in ("answer", "partial")), None)
+    return "" if last is None else no_text(last, read)
 
 
 def _last_text(lines: list[Line], read: ReadBlob | None) -> str:

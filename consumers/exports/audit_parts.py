@@ -15,7 +15,7 @@ from ...processors.fold.projections.transcript import Line
 from ...processors.fold.ruling import Ruling
 from ...schemas import events as ev
 from ...schemas.codec import Entry
-from ..contents import text_of, type_of
+from ..contents import no_text, text_of, type_of
 from ..visible import clean as visible, exact_json
 from .blocks import Contents, blocks, text_of as decoded, time
 from .facts import BACKGROUND, Attempt, CallFacts, SessionFacts
@@ -179,6 +179,8 @@ def _answer(content: bytes | None, line: Line) -> str:
         else:
             hidden = "thinking, not shown by the provider" if "thinking" in block.kind else ""
             out.append(f'<div class="note">[{e(hidden or block.kind)}]</div>')
+    if why := no_text(line, lambda _ref: content):
+        out.append(f'<p class="note">{e(why)}</p>')
     if line.kind == "partial":
         out.append(f'<p class="note">stopped: {e(line.name)}</p>')
     return "".join(out) or f'<span class="note">no content ({e(line.name)})</span>'

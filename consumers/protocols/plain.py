@@ -12,7 +12,7 @@ from typing import Any, assert_never
 from ...processors.fold.projections.transcript import Line
 from ...schemas.canonical import compact
 from ...schemas.events.parts import ReadBlob
-from ..contents import shown, whole
+from ..contents import no_text, shown, whole
 from ..history import Frame
 from ..transcript_stream import Attempt, Dropped, LineAdded, Settled, Shown, Token
 from .exact import value_of
@@ -73,7 +73,8 @@ def frame_text(frame: Frame, read: ReadBlob) -> str:
 
 def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
     """A line of the transcript as JSON. `content`: blocks, arguments or a text, in which numbers
-    that no double represents are strings. `ref`: the blob with the full content of a large line.
+    that no double represents are strings. `text`: a note for people. `ref`: the blob with the full
+    content of a large line.
     """
     out: dict[str, Any] = {
         "kind": line.kind,
@@ -83,7 +84,7 @@ def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
         "at": line.at,
         "name": line.name,
         "call": line.call,
-        "text": line.text,
+        "text": line.text or no_text(line, read),
     }
     if line.body is not None:
         out["content"] = _content(line, read)

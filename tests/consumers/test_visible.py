@@ -9,10 +9,10 @@ from hypothesis import given, strategies as st
 from foldlog.consumers.visible import clean, exact, exact_json, is_hidden, settled
 
 HIDDEN = (
-    "\x00\x08\x0d\x1b\x7f\x85\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u180b\u180e\u180f\u2000"
-    "\u200a\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202e\u2060\u2061\u2064\u2065\u206a\u2800\u3164\ufe00\ufe0f\ufeff"
-    "\uffa0\ufff0\ufff9\ufffc\U0001bca0\U0001d159\U0001d173\U000e0001\U000e0072\U000e007f\U000e0080"
-    "\U000e0100\U000e01ef\U000e0fff"
+    "\x00\x08\x0d\x1b\x7f\x85\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u180b\u180e\u180f"
+    "\u2000\u200a\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202e\u2060\u2061\u2064"
+    "\u2065\u206a\u2800\u3164\ufe00\ufe0f\ufeff\uffa0\ufff0\ufff9\ufffc\U0001bca0\U0001d159"
+    "\U0001d173\U000e0001\U000e0072\U000e007f\U000e0080\U000e0100\U000e01ef\U000e0fff"
 )
 SPACES = "\xa0\u202f\u3000"  # ordinary text keeps one of these between words
 TEXTS = st.text(st.sampled_from(f"ab \t\n\\\"n⟨{HIDDEN}{SPACES}❤👨🏽س日"), max_size=60)

@@ -167,7 +167,7 @@ const Item = still(({ item, agent, user, session, times, props }) => {
     case "answer":
     case "partial":
       return html`<${Message} who="assistant" name=${agent} line=${line} session=${session} took=${times}
-        note=${item.kind === "partial" ? `stopped: ${line.name}` : ""} />`;
+        note=${item.kind === "partial" ? `stopped: ${line.name}` : line.text} />`;
     case "ended":
       return line.name === "failed" ? html`<${Failure} line=${line} ...${props} />` : html`<${End} line=${line} />`;
     default:
@@ -184,7 +184,7 @@ function End({ line }) {
 
 function Message({ who, name, mark, line, session, took, note }) {
   const parts = partsOf(line);
-  if (!parts.length) return null;
+  if (!parts.length && !note) return null;
   return html`
     <article class=${`msg ${who}`} aria-label=${`${name}, ${clock(line.at)}`}>
       ${mark ? html`<div class="av" aria-hidden="true">${mark}</div>`
@@ -299,8 +299,9 @@ function Streaming({ open, past, agent }) {
         ${open.parts.map((part, n) => {
           const key = `${part.block}.${part.kind}.${n}`;
           if (part.kind === "thinking") return html`<${Thinking} key=${key} text=${part.text} />`;
-          if (part.kind === "tool_name") return html`<p class="dim" key=${key}>calls <code>${clean(part.text)}</code></p>`;
-          if (part.kind === "tool_input") return html`<pre class="code" key=${key}>${clean(part.text)}</pre>`;
+          const text = clean(part.text);
+          if (part.kind === "tool_name") return html`<p class="dim" key=${key}>calls <code>${text}</code></p>`;
+          if (part.kind === "tool_input") return html`<pre class="code" key=${key}>${text}</pre>`;
           return html`<${Part} key=${key} part=${part} />`;
         })}
       </div>

@@ -52,7 +52,8 @@ function Later({ session, call, go, kind }) {
 
 /** The button that allows a call. It waits until all arguments were on the screen. */
 export function Allow({ seen, busy, onAllow, children, ...more }) {
-  return html`<button class=${`btn ${seen.whole ? "primary" : "waits"}`} disabled=${busy || !seen.whole} onClick=${onAllow} ...${more}>
+  const look = seen.whole ? "primary" : "waits";
+  return html`<button class=${`btn ${look}`} disabled=${busy || !seen.whole} onClick=${onAllow} ...${more}>
       ${seen.whole ? children : waitsText(seen)}</button>
     ${!seen.whole && html`<button class="btn quiet" onClick=${seen.next}>Show the next part</button>`}`;
 }

@@ -152,4 +152,5 @@ function draw(block, n) {
 }
 
 /** A text of a person or a model as elements. */
-export const Markdown = still(({ text }) => html`<div class="md text" dir="auto">${blocksOf(clean(text)).map(draw)}</div>`);
+export const Markdown = still(({ text }) => html`<div class="md text" dir="auto">${
+  blocksOf(clean(text)).map(draw)}</div>`);

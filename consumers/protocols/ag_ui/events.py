@@ -17,7 +17,7 @@ from ....processors.fold.projections.session_state import SessionState, as_json
 from ....processors.fold.projections.transcript import Line
 from ....processors.fold.views import SessionViews
 from ....schemas.events.parts import ReadBlob
-from ...contents import text_of, whole
+from ...contents import no_text, text_of, whole
 from ...transcript_stream import Attempt, Dropped, LineAdded, Settled, Shown, Token
 from .attempt_output import AttemptOutput
 from .calls import Calls
@@ -238,6 +238,9 @@ class Encoder:
         mine = {*output.message_ids(), *(m["id"] for m in want)}
         self._replace([*(m for m in self.messages.all if m["id"] not in mine), *want])
         self._calls.proposed(call["id"] for m in want for call in m.get("toolCalls", ()))
+        if why := no_text(line, self._read):
+            value = {"turn": of.turn, "step": of.step, "offset": line.offset, "why": why}
+            self._emit(event("CUSTOM", name="silent", value=value))
 
     def _close_speech(self) -> None:
         """Close the streaming output."""

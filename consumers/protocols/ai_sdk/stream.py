@@ -16,7 +16,7 @@ from ....schemas import events as ev
 from ....schemas.enums import ChunkKind, Decision, EndReason, Outcome, Resolution
 from ....schemas.events.parts import ReadBlob
 from ....schemas.ids import call_key
-from ...contents import whole
+from ...contents import no_text, whole
 from ...transcript_stream import Attempt, Dropped, LineAdded, Settled, Shown, Token
 from .parts import Part, approval_id, final_parts, text_of, user_parts, value_of
 
@@ -267,6 +267,8 @@ class _Encoder:
             block = self._block(part.number, part.kind)
             if block is not None and block.open:
                 self._end(block, **part.more)
+        if why := no_text(line, self._read):
+            self._put("data-silent", id=str(line.offset), data={"why": why})
         self._set(blocks=(), settled=of.step)
         self._flush(of.step)
 

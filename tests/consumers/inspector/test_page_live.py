@@ -111,6 +111,15 @@ def test_a_message_is_sent_and_a_turn_is_stopped(place, url, page_at):
     conversation(page).get_by_text("stopped: cancelled").wait_for()
 
 
+def test_E13_an_answer_without_text_says_so(place, url, page_at):
+    _, played = place.open("silent", "is it there?")
+    played.answer("")
+    page = page_at(f"{url}/#/s/silent")
+    conversation(page).get_by_text("the model ended its turn without any text").wait_for()
+    page.goto(f"{url}/#/s/silent@{played.fold.cursor - 1}")
+    conversation(page).get_by_text("the model ended its turn without any text").wait_for()
+
+
 def test_an_approval_is_sent_with_the_arguments_that_were_shown(place, url, page_at):
     played = asking(place, "asks")
     page = page_at(f"{url}/#/s/asks")
