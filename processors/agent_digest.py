@@ -15,11 +15,13 @@ from typing import Any
 from ..schemas.canonical import compact_ascii_sorted
 from ..schemas.events.parts import AgentDigest
 from .agent import Agent
+from .limits import DEFAULT_LIMITS, Limits
 from .mcp_server import McpServer
 from .tools.tool import Tool
 
 PART_CHARS = 8  # hex characters of each part
 SHOWN_MAX = 5  # differing agents that are named
+ADDED = ("ping_timeout_ms",)  # limits that are younger than the digest
 
 
 def parts_of(agent: Agent) -> dict[str, Any]:
@@ -45,7 +47,17 @@ def parts_of(agent: Agent) -> dict[str, Any]:
             "permissions": [[rule.tools, str(rule.decision)] for rule in agent.permissions],
             "schema_tokens": agent.tool_schema_tokens,
         },
-        "limits": asdict(agent.limits),
+        "limits": _limits(agent.limits),
+    }
+
+
+def _limits(limits: Limits) -> dict[str, int]:
+    """The limits without those of ADDED that have their default: versions without them compute the
+    same digest."""
+    return {
+        name: value
+        for name, value in asdict(limits).items()
+        if name not in ADDED or value != getattr(DEFAULT_LIMITS, name)
     }
 
 

@@ -87,7 +87,7 @@ CHANGED = {
         agent(permissions=[("look", "deny")]),
         agent(mcp=[McpServer(name="files", command=("x",))]),
     ],
-    "limits": [agent(limits=Limits(steps=7))],
+    "limits": [agent(limits=Limits(steps=7)), agent(limits=Limits(ping_timeout_ms=7))],
 }
 
 
