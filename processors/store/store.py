@@ -28,7 +28,7 @@ from . import views_codec
 from .rocks import RocksBackend
 
 LAYOUT = 16  # increment it when the keys, or the views that the folds store, change
-FOLDS = "8e424133b7ad6964"
+FOLDS = "3c5c93ba425681a8"
 
 
 @cache
