@@ -99,8 +99,8 @@ def diff_command(edge: Edge, session: str, every: bool, at: int | None, as_json:
 
     Prints each change of the model's context: an adopted summary, short forms of results, a window
     that moved, content that the provider refused, or a message that no request has room for;
-    without --all only the newest. Nothing is
-    lost: `foldlog show SESSION --view transcript` and `foldlog tail SESSION` still print all of it.
+    without --all only the newest. Nothing is lost: `foldlog show SESSION --view transcript` and
+    `foldlog tail SESSION` still print all of it.
     """
     client = edge.client()
     with client.fold(session) as folded:
