@@ -98,8 +98,9 @@ def diff_command(edge: Edge, session: str, every: bool, at: int | None, as_json:
     """Show what the requests no longer contain, what replaced it, and why.
 
     Prints each change of the model's context: an adopted summary, short forms of results, a window
-    that moved, or a message that no request has room for; without --all only the newest. Nothing is
-    lost: `foldlog show SESSION --view transcript` and `foldlog tail SESSION` still print all of it.
+    that moved, content that the provider refused, or a message that no request has room for;
+    without --all only the newest. Nothing is lost: `foldlog show SESSION --view transcript` and
+    `foldlog tail SESSION` still print all of it.
     """
     client = edge.client()
     with client.fold(session) as folded:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ..processors.fold.cut_points import SPOKEN
 from ..processors.fold.projections.compaction import in_force
 from ..processors.fold.projections.context import estimated_tokens
 from ..processors.fold.projections.context_view import Fragment, fragment_tokens
@@ -20,6 +21,7 @@ from ..schemas import events as ev
 from ..schemas.events.parts import ReadBlob
 from ..schemas.ids import call_key
 from ..schemas.tokens import estimate
+from .contents import blocks_of, whole
 from .session_fold import SessionFold
 
 SUMMARY_CHARS = 100  # characters shown of each part that was left out
@@ -92,10 +94,11 @@ class Change(NamedTuple):
     """One change that left content out of requests: parts that the request of an LLM_CALLED does
     not contain in full, or messages that a turn did not send before it ended.
 
-    kind: summary, short forms, window, or message (the turn ended before a request contained this
-    message). before, after: the estimated tokens of the request before and after the change.
-    instead: the summary that replaces the parts, or ''. left_out: the parts that requests no longer
-    contain in full, or never contained in full.
+    kind: summary, short forms, window, refused (what came since the last answer, and perhaps all
+    files), or message (the turn ended before a request contained this message). before, after: the
+    estimated tokens of the request before and after the change. instead: the summary that replaces
+    the parts, or ''. left_out: the parts that requests no longer contain in full, or never
+    contained in full.
     """
 
     offset: int
@@ -181,6 +184,16 @@ def _changes(
         instead = _summary(summary.body, read) if summary is not None else ""
         reason = why if kind == "summary" else f"strategy {now.strategy}"
         yield Change(*place, kind, reason, *tokens, instead, tuple(pieces))
+    refused = [one for one in now.left_out if not one.accepted]
+    if refused:
+        places = [
+            n for n in range(refused[0].begin, refused[0].end)
+            if after.context.fragments[n].kind not in SPOKEN
+            and not refused[0].keeps(after.context.fragments[n])
+        ]
+        pieces = [_piece(after, n, read) for n in places]
+        why = "the provider had refused the request, or the model had refused to answer it"
+        yield Change(*place, "refused", why, *tokens, "", tuple(pieces))
     if now.compacted_upto > last.compacted_upto:
         pieces = [
             _piece(after, short.place, read)
@@ -205,8 +218,7 @@ def _why(before: SessionViews, event: ev.LlmCalled) -> str:
 
 
 def _summary(body: ev.Body, read: ReadBlob) -> str:
-    data = read(body.ref) if body.ref is not None else body.inline or b"[]"
-    blocks = json.loads(data)
+    blocks = blocks_of(whole(body, read))
     return "\n".join(str(b.get("text") or b.get("content") or "") for b in blocks)
 
 
@@ -228,8 +240,8 @@ def _words(fragment: Fragment, read: ReadBlob) -> str:
     if body is not None and fragment.kind == "result":
         text = (body.inline or b"").decode("utf-8", "replace") + text
     elif body is not None:
-        data = read(body.ref) if body.ref is not None else body.inline or b"[]"
-        texts = (b.get("text") or b.get("name") or b.get("type", "") for b in json.loads(data))
+        blocks = blocks_of(whole(body, read))
+        texts = (b.get("text") or b.get("name") or b.get("type", "") for b in blocks)
         text = " ".join(map(str, texts))
     words = " ".join(text.split())
     return words if len(words) <= SUMMARY_CHARS else f"{words[:SUMMARY_CHARS]}..."

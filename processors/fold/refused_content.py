@@ -19,13 +19,14 @@ from .projections.turn_view import (
 
 
 def to_leave_out(
-    turn: TurnView, request: Request | None, fragments: Fragments
+    turn: TurnView, request: Request | None, fragments: Fragments, *, shortened: bool = True
 ) -> LeftOut | None:
     """What the next request leaves out, in addition to what `request`, the newest one, left out.
-    None if that is nothing."""
+    None if that is nothing. `shortened`: a request that was too long adopts a compaction, if its
+    strategy has any."""
     if request is None:
         return None
-    has_failed = _has_no_other_remedy(turn, request, fragments)
+    has_failed = _has_no_other_remedy(turn, request, fragments, shortened)
     if not (has_failed or request.refused):
         return None
     end = len(fragments)
@@ -34,15 +35,15 @@ def to_leave_out(
     return found if is_less or (has_failed and _has_files(request, fragments)) else None
 
 
-def _has_no_other_remedy(turn: TurnView, request: Request, fragments: Fragments) -> bool:
-    """Whether the newest request failed, and neither a summary nor less thinking can help."""
-    error = error_to_mend(turn)
-    if error == BAD_REQUEST:
-        return True
-    if request.strategy == "compacted":
-        return False
+def _has_no_other_remedy(
+    turn: TurnView, request: Request, fragments: Fragments, shortened: bool
+) -> bool:
+    """Whether the newest request failed, and neither a compaction nor less thinking can help."""
+    error, compacts = error_to_mend(turn), request.strategy == "compacted"
+    if error in TOO_LONG:
+        return not (compacts and shortened)
     is_bound = error == THINKING_REFUSED and must_think(request, fragments)
-    return error in TOO_LONG or is_bound
+    return error == BAD_REQUEST or (is_bound and not compacts)
 
 
 def _newest_exchange(fragments: Fragments, end: int) -> int:

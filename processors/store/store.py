@@ -28,7 +28,8 @@ from . import views_codec
 from .rocks import RocksBackend
 
 LAYOUT = 16  # increment it when the keys, or the views that the folds store, change
-FOLDS = "1876e5ee848fbe99"
+LAYOUT = 16  # increment it when the keys, or the views that the folds store, change
+FOLDS = "25ad81e6a2d61ae5"
 
 
 @cache

@@ -236,6 +236,13 @@ def step_due(views: SessionViews, rules: Rules) -> StepDue:
     return PAUSED if turn.generation.stop_reason == "pause_turn" else ENDED
 
 
+def _may_leave_out(views: SessionViews) -> bool:
+    """Whether content can be left out of a request that was too long and has no summary."""
+    context = views.context
+    left_out = to_leave_out(views.turn, context.request, context.fragments, shortened=False)
+    return left_out is not None
+
+
 def stop_reason(views: SessionViews, rules: Rules) -> EndReason | None:
     """The reason to end the turn instead of making another step, or None."""
     turn = views.turn
@@ -256,10 +263,13 @@ def _next(moment: Moment) -> Obligation | None:
     wait_until = None
     if due not in (NO, ENDED):
         planned = plan(views, rules)
+        lacks = due is TOO_LONG and not planned.adopts
         over = planned.tokens > rules.limits.hard_tokens
+        may_come = (over or lacks) and may_still_come(views, rules, moment.now)
+        if lacks and not may_come and _may_leave_out(views):
+            facts["due"], lacks = PART_REFUSED, False
         facts["stop"] = stop_reason(views, rules) is not None
-        facts["over_cap"] = over or (due is TOO_LONG and not planned.adopts)
-        facts["may_come"] = facts["over_cap"] and may_still_come(views, rules, moment.now)
+        facts["over_cap"], facts["may_come"] = over or lacks, may_come
         wait_until = views.turn.due_at + rules.limits.candidate_wait_ms
     return _owe("N", facts, TurnRef(views.turn.number), wait_until)
 

@@ -8,14 +8,17 @@ import pytest
 
 from foldlog.cli.event_lines import words
 from foldlog.cli.inspect_commands import transcript_rows
+from foldlog.consumers.context_view import changes
 from foldlog.consumers.inspector.saying import sentence
 from foldlog.consumers.outcomes import answer_in
+from foldlog.consumers.session_fold import SessionFold
 from foldlog.local.messages_api import Reply, Rule, text, thinking, tool_use
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.tests.engine.test_many_images import REFUSALS, images, say_with_images
+from foldlog.tests.laws.manual_worker import SESSION
 
 MODEL, CHEAP = "claude-opus-5-5", "claude-haiku-4-5"
 STRATEGIES = ["full", "compacted", "sliding_window_20"]
@@ -91,6 +94,31 @@ def test_S1_too_many_images_in_any_words(start_session, tmp_path, strategy, word
     driven.run()
     assert ended(driven) == ["end_turn"] * 4 and len(driven.events(ev.GenFailed)) == 1
     assert images(newest(driven)) >= 9, "newer files are sent"
+    driven.check()
+
+
+@pytest.mark.parametrize("words", [REFUSALS[1], "too many images", "an unknown reason"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_S1_too_many_images_in_one_message(start_session, tmp_path, strategy, words):
+    many = refuses(words, lambda request: images(request.body) > 10)
+    driven = start_session(agent(strategy), many, Rule(reply=Reply([text("ok")])))
+    say_with_images(driven, tmp_path, 15)
+    driven.run().say("And now?").run()
+    assert ended(driven) == ["end_turn"] * 2 and len(driven.events(ev.GenFailed)) == 1
+    assert "[No longer shown: " in json.dumps(newest(driven))
+    driven.check()
+
+
+@pytest.mark.parametrize("strategy", ["full", "sliding_window_20"])
+def test_S1_a_request_that_is_too_large_because_of_one_result(start_session, strategy):
+    words = "Request exceeds the maximum size"
+    large = Rule(
+        reply=Reply([], fault={"name": "bad_request", "message": f"prompt is too long: {words}"}),
+        when=has_poison,
+    )
+    driven = start_session(agent(strategy), large, *calls_then_ok())
+    driven.say("fetch it").run().say("more").run()
+    assert ended(driven) == ["end_turn"] * 2
     driven.check()
 
 
@@ -184,6 +212,15 @@ def test_S1_the_reason_of_a_refusal_is_in_the_log(start_session, details, catego
     driven.say("POISON").run()
     (answer,) = driven.events(ev.GenComplete)
     assert (answer.refusal_category, answer.refusal_explanation) == (category, explanation)
+
+
+def test_S1_people_see_what_is_left_out(start_session):
+    driven = start_session(agent(), refuses(), *calls_then_ok())
+    driven.say("hello").run().say("fetch it").run().say("more").run()
+    with SessionFold(driven.log, SESSION) as folded:
+        (change,) = changes(folded, folded.end(), driven.read_blob)
+    assert (change.kind, [piece.what for piece in change.left_out]) == ("refused", ["result"])
+    assert change.left_out[0].words == "POISON"
 
 
 def test_S1_people_see_why_the_model_refused_and_the_way_out(start_session):

@@ -199,7 +199,12 @@ _CLASS_OF_WORDS = (
 
 
 # A 400 that names a field of the request other than its messages: no other content can help.
-_NAMES_SETTING = re.compile(r"(?!messages\b)[a-z_]+(\.\w+)*: ")
+_SETTINGS = (
+    "model max_tokens temperature top_p top_k thinking tools tool_choice system stop_sequences "
+    "metadata output_config service_tier speed inference_geo container context_management "
+    "mcp_servers cache_control"
+).split()
+_NAMES_SETTING = re.compile(rf"(?:{'|'.join(_SETTINGS)})(?:\.\w+)*: ")
 
 
 def class_of(trouble: Trouble, *, attempt: int = 1, before: str = "") -> str:

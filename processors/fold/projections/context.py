@@ -189,7 +189,7 @@ def _called(
     compaction: CompactionView,
 ) -> ContextView:
     last, first_new = view.request, len(view.fragments)
-    left_out = _left_out(view, before)
+    left_out = _left_out(view, before, event)
     size, prefix = window_size(event.strategy), standing(view.prefixes)
     weighed = prefix is not None and prefix.is_weighed
     counts = family_of(event.model) if weighed else NEW
@@ -238,10 +238,15 @@ def _called(
     return view
 
 
-def _left_out(view: ContextView, before: TurnView) -> tuple[LeftOut, ...]:
+def _left_out(
+    view: ContextView, before: TurnView, event: ev.LlmCalled
+) -> tuple[LeftOut, ...]:
     """The content that the request of a step leaves out."""
-    more = to_leave_out(before, view.request, view.fragments)
-    known = view.request.left_out if view.request is not None else ()
+    last = view.request
+    adopted = (event.checkpoint, event.compacted_upto)
+    shortened = last is not None and adopted != (last.checkpoint, last.compacted_upto)
+    more = to_leave_out(before, last, view.fragments, shortened=shortened)
+    known = last.left_out if last is not None else ()
     end = len(view.fragments) if more is None else more.begin
     kept = tuple([one for one in known if one.accepted and one.begin < end])
     return kept if more is None else (*kept, more)

@@ -36,6 +36,24 @@ CASES = [
     # (trouble, class, permanent, the whole key waits)
     (status(400, "invalid_request_error"), "bad_request", True, False),
     (status(400), "bad_request", True, False),
+    *[
+        (status(400, "invalid_request_error", text), "setting_refused", True, False)
+        for text in (
+            "temperature: Extra inputs are not permitted",
+            "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
+            "tools.0.custom.input_schema: JSON schema is invalid",
+            "system: text content blocks must be non-empty",
+        )
+    ],
+    *[
+        (status(400, "invalid_request_error", text), "bad_request", True, False)
+        for text in (
+            "messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
+            "messages: text content blocks must be non-empty",
+            "error: an unknown reason",
+            "thinking of that is not possible: no",
+        )
+    ],
     (
         status(400, "invalid_request_error", "prompt is too long: 201 tokens > 200 maximum"),
         "context_too_long",
