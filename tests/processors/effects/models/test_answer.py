@@ -154,7 +154,7 @@ def test_S1_C_constraint_7_blocks_are_rebuilt_byte_for_byte_from_any_deltas(data
 
 
 odd = st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from([2**31, 0.0, {}, []])
-texts = st.text(st.characters() | st.characters(categories=("Cs",)), max_size=3)
+half_texts = st.text(st.characters() | st.characters(categories=("Cs",)), max_size=3)
 kinds = st.sampled_from(["text_delta", "thinking_delta", "input_json_delta", "citations_delta"])
 of_text = st.sampled_from(["text", "thinking", "partial_json"])
 
@@ -166,7 +166,7 @@ def mostly(usual):
 @given(
     index=mostly(st.integers(0, 1)),
     kind=mostly(kinds),
-    fields=st.dictionaries(of_text, mostly(texts), max_size=3),
+    fields=st.dictionaries(of_text, mostly(half_texts), max_size=3),
     escaped=st.booleans(),
 )
 def test_a_delta_decoded_at_once_has_the_effect_of_one_read_field_by_field(
