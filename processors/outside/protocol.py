@@ -45,11 +45,9 @@ TURNED_AWAY = frozenset((
 ))
 NO_ACCESS = (401, 403)  # at any request, not only at a call
 GONE = (404, 410)  # the server lost the session; a server that has the session does not answer so
-# The codes that servers use with 400 if they do not know the session or miss its id. An error of a
-# tool comes with 200.
+# The codes that servers use with 400 if they do not know the session or miss its id. With 200 they
+# prove nothing: a session may also end while a tool runs.
 NO_SESSION = (-32600, -32001, -32000)
-# The words of those that answer with 200. Nothing shorter: a tool may speak of sessions of its own.
-NO_SESSION_SAID = ("session not found", "session terminated")
 NO_JSON = "Server returned an error response"  # the package's words for a body that is no JSON-RPC
 LOST = ("Connection closed", "SSE stream ")  # the package's words for a connection that broke
 _READ_BYTES = 64 * 1024
@@ -142,7 +140,7 @@ def _failure(error: MCPError, status: int | None) -> Exception:
     if code == NOT_SENT:
         return Unreachable(text)
     shown = text if status in (None, 200) else f"HTTP {status}, {text}"
-    if _is_forgotten(code, error.message, status):
+    if status in GONE or (status == 400 and code in NO_SESSION):
         return Rejected(f"the server no longer knows the session: {shown}", forgotten=True)
     turned_away = status in TURNED_AWAY or (status == 400 and error.message == NO_JSON)
     if turned_away or code in NOTHING_RAN:
@@ -155,15 +153,6 @@ def _failure(error: MCPError, status: int | None) -> Exception:
 def _is_outage(error: MCPError) -> bool:
     """Whether an error is not the answer of a server that handled the request."""
     return error.code in (NOT_SENT, types.CONNECTION_CLOSED) or error.message == NO_JSON
-
-
-def _is_forgotten(code: int, message: str, status: int | None) -> bool:
-    """Whether an error says that the server no longer knows the session."""
-    if status in GONE:
-        return True
-    if code not in NO_SESSION or status is None:
-        return False
-    return status == 400 or message.strip(" .").lower() in NO_SESSION_SAID
 
 
 def _client_info() -> types.Implementation:

@@ -79,8 +79,6 @@ def called(world):
         error(400, -32000, "Bad Request: No valid session ID provided", id=None),
         error(400, -32600, "Bad Request: Missing session ID"),
         error(400, -32001, "Unknown session"),
-        error(200, -32600, "Session not found"),
-        error(200, -32001, "Session terminated"),
         plain(404),
         plain(410),
     ],
@@ -117,6 +115,7 @@ def test_a_call_that_was_refused_before_it_ran_is_not_in_doubt(called, answer):
     [
         *map(plain, (409, 422, 500, 502, 503, 504, 599)),
         error(200, -32603, "Internal error"),
+        error(200, -32001, "Session terminated"),
         error(200, -32000, "the session of the database was lost after the charge"),
         error(500, -32603, "Internal error"),
         error(400, -32603, "Internal error"),
