@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,6 +24,7 @@ from foldlog.schemas.topics import USER_SESSIONS
 WORDS = 600  # in the streamed answer
 MESSAGES = 20  # of message_to_request, in each run
 PACE_S = 0.005  # between two words: 200 a second, faster than a person reads
+SILENCE_S = 60.0  # without an event: something is wrong
 WARM_S = 5.0  # for the next spare worker, as between two real crashes
 STORY = "tell me the long story"
 LONG = " ".join(f"word{n:03}" for n in range(WORDS))
@@ -61,13 +62,14 @@ def message_to_request(here: Installation, server: ScriptedServer, runs: int) ->
     hops, waits = [], []
     with Client(here.settings, channel="bench") as client, client.fold("warm") as folded:
         client.say_on(folded, "hello")
-        _await(folded, lambda event: isinstance(event, ev.TurnEnded))
+        events = accepted(folded)
+        _await(events, lambda event: isinstance(event, ev.TurnEnded))
         for _ in range(runs):
             hops.append(hop_ms(here, USER_SESSIONS, "bench", b"x" * 200))
             for _ in range(MESSAGES):
                 began = time.perf_counter()
                 client.sessions.say("warm", "hello again", channel="bench")
-                _await(folded, lambda event: isinstance(event, ev.TurnEnded))
+                _await(events, lambda event: isinstance(event, ev.TurnEnded))
                 waits.append((arrivals[-1] - began) * 1000)
     ours, base = statistics.median(waits), statistics.median(hops)
     note = (
@@ -85,34 +87,43 @@ def recovery(here: Installation, server: ScriptedServer, runs: int) -> Ratio:
     for n in range(runs):
         with Client(here.settings) as client, client.fold(f"killed-{n}", chunks=True) as folded:
             client.say_on(folded, STORY)
-            _await(folded, lambda e: isinstance(e, ev.GenChunk) and e.seq >= 3)
+            events = accepted(folded)
+            _await(events, lambda e: isinstance(e, ev.GenChunk) and e.seq >= 3)
             pid = json.loads((here.settings.state_dir / "worker.json").read_text())["pid"]
             killed = time.perf_counter()
             os.kill(pid, signal.SIGKILL)
-            _await(folded, lambda e: isinstance(e, ev.GenResumed))
+            _await(events, lambda e: isinstance(e, ev.GenResumed))
             times_s.append(time.perf_counter() - killed)
-            _await(folded, lambda e: isinstance(e, ev.TurnEnded))
+            _await(events, lambda e: isinstance(e, ev.TurnEnded))
             time.sleep(WARM_S)
     ours = statistics.median(times_s)
     note = f"{min(times_s):.2f} to {max(times_s):.2f} s"
     return Ratio("recovery", ours, 1.0, "s", ours, runs, "at most 1, aim 0.3", note)
 
 
-def _await(folded, wanted) -> None:
-    while True:
+def accepted(folded: SessionFold) -> Iterator[Any]:
+    """The accepted events as they arrive. Raises AssertionError if none arrives for SILENCE_S."""
+    heard = time.monotonic()
+    while time.monotonic() < heard + SILENCE_S:
         for step in folded.poll():
-            if step.ruling.accepted and wanted(step.entry.event):
-                return
+            if step.ruling.accepted:
+                yield step.entry.event
+                heard = time.monotonic()
+    raise AssertionError(f"no event arrived for {SILENCE_S:.0f} s")
+
+
+def _await(events: Iterator[Any], wanted: Callable[[Any], bool]) -> None:
+    """Wait for an event. Those that arrived together with it are kept for the next wait."""
+    while not wanted(next(events)):
+        pass
 
 
 def events_until(folded: SessionFold, last: type) -> Iterator[Any]:
     """The accepted events as they arrive, up to and with the first of type `last`."""
-    while True:
-        for step in folded.poll():
-            if step.ruling.accepted:
-                yield step.entry.event
-                if isinstance(step.entry.event, last):
-                    return
+    for event in accepted(folded):
+        yield event
+        if isinstance(event, last):
+            return
 
 
 def journaled_stream(here: Installation, server: ScriptedServer, runs: int) -> Ratio:
@@ -148,17 +159,14 @@ def _rate(pieces: Iterator[str]) -> float:
 
 def _through_the_log(here: Installation) -> Iterator[str]:
     """The pieces of the story as a viewer of the session receives them."""
-    name, viewer, chars_left = f"stream-{time.monotonic_ns()}", INITIAL, len(LONG)
+    name, viewer, has_ended = f"stream-{time.monotonic_ns()}", INITIAL, False
     with Client(here.settings, channel="bench") as client, client.fold(name, chunks=True) as folded:
         client.say_on(folded, STORY)
-        while chars_left > 0:
+        while not has_ended:
             for step in folded.poll():
                 viewer, things = see(viewer, step)
-                for thing in things:
-                    if isinstance(thing, Token):
-                        chars_left -= len(thing.text)
-                        yield thing.text
-        _await(folded, lambda event: isinstance(event, ev.TurnEnded))
+                yield from (thing.text for thing in things if isinstance(thing, Token))
+                has_ended = has_ended or isinstance(step.entry.event, ev.TurnEnded)
 
 
 def script() -> Script:

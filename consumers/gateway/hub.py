@@ -21,7 +21,7 @@ from ..outcomes import Decision
 from ..transcript_stream import Viewer
 from .cursors import BadCursor, place_of
 from .subscriptions import QUEUE_MAX, Subscription, WatchedSession, viewer_of
-from .tail import Batch, Tail
+from .tail import Batch, NotReady, Tail
 
 IDLE_SESSIONS_MAX = 64
 """Sessions kept in memory after their last viewer left, because most viewers return at once."""
@@ -32,6 +32,9 @@ DECISIONS_MAX = 4_096
 DECIDE_S = 10.0
 """How long an HTTP request waits for the ruling on its command, in seconds; the fold takes
 milliseconds."""
+
+POLL_S = 0.05
+"""Pause between two looks at how far this gateway has folded."""
 
 VIEWERS_MAX = 5_000
 """The most viewers of one gateway."""
@@ -230,12 +233,18 @@ class Hub:
         return partial(self._release, user)
 
     async def _demand_reached(self, session_id: str, place: Place) -> None:
-        """Raise BadCursor for a place beyond the end of the log."""
+        """Raise BadCursor for a place beyond the end of the log. Wait until this gateway has folded
+        an event of which the viewer has seen a part."""
         # A place beyond this gateway's folds may be valid, because another gateway may have folded
         # more.
         ahead = place.offset > self._tail.cursor(session_id)[1]
         if ahead and place.offset > await asyncio.to_thread(self._tail.end, session_id):
             raise BadCursor("points beyond the end of the log")
+        until = asyncio.get_running_loop().time() + DECIDE_S
+        while place.lines and self._tail.cursor(session_id)[1] <= place.offset:
+            if asyncio.get_running_loop().time() > until:
+                raise NotReady("this gateway is still reading the log. Try again in a moment.")
+            await asyncio.sleep(POLL_S)  # rare: another gateway was ahead of this one
 
     async def _watch(self, session_id: str) -> WatchedSession:
         while True:

@@ -72,7 +72,9 @@ class WatchedSession:
         """
         found = self._framed
         if found is None or found.shown is not shown or found.begin != place:
-            found = self._framed = framed(self.session_id, place, offset, shown, live=True)
+            found = self._framed = framed(
+                self.session_id, place, offset - 1, offset, shown, live=True
+            )
         return found
 
     def end(self) -> None:
@@ -93,10 +95,15 @@ class Framed(NamedTuple):
 
 
 def framed(
-    session_id: str, begin: Place, offset: int, shown: list[Shown], *, live: bool
+    session_id: str, begin: Place, at: int, offset: int, shown: list[Shown], *, live: bool
 ) -> Framed:
-    """Each frame has a cursor, because a viewer may be cut off between two frames of an event."""
-    frames, place, last = [], begin, len(shown) - 1
+    """Each frame has a cursor, because a viewer may be cut off between two frames of an event.
+
+    at: the event's own offset, which cursors inside the event have: a gateway that has not folded
+    the event can then tell that the viewer is ahead. offset: the next offset.
+    """
+    frames, last = [], len(shown) - 1
+    place = begin._replace(offset=max(begin.offset, at))
     for number, thing in enumerate(shown):
         place = count(place, thing)
         if number == last:
@@ -129,14 +136,15 @@ class Subscription:
         """The session's current views, which may be ahead of the queue."""
         return self.session.views
 
-    def put(self, offset: int, shown: list[Shown], *, live: bool = True) -> None:
-        """Queue what one event shows."""
+    def put(self, offset: int, shown: list[Shown], past: int | None = None) -> None:
+        """Queue what one event shows. past: the event's offset, if it is of the history."""
+        live = past is None
         if self.ended or (live and offset <= self.place.offset):
             return  # disconnected, or its cursor is ahead of this gateway
-        if live:
+        if past is None:
             found = self.session.framed(self.place, offset, shown)
         else:  # a thread may build the history, so it is not shared
-            found = framed(self.session.session_id, self.place, offset, shown, live=False)
+            found = framed(self.session.session_id, self.place, past, offset, shown, live=False)
         self.place = found.end
         self._queue.extend(found.frames)
         self._history += 0 if live else len(shown)  # history does not make a viewer slow
@@ -144,10 +152,10 @@ class Subscription:
             self.end()
         self._ready.set()
 
-    def put_history(self, history: Iterable[tuple[int, list[Shown]]]) -> None:
+    def put_history(self, history: Iterable[tuple[int, int, list[Shown]]]) -> None:
         """Queue the history that a new or reconnected viewer has missed."""
-        for offset, shown in history:
-            self.put(offset, shown, live=False)
+        for at, offset, shown in history:
+            self.put(offset, shown, at)
 
     def drain(self) -> list[Frame]:
         """Take all queued frames at once."""
@@ -216,18 +224,19 @@ class Snapshot(NamedTuple):
     viewer: Viewer
     offset: int
 
-    def missed_since(self, place: Place, read: ReadBlob) -> Iterator[tuple[int, list[Shown]]]:
-        """The items that a viewer at a place has missed, grouped by event: (next offset, items)."""
+    def missed_since(self, place: Place, read: ReadBlob) -> Iterator[tuple[int, int, list[Shown]]]:
+        """The items that a viewer at a place has missed, grouped by event: (offset, next offset,
+        items)."""
         group: list[Shown] = []
         at = -1
         for offset, thing in missed(place, self.views, self.viewer, read):
             if group and offset != at:
-                yield at + 1, group
+                yield at, at + 1, group
                 group = []
             at = offset
             group.append(thing)
         if group:
-            yield max(place.offset, self.offset), group
+            yield at, max(place.offset, self.offset), group
 
 
 def viewer_of(attempt: Attempt, chunks: Iterable[ev.GenChunk], chain: Chain) -> Viewer:

@@ -152,7 +152,7 @@ def test_a_viewer_that_subscribes_during_an_answer_gets_all_of_it(stage):
 def test_a_viewer_with_a_long_history_is_not_slow():
     subscription = Subscription(WatchedSession("s", initial("s"), 0), Place(), "ana")
     tokens = [Token(Attempt(1, 1, 1), 0, "text", "x")] * (QUEUE_MAX + 1)
-    subscription.put(1, tokens, live=False)
+    subscription.put(1, tokens, past=0)
     subscription.put(2, tokens[:1])
     assert not subscription.ended and len(subscription.drain()) == QUEUE_MAX + 2
     subscription.put(3, [*tokens, *tokens])

@@ -236,7 +236,7 @@ def test_C_a_response_whose_writes_never_block_lets_other_tasks_run():
 def test_C_a_viewer_with_a_long_history_lets_other_tasks_run():
     async def run():
         subscription = Subscription(WatchedSession("s", initial("s"), 0), Place(), "ana")
-        subscription.put_history([(n + 1, [LineAdded(line=None)]) for n in range(500)])
+        subscription.put_history([(n, n + 1, [LineAdded(line=None)]) for n in range(500)])
         async with asyncio.timeout(PATIENCE_S), OtherTask() as other:
             for _ in range(500):
                 await anext(subscription)

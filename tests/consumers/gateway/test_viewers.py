@@ -76,7 +76,8 @@ class Audience:
         subscription = Subscription(self.session, place, "ana")
         now = self.session.snapshot()
         # As if the history had been built since the earlier snapshot.
-        for snapshot in (self.earlier, now) if self.earlier.offset >= place.offset else (now,):
+        reached = self.earlier.offset - bool(place.lines) >= place.offset
+        for snapshot in (self.earlier, now) if reached else (now,):
             subscription.put_history(snapshot.missed_since(subscription.place, self.read))
         self.session.subscriptions.add(subscription)
         return subscription
