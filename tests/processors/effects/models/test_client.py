@@ -182,7 +182,7 @@ def test_a_request_whose_connection_broke_may_have_been_billed(data):
             for body, error in [
                 (b'{"error":{"type":["x"],"message":"m"}}', "bad_request"),
                 (b'{"error":{"type":"invalid_request_error","message":5}}', "bad_request"),
-                (b'{"error":{"type":5,"message":["m"],"details":{"error_code":{}}}}', "bad_request"),
+                (b'{"error":{"type":5,"message":["m"],"details":{"error_code":1}}}', "bad_request"),
                 (b'{"error":[5]}', "bad_request"),
             ]
         ],
