@@ -12,6 +12,7 @@ from ..consumers.contents import text_of, type_of, whole
 from ..log.blobs import BlobError
 from ..schemas import events as ev
 from ..schemas.codec import ChunkSeen, Entry, Unreadable
+from ..schemas.events.effects import ALIVE_SEQ
 from ..schemas.events.parts import Body, ReadBlob
 from ..schemas.value import field_names
 from .printing import LINE_CHARS_MAX, brief
@@ -94,6 +95,8 @@ def words(event: Any, read: ReadBlob | None = None) -> str:
             return f"{_attempt(event)} by {event.owner}"
         case ev.GenResumed():
             return f"{_attempt(event)} by {event.owner}: {event.strategy} the lost attempt"
+        case ev.GenChunk(seq=seq) if seq == ALIVE_SEQ:
+            return f"{_attempt(event)} is alive, no content yet"
         case ev.GenChunk():
             return f"{_attempt(event)} {event.kind} {_text(event.delta)}"
         case ev.GenComplete():

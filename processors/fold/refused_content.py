@@ -1,9 +1,11 @@
 """Which content the next request leaves out, because the provider refused the newest request. Pure.
 
 The provider accepted the request before it, so the cause is most likely what came since: the newest
-answer, the results of its calls, and the messages after it. If the model refused to answer, the
-next turn leaves this content out. If the provider refused the request with an error that has no
-other remedy, the request is built again, once, without this content and without files.
+answer, the results of its calls, and the messages after it. If the turns before this one failed,
+too, the cause is older: first their messages, and then WIDER times as many answers with each turn.
+If the model refused to answer, the next turn leaves this content out. If the provider refused the
+request with an error that has no other remedy, the request is built again, once, without this
+content and without files.
 """
 
 from ...schemas.attachments import SOURCE
@@ -17,6 +19,8 @@ from .projections.turn_view import (
     error_to_mend,
 )
 
+WIDER = 4  # a session of 250 answers continues after the fifth failed turn in a row
+
 
 def to_leave_out(
     turn: TurnView, request: Request | None, fragments: Fragments, *, shortened: bool = True
@@ -29,8 +33,11 @@ def to_leave_out(
     has_failed = _has_no_other_remedy(turn, request, fragments, shortened)
     if not (has_failed or request.refused):
         return None
-    end = len(fragments)
-    found = LeftOut(_newest_exchange(fragments, end), end, turn.number, files=has_failed)
+    begin = end = len(fragments)
+    exchanges = WIDER ** max(0, _turns_in_vain(turn, fragments) - 1)
+    while begin > 0 and exchanges > 0:
+        begin, exchanges = _newest_exchange(fragments, begin), exchanges - 1
+    found = LeftOut(begin, end, turn.number, files=has_failed)
     is_less = any(not found.keeps(fragments[place]) for place in range(found.begin, end))
     return found if is_less or (has_failed and _has_files(request, fragments)) else None
 
@@ -44,6 +51,17 @@ def _has_no_other_remedy(
         return not (compacts and shortened)
     is_bound = error == THINKING_REFUSED and must_think(request, fragments)
     return error == BAD_REQUEST or (is_bound and not compacts)
+
+
+def _turns_in_vain(turn: TurnView, fragments: Fragments) -> int:
+    """How many turns the model has not answered between its newest answer and this turn."""
+    turns, place = {turn.number}, len(fragments) - 1
+    while place >= 0 and fragments[place].kind not in SPOKEN:
+        turns.add(fragments[place].turn)
+        place -= 1
+    if place >= 0:
+        turns.discard(fragments[place].turn)
+    return len(turns - {turn.number})
 
 
 def _newest_exchange(fragments: Fragments, end: int) -> int:

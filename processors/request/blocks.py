@@ -21,7 +21,16 @@ from ..fold.projections.compaction import CompactionView, in_force
 from ..fold.projections.context_view import Fragment, Request
 from .frames import framed
 from .left_out import LEFT_OUT, WITHOUT_FILES, is_left_out, thinking_from
-from .legal import SERVERS_CALLS, SIGNED, fits, legal_call, legal_name, visible
+from .legal import (
+    SERVERS_CALLS,
+    SIGNED,
+    cites_legally,
+    fits,
+    legal_call,
+    legal_name,
+    plain_text,
+    visible,
+)
 
 PARSED_MAX = 256  # bodies with cached blocks; an inline body has at most 64 KiB
 
@@ -101,10 +110,12 @@ def answer_blocks(
             legal = legal_call(block, place, taken)
             names[place] = legal["id"]
             if legal != block:
-                is_same, text = False, compact(legal)
+                is_same, text = False, _encodable(legal)
         elif kind == "tool_use" or not fits(block, taken):
             is_same = is_same and kind in SIGNED  # thinking does not cover other thinking
             continue
+        elif kind == "text" and not cites_legally(block):
+            is_same, text = False, _encodable(plain_text(block))
         included.append((kind, text))
     if not is_whole and not any(kind == "text" for kind, _ in included):
         return ()  # thinking alone is not an answer
@@ -117,15 +128,20 @@ def _as_text(
     """The text of an answer, with a note in place of each call. The results of the calls are then
     text, too."""
     included, index = [], 0
-    for block, text in blocks:
+    for block, _ in blocks:
         if block.get("type") == "tool_use" and fragment.stop_reason == "tool_use":
             names[fragment.turn, fragment.step, index] = AS_TEXT
             index += 1
             note = f"[Called {legal_name(block.get('name'))}.]"
             included.append(compact({"type": "text", "text": note}))
         elif visible(block):
-            included.append(text)
+            included.append(_encodable(plain_text(block)))
     return tuple(included)
+
+
+def _encodable(block: dict[str, Any]) -> str:
+    """The block as JSON. Half of a surrogate pair, which an old log may have, is replaced."""
+    return compact(block).encode("utf-8", "replace").decode()
 
 
 def user_blocks(

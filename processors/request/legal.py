@@ -25,6 +25,7 @@ ID_CHARS_MAX = 128
 NAME_CHARS_MAX = 200
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 NO_NAME = "unnamed"
+WAITS = "?"  # precedes the id of a provider's call without a result; no id has this character
 
 
 def visible(block: Mapping[str, Any]) -> bool:
@@ -35,7 +36,8 @@ def visible(block: Mapping[str, Any]) -> bool:
 
 def fits(block: Mapping[str, Any], taken: set[str]) -> bool:
     """Whether an answer with this block may be sent again. `taken`: the ids of the calls so far;
-    the id of a call of the provider's own tools is added. Such a call must precede its result."""
+    the id of a call of the provider's own tools is added. Such a call must precede its only
+    result."""
     kind = block.get("type")
     if not isinstance(kind, str) or kind in USERS:
         return False
@@ -44,12 +46,27 @@ def fits(block: Mapping[str, Any], taken: set[str]) -> bool:
     if kind in SIGNED:
         return bool(block[SIGNED[kind]])
     if kind in SERVERS_CALLS:
-        is_legal = legal_name(block["name"]) == block["name"] and _is_legal(block["id"])
-        taken.update([block["id"]] if is_legal else [])
+        name, call_id = block["name"], block["id"]
+        is_legal = legal_name(name) == name and _is_legal(call_id) and call_id not in taken
+        taken.update([call_id, WAITS + call_id] if is_legal else [])
         return is_legal
     if kind.endswith(SERVERS_RESULT):
-        return isinstance(block.get("tool_use_id"), str) and block["tool_use_id"] in taken
+        waits = f"{WAITS}{block.get('tool_use_id')}"
+        has_call = waits in taken
+        taken.discard(waits)
+        return has_call
     return kind != "text" or visible(block)
+
+
+def plain_text(block: Mapping[str, Any]) -> dict[str, Any]:
+    """The text of a block, without its citations and other fields."""
+    return {"type": "text", "text": block["text"]}
+
+
+def cites_legally(block: Mapping[str, Any]) -> bool:
+    """Whether the API accepts the form of the citations of a text, if it has any."""
+    cited = block.get("citations")
+    return cited is None or (isinstance(cited, list) and all(isinstance(c, dict) for c in cited))
 
 
 def legal_call(

@@ -29,7 +29,7 @@ from .rocks import RocksBackend
 
 LAYOUT = 16  # increment it when the keys, or the views that the folds store, change
 LAYOUT = 16  # increment it when the keys, or the views that the folds store, change
-FOLDS = "25ad81e6a2d61ae5"
+FOLDS = "cb7bd1faa12df37b"
 
 
 @cache

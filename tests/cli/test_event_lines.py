@@ -11,7 +11,9 @@ from foldlog.cli import event_lines
 from foldlog.cli.event_lines import event_line, words
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Entry, Unreadable
+from foldlog.schemas.enums import ChunkKind
 from foldlog.schemas.events import EVENT_TYPES
+from foldlog.schemas.events.effects import ALIVE_SEQ
 from foldlog.schemas.events.parts import BlobRef
 from foldlog.schemas.value import field_names
 from foldlog.tests.cli.harness import UNSAFE
@@ -35,6 +37,13 @@ def result(text: str, **changes: Any) -> ev.ToolResult:
 
 def plain_line(event: Any, **changes: Any) -> str:
     return event_line(entry(event, **changes), None, session=True, colours=False, width=None)
+
+
+def test_a_sign_of_life_is_no_empty_text():
+    alive = ev.GenChunk(
+        turn=1, step=2, attempt=3, seq=ALIVE_SEQ, block=0, kind=ChunkKind.TEXT, delta=""
+    )
+    assert words(alive).endswith("is alive, no content yet")
 
 
 def test_a_line_says_where_when_whose_what():

@@ -3,6 +3,7 @@ again."""
 
 import json
 
+from foldlog.local.messages_api import Reply, Rule
 from foldlog.processors.agent import Agent
 from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
@@ -51,3 +52,25 @@ def _plain(messages):
         for block in message["content"]:
             block.pop("cache_control", None)
     return messages
+
+
+async def test_S1_a_fork_leaves_out_what_its_parent_leaves_out(foldlog_agent):
+    @tool(effect="pure")
+    def fetch() -> str:
+        """Fetches."""
+        return "POISON"
+
+    agent = Agent(name="helper", model="claude-opus-5-5", tools=[fetch])
+    run = foldlog_agent(agent, script=["hello", calls("fetch"), *["fine"] * 3])
+    poor = Reply([], fault={"name": "bad_request", "message": "a rule that nobody knows"})
+    await run.send("hi")
+    run._server.add(Rule(reply=poor, when=lambda r: "POISON" in json.dumps(r.body["messages"])))
+    await run.send("fetch it")
+    fork = run.session.fork(session_id="f")
+    replies = [await run.send("and now?")]
+    reply = fork.send("and now?")
+    await run.settle()
+    assert reply.answer().text == "fine", replies
+    parents, forks = run.requests()[-1].json, fork.request("3.1").json
+    assert parents["messages"] == forks["messages"]
+    assert "[The result of a tool is left out here" in json.dumps(forks)

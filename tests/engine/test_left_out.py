@@ -134,6 +134,46 @@ def test_S1_a_message_that_the_provider_refuses_fails_its_turn_only(start_sessio
     driven.check()
 
 
+@pytest.mark.parametrize("strategy", ["full", "compacted"])
+@pytest.mark.parametrize("place", ["message", "result"])
+def test_S1_older_content_that_the_provider_refuses_later_is_found(start_session, strategy, place):
+    """The defect: each later turn failed, and the fork that was named failed, too."""
+    driven = start_session(agent(strategy), *calls_then_ok())
+    driven.say("POISON" if place == "message" else "fetch it").run()
+    for _ in range(3):
+        driven.say("hello").run()
+    driven.server.add(refuses())
+    for _ in range(5):
+        driven.say("more").run()
+    assert ended(driven) == ["end_turn"] * 4 + ["failed"] * 3 + ["end_turn"] * 2
+    driven.check()
+    driven.restart()
+    driven.run().say("and more").run()
+    assert ended(driven)[-1] == "end_turn" and len(driven.events(ev.GenFailed)) == 7
+    driven.check()
+
+
+def test_S1_an_answer_whose_form_the_provider_refuses_is_sent_as_plain_text(start_session):
+    """The defect: each later turn failed, because the text kept its other fields."""
+    odd = Reply([{**text("Yes."), "odd": [1]}])
+    poor = refuses(when=lambda request: '"odd"' in json.dumps(request.body["messages"]))
+    driven = start_session(agent(), poor, Rule(reply=odd, times=1), *calls_then_ok())
+    driven.say("hello").run().say("more").run().say("and more").run()
+    assert ended(driven) == ["end_turn"] * 3 and len(driven.events(ev.GenFailed)) == 1
+    assert "Yes." in json.dumps(newest(driven)["messages"])
+    driven.check()
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_S1_a_request_that_cannot_be_processed_is_a_bad_request(start_session, status):
+    fault = {"name": "bad_request" if status == 400 else "unprocessable", "message": "odd"}
+    poor = Rule(reply=Reply([], fault=fault), when=has_poison)
+    driven = start_session(agent(), poor, *calls_then_ok())
+    driven.say("fetch it").run().say("more").run()
+    assert ended(driven) == ["end_turn"] * 2
+    assert [failed.status for failed in driven.events(ev.GenFailed)] == [status]
+
+
 def test_S1_a_setting_that_the_provider_refuses_leaves_nothing_out(start_session):
     words = "thinking.enabled.budget_tokens: Input should be less than 9"
     driven = start_session(agent(), *calls_then_ok())

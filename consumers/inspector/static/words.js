@@ -13,6 +13,9 @@ export const initials = (user) => {
 const ERRORS = {
   overloaded: "The model was overloaded",
   rate_limit: "The model's rate limit was reached",
+  rate_limit_bare: "A rate limit or the spend limit was reached",
+  setting_refused: "The provider refused a setting of the agent",
+  bad_request: "The provider refused the content of the request",
   authentication: "The provider refused the key",
   context_too_long: "The request was too long for the model",
   request_too_large: "The request was too large",

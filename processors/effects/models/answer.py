@@ -21,6 +21,13 @@ CALL_ID_CHARS_MAX = 128  # longer labels are cut
 REFUSAL = "refusal"  # the stop_reason of an answer that the model refused
 UNSPECIFIED = "unspecified"  # the category of a refusal for which the provider gives none
 COUNTS = tuple(field.name for field in fields(Usage))[:-1]
+WITH_CONTENT = (
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+)
 REPORT_CHARS_MAX = 300
 _EMPTY = (b"null", b"{}", b"[]")
 _log = logging.getLogger("foldlog.models")
@@ -86,8 +93,9 @@ class Answer:
         self.response_id = ""
         self.model = ""
         self.stop_reason: str | None = None
-        self.refusal = Refusal("", "")
         self.ended = False
+        self.progress = 0  # events with content; a ping or an empty delta has none
+        self._details: dict[str, bytes] = {}
         self._blocks: dict[int, Block] = {}
         self._usage: dict[str, bytes] = {}
         self._chars = 0
@@ -104,10 +112,14 @@ class Answer:
             raise js.Malformed(f"the answer passed {ANSWER_CHARS_MAX} characters")
         text_event = _text_event(data)
         if text_event is not None:
-            return self._extend_text(text_event)
+            shown = self._extend_text(text_event)
+            self.progress += any(piece.text for piece in shown)
+            return shown
         js.demand_shallow(data, DEPTH_MAX)
         event = js.fields(data)
-        match js.string(event.get("type")) or name:
+        kind = js.string(event.get("type")) or name
+        self.progress += kind in WITH_CONTENT
+        match kind:
             case "message_start":
                 self._begin(event)
             case "content_block_start":
@@ -166,8 +178,8 @@ class Answer:
         delta = js.fields(event.get("delta", b"{}"))
         self.stop_reason = _word(delta.get("stop_reason")) or self.stop_reason
         details = delta.get("stop_details", b"null")
-        if self.stop_reason == REFUSAL:
-            self.refusal = _refusal(js.fields(details) if details.startswith(b"{") else {})
+        if details.startswith(b"{"):  # a later event may lack them
+            self._details = js.fields(details)
         self._count(event.get("usage"))
 
     def _count(self, raw: bytes | None) -> None:
@@ -194,6 +206,12 @@ class Answer:
             return []
         asked = [block for block in self._ordered() if block.type == "tool_use"]
         return [_call(index, block) for index, block in enumerate(asked)]
+
+    @property
+    def refusal(self) -> Refusal:
+        """Why the model refused to answer; empty if it did not refuse."""
+        is_refusal = self.stop_reason == REFUSAL
+        return _refusal(self._details) if is_refusal else Refusal("", "")
 
     def usage(self) -> Usage | None:
         """The tokens of the attempt as far as reported; None if the provider reported none."""
@@ -224,8 +242,8 @@ def _call(index: int, block: Block) -> Call:
 
 
 def _refusal(details: dict[str, bytes]) -> Refusal:
-    category = _word(details.get("category")) or UNSPECIFIED
-    return Refusal(category, _word(details.get("explanation")))
+    category = _word(details.get("category")).strip() or UNSPECIFIED
+    return Refusal(category, _word(details.get("explanation")).strip())
 
 
 def _word(raw: bytes | None) -> str:
@@ -276,13 +294,11 @@ def _possible(usage: Usage) -> Usage:
 def _of_compaction(raw: bytes) -> tuple[int, int]:
     """The input and output tokens of a provider's summary. The totals of the usage do not include
     them."""
-    given = js.parsed(raw)
-    found = [i for i in given if isinstance(i, dict)] if isinstance(given, list) else []
     read = wrote = 0
-    for entry in found:
-        if entry.get("type") == "compaction":
-            read += js.number(entry.get("input_tokens"))
-            wrote += js.number(entry.get("output_tokens"))
+    for entry in js.members(raw):
+        if js.string(entry.get("type")) == "compaction":
+            read += js.count(entry.get("input_tokens"))
+            wrote += js.count(entry.get("output_tokens"))
     return read, wrote
 
 

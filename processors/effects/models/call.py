@@ -212,8 +212,10 @@ class _Attempt:
     def _take(self, name: str, data: str) -> None:
         if name == "ping" or not data:
             return  # a ping keeps the attempt alive, but does not prove that the model works
+        before = self._answer.progress
         shown = self._answer.feed(name, data)
-        self._moved = self._heard = self._clock()
+        if self._answer.progress > before:
+            self._moved = self._heard = self._clock()
         for piece in shown:
             self._chunks.add(*piece)
 

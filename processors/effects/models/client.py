@@ -147,10 +147,10 @@ def _trouble_of(error: Exception, api_key: str | None, base_url: Any) -> Trouble
             headers = error.response.headers
             return Trouble(
                 source="status",
-                message=_cut(error.api_message or text, api_key),
+                message=_cut(_text(error.api_message) or text, api_key),
                 status=error.status_code,
-                type=error.type,
-                code=error.error_code,
+                type=_text(error.type),
+                code=_text(error.error_code),
                 retry_after_ms=retry_after_ms(headers, datetime.now(UTC)),
                 request_id=error.request_id,
             )
@@ -185,6 +185,11 @@ def _is_unsent(error: BaseException | None) -> bool:
     return isinstance(error, (httpx2.ConnectTimeout, httpx2.UnsupportedProtocol)) or isinstance(
         cause, (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError)
     )
+
+
+def _text(value: object) -> str | None:
+    """A member of the body of an error, which may be of any type."""
+    return value if isinstance(value, str) else None
 
 
 def _text_of(error: Exception, api_key: str | None) -> str:

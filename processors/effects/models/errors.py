@@ -100,7 +100,6 @@ POLICY: dict[str, Policy] = {
     "request_too_large": Policy(None, False, _NEVER + "; compact, or move content to blobs"),
     "file_refused": Policy(None, False, _NEVER + "; the session continues without the files"),
     "thinking_refused": Policy(None, False, _NEVER + "; earlier thinking is left out from now on"),
-    "unprocessable": Policy(None, False, _NEVER),
     "client_error": Policy(None, False, _NEVER),
     "authentication": Policy(None, False, _OPERATOR + " (the API key)"),
     "permission": Policy(None, False, _OPERATOR + " (permissions of the key)"),
@@ -161,7 +160,7 @@ _CLASS_OF_STATUS = {
     408: "timeout",
     409: "conflict",
     413: "request_too_large",
-    422: "unprocessable",
+    422: "bad_request",
     429: "rate_limit",
     499: "client_closed",
     504: "timeout",
@@ -216,8 +215,6 @@ def class_of(trouble: Trouble, *, attempt: int = 1, before: str = "") -> str:
         return _CLASS_OF_CODE[trouble.code]
     found = _CLASS_OF_TYPE.get(trouble.type or "") or _of_status(trouble)
     if found == "bad_request":
-        if trouble.status == 422:
-            return "unprocessable"
         other = "setting_refused" if _NAMES_SETTING.match(trouble.message) else found
         return _of_words(trouble) or other
     # An error event in a stream cannot have the header, so its absence there means nothing.

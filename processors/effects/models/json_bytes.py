@@ -12,7 +12,9 @@ import msgspec
 
 from ....schemas import canonical
 
+DIGITS_MAX = 20  # enough for more than an Avro long
 _CUT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Malformed(ValueError):
@@ -45,6 +47,15 @@ def strict_fields(raw: bytes | str) -> dict[str, bytes]:
         raise Malformed(f"{error}: {_shown(raw)}") from error
 
 
+def members(raw: bytes) -> list[dict[str, bytes]]:
+    """The objects in a JSON array, each as `fields` returns it; none if it is not an array."""
+    try:
+        items = map(bytes, _ITEMS.decode(raw))
+        return [strict_fields(item) for item in items if item.startswith(b"{")]
+    except (msgspec.DecodeError, Malformed):
+        return []
+
+
 def parsed(raw: bytes | str) -> Any:
     """The value of a JSON text. Raises Malformed, also for NaN and Infinity."""
     try:
@@ -59,8 +70,8 @@ def _no_constant(name: str) -> Any:
 
 def string(raw: bytes | None) -> str:
     """The text of a JSON string; "" for anything else or None."""
-    value = parsed(raw) if raw else ""
-    return value if isinstance(value, str) else ""
+    is_text = raw is not None and raw.startswith(b'"')
+    return str(parsed(raw)) if is_text and raw else ""
 
 
 def text(raw: bytes | None) -> str:
@@ -80,14 +91,9 @@ def demand_shallow(raw: bytes | str, most: int) -> None:
 
 def count(raw: bytes | None) -> int:
     """The value of a JSON count, clamped to an Avro long; 0 for anything else or None."""
-    return number(parsed(raw) if raw else 0)
-
-
-def number(value: Any) -> int:
-    """Like `count`, for a value that is parsed already."""
-    if not isinstance(value, int) or isinstance(value, bool):
+    if raw is None or not raw.isdigit():
         return 0
-    return min(max(value, 0), 2**63 - 1)
+    return min(int(raw[:DIGITS_MAX]), 2**63 - 1)  # Python cannot read a number of 5,000 digits
 
 
 def compact(raw: bytes) -> bytes:

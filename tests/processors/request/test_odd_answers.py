@@ -96,6 +96,46 @@ def test_an_input_that_is_no_object_becomes_an_empty_one(given):
     assert not findings(s.request_bytes())
 
 
+def sent(blocks: list | bytes, stop: str = "end_turn") -> list[dict]:
+    """The answer in the next request."""
+    content = blocks if isinstance(blocks, bytes) else json.dumps(blocks).encode()
+    s = replied(content, int(stop == "tool_use"), stop)
+    assert not findings(s.request_bytes())
+    return [b for m in s.request()["messages"] if m["role"] == "assistant" for b in m["content"]]
+
+
+@pytest.mark.parametrize("citations", ["x", 5, {}, [5], [None], [{"type": "a"}, []]])
+def test_S1_a_text_with_citations_of_odd_form_is_sent_without_them(citations):
+    odd = {"type": "text", "text": "a", "citations": citations}
+    signed = {"type": "thinking", "thinking": "b", "signature": "s"}
+    after = {"type": "text", "text": "c"}
+    assert sent([odd, signed, after])[:1] == [{"type": "text", "text": "a"}]
+    assert signed not in sent([odd, signed, after]), "its signature covers the citations"
+
+
+@pytest.mark.parametrize("citations", [None, [], [{"type": "char_location", "cited_text": "a"}]])
+def test_citations_of_the_form_of_the_api_are_sent_as_they_came(citations):
+    text = {"type": "text", "text": "a", "citations": citations}
+    assert text.items() <= sent([text])[0].items()
+
+
+def test_S1_a_result_of_the_providers_tools_follows_its_own_call_once():
+    call = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+    result = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+    text = {"type": "text", "text": "a"}
+    kinds = [block["type"] for block in sent([call, result, result, call, result, text])]
+    assert kinds == [call["type"], result["type"], "text"]
+    own = {**result, "tool_use_id": "toolu_1"}
+    assert [b["type"] for b in sent([use("toolu_1"), own], "tool_use")] == ["tool_use"]
+
+
+@pytest.mark.parametrize("field", ["name", "input", "id", "caller"])
+def test_S1_half_a_surrogate_pair_in_an_old_log_gives_a_request(field):
+    call = {**use("a b"), field: {"a": "\ud800"} if field == "input" else "\ud800"}
+    (block,) = sent([call], "tool_use")
+    assert "\ud800" not in json.dumps(block, ensure_ascii=False)
+
+
 DEEP = b'[{"type":"new","x":' + b"[" * 50_000 + b"]" * 50_000 + b"}]"
 
 

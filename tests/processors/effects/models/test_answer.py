@@ -420,6 +420,39 @@ def test_missing_usage_is_unknown_and_invalid_numbers_are_zero():
     assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (0, 0, 0)
 
 
+LONG = "9" * 5_000  # Python cannot read it
+
+
+@pytest.mark.parametrize(
+    "usage",
+    ['{"input_tokens":LONG}', '{"iterations":[{"type":"compaction","output_tokens":LONG}]}',
+     '{"cache_creation":{"ephemeral_1h_input_tokens":LONG}}', '{"other":LONG}',
+     '{"iterations":[5,null,{"type":LONG}]}'],
+)
+def test_S1_no_number_in_the_usage_prevents_an_outcome(usage):
+    """The defect: the count was read with the outcome, which raised, and so did the failure."""
+    answer = Answer()
+    raw = usage.replace("LONG", LONG)
+    answer.feed("", f'{{"type":"message_start","message":{{"usage":{raw}}}}}')
+    assert answer.usage().counts == (0, 0, 0, 0, 0)
+    assert json.loads(raw, parse_int=str) == json.loads(answer.usage().raw, parse_int=str)
+
+
+def refused(**delta):
+    return {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 2}}
+
+
+def test_S1_the_reason_of_a_refusal_survives_a_later_event_without_it():
+    details = {"category": "cyber", "explanation": " why "}
+    begun = refused(stop_reason="refusal", stop_details=details)
+    for later in ({}, {"stop_reason": "refusal"}, {"stop_reason": None, "stop_details": None}):
+        assert answer_of(begun, refused(**later))[0].refusal == ("cyber", "why")
+    assert answer_of(refused(stop_details=details), begun)[0].refusal == ("cyber", "why")
+    assert answer_of(begun, refused(stop_reason="end_turn"))[0].refusal == ("", "")
+    blank = refused(stop_reason="refusal", stop_details={"category": " "})
+    assert answer_of(blank)[0].refusal == ("unspecified", "")
+
+
 def test_an_error_event_fails_the_attempt_with_its_type_and_code():
     error = {"type": "overloaded_error", "message": "full", "details": {"error_code": "c"}}
     with pytest.raises(AttemptFailed) as raised:

@@ -177,6 +177,15 @@ def test_a_request_whose_connection_broke_may_have_been_billed(data):
         (b"HTTP/1.1 304 Not Modified\r\n\r\n", "client_error", ""),
         (b"HTTP/1.1 500 Oops\r\ncontent-length: 99\r\n\r\n{", "transport", ""),
         (b"HTTP/1.1 503 Busy\r\ncontent-length: 1\r\n\r\n{", "api_error", ""),
+        *[
+            (b"HTTP/1.1 400 Bad\r\ncontent-type: application/json\r\n\r\n" + body, error, "")
+            for body, error in [
+                (b'{"error":{"type":["x"],"message":"m"}}', "bad_request"),
+                (b'{"error":{"type":"invalid_request_error","message":5}}', "bad_request"),
+                (b'{"error":{"type":5,"message":["m"],"details":{"error_code":1}}}', "bad_request"),
+                (b'{"error":[5]}', "bad_request"),
+            ]
+        ],
     ],
     ids=str,
 )

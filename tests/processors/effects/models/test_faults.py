@@ -41,7 +41,7 @@ FAILED = {
     "timeout": ("timeout", 408),
     "conflict": ("conflict", 409),
     "too_large": ("request_too_large", 413),
-    "unprocessable": ("unprocessable", 422),
+    "unprocessable": ("bad_request", 422),
     "server_error": ("api_error", 500),
     "server_error_no_retry": ("api_error", 500),
     "unavailable": ("api_error", 503),

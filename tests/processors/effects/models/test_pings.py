@@ -83,10 +83,14 @@ def test_S2_9_pings_for_longer_than_the_stall_limit_are_no_stall(sign, at):
     assert said_so_far(sink.chunks) == done.content.inline
 
 
-def test_S2_9_pings_without_end_are_a_stall_in_the_end():
+UNNAMED = b'data: {"type": "ping"}\n\n'
+
+
+@pytest.mark.parametrize("sign", [PING, COMMENT, UNNAMED, sse("news"), delta("")], ids=str)
+def test_S2_9_pings_without_end_are_a_stall_in_the_end(sign):
     sink = Collected()
     limits = Limits(stall_timeout_ms=100, ping_timeout_ms=300)
-    failed = generated(sink, Api(sink, 10_000), limits)
+    failed = generated(sink, Api(sink, 10_000, sign), limits)
     assert isinstance(failed, GenFailed) and failed.error == "stalled" and not failed.permanent
     assert "only signs of life arrived for 0.3 s" in failed.detail
 
