@@ -137,6 +137,27 @@ def test_a_cursor_ahead_of_the_gateway_is_checked_in_a_thread(stage):
     assert stage.end_reads == 1 and stage.hub.viewers == 1
 
 
+def test_a_viewer_in_the_middle_of_an_event_waits_for_a_gateway_that_has_not_folded_it(stage):
+    """The defect: the gateway showed the event from its beginning again."""
+    played = stage.streams("one")
+    at = stage.folds["one"].end()
+    played.fail(permanent=True)
+    stage.sessions.say("one", "more")
+
+    async def play():
+        inside = cursor_of("one", Place(at, lines=1))  # another gateway has shown the failure
+        subscribing = asyncio.ensure_future(stage.hub.subscribe("one", inside))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not subscribing.done()
+        stage.pass_on("one")
+        async with asyncio.timeout(PATIENCE_S):
+            frames = (await subscribing).drain()
+        assert [frame.shown.line.kind for frame in frames] == ["message"]
+
+    asyncio.run(play())
+
+
 def test_a_viewer_that_subscribes_during_an_answer_gets_all_of_it(stage):
     played = stage.streams("one")
 
