@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..log import LogUnreachable, Settings, environment
+from ..log.settings import unknown_variables
 
 if TYPE_CHECKING:
     from ..local.kafka import Broker, BrokerCluster
@@ -33,7 +34,7 @@ def find_settings(
     variable that is probably misspelt. Raises SettingsError.
     """
     settings = Settings.load(os.environ, config or Path(SETTINGS_FILE), flags or {})
-    for text in settings.unknown_variables(os.environ):
+    for text in unknown_variables(settings, os.environ):
         report(f"foldlog: {text}")
     return settings
 

@@ -404,18 +404,6 @@ class Settings:
         ours = tuple(variable for name in _SECRETS for variable in _ENV[name])
         return (*ours, *(channel.secret_env for channel in self.channels.values()))
 
-    def unknown_variables(self, env: Mapping[str, str]) -> tuple[str, ...]:
-        """A text about each variable with foldlog's prefix that nothing reads: probably a typing
-        error. The values are not shown."""
-        settings = [v for variables in _ENV.values() for v in variables if v.startswith(PREFIX)]
-        channels = [channel.secret_env for channel in self.channels.values()]
-        known = {*settings, *OTHER_VARIABLES, HANDED, *channels}
-        unknown = sorted(
-            name for name in set(env) - known
-            if name.startswith(PREFIX) and not any(fnmatchcase(name, g) for g in self.tool_env)
-        )
-        return tuple(_unknown(name, settings) for name in unknown)
-
     @property
     def kafka_dir(self) -> Path:
         """The directory of the local broker."""
@@ -445,8 +433,21 @@ class Settings:
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
-def _unknown(name: str, settings: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, settings, 1)
+def unknown_variables(settings: Settings, env: Mapping[str, str]) -> tuple[str, ...]:
+    """A text about each variable with foldlog's prefix that nothing reads: probably a typing
+    error. The values are not shown."""
+    ours = [v for variables in _ENV.values() for v in variables if v.startswith(PREFIX)]
+    channels = [channel.secret_env for channel in settings.channels.values()]
+    known = {*ours, *OTHER_VARIABLES, HANDED, *channels}
+    unknown = sorted(
+        name for name in set(env) - known
+        if name.startswith(PREFIX) and not any(fnmatchcase(name, g) for g in settings.tool_env)
+    )
+    return tuple(_unknown(name, ours) for name in unknown)
+
+
+def _unknown(name: str, ours: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, ours, 1)
     hint = f", did you mean {near[0]}?" if near else ""
     return f"{keys_text([name])} is not a variable of foldlog and was ignored{hint}"
 
@@ -624,7 +625,9 @@ def _registry_url(value: str, source: str) -> str:
 def _base_url(value: str, source: str) -> str:
     """The URL. An invalid URL is not shown, because it may contain a password."""
     if _http_url(value) is None:
-        raise SettingsError(f"{source}: base_url must be http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]")
+        raise SettingsError(
+            f"{source}: base_url must be http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]"
+        )
     return value
 
 

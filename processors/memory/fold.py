@@ -11,7 +11,7 @@ from itertools import islice
 from ...schemas import memory as ev
 from ...schemas.codec import Entry
 from ...schemas.enums import TodoStatus
-from ...schemas.ids import is_logged_id
+from ...schemas.ids import is_logged_id as is_id
 from ...schemas.memory_paths import (
     PREFERENCE_CHARS_MAX,
     PROJECT,
@@ -104,7 +104,7 @@ def apply(view: MemoryView, entry: Entry) -> MemoryView:
     if entry.writer not in WRITERS[kind]:
         return _refused(view, entry, f"{entry.writer or 'nobody'} may not write {kind.__name__}")
     session = getattr(entry.event, "source_session", None)
-    if not is_logged_id(entry.event.by_user) or not (session is None or is_logged_id(session)):
+    if not is_id(entry.event.by_user) or not (session is None or is_id(session)):
         return _refused(view, entry, "its user or its session is no id")
     after: MemoryView | str = view
     match entry.event:
@@ -136,7 +136,7 @@ def _written(view: MemoryView, entry: Entry, event: ev.MemoryWritten) -> MemoryV
         same = had.text == event.text and event.path in (TODAY, had.path)
         return view if same else f"entry {event.entry_id} was written before with another text"
     wrong = why_not_text(event.text)
-    if not is_logged_id(event.entry_id) or tier_of(path) is None or wrong is not None:
+    if not is_id(event.entry_id) or tier_of(path) is None or wrong is not None:
         return f"entry {event.entry_id[:128]!r} of {path[:200]!r}: {wrong or 'no such id or path'}"
     size = len(event.text.encode())
     if len(view.ids) >= ENTRIES_MAX or view.text_bytes + size > BYTES_MAX:
@@ -187,7 +187,7 @@ def _place(view: MemoryView, path: str, after: str | None) -> int:
 def _retired(view: MemoryView, event: ev.MemoryRetired) -> MemoryView | str:
     if event.entry_id in view.gone:
         return view
-    if not is_logged_id(event.entry_id):
+    if not is_id(event.entry_id):
         return f"{event.entry_id[:128]!r} is the id of no entry"
     if event.entry_id not in view.ids:  # it may be written later, as the order does not matter
         return replace(view, gone=_appended(view.gone, event.entry_id, GONE_KEPT))
@@ -221,7 +221,7 @@ def _preference(view: MemoryView, event: ev.PreferenceSet) -> MemoryView | str:
         preferences.pop(event.name, None)
     else:
         wrong = why_not_text(event.value)
-        if not is_logged_id(event.name) or len(event.value) > PREFERENCE_CHARS_MAX or wrong:
+        if not is_id(event.name) or len(event.value) > PREFERENCE_CHARS_MAX or wrong:
             return f"preference {event.name[:128]!r}: {wrong or 'its name or value is too long'}"
         preferences[event.name] = event.value
     if len(preferences) > PREFERENCES_MAX:
@@ -241,7 +241,7 @@ def _todo_added(view: MemoryView, entry: Entry, event: ev.TodoAdded) -> MemoryVi
     if _TODO + event.todo_id in view.gone:
         return view
     wrong = why_not_text(event.text) or (not event.text.strip() and "it is empty") or None
-    if not is_logged_id(event.todo_id) or len(event.text) > TODO_CHARS_MAX or wrong:
+    if not is_id(event.todo_id) or len(event.text) > TODO_CHARS_MAX or wrong:
         return f"todo {event.todo_id[:128]!r}: {wrong or 'its id or its text is too long'}"
     if not _is(view, PROJECT):
         return f"todo {event.todo_id}: {view.scope} is no project"

@@ -8,7 +8,7 @@ import pytest
 
 from foldlog.log import Settings, SettingsError
 from foldlog.log.kafka import KafkaLog
-from foldlog.log.settings import _ENV, _INTS, _PATHS
+from foldlog.log.settings import _ENV, _INTS, _PATHS, unknown_variables
 
 ENV = {"HOME": "/h", "USER": "ada"}
 HIDDEN = "hush-hush-secret-of-32-bytes-and-more"
@@ -53,7 +53,8 @@ def test_a_directory_of_the_user_that_is_not_utf8_is_named(variable):
     ("partitions", "9" * 5000), ("base_url", HIDDEN), ("base_url", f"ftp://u:{HIDDEN}@host"),
     ("base_url", f"https://u:{HIDDEN}@host:99999"), ("base_url", f"https://u:{HIDDEN}@[::1"),
     ("base_url", f"https://u:{HIDDEN}@"), ("base_url", f"https://{HIDDEN}\x01"),
-    ("embedder", HIDDEN), ("bootstrap_servers", f"u:{HIDDEN}@host:1"), ("registry_url", HIDDEN), ("blobs", f"s3://{HIDDEN}/../x"), ("blobs", f"s3://u:{HIDDEN}@b"),
+    ("embedder", HIDDEN), ("bootstrap_servers", f"u:{HIDDEN}@host:1"), ("registry_url", HIDDEN),
+    ("blobs", f"s3://{HIDDEN}/../x"), ("blobs", f"s3://u:{HIDDEN}@b"),
     ("client_properties", f"/sasl.password={HIDDEN}"), ("home", f"/{HIDDEN}\nx"),
 ])  # fmt: skip
 def test_an_invalid_value_is_not_shown(name, value):
@@ -171,9 +172,9 @@ def test_a_variable_that_nothing_reads_is_reported_with_the_nearest_name(tmp_pat
         ("FOLDLOG_CRM", "FOLDLOG_MINE_1", "FOLDLOG_CI_RUN", "OTHER"), "x"
     )
     settings = Settings.load(ENV, file)
-    assert settings.unknown_variables(known) == ()
+    assert unknown_variables(settings, known) == ()
     wrong = {"FOLDLOG_PARTITION": HIDDEN, "FOLDLOG_GATEWAY_SECERT": HIDDEN, "FOLDLOG_X\n": HIDDEN}
-    first, second, third = settings.unknown_variables({**known, **wrong})
+    first, second, third = unknown_variables(settings, {**known, **wrong})
     assert "FOLDLOG_GATEWAY_SECERT" in first and "did you mean FOLDLOG_GATEWAY_SECRET?" in first
     assert "FOLDLOG_PARTITION is" in second and "did you mean FOLDLOG_PARTITIONS?" in second
     assert "hush" not in first + second + third and "\n" not in third

@@ -11,7 +11,7 @@ from ....schemas import events as ev
 from ....schemas.canonical import compact
 from ....schemas.codec import Entry
 from ....schemas.enums import CancelMode
-from ....schemas.ids import is_logged_id, why_not_an_id
+from ....schemas.ids import is_logged_id as is_id, why_not_an_id
 from ....schemas.value import Value, fields_of, replace
 from ..calls import BEGUN
 from ..field_writers import PROJECT_TOOL
@@ -95,7 +95,7 @@ def triggered(
 def _why_not_locked(
     state: SessionState, before: TurnView, event: ev.ToolResult, project_id: str
 ) -> Ruling | None:
-    if not is_logged_id(project_id):
+    if not is_id(project_id):
         return refused("invalid_id", why_not_an_id("project_id", project_id))
     call = call_of(before, event)
     name = call.name if call is not None else ""

@@ -6,7 +6,7 @@ adapter reads the items and tries again.
 """
 
 from ....schemas import events as ev
-from ....schemas.ids import is_logged_id, why_not_an_id
+from ....schemas.ids import is_logged_id as is_id, why_not_an_id
 from ....schemas.nesting import parsed
 from ..projections.items import last_item, version
 from ..ruling import ACCEPTED, DUPLICATE, STALE, Ruling, refused
@@ -20,7 +20,7 @@ def item_added(views: SessionViews, event: ev.ItemAdded) -> Ruling:
     """Rules on a batch. A batch counts once; another batch with the same id and other content is
     refused.
     """
-    if not is_logged_id(event.item_id):
+    if not is_id(event.item_id):
         return refused("invalid_id", why_not_an_id("item_id", event.item_id))
     known = views.items.batches.last(event.item_id)
     if known is not None:
@@ -47,7 +47,7 @@ def item_retracted(views: SessionViews, event: ev.ItemRetracted) -> Ruling:
     """Rules on a retraction. A retraction counts once. A retraction of the last item counts only if
     its sender has seen the newest items.
     """
-    if not is_logged_id(event.command_id):
+    if not is_id(event.command_id):
         return refused("invalid_id", why_not_an_id("command_id", event.command_id))
     if views.items.retractions.last(event.command_id) is not None:
         return DUPLICATE
