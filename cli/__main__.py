@@ -175,8 +175,8 @@ def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
         return USAGE
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except UnicodeError:
-        _print_error(SettingsError(_not_utf8(words)), as_json)
+    except UnicodeError as error:
+        _print_error(SettingsError(_not_text(error, words)), as_json)
         return USAGE
     except (FoldlogError, OSError) as error:
         _print_error(error, as_json)
@@ -186,12 +186,15 @@ def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
             edge.close()
 
 
-def _not_utf8(words: Sequence[str]) -> str:
-    """The message for a text that is not UTF-8. The text is not shown, because it may be a secret.
-    """
+def _not_text(error: UnicodeError, words: Sequence[str]) -> str:
+    """The message for a text that cannot be encoded or decoded. The text is not shown, because it
+    may be a secret."""
     for number, word in enumerate(words, 1):
         if not is_text(word):
             return f"argument {number} is not valid UTF-8 text. Nothing was sent."
+    codec = str(getattr(error, "encoding", "utf-8")).lower()
+    if isinstance(error, UnicodeEncodeError) and codec not in ("utf-8", "utf8"):
+        return f"a text has characters that {codec} lacks. Set PYTHONUTF8=1 or a UTF-8 locale."
     return "a text that this command read is not valid UTF-8. Correct it, then try again."
 
 

@@ -72,6 +72,9 @@ STORE_SCHEMES = ("s3", "gs", "az", "memory")
 _STORE = re.compile(r"[A-Za-z0-9._/-]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{0,128}")
 _VARIABLES = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
+NAME_BYTES_MAX = 255
+"""The longest name of a file or directory on Linux."""
+
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 
 PREFIX = "FOLDLOG_"
@@ -541,6 +544,8 @@ def _checked(name: str, value: Any, source: str) -> Any:
     _text(value, f"{source}: {name}")
     if name not in _SECRETS and _CONTROLS.search(value.strip()):
         raise SettingsError(f"{source}: {name} contains a control character")
+    if name in _PATHS and any(len(part.encode()) > NAME_BYTES_MAX for part in value.split("/")):
+        raise SettingsError(f"{source}: {name} has a name of more than {NAME_BYTES_MAX} bytes")
     if name in _WORDS and value not in _WORDS[name]:
         raise SettingsError(f"{source}: {name} must be {' or '.join(_WORDS[name])}")
     if name in _FORMS and not _FORMS[name][0](value):

@@ -6,9 +6,11 @@ import sys
 
 import pytest
 
-from foldlog.log import Settings, SettingsError
+from foldlog.api import installation
+from foldlog.log import Settings, SettingsError, environment
 from foldlog.log.kafka import KafkaLog
 from foldlog.log.settings import _ENV, _INTS, _PATHS, unknown_variables
+from foldlog.tests.kit.waiting import PATIENCE_S
 
 ENV = {"HOME": "/h", "USER": "ada"}
 HIDDEN = "hush-hush-secret-of-32-bytes-and-more"
@@ -56,6 +58,7 @@ def test_a_directory_of_the_user_that_is_not_utf8_is_named(variable):
     ("embedder", HIDDEN), ("bootstrap_servers", f"u:{HIDDEN}@host:1"), ("registry_url", HIDDEN),
     ("blobs", f"s3://{HIDDEN}/../x"), ("blobs", f"s3://u:{HIDDEN}@b"),
     ("client_properties", f"/sasl.password={HIDDEN}"), ("home", f"/{HIDDEN}\nx"),
+    ("home", f"/{HIDDEN * 9}"), ("prices", f"/{HIDDEN * 9}/x"),
 ])  # fmt: skip
 def test_an_invalid_value_is_not_shown(name, value):
     variable = _ENV[name][0]
@@ -180,12 +183,12 @@ def test_a_variable_that_nothing_reads_is_reported_with_the_nearest_name(tmp_pat
     assert "hush" not in first + second + third and "\n" not in third
 
 
-def run(*words: str, cwd, timeout_s=60, **variables: bytes | str) -> subprocess.CompletedProcess:
+def run(*words: str | bytes, cwd, **variables: bytes | str) -> subprocess.CompletedProcess:
     env = {b"PATH": os.fsencode(os.environ["PATH"]), b"HOME": os.fsencode(cwd)}
     env |= {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
     return subprocess.run(
         [sys.executable, "-m", "foldlog.cli", *words],
-        env=env, cwd=cwd, capture_output=True, timeout=timeout_s, check=False,
+        env=env, cwd=cwd, capture_output=True, timeout=PATIENCE_S, check=False,
     )
 
 
@@ -212,3 +215,29 @@ def test_a_command_reports_a_misspelt_variable_once_and_runs(tmp_path):
     (line,) = [line for line in lines if "FOLDLOG_" in line]
     assert "FOLDLOG_PARTITION " in line and "did you mean FOLDLOG_PARTITIONS?" in line
     assert b"hush" not in ran.stderr and ran.returncode == 3
+
+
+def test_a_program_gets_a_warning_and_a_child_repeats_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOLDLOG_PARTITION", "hush")
+    lines = []
+    installation.find_settings(report=lines.append)
+    (line,) = lines
+    assert "FOLDLOG_PARTITION is not a variable of foldlog" in line and "hush" not in line
+    process = environment.start_process(
+        [sys.executable, "-m", "foldlog.cli", "status"], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 3 and b"FOLDLOG_PARTITION " not in out + err
+
+
+@pytest.mark.parametrize("words", [
+    [b"\xff"], [b"status", b"--json", b"\xff"], [b"--config", b"\xff", b"status"],
+    [b"show", b"--json", b"\xff"], [b"sql", b"select '\xff'"], [b"sql", b"--json", b"\xff"],
+    [b"--home", b"/hush\xff", b"status"],
+])
+def test_an_argument_that_is_not_utf8_has_no_traceback(tmp_path, words):
+    ran = run(*words, cwd=tmp_path)
+    assert ran.returncode in (2, 3) and b"Traceback" not in ran.stderr
+    assert b"hush" not in ran.stderr + ran.stdout
