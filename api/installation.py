@@ -4,6 +4,7 @@ Only this file turns the environment into settings and chooses the broker: the c
 otherwise the local broker that `foldlog up` started.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,22 +13,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..log import LogUnreachable, Settings, environment
+from ..log.settings import unknown_variables
 
 if TYPE_CHECKING:
     from ..local.kafka import Broker, BrokerCluster
 
+LOGGER = logging.getLogger("foldlog.api")
 SETTINGS_FILE = "foldlog.toml"
 SCRIPTED_KEY = "scripted"
 """The API key sent to the scripted model's server, which accepts any key."""
 
 
 def find_settings(
-    flags: Mapping[str, Any] | None = None, config: Path | None = None
+    flags: Mapping[str, Any] | None = None,
+    config: Path | None = None,
+    report: Callable[[str], None] = LOGGER.warning,
 ) -> Settings:
     """The settings of this process: flags override the environment, which overrides the file (by
-    default `foldlog.toml` in the working directory). Raises SettingsError.
+    default `foldlog.toml` in the working directory). `report` gets a line about each environment
+    variable that is probably misspelt. Raises SettingsError.
     """
-    return Settings.load(os.environ, config or Path(SETTINGS_FILE), flags or {})
+    settings = Settings.load(os.environ, config or Path(SETTINGS_FILE), flags or {})
+    for text in unknown_variables(settings, os.environ):
+        report(f"foldlog: {text}")
+    return settings
 
 
 def local_broker(settings: Settings, brokers: int | None = None) -> "Broker | BrokerCluster":

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ..log import environment
+from ..log.channels import is_text
 from ..log.errors import (
     FoldlogError,
     LogFatal,
@@ -158,8 +159,8 @@ def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
     from .log_lines import to_stderr
 
     if edge is None:
-        environment.begin()
-    edge = edge or Edge()
+        edge = Edge()
+        edge.is_child = environment.begin()
     words = sys.argv[1:] if args is None else args
     as_json = "--json" in takewhile(lambda word: word != "--", words)
     # The Kafka client logs its retries at a lower level; its errors reach the user as errors.
@@ -174,9 +175,8 @@ def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
         return USAGE
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except UnicodeEncodeError as error:  # an argument has bytes that are not UTF-8
-        not_utf8 = SettingsError(f"{error.object!r} is not valid UTF-8 text. Nothing was sent.")
-        _print_error(not_utf8, as_json)
+    except UnicodeError as error:
+        _print_error(SettingsError(_not_text(error, words)), as_json)
         return USAGE
     except (FoldlogError, OSError) as error:
         _print_error(error, as_json)
@@ -184,6 +184,18 @@ def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
     finally:
         with contextlib.suppress(KeyboardInterrupt):  # the result or the error is printed already
             edge.close()
+
+
+def _not_text(error: UnicodeError, words: Sequence[str]) -> str:
+    """The message for a text that cannot be encoded or decoded. The text is not shown, because it
+    may be a secret."""
+    for number, word in enumerate(words, 1):
+        if not is_text(word):
+            return f"argument {number} is not valid UTF-8 text. Nothing was sent."
+    codec = str(getattr(error, "encoding", "utf-8")).lower()
+    if isinstance(error, UnicodeEncodeError) and codec not in ("utf-8", "utf8"):
+        return f"a text has characters that {codec} lacks. Set PYTHONUTF8=1 or a UTF-8 locale."
+    return "a text that this command read is not valid UTF-8. Correct it, then try again."
 
 
 def _print_error(error: Exception, as_json: bool) -> None:

@@ -17,6 +17,7 @@ from ..api import installation
 from ..log import LogUnreachable, Settings, open_log
 from ..log.door import Log
 from ..schemas.origin import Origin, Proof, Recorder
+from .printing import note
 from .progress import Bar
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Edge:
     def __init__(self, settings: Settings | None = None, log: Log | None = None) -> None:
         self._settings = settings
         self.flags: list[str] = []
+        self.is_child = False  # whether another foldlog process started this one
         self._log, self._owns_log = log, log is None
         self._opened: list[Any] = []
         self._callbacks: list[Callable[[], None]] = []
@@ -49,7 +51,8 @@ class Edge:
         self.flags = [f"--{name.replace('_', '-')}={value}" for name, value in set_flags.items()]
         self.flags += [f"--config={config}"] if config else []
         if self._settings is None:
-            self._settings = installation.find_settings(flags, config)
+            report = (lambda _: None) if self.is_child else note  # its parent has reported them
+            self._settings = installation.find_settings(flags, config, report)
 
     @property
     def settings(self) -> Settings:

@@ -27,6 +27,7 @@ from ..consumers.spending import ledger_json, ledger_lines, saving_of, session_c
 from ..consumers.waiting import asking, doubtful, what_it_waits_for
 from ..log.blobs import BlobError
 from ..log.partition import partition_for
+from ..producers.checks import an_id
 from ..schemas.codec import ChunkSeen, Entry
 from ..schemas.events import GenChunk
 from ..schemas.topics import SESSION_EVENTS
@@ -280,6 +281,8 @@ def tail_command(
     """
     client = edge.client()
     read = client.read_blob if resolve else None
+    if session is not None:
+        an_id("the name of a session", session)
     session_ids = None if session is None else (session,)
     with Follow(edge.log, session_ids, _begin(edge, session, start)) as events:
         bar = Bar("tail", "records")

@@ -21,6 +21,7 @@ from ..consumers.search.search_index import (
 )
 from ..processors.search.snippet import Snippet
 from ..processors.search.words import query_of
+from ..producers.checks import an_id
 from .clean_text import clean
 from .edge import Edge, example, json_option, pass_edge
 from .printing import emit, note, when
@@ -52,6 +53,8 @@ def search_command(
     file below the home directory, updated before each search; it may be deleted. Put -- before
     words that begin with a dash.
     """
+    if session is not None:
+        an_id("the name of a session", session)
     query = " ".join(words)
     if not query_of(query).terms:
         raise click.UsageError(f"{query!r} has no letter or digit to search for.")

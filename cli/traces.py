@@ -1,6 +1,7 @@
 """traces: exports a session's work as OpenTelemetry spans, which are built from the log."""
 
 import os
+import re
 from urllib.parse import unquote, urlsplit
 
 import click
@@ -76,5 +77,9 @@ def _headers(given: tuple[str, ...]) -> dict[str, str]:
         if not equals or not name.strip():
             # The message must not quote the text, which may be a secret.
             raise click.UsageError("--header: nothing was sent: give NAME=VALUE.")
+        if not re.fullmatch(r"[ -~]+", text.strip()):
+            raise click.UsageError(
+                f"--header, or {HEADERS}: nothing was sent: give printable ASCII characters."
+            )
         headers[name.strip().lower()] = value.strip()
     return headers

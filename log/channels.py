@@ -9,15 +9,35 @@ Answers to a message with the channel `push:crm` are sent to this URL. This file
 settings of a channel; it sends nothing. The URL and the secret are never shown.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..schemas.ids import DOTS
 from .errors import SettingsError
 
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_KEYS_SHOWN_MAX = 5
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
 _KNOWN = ("url", "secret_env", "networks")
+
+
+def keys_text(names: Iterable[str]) -> str:
+    """Keys of a settings file for one line of text: few, and without special characters."""
+    shown = [name if _PLAIN_KEY.fullmatch(name) else ascii(name[:60]) for name in names]
+    more = len(shown) - _KEYS_SHOWN_MAX
+    return ", ".join(shown[:_KEYS_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def is_text(value: str) -> bool:
+    """Whether a value is valid UTF-8. Python represents the other bytes of a variable or an
+    argument as surrogates."""
+    return _SURROGATES.search(value) is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,26 +64,38 @@ def channels_from(
     good, wrong = {}, []
     for name, options in table.items():
         try:
+            _check_name(name, source)
             good[name] = _channel(name, options, f"{source}, channels.{name}", env)
         except SettingsError as error:
             wrong.append(str(error).rstrip("."))
     return good, tuple(wrong)
 
 
+def _check_name(name: str, source: str) -> None:
+    if not _NAME.fullmatch(name) or name in DOTS:
+        raise SettingsError(
+            f"{source}: the name must be 1-64 of A-Z a-z 0-9 . _ - in each [channels.NAME], "
+            "not `.` or `..`"
+        )
+
+
 def _channel(name: str, options: Any, where: str, env: Mapping[str, str]) -> Channel:
-    if not name.isascii() or not all(c.isalnum() or c in "._-" for c in name) or len(name) > 64:
-        raise SettingsError(f"{where}: the name must be 1-64 of A-Z a-z 0-9 . _ -")
     if not isinstance(options, dict):
         raise SettingsError(f"{where} must be a table with url and secret_env")
     unknown = sorted(set(options) - set(_KNOWN))
     if unknown:
-        raise SettingsError(f"{where}: unknown {', '.join(unknown)}. Known: {', '.join(_KNOWN)}.")
+        raise SettingsError(f"{where}: unknown {keys_text(unknown)}. Known: {', '.join(_KNOWN)}.")
     for what in ("url", "secret_env"):
         if not isinstance(options.get(what), str) or not options[what].strip():
             raise SettingsError(f"{where}: {what} is missing")
+    if not _VARIABLE.fullmatch(options["secret_env"]):
+        # It is not shown, because it may be the secret itself.
+        raise SettingsError(f"{where}: secret_env must be the name of an environment variable")
     networks = _networks(options.get("networks", []), where)
     _check_url(options["url"], networks, where)
     secret = env.get(options["secret_env"]) or None
+    if secret is not None and not is_text(secret):
+        raise SettingsError(f"{where}: {options['secret_env']} is not valid UTF-8 text")
     return Channel(
         name=name,
         url=options["url"],
@@ -78,8 +110,10 @@ def _networks(given: Any, where: str) -> tuple[str, ...]:
         raise SettingsError(f'{where}: networks must be a list, as in ["10.1.2.0/24"]')
     try:
         return tuple(str(ip_network(text)) for text in given)
-    except ValueError as error:
-        raise SettingsError(f"{where}: networks: {error}") from error
+    except ValueError:
+        raise SettingsError(
+            f'{where}: networks must be networks without host bits, as in ["10.1.2.0/24"]'
+        ) from None
 
 
 def _check_url(url: str, networks: tuple[str, ...], where: str) -> None:

@@ -6,7 +6,7 @@ them. Only this file, `kafka.py`, `kafka_reader.py` and `admin.py` import conflu
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -125,6 +125,9 @@ TRANSIENT = frozenset(
 broker stopped.
 """
 
+SECRET_CHARS_MIN = 4
+"""A shorter value of a property may occur in any message, and is no secret."""
+
 _QUIET_S = 10.0
 """The interval in seconds in which each kind of line is logged once; without a broker, a client
 logs thousands a minute.
@@ -137,7 +140,7 @@ def check_properties(given: Mapping[str, str]) -> None:
     for name, value in given.items():
         if name in fixed and str(value).lower() != str(fixed[name]).lower():
             raise SettingsError(
-                f"client.properties sets {name}={value}, but foldlog needs {name}={fixed[name]}: "
+                f"client.properties sets {name}, but foldlog needs {name}={fixed[name]}: "
                 "its guarantees depend on it. Remove that line."
             )
         if name in _GIVEN - {"bootstrap.servers"}:
@@ -252,10 +255,20 @@ def open_client(build: Callable[..., Made], properties: Mapping[str, Any], **mor
     try:
         return build(dict(properties), **more)
     except KafkaException as error:
+        text = _without_values(error.args[0].str().strip(), properties.values())
         raise SettingsError(
-            f"the Kafka client rejects its properties: {error.args[0].str()}. Nothing was read or "
+            f"the Kafka client rejects its properties: {text}. Nothing was read or "
             "written. Correct that line of client.properties (FOLDLOG_CLIENT_PROPERTIES)."
-        ) from error
+        ) from None
+
+
+def _without_values(text: str, values: Iterable[Any]) -> str:
+    """A message of the library without the values of properties, which may be secrets."""
+    for value in sorted((str(value) for value in values), key=len, reverse=True):
+        text = text.replace(f'"{value}"', "***")
+        if len(value) >= SECRET_CHARS_MIN:
+            text = text.replace(value, "***")
+    return text
 
 
 def denied(error: KafkaError, servers: str, about: str = "") -> AccessDenied | None:

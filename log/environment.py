@@ -106,8 +106,8 @@ def start_process(
     return process
 
 
-def begin() -> None:
-    """Called at the start of a foldlog process.
+def begin() -> bool:
+    """Called at the start of a foldlog process. Returns whether another foldlog process started it.
 
     Reads the variables from the socket, then calls `seal`.
     """
@@ -116,6 +116,7 @@ def begin() -> None:
         with contextlib.suppress(OSError, ValueError), open(int(number), "rb") as file:
             os.environ.update(json.load(file))
     seal()
+    return bool(number)
 
 
 def seal() -> None:

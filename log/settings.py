@@ -2,20 +2,26 @@
 
 Sources by precedence: flags, environment, `foldlog.toml`, defaults. Nothing else in foldlog reads
 the environment. Secrets are never shown: the API key, the gateway's secret, the web token, the
-registry's user and password, values of client properties, passwords in URLs.
+registry's user and password, values of client properties, passwords in URLs. An invalid value is
+never shown either, because a secret may have been put into the wrong setting.
 """
 
+import difflib
+import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
+from ..schemas.ids import is_id
 from ..schemas.topics import Replication
-from .channels import Channel, channels_from
+from .channels import Channel, channels_from, is_text, keys_text
+from .environment import HANDED
 from .errors import SettingsError
 
 INLINE_LIMIT_BYTES = 64 * 1024
@@ -66,7 +72,24 @@ STORE_SCHEMES = ("s3", "gs", "az", "memory")
 _STORE = re.compile(r"[A-Za-z0-9._/-]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{0,128}")
 _VARIABLES = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
-_USER = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
+NAME_BYTES_MAX = 255
+"""The longest name of a file or directory on Linux."""
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
+
+PREFIX = "FOLDLOG_"
+"""The prefix of foldlog's own environment variables."""
+
+OTHER_VARIABLES = (
+    "FOLDLOG_PROJECT",  # processors/tools/project.py
+    "FOLDLOG_COMPILED",  # setup.py
+    "FOLDLOG_WORKER_ARGS", "FOLDLOG_GATEWAY_ARGS",  # deploy/
+    "FOLDLOG_CI_RUN", "FOLDLOG_CI_SECONDS", "FOLDLOG_CI_ARGS",  # Makefile, tests/
+    "FOLDLOG_RUNNING_TESTS", "FOLDLOG_SDK_BROKER", "FOLDLOG_SDK_HOOK",  # tests/
+)  # fmt: skip
+"""The variables with this prefix that are not settings. tests/structure/test_variables.py compares
+them with the code that reads them.
+"""
 
 _ENV: Mapping[str, tuple[str, ...]] = {
     "bootstrap_servers": ("FOLDLOG_BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS"),
@@ -130,6 +153,41 @@ _PATHS = (
     "managed_instructions", "prices",
 )
 _SECRETS = ("api_key", "gateway_secret", "web_token", "registry_user", "registry_password")
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "framing": FRAMINGS,
+    "decoder": DECODERS,
+    "durability": DURABILITIES,
+}
+_FORMS: Mapping[str, tuple[Callable[[str], Any], str]] = {
+    "bootstrap_servers": (
+        re.compile(r"[ -?A-~]*").fullmatch, "must be HOST:PORT,... without a user or a password"
+    ),
+    "embedder": (
+        re.compile(r"\s*[^\W\d][\w.]*:[^\W\d]\w*\s*|\s*").fullmatch,
+        "must be MODULE:ATTR, as in my_app:embedder",
+    ),
+    "topic_prefix": (_TOPIC.fullmatch, "may contain only letters, digits, `.`, `_` and `-`"),
+    "user": (is_id, "must be 1 to 128 letters, digits, `.`, `_`, `:`, `@`, `-`, not `.`, `..`"),
+    "web_token": (
+        re.compile(r"[!-~]{16,}").fullmatch, "must be 16 or more ASCII characters, without spaces"
+    ),
+    "api_key": (
+        lambda text: re.fullmatch(r"[!-~]*", text.strip()),
+        "must be ASCII characters, without spaces",
+    ),
+    "gateway_secret": (
+        lambda text: len(text.encode()) >= SECRET_BYTES_MIN,
+        f"needs at least {SECRET_BYTES_MIN} bytes",
+    ),
+}
+"""The test that a value must pass, and the text for users."""
+
+_EMPTY_ALLOWED = ("topic_prefix", "tool_env")
+_EMPTY_IS_WRONG = ("base_url",)
+"""An empty variable of these settings is an error; any other one is ignored.
+
+The default of `base_url` is a public service: whoever sets the variable wants another one.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -378,34 +436,73 @@ class Settings:
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
+def unknown_variables(settings: Settings, env: Mapping[str, str]) -> tuple[str, ...]:
+    """A text about each variable with foldlog's prefix that nothing reads: probably a typing
+    error. The values are not shown."""
+    ours = [v for variables in _ENV.values() for v in variables if v.startswith(PREFIX)]
+    channels = [channel.secret_env for channel in settings.channels.values()]
+    known = {*ours, *OTHER_VARIABLES, HANDED, *channels}
+    unknown = sorted(
+        name for name in set(env) - known
+        if name.startswith(PREFIX) and not any(fnmatchcase(name, g) for g in settings.tool_env)
+    )
+    return tuple(_unknown(name, ours) for name in unknown)
+
+
+def _unknown(name: str, ours: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, ours, 1)
+    hint = f", did you mean {near[0]}?" if near else ""
+    return f"{keys_text([name])} is not a variable of foldlog and was ignored{hint}"
+
+
 _Found = dict[str, tuple[Any, str]]
 """The value of each setting before validation, and its source."""
 
 
 def _from_toml(path: Path | None, env: Mapping[str, str]) -> _Found:
-    if path is None or not path.is_file():
+    if path is None:
         return {}
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is not a TOML file: {error}") from error
+    table = _toml_table(path)
     known = {*_ENV, "channels"}
     unknown = sorted(set(table) - known)
     if unknown:
         raise SettingsError(
-            f"{path}: unknown settings {', '.join(unknown)}. Known are: {', '.join(sorted(known))}."
+            f"{path}: unknown settings {keys_text(unknown)}. Known are: {', '.join(sorted(known))}."
         )
     for name in (*_PATHS, "client_properties"):
-        if isinstance(table.get(name), str) and not (name == "blobs_dir" and "://" in table[name]):
-            table[name] = str(path.absolute().parent / _expanded(table[name], env))
+        text = table.get(name)
+        if not isinstance(text, str) or not text.strip() or (name == "blobs_dir" and "://" in text):
+            continue
+        table[name] = str(path.absolute().parent / _expanded(text, env))
     return {name: (value, str(path)) for name, value in table.items()}
+
+
+def _toml_table(path: Path) -> dict[str, Any]:
+    """The content of the file; nothing if there is no file. Raises SettingsError."""
+    try:
+        if not os.path.lexists(path):
+            return {}
+        if not path.is_file():
+            raise SettingsError(f"{path} is not a file. Nothing was read. Remove or replace it.")
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        why = f"byte {error.start} is not UTF-8"
+    except tomllib.TOMLDecodeError as error:
+        why = str(error)
+    except RecursionError:
+        why = "it is nested too deeply"
+    except ValueError:  # int() limits the digits that it reads
+        why = "a number or a date in it is out of range"
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    raise SettingsError(f"{path} is not a TOML file: {why}") from None
 
 
 def _from_env(env: Mapping[str, str]) -> _Found:
     found = {}
     for name, variables in _ENV.items():
         for variable in variables:
-            if env.get(variable):
+            if env.get(variable) or (variable in env and name in _EMPTY_IS_WRONG):
                 found[name] = (env[variable], variable)
                 break
     return found
@@ -439,60 +536,45 @@ def _with_blobs(found: _Found, more: _Found) -> _Found:
 def _checked(name: str, value: Any, source: str) -> Any:
     """The value, validated and converted to the setting's type. Raises SettingsError."""
     if name in _INTS:
-        low, high = _INTS[name]
-        try:
-            number = int(value) if not isinstance(value, (bool, float)) else None
-        except (TypeError, ValueError):
-            number = None
-        if number is None or not low <= number <= high:
-            raise SettingsError(f"{source}: {name} must be a whole number {low} to {high}")
-        return number
+        return _number(name, value, source)
     if name in (*_PATHS, "client_properties") and isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str):
         raise SettingsError(f"{source}: {name} must be a string, not {type(value).__name__}")
-    if name == "topic_prefix" and not _TOPIC.fullmatch(value):
-        raise SettingsError(
-            f"{source}: topic_prefix may contain only letters, digits, `.`, `_` and `-`, not "
-            f"{value!r}"
-        )
-    if name == "user" and not _USER.fullmatch(value):
-        raise SettingsError(
-            f"{source}: user must be 1 to 128 letters, digits, `.`, `_`, `:`, `@` and `-`, not "
-            f"{value!r}"
-        )
-    if name == "gateway_secret" and len(value.encode()) < SECRET_BYTES_MIN:
-        raise SettingsError(f"{source}: gateway_secret needs at least {SECRET_BYTES_MIN} bytes")
-    if name == "web_token" and not re.fullmatch(r"[!-~]{16,}", value):
-        raise SettingsError(
-            f"{source}: web_token must be 16 or more ASCII characters, without spaces"
-        )
-    if name == "framing" and value not in FRAMINGS:
-        raise SettingsError(f"{source}: framing must be {' or '.join(FRAMINGS)}, not {value!r}")
-    if name == "decoder" and value not in DECODERS:
-        raise SettingsError(f"{source}: decoder must be {' or '.join(DECODERS)}, not {value!r}")
-    if name == "durability" and value not in DURABILITIES:
-        known = " or ".join(DURABILITIES)
-        raise SettingsError(f"{source}: durability must be {known}, not {value!r}")
-    if name == "tool_env":
-        return _variables(value, source)
-    if name == "registry_url":
-        return _registry_url(value.strip(), source)
-    if name == "blobs":
-        return _store_url(value.strip(), source)
-    if name not in ("topic_prefix",) and not value.strip():
-        raise SettingsError(f"{source}: {name} is empty")
+    _text(value, f"{source}: {name}")
+    if name not in _SECRETS and _CONTROLS.search(value.strip()):
+        raise SettingsError(f"{source}: {name} contains a control character")
+    if name in _PATHS and any(len(part.encode()) > NAME_BYTES_MAX for part in value.split("/")):
+        raise SettingsError(f"{source}: {name} has a name of more than {NAME_BYTES_MAX} bytes")
+    if name in _WORDS and value not in _WORDS[name]:
+        raise SettingsError(f"{source}: {name} must be {' or '.join(_WORDS[name])}")
+    if name in _FORMS and not _FORMS[name][0](value):
+        raise SettingsError(f"{source}: {name} {_FORMS[name][1]}")
+    if name not in _EMPTY_ALLOWED and not value.strip():
+        raise SettingsError(f"{source}: {name} is empty. Set it, or remove it.")
+    if name in _CONVERTED:
+        return _CONVERTED[name](value.strip(), source)
     return value.strip()
+
+
+def _number(name: str, value: Any, source: str) -> int:
+    low, high = _INTS[name]
+    try:
+        number = int(value) if not isinstance(value, (bool, float)) else None
+    except (TypeError, ValueError):
+        number = None
+    if number is None or not low <= number <= high:
+        raise SettingsError(f"{source}: {name} must be a whole number {low} to {high}")
+    return number
 
 
 def _variables(value: str, source: str) -> tuple[str, ...]:
     """Names of variables, separated by commas."""
     names = tuple(name.strip() for name in value.split(",") if name.strip())
-    wrong = next((name for name in names if not _VARIABLES.fullmatch(name)), None)
-    if wrong is not None:
+    if not all(map(_VARIABLES.fullmatch, names)):
         raise SettingsError(
             f"{source}: tool_env must be names of variables separated by commas, as in "
-            f"DATABASE_URL,PG*; {wrong!r} is not a name"
+            "DATABASE_URL,PG*"
         )
     return names
 
@@ -522,6 +604,8 @@ def _store_url(value: str, source: str) -> str:
     place = place.strip("/")
     if not separator or scheme not in STORE_SCHEMES or not _STORE.fullmatch(place):
         raise wrong
+    if {".", ".."} & set(place.split("/")):
+        raise wrong
     if not place and scheme != "memory":
         raise wrong
     return f"{scheme}://{place}"
@@ -532,12 +616,8 @@ def _registry_url(value: str, source: str) -> str:
 
     An invalid URL is not shown, because it may contain a password.
     """
-    try:
-        parts = urlsplit(value)
-        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        fits = False
-    if not fits or parts.query or parts.fragment or not re.fullmatch(r"[!-~]+", value):
+    parts = _http_url(value)
+    if parts is None or parts.query or parts.fragment:
         raise SettingsError(f"{source}: registry_url must be http(s)://HOST[:PORT][/PATH]")
     if "@" in parts.netloc:
         raise SettingsError(
@@ -545,6 +625,33 @@ def _registry_url(value: str, source: str) -> str:
             "FOLDLOG_REGISTRY_USER and FOLDLOG_REGISTRY_PASSWORD."
         )
     return value.rstrip("/")
+
+
+def _base_url(value: str, source: str) -> str:
+    """The URL. An invalid URL is not shown, because it may contain a password."""
+    if _http_url(value) is None:
+        raise SettingsError(
+            f"{source}: base_url must be http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]"
+        )
+    return value
+
+
+def _http_url(value: str) -> SplitResult | None:
+    """The parts of an address of HTTP, or None if it is none."""
+    try:
+        parts = urlsplit(value)
+        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    return parts if fits and re.fullmatch(r"[!-~]+", value) else None
+
+
+_CONVERTED: Mapping[str, Callable[[str, str], Any]] = {
+    "tool_env": _variables,
+    "registry_url": _registry_url,
+    "base_url": _base_url,
+    "blobs": _store_url,
+}
 
 
 def _check_registry(given: Mapping[str, Any]) -> None:
@@ -567,9 +674,11 @@ def _properties_file(path: str | None, env: Mapping[str, str]) -> Mapping[str, s
         return {}
     file = _path(path, env)
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_bytes().decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"client properties: cannot read {file}: {error}") from error
+        # The path is not shown, because it may be a property with a password.
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SettingsError(f"client_properties: cannot read the file: {why}") from None
     properties = {}
     for number, line in enumerate(lines, 1):
         line = line.strip()
@@ -586,11 +695,17 @@ def _properties_file(path: str | None, env: Mapping[str, str]) -> Mapping[str, s
 def _base(env: Mapping[str, str], variable: str, below_home: str) -> Path:
     """An XDG base directory; the specification says to ignore a relative path."""
     given = env.get(variable, "")
-    return Path(given) if given.startswith("/") else _home(env) / below_home
+    return Path(_text(given, variable)) if given.startswith("/") else _home(env) / below_home
 
 
 def _home(env: Mapping[str, str]) -> Path:
-    return Path(env.get("HOME") or Path.home())
+    return Path(_text(env.get("HOME") or str(Path.home()), "HOME"))
+
+
+def _text(value: str, source: str) -> str:
+    if not is_text(value):
+        raise SettingsError(f"{source} is not valid UTF-8 text")
+    return value
 
 
 def _expanded(text: str, env: Mapping[str, str]) -> Path:
@@ -627,7 +742,8 @@ def _is_one_loopback(servers: str | None) -> bool:
 def _login(env: Mapping[str, str]) -> str:
     """The login name; characters that a user id may not contain are replaced."""
     name = env.get("USER") or env.get("LOGNAME") or env.get("USERNAME") or "local"
-    return re.sub(r"[^A-Za-z0-9._:@-]", "-", name)[:128]
+    login = re.sub(r"[^A-Za-z0-9._:@-]", "-", name)[:128]
+    return login if is_id(login) else "local"
 
 
 def _without_password(url: str | None) -> str | None:

@@ -15,6 +15,7 @@ from ..log.errors import LogUnreachable
 from ..schemas import memory as ev
 from ..schemas.codec import BY_CLASS, headers_for
 from ..schemas.enums import TodoStatus
+from ..schemas.ids import is_id
 from ..schemas.memory_paths import (
     LEGAL_PATHS,
     PREFERENCE_CHARS_MAX,
@@ -183,7 +184,8 @@ class MemoryWriter:
 
     def write(self, scope: str, event: Any, id: str = "") -> Written:
         """Append an event and wait for its acknowledgement."""
-        if parse_scope(scope) is None:
+        found = parse_scope(scope)
+        if found is None or not is_id(found[1]):
             raise Invalid("invalid_scope", f"a scope is user:ID or project:ID, not {scope[:140]!r}")
         headers = headers_for(event, self._writer)
         answer = acknowledgement.append(

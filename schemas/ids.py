@@ -9,13 +9,25 @@ PARTITION_KEY = "#partition"  # key of PARTITION_TAKEN: no legal session id begi
 PUSH = "push:"  # prefix of a channel to which answers are delivered, instead of streamed
 
 
+DOTS = (".", "..")
+"""No id is one of these: programs use ids in paths and URLs, where these name a directory."""
+
+
 def is_id(text: str) -> bool:
-    """Whether a text is a valid id: 1-128 characters of `[A-Za-z0-9._:@-]`."""
+    """Whether a text is a valid id: 1-128 characters of `[A-Za-z0-9._:@-]`, but not `.` or `..`."""
+    return is_logged_id(text) and text not in DOTS
+
+
+def is_logged_id(text: str) -> bool:
+    """Whether the fold accepts an id. It accepts `.` and `..` too, because an older version allowed
+    them, and old logs must fold to the same views."""
     return _ID.fullmatch(text) is not None
 
 
 def why_not_an_id(what: str, text: str) -> str:
     """The error message for an invalid id."""
+    if text in DOTS:
+        return f"{what} must not be {text!r}, which names a directory in paths and URLs"
     shown = text if len(text) <= 40 else text[:37] + "..."
     return f"{what} must be 1-{ID_CHARS_MAX} characters of [A-Za-z0-9._:@-], not {shown!r}"
 

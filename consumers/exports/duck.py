@@ -29,6 +29,8 @@ _USAGE_ERRORS = (
     duckdb.CatalogException,
     duckdb.SyntaxException,
 )
+_ERRORS = (duckdb.Error, OverflowError, UnicodeError)
+"""DuckDB's errors, and those of its conversion of values to Python objects."""
 
 
 class BadQuery(FoldlogError):
@@ -88,8 +90,13 @@ class Database(Closing):
     def query(self, sql: str) -> Result:
         """Run SQL, and return the result of the last statement. Raises BadQuery."""
         try:
+            sql.encode()
+        except UnicodeEncodeError as error:
+            why = f"the query is not valid UTF-8 text, at character {error.start}"
+            raise BadQuery(why, usage=True) from None
+        try:
             self._run(self._connection.execute, sql)
-        except duckdb.Error as error:
+        except _ERRORS as error:
             raise _bad(error) from error
         described = self._connection.description or []
         return Result(tuple(column[0] for column in described), self._rows())
@@ -98,7 +105,7 @@ class Database(Closing):
         while True:
             try:
                 rows = self._run(self._connection.fetchmany, FETCH_ROWS)
-            except duckdb.Error as error:
+            except _ERRORS as error:
                 raise _bad(error) from error
             if not rows:
                 return
@@ -150,7 +157,7 @@ def _read_json(table: Table) -> str:
     )
 
 
-def _bad(error: duckdb.Error) -> BadQuery:
+def _bad(error: Exception) -> BadQuery:
     return BadQuery(str(error).strip(), usage=isinstance(error, _USAGE_ERRORS))
 
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from ...schemas.canonical import compact
-from ...schemas.ids import is_id
+from ...schemas.ids import is_id, is_logged_id
 from ...schemas.memory import MemoryWritten
 from ...schemas.memory_paths import CORE, DECISIONS, TODAY, parse_scope, why_not_text
 from .fold import MemoryView, day_path
@@ -106,7 +106,7 @@ def extract(
     the answer. user: the owner; by default the user in the scope.
     """
     found = parse_scope(scope)
-    if found is None or not is_id(session_id):
+    if found is None or not is_logged_id(session_id):
         return Extraction([], f"{scope[:140]!r} is no scope, or {session_id[:140]!r} no session")
     given = _list_in(answer)
     if isinstance(given, str):

@@ -11,7 +11,7 @@ from itertools import islice
 from ...schemas import memory as ev
 from ...schemas.codec import Entry
 from ...schemas.enums import TodoStatus
-from ...schemas.ids import is_id
+from ...schemas.ids import is_logged_id as is_id
 from ...schemas.memory_paths import (
     PREFERENCE_CHARS_MAX,
     PROJECT,

@@ -215,7 +215,7 @@ def test_a_missing_file_equals_an_empty_one(tmp_path):
         ("user = 7", "user must be a string, not int"),
         ("user = 'a b'", "user must be 1 to 128 letters"),
         ("topic_prefix = 'a/b'", "topic_prefix may contain"),
-        ("decoder = 'fast'", "decoder must be auto or python, not 'fast'"),
+        ("decoder = 'fast'", "decoder must be auto or python"),
         ("bootstrap_servers = ' '", "bootstrap_servers is empty"),
         ("a = ", "is not a TOML file"),
     ],
@@ -292,7 +292,7 @@ def test_secrets_are_not_printed(tmp_path):
 def test_a_property_that_the_guarantees_need_cannot_be_changed(name):
     from foldlog.log.kafka import KafkaLog
 
-    with pytest.raises(SettingsError, match=f"client.properties sets {name}=0"):
+    with pytest.raises(SettingsError, match=f"client.properties sets {name}, but"):
         KafkaLog("127.0.0.1:1", client_properties={name: "0"})
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from ....log.errors import SettingsError
 from .errors import AttemptFailed, Trouble, retry_after_ms
 from .sse import EventSplitter, StreamEvent
 
@@ -31,7 +32,7 @@ DETAIL_CHARS_MAX = 500  # a longer text is probably a proxy's HTML page
 
 def host_of(base_url: str | None) -> str:
     """Host and port of the API, without the parts of the URL that may be secret."""
-    host = urlsplit(base_url or DEFAULT_BASE_URL).netloc.rpartition("@")[2]
+    host = urlsplit(DEFAULT_BASE_URL if base_url is None else base_url).netloc.rpartition("@")[2]
     return host or "ANTHROPIC_BASE_URL, which names no host"
 
 
@@ -39,11 +40,14 @@ def make_client(api_key: str, base_url: str | None = None) -> Any:
     """An async client of the Messages API without retries. Imports `anthropic` (1.4-3 s).
 
     Every setting is passed, so the SDK reads no credential and no base URL from the environment.
+    Raises SettingsError if the base URL is empty: nobody means the public API by that.
     """
     import httpx2
     from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
-    url = httpx2.URL(base_url or DEFAULT_BASE_URL)
+    if base_url is not None and not base_url.strip():
+        raise SettingsError("base_url is empty (ANTHROPIC_BASE_URL). Set it, or remove it.")
+    url = httpx2.URL(DEFAULT_BASE_URL if base_url is None else base_url)
     # aiohttp rejects a user and a password in a URL. For these hosts, it uses no proxy of the
     # environment, because such a proxy cannot reach this machine's loopback.
     http = DefaultAioHttpClient(

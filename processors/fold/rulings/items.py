@@ -6,7 +6,7 @@ adapter reads the items and tries again.
 """
 
 from ....schemas import events as ev
-from ....schemas.ids import is_id, why_not_an_id
+from ....schemas.ids import is_logged_id as is_id, why_not_an_id
 from ....schemas.nesting import parsed
 from ..projections.items import last_item, version
 from ..ruling import ACCEPTED, DUPLICATE, STALE, Ruling, refused

@@ -9,7 +9,7 @@ from typing import Any
 from ....schemas import events as ev
 from ....schemas.enums import CancelMode
 from ....schemas.grant import why_wrong
-from ....schemas.ids import is_id, parse_call_key, why_not_an_id
+from ....schemas.ids import is_logged_id as is_id, parse_call_key, why_not_an_id
 from ....schemas.message_content import texts_of
 from ..call_facts import row_of
 from ..calls import CallStatus

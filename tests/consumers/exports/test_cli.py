@@ -303,3 +303,33 @@ def test_ctrl_c_interrupts_an_endless_query():
             database.query("select count(*) from range(100000000000) a, range(1000) b "
                            "where a.range * b.range % 7 = 3")
         joined(pressing)
+
+
+@pytest.mark.parametrize("query", [
+    "select '\udcff'", "\udcff", 'select 1 as "\udcff"', "select 1 -- \ud800",
+])
+@pytest.mark.parametrize("options", ["", " --json"])
+def test_a_query_that_is_not_utf8_is_a_usage_error(shell, query, options):
+    ran = shell(f"sql{options}", query)
+    assert ran.code == 2 and "the query is not valid UTF-8 text" in ran.err
+    assert not options or ran.json[0]["code"] == "bad_query"
+
+
+def test_other_arguments_that_are_not_utf8_are_refused(shell):
+    for option in ("--session", "--rows"):
+        assert shell("sql", option, "\udcff", "select 1").code in (1, 2)
+
+
+def test_sql_reads_content_that_is_not_utf8(shell):
+    bad = [b'[{"type":"text","text":"\xff"}]', b'[{"type":"text","text":"\\ud800"}]', b"\xff\xfe"]
+    played = shell.played
+    Sessions(shell.log, shell.settings).say("s2", "again", message_id="m9")
+    for number, content in enumerate(bad):
+        if number:
+            Sessions(shell.log, shell.settings).say("s2", "more", message_id=f"n{number}")
+        played.call()
+        played.start()
+        played.complete("x", content=ev.Body(inline=content))
+        played.end()
+    for query in ("select * from events", "select text from messages", "select * from parts"):
+        assert shell("sql", query).code == shell("sql --json", query).code == 0

@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 
 from foldlog.consumers.gateway import app
 from foldlog.consumers.gateway.names import own_id
-from foldlog.schemas.ids import ID_CHARS_MAX, is_id
+from foldlog.schemas.ids import DOTS, ID_CHARS_MAX, is_id
 from foldlog.tests.consumers.inspector.sessions import asking
 
 TEXT = {"content-type": "text/plain"}
@@ -136,3 +136,22 @@ def test_the_views_of_another_users_session_are_not_loaded(gateway, bob, taken, 
     for name in taken:
         assert bob.get(f"/v1/sessions/{name}").status_code in (200, 404)  # bob's own, or none
     assert loaded and not set(loaded) & set(taken)
+
+
+@pytest.mark.parametrize("dots", DOTS)
+def test_dots_are_no_name_of_a_session_in_a_path_or_a_body(ana, dots):
+    """The path is sent with `%2E`, because a client removes dots from a path."""
+    path = dots.replace(".", "%2E")
+    opening = [
+        ana.post("/v1/sessions", json={"session_id": dots}),
+        ana.post(f"/v1/sessions/{path}/messages", json={"text": "hi"}),
+        ana.put(f"/v1/stream/{path}", headers=TEXT, content=b"x"),
+        ana.post("/agui", json={"threadId": dots, "messages": [
+            {"id": "m1", "role": "user", "content": "hi"}]}),
+        ana.post("/api/chat", json={"id": dots, "trigger": "submit-message", "messages": [
+            {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]}),
+    ]
+    for response in opening:
+        assert response.status_code in (400, 404, 405, 409, 422), response.text
+    ids = [row["session_id"] for row in ana.get("/v1/sessions").json()["sessions"]]
+    assert not any(name.startswith(f"{dots}@") or name == dots for name in ids)

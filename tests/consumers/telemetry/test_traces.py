@@ -159,6 +159,16 @@ def test_foldlog_traces_sends_valid_otlp(shell):
     assert "execute_tool charge" in shell("traces golden").out
 
 
+@pytest.mark.parametrize("value", ["a=hush\r\nx", "a=hush\u00e9", "a=hush\udcff", "a\n=hush"])
+def test_a_header_that_cannot_be_sent_is_not_shown(shell, monkeypatch, value):
+    with receiver() as (url, received):
+        ran = shell(f"traces golden --otlp {url}", "--header", value)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", value)
+        again = shell(f"traces golden --otlp {url}")
+    assert ran.code == again.code == 2 and not received
+    assert "hush" not in ran.err + again.err and "nothing was sent" in ran.err
+
+
 def test_traces_sent_with_json_print_one_object(shell):
     with receiver() as (url, _):
         (printed,) = shell(f"traces golden --otlp {url} --json").json

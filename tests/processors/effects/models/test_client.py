@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 import foldlog
+from foldlog.log.errors import SettingsError
 from foldlog.processors.effects.background import OutcomeSink
 from foldlog.processors.effects.models.call import GenClaim, generate, make_client
-from foldlog.processors.effects.models.client import READ_MARGIN_S, open_stream
+from foldlog.processors.effects.models.client import READ_MARGIN_S, host_of, open_stream
 from foldlog.processors.effects.models.errors import AttemptFailed
 from foldlog.processors.limits import Limits
 from foldlog.processors.tools.output_sink import Stop
@@ -92,6 +93,13 @@ def test_a_client_reads_nothing_from_the_environment(monkeypatch):
     client = make_client("mine\n")
     assert str(client.base_url).rstrip("/") == "https://api.anthropic.com"
     assert (client.api_key, client.auth_token, client.max_retries) == ("mine", None, 0)
+
+
+@pytest.mark.parametrize("base_url", ["", " ", "\n"])
+def test_an_empty_base_url_is_not_the_public_api(base_url):
+    with pytest.raises(SettingsError, match=r"base_url is empty \(ANTHROPIC_BASE_URL\)"):
+        make_client("mine", base_url)
+    assert host_of("") == "ANTHROPIC_BASE_URL, which names no host"
 
 
 def test_a_proxy_of_the_environment_is_not_used_for_loopback(monkeypatch):
