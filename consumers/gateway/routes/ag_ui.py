@@ -110,13 +110,11 @@ async def _answer_interrupts(
             status = call_named(views, interrupt).status
             raise UnknownCall(f"call {key} never waited for a person ({status}). Nothing was done. "
                               "Answer the interrupts of the thread's last run")
-        decided = decided_by(views, key, reason)
+        decided, answer = decided_by(views, key, reason), answer_to(key, payload, reason)
         if decided is not None:
-            answer = answer_to(key, payload, reason) or Answer(key)
-            rulings.append(_earlier(answer, decided))
+            rulings.append(_earlier(answer or Answer(key), decided))
             continue
         call = call_named(views, interrupt)
-        answer = answer_to(key, payload, reason)
         if answer is not None:
             demand_report(answer.outcome, answer.report)
             answers.append((call, answer))
