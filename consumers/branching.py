@@ -2,10 +2,11 @@
 
 A fork never changes its parent, and both sessions continue. No model call, tool call or delivery of
 the parent is repeated. To regenerate an answer, the session is forked right before a message, and
-the same message is sent to the fork. Like client.py, this file uses the write side and the read
-side of one log.
+the same message is sent to the fork; to edit a message, the edited message is sent instead. Like
+client.py, this file uses the write side and the read side of one log.
 """
 
+from itertools import takewhile
 from typing import NamedTuple
 
 from ..log.blobs import BlobStore
@@ -125,6 +126,37 @@ class Branching:
             return self.regenerate(origin.session_id, number, name)
         begin = turn_begins(past.views, number)
         forked = self.fork(session_id, begin - 1, name)
+        return self._send_again(forked, messages, begin)
+
+    def edit(
+        self, session_id: str, message_id: str, new_id: str, name: str | None = None
+    ) -> Forked:
+        """Fork before the turn of a message, and send the messages of that turn before it to the
+        fork again. The caller then sends the edited message, with the id `Forked.message_id`:
+        `new_id`, changed if the fork already has a message with this id.
+
+        Editing again with the same name is harmless.
+        """
+        past, _ = self._past(session_id, None)
+        origin, progress = past.views.origin, past.views.messages.progress.last(message_id)
+        if progress is None:
+            raise _no_turn_of(past.views, message_id)
+        messages = messages_of(past.views, progress.turn)
+        if origin is not None and messages[0].offset <= origin.opened:
+            return self.edit(origin.session_id, message_id, new_id, name)
+        begin = turn_begins(past.views, progress.turn)
+        forked = self.fork(session_id, begin - 1, name)
+        earlier = list(takewhile(lambda message: message.message_id != message_id, messages))
+        used = {row.message_id for row in past.views.messages.received if row.offset < begin}
+        used |= {message.message_id for message in earlier}
+        while new_id in used:
+            new_id += AGAIN
+        return self._send_again(forked, earlier, begin)._replace(message_id=new_id)
+
+    def _send_again(self, forked: Forked, messages: list[Received], begin: int) -> Forked:
+        """Send messages of the parent's turn that begins at the offset `begin` to its fork."""
+        if not messages:
+            return forked
         with SessionFold(self._log, forked.session_id, read=self._read) as folded:
             folded.to_end()
             receipts = [
@@ -261,6 +293,20 @@ def messages_of(views: SessionViews, turn: int) -> list[Received]:
     """The messages of a turn, in order, without the messages that are queued for a later turn."""
     turns = {row.message_id: row.turn for row in views.messages.progress}  # the last row wins
     return [row for row in views.messages.received if turns.get(row.message_id) == turn]
+
+
+def _no_turn_of(views: SessionViews, message_id: str) -> CanNotFork:
+    if views.messages.received.last(message_id) is not None:
+        return CanNotFork(
+            "still_queued",
+            f"message {message_id} of session {views.session_id} is queued behind the running "
+            "turn. Nothing was written. Edit it once its turn has begun, or send a new message.",
+        )
+    return CanNotFork(
+        "unknown_message",
+        f"session {views.session_id} has no message {message_id} of a user. Nothing was written. "
+        "Name a user's message of this session, or send the text as a new message.",
+    )
 
 
 def _no_session(

@@ -19,3 +19,10 @@ def own_id(user: str, name: str) -> str:
     """
     digest = sha256(f"{user}\0{name}".encode()).hexdigest()[:DIGEST_CHARS]
     return f"{name[: ID_CHARS_MAX - DIGEST_CHARS - 1]}@{digest}"
+
+
+def edited_id(session_id: str, *edit: str) -> str:
+    """The id of the fork for an edit of a session. The same edit gives the same fork."""
+    digest = sha256("\0".join(("edit", session_id, *edit)).encode()).hexdigest()[:DIGEST_CHARS]
+    name = session_id.partition("@")[0]
+    return f"{name[: ID_CHARS_MAX - DIGEST_CHARS - 1]}@{digest}"

@@ -7,22 +7,33 @@ the session, so a lost connection loses nothing. Read docs/ag-ui.md.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ....processors.fold.projections.transcript import Line
+from ....processors.fold.projections.turn_view import Call, TurnView
 from ....producers.checks import Invalid
 from ....producers.sessions import Receipt
 from ....schemas.canonical import compact
-from ...calls import call_named
+from ...calls import UnknownCall, call_named, key_of
 from ...history import Frame
+from ...outcomes import demand
+from ...protocols.ag_ui.answers import awaits, decided_by, reason_of
 from ...protocols.ag_ui.calls import APPROVAL, DOUBT
 from ...protocols.ag_ui.events import Encoder
-from ...protocols.ag_ui.input import SHOWN, RunInput, answer_to, content_of, newest, run_input
-from ...protocols.ag_ui.messages import Event, Message
+from ...protocols.ag_ui.input import (
+    SHOWN,
+    Answer,
+    RunInput,
+    answer_to,
+    content_of,
+    newest,
+    run_input,
+)
+from ...protocols.ag_ui.messages import Event, Message, event as event_of
 from ..event_stream import EventStream, event
 from ..json_bodies import JsonRoute
 from ..parts import Gateway
@@ -31,6 +42,9 @@ from .plain import demand_report, ended_now, post_message
 
 CHANNEL = "ag-ui"
 """The channel recorded for messages received by these routes, and for their answers."""
+
+TURN_OVER = "turn_over"
+"""The code of the ruling on an answer to a call whose turn is ending."""
 
 Pieces = AsyncIterator[bytes | None]
 
@@ -45,19 +59,17 @@ def router(gateway: Gateway) -> APIRouter:
         run that follows.
         """
         wanted = run_input(await request.json())
-        answer_offset = await _answer_interrupts(gateway, request, wanted)
+        rulings = await _answer_interrupts(gateway, request, wanted)
         messages = await _send_messages(gateway, request, wanted)
         turn = gateway.views(request, wanted.thread).turn
-        if answer_offset is None and not messages and not turn.open:
+        if not rulings and not messages and not turn.open:
             raise Invalid("nothing_said", "the last message is not the user's, no interrupt is "
                           "answered, and no run is open: nothing was done. Send a user message, or "
                           "answer an interrupt")
-        begin = answer_offset
-        if begin is None:
-            begin = min(messages.values(), default=turn.opened_offset)
+        begin = _begin(rulings, messages, turn)
         message = next(reversed(messages), None)
         subscription = await _subscribe(gateway, request, wanted)
-        pieces = _run(gateway, subscription, wanted, begin, message)
+        pieces = _run(gateway, subscription, wanted, begin, message, rulings)
         return _stream(gateway, subscription, pieces)
 
     @routes.post("/connect", response_class=EventStream)
@@ -73,35 +85,91 @@ def router(gateway: Gateway) -> APIRouter:
     return routes
 
 
-async def _answer_interrupts(gateway: Gateway, request: Request, wanted: RunInput) -> int | None:
-    """Send the answers to interrupts and wait for the rulings on them. If one answer is invalid,
-    none is sent.
+class _Ruling(NamedTuple):
+    """What became of one answer: the offset of the line that decided the call, and, if the call was
+    decided before, the fields of the event that reports this.
+    """
 
-    Returns the offset of the last answer in the log, or None if no answer was sent.
+    offset: int
+    earlier: dict[str, Any] | None = None
+
+
+async def _answer_interrupts(
+    gateway: Gateway, request: Request, wanted: RunInput
+) -> list[_Ruling]:
+    """Send the answers to interrupts and wait for the rulings on them. An answer to a call that was
+    decided before is not sent. If one answer is invalid, none is sent.
     """
     if not wanted.resume:
-        return None
-    last, sessions = None, gateway.client.sessions
-    views, answers = gateway.views(request, wanted.thread), []
+        return []
+    rulings, answers, views = [], [], gateway.views(request, wanted.thread)
     for interrupt, payload in wanted.resume:
+        key = key_of(views, interrupt)
+        reason = reason_of(views, key, payload)
+        if reason is None:
+            status = call_named(views, interrupt).status
+            raise UnknownCall(f"call {key} never waited for a person ({status}). Nothing was done. "
+                              "Answer the interrupts of the thread's last run")
+        decided, answer = decided_by(views, key, reason), answer_to(key, payload, reason)
+        if decided is not None:
+            rulings.append(_earlier(answer or Answer(key), decided))
+            continue
         call = call_named(views, interrupt)
-        answer = answer_to(call.key, payload, APPROVAL if call.status == "asks" else DOUBT)
         if answer is not None:
             demand_report(answer.outcome, answer.report)
             answers.append((call, answer))
     for call, answer in answers:
-        options: dict[str, Any] = {"user": gateway.user(request)}
-        if answer.decision is not None:
-            options |= {"args_sha256": call.args_sha256, "remember": answer.remember}
-            command: Callable[..., Receipt] = sessions.decide
-        else:
-            options |= {"report": answer.report}
-            command = sessions.resolve
-        word = answer.decision or answer.outcome
-        receipt = await gateway.blocking(command, views.session_id, call.key, word, **options)
-        await gateway.decision(receipt)
-        last = receipt.offset
-    return last
+        rulings.append(await _send_answer(gateway, request, wanted, call, answer))
+    return rulings
+
+
+async def _send_answer(
+    gateway: Gateway, request: Request, wanted: RunInput, call: Call, answer: Answer
+) -> _Ruling:
+    """Send one answer. Somebody else may decide the call, or end the turn, at the same moment."""
+    sessions, session_id = gateway.client.sessions, gateway.views(request, wanted.thread).session_id
+    options: dict[str, Any] = {"user": gateway.user(request)}
+    if answer.decision is not None:
+        options |= {"args_sha256": call.args_sha256, "remember": answer.remember}
+        command: Callable[..., Receipt] = sessions.decide
+    else:
+        options |= {"report": answer.report}
+        command = sessions.resolve
+    receipt = await gateway.blocking(command, session_id, call.key, answer.word, **options)
+    decision = await gateway.hub.decision(receipt.session_id, receipt.offset)
+    reason = DOUBT if answer.decision is None else APPROVAL
+    decided = decided_by(decision.views, call.key, reason)
+    if decided is not None and decided.offset != receipt.offset:
+        return _earlier(answer, decided)
+    closing = decision.views.turn.closing
+    if decision.code == TURN_OVER and closing is not None:
+        return _Ruling(receipt.offset, _report(answer, closing.reason, receipt.offset))
+    demand(decision)
+    return _Ruling(receipt.offset)
+
+
+def _earlier(answer: Answer, decided: Line) -> _Ruling:
+    """The ruling on an answer to a call that `decided` has decided."""
+    counts = decided.name if decided.kind == "ended" else decided.text
+    return _Ruling(decided.offset, _report(answer, counts, decided.offset))
+
+
+def _report(answer: Answer, counts: str, offset: int) -> dict[str, Any]:
+    return {"call": answer.call, "sent": answer.word, "counts": counts, "offset": offset}
+
+
+def _begin(rulings: list[_Ruling], messages: dict[str, int], turn: TurnView) -> tuple[int, int]:
+    """The offset and the turn of the first line to stream. The line that ends a turn has the offset
+    at which the next one opens, if a queued message opens it.
+    """
+    sent = [ruling.offset for ruling in rulings if ruling.earlier is None]
+    if sent:
+        return max(sent), 0
+    if messages:
+        return min(messages.values()), 0
+    if rulings:
+        return max(ruling.offset for ruling in rulings), 0
+    return turn.opened_offset, turn.number
 
 
 async def _send_messages(gateway: Gateway, request: Request, wanted: RunInput) -> dict[str, int]:
@@ -141,10 +209,11 @@ async def _run(
     gateway: Gateway,
     subscription: Subscription,
     wanted: RunInput,
-    begin: int,
+    begin: tuple[int, int],
     message: str | None,
+    rulings: list[_Ruling],
 ) -> Pieces:
-    """The response to a POST: from the event at `begin` until the run that answers `message` ends,
+    """The response to a POST: from the line at `begin` until the run that answers `message` ends,
     the run waits for a person, or the user's token expires."""
     encoder, has_begun = Encoder(wanted.thread, gateway.shown_blob), False
     async for frame in subscription:
@@ -154,8 +223,10 @@ async def _run(
         line = getattr(frame.shown, "line", None)
         if has_begun:
             events = encoder.show(frame.shown, subscription.views)
-        elif line is not None and line.offset >= begin and not _ends_at(line, begin):
+        elif line is not None and (line.offset, line.turn) >= begin:
             events, has_begun = encoder.enter(frame.shown, subscription.views, _known(wanted)), True
+            events[1:1] = [event_of("CUSTOM", name="already_answered", value=ruling.earlier)
+                           for ruling in rulings if ruling.earlier is not None]
         else:
             encoder.show(frame.shown, subscription.views)
             continue
@@ -167,13 +238,10 @@ async def _run(
         yield piece
 
 
-def _ends_at(line: Line, begin: int) -> bool:
-    """Whether this line is at `begin` and ends a turn. If so, a queued message began this run."""
-    return line.kind == "ended" and line.offset == begin
-
-
 def _waits(message: str | None, encoder: Encoder, subscription: Subscription) -> bool:
-    """Whether a later run will answer a message."""
+    """Whether a later run follows the answers to the interrupts, or will answer a message."""
+    if encoder.interrupted and not awaits(subscription.views, encoder.interrupts):
+        return True
     if message is None or encoder.interrupted or subscription.views.turn.terminated:
         return False
     progress = subscription.views.messages.progress.last(message)

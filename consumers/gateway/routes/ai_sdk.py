@@ -12,19 +12,31 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ....processors.fold.projections.message_sha import message_sha
+from ....processors.fold.projections.messages import Received
 from ....processors.fold.views import SessionViews
-from ....producers.checks import Invalid
+from ....producers.checks import Invalid, an_id, content_json
 from ....schemas.attachments import reference_of
 from ....schemas.canonical import compact_ascii
 from ....schemas.events.parts import BlobRef
+from ....schemas.ids import ID_CHARS_MAX
 from ...calls import call_named
 from ...contents import blocks_of, whole
-from ...protocols.ai_sdk.input import Answer, ChatRequest, answer_of, chat_request, content_of
+from ...outcomes import UnknownMessage
+from ...protocols.ai_sdk.input import (
+    FORK,
+    Answer,
+    ChatRequest,
+    answer_of,
+    chat_request,
+    content_of,
+)
 from ...protocols.ai_sdk.messages import messages
 from ...protocols.ai_sdk.stream import Chunk, State, begin, encode, paused, steered_in
 from ...transcript_stream import LineAdded, Shown
 from ..event_stream import EventStream, TooSlow, event
 from ..json_bodies import JsonRoute
+from ..names import edited_id
 from ..parts import Gateway
 from ..subscriptions import Subscription
 from .plain import cancel_turn, decision_json, post_message
@@ -51,16 +63,21 @@ def router(gateway: Gateway) -> APIRouter:
 def _streaming(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("", response_class=EventStream)
     async def chat(request: Request) -> Response:
-        """Send the newest message, or answer approvals, and stream the turn that follows.
+        """Send the newest message, or answer approvals, and stream the turn that follows. An edited
+        message is sent to a fork, if the client follows forks (`on_edit`: `fork`).
 
-        `messages` may be the whole list or only its last message; `when_busy` and `agent` are
-        optional.
+        `messages` may be the whole list or only its last message; `when_busy`, `agent` and
+        `on_edit` are optional.
         """
         wanted = chat_request(await request.json())
         session_id = gateway.session_id(gateway.caller(request), wanted.session_id)
+        _demand_no_fork(gateway, request, session_id, wanted.answer, wanted.about)
         if wanted.trigger == "regenerate-message":
             session_id, turn = await _regenerate(gateway, request, wanted)
             return await _stream(gateway, request, session_id, lambda _views: turn)
+        if await _edits(gateway, request, wanted):
+            session_id, message_id = await _edit(gateway, request, wanted)
+            return await _stream(gateway, request, session_id, _turn_of(message_id))
         calls = await _answer_approvals(gateway, request, wanted)
         if wanted.message is not None:
             message_id = await _send_message(gateway, request, wanted)
@@ -113,6 +130,7 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
         body = await request.json() if await request.body() else {}
         views = gateway.views(request, session_id)
         open_turn = views.turn
+        _demand_no_fork(gateway, request, views.session_id, _message_id(body))
         turn = _named_turn(body) or (open_turn.number if open_turn.open else None)
         if turn is None:
             return {"session_id": views.session_id, "stopped": False, "turn": None}
@@ -205,11 +223,111 @@ async def _regenerate(gateway: Gateway, request: Request, wanted: ChatRequest) -
     """
     views = gateway.views(request, wanted.session_id)
     of_message = views.messages.progress.last(wanted.about)
-    turn = _named_turn({"messageId": wanted.about}) or (of_message and of_message.turn)
+    turn = of_message.turn if of_message is not None else _answered_turn(wanted.about)
+    if turn is None and wanted.about:
+        raise UnknownMessage(f"the chat has no message {wanted.about[:ID_CHARS_MAX]} whose turn "
+                             "has begun: nothing was done. Name an answer or its message")
     branching = gateway.client.branching(views.state.user_id)
     forked = await gateway.blocking(branching.regenerate, views.session_id, turn)
     decision = await gateway.hub.decision(forked.session_id, forked.decision.offset)
     return forked.session_id, decision.views.turn.number
+
+
+async def _edits(gateway: Gateway, request: Request, wanted: ChatRequest) -> bool:
+    """Whether a request edits an earlier message. `messageId` may also name the newest message, if
+    that message is new or repeats the last one, and the answer whose approvals are answered.
+    """
+    if wanted.message is None or not wanted.about:
+        return False
+    views = gateway.views_or_none(gateway.caller(request), wanted.session_id)
+    if wanted.message["id"] != wanted.about:
+        return not wanted.answers or views is None or not _is_answer(views, wanted.about)
+    if views is None or not views.messages.received:
+        return False
+    last = views.messages.received[-1]
+    if last.message_id == wanted.about:
+        return not await gateway.blocking(_repeats, gateway, wanted.message, last)
+    is_known = views.messages.received.last(wanted.about) is not None
+    return is_known or wanted.before not in (last.message_id, _answer_id(views))
+
+
+def _repeats(gateway: Gateway, message: Mapping[str, Any], received: Received) -> bool:
+    """Whether a message has the content of a message that was received. Blocking."""
+    body = gateway.client.sessions.body(content_json(content_of(message, gateway.store_attachment)))
+    return message_sha("user", body) == received.sha256
+
+
+async def _edit(gateway: Gateway, request: Request, wanted: ChatRequest) -> tuple[str, str]:
+    """Fork before the turn of a message, and send the edited message to the fork. The same edit
+    gives the same fork.
+
+    Returns the fork and the id of the edited message there.
+    """
+    assert wanted.message is not None
+    views, new_id = gateway.views(request, wanted.session_id), wanted.message["id"]
+    _demand_editable(views, wanted)
+    content = await gateway.blocking(content_of, wanted.message, gateway.store_attachment)
+    data = content_json(content)
+    an_id("message_id", new_id)
+    name = edited_id(views.session_id, wanted.about, new_id, data.decode())
+    branching = gateway.client.branching(views.state.user_id)
+    forked = await gateway.blocking(branching.edit, views.session_id, wanted.about, new_id, name)
+    await gateway.hub.decision(forked.session_id, forked.decision.offset)
+    edited = {**wanted.message, "id": forked.message_id}
+    there = wanted._replace(session_id=forked.session_id, message=edited, agent=None)
+    return forked.session_id, await _send_message(gateway, request, there)
+
+
+def _demand_editable(views: SessionViews, wanted: ChatRequest) -> None:
+    """Check that an edit names a user's message, and that the client follows the fork. Raises
+    Invalid, UnknownMessage.
+    """
+    about = wanted.about[:ID_CHARS_MAX]
+    if _is_answer(views, wanted.about):
+        raise Invalid("not_a_user_message", f"message {about} is an answer, which cannot be "
+                      "edited: nothing was done. Edit the user's message, or use the trigger "
+                      "regenerate-message")
+    if views.messages.received.last(wanted.about) is None:
+        raise UnknownMessage(f"the chat has no message {about}: nothing was done. Edit a message "
+                             "of the chat, or send a new message without `messageId`")
+    if not wanted.forks:
+        raise Invalid("edits_a_message", f"message {about} is part of the session's history, "
+                      "which does not change: nothing was done. An edited message is answered in "
+                      f"a fork: send it with `on_edit`: {FORK!r}, and use the fork's id "
+                      "(`metadata.session` of the answer) as the id of the chat from then on")
+
+
+def _demand_no_fork(gateway: Gateway, request: Request, session_id: str, *answers: str) -> None:
+    """Check that the answers that a client names are not of a fork of this session: a client that
+    shows a fork must use the fork's id. Raises Invalid.
+    """
+    for answer in answers:
+        name = answer.rpartition(":")[0]
+        if not name or name == session_id or _answered_turn(answer) is None:
+            continue
+        views = gateway.views_or_none(gateway.caller(request), name)
+        origin = None if views is None else views.origin
+        while origin is not None:
+            if origin.session_id == session_id:
+                raise Invalid("other_session", f"the chat shows an answer of session {name}, a "
+                              f"fork of this session: nothing was done. Use {name} as the id of "
+                              "the chat")
+            views = gateway.views_or_none(gateway.caller(request), origin.session_id)
+            origin = None if views is None else views.origin
+
+
+def _is_answer(views: SessionViews, message_id: str) -> bool:
+    is_users = views.messages.received.last(message_id) is not None
+    return not is_users and _answered_turn(message_id) is not None
+
+
+def _answer_id(views: SessionViews) -> str:
+    """The id of the newest turn's answer."""
+    return f"{views.session_id}:{views.turn.number}"
+
+
+def _message_id(body: Any) -> str:
+    return str(body.get("messageId") or "") if isinstance(body, Mapping) else ""
 
 
 def _named_turn(body: Any) -> int | None:
@@ -219,7 +337,12 @@ def _named_turn(body: Any) -> int | None:
     turn = body.get("turn")
     if isinstance(turn, int) and not isinstance(turn, bool):
         return turn
-    _, _, number = str(body.get("messageId") or "").rpartition(":")
+    return _answered_turn(_message_id(body))
+
+
+def _answered_turn(answer_id: str) -> int | None:
+    """The turn in the id of an answer, SESSION:TURN; None for another id."""
+    _, _, number = answer_id.rpartition(":")
     return int(number) if number.isascii() and number.isdigit() and len(number) < 19 else None
 
 

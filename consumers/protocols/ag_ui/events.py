@@ -124,6 +124,12 @@ class Encoder:
         outcome = (self._finish or {}).get("outcome", {})
         return self.run is None and outcome.get("type") == "interrupt"
 
+    @property
+    def interrupts(self) -> list[str]:
+        """The ids of the interrupts with which the last run ended."""
+        outcome = (self._finish or {}).get("outcome", {})
+        return [interrupt["id"] for interrupt in outcome.get("interrupts", ())]
+
     # -- runs, steps, state ------------------------------------------------------------------------
 
     def _open_run(self, turn: int) -> None:

@@ -47,6 +47,11 @@ class Answer(NamedTuple):
     outcome: str | None = None
     report: str = ""
 
+    @property
+    def word(self) -> str:
+        """The decision on an approval, or the outcome of a call in doubt."""
+        return self.decision or self.outcome or ""
+
 
 def run_input(body: Any) -> RunInput:
     """Parses a RunAgentInput. Raises Invalid."""

@@ -15,6 +15,9 @@ from ....schemas.ids import parse_call_key
 Attach = Callable[[bytes], dict[str, Any]]
 """Stores an attachment and returns its content block. Raises ValueError with the reason."""
 
+FORK = "fork"
+"""The value of `on_edit` in the body of a client that follows forks."""
+
 TRIGGERS = ("submit-message", "regenerate-message")
 
 
@@ -28,15 +31,22 @@ class Answer(NamedTuple):
 
 
 class ChatRequest(NamedTuple):
-    """A client's request. message: the user's newest message; None if it only answers approvals."""
+    """A client's request. message: the user's newest message; None if it only answers approvals.
+    about: the id of the message to edit, regenerate or continue. before: the id of the message
+    before the newest message. answer: the id of the newest answer that the client has. forks:
+    whether the client follows the fork in which an edited message is answered.
+    """
 
     session_id: str
     trigger: str
     message: Mapping[str, Any] | None
     answers: tuple[Answer, ...]
     about: str
+    before: str
+    answer: str
     when_busy: str
     agent: str | None
+    forks: bool
 
 
 def chat_request(body: Any) -> ChatRequest:
@@ -48,6 +58,8 @@ def chat_request(body: Any) -> ChatRequest:
     if trigger not in TRIGGERS:
         raise Invalid("invalid", f"`trigger` must be one of {', '.join(TRIGGERS)}: nothing was "
                       "done")
+    if body.get("on_edit") not in (None, FORK):
+        raise Invalid("invalid_word", f"`on_edit` must be {FORK!r}: nothing was done")
     messages = body.get("messages", [body["message"]] if "message" in body else [])
     if not isinstance(messages, list) or not all(_is_message(message) for message in messages):
         raise Invalid("invalid", "`messages` must be a list of messages, each with its parts: "
@@ -64,8 +76,11 @@ def chat_request(body: Any) -> ChatRequest:
         last if is_users else None,
         tuple(answer for message in last_answer for answer in _answers(message)),
         str(body.get("messageId") or ""),
+        str(messages[-2].get("id")) if len(messages) > 1 else "",
+        str(last_answer[0].get("id")) if last_answer else "",
         str(body.get("when_busy") or WhenBusy.QUEUE),
         body["agent"] if isinstance(body.get("agent"), str) else None,
+        body.get("on_edit") == FORK,
     )
 
 

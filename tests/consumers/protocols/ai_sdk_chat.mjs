@@ -1,6 +1,6 @@
 // Chats of the Vercel AI SDK with its real transport, driven line by line: {do, chat, ...}.
 //   new: {api, id, headers, messages, last}   a chat; `last`: it sends its last message only
-//   send: {message, options} | leave | resume | regenerate | answer: {id, approved}
+//   send: {message, options} | leave | resume | regenerate | edit: {messageId, text, options} | answer: {id, approved}
 //   until: {status, says}   waits for this state of the chat; ended: waits for the last request
 // Every line is answered with the state of the chat after it.
 import { createInterface } from 'node:readline'
@@ -95,6 +95,9 @@ const doing = {
   new: (_, { chat, ...more }) => { chats.set(chat, new Chat(more)) },
   send: (chat, { message, options }) => { chat.begun = chat.sendMessage(message, options) },
   resume: chat => { chat.begun = chat.resumeStream() },
+  edit: (chat, { messageId, text, options }) => {
+    chat.begun = chat.sendMessage({ messageId, text }, options)
+  },
   regenerate: (chat, { messageId }) => { chat.begun = chat.regenerate({ messageId }) },
   answer: (chat, { id, approved }) => chat.addToolApprovalResponse({ id, approved }),
   leave: chat => chat.stop(),

@@ -115,7 +115,10 @@ def test_S2_an_approval_is_an_interrupt_and_its_answer_begins_a_run(log, agent, 
     roles = ["user", "assistant", "tool", "assistant"]
     assert [m["role"] for m in result["messages"]] == roles
     agent.run(resume=[answer])
-    assert "409" in agent.result()["error"], "an answer counts once"
+    again = agent.result()
+    assert again["error"] is None and again["messages"] == result["messages"], "the same run again"
+    (value,) = [e["value"] for e in of(again, "CUSTOM") if e["name"] == "already_answered"]
+    assert (value["call"], value["sent"], value["counts"]) == ("1.1.0", "allow", "allow")
 
 
 def test_S2_a_denial_and_a_resolved_doubt_are_sent_in_one_request(log, agent, session):
