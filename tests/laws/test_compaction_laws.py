@@ -9,6 +9,8 @@ from foldlog.processors.fold.cut_points import is_fixed
 from foldlog.processors.fold.projections.background import RESULTS_MAX, SUMMARIES
 from foldlog.processors.fold.projections.turn_view import REMINDERS_MAX
 from foldlog.processors.request.build import context_of
+from foldlog.processors.request.frames import framed
+from foldlog.processors.request.left_out import is_left_out
 from foldlog.processors.request.summary import FRAME
 from foldlog.processors.wake.budget import needs_room
 from foldlog.processors.wake.decide import rules_of
@@ -123,13 +125,14 @@ def test_S2_5_a_sliding_window_shows_no_more_messages_than_its_size(history):
 @law()
 def test_S1_C_with_fixed_thinking_nothing_moves_while_calls_are_answered(history):
     """A summary that replaces every answer is an exception, because then no thinking has to be
-    repeated."""
+    repeated. So is content that the provider refused: the answer before it is sent as text."""
     made = requests(history)
     for one, other in zip(made, made[1:], strict=False):
         if is_fixed(other.row.params) and other.row.step > 1:
             fragments = list(other.step.views.context.fragments)[other.row.start :]
             answers = any(fragment.kind in (*SPOKEN, "result") for fragment in fragments)
-            assert other.shape == one.shape or not answers
+            refused = other.row.left_out != one.row.left_out
+            assert other.shape == one.shape or not answers or refused
             assert other.row.prefixes == one.row.prefixes
             assert (other.row.params, other.row.strategy) == (one.row.params, one.row.strategy)
 
@@ -184,7 +187,7 @@ def test_constraint_2_a_short_form_is_shown_iff_it_was_early_or_adopted(history)
         shown = results_of(made.request)
         for place in range(row.start, row.fragments):
             fragment = made.step.views.context.fragments[place]
-            if fragment.kind != "result":
+            if fragment.kind != "result" or is_left_out(place, row):
                 continue
             entry = shorts.get(call_key(fragment.turn, fragment.step, fragment.index))
             if entry is not None and entry.offset > row.offset:
@@ -192,18 +195,21 @@ def test_constraint_2_a_short_form_is_shown_iff_it_was_early_or_adopted(history)
             early = entry is not None and entry.offset < sent_at[place]
             in_force = early or (entry is not None and entry.offset <= row.compacted_upto)
             body = entry.event.short if in_force else fragment.body
-            text = text_of(history, body) + fragment.text
-            assert shown[text or "(empty)"] > 0
-            shown[text or "(empty)"] -= 1
+            text = (text_of(history, body) + fragment.text) or "(empty)"
+            if not shown[text] and is_fixed(row.params):
+                text = framed("call_result", text)  # the answer that called is sent as text
+            assert shown[text] > 0
+            shown[text] -= 1
         assert not +shown, "every result that is shown is one of the conversation"
 
 
 def results_of(request: bytes) -> Counter:
+    """How often the request contains each result, also as text."""
     return Counter(
-        block["content"]
+        block["content"] if block["type"] == "tool_result" else block["text"]
         for message in json.loads(request)["messages"]
         for block in message["content"]
-        if block["type"] == "tool_result"
+        if block["type"] == "tool_result" or block.get("text", "").startswith("<call_result")
     )
 
 
