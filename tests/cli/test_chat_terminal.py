@@ -106,7 +106,7 @@ def at_terminal(tmp_path, monkeypatch):
             person(terminal, played)
         except BaseException:  # otherwise the chat would wait for this person for ever
             terminal.type("/quit\n")
-            until("the chat ends", lambda: terminal.ctrl_c() or left.wait(1))
+            until("the chat ends", lambda: left.wait(1) or terminal.ctrl_c())
             raise
 
     def run(
@@ -267,8 +267,9 @@ def test_N2_an_answer_that_comes_after_the_question_is_gone_is_dropped_once(at_t
         ask_for_payment(terminal, played)
         Edge(terminal.settings, played.log).client().decide("s1", "1.1.0", "deny")
         terminal.see("charge (1.1.0): deny")
-        terminal.type("y\n")
         played.answer("Then not.")
+        terminal.see("> ")  # what comes before the prompt was typed for the question
+        terminal.type("y\n")
         terminal.see("not sent: 'y' looks like an answer about charge (1.1.0)")
         terminal.send("y", played, 2)
         played.answer("Why yes?")
