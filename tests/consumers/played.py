@@ -305,7 +305,8 @@ class Played:
             ),
             "tools",
         )
-        self.append(ev.HumanNeeded(call=call.key, why=reason), "sessions")
+        needed = ev.HumanNeeded(call=call.key, why=reason)
+        self.append(needed, "sessions", self.session_id)  # ignored if a person is faster
 
     def end(self, reason: str = "end_turn", **limit: int) -> int:
         turn = self.views.turn

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from foldlog.local.messages_api import ATTEMPT_HEADER
+from foldlog.log.errors import Corrupt
 from foldlog.processors.fold.projections.turn_view import Call
 from foldlog.processors.store.store import open_readonly
 from foldlog.processors.store.views_codec import view_parts
@@ -315,7 +316,10 @@ def stores_have_reached(stage: Stage, worker: str) -> bool:
     """Whether the stores of a worker have reached the offsets of the test's reader."""
     directory = stage.settings_of(worker).state_dir / "store" / (stage.prefix + SESSION_EVENTS)
     for partition, offset in stage.cursor.items():
-        store = open_readonly(directory / str(partition))
+        try:
+            store = open_readonly(directory / str(partition))
+        except Corrupt:  # the worker deleted one of its files meanwhile: the caller asks again
+            return False
         try:
             if store.cursor.offset < offset:
                 return False
