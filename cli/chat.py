@@ -86,7 +86,7 @@ class Chat:
         self._postponed: set[tuple[str, str]] = set()
         self._refused = False
         self._attach: list[str] = []  # for the next message
-        self._late: tuple[Call, frozenset[str]] | None = None  # a question that is gone
+        self._late: tuple[Call, frozenset[str]] | None = None  # a question that is no longer open
 
     @property
     def views(self) -> SessionViews:
@@ -127,7 +127,7 @@ class Chat:
                 self._follow()
 
     def _is_late(self, text: str) -> bool:
-        """Whether a line looks like the answer to a question that is gone. It is dropped once."""
+        """Whether a line looks like an answer to a question that is no longer open. True once."""
         late, self._late = self._late, None
         if late is None or text.strip().lower() not in late[1]:
             return False
@@ -417,7 +417,7 @@ class Chat:
 
 
     def _gone(self, call: Call, status: str) -> None:
-        """Drop what the person typed for a question that is gone, and say so."""
+        """Drop what the person typed for a question that is no longer open, and say so."""
         if self.lines.late:
             self.screen.remark(
                 f"not sent: {self.lines.late!r} was typed for {call.name} ({call.key}), which no "

@@ -34,7 +34,7 @@ DECIDE_S = 10.0
 milliseconds."""
 
 POLL_S = 0.05
-"""Pause between two looks at how far this gateway has folded."""
+"""How often a request checks how far this gateway has folded, in seconds."""
 
 VIEWERS_MAX = 5_000
 """The most viewers of one gateway."""

@@ -231,7 +231,8 @@ def edit_file(
         if ctx.side_log.intent.get("becomes") == sha256(found).hexdigest():
             return f"already done: an earlier attempt edited {path}, nothing was changed"
         if not ctx.side_log.intent and _may_be_done(found, old_text, new_text):
-            raise ToolFailed(f"an earlier attempt may have edited {path}; read it before you go on")
+            may = f"an earlier attempt may have edited {path}. Read it before you edit it again"
+            raise ToolFailed(may)
     if found is None:
         if old_text:
             raise ToolFailed(f"there is no {path}; to make it, leave old_text empty")

@@ -126,7 +126,7 @@ async def _answer_interrupts(
 async def _send_answer(
     gateway: Gateway, request: Request, wanted: RunInput, call: Call, answer: Answer
 ) -> _Ruling:
-    """Send one answer. Somebody else may decide the call, or end the turn, at the same moment."""
+    """Send one answer. Another person may decide the call, or end the turn, at the same moment."""
     sessions, session_id = gateway.client.sessions, gateway.views(request, wanted.thread).session_id
     options: dict[str, Any] = {"user": gateway.user(request)}
     if answer.decision is not None:

@@ -40,7 +40,8 @@ def make_client(api_key: str, base_url: str | None = None) -> Any:
     """An async client of the Messages API without retries. Imports `anthropic` (1.4-3 s).
 
     Every setting is passed, so the SDK reads no credential and no base URL from the environment.
-    Raises SettingsError if the base URL is empty: nobody means the public API by that.
+    Raises SettingsError if the base URL is empty, because an empty value never means the public
+    API.
     """
     import httpx2
     from anthropic import AsyncAnthropic, DefaultAioHttpClient

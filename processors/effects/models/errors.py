@@ -68,7 +68,7 @@ class Policy(NamedTuple):
 SOON = Backoff(500, 8_000)
 # A failing or overloaded server needs longer: five attempts then take about half a minute.
 LATER = Backoff(2_000, 60_000)
-# A rate limit whose end nobody named usually refills within a minute, and few attempts are left.
+# A rate limit without a stated end usually refills within a minute, and few attempts are left.
 SLOWER = Backoff(10_000, 60_000)
 # The longest retry-after that is obeyed. Rate limits refill within a minute, but the header has no
 # limit: eleven days would block a session without a person's consent.

@@ -3,34 +3,12 @@
 import pytest
 
 from foldlog.processors.agent import Agent
-from foldlog.processors.request.rendered import Renderings
-from foldlog.processors.wake import budget, facts
-from foldlog.processors.worker import worker as worker_module
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.manual_worker import SESSION, ManualWorker, answered, call, message, opened
+from foldlog.tests.processors.worker.raising import PLACES, fails_for_session
 
 AGENT = Agent(name="a", model="m")
 NEIGHBOUR = "neighbour"
-
-
-def fails_for_session(monkeypatch, owner, name) -> list[bool]:
-    """Lets a function raise for one session, as long as the list has a member."""
-    before, active = getattr(owner, name), [True]
-
-    def raising(*args, **kwargs):
-        views = next(arg for arg in args if hasattr(arg, "session_id"))
-        if active and views.session_id == SESSION:
-            raise KeyError("a bug")
-        return before(*args, **kwargs)
-
-    monkeypatch.setattr(owner, name, raising)
-    return active
-
-
-PLACES = [
-    (worker_module, "wake"), (facts, "step_due"), (facts, "plan"), (budget, "must_shorten"),
-    (Renderings, "request"), (facts, "due_works"),
-]
 
 
 @pytest.fixture(params=PLACES, ids=lambda place: place[1])

@@ -1,0 +1,26 @@
+"""Bugs in the work on one session: functions of WAKE and of the request that raise for it."""
+
+from foldlog.processors.request.rendered import Renderings
+from foldlog.processors.wake import budget, facts
+from foldlog.processors.worker import worker as worker_module
+from foldlog.tests.laws.manual_worker import SESSION
+
+
+def fails_for_session(monkeypatch, owner, name) -> list[bool]:
+    """Lets a function raise for one session, as long as the list has a member."""
+    before, active = getattr(owner, name), [True]
+
+    def raising(*args, **kwargs):
+        views = next(arg for arg in args if hasattr(arg, "session_id"))
+        if active and views.session_id == SESSION:
+            raise KeyError("a bug")
+        return before(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, raising)
+    return active
+
+
+PLACES = [
+    (worker_module, "wake"), (facts, "step_due"), (facts, "plan"), (budget, "must_shorten"),
+    (Renderings, "request"), (facts, "due_works"),
+]
