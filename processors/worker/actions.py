@@ -61,7 +61,6 @@ CLAIMS = {
 }
 CLAIMED = frozenset(name for names in CLAIMS.values() for name in names)
 EXPECTED = ("", "duplicate", "frozen")  # rulings on our own records that indicate no bug in WAKE
-Lost = Callable[[], None]  # called if the log did not accept a record
 REJECTIONS_MAX = 2  # the second rejection at the same views is a bug, not a race
 
 
@@ -144,18 +143,17 @@ class Actions:
     # -- writing ---------------------------------------------------------------------------------
 
     def write(
-        self, partition: int, key: str, event: Any, role: str, lost: Lost = lambda: None
+        self, partition: int, key: str, event: Any, role: str, *more: tuple[str, bytes]
     ) -> bytes:
-        """Produce an event without waiting. Returns the value of the record, by which `read_back`
-        recognizes the record.
+        """Produce an event without waiting. `more`: headers besides those of the event. Returns the
+        value of the record, by which `read_back` recognizes the record.
         """
-        value, headers = encode(event), headers_for(event, role)
-        self._append(SESSION_EVENTS, partition, key, value, headers, self._lost(key, lost))
+        value, headers = encode(event), [*headers_for(event, role), *more]
+        self._append(SESSION_EVENTS, partition, key, value, headers, self._lost(key))
         return value
 
-    def _lost(self, session_id: str, lost: Lost) -> Callable[[str], None]:
+    def _lost(self, session_id: str) -> Callable[[str], None]:
         def failed(why: str) -> None:
-            lost()
             self._say(f"a record of {session_id} was not written; it will be produced again: {why}")
             for key in self._keys_by_session.pop(session_id, ()):
                 self._awaited.pop(key, None)

@@ -47,7 +47,6 @@ class Owned(NamedTuple):
     position: int
     takes_from: int
     taken_at: int
-    takes_at: tuple[int, ...] = ()
     anchor: Anchor | None = None
     wake_all: bool = False
     stuck: str = ""
@@ -211,8 +210,7 @@ class Host(RecordedEffects):
         cache._keep(SESSION, views)
         cache.partition = holders
         cache.takes_from, cache.taken_at = owned.takes_from, owned.taken_at
-        cache._takes_at, cache.anchor = list(owned.takes_at), owned.anchor
-        cache.wake_all = owned.wake_all
+        cache.anchor, cache.wake_all = owned.anchor, owned.wake_all
         if owned.stuck:
             cache.stuck[SESSION] = owned.stuck
         cache._timers = [(due, SESSION) for due in owned.timers]
@@ -229,7 +227,6 @@ class Host(RecordedEffects):
                 position,
                 cache.takes_from,
                 cache.taken_at,
-                tuple(cache._takes_at),
                 cache.anchor,
                 cache.wake_all,
                 cache.stuck.get(SESSION, ""),
