@@ -318,7 +318,9 @@ class Effects:
         claim, tool = tool_claim_of(session_id, begin), _tool_of(begin)
         host = self._tool_host(begin)
         self._engine.queue.append(
-            lambda: tools.reconcile(claim, tool, begin.args, self, Stop(), host)
+            lambda: tools.reconcile(
+                claim, tool, begin.args, self, Stop(), host, early=begin.early
+            )
         )
 
     def _tool_host(self, begin: BeginTool) -> tools.ToolHost:

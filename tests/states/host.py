@@ -62,6 +62,7 @@ class Memory(NamedTuple):
     begun: tuple[EffectId, ...] = ()
     claimed_at: tuple[tuple[tuple, int], ...] = ()
     rejected: tuple[int, int] | None = None
+    asked: tuple[tuple[EffectId, tuple[int, int]], ...] = ()
 
 
 EMPTY = Memory()
@@ -195,6 +196,7 @@ class Host(RecordedEffects):
         if memory.rejected is not None:
             turn, count = memory.rejected
             actions._rejections[SESSION] = (self._turns[turn], count)
+        actions._early_asks._asked = dict(memory.asked)
         for one in memory.awaited:
             key = ObligationKey(0, SESSION, one.lane, one.subject, one.owed)
             values = frozenset(one.values)
@@ -249,6 +251,7 @@ class Host(RecordedEffects):
             tuple(sorted(actions._begun.get(SESSION, ()))),
             tuple(sorted(actions._claim_times._produced_at.get(SESSION, {}).items())),
             None if rejected is None else (self._turns.number(rejected[0]), rejected[1]),
+            tuple(sorted(actions._early_asks._asked.items())),
         )
 
     def _demand_equal(self, cache: PartitionCache, position: int) -> None:

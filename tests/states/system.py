@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.manual_worker import USER, message, opened
 from foldlog.tests.states.checks import Checks
-from foldlog.tests.states.effects import Effects, Ending, Task
+from foldlog.tests.states.effects import NOTHING, Effects, Ending, Task
 from foldlog.tests.states.host import EMPTY, Host, Memory, Owned, Step
 from foldlog.tests.states.outboxes import Outboxes
 from foldlog.tests.states.records import Log, Numbered
@@ -275,6 +275,9 @@ class System:
             for ending in self.effects.endings(task, rest.now, rest.acts > 0):
                 if ending.is_fault and not rest.faults:
                     continue
+                if ending.draft == NOTHING:
+                    yield ("end", worker, n, ending)
+                    continue
                 if process.queue:
                     yield ("end", worker, n, ending, "kept")
                     continue
@@ -388,6 +391,9 @@ class System:
         process = change.processes[worker]
         if ending.is_fault:
             self._fault(change)
+        if ending.draft == NOTHING:
+            change.change(worker, tasks=(*process.tasks[:n], *process.tasks[n + 1 :]))
+            return
         kept = self.outboxes.put(process.outbox, ending.draft)
         tasks = (*process.tasks[:n], *process.tasks[n + 1 :])
         change.change(worker, tasks=tasks, outbox=kept)
