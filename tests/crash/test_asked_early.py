@@ -12,6 +12,7 @@ from foldlog.schemas import events as ev
 from foldlog.tests import stopped_process
 from foldlog.tests.crash.agents import Ledger
 from foldlog.tests.crash.bank_worker import BANK, bank_workers
+from foldlog.tests.crash.zombies import shared
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
@@ -52,6 +53,7 @@ def test_T6_a_worker_that_restarts_after_kill_9_asks_at_once(stage, bank):
 
 def test_T6_another_worker_on_the_host_asks_once_the_lock_is_free(stage, bank):
     with bank_workers(stage, "w1", "w2") as workers:
+        stage.follow_until("each holds its share", lambda: shared(stage, 2))
         pays(stage, workers, "s1").kill()
         assert result(stage, "s1") == ("ok", "reconciler")
     assert len(Ledger(bank).lines("wire")) == 1
@@ -73,6 +75,7 @@ def test_T6_nobody_is_asked_about_a_paused_worker_and_its_call_is_not_repeated(s
     """The pause is longer than the session timeout: the other worker has taken the partitions and
     answers in another session."""
     with bank_workers(stage, "w1", "w2") as workers:
+        stage.follow_until("each holds its share", lambda: shared(stage, 2))
         paused = pays(stage, workers, "s1")
         (other,) = (worker for worker in workers.values() if worker is not paused)
         stopped_process.stop(paused.process.pid)
