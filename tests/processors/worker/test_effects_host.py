@@ -267,7 +267,7 @@ def test_T6_an_early_question_whose_task_dies_reports_nothing(start):
     until("it has ended", lambda: not host.host.begun())
     host.host.reconcile("later", begin)
     assert isinstance(host.outcome(), ev.ToolFailedUncertain)
-    assert host.host.running("tools") == 0 and not host.reader.poll(0, 1)
+    assert not host.reader.poll(0, 1), "one outcome, of the later question"
 
 
 def test_the_next_call_retries_to_make_the_client(start):
