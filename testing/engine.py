@@ -59,6 +59,7 @@ API_KEY = "the-key-of-a-scripted-model"
 """The server accepts any key. In error texts a key is replaced by ***, so it must not be a word
 that such texts contain.
 """
+ASKED_AGAIN = "T6"  # its reconciler: when is known to the worker only
 FOR_A_PERSON = ("T2w",)
 """The rows of WAKE that wait for a person. Time is never advanced to the end of such a wait."""
 
@@ -185,7 +186,11 @@ class Engine:
         """The time (Unix ms) at which the next wait ends, such as the wait for a retry or for a
         dead worker's deadline. Waits for a person are left out.
         """
-        dues = [o.due for o in self.pending() if o.due is not None and o.row not in FOR_A_PERSON]
+        pending = self.pending()
+        dues = [o.due for o in pending if o.due is not None and o.row not in FOR_A_PERSON]
+        timer = self.worker.owned[0].next_due
+        if timer is not None and any(o.row == ASKED_AGAIN for o in pending):
+            dues.append(timer)
         return min(dues, default=None)
 
     def pending(self) -> list[Obligation]:
@@ -318,7 +323,9 @@ class Effects:
         claim, tool = tool_claim_of(session_id, begin), _tool_of(begin)
         host = self._tool_host(begin)
         self._engine.queue.append(
-            lambda: tools.reconcile(claim, tool, begin.args, self, Stop(), host)
+            lambda: tools.reconcile(
+                claim, tool, begin.args, self, Stop(), host, early=begin.early
+            )
         )
 
     def _tool_host(self, begin: BeginTool) -> tools.ToolHost:

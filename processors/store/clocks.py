@@ -1,12 +1,18 @@
 """The time for decisions: the wall clock, or broker time if the two disagree.
 
-A broker stamps every record. When a worker reads back its own record, it learns broker time with an
-error of at most the record's round trip. The monotonic clock measures the time since then.
+A broker stamps every record. When a worker reads back its own PARTITION_TAKEN, it learns broker
+time with an error of at most the record's round trip. The monotonic clock measures the time since
+then. The record itself names when it was produced, so a record that was written twice, or that was
+reported as lost and is in the log all the same, is never taken for another one.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from ...schemas.record import Record
+
+PRODUCED = "p"  # header of a PARTITION_TAKEN: when its owner produced it, monotonic ms
+DIGITS_MAX = 15  # of that time: 30,000 years
 MARGIN_MS = 10_000  # tolerated difference of clocks; takeovers wait this long after a deadline
 
 
@@ -24,6 +30,20 @@ class Anchor(NamedTuple):
     produced_at: int
     read_at: int
     broker_at: int
+
+
+def produced_header(monotonic_ms: int) -> tuple[str, bytes]:
+    """The header of a record that is produced now."""
+    return PRODUCED, str(monotonic_ms).encode()
+
+
+def anchor_of(record: Record, read_at: int) -> Anchor | None:
+    """The anchor that a record of this process gives. None if the record does not say when it was
+    produced, or names a time that this process has not reached."""
+    value = dict(record.headers).get(PRODUCED) or b""
+    if not value.isdigit() or len(value) > DIGITS_MAX or int(value) > read_at:
+        return None
+    return Anchor(int(value), read_at, record.timestamp_ms)
 
 
 class Reading(NamedTuple):

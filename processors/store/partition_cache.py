@@ -6,7 +6,6 @@ then the store.
 
 import heapq
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from operator import attrgetter, is_
 from typing import Protocol
 from zlib import crc32
@@ -90,7 +89,6 @@ class PartitionCache:
         self.takes_from = store.log_end  # an earlier PARTITION_TAKEN is of an earlier assignment
         self.checking = False
         self.anchor: Anchor | None = None
-        self._takes_at: list[int] = []  # when the PARTITION_TAKENs not yet read back were produced
         self.reset(store)
 
     def reset(self, store: Store) -> None:
@@ -150,24 +148,6 @@ class PartitionCache:
     def hot(self, session_id: str) -> SessionViews | None:
         """The views of a cached session, or None."""
         return self._hot.get(session_id)
-
-    def take_produced(self) -> Callable[[], None]:
-        """Record that a PARTITION_TAKEN was produced.
-        Returns the function to call if that record is lost."""
-        taken_at = self.taken_at
-        self._takes_at.append(taken_at)
-
-        def lost() -> None:
-            with suppress(ValueError):  # it was produced before the partition was assigned again
-                self._takes_at.remove(taken_at)
-
-        return lost
-
-    def take_read_back(self, broker_at: int, monotonic: int) -> None:
-        """Record that a PARTITION_TAKEN of this worker was read back. It is the oldest one in
-        flight, because these events are read back in the order in which they were produced."""
-        if self._takes_at:
-            self.anchor = Anchor(self._takes_at.pop(0), monotonic, broker_at)
 
     def first_read(self) -> int:
         """The offset at which reading begins. It is that of the record before the cursor, so that

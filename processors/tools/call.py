@@ -79,15 +79,24 @@ async def run(
 
 
 async def reconcile(
-    claim: ToolClaim, tool: Tool, args: bytes, sink: Sink, stop: Stop, host: ToolHost
+    claim: ToolClaim,
+    tool: Tool,
+    args: bytes,
+    sink: Sink,
+    stop: Stop,
+    host: ToolHost,
+    *,
+    early: bool = False,
 ) -> None:
     """Determine whether a dead worker's call had its effect, and report exactly one outcome.
 
     Called when row T6 of WAKE matches: the owner is certainly dead, or the claim's deadline and the
-    margin have passed. If the tool has a reconciler, the deadline and the margin must have passed
-    even if the owner is certainly dead, so that "it did not happen" cannot become untrue later.
-    This reads the side log first, then calls the tool's reconciler. If neither knows, the call is
-    in doubt.
+    margin have passed. This reads the side log first, then calls the tool's reconciler. If neither
+    knows, the call is in doubt.
+
+    early: the deadline and the margin have not passed, so the call may still happen. Nothing is
+    reported then, unless the call is known to have happened: "it did not happen" could become
+    untrue, and a doubt would end the waiting.
     """
     one = Run(claim, tool, host)
     if one.ctx.side_log.has_result:
@@ -100,12 +109,15 @@ async def reconcile(
         case Happened(result=value):
             shaped = await when_stored(lambda: _shaped(one, value))
             event: Any = result(claim, Outcome.OK, shaped, via=Via.RECONCILER)
+        case _ if early:
+            event = None
         case DidNotHappen(why=why):
             text = f"the call did not happen{': ' if why else ''}{why}"
             event = result(claim, Outcome.NOT_RUN, short(text), via=Via.RECONCILER)
         case _:
             event = uncertain(claim, str(answer))
-    await _report(sink, claim, event)
+    if event is not None:
+        await _report(sink, claim, event)
     if one.cancelled:
         raise asyncio.CancelledError
 

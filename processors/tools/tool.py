@@ -65,7 +65,8 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class DidNotHappen:
-    """A reconciler's answer: the call never had its effect and never will."""
+    """A reconciler's answer: the call had no effect. It counts once the deadline of the call and a
+    margin have passed, because a request of the dead worker may still be under way before."""
 
     why: str = ""
 
@@ -168,15 +169,15 @@ def tool(
 
     effect: whether a call may be repeated: pure | idempotent | once. approval: none | ask | deny.
     timeout_s: how many seconds a run may take. result_tokens: a longer result is cut, and the whole
-    result is stored. reconciler: called after the worker of a `once` call died, to find out whether
-    the call had its effect. compactor: shortens a long result, instead of a model. stops: whether a
-    success of the tool ends the turn. tier: always | rare; a rare tool is not in the requests, and
-    the model finds it by a search. A first parameter `ctx` gets a ToolContext. cache_ttl_s: for
-    this many seconds, the same arguments of the same user get the result of an earlier run instead
-    of a new run; pure tools only. An async function runs as a task and is cancelled on abort. Any
-    other function runs in a thread, which cannot be killed: it should check `ctx.aborted`. A result
-    that it returns after its deadline is still reported. Raises TypeError or ValueError, at import,
-    if the function cannot be a tool.
+    result is stored. reconciler: called, perhaps several times, after the worker of a `once` call
+    died, to find out whether the call had its effect. compactor: shortens a long result, instead of
+    a model. stops: whether a success of the tool ends the turn. tier: always | rare; a rare tool is
+    not in the requests, and the model finds it by a search. A first parameter `ctx` gets a
+    ToolContext. cache_ttl_s: for this many seconds, the same arguments of the same user get the
+    result of an earlier run instead of a new run; pure tools only. An async function runs as a task
+    and is cancelled on abort. Any other function runs in a thread, which cannot be killed: it
+    should check `ctx.aborted`. A result that it returns after its deadline is still reported.
+    Raises TypeError or ValueError, at import, if the function cannot be a tool.
     """
 
     def make(function: Callable[..., Any]) -> Tool:

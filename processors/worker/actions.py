@@ -33,6 +33,7 @@ from .claims import (
     tool_claim,
     work_claim,
 )
+from .early_asks import EarlyAsks
 from .not_begun import generation_stopped, outcome_of_late_claim, tool_not_begun
 from .ports import (
     Append,
@@ -61,7 +62,6 @@ CLAIMS = {
 }
 CLAIMED = frozenset(name for names in CLAIMS.values() for name in names)
 EXPECTED = ("", "duplicate", "frozen")  # rulings on our own records that indicate no bug in WAKE
-Lost = Callable[[], None]  # called if the log did not accept a record
 REJECTIONS_MAX = 2  # the second rejection at the same views is a bug, not a race
 
 
@@ -134,6 +134,7 @@ class Actions:
         self._built: dict[str, tuple[tuple, Built]] = {}
         self._partial_answers = PartialAnswers()
         self._claim_times = ClaimTimes()
+        self._early_asks = EarlyAsks()
         self._rejections: dict[str, tuple[TurnView, int]] = {}
 
     @property
@@ -144,18 +145,17 @@ class Actions:
     # -- writing ---------------------------------------------------------------------------------
 
     def write(
-        self, partition: int, key: str, event: Any, role: str, lost: Lost = lambda: None
+        self, partition: int, key: str, event: Any, role: str, *more: tuple[str, bytes]
     ) -> bytes:
-        """Produce an event without waiting. Returns the value of the record, by which `read_back`
-        recognizes the record.
+        """Produce an event without waiting. `more`: headers besides those of the event. Returns the
+        value of the record, by which `read_back` recognizes the record.
         """
-        value, headers = encode(event), headers_for(event, role)
-        self._append(SESSION_EVENTS, partition, key, value, headers, self._lost(key, lost))
+        value, headers = encode(event), [*headers_for(event, role), *more]
+        self._append(SESSION_EVENTS, partition, key, value, headers, self._lost(key))
         return value
 
-    def _lost(self, session_id: str, lost: Lost) -> Callable[[str], None]:
+    def _lost(self, session_id: str) -> Callable[[str], None]:
         def failed(why: str) -> None:
-            lost()
             self._say(f"a record of {session_id} was not written; it will be produced again: {why}")
             for key in self._keys_by_session.pop(session_id, ()):
                 self._awaited.pop(key, None)
@@ -459,7 +459,8 @@ class Actions:
         agent: Agent | None,
         now: int,
     ) -> int | None:
-        """Report the outcome of an effect whose owner is dead, once per claim (rows A2 and T6)."""
+        """Report the outcome of an effect whose owner is dead, once per claim (rows A2 and T6). A
+        reconciler is asked early too, because it may know already that the call happened."""
         assert agent is not None
         begun = self._begun.setdefault(views.session_id, set())
         if obligation.owed == "GEN_STOPPED":
@@ -478,7 +479,7 @@ class Actions:
         reconciles = obligation.row == "T6" and tool is not None and tool.reconciler is not None
         ended_at = call.claim.deadline + agent.limits.margin_ms
         if reconciles and now < ended_at:
-            return ended_at  # the effect may still happen before this time
+            return self._ask_early(views, call, agent, now, ended_at)
         if obligation.owed == "TOOL_RESULT":
             begun.add(effect)
             why, may_have_run = "its attempts are used up", obligation.row == "T6r"
@@ -491,6 +492,21 @@ class Actions:
             self._effects.reconcile(views.session_id, tool_begin)
         return None
 
+    def _ask_early(
+        self, views: SessionViews, call: Call, agent: Agent, now: int, ended_at: int
+    ) -> int:
+        """Ask the reconciler of a call that may still happen until `ended_at`, unless it was asked
+        just now. Returns when to check the call again."""
+        assert call.claim is not None
+        effect = EffectId(views.session_id, call.claim.offset, recovers=True, early=True)
+        if self._early_asks.is_due(effect, now):
+            args = self._args(call)  # raises BlobsAway before the question counts as asked
+            self._early_asks.record(effect, now, ended_at)
+            self._begun.setdefault(views.session_id, set()).add(effect)
+            begin = begin_tool(views, call, args, call.claim, agent)
+            self._effects.reconcile(views.session_id, begin._replace(early=True))
+        return self._early_asks.due_at(effect)
+
     def forget_session(self, session_id: str) -> None:
         """Forget a session that has no obligations, and stop the effects that still run for it,
         because nothing needs their outcomes.
@@ -500,6 +516,7 @@ class Actions:
         self._built.pop(session_id, None)
         self._partial_answers.forget(session_id)
         self._claim_times.forget(session_id)
+        self._early_asks.forget(session_id)
         self._rejections.pop(session_id, None)
 
 

@@ -248,7 +248,11 @@ class EffectsHost:
         )
 
     def reconcile(self, session_id: str, begin: BeginTool) -> None:
-        """Ask a tool's reconciler whether the call of a dead owner had its effect."""
+        """Ask a tool's reconciler whether the call of a dead owner had its effect. An early
+        question is dropped while the reconciler still thinks about the one before."""
+        effect = EffectId(session_id, begin.claim.offset, recovers=True, early=begin.early)
+        if begin.early and effect in self._stops:
+            return
         stop, tracked = Stop(), TrackedSink(self._reports)
         claim = tool_claim_of(session_id, begin)
         work = self._reconcile(claim, begin, stop, tracked)
@@ -256,8 +260,8 @@ class EffectsHost:
         def fallback_outcome(why: str) -> ev.ToolFailedUncertain:
             return tools.uncertain(claim, f"its worker is gone, and asking ended badly: {why}")
 
-        effect = EffectId(session_id, begin.claim.offset, recovers=True)
-        self._spawn("tools", session_id, work, effect, stop, fallback_outcome, tracked)
+        fallback = None if begin.early else fallback_outcome
+        self._spawn("tools", session_id, work, effect, stop, fallback, tracked)
 
     async def _reconcile(
         self, claim: tools.ToolClaim, begin: BeginTool, stop: Stop, sink: TrackedSink
@@ -268,7 +272,7 @@ class EffectsHost:
             await sink.outcome(claim.session_id, tools.uncertain(claim, why))
             return
         host = self._tool_host(begin.agent)
-        await tools.reconcile(claim, tool, begin.args, sink, stop, host)
+        await tools.reconcile(claim, tool, begin.args, sink, stop, host, early=begin.early)
 
     def chunks_since(
         self, session_id: str, partition: int, offset: int, attempt: int

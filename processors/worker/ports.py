@@ -60,12 +60,14 @@ class Effects(Protocol):
 
 class EffectId(NamedTuple):
     """Identifies an effect by its claim. `recovers`: True if the effect determines the outcome of a
-    dead owner's claim, False if it is the claimed effect itself.
+    dead owner's claim, False if it is the claimed effect itself. `early`: whether it does so before
+    the claim's deadline and the margin have passed.
     """
 
     session_id: str
     claim_offset: int
     recovers: bool = False
+    early: bool = False
 
 
 class BeginGeneration(NamedTuple):
@@ -88,7 +90,8 @@ class BeginGeneration(NamedTuple):
 
 
 class BeginTool(NamedTuple):
-    """A tool call to begin or to reconcile. `refs`: the stored results that the call may read."""
+    """A tool call to begin or to reconcile. `refs`: the stored results that the call may read.
+    `early`: a call to reconcile that may still happen, so that only "it happened" counts."""
 
     call: Call
     args: bytes
@@ -97,6 +100,7 @@ class BeginTool(NamedTuple):
     user_id: str = ""
     project_id: str | None = None
     refs: frozenset[str] = frozenset()
+    early: bool = False
 
 
 def begin_tool(

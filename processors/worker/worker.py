@@ -29,7 +29,7 @@ from ..fold.chunk_runs import chunk_runs
 from ..fold.ruling import ACCEPTED
 from ..fold.sessions import KEY_BYTES_MAX, fold_event, is_foldable
 from ..fold.views import SessionViews
-from ..store.clocks import Clock, ClockWatch, Reading, reading
+from ..store.clocks import Clock, ClockWatch, Reading, anchor_of, produced_header, reading
 from ..store.fork_seeds import foldable_entry
 from ..store.hot_sessions import MB, HotSessions
 from ..store.identity import Identity
@@ -105,7 +105,8 @@ class Worker:
         owned.taken_at = self.clock.monotonic_ms()
         for role in self.roles:
             event = PartitionTaken(role=role, owner=self.identity.owner, agents=self.announced)
-            self.actions.write(owned.number, PARTITION_KEY, event, role, owned.take_produced())
+            produced = produced_header(owned.taken_at)
+            self.actions.write(owned.number, PARTITION_KEY, event, role, produced)
             crash_points.reach("partition.taking")
 
     def revoked(self, partitions: Iterable[int]) -> None:
@@ -230,7 +231,7 @@ class Worker:
         if session_id == PARTITION_KEY:
             if type(entry.event) is Unreadable:
                 self._dead_letter(owned, record, entry)
-            self._fold_partition(owned, entry)
+            self._fold_partition(owned, entry, record)
             return None
         known = owned.views(session_id) is not None
         if type(entry.event) is Unreadable or not (known or is_foldable(record.key)):
@@ -245,10 +246,11 @@ class Worker:
         self.actions.read_back(owned, entry, record, before, ruling)
         return session_id if type(entry.event) is ChunkSeen and ruling is ACCEPTED else None
 
-    def _fold_partition(self, owned: PartitionCache, entry: Entry) -> None:
+    def _fold_partition(self, owned: PartitionCache, entry: Entry, record: Record) -> None:
         held, before = self.held(owned), owned.partition
         if self._is_own(entry) and entry.offset >= owned.takes_from:
-            owned.take_read_back(entry.at, self.clock.monotonic_ms())
+            anchor = anchor_of(record, self.clock.monotonic_ms())
+            owned.anchor = anchor or owned.anchor
         owned.feed(entry)
         now_held = self.held(owned)
         if now_held and owned.partition is not before:

@@ -180,12 +180,12 @@ class BeginsInTime(Invariant):
 
 
 class ReconcilesLate(Invariant):
-    """T6: no reconciler is called before deadline + margin, because its "no" could become
-    untrue."""
+    """T6: no answer of a reconciler is final before deadline + margin, because its "no" could
+    become untrue."""
 
     def on_reconciled(self, process: Any, session_id: str, begin: Any) -> None:
         tool, limits = begin.agent.tool(begin.call.name), begin.agent.limits
-        if tool is None or tool.reconciler is None:
+        if tool is None or tool.reconciler is None or begin.early:
             return
         worker = process.worker
         number = self.world.witness.partition_of[session_id]

@@ -348,7 +348,7 @@ class SimEffects:
     def reconcile(self, session_id: str, begin: BeginTool) -> None:
         """Reconcile a call whose owner is dead."""
         self.world.reconciled(self.process, session_id, begin)
-        effect = EffectId(session_id, begin.claim.offset, recovers=True)
+        effect = EffectId(session_id, begin.claim.offset, recovers=True, early=begin.early)
         self._spawn("tools", effect, lambda task: self._reconcile(task, session_id, begin))
 
     def _reconcile(self, task: Task, session_id: str, begin: BeginTool) -> Steps:
@@ -360,7 +360,10 @@ class SimEffects:
             return
         run = ToolRun(self.process, session_id, begin, tool)
         yield self.world.rng.choice((0, 20, 500))
-        yield from self.outcome(task, session_id, run.reconciled())
+        event = run.reconciled()
+        if begin.early and (not isinstance(event, ev.ToolResult) or event.outcome != "ok"):
+            return  # it may still happen
+        yield from self.outcome(task, session_id, event)
 
 
 def _alive(place: dict[str, int]) -> ev.GenChunk:

@@ -174,7 +174,7 @@ class Checks:
         if begun.what == "reconcile":
             tool = system.agent.tool(begin.call.name)
             left = claim.deadline + limits.margin_ms - now
-            late = tool.reconciler is None or left <= 0
+            late = tool.reconciler is None or begin.early or left <= 0
             demand(late, "ReconcilesLate", f"{begin.call.key} is reconciled {left} ms early")
             self._is_lawful(owner, holders.holder("tools"), claim, claim.deadline, now)
             return

@@ -20,6 +20,7 @@ from foldlog.tests.states.records import SESSION, Log, Numbered
 from foldlog.tests.states.variants import Variant
 
 STREAMED = "so far"
+NOTHING = -1  # the draft of an ending that reports nothing
 
 
 class Task(NamedTuple):
@@ -59,7 +60,8 @@ class Effects:
             place = (begin.turn, begin.step, begin.attempt)
             return Task(begun.what, offset, self.claims.number(place), now)
         assert isinstance(begin, BeginTool)
-        return Task(begun.what, offset, self.claims.number(tool_claim_of(SESSION, begin)), now)
+        what = "ask early" if begin.early else begun.what
+        return Task(what, offset, self.claims.number(tool_claim_of(SESSION, begin)), now)
 
     def report(self, event: Any, now: int) -> Task:
         """The task that reports an outcome of no effect."""
@@ -104,6 +106,11 @@ class Effects:
                 yield from self._of_tool(task, claim, task.since)
             case "reconcile":
                 yield from self._of_reconciler(claim, has_acted)
+            case "ask early" if has_acted:
+                yield Ending("finds out", self._draft(self._happened(claim)))
+                yield Ending("finds nothing out", NOTHING, is_fault=True)
+            case "ask early":
+                yield Ending("finds nothing out", NOTHING)
 
     def _of_generation(self, task: Task, place: tuple[int, int, int]) -> Iterator[Ending]:
         so_far = [answers.text(STREAMED)] if task.did else []
@@ -139,8 +146,12 @@ class Effects:
             yield unknown
             return
         if has_acted:
-            event = result(claim, Outcome.OK, short("it happened"), via=Via.RECONCILER)
+            event = self._happened(claim)
         else:
             event = result(claim, Outcome.NOT_RUN, short("it did not"), via=Via.RECONCILER)
         yield Ending("finds out", self._draft(event))
         yield unknown._replace(is_fault=True)
+
+    @staticmethod
+    def _happened(claim: ToolClaim) -> Any:
+        return result(claim, Outcome.OK, short("it happened"), via=Via.RECONCILER)

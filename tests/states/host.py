@@ -47,7 +47,6 @@ class Owned(NamedTuple):
     position: int
     takes_from: int
     taken_at: int
-    takes_at: tuple[int, ...] = ()
     anchor: Anchor | None = None
     wake_all: bool = False
     stuck: str = ""
@@ -63,6 +62,7 @@ class Memory(NamedTuple):
     begun: tuple[EffectId, ...] = ()
     claimed_at: tuple[tuple[tuple, int], ...] = ()
     rejected: tuple[int, int] | None = None
+    asked: tuple[tuple[EffectId, tuple[int, int]], ...] = ()
 
 
 EMPTY = Memory()
@@ -196,6 +196,7 @@ class Host(RecordedEffects):
         if memory.rejected is not None:
             turn, count = memory.rejected
             actions._rejections[SESSION] = (self._turns[turn], count)
+        actions._early_asks._asked = dict(memory.asked)
         for one in memory.awaited:
             key = ObligationKey(0, SESSION, one.lane, one.subject, one.owed)
             values = frozenset(one.values)
@@ -211,8 +212,7 @@ class Host(RecordedEffects):
         cache._keep(SESSION, views)
         cache.partition = holders
         cache.takes_from, cache.taken_at = owned.takes_from, owned.taken_at
-        cache._takes_at, cache.anchor = list(owned.takes_at), owned.anchor
-        cache.wake_all = owned.wake_all
+        cache.anchor, cache.wake_all = owned.anchor, owned.wake_all
         if owned.stuck:
             cache.stuck[SESSION] = owned.stuck
         cache._timers = [(due, SESSION) for due in owned.timers]
@@ -229,7 +229,6 @@ class Host(RecordedEffects):
                 position,
                 cache.takes_from,
                 cache.taken_at,
-                tuple(cache._takes_at),
                 cache.anchor,
                 cache.wake_all,
                 cache.stuck.get(SESSION, ""),
@@ -252,6 +251,7 @@ class Host(RecordedEffects):
             tuple(sorted(actions._begun.get(SESSION, ()))),
             tuple(sorted(actions._claim_times._produced_at.get(SESSION, {}).items())),
             None if rejected is None else (self._turns.number(rejected[0]), rejected[1]),
+            tuple(sorted(actions._early_asks._asked.items())),
         )
 
     def _demand_equal(self, cache: PartitionCache, position: int) -> None:

@@ -10,6 +10,7 @@ from foldlog.processors.fold.calls import ALLOWED, ASKS
 from foldlog.processors.fold.projections import context, partition
 from foldlog.processors.fold.ruling import ACCEPTED
 from foldlog.processors.fold.rulings import workers as worker_rulings
+from foldlog.processors.store.clocks import Anchor
 from foldlog.processors.wake import facts as wake
 from foldlog.processors.worker import actions, worker
 from foldlog.processors.worker.outbox import Outbox
@@ -114,15 +115,23 @@ def allowed_for_asks(right: Any) -> Any:
 def waits_for_ever(right: Any) -> Any:
     """A producer's report of a loss that leaves the record in flight, and for ever."""
 
-    def wrong_lost(self: Any, session_id: str, lost: Any) -> Any:
+    def wrong_lost(self: Any, session_id: str) -> Any:
         def failed(why: str) -> None:
-            lost()
             for key, one in self._awaited.items():
                 self._awaited[key] = one._replace(until_ms=10**15)
 
         return failed
 
     return wrong_lost
+
+
+def produced_when_read(right: Any) -> Any:
+    """An anchor that takes a record as produced when it is read."""
+
+    def wrong_anchor(record: Any, read_at: int) -> Any:
+        return Anchor(read_at, read_at, record.timestamp_ms)
+
+    return wrong_anchor
 
 
 PLANTS = tuple(
@@ -170,6 +179,8 @@ PLANTS = tuple(
          ClaimTimes, "too_late", wrong.begins_at_any_time, 0, 1),
         ("a deadline that has passed at once", "BeginsInTime", "once",
          actions, "tool_claim", no_margin, 0, 0),
+        ("a take paired with another time", "BeginsInTime", "once",
+         worker, "anchor_of", produced_when_read, 0, 1),
         ("an outbox that loses an outcome", "KeptOutcomesArrive", "once",
          Outbox, "pending", loses_the_newest, 0, 0),
     )

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from foldlog.schemas import events as ev
-from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.tests.laws.manual_worker import USER, message, opened
 from foldlog.tests.states.checks import Checks
-from foldlog.tests.states.effects import Effects, Ending, Task
+from foldlog.tests.states.effects import NOTHING, Effects, Ending, Task
 from foldlog.tests.states.host import EMPTY, Host, Memory, Owned, Step
 from foldlog.tests.states.outboxes import Outboxes
 from foldlog.tests.states.records import Log, Numbered
@@ -29,8 +28,6 @@ SHOWN = (
     "decision",
 )
 FATES = ("held", "twice", "unacknowledged", "lost")
-# Without the other two, which make a worker's clock reading wrong: see docs/decisions/0051.
-FATES_OF_TAKES = ("held", "lost")
 
 
 class Process(NamedTuple):
@@ -264,11 +261,8 @@ class System:
             for count in range(1, len(step.produced)):
                 yield (*label, "crash", count)
             if not process.queue:
-                for fate in FATES if not self._takes(step) else FATES_OF_TAKES:
+                for fate in FATES:
                     yield (*label, fate)
-
-    def _takes(self, step: Step) -> bool:
-        return any(self.log.drafts[draft].key == PARTITION_KEY for draft in step.produced)
 
     def _of_effects(self, worker: int, process: Process, rest: Rest) -> Iterator[Label]:
         for n, task in enumerate(process.tasks):
@@ -280,6 +274,9 @@ class System:
                 yield ("stream", worker, n)
             for ending in self.effects.endings(task, rest.now, rest.acts > 0):
                 if ending.is_fault and not rest.faults:
+                    continue
+                if ending.draft == NOTHING:
+                    yield ("end", worker, n, ending)
                     continue
                 if process.queue:
                     yield ("end", worker, n, ending, "kept")
@@ -394,6 +391,9 @@ class System:
         process = change.processes[worker]
         if ending.is_fault:
             self._fault(change)
+        if ending.draft == NOTHING:
+            change.change(worker, tasks=(*process.tasks[:n], *process.tasks[n + 1 :]))
+            return
         kept = self.outboxes.put(process.outbox, ending.draft)
         tasks = (*process.tasks[:n], *process.tasks[n + 1 :])
         change.change(worker, tasks=tasks, outbox=kept)

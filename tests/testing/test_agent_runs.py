@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-from foldlog import Agent, ToolContext, tool
+from foldlog import Agent, DidNotHappen, Happened, ToolContext, tool
 from foldlog.api.aio import aconnect
 from foldlog.api.events import ApprovalAsked, InDoubt, Token, ToolFinished
 from foldlog.api.session import ReplyEnded
@@ -82,6 +82,37 @@ async def test_S2_1_a_crash_after_any_record_changes_nothing_for_the_user(foldlo
     run.crash_after(event)
     assert (await run.send("what is in 3?")).text == "Two books."
     assert run.crashes == 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome", "asked"),
+    [
+        ([Happened("paid")], "ok", 1),
+        ([DidNotHappen(), None, Happened("paid")], "ok", 3),
+        ([DidNotHappen()] * 4 + [Happened("paid")], "ok", 5),
+        ([DidNotHappen()], "not_run", 5),
+        ([None] * 4 + [DidNotHappen()], "not_run", 5),
+    ],
+)
+async def test_S2_8_only_happened_counts_until_the_deadline(foldlog_agent, answers, outcome, asked):
+    """Four questions come before the deadline and the margin, the fifth one after them."""
+    questions = []
+
+    def was_it_paid(ctx: ToolContext) -> Happened | DidNotHappen | None:
+        questions.append(ctx.idempotency_key)
+        return answers[min(len(questions), len(answers)) - 1]
+
+    @tool(effect="once", reconciler=was_it_paid)
+    def pay() -> str:
+        """Pay."""
+        raise AssertionError("it runs only if the worker lives")
+
+    agent = Agent(name="bank", model="claude-opus-5-5", tools=(pay,))
+    run = foldlog_agent(agent, script=[calls("pay"), says("I see.")])
+    run.crash_after("TOOL_STARTED")
+    events = [event async for event in run.send("pay")]
+    assert [e.outcome for e in events if isinstance(e, ToolFinished)] == [outcome]
+    assert questions == ["test/1.1.0"] * asked
 
 
 async def test_S2_a_crash_after_the_claim_of_a_once_tool_is_in_doubt(foldlog_agent):

@@ -5,10 +5,11 @@ import pytest
 from foldlog.cli import doctor
 from foldlog.cli.worker_info import WorkerInfo
 from foldlog.processors.agent import Agent
-from foldlog.processors.store.clocks import ClockWatch
+from foldlog.processors.store.clocks import Anchor, ClockWatch, anchor_of
 from foldlog.processors.tools.tool import tool
 from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS
 from foldlog.schemas import events as ev
+from foldlog.schemas.record import Record
 from foldlog.tests.laws.manual_worker import ROLES, ManualWorker, answered, call, message, opened
 
 DAY_MS = 24 * 3600 * 1000
@@ -126,6 +127,53 @@ def test_takes_lost_during_an_outage_do_not_break_the_clock():
     assert rig.worker.holds(0)
     rig.step = 1_800_000
     assert rig.worker.skew_ms() == 1_800_000
+
+
+def taken_twice(fate: str) -> SteppedWorker:
+    """A worker whose first PARTITION_TAKENs met a fault, and that took the partition again long
+    afterwards."""
+    rig = SteppedWorker(AGENT)
+    produce = rig.worker.actions._append
+
+    def append(*record):
+        produce(*record)
+        if fate == "doubled":
+            produce(*record)
+        elif fate == "reported lost":
+            record[-1]("no broker answered")
+
+    rig.worker.actions._append = append
+    rig.assign()
+    rig.worker.actions._append = produce
+    for _ in range(3):
+        rig.ms += 60_000
+        rig.worker.tick()  # takes again, before it has read anything
+    return rig
+
+
+@pytest.mark.parametrize("fate", ["delivered", "doubled", "reported lost"])
+@pytest.mark.parametrize("step", [0, 1_800_000, -1_800_000])
+def test_a_take_is_paired_with_its_own_time_whatever_was_reported_of_it(fate, step):
+    """The defect: takes were paired by their order, so after one that was reported as lost and is
+    in the log, or is there twice, the clock was wrong by the time between two takes."""
+    rig = taken_twice(fate)
+    rig.step = step
+    read = -1
+    while read != (read := rig.worker.owned[0].next_offset):  # one record at a time
+        rig.read(1)
+        low, high = sorted((0, step))
+        assert low <= rig.worker.skew_ms() <= high, "it is certain"
+    assert rig.worker.holds(0)
+    assert rig.worker.skew_ms() == step
+    assert rig.worker.now(rig.worker.owned[0]) == rig.ms
+
+
+@pytest.mark.parametrize("value", [b"", b"-1", b"1e3", b"9" * 400, b"99999999999999", b"\xff"])
+def test_bad_input_a_time_that_this_process_has_not_reached_gives_no_anchor(value):
+    headers = () if not value else (("p", value),)
+    record = Record("session-events", 0, 0, 5, b"#partition", b"", headers)
+    assert anchor_of(record, 1_000) is None
+    assert anchor_of(record._replace(headers=(("p", b"990"),)), 1_000) == Anchor(990, 1_000, 5)
 
 
 def test_a_skew_and_its_end_are_reported_once():

@@ -62,10 +62,10 @@ def test_only_idempotent_tools_return_an_earlier_result(host, effect):
 # --- reconciling ---
 
 
-def reconciled(a_tool, host, args=b"{}", stop=None, **changes):
+def reconciled(a_tool, host, args=b"{}", stop=None, early=False, **changes):
     async def main():
-        sink = RecordingSink()
-        await reconcile(claim_of(a_tool, args, **changes), a_tool, args, sink, stop or Stop(), host)
+        sink, claim = RecordingSink(), claim_of(a_tool, args, **changes)
+        await reconcile(claim, a_tool, args, sink, stop or Stop(), host, early=early)
         return sink
 
     return asyncio.run(main())
@@ -112,6 +112,22 @@ def test_S2_8_a_call_that_did_not_happen_is_not_run(host):
 def test_S2_8_a_reconciler_that_does_not_know_leaves_the_call_in_doubt(host, answer, reason):
     event = reconciled(charge_reconciled_by(answer), host, ARGS).only
     assert isinstance(event, ToolFailedUncertain) and reason in event.reason
+
+
+@pytest.mark.parametrize(
+    "answer", [DidNotHappen("not yet"), None, True, ConnectionError("down"), ToolFailed("no")]
+)
+def test_S2_8_before_the_deadline_only_happened_counts(host, answer):
+    """A request may still be under way."""
+    assert reconciled(charge_reconciled_by(answer), host, ARGS, early=True).events == []
+    sink = reconciled(charge_reconciled_by(Happened("ch_1")), host, ARGS, early=True)
+    assert (sink.only.outcome, sink.only.via, sink.text) == ("ok", "reconciler", "ch_1")
+
+
+def test_S2_8_before_the_deadline_a_result_in_the_side_log_counts(host):
+    host.side_log.of("s1", "2.1.0").record({"id": "ch_2"})
+    sink = reconciled(charge_reconciled_by(DidNotHappen()), host, ARGS, early=True)
+    assert (sink.only.outcome, sink.text) == ("ok", '{"id":"ch_2"}')
 
 
 def test_S2_8_without_a_reconciler_the_call_stays_in_doubt(host):

@@ -14,6 +14,7 @@ from foldlog.processors.wake.facts import wake
 from foldlog.processors.wake.table import BY_ID, SEED_ROWS
 from foldlog.schemas import events as ev
 from foldlog.schemas.events.effects import ALIVE_SEQ
+from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import LIMITS, MINUTE, variant
 from foldlog.tests.laws.answers import Use
@@ -335,11 +336,20 @@ def test_S2_8_a_started_once_tool_is_never_run_again():
     assert [what for what, _ in discharged.begun] == ["reconcile"]
 
 
-def test_S2_8_a_reconciler_runs_only_after_the_deadline_and_the_margin():
+def test_S2_8_a_reconciler_is_asked_at_once_and_its_answer_is_final_after_deadline_and_margin():
     s = with_calls(WIRE).take(RESTARTED)
-    assert not any(s.discharge("T6")), "the tool may still run"
+    ((what, begin),) = s.discharge("T6").begun
+    assert (what, begin.early) == ("reconcile", True), "a request may still be under way"
     s.later(2 * MINUTE + BEGIN_AND_END_MS + LIMITS.margin_ms)
-    assert [what for what, _ in s.discharge("T6").begun] == ["reconcile"]
+    ((what, begin),) = s.discharge("T6").begun
+    assert (what, begin.early) == ("reconcile", False)
+
+
+def test_S2_8_a_reconciler_is_not_asked_about_an_owner_that_may_be_paused():
+    s = with_calls(WIRE).take(ANOTHER)
+    assert s.rows() == ["T4w"]
+    s.append(ev.OwnerGone(owner="w1/1"), "tools", PARTITION_KEY)
+    assert s.rows() == ["T6"]
 
 
 def test_S2_8_a_claim_that_never_started_needs_no_reconciler():

@@ -18,7 +18,7 @@ from foldlog.processors.limits import DEFAULT_LIMITS, Limits
 from foldlog.processors.store.chunks_reader import chunks_reader
 from foldlog.processors.tools.result_cache import ResultCache
 from foldlog.processors.tools.side_log import SideLogStore
-from foldlog.processors.tools.tool import Happened, tool
+from foldlog.processors.tools.tool import DidNotHappen, Happened, tool
 from foldlog.processors.worker import effects_host
 from foldlog.processors.worker.effects_host import EffectsHost
 from foldlog.processors.worker.outbox import Outbox
@@ -27,6 +27,7 @@ from foldlog.processors.worker.reports import Reports
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS, topics
+from foldlog.tests.kit.waiting import until
 
 CLAIM = Claim("w/1", 0, 7, 0, 10**15)
 WAIT_S = 20.0
@@ -234,6 +235,39 @@ def test_T6_a_reconciler_whose_task_dies_leaves_the_call_in_doubt(start):
     host = start()
     host.host.reconcile("s", begin_tool(unwind, "once", reconciler=was_it_done))
     assert isinstance(host.outcome(), ev.ToolFailedUncertain)
+
+
+def test_T6_an_early_question_is_dropped_while_the_reconciler_thinks_and_a_no_is_not_final(start):
+    asked, release = [], threading.Event()
+
+    def was_it_done(ctx) -> Happened | DidNotHappen:
+        asked.append(ctx.call_key)
+        release.wait(WAIT_S)
+        return Happened("done") if len(asked) > 1 else DidNotHappen("not yet")
+
+    host = start()
+    final = begin_tool(unwind, "once", reconciler=was_it_done)
+    for _ in range(3):
+        host.host.reconcile("s", final._replace(early=True))
+    until("it is asked", lambda: asked)
+    release.set()
+    until("it has answered", lambda: not host.host.begun())
+    assert len(asked) == 1
+    host.host.reconcile("s", final._replace(early=True))
+    assert host.outcome().via == "reconciler", "the first outcome is of the second question"
+
+
+def test_T6_an_early_question_whose_task_dies_reports_nothing(start):
+    async def was_it_done(ctx) -> Happened:
+        raise Unwind("out of here")
+
+    host = start()
+    begin = begin_tool(unwind, "once", reconciler=was_it_done)
+    host.host.reconcile("s", begin._replace(early=True))
+    until("it has ended", lambda: not host.host.begun())
+    host.host.reconcile("later", begin)
+    assert isinstance(host.outcome(), ev.ToolFailedUncertain)
+    assert not host.reader.poll(0, 1), "one outcome, of the later question"
 
 
 def test_the_next_call_retries_to_make_the_client(start):
