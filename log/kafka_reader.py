@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from ..schemas.record import Record
 from .client import LOGGER, MISSING, denied, is_fatal, meaning, open_client
 from .door import Offsets, OnAssigned, OnRevoked
-from .errors import Fenced, FoldlogError, LogFatal, OffsetGone, TopicMissing
+from .errors import Fenced, FoldlogError, OffsetGone, TopicMissing
 
 _GONE = frozenset(
     {
@@ -27,8 +27,8 @@ _FORBIDDEN = frozenset(
 )
 
 OUT_S = 30.0
-"""How long an evicted member may have no partitions while brokers respond, before the member ends.
-The client rejoins within 10 s, or never (once in 9 broker pauses of 30 s each).
+"""How long an evicted member may have no partitions while brokers respond, before its client is
+replaced. A client rejoins within 10 s, or never (once in 9 broker pauses of 30 s each).
 """
 
 _OUT_CHECK_S = 5.0
@@ -69,8 +69,8 @@ class KafkaReader:
         self._moved: set[int] = set()
         """Partitions assigned or revoked since the last `poll` of the client returned."""
         self._failures: list[FoldlogError] = []
-        noted = {**properties, "error_cb": self._on_error}
-        self._client = open_client(Consumer, noted, logger=LOGGER)
+        self._properties = {**properties, "error_cb": self._on_error}
+        self._client = open_client(Consumer, self._properties, logger=LOGGER)
 
     def start(self, start: Mapping[int, int]) -> "KafkaReader":
         self._positions = dict(start)
@@ -213,18 +213,16 @@ class KafkaGroupReader(KafkaReader):
             if self._out:
                 self._check_joins()
             return found
-        except Fenced as fenced:
+        except Fenced:
             if not self._out:
                 raise
             # No broker responded for a session timeout. The client rejoined under the same instance
             # id while its old heartbeat was in flight, and so fenced itself: 1 time in 20.
-            raise LogFatal(
-                "the group evicted this member while no broker answered, and its client cannot "
-                "join again. Nothing is lost. End this process and start it again."
-            ) from fenced
+            self._rejoin()
+            return []
 
     def _check_joins(self) -> None:
-        """Raise LogFatal if brokers have responded for OUT_S and the client has not rejoined."""
+        """Rejoin if brokers have responded for OUT_S and the client has not rejoined by itself."""
         now_s = time.monotonic()
         if now_s < self._check_at_s:
             return
@@ -237,11 +235,17 @@ class KafkaGroupReader(KafkaReader):
         if self._answered_since_s is None:
             self._answered_since_s = now_s
         elif now_s - self._answered_since_s > OUT_S:
-            raise LogFatal(
-                "the group evicted this member while no broker answered, and its client does not "
-                "join again although brokers answer. Nothing is lost. End this process and start "
-                "it again."
-            )
+            self._rejoin()
+
+    def _rejoin(self) -> None:
+        """Join again with a new client, because an evicted one cannot join anymore."""
+        LOGGER.warning("the group evicted this member while no broker answered; it joins again")
+        self._revoke(self._client, [TopicPartition(self._full, p) for p in self._positions])
+        self._closing = True
+        self._client.close()
+        self._closing = self._joined = self._out = False
+        self._failures.clear()
+        self._client = open_client(Consumer, self._properties, logger=LOGGER)
 
     def _lose(self, client: Consumer, lost: list[TopicPartition]) -> None:
         self._out, self._answered_since_s = True, None
