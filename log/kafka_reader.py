@@ -13,7 +13,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from ..schemas.record import Record
 from .client import LOGGER, MISSING, denied, is_fatal, meaning, open_client
 from .door import Offsets, OnAssigned, OnRevoked
-from .errors import Fenced, FoldlogError, OffsetGone, TopicMissing
+from .errors import (
+    AccessDenied,
+    Fenced,
+    FoldlogError,
+    LogUnreachable,
+    OffsetGone,
+    TopicMissing,
+)
 
 _GONE = frozenset(
     {
@@ -30,6 +37,8 @@ OUT_S = 30.0
 """How long an evicted member may have no partitions while brokers respond, before its client is
 replaced. A client rejoins within 10 s, or never (once in 9 broker pauses of 30 s each).
 """
+
+_EVICTED = "the group evicted this member while no broker answered"
 
 _OUT_CHECK_S = 5.0
 """How many seconds an evicted member waits before it checks again whether a broker responds."""
@@ -193,7 +202,7 @@ class KafkaGroupReader(KafkaReader):
     ) -> None:
         super().__init__(properties, prefix, topic)
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
-        self._joined = self._closing = self._out = False
+        self._joined = self._closing = self._out = self._unopened = False
         self._answered_since_s: float | None = None
         """The time at which a check of this evicted member first found that a broker responds, if
         every later check found the same; else None.
@@ -210,7 +219,9 @@ class KafkaGroupReader(KafkaReader):
             )
         try:
             found = super().poll(timeout_s, max_records)
-            if self._out:
+            if self._unopened:
+                self._rejoin("no broker answered while this member opened its partitions")
+            elif self._out:
                 self._check_joins()
             return found
         except Fenced:
@@ -218,7 +229,7 @@ class KafkaGroupReader(KafkaReader):
                 raise
             # No broker responded for a session timeout. The client rejoined under the same instance
             # id while its old heartbeat was in flight, and so fenced itself: 1 time in 20.
-            self._rejoin()
+            self._rejoin(_EVICTED)
             return []
 
     def _check_joins(self) -> None:
@@ -235,15 +246,15 @@ class KafkaGroupReader(KafkaReader):
         if self._answered_since_s is None:
             self._answered_since_s = now_s
         elif now_s - self._answered_since_s > OUT_S:
-            self._rejoin()
+            self._rejoin(_EVICTED)
 
-    def _rejoin(self) -> None:
+    def _rejoin(self, why: str) -> None:
         """Join again with a new client, because an evicted one cannot join anymore."""
-        LOGGER.warning("the group evicted this member while no broker answered; it joins again")
+        LOGGER.warning("%s; it joins the group again", why)
         self._revoke(self._client, [TopicPartition(self._full, p) for p in self._positions])
         self._closing = True
         self._client.close()
-        self._closing = self._joined = self._out = False
+        self._closing = self._joined = self._out = self._unopened = False
         self._failures.clear()
         self._client = open_client(Consumer, self._properties, logger=LOGGER)
 
@@ -256,7 +267,15 @@ class KafkaGroupReader(KafkaReader):
         partitions = sorted(at.partition for at in assigned)
         if not partitions or self._closing:
             return
-        start = self._on_assigned(partitions)
+        try:
+            start = self._on_assigned(partitions)
+        except AccessDenied:
+            raise
+        except LogUnreachable as error:
+            LOGGER.info("%s", error)
+            self._unopened = True
+            self._on_revoked(partitions)
+            return
         client.incremental_assign([TopicPartition(self._full, p, start[p]) for p in partitions])
         for partition in partitions:
             self._positions[partition] = start[partition]
