@@ -11,6 +11,7 @@ The properties may contain secrets. They go over the socket, never into argument
 
 import contextlib
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -20,7 +21,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from itertools import count
-from multiprocessing.connection import Connection
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import finalize
 
@@ -106,6 +106,30 @@ class AdminProcess:
         child.thread.join(_CLOSE_S)
 
 
+_CLOSED = (EOFError, OSError, pickle.UnpicklingError)
+"""What reading raises when the process at the other end has died, perhaps while it wrote."""
+
+
+class _Link:
+    """One end of the socket. One thread at a time may send, and another one receive."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._stream = end.makefile("rwb")
+        end.close()  # the stream keeps it open
+
+    def send(self, value: Any) -> None:
+        # Not into the stream: a value that cannot be pickled must not be sent in part.
+        self._stream.write(pickle.dumps(value))
+        self._stream.flush()
+
+    def recv(self) -> Any:
+        return pickle.load(self._stream)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # it still holds a request that was never sent
+            self._stream.close()
+
+
 class _Child:
     """One process, and the requests that it has not answered. `lock`: held by the callers."""
 
@@ -115,7 +139,7 @@ class _Child:
         self._numbers = count()
         self._waiting: dict[int, Future[Any]] = {}
         ours, theirs = socket.socketpair()
-        self._link = Connection(ours.detach())
+        self._link = _Link(ours)
         with theirs:
             self.process = start_process(
                 [sys.executable, "-P", "-m", __name__, str(theirs.fileno())],
@@ -156,7 +180,7 @@ class _Child:
 
     def _receive(self) -> None:
         try:
-            with contextlib.suppress(EOFError, OSError):
+            with contextlib.suppress(*_CLOSED):
                 while True:
                     # No variable here: an error's traceback would keep its caller's log alive.
                     self._settle(*self._link.recv())
@@ -177,12 +201,12 @@ def main() -> None:
     begin()
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    with contextlib.suppress(EOFError, OSError):
-        _serve(Connection(int(sys.argv[1])))
+    with contextlib.suppress(*_CLOSED):
+        _serve(_Link(socket.socket(fileno=int(sys.argv[1]))))
     os._exit(0)  # not after the last request: nobody waits for it
 
 
-def _serve(link: Connection) -> None:
+def _serve(link: _Link) -> None:
     """Answer requests until the socket closes, each on its own thread, because it may wait."""
     properties, timeout_s = link.recv()
     cluster: Cluster | None = None
