@@ -185,7 +185,6 @@ class _Child:
                     # No variable here: an error's traceback would keep its caller's log alive.
                     self._settle(*self._link.recv())
         finally:
-            self._link.close()
             self.process.kill()
             code = self.process.wait()
             how = f"its client ended by signal {-code}" if code < 0 else f"exit code {code}"
@@ -194,6 +193,7 @@ class _Child:
                     LOGGER.info("%s: %s", self._servers, how)
                 self.is_dead = True
                 self.fail(unreachable(self._servers, how))
+            self._link.close()
 
 
 def main() -> None:
