@@ -190,7 +190,7 @@ class _Child:
             how = f"its client ended by signal {-code}" if code < 0 else f"exit code {code}"
             with self._lock:
                 if not self.is_dead:
-                    LOGGER.info("%s: %s", self._servers, how)
+                    LOGGER.info("no admin client at %s: %s", self._servers, how)
                 self.is_dead = True
                 self.fail(unreachable(self._servers, how))
             self._link.close()

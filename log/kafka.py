@@ -285,7 +285,9 @@ class KafkaLog:
     ) -> KafkaGroupReader:
         self._demand(topic, ())
         properties = group_properties(self._common, self._prefix + group, instance_id, label)
-        reader = KafkaGroupReader(properties, self._prefix, topic, on_assigned, on_revoked)
+        reader = KafkaGroupReader(
+            properties, self._prefix, topic, on_assigned, on_revoked, self.identity
+        )
         self._open.add(reader)
         return reader
 

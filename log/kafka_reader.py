@@ -5,7 +5,7 @@ keeps its next offsets in memory only and never starts from committed offsets.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -199,9 +199,12 @@ class KafkaGroupReader(KafkaReader):
         topic: str,
         on_assigned: OnAssigned,
         on_revoked: OnRevoked,
+        ask: Callable[[], object],
     ) -> None:
+        """ask: a request to the cluster, which raises LogUnreachable if no broker answers. Not one
+        of this reader's client, which may be the only one that finds no broker."""
         super().__init__(properties, prefix, topic)
-        self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._on_assigned, self._on_revoked, self._ask = on_assigned, on_revoked, ask
         self._joined = self._closing = self._out = self._unopened = False
         self._answered_since_s: float | None = None
         """The time at which a check of this evicted member first found that a broker responds, if
@@ -239,8 +242,8 @@ class KafkaGroupReader(KafkaReader):
             return
         self._check_at_s = now_s + _OUT_CHECK_S
         try:
-            self._client.list_topics(self._full, timeout=1.0)
-        except KafkaException:
+            self._ask()
+        except FoldlogError:
             self._answered_since_s = None
             return
         if self._answered_since_s is None:
