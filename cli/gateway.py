@@ -108,7 +108,9 @@ def gateway_command(
         if until_eof:
             threading.Thread(target=_end_at_eof, daemon=True).start()
         directory = state_dir or edge.settings.home / "gateway"
-        return serve(edge.connected(), host, port, origins, directory, per_address)
+        settings = edge.connected()
+        edge.close()
+        return serve(settings, host, port, origins, directory, per_address)
 
 
 def _end_at_eof() -> None:

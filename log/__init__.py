@@ -10,6 +10,7 @@ Read in this order:
     memory_state.py, memory_reader.py, memory_group.py, memory.py   the in-memory log
     faults.py     the faults that a simulator may inject into the in-memory log
     kafka.py, kafka_reader.py, admin.py, client.py   Kafka; only they import confluent_kafka
+    admin_process.py   the process in which admin.py runs
     made.py       the number of partitions that a log was created with
     durable_files.py, objects.py   content and snapshots outside the log: as files,
     object_store.py   or in an object store; only this file imports obstore

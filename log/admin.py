@@ -1,5 +1,6 @@
 """Uses Kafka's admin API to query the cluster, and to create topics from `schemas/topics.py`.
 
+Only the process of `admin_process.py` creates a Cluster: its client may abort the process.
 Creating topics is idempotent. An existing topic is never changed; its differences from the spec are
 reported. Topic names in this file are full names, prefix included.
 """
@@ -53,11 +54,6 @@ _CLOSED = (
     "in client.properties, see docs/security.md"
 )
 
-_OPEN: set[AdminClient] = set()
-"""Clients not yet closed. An admin client completes requests on its own thread. If the garbage
-collector freed the client on that thread, the process would abort, so this set keeps clients alive.
-"""
-
 
 class _NotYet(LogUnreachable):
     """A leader election is under way; the request may be retried at once."""
@@ -72,7 +68,6 @@ class Cluster:
         self._reason = _SILENT
         self._refused = False
         """Whether every known broker has refused a connection since the last response."""
-        self._interrupted = False
         self._denied: AccessDenied | None = None
         """The last denial of access since the last response."""
         self._may_be_secured = "security.protocol" not in properties
@@ -83,15 +78,6 @@ class Cluster:
             AdminClient,
             {**properties, "log_level": 0, "error_cb": self._note, "client.id": "foldlog-admin"},
         )
-        _OPEN.add(self._admin)
-
-    def interrupt(self) -> None:
-        """Make every waiting request fail. Called from another thread."""
-        self._interrupted = True
-
-    def close(self) -> None:
-        """Close the client. A later request is a bug."""
-        _OPEN.discard(self.__dict__.pop("_admin", None))
 
     def _note(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
@@ -109,11 +95,7 @@ class Cluster:
         return unreachable(self._servers, self._reason)
 
     def _ask(self, method: str, *about: Any, **more: Any) -> Any:
-        """Calls a method of the client, and returns its futures.
-
-        The method is passed by name, because a reference to the method in a frame would keep the
-        client alive as long as a traceback keeps the frame. See `_OPEN`.
-        """
+        """Calls a method of the client, and returns its futures."""
         try:
             return getattr(self._admin, method)(*about, request_timeout=self._timeout_s, **more)
         except KafkaException as error:
@@ -135,8 +117,6 @@ class Cluster:
                     ) from error
                 raise self._meaning(what, error) from error
             except TimeoutError as error:
-                if self._interrupted:
-                    raise unreachable(self._servers, "this process is ending") from error
                 self._admin.poll(0)  # `_note` is called in here only
                 waited = time.monotonic() - began
                 bound = min(_REFUSED_S, self._timeout_s) if self._refused else self._timeout_s
@@ -328,6 +308,8 @@ class Cluster:
             try:
                 answer.result(self._timeout_s + 1)
                 created.append(name)
+            except TimeoutError as error:
+                raise self._unreachable() from error
             except KafkaException as error:
                 code = error.args[0].code()
                 if code == KafkaError.INVALID_REPLICATION_FACTOR:

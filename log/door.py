@@ -111,8 +111,11 @@ class GroupReader(Reader, Protocol):
 
     `poll` calls `on_revoked(partitions)` for partitions that were revoked or lost without notice,
     then `on_assigned(partitions)`, which returns the start offset of each new partition. Records of
-    a partition come only while it is assigned. `poll` does not catch the exceptions that a callback
-    raises. `poll` raises Fenced when another process has taken this instance id.
+    a partition come only while it is assigned. If `on_assigned` raises LogUnreachable, the reader
+    calls `on_revoked` with the same partitions, some of which may be unopened, and joins again;
+    `poll` does not catch the other exceptions that a callback raises, AccessDenied among them.
+    `poll` raises Fenced when another process has taken this instance id. An outage of the brokers
+    never ends the reader: if the group evicts it meanwhile, it joins again.
     """
 
     def commit(self, offsets: Mapping[int, int]) -> None:

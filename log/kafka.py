@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer as Cli
 
 from ..schemas.topics import DEAD_LETTERS, SESSION_EVENTS, TopicSpec
 from .admin import Cluster
+from .admin_process import AdminProcess
 from .client import (
     ALARM,
     LOGGER,
@@ -249,17 +250,12 @@ class KafkaLog:
         linger_ms: float = 0,
         timeout_s: float = 5.0,
     ) -> None:
-        self._prefix, self._linger_ms, self._timeout_s = topic_prefix, linger_ms, timeout_s
+        self._prefix, self._linger_ms = topic_prefix, linger_ms
         self._common = common_properties(bootstrap_servers, client_properties or {})
-        self._cluster: Cluster | None = None
+        self._admin = AdminProcess(self._common, timeout_s)
         self._counts: dict[str, int] = {}
         """The number of partitions of each topic when this log first asked for it."""
         self._open: WeakSet[KafkaProducer | KafkaReader] = WeakSet()
-
-    def _ask(self) -> Cluster:
-        if self._cluster is None:
-            self._cluster = Cluster(self._common, self._timeout_s)
-        return self._cluster
 
     def producer(self, on_fatal: OnFatal | None = None, *, brief: bool = False) -> KafkaProducer:
         properties = producer_properties(self._common, self._linger_ms, brief)
@@ -289,16 +285,18 @@ class KafkaLog:
     ) -> KafkaGroupReader:
         self._demand(topic, ())
         properties = group_properties(self._common, self._prefix + group, instance_id, label)
-        reader = KafkaGroupReader(properties, self._prefix, topic, on_assigned, on_revoked)
+        reader = KafkaGroupReader(
+            properties, self._prefix, topic, on_assigned, on_revoked, self.identity
+        )
         self._open.add(reader)
         return reader
 
     def members(self, prefix: str) -> list[Member]:
-        found = self._ask().members(self._prefix + prefix)
+        found = self._admin.ask(Cluster.members, self._prefix + prefix)
         return [member._replace(group=member.group[len(self._prefix):]) for member in found]
 
     def prefixes(self) -> list[str]:
-        names = self._ask().topic_names()
+        names = self._admin.ask(Cluster.topic_names)
         names = [n for n in names if n.endswith(SESSION_EVENTS) and not n.endswith(DEAD_LETTERS)]
         return sorted(name.removesuffix(SESSION_EVENTS) for name in names)
 
@@ -309,44 +307,45 @@ class KafkaLog:
                 raise TopicMissing(f"{self._prefix}{topic}/{partition}")
 
     def partitions(self, topic: str) -> int:
-        count = self._ask().partitions(self._prefix + topic)
+        count = self._admin.ask(Cluster.partitions, self._prefix + topic)
         self._counts.setdefault(topic, count)
         return count
 
     def first_offsets(self, topic: str) -> Offsets:
-        return self._ask().first_offsets(self._prefix + topic)
+        return self._admin.ask(Cluster.first_offsets, self._prefix + topic)
 
     def delete_before(self, topic: str, offsets: Mapping[int, int]) -> None:
-        self._ask().delete_before(self._prefix + topic, offsets)
+        self._admin.ask(Cluster.delete_before, self._prefix + topic, dict(offsets))
 
     def end_offsets(self, topic: str) -> Offsets:
-        return self._ask().end_offsets(self._prefix + topic)
+        return self._admin.ask(Cluster.end_offsets, self._prefix + topic)
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> Offsets:
-        return self._ask().offsets_at(self._prefix + topic, timestamp_ms)
+        return self._admin.ask(Cluster.offsets_at, self._prefix + topic, timestamp_ms)
 
     def identity(self) -> str:
-        return self._ask().identity()
+        return self._admin.ask(Cluster.identity)
 
     def topic_id(self, topic: str) -> str:
-        return self._ask().topic_id(self._prefix + topic)
+        return self._admin.ask(Cluster.topic_id, self._prefix + topic)
 
     def apply_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
-        return self._ask().apply_topics(self._full(specs))
+        return self._admin.ask(Cluster.apply_topics, self._full(specs))
 
     def check_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
-        return self._ask().check_topics(self._full(specs))
+        return self._admin.ask(Cluster.check_topics, self._full(specs))
 
     def _full(self, specs: Iterable[TopicSpec]) -> list[TopicSpec]:
-        return [replace(spec, name=self._prefix + spec.name) for spec in specs]
+        # A read-only view cannot be pickled.
+        return [
+            replace(spec, name=self._prefix + spec.name, config=dict(spec.config))
+            for spec in specs
+        ]
 
     def interrupt(self) -> None:
-        if self._cluster is not None:
-            self._cluster.interrupt()
+        self._admin.interrupt()
 
     def close(self) -> None:
         for client in list(self._open):
             client.close()
-        if self._cluster is not None:
-            self._cluster.close()
-            self._cluster = None
+        self._admin.close()

@@ -5,7 +5,7 @@ keeps its next offsets in memory only and never starts from committed offsets.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -13,7 +13,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from ..schemas.record import Record
 from .client import LOGGER, MISSING, denied, is_fatal, meaning, open_client
 from .door import Offsets, OnAssigned, OnRevoked
-from .errors import Fenced, FoldlogError, LogFatal, OffsetGone, TopicMissing
+from .errors import (
+    AccessDenied,
+    Fenced,
+    FoldlogError,
+    LogUnreachable,
+    OffsetGone,
+    TopicMissing,
+)
 
 _GONE = frozenset(
     {
@@ -27,9 +34,11 @@ _FORBIDDEN = frozenset(
 )
 
 OUT_S = 30.0
-"""How long an evicted member may have no partitions while brokers respond, before the member ends.
-The client rejoins within 10 s, or never (once in 9 broker pauses of 30 s each).
+"""How long an evicted member may have no partitions while brokers respond, before its client is
+replaced. A client rejoins within 10 s, or never (once in 9 broker pauses of 30 s each).
 """
+
+_EVICTED = "the group evicted this member while no broker answered"
 
 _OUT_CHECK_S = 5.0
 """How many seconds an evicted member waits before it checks again whether a broker responds."""
@@ -69,8 +78,8 @@ class KafkaReader:
         self._moved: set[int] = set()
         """Partitions assigned or revoked since the last `poll` of the client returned."""
         self._failures: list[FoldlogError] = []
-        noted = {**properties, "error_cb": self._on_error}
-        self._client = open_client(Consumer, noted, logger=LOGGER)
+        self._properties = {**properties, "error_cb": self._on_error}
+        self._client = open_client(Consumer, self._properties, logger=LOGGER)
 
     def start(self, start: Mapping[int, int]) -> "KafkaReader":
         self._positions = dict(start)
@@ -190,10 +199,13 @@ class KafkaGroupReader(KafkaReader):
         topic: str,
         on_assigned: OnAssigned,
         on_revoked: OnRevoked,
+        ask: Callable[[], object],
     ) -> None:
+        """ask: a request to the cluster, which raises LogUnreachable if no broker answers. Not one
+        of this reader's client, which may be the only one that finds no broker."""
         super().__init__(properties, prefix, topic)
-        self._on_assigned, self._on_revoked = on_assigned, on_revoked
-        self._joined = self._closing = self._out = False
+        self._on_assigned, self._on_revoked, self._ask = on_assigned, on_revoked, ask
+        self._joined = self._closing = self._out = self._unopened = False
         self._answered_since_s: float | None = None
         """The time at which a check of this evicted member first found that a broker responds, if
         every later check found the same; else None.
@@ -210,38 +222,44 @@ class KafkaGroupReader(KafkaReader):
             )
         try:
             found = super().poll(timeout_s, max_records)
-            if self._out:
+            if self._unopened:
+                self._rejoin("no broker answered while this member opened its partitions")
+            elif self._out:
                 self._check_joins()
             return found
-        except Fenced as fenced:
+        except Fenced:
             if not self._out:
                 raise
             # No broker responded for a session timeout. The client rejoined under the same instance
             # id while its old heartbeat was in flight, and so fenced itself: 1 time in 20.
-            raise LogFatal(
-                "the group evicted this member while no broker answered, and its client cannot "
-                "join again. Nothing is lost. End this process and start it again."
-            ) from fenced
+            self._rejoin(_EVICTED)
+            return []
 
     def _check_joins(self) -> None:
-        """Raise LogFatal if brokers have responded for OUT_S and the client has not rejoined."""
+        """Rejoin if brokers have responded for OUT_S and the client has not rejoined by itself."""
         now_s = time.monotonic()
         if now_s < self._check_at_s:
             return
         self._check_at_s = now_s + _OUT_CHECK_S
         try:
-            self._client.list_topics(self._full, timeout=1.0)
-        except KafkaException:
+            self._ask()
+        except FoldlogError:
             self._answered_since_s = None
             return
         if self._answered_since_s is None:
             self._answered_since_s = now_s
         elif now_s - self._answered_since_s > OUT_S:
-            raise LogFatal(
-                "the group evicted this member while no broker answered, and its client does not "
-                "join again although brokers answer. Nothing is lost. End this process and start "
-                "it again."
-            )
+            self._rejoin(_EVICTED)
+
+    def _rejoin(self, why: str) -> None:
+        """Join again with a new client, because an evicted one cannot join anymore."""
+        LOGGER.warning("%s; it joins the group again", why)
+        self._revoke(self._client, [TopicPartition(self._full, p) for p in self._positions])
+        self._closing = True
+        self._client.close()
+        self._closing = self._joined = self._out = self._unopened = False
+        self._failures.clear()
+        self._client = open_client(Consumer, self._properties, logger=LOGGER)
 
     def _lose(self, client: Consumer, lost: list[TopicPartition]) -> None:
         self._out, self._answered_since_s = True, None
@@ -252,7 +270,15 @@ class KafkaGroupReader(KafkaReader):
         partitions = sorted(at.partition for at in assigned)
         if not partitions or self._closing:
             return
-        start = self._on_assigned(partitions)
+        try:
+            start = self._on_assigned(partitions)
+        except AccessDenied:
+            raise
+        except LogUnreachable as error:
+            LOGGER.info("%s", error)
+            self._unopened = True
+            self._on_revoked(partitions)
+            return
         client.incremental_assign([TopicPartition(self._full, p, start[p]) for p in partitions])
         for partition in partitions:
             self._positions[partition] = start[partition]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from ..schemas.record import Record
 from .door import Offsets, OnAssigned, OnRevoked
-from .errors import Fenced
+from .errors import AccessDenied, Fenced, LogUnreachable
 from .memory_reader import MemoryReader
 from .memory_state import MemoryState
 
@@ -166,7 +166,13 @@ class MemoryGroupReader:
             self._inner.drop(revoked)
             self._on_revoked(revoked)
         if gained:
-            start = self._on_assigned(gained)
+            try:
+                start = self._on_assigned(gained)
+            except AccessDenied:
+                raise
+            except LogUnreachable:
+                self._on_revoked(gained)
+                return []
             self._inner.add({partition: start[partition] for partition in gained})
         return self._inner.poll(timeout_s, max_records)
 

@@ -1,13 +1,21 @@
-"""Fixture helper: one stage with one worker, which many rounds share."""
+"""Fixture helpers: one stage with one worker, which many rounds share, and a supervised worker."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from foldlog.consumers.replay import verify
 from foldlog.tests.broker_fixture import unique_name
-from foldlog.tests.crash.fleet import WorkerHandle
+from foldlog.tests.crash.fleet import PATIENCE_S, WorkerHandle, wait_until
 from foldlog.tests.crash.stage import Stage
+from foldlog.tests.kit.programs import ended
+
+SUPERVISE = (
+    "import sys; from foldlog.processors.worker import supervise; "
+    "sys.exit(supervise.run(sys.argv[1:], lambda text: print(text, flush=True)))"
+)
 
 
 class Rig:
@@ -56,3 +64,18 @@ def replay_differs(stage: Stage, worker: str = "w1") -> list[str]:
         found += [verified.problem] if verified.problem else []
         found += [str(difference) for difference in verified.differences]
     return found
+
+
+@contextmanager
+def supervised(handle: WorkerHandle) -> Iterator[subprocess.Popen]:
+    """A supervisor that runs the worker of this handle until the end of the block."""
+    command = [sys.executable, "-c", SUPERVISE, *handle.command]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        ended(process, PATIENCE_S)
+        assert process.stdout is not None
+        process.stdout.close()
+        wait_until("no process is left", lambda: not handle.processes())

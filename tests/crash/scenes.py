@@ -86,6 +86,7 @@ SCENES: dict[str, Scene] = {
     "cancel": Scene("long", (Act(streamed(2), "cancel"), Act(ended(1), "say"))),
     "interrupt": Scene("long", (Act(streamed(2), "say", when_busy="interrupt"),)),
     "queue": Scene("talk", (Act(streamed(1), "say"), Act(streamed(1), "say"))),
+    "outlast": Scene("outlast"),
     "begun": Scene("begun"),
     "middle": Scene("middle"),
     "slow": Scene("slow"),

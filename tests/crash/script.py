@@ -19,6 +19,7 @@ NAMED = re.compile(r"session:\S+ scene:\w+ message:[\w.-]*\w|\b\d+-end|session:\
 WORDS = 18
 PACE_S = 0.015  # a chunk is sent every 40 ms: the answer takes about six
 LONG_WORDS, LONG_PACE_S = 120, 0.03  # for answers that are stopped in mid-stream
+OUTLAST_PACE_S = 0.06  # for answers that stream during an outage of the broker
 
 Step = Callable[[Request], Reply]
 
@@ -67,6 +68,11 @@ def answer(request: Request) -> Reply:
 def long(request: Request) -> Reply:
     """An answer that streams long enough to be stopped."""
     return Reply([text(words(request.n, LONG_WORDS))], chunk="word", pace_s=LONG_PACE_S)
+
+
+def outlast(request: Request) -> Reply:
+    """An answer that still streams after most outages."""
+    return Reply([text(words(request.n, LONG_WORDS))], chunk="word", pace_s=OUTLAST_PACE_S)
 
 
 def gated(after: int) -> Step:
@@ -121,6 +127,7 @@ def gate_of(session_id: str) -> str:
 SCENES: dict[str, tuple[Step, ...]] = {
     "talk": (answer,),
     "long": (long,),
+    "outlast": (outlast,),
     "tools": (
         calls(("look", {"where": "here"}), ("put", {"text": "a"})),
         calls(("charge", {"cents": 5})),

@@ -3,42 +3,18 @@ process."""
 
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
 from foldlog.local.kafka import temporary_broker
 from foldlog.schemas import events as ev
 from foldlog.tests.crash import witnesses
-from foldlog.tests.crash.fleet import PATIENCE_S, WorkerHandle, wait_until
-from foldlog.tests.crash.rig import stage_on
+from foldlog.tests.crash.fleet import PATIENCE_S, wait_until
+from foldlog.tests.crash.rig import stage_on, supervised
 from foldlog.tests.crash.rounds import Play
-from foldlog.tests.kit.programs import ended
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
-
-SUPERVISE = (
-    "import sys; from foldlog.processors.worker import supervise; "
-    "sys.exit(supervise.run(sys.argv[1:], lambda text: print(text, flush=True)))"
-)
-
-
-@contextmanager
-def supervised(handle: WorkerHandle) -> Iterator[subprocess.Popen]:
-    """A supervisor that runs the worker of this handle until the end of the block."""
-    command = [sys.executable, "-c", SUPERVISE, *handle.command]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        ended(process, PATIENCE_S)
-        assert process.stdout is not None
-        process.stdout.close()
-        wait_until("no process is left", lambda: not handle.processes())
 
 
 def _follow(play: Play, what: str, found: Callable[[], object]) -> None:

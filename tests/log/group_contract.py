@@ -3,7 +3,7 @@ leave and restart."""
 
 import pytest
 
-from foldlog.log import Fenced
+from foldlog.log import AccessDenied, Fenced, LogUnreachable
 from foldlog.tests.log.contract import (
     ALL,
     EVENTS,
@@ -137,6 +137,33 @@ class GroupContract(Backend):
 
         reader = log.group_reader(EVENTS, "workers", "w1", broken, lambda revoked: None)
         with pytest.raises(ZeroDivisionError, match="cannot be opened"):
+            until(lambda: False, lambda: reader.poll(POLL_S))
+
+    def test_S0_2_a_member_that_cannot_open_its_partitions_in_an_outage_gets_them_again(self, log):
+        write(log, b"0", b"1")
+        member = Member(log, "w1")
+        fails = [True, True]
+
+        def assigned(partitions):
+            start = member._assigned(partitions)
+            if fails and fails.pop():
+                raise LogUnreachable("no broker answers")
+            return start
+
+        member.reader = log.group_reader(EVENTS, "workers", "w1", assigned, member._revoked)
+        together(member, condition=lambda: member.owned == ALL and len(member.records) == 2)
+        all_of_them = sorted(ALL)
+        assert member.calls == [
+            ("assigned", all_of_them), ("revoked", all_of_them),
+            ("assigned", all_of_them), ("revoked", all_of_them), ("assigned", all_of_them),
+        ]  # fmt: skip
+
+    def test_a_member_that_may_not_open_its_partitions_raises(self, log):
+        def denied(partitions):
+            raise AccessDenied("a right is missing")
+
+        reader = log.group_reader(EVENTS, "workers", "w1", denied, lambda revoked: None)
+        with pytest.raises(AccessDenied):
             until(lambda: False, lambda: reader.poll(POLL_S))
 
     def test_seek_moves_a_member(self, log):

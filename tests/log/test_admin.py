@@ -35,7 +35,6 @@ def cluster(monkeypatch):
 
     def made(without, timeout_s=30):
         made = Cluster({"bootstrap.servers": "127.0.0.1:9"}, timeout_s)
-        made.close()
         made._admin = Admin(without)
         monkeypatch.setattr(made, "partitions", lambda _topic: 2)
         return made

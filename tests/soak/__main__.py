@@ -1,6 +1,6 @@
 """`make soak` kills workers with SIGKILL at random crash points, over and over, on a real broker.
 
-python -m foldlog.tests.soak --kills 200 [--seed S] [--only ROUND] [--brokers 3]
+python -m foldlog.tests.soak --kills 200 [--seed S] [--only ROUND] [--brokers 3] [--outages N]
 
 The soak plays the rounds of the crash tests (tests/crash/rounds.py). It draws points, numbers,
 people and second kills from the seed. Every witness checks every round, and each installation is
@@ -13,6 +13,9 @@ a kill. The exit code is 1 after a violation. A round depends only on the seed a
 With `--brokers 3`, the log is replicated, and in each round one of three brokers is killed, paused,
 emptied or restarted instead of a worker (tests/crash/broker_faults.py); `--kills` counts these
 rounds.
+
+With `--outages N`, the broker is killed and paused in turn, N times in all and for 1 to 12 s, under
+a supervised worker that streams three answers and a gateway with viewers (tests/crash/outages.py).
 """
 
 import argparse
@@ -28,6 +31,7 @@ from typing import NamedTuple
 
 from foldlog.local.kafka import Broker, temporary_broker, temporary_cluster
 from foldlog.log import Settings
+from foldlog.tests.crash import outages
 from foldlog.tests.crash.broker_faults import FAULTS, ThreeBrokers
 from foldlog.tests.crash.fleet import WorkerHandle
 from foldlog.tests.crash.rig import replay_differs, stage_on
@@ -43,12 +47,13 @@ BROKER = "the broker"
 WRONG_MAX = 5  # rounds with violations, after which the run ends
 SECOND_KILL = 0.3  # share of the rounds in which the worker that took over is killed as well
 INSTANT_S_MAX = 2.0  # about the duration of a conversation
+OUTAGE_S_MIN, OUTAGE_S_MAX = 1.0, 12.0
 TIMES_MAX = 6  # a kill strikes when a point is passed for the first to sixth time
 # Points that are passed once in a process, or once for each partition or role.
 ONCE = ("start.locked", "start.emitted")
 PER_PARTITION = ("partition.opened", "partition.revoked", "store.removed", "refold.begun")
 # Scenes that need an action from outside.
-OUTSIDE = ("begun", "middle", "slow", "held", "wire", "left", "full")
+OUTSIDE = ("outlast", "begun", "middle", "slow", "held", "wire", "left", "full")
 PEOPLE = [name for name in SCENES if name not in OUTSIDE]
 SECOND = (
     *("poll.records", "fold.done", "store.written", "models.chunk", "models.kept", "tools.sent"),
@@ -295,17 +300,60 @@ def _three_brokers(
     return 1 if wrong_rounds else 0
 
 
+def _outages(cache: Path, directory: Path, seed: int, rounds: int, only: int | None) -> int:
+    """Play outages of the broker. Returns the exit code."""
+    wrong_rounds = ended = aborts = played = 0
+    here: outages.Outages | None = None
+    with temporary_broker(cache) as broker, ExitStack() as stack:
+        for number in range(rounds) if only is None else [only]:
+            if here is None:
+                made = directory / f"stage{number}"
+                made.mkdir()
+                here = outages.Outages(broker, made)
+                stack.callback(here.close)
+            fault = list(outages.FAULTS)[number % len(outages.FAULTS)]
+            length_s = random.Random(f"{seed}/{number}").uniform(OUTAGE_S_MIN, OUTAGE_S_MAX)
+            began = time.monotonic()
+            last = number % STAGE_ROUNDS == STAGE_ROUNDS - 1
+            try:
+                wrong = here.round(fault, length_s) + (here.at_rest() if last else [])
+            except (AssertionError, TimeoutError) as error:
+                wrong = [f"{type(error).__name__}: {error}"]
+            played += 1
+            took = time.monotonic() - began
+            print(f"{number:4} {fault} for {length_s:.1f} s: {took:.1f} s", flush=True)
+            if wrong:
+                wrong_rounds += 1
+                broker.up()  # the fault may have left it down
+                print(f"VIOLATION in round {number} ({fault}), in {here.stage.directory}")
+                print(*wrong[:20], sep="\n")
+                print("to repeat: python -m foldlog.tests.soak --outages 1 "
+                      f"--seed {seed} --only {number}")
+            if wrong or last or number == rounds - 1:
+                ended, aborts = ended + here.ended, aborts + here.aborts
+                stack.pop_all().close()
+                here = None
+            if wrong_rounds >= WRONG_MAX:
+                break
+    print(f"workers that ended: {ended}; admin clients that died: {aborts}")
+    print(f"{wrong_rounds} violations in {played} outages; seed {seed}")
+    return 1 if wrong_rounds else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="foldlog.tests.soak", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="how many (default %(default)s)")
     parser.add_argument("--seed", type=int, help="of the plans (default: drawn, and printed)")
     parser.add_argument("--only", type=int, metavar="ROUND", help="play this round alone")
+    parser.add_argument("--outages", type=int, metavar="N", help="see above")
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1, help="see above")
     options = parser.parse_args()
     seed = random.randrange(1_000_000) if options.seed is None else options.seed
     directory = Path(tempfile.mkdtemp(prefix="foldlog-soak-"))
     print(f"seed {seed}, {options.kills} kills; logs of the workers: {directory}")
     cache = Settings.load({}, None, {}).cache_dir
+    if options.outages is not None:
+        return _outages(cache, directory, seed, options.outages, options.only)
     if options.brokers == 3:
         return _three_brokers(cache, directory, seed, options.kills, options.only)
     with temporary_broker(cache) as broker:

@@ -10,7 +10,6 @@ import sys
 import time
 from contextlib import contextmanager
 
-import httpx2 as httpx
 import pytest
 
 from foldlog.consumers.client import Client
@@ -19,6 +18,7 @@ from foldlog.log import Settings, open_log
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import topics
 from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.consumers.gateway.screen import Screen
 from foldlog.tests.kit.programs import end, line_of
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
@@ -31,57 +31,6 @@ PACE_S = 0.015
 # Chunks merge on a busy machine, so a kill waits for characters, not for a number of chunks.
 MIDDLE, SEEN = 120, 80  # deltas sent before the gate; characters seen before the kill
 PATIENCE_S = 60.0  # for each event; it comes within 2 s on an idle machine
-WATCH_S = 110.0  # for a viewer, which watches during most of the test
-
-
-class Screen:
-    """The text that one viewer sees, and the cursor from which the viewer resumes."""
-
-    def __init__(self):
-        self.lines, self.streams, self.attempt, self.cursor, self.cuts = [], "", None, None, 0
-        self.connected_to = []  # the gateways to which it connected, in order
-
-    def draw(self, event):
-        match event["type"]:
-            case "token":
-                attempt = (event["turn"], event["step"], event["attempt"])
-                assert self.attempt in (None, attempt), "two attempts at once"
-                self.attempt, self.streams = attempt, self.streams + event["text"]
-            case "dropped":
-                self.attempt, self.streams = None, ""
-            case "settled":
-                self.lines.append((event["line"]["offset"], self.streams))
-                self.attempt, self.streams = None, ""
-            case "told":
-                self.lines.append((event["line"]["offset"], event["line"]["kind"]))
-        self.cursor = event["cursor"]
-        return event["type"] == "told" and event["line"]["kind"] == "ended"
-
-    async def watch(self, url, gateways=()):
-        """Watch until the turn has ended, over any number of connections. gateways: the processes
-        that have served this address, the newest last."""
-        http = httpx.AsyncClient(base_url=url, timeout=20)
-        async with asyncio.timeout(WATCH_S), http:
-            while True:
-                try:
-                    if await self._connected(http, gateways):
-                        return self
-                except httpx.TransportError:
-                    self.cuts += 1
-                    await asyncio.sleep(0.05)  # until there is a gateway again
-
-    async def _connected(self, http, gateways):
-        params = {"cursor": self.cursor} if self.cursor else {}
-        path = "/v1/sessions/story/stream"
-        async with http.stream("GET", path, params=params) as response:
-            if response.status_code == 503:
-                return False  # the gateway is still reading the log
-            assert response.status_code == 200, await response.aread()
-            self.connected_to += [gateway.pid for gateway in gateways[-1:]]
-            async for line in response.aiter_lines():
-                if line.startswith("data: ") and self.draw(json.loads(line[6:])):
-                    return True
-        return False
 
 
 @contextmanager
@@ -174,7 +123,7 @@ async def _killed(settings, server, folded):
     answer."""
     with gateway(settings, server.base_url) as first:
         url = url_of(first)
-        screens = [Screen() for _ in range(VIEWERS)]
+        screens = [Screen("story") for _ in range(VIEWERS)]
         gateways = [first]
         watching = asyncio.gather(*(screen.watch(url, gateways) for screen in screens))
         await asyncio.to_thread(until, folded, "the first attempt streams", streams(1, SEEN))

@@ -12,8 +12,8 @@ from foldlog.local.messages_api import Reply, Rule, Script, ScriptedServer, text
 from foldlog.log import open_log
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import topics
+from foldlog.tests.consumers.gateway.screen import Screen
 from foldlog.tests.consumers.gateway.test_kills import (
-    Screen,
     gateway,
     process,
     settings,
@@ -51,7 +51,7 @@ class Viewer(Screen):
     viewer disconnects."""
 
     def __init__(self, leaves=None):
-        super().__init__()
+        super().__init__("story")
         self.leaves, self.has_text = leaves, asyncio.Event()
 
     def draw(self, event):
