@@ -28,7 +28,6 @@ from ..log.made import demand_topics
 from .edge import Edge, example, pass_edge, user_name
 from .log_lines import to_stderr
 from .printing import line, note
-from .terminal import ending_with_0
 
 PORT = 8377
 LIFE_S = 900
@@ -103,12 +102,11 @@ def gateway_command(
     one person. SIGTERM or Ctrl-C ends it with exit code 0.
     """
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", force=True, as_json=log_json)
-    with ending_with_0():
-        demand_topics(edge.log, edge.settings.partitions, edge.elsewhere.replication)
-        if until_eof:
-            threading.Thread(target=_end_at_eof, daemon=True).start()
-        directory = state_dir or edge.settings.home / "gateway"
-        return serve(edge.connected(), host, port, origins, directory, per_address)
+    demand_topics(edge.log, edge.settings.partitions, edge.elsewhere.replication)
+    if until_eof:
+        threading.Thread(target=_end_at_eof, daemon=True).start()
+    directory = state_dir or edge.settings.home / "gateway"
+    return serve(edge.connected(), host, port, origins, directory, per_address)
 
 
 def _end_at_eof() -> None:
@@ -152,7 +150,7 @@ def restarting(
 ) -> Iterator[None]:
     """Run a process during a block, and restart it whenever it exits.
 
-    At the end of the block the process's stdin is closed, which ends the process.
+    At the end of the block the process gets SIGTERM.
     """
     stop = threading.Event()
     first = _child(command)
@@ -199,8 +197,9 @@ def _supervise(
 
 
 def _end(child: "subprocess.Popen[Any]") -> None:
-    """Close the process's stdin, wait until the process exits, and kill it if it does not."""
+    """Ask the process to end, and kill it if it does not."""
     assert child.stdin is not None
+    child.terminate()  # it reads its stdin only once it has started
     child.stdin.close()
     try:
         child.wait(END_S)

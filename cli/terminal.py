@@ -12,6 +12,7 @@ import sys
 import termios
 import threading
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 from .printing import write
@@ -192,10 +193,26 @@ def ending_with_0() -> Iterator[None]:
     The block covers the start of a service, when nothing needs a clean shutdown yet. The service
     then installs its own handlers.
     """
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, lambda *_: os._exit(0)) for number in numbers]
+    with _at_end_signals(lambda *_: os._exit(0)):
+        yield
+
+
+def interrupting() -> contextlib.AbstractContextManager[None]:
+    """A block in which SIGTERM raises KeyboardInterrupt, as Ctrl-C does.
+
+    It covers the start of a service that has started others and must end them.
+    """
+    return _at_end_signals(signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def _at_end_signals(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # only this one handles signals
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

@@ -344,6 +344,10 @@ class Parts:
     def _has_running_effect(self) -> bool:
         return any(self.effects.running(role) for role in EFFECTS)
 
+    def has_worked(self) -> bool:
+        """Whether the worker has taken its partitions, or begun an effect."""
+        return self.loop.has_started or self._has_running_effect()
+
     def in_flight(self) -> bool:
         """Whether an effect is running, or a produced record is not read back yet."""
         return self._has_running_effect() or self.actions.in_flight_count > 0

@@ -18,6 +18,7 @@ from ...log.made import LogGrown
 from ..agent import Agent
 from . import metrics
 from .assemble import ROLES, Parts, say
+from .effects_host import CLIENT_THREAD
 from .page_access import JSON, Answer, text
 from .pages import Pages
 from .same_agents import AgentsDiffer
@@ -28,6 +29,7 @@ from .worker_thread import WorkerThread
 END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LINGER_S = 5.0  # how long to wait for a thread that outlives the worker
 END_S = 13.0  # limit of a clean end: a supervisor kills after 15 s
+START_END_S = 2.0  # the same for a worker that has not begun any work, and opens its stores
 
 
 class EndSignal:
@@ -109,23 +111,28 @@ def _leave(code: int) -> None:
     others = [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
     for thread in others:
         thread.join(LINGER_S)
+    # A thread that still imports the model SDK would crash in the interpreter's own shutdown.
+    others += [thread for thread in threading.enumerate() if thread.name == CLIENT_THREAD]
     alive = [thread.name for thread in others if thread.is_alive()]
     if alive:
         say(f"all resources are closed; exiting without waiting for the threads {', '.join(alive)}")
         _exit(code)
 
 
-def _limit_end() -> None:
-    """Start a timer that kills the process if it has not ended after `END_S` seconds."""
+def _limit_end(has_worked: bool) -> None:
+    """Start a timer that kills the process if it does not end in time."""
 
     def end() -> None:
+        if not has_worked:
+            say("asked to end during its start: nothing was begun")
+            _exit(0)
         say(
             f"the worker did not end cleanly within {END_S:g} s; it exits as if it were killed, "
             "and the next start recovers the effects that were running"
         )
         _exit(1)
 
-    timer = threading.Timer(END_S, end)
+    timer = threading.Timer(END_S if has_worked else START_END_S, end)
     timer.daemon = True
     timer.start()
 
@@ -177,7 +184,7 @@ class _Host:
         if parts is None:
             say("asked to end before it took any partition: nothing was started")
             _exit(0)
-        _limit_end()
+        _limit_end(parts.has_worked() or not by_signal)
         thread.stop()
         parts.close()
         self._pages.close()

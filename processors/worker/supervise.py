@@ -8,7 +8,6 @@ is orphaned. The supervisor does not use the log: it only starts processes and w
 import contextlib
 import importlib
 import os
-import select
 import signal
 import subprocess
 import threading
@@ -203,25 +202,28 @@ def _wait(
 
 
 def await_go(control_fd: int, warm: Callable[[], object] = lambda: None) -> None:
-    """Called in a child: do the slow imports and wait for the go byte. From then on, a thread ends
-    the process if the supervisor dies.
+    """Called in a child: do the slow imports and wait for the go byte. A thread ends the process if
+    the supervisor dies, even during the imports.
 
     `warm` makes further preparations. Its errors are ignored here, because they occur again at the
     first use.
-    Raises SystemExit if the supervisor dies before it writes the go byte.
     """
-    select.select([control_fd], [], [], WARM_AFTER_S)
-    for name in HEAVY:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    with contextlib.suppress(Exception):
-        warm()
-    if os.read(control_fd, 1) != GO:
-        raise SystemExit(0)
+    go = threading.Event()
 
     def watch() -> None:
+        if os.read(control_fd, 1) != GO:
+            os._exit(0)  # nothing has begun
+        go.set()
         with contextlib.suppress(OSError):
             os.read(control_fd, 1)
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()
+    go.wait(WARM_AFTER_S)
+    for name in HEAVY:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    with contextlib.suppress(Exception):
+        warm()
+    while not go.wait(LOOK_S):  # a signal is handled between two waits
+        pass
