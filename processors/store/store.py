@@ -29,7 +29,7 @@ from .rocks import RocksBackend
 
 LAYOUT = 16  # increment it when the keys, or the views that the folds store, change
 LAYOUT = 16  # increment it when the keys, or the views that the folds store, change
-FOLDS = "cb7bd1faa12df37b"
+FOLDS = "7d9793cccc9b46af"
 
 
 @cache

@@ -74,6 +74,7 @@ class Worker:
         self.is_unannounced: Callable[[SessionViews], bool] = lambda _views: False
         self.lost_effects: LostEffects | NoLostEffects = NO_LOST_EFFECTS
         self.make_snapshots: Callable[[Worker], None] = lambda _worker: None  # in each round
+        self.has_letter: Callable[[Record], bool] = lambda _record: False  # a dead letter
         self._clock_watch = ClockWatch(say)
         self.deaths = Deaths(identity, actions, roles[0])
         self.only: str | None = None  # a session woken by hand: all others are skipped
@@ -286,8 +287,11 @@ class Worker:
 
     def _dead_letter(self, owned: PartitionCache, record: Record, entry: Entry) -> None:
         why = getattr(entry.event, "why", "") or f"the key is no session id (over {KEY_BYTES_MAX}?)"
-        if "sessions" in self.roles and record.offset >= owned.store.letters_from:
-            self.actions.dead_letter(record, why)
+        if "sessions" not in self.roles or record.offset < owned.store.letters_from:
+            return
+        if record.offset < owned.store.log_end and self.has_letter(record):
+            return  # another worker folded it, or this one with another store
+        self.actions.dead_letter(record, why)
 
     def _write(self, owned: PartitionCache) -> None:
         refolds = owned.store.is_new and owned.next_offset < owned.store.log_end
