@@ -1,8 +1,8 @@
 """The command `foldlog`: lists its commands, and turns errors into exit codes and messages.
 
 Exit codes: 0 success; 1 refused or not possible now, with the reason on stderr; 2 usage error; 3
-the log is unreachable; 130 interrupted. A command's module is imported on first use, so `--help`
-answers at once.
+the log is unreachable; 4 the disk is full; 130 interrupted. A command's module is imported on first
+use, so `--help` answers at once.
 """
 
 import contextlib
@@ -27,12 +27,13 @@ from ..log.errors import (
     Refused,
     SettingsError,
     TopicMismatch,
+    is_out_of_space,
 )
 
 if TYPE_CHECKING:
     from .edge import Edge
 
-DONE, REFUSED, USAGE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, REFUSED, USAGE, UNREACHABLE, DISK_FULL, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
 class Entry(NamedTuple):
@@ -160,6 +161,8 @@ def exit_code(error: Exception) -> int:
         return UNREACHABLE
     if isinstance(error.__cause__, KeyboardInterrupt):
         return INTERRUPTED
+    if is_out_of_space(error):
+        return DISK_FULL
     return REFUSED
 
 

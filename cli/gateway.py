@@ -102,9 +102,9 @@ def gateway_command(
     one person. SIGTERM or Ctrl-C ends it with exit code 0.
     """
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", force=True, as_json=log_json)
-    demand_topics(edge.log, edge.settings.partitions, edge.elsewhere.replication)
     if until_eof:
         threading.Thread(target=_end_at_eof, daemon=True).start()
+    demand_topics(edge.log, edge.settings.partitions, edge.elsewhere.replication)
     directory = state_dir or edge.settings.home / "gateway"
     return serve(edge.connected(), host, port, origins, directory, per_address)
 
@@ -150,7 +150,7 @@ def restarting(
 ) -> Iterator[None]:
     """Run a process during a block, and restart it whenever it exits.
 
-    At the end of the block the process gets SIGTERM.
+    At the end of the block the process's stdin is closed, which ends the process.
     """
     stop = threading.Event()
     first = _child(command)
@@ -197,9 +197,8 @@ def _supervise(
 
 
 def _end(child: "subprocess.Popen[Any]") -> None:
-    """Ask the process to end, and kill it if it does not."""
+    """Close the process's stdin, wait until the process exits, and kill it if it does not."""
     assert child.stdin is not None
-    child.terminate()  # it reads its stdin only once it has started
     child.stdin.close()
     try:
         child.wait(END_S)

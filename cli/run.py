@@ -8,8 +8,9 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -178,11 +179,12 @@ def run_supervised(
     watch: bool = False,
     more: Sequence[str] = (),
     reload: threading.Event | None = None,
+    unreachable: Callable[[], None] = lambda: None,
 ) -> int:
     """Run a worker until SIGTERM or Ctrl-C, and replace it at once when it dies.
 
     reload: an event. When it is set, the worker is replaced by a worker that imports the agents
-    again.
+    again. unreachable: called when a worker could not reach the log.
     """
     from ..processors.worker import supervise
 
@@ -200,7 +202,7 @@ def run_supervised(
             # Workers read these from the environment, as if a person had set them.
             os.environ["ANTHROPIC_BASE_URL"] = settings.base_url or ""
             os.environ["ANTHROPIC_API_KEY"] = settings.api_key or ""
-        return supervise.run(command, note, reload)
+        return supervise.run(command, note, reload, unreachable)
 
 
 @click.command("users", epilog=example("foldlog users --web 127.0.0.1:9465"))
@@ -301,10 +303,26 @@ def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[s
         if first is not None:
             reloader = Reloader(agents, first, edge.settings.state_dir, note)
             reload = stack.enter_context(reloader.watching())
-        code = run_supervised(edge, ROLES, agents, None, watch=True, reload=reload)
+        code = run_supervised(
+            edge, ROLES, agents, None,
+            watch=True, reload=reload, unreachable=partial(restart_broker, edge),
+        )
     if edge.settings.bootstrap_servers is None and code == 0:
         line("the worker has ended; Kafka runs on until `foldlog down`")
     return code
+
+
+def restart_broker(edge: Edge) -> None:
+    """Start the local Kafka again if it died, as it does on a full disk. One that `foldlog down`
+    stopped stays stopped."""
+    from ..local.kafka import BrokerError, Condition
+
+    if edge.settings.bootstrap_servers is not None:
+        return
+    broker = edge.local_broker()
+    with suppress(BrokerError):  # there is still no space: tried again with the next worker
+        if broker.status().condition is Condition.GONE:
+            broker.up(note)
 
 
 @click.command("demo", epilog=example("foldlog demo", "foldlog demo ~/my-project"))

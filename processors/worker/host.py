@@ -3,6 +3,7 @@
 `run` assembles the parts and blocks until the process is asked to end.
 """
 
+import errno
 import json
 import logging
 import os
@@ -13,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from ...log import Settings
-from ...log.errors import Fenced, LogCut, LogUnreachable
+from ...log.errors import Fenced, LogCut, LogUnreachable, is_out_of_space
 from ...log.made import LogGrown
 from ..agent import Agent
 from . import metrics
@@ -23,7 +24,7 @@ from .page_access import JSON, Answer, text
 from .pages import Pages
 from .same_agents import AgentsDiffer
 from .status import status_of
-from .supervise import LOG_UNREACHABLE, MISUSE
+from .supervise import DISK_FULL, LOG_UNREACHABLE, MISUSE
 from .worker_thread import WorkerThread
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -147,10 +148,15 @@ def exit_code(fatal: list[BaseException]) -> int:
     """The exit code for the errors that ended the worker thread; 0 if there were none.
 
     The code is 2 if a restarted worker would do harm or fail in the same way. It is 3 if the log
-    cannot be used now but may be usable later, for example after an access right was revoked.
+    cannot be used now but may be usable later, for example after an access right was revoked; 4 if
+    the disk is full.
     """
     if any(isinstance(error, Fenced | LogCut | LogGrown | AgentsDiffer) for error in fatal):
         return MISUSE
+    if any(isinstance(error, OSError) and error.errno == errno.EIO for error in fatal):
+        return MISUSE
+    if any(map(is_out_of_space, fatal)):
+        return DISK_FULL
     if any(isinstance(error, LogUnreachable) for error in fatal):
         return LOG_UNREACHABLE
     return 1 if fatal else 0
@@ -180,6 +186,8 @@ class _Host:
         parts = thread.parts
         if thread.failed is not None:
             self._pages.close()
+            if is_out_of_space(thread.failed):
+                raise OSError(errno.ENOSPC, f"the disk is full: {thread.failed}")
             raise thread.failed
         if parts is None:
             say("asked to end before it took any partition: nothing was started")

@@ -34,6 +34,7 @@ from ..store.fork_seeds import foldable_entry
 from ..store.hot_sessions import MB, HotSessions
 from ..store.identity import Identity
 from ..store.partition_cache import OpenStore, OtherLog, PartitionCache, may_owe
+from ..store.rocks import DiskFailed
 from ..wake.decide import rules_of
 from ..wake.facts import Obligation, owed_to_end, wake
 from .actions import Actions, left_alone
@@ -191,15 +192,15 @@ class Worker:
         self._seeks[owned.number] = owned.first_read()
 
     def _with_rebuild(self, do: Callable[..., None], owned: PartitionCache, *args: Any) -> None:
-        """Call `do`, and rebuild the partition's store if it is damaged. Raises Corrupt if the
-        rebuilt store is damaged too.
+        """Call `do`, and rebuild the partition's store if it is damaged or its disk fails. Raises
+        Corrupt or DiskFailed if this happens to the rebuilt store too.
 
         After a rebuild, the partition counts as lost and reassigned: no obligation is discharged in
         it until this worker has refolded the log and then read a new PARTITION_TAKEN of its own.
         """
         try:
             do(owned, *args)
-        except Corrupt as damage:
+        except (Corrupt, DiskFailed) as damage:
             # If a new store is damaged too, do not rebuild it forever. One from a snapshot is
             # rebuilt from an older snapshot.
             is_empty_made = owned.store.is_new and not owned.store.is_loaded
