@@ -30,7 +30,7 @@ from .worker_thread import WorkerThread
 END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LINGER_S = 5.0  # how long to wait for a thread that outlives the worker
 END_S = 13.0  # limit of a clean end: a supervisor kills after 15 s
-START_END_S = 2.0  # the same for a worker that has not begun any work, and opens its stores
+START_END_S = 1.0  # the same for a worker that has not begun any work, and opens its stores
 
 
 class EndSignal:
@@ -120,12 +120,14 @@ def _leave(code: int) -> None:
         _exit(code)
 
 
-def _limit_end(has_worked: bool) -> None:
+def _limit_end(parts: Parts, has_worked: bool) -> None:
     """Start a timer that kills the process if it does not end in time."""
 
     def end() -> None:
         if not has_worked:
             say("asked to end during its start: nothing was begun")
+            with suppress(OSError):  # it is closed already
+                parts.state.close()
             _exit(0)
         say(
             f"the worker did not end cleanly within {END_S:g} s; it exits as if it were killed, "
@@ -192,7 +194,7 @@ class _Host:
         if parts is None:
             say("asked to end before it took any partition: nothing was started")
             _exit(0)
-        _limit_end(parts.has_worked() or not by_signal)
+        _limit_end(parts, parts.has_worked() or not by_signal)
         thread.stop()
         parts.close()
         self._pages.close()
