@@ -47,7 +47,7 @@ def run_worker(
 
     Call it in the main thread, which handles the signals. Returns the exit code, for
     `sys.exit(run_worker(...))`: 0 after a clean end, 1 after a failure that a restart may repair, 2
-    if a restart would fail in the same way, 3 if the log is unavailable.
+    if a restart would fail in the same way, 3 if the log is unavailable, 4 if the disk is full.
 
     rolling_update: start even if the agents of the live workers differ from `agents`. web: the
     address of /status, /metrics, /healthz and /readyz; port 0 means any free port. If the worker

@@ -1,8 +1,8 @@
 """The command `foldlog`: lists its commands, and turns errors into exit codes and messages.
 
 Exit codes: 0 success; 1 refused or not possible now, with the reason on stderr; 2 usage error; 3
-the log is unreachable; 130 interrupted. A command's module is imported on first use, so `--help`
-answers at once.
+the log is unreachable; 4 the disk is full; 130 interrupted. A command's module is imported on first
+use, so `--help` answers at once.
 """
 
 import contextlib
@@ -27,21 +27,26 @@ from ..log.errors import (
     Refused,
     SettingsError,
     TopicMismatch,
+    is_out_of_space,
 )
 
 if TYPE_CHECKING:
     from .edge import Edge
 
-DONE, REFUSED, USAGE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, REFUSED, USAGE, UNREACHABLE, DISK_FULL, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
 class Entry(NamedTuple):
-    """One row of the list: the command's module, its heading, and its one line of help."""
+    """One row of the list: the command's module, its heading, and its one line of help.
+
+    is_service: whether SIGTERM and Ctrl-C end it with code 0, from its first import on.
+    """
 
     name: str
     module: str
     heading: str
     help: str
+    is_service: bool = False
 
 
 TALK, DECIDE, INSPECT, RUN = "Talk", "Decide", "Inspect", "Run"
@@ -74,8 +79,10 @@ COMMANDS = (
     Entry("traces", "traces", INSPECT, "Export a session's traces, built from the log."),
     Entry("doctor", "doctor", INSPECT, "Check the installation and suggest fixes."),
     Entry("init", "init", RUN, "Write a small project: an agent, its tests, a README."),
-    Entry("dev", "run", RUN, "Start everything: Kafka, topics, a supervised worker, the gateway."),
-    Entry("gateway", "gateway", RUN, "Serve sessions over HTTP: inspector, streams, protocols."),
+    Entry("dev", "run", RUN, "Start everything: Kafka, topics, a supervised worker, the gateway.",
+          is_service=True),
+    Entry("gateway", "gateway", RUN, "Serve sessions over HTTP: inspector, streams, protocols.",
+          is_service=True),
     Entry("token", "gateway", RUN, "Print a token for the gateway."),
     Entry("demo", "run", RUN, "Watch an agent survive being killed, on a real broker."),
     Entry("up", "kafka_commands", RUN, "Start the local Kafka."),
@@ -86,8 +93,8 @@ COMMANDS = (
     Entry("blobs", "blobs", RUN, "Verify, clean and copy the blob store."),
     Entry("retain", "retain", RUN, "Archive old sessions, and delete their records from the log."),
     Entry("move", "move", RUN, "Move all sessions to a new log."),
-    Entry("worker", "run", RUN, "Run a worker."),
-    Entry("users", "run", RUN, "List each user's open sessions over HTTP."),
+    Entry("worker", "run", RUN, "Run a worker.", is_service=True),
+    Entry("users", "run", RUN, "List each user's open sessions over HTTP.", is_service=True),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
 
@@ -111,6 +118,10 @@ class Commands(click.Group):
         if args and args[0] not in BY_NAME and not args[0].startswith("-"):
             hint = f", did you mean {close[0]}?" if close else ""
             ctx.fail(f"no such command: {args[0]}{hint}")
+        if args and args[0] in BY_NAME and BY_NAME[args[0]].is_service:
+            from .terminal import ending_with_0
+
+            ctx.with_resource(ending_with_0())
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -150,6 +161,8 @@ def exit_code(error: Exception) -> int:
         return UNREACHABLE
     if isinstance(error.__cause__, KeyboardInterrupt):
         return INTERRUPTED
+    if is_out_of_space(error):
+        return DISK_FULL
     return REFUSED
 
 

@@ -30,10 +30,10 @@ from ..schemas.ids import is_id, why_not_an_id
 from .decide import exactly
 from .edge import Edge, example, pass_edge, user_option
 from .inspect_commands import transcript_rows
-from .printing import line, write
-from .screen import START_OF_LINE, Screen, write_raw
+from .printing import line
+from .screen import Screen
 from .session_list import STATUSES, Wanted, listed, print_list
-from .terminal import Interrupts, Lines
+from .terminal import Interrupts, Lines, Watch
 from .turn_meter import TurnMeter
 
 if TYPE_CHECKING:
@@ -104,26 +104,26 @@ class Chat:
                 if self.interrupts.taken():
                     break  # postponed: show the prompt first
             try:
-                if self.lines.typed and not self._await_key():
-                    self._follow()
-                    continue
-                text = self.lines.message(PROMPT if self.lines.typed else "")
+                text = self.lines.message(PROMPT if self.lines.typed else "", self._watch())
             except KeyboardInterrupt:
                 if leaving or not self.lines.typed:
                     return 130
                 leaving = True
-                line("\n(Ctrl-C again, Ctrl-D or /quit leaves)")
+                line("(Ctrl-C again, Ctrl-D or /quit leaves)")
                 continue
             leaving = False
-            if text is None or text.strip() == "/quit":
+            command = "" if text is None or self.lines.pasted else text.strip()
+            if text is None or command == "/quit":
                 return 0 if self._is_over() and (self.lines.typed or not self._refused) else 1
-            if text.strip() == "/help":
+            if command == "/help":
                 line(HELP)
-            elif self.lines.typed and text.startswith(ATTACH):  # piped text reads no local files
-                self._attach.append(text.removeprefix(ATTACH).strip())
+            elif self.lines.typed and command.startswith(ATTACH):  # piped text reads no local files
+                self._attach.append(command.removeprefix(ATTACH).strip())
                 self.screen.remark(f"{', '.join(self._attach)}: sent with the next message")
             elif text.strip() and not self._is_late(text):
                 self._send(text)
+                self._follow()
+            elif self.lines.typed and self.views.turn.open:
                 self._follow()
 
     def _is_late(self, text: str) -> bool:
@@ -137,29 +137,12 @@ class Chat:
         )
         return True
 
-    def _await_key(self) -> bool:
-        """Until the person types, show above the prompt what other clients do in the session.
-
-        Returns False if a turn has begun that must be shown first. Raises KeyboardInterrupt.
-        """
-        with self.lines.keys() as can_watch:
-            if not can_watch or self.views.turn.open:
-                return True
-            self.screen.prompted(PROMPT)
-            write(PROMPT)
-            try:
-                while not self.lines.has_key():
-                    if self.interrupts.taken():
-                        raise KeyboardInterrupt
-                    for step in self.folded.poll(POLL_S):
-                        self._take(step)
-                    if self.views.turn.open:
-                        return False
-                    self.screen.prompt_again()
-            finally:
-                self.screen.prompted("")
-        write_raw(START_OF_LINE)  # readline draws the prompt again
-        return True
+    def _watch(self) -> Watch:
+        """While the person types, show above the prompt what other clients do in the session, until
+        a turn begins that must be shown first."""
+        if self.views.turn.open:
+            return Watch()  # a person who left it is shown the rest later
+        return Watch(lambda: self.folded.poll(0), self._take, lambda: not self.views.turn.open)
 
     def _is_over(self) -> bool:
         if not self.views.turn.open or self.lines.typed:
@@ -321,26 +304,19 @@ class Chat:
     def _answer(self, question: str, call: Call, status: str) -> str | None:
         """The typed answer, or None if the call no longer waits for an answer or the input ended.
         """
-        self.screen.prompted(question)
-        try:
-            return self.lines.answer(question, self._still_waits(call, status))
-        finally:
-            self.screen.prompted("")
+        early = self.lines.set_aside(ANSWERS["asks" if status == "asks" else "doubt"])
+        if early:
+            self.screen.remark(f"not sent: {early!r} was typed before this question")
+        return self.lines.answer(
+            question,
+            Watch(lambda: self.folded.poll(0), self._take, lambda: self._waits(call, status)),
+        )
 
-    def _still_waits(self, call: Call, status: str) -> Callable[[], bool]:
-        """A function that polls the log and returns whether the call still waits for a person."""
-
-        def poll() -> bool:
-            for step in self.folded.poll(POLL_S):
-                self._take(step)
-            turn = self.views.turn
-            calls = asking(turn) if status == "asks" else doubtful(turn)
-            waits = self.interrupts.count == 0 and any(c.key == call.key for c in calls)
-            if waits:
-                self.screen.prompt_again()
-            return waits
-
-        return poll
+    def _waits(self, call: Call, status: str) -> bool:
+        """Whether a call still waits for a person, after the last event shown."""
+        turn = self.views.turn
+        calls = asking(turn) if status == "asks" else doubtful(turn)
+        return any(waiting.key == call.key for waiting in calls)
 
     def _approval(self, call: Call) -> bool:
         args = exactly(call, self.client.read_blob)
@@ -383,7 +359,7 @@ class Chat:
         report = ""
         if word == "h":
             answer = self._answer("what do you know about it? ", call, "doubt")
-            if answer is None and not self._still_waits(call, "doubt")():
+            if answer is None and (self.interrupts.count or not self._waits(call, "doubt")):
                 return self._unanswered(call, call.status)
             report = answer or ""
         outcome = Resolution.HAPPENED if word == "h" else Resolution.DID_NOT_HAPPEN
@@ -402,12 +378,9 @@ class Chat:
         """Handle a question without an answer: continue after Ctrl-C or an answer from another
         client, or leave the question open if the input ended.
         """
-        still_waits = self._still_waits(call, status)
-        if self.interrupts.count or not still_waits():
-            if self.lines.typed:
-                line("")
-                if not self.interrupts.count:
-                    self._gone(call, status)
+        if self.interrupts.count or not self._waits(call, status):
+            if self.lines.typed and not self.interrupts.count:
+                self._gone(call, status)
             return True
         command = "approve" if status == "asks" else "resolve"
         self.screen.remark(
@@ -469,9 +442,9 @@ def chat_command(
     Ctrl-C leaves the chat, as Ctrl-D and /quit do. Leaving does not end the session: come back with
     its name, or with --resume. On a terminal Markdown is drawn, running tools have a clock, and a
     turn ends with its time, tokens and cost. /attach FILE sends an image or a PDF with the next
-    message, /help lists the rest. From a pipe each line is a message (or the answer to a question),
-    and stdout has only the answers; exit code 1 if a message was refused, or the input ended before
-    the answer.
+    message, /help lists the rest. Pasted lines are one message, and no command in them is obeyed.
+    From a pipe each line is a message (or the answer to a question), and stdout has only the
+    answers; exit code 1 if a message was refused, or the input ended before the answer.
     """
     if resume and session is not None:
         raise click.UsageError("--resume lists sessions to choose from. Omit it, or omit SESSION.")

@@ -83,7 +83,7 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     yield from checks.stores(log, settings)
     yield from check_snapshots.snapshots_made(log, settings)
     yield checks.sessions_counted(everything)
-    yield from checks.frozen_sessions(everything)
+    yield from checks.frozen_sessions(everything, partitions_of(log))
     agents = None if worker.status is None else frozenset(worker.status.get("agents", ()))
     yield from check_agents.agents_missing(everything, agents)
     yield from check_agents.workers_agree(everything, (m.instance_id for m in log.members(GROUP)))

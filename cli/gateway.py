@@ -28,7 +28,6 @@ from ..log.made import demand_topics
 from .edge import Edge, example, pass_edge, user_name
 from .log_lines import to_stderr
 from .printing import line, note
-from .terminal import ending_with_0
 
 PORT = 8377
 LIFE_S = 900
@@ -103,14 +102,13 @@ def gateway_command(
     one person. SIGTERM or Ctrl-C ends it with exit code 0.
     """
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", force=True, as_json=log_json)
-    with ending_with_0():
-        demand_topics(edge.log, edge.settings.partitions, edge.elsewhere.replication)
-        if until_eof:
-            threading.Thread(target=_end_at_eof, daemon=True).start()
-        directory = state_dir or edge.settings.home / "gateway"
-        settings = edge.connected()
-        edge.close()
-        return serve(settings, host, port, origins, directory, per_address)
+    if until_eof:
+        threading.Thread(target=_end_at_eof, daemon=True).start()
+    demand_topics(edge.log, edge.settings.partitions, edge.elsewhere.replication)
+    directory = state_dir or edge.settings.home / "gateway"
+    settings = edge.connected()
+    edge.close()
+    return serve(settings, host, port, origins, directory, per_address)
 
 
 def _end_at_eof() -> None:

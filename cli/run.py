@@ -8,8 +8,9 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from .kafka_commands import start_broker
 from .log_lines import to_stderr
 from .printing import line, note
 from .progress import Clock
-from .terminal import ending_with_0
+from .terminal import interrupting
 
 if TYPE_CHECKING:
     pass
@@ -129,32 +130,31 @@ def worker_command(
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", force=True, as_json=log_json)
     if "delivery" in wanted:
         edge.settings.demand_channels()
-    with ending_with_0():
-        if supervise:
-            more = ["--web", web, *(["--log-json"] if log_json else [])]
-            more += ["--rolling-update"] if rolling_update else []
-            return run_supervised(edge, wanted, agents, worker_id, watch=watch, more=more)
-        if control_fd is not None:
-            from ..processors.worker.supervise import await_go
+    if supervise:
+        more = ["--web", web, *(["--log-json"] if log_json else [])]
+        more += ["--rolling-update"] if rolling_update else []
+        return run_supervised(edge, wanted, agents, worker_id, watch=watch, more=more)
+    if control_fd is not None:
+        from ..processors.worker.supervise import await_go
 
-            await_go(control_fd, lambda: load_agents(agents))
-        logging.getLogger("foldlog.worker").setLevel(logging.INFO)
-        from ..processors.worker import host
+        await_go(control_fd, lambda: load_agents(agents))
+    logging.getLogger("foldlog.worker").setLevel(logging.INFO)
+    from ..processors.worker import host
 
-        address, loaded = parse_address(web), load_agents(agents)
-        forget_secrets(edge.settings)
-        # With a control_fd the supervisor has the lock.
-        lock = start_lock(edge, worker_id) if control_fd is None else nullcontext()
-        with lock, model_of(edge.connected(), wanted, note) as settings:
-            return host.run(
-                settings,
-                loaded,
-                wanted,
-                worker_id,
-                watch=watch,
-                rolling=rolling_update,
-                web=address,
-            )
+    address, loaded = parse_address(web), load_agents(agents)
+    forget_secrets(edge.settings)
+    # With a control_fd the supervisor has the lock.
+    lock = start_lock(edge, worker_id) if control_fd is None else nullcontext()
+    with lock, model_of(edge.connected(), wanted, note) as settings:
+        return host.run(
+            settings,
+            loaded,
+            wanted,
+            worker_id,
+            watch=watch,
+            rolling=rolling_update,
+            web=address,
+        )
 
 
 def start_lock(
@@ -179,11 +179,12 @@ def run_supervised(
     watch: bool = False,
     more: Sequence[str] = (),
     reload: threading.Event | None = None,
+    unreachable: Callable[[], None] = lambda: None,
 ) -> int:
     """Run a worker until SIGTERM or Ctrl-C, and replace it at once when it dies.
 
     reload: an event. When it is set, the worker is replaced by a worker that imports the agents
-    again.
+    again. unreachable: called when a worker could not reach the log.
     """
     from ..processors.worker import supervise
 
@@ -201,7 +202,7 @@ def run_supervised(
             # Workers read these from the environment, as if a person had set them.
             os.environ["ANTHROPIC_BASE_URL"] = settings.base_url or ""
             os.environ["ANTHROPIC_API_KEY"] = settings.api_key or ""
-        return supervise.run(command, note, reload)
+        return supervise.run(command, note, reload, unreachable)
 
 
 @click.command("users", epilog=example("foldlog users --web 127.0.0.1:9465"))
@@ -217,16 +218,15 @@ def users_command(edge: Edge, web: str) -> int:
     """
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", force=True)
     address = parse_address(web)
-    with ending_with_0():
-        from ..processors.worker import rendezvous
+    from ..processors.worker import rendezvous
 
-        demand_topics(edge.log, edge.settings.partitions, edge.elsewhere.replication)
-        first = edge.log.first_offsets(USER_SESSIONS)
-        ends = edge.log.end_offsets(USER_SESSIONS)
-        ends = {place: end for place, end in ends.items() if end > first[place]}
-        settings = edge.connected()
-        edge.close()
-        return rendezvous.run(settings, address, ends, note)
+    demand_topics(edge.log, edge.settings.partitions, edge.elsewhere.replication)
+    first = edge.log.first_offsets(USER_SESSIONS)
+    ends = edge.log.end_offsets(USER_SESSIONS)
+    ends = {place: end for place, end in ends.items() if end > first[place]}
+    settings = edge.connected()
+    edge.close()
+    return rendezvous.run(settings, address, ends, note)
 
 
 @click.command("dev", epilog=example(
@@ -256,11 +256,18 @@ def dev_command(
     stays. The tracebacks of failing tools, failed turns and the worker's token budget mistakes are
     printed as they happen. Ctrl-C ends it; Kafka runs on until `foldlog down`.
     """
+    try:
+        with interrupting():
+            return _dev(edge, (*files, *agents), port, origins)
+    except KeyboardInterrupt:  # at its start, or a second Ctrl-C at its end
+        return 0
+
+
+def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[str, ...]) -> int:
     from ..consumers.client import DEFAULT_AGENT
     from ..processors.store.state_dir import StateDirTaken
     from .reload import Reloader, load
 
-    agents = (*files, *agents)
     first = load(agents) if agents else None
     if first is not None and first.error:
         if first.trace:
@@ -296,10 +303,26 @@ def dev_command(
         if first is not None:
             reloader = Reloader(agents, first, edge.settings.state_dir, note)
             reload = stack.enter_context(reloader.watching())
-        code = run_supervised(edge, ROLES, agents, None, watch=True, reload=reload)
+        code = run_supervised(
+            edge, ROLES, agents, None,
+            watch=True, reload=reload, unreachable=partial(restart_broker, edge),
+        )
     if edge.settings.bootstrap_servers is None and code == 0:
         line("the worker has ended; Kafka runs on until `foldlog down`")
     return code
+
+
+def restart_broker(edge: Edge) -> None:
+    """Start the local Kafka again if it died, as it does on a full disk. One that `foldlog down`
+    stopped stays stopped."""
+    from ..local.kafka import BrokerError, Condition
+
+    if edge.settings.bootstrap_servers is not None:
+        return
+    broker = edge.local_broker()
+    with suppress(BrokerError):  # there is still no space: tried again with the next worker
+        if broker.status().condition is Condition.GONE:
+            broker.up(note)
 
 
 @click.command("demo", epilog=example("foldlog demo", "foldlog demo ~/my-project"))

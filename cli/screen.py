@@ -27,7 +27,6 @@ from .turn_meter import took
 
 DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 ERASE = "\r\x1b[K"
-START_OF_LINE = "\r"
 
 
 class Screen:
@@ -48,28 +47,12 @@ class Screen:
         self._held = ""  # streamed text that what follows may change
         self._kind = ""
         self._shown = False
-        self._prompt = ""  # the question that is waiting for a typed answer
-        self._covered = False  # whether something was drawn after the question
-
-    def prompted(self, question: str) -> None:
-        """Record that `question` is now the last thing on the screen; '' means that no question is
-        open.
-        """
-        self._prompt, self._covered = question, False
-        self._column = 0
-
-    def prompt_again(self) -> None:
-        """Draw the question again if something was drawn after it."""
-        if self._covered and self._prompt:
-            self._new_line()
-            self._covered = False
-            write(self._prompt)
 
     def clock(self, text: str) -> None:
         """Show what runs and for how long, on a line that the next output replaces; '' removes the
         line.
         """
-        if self._markdown is None or self._column or self._prompt or text == self._clock:
+        if self._markdown is None or self._column or text == self._clock:
             return
         columns = shutil.get_terminal_size().columns
         shown = brief(text, max(1, columns - 3))
@@ -155,9 +138,6 @@ class Screen:
         if self._held:
             held, self._held = self._held, ""
             self._plain(held)
-        if self.live and self._prompt and not self._covered:
-            self._covered = True
-            click.echo("")
         if self._kind == "thinking":
             self._style(PLAIN)
         if self._column:

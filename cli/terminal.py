@@ -1,20 +1,19 @@
-"""Reads input from a terminal (typed lines, Ctrl-C), and handles signals for services.
-
-At a prompt, Ctrl-C raises KeyboardInterrupt. While an answer streams, Ctrl-C is only counted, so
-that no event is left half-folded.
-"""
+"""Reads lines from a terminal or a pipe, counts Ctrl-C, and handles signals for services."""
 
 import contextlib
 import os
-import select
 import signal
 import sys
 import termios
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .printing import write
+
+if TYPE_CHECKING:
+    from .editor import Editor
 
 
 class Interrupts:
@@ -60,129 +59,79 @@ class Interrupts:
             self._raise = False
 
 
-def edits_lines() -> bool:
-    """Enable line editing with readline for `input`, if stdin is the process's own terminal.
+class Watch(NamedTuple):
+    """What happens while a prompt is open. poll: returns the new events. draw: draws one of them.
+    waits: whether the prompt still waits, after the event that `poll` returned last."""
 
-    Returns whether line editing is enabled.
-    """
-    with contextlib.suppress(ImportError):
-        import readline  # noqa: F401
-
-        return (sys.stdin.fileno(), sys.stdout.fileno()) == (0, 1) and sys.stdout.isatty()
-    return False
+    poll: Callable[[], Iterable[Any]] = tuple
+    draw: Callable[[Any], None] = print
+    waits: Callable[[], bool] = lambda: True
 
 
 class Lines:
-    """Reads lines from stdin: with editing and history on a terminal, unchanged from a pipe."""
+    """Reads lines from stdin: with an editor at a terminal, unchanged from a pipe."""
 
     def __init__(self, interrupts: Interrupts) -> None:
         self._interrupts = interrupts
         self.typed = sys.stdin.isatty()
-        self._fd = sys.stdin.fileno() if self.typed else -1
-        # A terminal whose echo is off when the chat begins stays that way.
-        self._shows_typing = self.typed and bool(termios.tcgetattr(self._fd)[3] & termios.ECHO)
         # If stdout is a pipe, it carries only answers, so prompts go to stderr.
         self._prompts = sys.stdout if sys.stdout.isatty() else sys.stderr
-        self._edits = self.typed and edits_lines()
-        self.late = ""  # what was typed for a question that no longer waited for an answer
+        self._editor: Editor | None = None
+        if self.typed and self._prompts.isatty() and os.environ.get("TERM") != "dumb":
+            from . import editor
 
-    def message(self, prompt: str) -> str | None:
-        """The next line, or None at the end of input. Raises KeyboardInterrupt."""
+            self._editor = editor.Editor(sys.stdin, self._prompts, interrupts)
+
+    @property
+    def pasted(self) -> bool:
+        """Whether the last message was pasted, so that it is no command."""
+        return self._editor is not None and self._editor.pasted
+
+    @property
+    def late(self) -> str:
+        """What was typed for a question that no longer waited for an answer."""
+        return "" if self._editor is None else self._editor.late
+
+    def message(self, prompt: str, watch: Watch | None = None) -> str | None:
+        """The next message; '' if `watch` ended the wait; None at the end of input.
+        Raises KeyboardInterrupt."""
+        if self._editor is not None:
+            return self._editor.message(prompt, watch or Watch())
         with self._interrupts.raising():
-            if self.typed and self._prompts is sys.stdout:
-                try:
-                    return input(prompt)
-                except EOFError:
-                    write("\n")
-                    return None
             write(prompt, self._prompts)
             line = sys.stdin.readline()
             return line.rstrip("\r\n") if line else None
 
-    def answer(self, question: str, still_waits: Callable[[], bool]) -> str | None:
-        """The typed answer to a question; None if `still_waits` returns False, or at the end of
-        input.
+    def set_aside(self, answers: Iterable[str]) -> str:
+        """Keep what was typed before a question for the next message. Returns what was dropped:
+        one of the `answers`, which the person cannot mean."""
+        return "" if self._editor is None else self._editor.set_aside(answers)
 
-        `still_waits` is called several times a second while a person thinks; it handles Ctrl-C.
-        Text that was typed before the question is dropped, because it cannot be the answer. Text
-        that was typed for a question that no longer waits is moved to `late`.
-        """
-        self.late = ""
-        if self.typed:
-            termios.tcflush(self._fd, termios.TCIFLUSH)
-        write(question, self._prompts)
-        if not self.typed:
-            return self.message("")
-        with self._echo(True):
-            typed = b""
-            while still_waits():
-                ready, _, _ = select.select([self._fd], [], [], 0)
-                if not ready:
-                    continue
-                more = os.read(self._fd, 1024)
-                typed += more
-                if not more or typed.endswith(b"\n"):
-                    return typed.decode(errors="replace").strip() if typed else None
-            self.late = (typed + self._unread()).decode(errors="replace").strip()
-            return None
-
-    def _unread(self) -> bytes:
-        """Read what was typed so far, also without Enter."""
-        before = termios.tcgetattr(self._fd)
-        modes = [*before]
-        modes[3] = before[3] & ~termios.ICANON
-        modes[6] = [*before[6]]
-        modes[6][termios.VMIN] = modes[6][termios.VTIME] = 0
-        termios.tcsetattr(self._fd, termios.TCSANOW, modes)
-        try:
-            return b"".join(iter(lambda: os.read(self._fd, 1024), b""))
-        finally:
-            termios.tcsetattr(self._fd, termios.TCSANOW, before)
+    def answer(self, question: str, watch: Watch) -> str | None:
+        """The answer to a question; None if `watch` ended the wait, at Ctrl-C, or at the end of
+        input."""
+        if self._editor is not None:
+            return self._editor.answer(question, watch)
+        return self.message(question)
 
     @contextlib.contextmanager
-    def keys(self) -> Iterator[bool]:
-        """A block in which `has_key` notices the first key of a line, which `message` then reads.
-
-        Yields False if this is impossible, because readline does not edit the line.
-        """
-        if not self._edits:
-            yield False
-            return
-        before = termios.tcgetattr(self._fd)
-        modes = [*before]
-        modes[3] = before[3] & ~(termios.ICANON | termios.ECHO)
-        termios.tcsetattr(self._fd, termios.TCSANOW, modes)
-        try:
-            yield True
-        finally:
-            termios.tcsetattr(self._fd, termios.TCSANOW, before)
-
-    def has_key(self) -> bool:
-        """Whether something was typed."""
-        return bool(select.select([self._fd], [], [], 0)[0])
-
-    def unseen(self) -> contextlib.AbstractContextManager[None]:
+    def unseen(self) -> Iterator[None]:
         """A block in which the terminal does not echo what a person types, because it would appear
         in the middle of the model's answer. The next prompt reads the typed text.
         """
-        return self._echo(False)
-
-    @contextlib.contextmanager
-    def _echo(self, on: bool) -> Iterator[None]:
-        """A block in which the terminal shows typed text (`on`) or hides it."""
         if not self.typed:
             yield
             return
-        before = termios.tcgetattr(self._fd)
+        fd = sys.stdin.fileno()
+        before = termios.tcgetattr(fd)
         modes = [*before]
-        modes[3] = before[3] | termios.ECHO if on else before[3] & ~termios.ECHO
-        if not self._shows_typing:
-            modes[3] = before[3]
-        termios.tcsetattr(self._fd, termios.TCSANOW, modes)
+        # Not by lines either: the terminal cuts a long line at 4,095 bytes.
+        modes[3] = before[3] & ~(termios.ECHO | (termios.ICANON if self._editor else 0))
+        termios.tcsetattr(fd, termios.TCSANOW, modes)
         try:
             yield
         finally:
-            termios.tcsetattr(self._fd, termios.TCSANOW, before)
+            termios.tcsetattr(fd, termios.TCSANOW, before)
 
 
 @contextlib.contextmanager
@@ -192,10 +141,26 @@ def ending_with_0() -> Iterator[None]:
     The block covers the start of a service, when nothing needs a clean shutdown yet. The service
     then installs its own handlers.
     """
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, lambda *_: os._exit(0)) for number in numbers]
+    with _at_end_signals(lambda *_: os._exit(0)):
+        yield
+
+
+def interrupting() -> contextlib.AbstractContextManager[None]:
+    """A block in which SIGTERM raises KeyboardInterrupt, as Ctrl-C does.
+
+    It covers the start of a service that has started others and must end them.
+    """
+    return _at_end_signals(signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def _at_end_signals(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # only this one handles signals
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

@@ -185,7 +185,7 @@ class Branching:
         partition = partition_for(session_id, len(ends))
         records = self._records(session_id, partition, ends[partition])
         views, opened = self._fold_records(session_id, records)
-        if opened is None:
+        if opened is None and views.frozen is None:
             raise _no_session(session_id, ends[partition], records, views)
         _demand_own(views, self._user)
         if views.frozen is None:
@@ -201,9 +201,11 @@ class Branching:
             )
         skipped = (*views.skipped, views.frozen.offset)
         remaining = without_skipped(records, skipped)
-        thawed, _ = self._fold_records(session_id, remaining)
+        thawed, opened = self._fold_records(session_id, remaining)
+        _demand_own(thawed, self._user)  # it may have been opened after the record
         remaining = without_chunks(remaining, streaming_attempts(thawed))
-        seed = store_seed(self._blobs, session_id, remaining, opened.seed_ref)
+        up = None if opened is None else opened.seed_ref
+        seed = store_seed(self._blobs, session_id, remaining, up)
         with SessionFold(self._log, session_id, read=self._read) as folded:
             folded.to_end()
             receipt = skip_record(
@@ -272,6 +274,8 @@ class Branching:
             _, ruling, _, views = fold_event(views, entry)
             if isinstance(entry.event, SessionOpened) and ruling.accepted:
                 opened = entry.event
+        if opened is None and views.turn.known:  # it was opened while it was frozen
+            return views, self._fold_records(session_id, without_skipped(records, views.skipped))[1]
         return views, opened
 
 
@@ -328,7 +332,7 @@ def _no_session(
 
 
 def _demand_own(views: SessionViews, user: str) -> None:
-    if views.state.user_id != user:
+    if views.turn.known and views.state.user_id != user:
         raise CanNotFork(
             "not_your_session",
             f"session {views.session_id} belongs to another user. Nothing was written.",

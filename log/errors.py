@@ -23,8 +23,22 @@ All packages that import `log` use these errors.
 A message has three parts: what happened, what was kept, what to do.
 """
 
+import errno
 from collections.abc import Mapping
 from typing import Any
+
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+SQLITE_FULL = 13
+
+
+def is_out_of_space(error: BaseException | None) -> bool:
+    """Whether an error, or one that caused it, means that a disk is full."""
+    while error is not None:
+        is_full = isinstance(error, OSError) and error.errno in NO_SPACE
+        if is_full or getattr(error, "sqlite_errorcode", None) == SQLITE_FULL:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 class FoldlogError(Exception):

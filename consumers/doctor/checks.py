@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ...log.door import Behind, Difference, Log
 from ...log.errors import TopicMismatch, TopicMissing
 from ...log.made import demand_as_made, facts_of, partitions_of
+from ...log.partition import partition_for
 from ...log.settings import Settings
 from ...log.topic_commands import MORE_BROKERS, set_properties
 from ...processors.fold.projections import partition as partition_fold
@@ -23,6 +24,7 @@ from ...processors.wake.budget import Rules
 from ...processors.wake.decide import TOO_LITTLE
 from ...processors.wake.facts import wake
 from ...schemas.enums import EndReason
+from ...schemas.ids import is_id
 from ...schemas.topics import (
     DEAD_LETTERS,
     DEAD_LETTERS_MS,
@@ -240,12 +242,27 @@ def stores(log: Log, settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", "store", f"none in {settings.state_dir}: no worker has run here yet")
 
 
-def frozen_sessions(everything: Everything) -> Iterator[Finding]:
+def can_be_opened(everything: Everything, name: str, partitions: int) -> bool:
+    """Whether a session is open, or can be opened: another program may write records with a key
+    that is no session id, or to a partition that is not the key's."""
+    home = partition_for(name, partitions)
+    is_its_own = is_id(name) and everything.places[name] == home
+    return is_its_own or everything.sessions[name].turn.known
+
+
+def frozen_sessions(everything: Everything, partitions: int) -> Iterator[Finding]:
     """Find sessions that are frozen at an event that this version does not understand, or because
     their fork seed is missing.
     """
     for name, views in sorted(everything.sessions.items()):
-        if views.frozen is not None:
+        if views.frozen is not None and not can_be_opened(everything, name, partitions):
+            yield Finding(
+                "note",
+                "frozen",
+                f"the record at offset {views.frozen.offset} of partition "
+                f"{everything.places[name]} is of no session ({name}): {views.frozen.why}",
+            )
+        elif views.frozen is not None:
             yield Finding(
                 "problem",
                 "frozen",
@@ -420,7 +437,11 @@ def dead_letters(log: Log, everything: Everything) -> Iterator[Finding]:
     finding is a problem; otherwise it is a note. Records that `foldlog skip` skipped are only
     counted.
     """
-    frozen = {name.encode() for name, views in everything.sessions.items() if views.frozen}
+    partitions = partitions_of(log)
+    frozen = {
+        name.encode() for name, views in everything.sessions.items()
+        if views.frozen and can_be_opened(everything, name, partitions)
+    }
     passed_over = {
         (str(everything.places[name]), str(offset))
         for name, views in everything.sessions.items()

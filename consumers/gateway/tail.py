@@ -36,6 +36,7 @@ from ...processors.store.fork_seeds import foldable_entry
 from ...processors.store.hot_sessions import MB, HotSessions
 from ...processors.store.opener import StoreOpener
 from ...processors.store.partition_cache import PartitionCache
+from ...processors.store.rocks import DiskFailed
 from ...processors.store.snapshots import Snapshots
 from ...processors.store.store import Belongs, Store, fold_version
 from ...schemas.codec import ChunkSeen
@@ -237,7 +238,7 @@ class Tail:
                 self._follow()
             except (FoldlogError, OSError) as error:
                 self._fail(error)
-                if isinstance(error, Replaced):
+                if isinstance(error, Replaced | DiskFailed):
                     return self._end()
                 self._halt.wait(next(waits, RETRY_S[-1]))
             except BaseException as error:
@@ -276,7 +277,7 @@ class Tail:
             for number, owned in self._owned.items():
                 try:
                     self._summarise(owned)
-                except Corrupt as damage:
+                except (Corrupt, DiskFailed) as damage:
                     self._rebuild(number, f"its store is damaged ({damage})")
 
     def _abandon(self) -> None:
@@ -342,7 +343,9 @@ class Tail:
                     self._fold_run(self._owned[number], list(run), batch)
             except LogCut:
                 raise
-            except Corrupt as damage:
+            except (Corrupt, DiskFailed) as damage:
+                if isinstance(damage, DiskFailed) and self._owned[number].store.is_new:
+                    raise  # the disk fails under a new store too
                 sought[number] = self._rebuild(number, f"its store is damaged ({damage})")
                 self.on_gap()
         if any(batch):

@@ -81,9 +81,9 @@ async def work(
 ) -> None:
     """Do the work and report its result, if it has one, then BACKGROUND_DONE.
 
-    get_client: returns the model's client; called only when a model is needed. remember: writes
-    memory events, waits until the log has them, and returns how many entries were known already;
-    needed for work of the kind `memory`.
+    get_client: returns the model's client, or None if the work was stopped first; called only when
+    a model is needed. remember: writes memory events, waits until the log has them, and returns how
+    many entries were known already; needed for work of the kind `memory`.
     """
     tries: list[ev.Try] = []
     why, made, ok, limit_s = "", None, False, agent.limits.background_timeout_ms / 1000
@@ -135,7 +135,10 @@ async def _run(
     if tool is not None and tool.compactor is not None:
         text = await _by_tool(tool.compactor, task.text, stop)
         return await asyncio.to_thread(_short, task, text, agent, blobs)
-    answer = await _ask_model(claim, task, agent.limits, stop, await get_client(), tries)
+    client = await get_client()
+    if stop.requested:  # perhaps before there was a client
+        raise UnusableOutput(ABORTED)
+    answer = await _ask_model(claim, task, agent.limits, stop, client, tries)
     if answer.stop_reason == "refusal":
         raise UnusableOutput(f"{task.model} refused")
     blocks = json.loads(answer.content.inline or b"[]")

@@ -122,7 +122,9 @@ def _without_record(views: SessionViews, entry: Entry) -> SessionViews:
     later decisions rely on these views.
     """
     again = _refolded(entry.seed or _UNRESOLVED).views
-    if (again.session_id, again.state.user_id) != (views.session_id, views.state.user_id):
+    is_opened = views.turn.known or again.turn.known
+    owner = entry.event.by_user if is_opened else ""
+    if (again.session_id, again.state.user_id) != (views.session_id, owner):
         raise SeedLost(f"it is of session {again.session_id}")
     return replace(again, skipped=(*views.skipped, entry.event.offset))
 

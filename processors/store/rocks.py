@@ -14,6 +14,14 @@ from typing import Any
 from ...log.errors import Corrupt
 
 
+class DiskFailed(OSError):
+    """The disk under a store returned an I/O error. The store is rebuilt once; if the disk fails
+    under the new store too, the worker ends.
+
+    For the operator: check the disk, or set FOLDLOG_STATE_DIR to a directory on another one.
+    """
+
+
 class RocksBackend:
     """A RocksDB database of raw bytes. Only one process at a time can open its directory.
 
@@ -127,7 +135,7 @@ def classified(error: Exception) -> Exception:
     text = str(error)
     for words, code in _SYSTEM_ERRORS.items():
         if words in text:
-            return OSError(code, text)
+            return DiskFailed(code, text) if code == errno.EIO else OSError(code, text)
     if text.startswith(("Corruption", _FILE_MISSING)):
         return Corrupt(text)
     return error

@@ -25,11 +25,11 @@ from ..fold.projections.turn_view import Stream
 from ..fold.rulings.producers import RULES
 from ..fold.views import Frozen, SessionViews, initial
 from . import views_codec
-from .rocks import RocksBackend
+from .rocks import DiskFailed, RocksBackend
 
 LAYOUT = 16  # increment it when the keys, or the views that the folds store, change
 LAYOUT = 16  # increment it when the keys, or the views that the folds store, change
-FOLDS = "cb7bd1faa12df37b"
+FOLDS = "7d9793cccc9b46af"
 
 
 @cache
@@ -363,7 +363,8 @@ def open_store(
     the reason for a replacement.
 
     Raises LogCut if the log no longer has the records to fold. Raises OSError, and keeps the store,
-    if another process has it open or the system refuses to open it.
+    if another process has it open or the system refuses to open it. An I/O error of the disk is
+    damage.
     """
     why, letters_from = "there was none here", 0
     if not directory.is_dir() and (loaded := loader.load(first_offset)) is not None:
@@ -371,7 +372,7 @@ def open_store(
         return loaded
     try:
         store = opened_store(directory, end_offset, first_offset)
-    except (Corrupt, msgspec.MsgspecError) as broken:
+    except (Corrupt, DiskFailed, msgspec.MsgspecError) as broken:
         why = f"it is damaged ({broken})"
     else:
         had = store.belongs

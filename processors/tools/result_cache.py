@@ -27,6 +27,7 @@ from zlib import crc32
 
 from ...schemas.canonical import compact_ascii_sorted
 from ...schemas.events.parts import BlobRef, Body
+from ..store.sqlite_errors import is_damage
 from .results import Shaped
 
 ENTRIES_MAX = 10_000
@@ -82,16 +83,18 @@ class ResultCache:
         self._lock = threading.Lock()
         self._writes = 0
         self._db: sqlite3.Connection | None = None
+        self._is_reported = False  # that a statement failed, without damage to the file
         try:
             self._db = self._open()
         except (sqlite3.Error, OSError) as error:
-            self._lost(error, "emptied")
+            is_damaged = isinstance(error, sqlite3.Error) and is_damage(error)
+            self._lost(error, "emptied" if is_damaged else "opened again")
             try:
-                for suffix in ("", "-wal", "-shm"):
+                for suffix in ("", "-wal", "-shm") if is_damaged else ():
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
                 self._db = self._open()
             except (sqlite3.Error, OSError) as second:
-                self._lost(second, "not used")
+                self._lost(second, "not used until the next start")
 
     def find(self, key: bytes, ttl_ms: int) -> CachedResult | None:
         """The result for a key if it is not older than the TTL, else None."""
@@ -160,26 +163,28 @@ class ResultCache:
         return db
 
     def _do(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        """Run a statement. After an error the file is no longer used, and the error is logged
-        once."""
+        """Run a statement. An error of the system, such as a full disk, skips the cache once. If
+        the file is damaged, it is no longer used."""
         with self._lock:
             if self._db is None:
                 return []
             try:
-                return self._db.execute(statement, values).fetchall()
-            except sqlite3.OperationalError as error:
-                if "locked" in str(error):  # another process uses the file: skip the cache once
-                    return []
-                self._give_up(error)
+                found = self._db.execute(statement, values).fetchall()
             except sqlite3.Error as error:
-                self._give_up(error)
-            return []
+                self._failed(error)
+                return []
+            self._is_reported = False
+            return found
 
-    def _give_up(self, error: Exception) -> None:
+    def _failed(self, error: sqlite3.Error) -> None:
         assert self._db is not None
-        self._db.close()
-        self._db = None
-        self._lost(error, "not used until the next start")
+        if is_damage(error):
+            self._db.close()
+            self._db = None
+            self._lost(error, "not used until the next start")
+        elif not self._is_reported and "locked" not in str(error):  # not: by another process
+            self._is_reported = True
+            self._lost(error, "skipped until it can be used again")
 
     def _lost(self, error: Exception, what: str) -> None:
         self._say(f"the cache of tool results {self.path} cannot be used ({error}): {what}. "

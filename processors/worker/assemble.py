@@ -42,6 +42,7 @@ from ..store.store import Belongs, Store, fold_version
 from ..tools.result_cache import ResultCache
 from ..tools.side_log import SideLogStore
 from .announce import announce
+from .dead_letters import WrittenLetters
 from .deaths import Registry
 from .effects_host import EffectsHost
 from .layers_reader import LayersReader
@@ -240,6 +241,8 @@ class Parts:
             self._open_store, self.actions, SystemClock(), say, self.announced,
             settings.session_cache_mb,
         )
+        self.letters = WrittenLetters(self.log, say)
+        self.worker.has_letter = self.letters.has
         self.snapshot_maker = None if alone else self._snapshot_maker()
         self._watch_sessions(watch)
         self.loop = self._loop(rolling)
@@ -316,6 +319,7 @@ class Parts:
         facts = self._facts or self._query_log()
         first, end, belongs = facts.first[partition], facts.end[partition], facts.belongs
         store = self.opener.open(partition, belongs, end, first, fresh=fresh)
+        self.letters.forget()
         if self.snapshot_maker is not None:
             self.snapshot_maker.opened(partition, self.opener.newest_snapshot[partition])
         self.token_advisor.store_opened(partition, store)
@@ -343,6 +347,10 @@ class Parts:
 
     def _has_running_effect(self) -> bool:
         return any(self.effects.running(role) for role in EFFECTS)
+
+    def has_worked(self) -> bool:
+        """Whether the worker has taken its partitions, or begun an effect."""
+        return self.loop.has_started or self._has_running_effect()
 
     def in_flight(self) -> bool:
         """Whether an effect is running, or a produced record is not read back yet."""

@@ -27,6 +27,7 @@ from ..tools import call as tools
 from ..tools.blob_wait import when_stored
 from ..tools.output_sink import Stop
 from ..tools.result_cache import ResultCache
+from ..tools.run import in_thread
 from ..tools.side_log import SideLogStore
 from .lost_effects import Running
 from .not_begun import delivery_not_begun, failed, generation_not_begun, no_tool, work_not_begun
@@ -39,6 +40,7 @@ CANDIDATES = (ev.ResultCompacted, ev.ContextCompacted)
 if TYPE_CHECKING:
     from ..memory.service import MemoryService
 
+CLIENT_THREAD = "model-client"  # its import takes seconds; nothing waits for its end
 SHUTDOWN_S = 5.0  # how long an ending worker waits for its effects, the same as a cancel's grace
 
 
@@ -94,16 +96,22 @@ class EffectsHost:
 
     def warm(self) -> None:
         """Import the model SDK and create the client, in the background."""
-        asyncio.run_coroutine_threadsafe(self._get_client(), self._loop)
+        self._loop.call_soon_threadsafe(self._begin_client)
 
-    async def _get_client(self) -> Any:
-        if self._client is None:
-            self._client = asyncio.ensure_future(asyncio.to_thread(self._make_client))
+    def _begin_client(self) -> asyncio.Future:
+        if self._client is None or (self._client.done() and self._client.exception() is not None):
+            self._client = asyncio.ensure_future(in_thread(self._make_client, CLIENT_THREAD))
+            self._client.add_done_callback(asyncio.Future.exception)  # else asyncio logs it too
+        return self._client
+
+    async def _get_client(self, stop: Stop) -> Any:
+        """The client; None if `stop` is requested before the client exists."""
+        client, stopped = self._begin_client(), asyncio.create_task(stop.wait())
         try:
-            return await asyncio.shield(self._client)
-        except Exception:
-            self._client = None  # the next call retries
-            raise
+            await asyncio.wait((client, stopped), return_when=asyncio.FIRST_COMPLETED)
+            return client.result() if client.done() else None
+        finally:
+            stopped.cancel()
 
     def running(self, role: str) -> int:
         """The number of running effects of a role."""
@@ -193,7 +201,7 @@ class EffectsHost:
         self, claim: models.GenClaim, begin: BeginGeneration, stop: Stop, sink: TrackedSink
     ) -> None:
         try:
-            client = await self._get_client()
+            client = await self._get_client(stop)
         except Exception as error:
             detail = f"no client for the model: {type(error).__name__}: {error}"
             await sink.outcome(claim.session_id, failed(begin, "client", detail, permanent=True))
@@ -305,7 +313,7 @@ class EffectsHost:
             begin.agent,
             tracked,
             stop,
-            self._get_client,
+            lambda: self._get_client(stop),
             blobs=self._blobs,
             remember=self._remember(begin),
         )

@@ -3,6 +3,7 @@
 `run` assembles the parts and blocks until the process is asked to end.
 """
 
+import errno
 import json
 import logging
 import os
@@ -13,21 +14,23 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from ...log import Settings
-from ...log.errors import Fenced, LogCut, LogUnreachable
+from ...log.errors import Fenced, LogCut, LogUnreachable, is_out_of_space
 from ...log.made import LogGrown
 from ..agent import Agent
 from . import metrics
 from .assemble import ROLES, Parts, say
+from .effects_host import CLIENT_THREAD
 from .page_access import JSON, Answer, text
 from .pages import Pages
 from .same_agents import AgentsDiffer
 from .status import status_of
-from .supervise import LOG_UNREACHABLE, MISUSE
+from .supervise import DISK_FULL, LOG_UNREACHABLE, MISUSE
 from .worker_thread import WorkerThread
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LINGER_S = 5.0  # how long to wait for a thread that outlives the worker
 END_S = 13.0  # limit of a clean end: a supervisor kills after 15 s
+START_END_S = 1.0  # the same for a worker that has not begun any work, and opens its stores
 
 
 class EndSignal:
@@ -109,23 +112,30 @@ def _leave(code: int) -> None:
     others = [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
     for thread in others:
         thread.join(LINGER_S)
+    # A thread that still imports the model SDK would crash in the interpreter's own shutdown.
+    others += [thread for thread in threading.enumerate() if thread.name == CLIENT_THREAD]
     alive = [thread.name for thread in others if thread.is_alive()]
     if alive:
         say(f"all resources are closed; exiting without waiting for the threads {', '.join(alive)}")
         _exit(code)
 
 
-def _limit_end() -> None:
-    """Start a timer that kills the process if it has not ended after `END_S` seconds."""
+def _limit_end(parts: Parts, has_worked: bool) -> None:
+    """Start a timer that kills the process if it does not end in time."""
 
     def end() -> None:
+        if not has_worked:
+            say("asked to end during its start: nothing was begun")
+            with suppress(OSError):  # it is closed already
+                parts.state.close()
+            _exit(0)
         say(
             f"the worker did not end cleanly within {END_S:g} s; it exits as if it were killed, "
             "and the next start recovers the effects that were running"
         )
         _exit(1)
 
-    timer = threading.Timer(END_S, end)
+    timer = threading.Timer(END_S if has_worked else START_END_S, end)
     timer.daemon = True
     timer.start()
 
@@ -140,10 +150,15 @@ def exit_code(fatal: list[BaseException]) -> int:
     """The exit code for the errors that ended the worker thread; 0 if there were none.
 
     The code is 2 if a restarted worker would do harm or fail in the same way. It is 3 if the log
-    cannot be used now but may be usable later, for example after an access right was revoked.
+    cannot be used now but may be usable later, for example after an access right was revoked; 4 if
+    the disk is full.
     """
     if any(isinstance(error, Fenced | LogCut | LogGrown | AgentsDiffer) for error in fatal):
         return MISUSE
+    if any(isinstance(error, OSError) and error.errno == errno.EIO for error in fatal):
+        return MISUSE
+    if any(map(is_out_of_space, fatal)):
+        return DISK_FULL
     if any(isinstance(error, LogUnreachable) for error in fatal):
         return LOG_UNREACHABLE
     return 1 if fatal else 0
@@ -173,11 +188,13 @@ class _Host:
         parts = thread.parts
         if thread.failed is not None:
             self._pages.close()
+            if is_out_of_space(thread.failed):
+                raise OSError(errno.ENOSPC, f"the disk is full: {thread.failed}")
             raise thread.failed
         if parts is None:
             say("asked to end before it took any partition: nothing was started")
             _exit(0)
-        _limit_end()
+        _limit_end(parts, parts.has_worked() or not by_signal)
         thread.stop()
         parts.close()
         self._pages.close()

@@ -110,6 +110,7 @@ class Loop:
         self._halt = threading.Event()
         self._topic_id: str | None = None
         self.rounds = 0
+        self.has_started = False  # whether it has held all its partitions
         self.held_at_end: list[int] = []  # the partitions held when the loop ended
 
     def stop(self) -> None:
@@ -133,6 +134,7 @@ class Loop:
         try:
             while not self._halt.is_set() and not self._holds_all():
                 self.round(reader)
+            self.has_started = True
             started()
             while not self._halt.is_set():
                 self.round(reader)

@@ -8,7 +8,6 @@ is orphaned. The supervisor does not use the log: it only starts processes and w
 import contextlib
 import importlib
 import os
-import select
 import signal
 import subprocess
 import threading
@@ -22,7 +21,12 @@ QUICK_S = 10.0  # a worker that ends within this time failed to start; a busy ma
 QUICK_MAX = 3  # failed starts in a row before the supervisor gives up
 PAUSE_S = 1.0  # before the next try, after QUICK_MAX workers in a row died of a signal
 LOG_UNREACHABLE = 3  # exit code: the start is retried until the broker is back
+DISK_FULL = 4  # exit code: the start is retried until there is space
 UNREACHABLE_PAUSE_S = 3.0  # between two such tries, since a start takes seconds of CPU time
+RETRIED = {
+    LOG_UNREACHABLE: "the worker could not reach the log; it is restarted until it can",
+    DISK_FULL: "the disk is full; the worker is restarted until there is space",
+}
 MISUSE = 2  # exit code: for example two workers with one id; a restart would fence the other
 REPORT_S = 2.0  # an end that takes longer is reported
 STOP_S = 15.0  # limit of a clean end: the grace of effects and a round of the poll loop
@@ -92,13 +96,16 @@ class Child:
 
 
 def run(
-    command: Sequence[str], say: Callable[[str], None], reload: threading.Event | None = None
+    command: Sequence[str],
+    say: Callable[[str], None],
+    reload: threading.Event | None = None,
+    unreachable: Callable[[], None] = lambda: None,
 ) -> int:
     """Supervise `command` until SIGTERM or SIGINT. Returns the exit code of the last worker.
 
     reload: the caller sets this event to replace the worker with one that imports everything again.
     With `reload`, the supervisor never gives up: a worker that cannot run is started again at the
-    next reload.
+    next reload. unreachable: called, in a thread, when a worker could not reach the log.
     """
     stopping = threading.Event()
     previous = {
@@ -107,7 +114,8 @@ def run(
     }
     active, spare = _activate(Child(command), command)
     failures = deaths = 0
-    is_unreachable = False
+    retried: int | None = None
+    helper: threading.Thread | None = None
     try:
         while True:
             code = _wait(active, stopping, reload)
@@ -124,15 +132,18 @@ def run(
             active.close()
             if code == 0:
                 return 0
-            if code == LOG_UNREACHABLE:
-                if not is_unreachable:
-                    say("the worker could not reach the log; it is restarted every "
-                        f"{UNREACHABLE_PAUSE_S:g} s until it can. Acknowledged messages are kept")
-                is_unreachable = True
+            if code in RETRIED:
+                if code != retried:
+                    say(f"{RETRIED[code]}, every {UNREACHABLE_PAUSE_S:g} s. Acknowledged messages "
+                        "are kept")
+                retried = code
+                if code == LOG_UNREACHABLE and not (helper and helper.is_alive()):
+                    helper = threading.Thread(target=unreachable, daemon=True)
+                    helper.start()
                 stopping.wait(UNREACHABLE_PAUSE_S)
                 active, spare = _activate(spare, command)
                 continue
-            is_unreachable = False
+            retried = None
             failures = failures + 1 if quick and code > 0 else 0
             deaths = deaths + 1 if quick and code < 0 else 0
             if (failures >= QUICK_MAX or code == MISUSE) and reload is not None:
@@ -203,25 +214,28 @@ def _wait(
 
 
 def await_go(control_fd: int, warm: Callable[[], object] = lambda: None) -> None:
-    """Called in a child: do the slow imports and wait for the go byte. From then on, a thread ends
-    the process if the supervisor dies.
+    """Called in a child: do the slow imports and wait for the go byte. A thread ends the process if
+    the supervisor dies, even during the imports.
 
     `warm` makes further preparations. Its errors are ignored here, because they occur again at the
     first use.
-    Raises SystemExit if the supervisor dies before it writes the go byte.
     """
-    select.select([control_fd], [], [], WARM_AFTER_S)
-    for name in HEAVY:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    with contextlib.suppress(Exception):
-        warm()
-    if os.read(control_fd, 1) != GO:
-        raise SystemExit(0)
+    go = threading.Event()
 
     def watch() -> None:
+        if os.read(control_fd, 1) != GO:
+            os._exit(0)  # nothing has begun
+        go.set()
         with contextlib.suppress(OSError):
             os.read(control_fd, 1)
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()
+    go.wait(WARM_AFTER_S)
+    for name in HEAVY:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    with contextlib.suppress(Exception):
+        warm()
+    while not go.wait(LOOK_S):  # a signal is handled between two waits
+        pass

@@ -34,6 +34,7 @@ from ..store.fork_seeds import foldable_entry
 from ..store.hot_sessions import MB, HotSessions
 from ..store.identity import Identity
 from ..store.partition_cache import OpenStore, OtherLog, PartitionCache, may_owe
+from ..store.rocks import DiskFailed
 from ..wake.decide import rules_of
 from ..wake.facts import Obligation, owed_to_end, wake
 from .actions import Actions, left_alone
@@ -74,6 +75,7 @@ class Worker:
         self.is_unannounced: Callable[[SessionViews], bool] = lambda _views: False
         self.lost_effects: LostEffects | NoLostEffects = NO_LOST_EFFECTS
         self.make_snapshots: Callable[[Worker], None] = lambda _worker: None  # in each round
+        self.has_letter: Callable[[Record], bool] = lambda _record: False  # a dead letter
         self._clock_watch = ClockWatch(say)
         self.deaths = Deaths(identity, actions, roles[0])
         self.only: str | None = None  # a session woken by hand: all others are skipped
@@ -191,15 +193,15 @@ class Worker:
         self._seeks[owned.number] = owned.first_read()
 
     def _with_rebuild(self, do: Callable[..., None], owned: PartitionCache, *args: Any) -> None:
-        """Call `do`, and rebuild the partition's store if it is damaged. Raises Corrupt if the
-        rebuilt store is damaged too.
+        """Call `do`, and rebuild the partition's store if it is damaged or its disk fails. Raises
+        Corrupt or DiskFailed if this happens to the rebuilt store too.
 
         After a rebuild, the partition counts as lost and reassigned: no obligation is discharged in
         it until this worker has refolded the log and then read a new PARTITION_TAKEN of its own.
         """
         try:
             do(owned, *args)
-        except Corrupt as damage:
+        except (Corrupt, DiskFailed) as damage:
             # If a new store is damaged too, do not rebuild it forever. One from a snapshot is
             # rebuilt from an older snapshot.
             is_empty_made = owned.store.is_new and not owned.store.is_loaded
@@ -288,8 +290,11 @@ class Worker:
 
     def _dead_letter(self, owned: PartitionCache, record: Record, entry: Entry) -> None:
         why = getattr(entry.event, "why", "") or f"the key is no session id (over {KEY_BYTES_MAX}?)"
-        if "sessions" in self.roles and record.offset >= owned.store.letters_from:
-            self.actions.dead_letter(record, why)
+        if "sessions" not in self.roles or record.offset < owned.store.letters_from:
+            return
+        if record.offset < owned.store.log_end and self.has_letter(record):
+            return  # another worker folded it, or this one with another store
+        self.actions.dead_letter(record, why)
 
     def _write(self, owned: PartitionCache) -> None:
         refolds = owned.store.is_new and owned.next_offset < owned.store.log_end

@@ -3,6 +3,7 @@
 The test has the other end of a pty, and plays both the person and the worker.
 """
 
+import json
 import os
 import select
 import signal
@@ -11,15 +12,14 @@ import termios
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from foldlog.cli import terminal as terminal_module, turn_meter
+from foldlog.cli import turn_meter
 from foldlog.cli.__main__ import main
-from foldlog.cli.chat import ALLOW
+from foldlog.cli.chat import ALLOW, ANSWERS
 from foldlog.cli.edge import Edge
-from foldlog.cli.terminal import Interrupts, Lines
+from foldlog.cli.terminal import Interrupts, Lines, Watch
 from foldlog.consumers import outcomes
 from foldlog.log import Settings
 from foldlog.schemas import events as ev
@@ -27,10 +27,6 @@ from foldlog.schemas.enums import Resolution
 from foldlog.tests.cli.harness import WAIT_S, make_shell, playing, turn_opens
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
 from foldlog.tests.kit.waiting import until
-
-SYSCALL = Path(f"/proc/self/task/{os.getpid()}/syscall")
-"""What the main thread is doing in the kernel (Linux)."""
-READS = ("0", "63")  # read, on x86-64 and on arm64
 
 
 class Terminal:
@@ -78,16 +74,7 @@ class Terminal:
         played.wait(lambda views: views.turn.closing is not None)
 
     def ctrl_c(self) -> None:
-        """Press Ctrl-C while an answer streams."""
-        os.kill(os.getpid(), signal.SIGINT)
-
-    def ctrl_c_at_prompt(self) -> None:
-        """Press Ctrl-C once the prompt reads from the terminal. A signal between the prompt's
-        output and its read takes effect only at the next key; a person is too slow to cause
-        this."""
-        deadline = time.monotonic() + WAIT_S
-        while SYSCALL.read_text().split()[0] not in READS:
-            assert time.monotonic() < deadline, "the prompt did not read"
+        """Press Ctrl-C, while an answer streams or at the prompt."""
         os.kill(os.getpid(), signal.SIGINT)
 
 
@@ -165,7 +152,6 @@ def test_P6_the_text_of_a_replaced_attempt_is_marked_as_not_counting(at_terminal
     at_terminal(person)
 
 
-@pytest.mark.skipif(not SYSCALL.exists(), reason="needs /proc to see that the prompt reads")
 def test_P7_ctrl_c_cancels_the_turn_and_does_not_end_the_chat(at_terminal):
     def person(terminal, played):
         terminal.stream(played, "I was about to")
@@ -177,10 +163,10 @@ def test_P7_ctrl_c_cancels_the_turn_and_does_not_end_the_chat(at_terminal):
         played.answer("Here.")
         terminal.see("Here.")
         terminal.see("> ")
-        terminal.ctrl_c_at_prompt()
+        terminal.ctrl_c()
         terminal.see("Ctrl-C again")
         terminal.see("> ")
-        terminal.ctrl_c_at_prompt()
+        terminal.ctrl_c()
 
     screen = at_terminal(person, code=130)
     assert "Traceback" not in screen
@@ -333,6 +319,12 @@ def test_N2_a_report_for_a_doubt_that_is_settled_elsewhere_is_dropped(at_termina
     at_terminal(person)
 
 
+def sent(played) -> list[str]:
+    """The texts of all messages."""
+    contents = [message.content.inline for message in played.views.messages.received]
+    return [json.loads(content)[0]["text"] for content in contents]
+
+
 def ask_for_payment(terminal, played) -> None:
     terminal.send("pay", played)
     played.propose("", ("charge", {}))
@@ -376,9 +368,7 @@ def test_E31_a_question_is_shown_again_below_a_line_that_interrupts_it(at_termin
         played.answer("To the second.")
         terminal.quit()
 
-    screen = at_terminal(person)
-    assert f"{ALLOW}\n" in screen, "the line begins on a line of its own"
-    assert screen.count(ALLOW) == 2, "the question is repeated below it, once"
+    at_terminal(person)
 
 
 def test_ctrl_c_at_an_approval_cancels_the_turn(at_terminal):
@@ -504,34 +494,159 @@ def test_what_is_typed_while_an_answer_streams_is_kept_and_not_shown(lines):
         assert not _echoes(theirs)
         os.write(ours, b"the next message\n")
     assert _echoes(theirs)
-    assert sys.stdin.readline() == "the next message\n"
+    assert reader.message("> ") == "the next message"
 
 
-def test_what_was_typed_before_a_question_does_not_answer_it(lines):
-    """The defect: a `yes` that was typed ahead approved a call that the person had not seen."""
-    reader, ours, theirs = lines
-    os.write(ours, b"yes\n")
-    polls = iter([True, True, False])
-    shown = []
+def test_a_long_line_that_is_pasted_while_an_answer_streams_is_whole(lines):
+    """The defect: the terminal kept 4,095 bytes of a line."""
+    reader, ours, _ = lines
+    text = "x" * 9_000
+    with reader.unseen(), playing(lambda: os.write(ours, f"{text}\n".encode())):
+        assert reader.message("> ") == text
 
-    def still_waits() -> bool:
-        shown.append(_echoes(theirs))
-        return next(polls)
 
+@pytest.mark.parametrize(
+    ("typed", "dropped", "kept"),
+    [
+        ("yes\n", "yes", []),
+        ("Y", "Y", []),
+        ("not bob\n", "", ["not bob"]),
+        ("y\nnot bob\n", "", ["y\nnot bob"]),
+        ("", "", []),
+    ],
+)
+def test_what_was_typed_before_a_question_does_not_answer_it(lines, typed, dropped, kept):
+    """The defects: a `yes` that was typed ahead approved a call that the person had not seen; and
+    a message that was typed ahead was lost."""
+    reader, ours, _ = lines
     with reader.unseen():
-        assert reader.answer("allow? ", still_waits) is None
-    assert shown == [True] * 3, "the answer itself is shown"
+        os.write(ours, typed.encode())
+        assert reader.set_aside(ANSWERS["asks"]) == dropped
+        waits = iter([True, False])
+        assert reader.answer("allow? ", Watch(waits=lambda: next(waits))) is None
+        assert reader.late == ""
+    os.write(ours, b"last\n")
+    assert [reader.message("> ") for _ in (*kept, "last")] == [*kept, "last"]
 
 
 @pytest.mark.parametrize("typed", [b"y", b"yes\n", b"first\nsecond\nthi", b""])
 def test_N2_what_was_typed_when_a_question_is_gone_is_taken_from_the_terminal(lines, typed):
     reader, ours, theirs = lines
     modes = termios.tcgetattr(theirs)
-    assert reader.answer("allow? ", lambda: os.write(ours, typed) < 0) is None
+    gone = Watch(waits=lambda: os.write(ours, typed) < 0)
+    assert reader.answer("allow? ", gone) is None
     assert reader.late == typed.decode().strip()
     assert termios.tcgetattr(theirs) == modes
     os.write(ours, b"next\n")
-    assert sys.stdin.readline() == "next\n"
+    assert reader.message("> ") == "next"
+
+
+PASTE = "\x1b[200~{}\x1b[201~"
+
+
+@pytest.mark.parametrize(
+    ("typed", "message", "is_command"),
+    [
+        ("one\ntwo\n", "one\ntwo", False),
+        ("fix this:\n/quit\nend\n", "fix this:\n/quit\nend", False),
+        ("/quit\nend\n", "/quit\nend", False),
+        ("fix\r/cancel\r", "fix\n/cancel", False),
+        ("\ttabs\n\tand lines\n", "\ttabs\n\tand lines", False),
+        ("a\n\n\nb\n", "a\n\n\nb", False),
+        (PASTE.format("one\rtwo\r") + "\r", "one\ntwo", False),
+        (PASTE.format("/quit") + "\r", "/quit", False),
+        (PASTE.format("/quit\n") + "\r", "/quit", False),
+        ("see: " + PASTE.format("a\n/quit\nb") + "\r", "see: a\n/quit\nb", False),
+        ("/attach " + PASTE.format("a file.png") + "\r", "/attach a file.png", True),
+        ("/quit\n", "/quit", True),
+        ("\x1b[Dab\x1b[Dc\r", "acb", True),
+    ],
+)
+def test_a_paste_is_one_message_and_no_command(lines, typed, message, is_command):
+    """The defects: each pasted line was a message, and a line that looked like a command was
+    obeyed."""
+    reader, ours, _ = lines
+    os.write(ours, typed.encode())
+    assert (reader.message("> "), not reader.pasted) == (message, is_command)
+    os.write(ours, b"next\n")
+    assert (reader.message("> "), reader.pasted) == ("next", False)
+
+
+def test_a_paste_longer_than_one_read_is_one_message(lines):
+    reader, ours, _ = lines
+    text = "\n".join(f"line {number} of a long paste" for number in range(300))
+    with playing(lambda: os.write(ours, f"{text}\n".encode())):
+        assert reader.message("> ") == text
+
+
+@pytest.mark.parametrize("paste", ["y\nnot bob\n", PASTE.format("y\nnot bob"),
+                                   PASTE.format("y\rnot bob\r") + "\r"])
+def test_pasted_lines_answer_no_question_and_are_kept(lines, paste):
+    reader, ours, _ = lines
+    os.write(ours, paste.encode())
+    asked = iter([True] * 3 + [False])
+    assert not reader.answer("allow? ", Watch(waits=lambda: next(asked)))
+    os.write(ours, b"\r")
+    assert reader.message("> ") == "y\nnot bob"
+
+
+def test_a_message_that_an_answer_interrupts_is_kept(lines):
+    reader, ours, _ = lines
+    drawn = []
+    waits = iter([True] * 3 + [False] * 2)
+    os.write(ours, b"half a mess")
+    events = Watch(lambda: iter(["event"]), drawn.append, lambda: next(waits))
+    assert reader.message("> ", events) == ""
+    assert len(drawn) == 2, "each event is drawn once, also the one that ended the wait"
+    os.write(ours, b"age\n")
+    assert reader.message("> ") == "half a message"
+
+
+def test_bad_input_bytes_that_are_not_utf8_are_replaced(lines):
+    reader, ours, _ = lines
+    os.write(ours, b"caf\xe9\n")
+    assert reader.message("> ") == "caf\ufffd"
+
+
+def test_pasted_lines_that_lead_to_an_approval_are_one_message(at_terminal):
+    """The defect: the lines after the first were lost, because they were typed before the
+    question."""
+    order = "charge ana\nbut only 5 cents\n/quit\nand not bob"
+
+    def person(terminal, played):
+        terminal.send(order, played)
+        played.propose("I charge.", ("charge", {}))
+        played.invoke(approval="ask")
+        terminal.see(ALLOW)
+        terminal.type("n\n")
+        terminal.see("charge (1.1.0): deny")
+        played.answer("ok")
+        terminal.see("ok")
+        assert sent(played) == [order]
+        terminal.quit()
+
+    at_terminal(person)
+
+
+def test_a_message_that_is_typed_before_a_question_is_sent_after_it(at_terminal):
+    def person(terminal, played):
+        terminal.send("pay", played)
+        played.call()
+        terminal.type("and not bob\n")
+        played.start()
+        played.complete("", [("charge", {})])
+        played.invoke(approval="ask")
+        terminal.see(ALLOW)
+        terminal.type("n\n")
+        terminal.see("charge (1.1.0): deny")
+        played.answer("ok")
+        turn_opens(played, 2)
+        assert sent(played) == ["pay", "and not bob"]
+        played.answer("Not bob.")
+        terminal.see("Not bob.")
+        terminal.quit()
+
+    at_terminal(person)
 
 
 def test_resume_lists_recent_sessions_and_continues_the_chosen_one(at_terminal):
@@ -578,10 +693,9 @@ def test_bad_input_resume_without_a_session_or_a_terminal(at_terminal, tmp_path,
     assert piped.code == 2 and "needs a terminal. Nothing was sent" in piped.err
 
 
-def test_what_happens_elsewhere_is_shown_while_the_prompt_waits(at_terminal, monkeypatch):
+def test_what_happens_elsewhere_is_shown_while_the_prompt_waits(at_terminal):
     """The defect: a message from another tab appeared only after the next key press in the
     terminal."""
-    monkeypatch.setattr(terminal_module, "edits_lines", lambda: True)
 
     def person(terminal, played):
         terminal.see("> ")
@@ -591,7 +705,8 @@ def test_what_happens_elsewhere_is_shown_while_the_prompt_waits(at_terminal, mon
         terminal.see("Hello, phone.")
         terminal.see("> ")
         Edge(terminal.settings, played.log).client().lock("s1", "p1")
-        terminal.see("\n\x1b[2m[project p1]\x1b[0m\n> ")
+        terminal.see("\x1b[2m[project p1]\x1b[0m\n")
+        terminal.see("> ")
         terminal.type("and from here\n")
         played.wait(lambda views: views.turn.number == 2)
         played.answer("Hello, terminal.")
@@ -602,9 +717,7 @@ def test_what_happens_elsewhere_is_shown_while_the_prompt_waits(at_terminal, mon
     assert screen.count("from elsewhere") == 1
 
 
-def test_ctrl_c_while_the_prompt_waits_asks_once_and_then_leaves(at_terminal, monkeypatch):
-    monkeypatch.setattr(terminal_module, "edits_lines", lambda: True)
-
+def test_ctrl_c_while_the_prompt_waits_asks_once_and_then_leaves(at_terminal):
     def person(terminal, played):
         terminal.see("> ")
         terminal.ctrl_c()

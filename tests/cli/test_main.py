@@ -16,6 +16,7 @@ from foldlog.log import LogFatal, LogUnreachable, SettingsError, TopicMissing
 from foldlog.log.errors import Corrupt, Refused
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import settings_in
+from foldlog.tests.kit.programs import run
 
 CONTRACT = (
     "up down status topics worker dev demo open chat send cancel phase lock terminate approve deny "
@@ -51,6 +52,11 @@ def test_help_lists_every_command_and_imports_none():
         assert re.search(rf"^  {name}  +\S", done.stdout, re.MULTILINE), name
     for heavy in ("confluent_kafka", "faust", "anthropic", "fastavro", "rocksdict", "msgspec"):
         assert f"'{heavy}'" not in done.stdout, f"{heavy} makes --help slow"
+
+
+def test_the_line_editor_is_imported_only_at_a_terminal():
+    program = "import sys, foldlog.cli.chat; print('prompt_toolkit' in sys.modules)"
+    assert run([sys.executable, "-c", program]).stdout == "False\n"
 
 
 def test_a_mistyped_command_is_a_usage_error_with_a_hint(shell):

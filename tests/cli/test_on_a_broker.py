@@ -11,7 +11,8 @@ import pytest
 
 from foldlog.log import Settings, open_log
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.kit.programs import line_of
+from foldlog.tests.kit.programs import line_of, output_of
+from foldlog.tests.kit.waiting import until
 from foldlog.tests.own_environment import installation_env
 
 pytestmark = pytest.mark.broker
@@ -187,3 +188,26 @@ def test_every_service_ends_with_0_at_ctrl_c_and_at_sigterm(machine, number):
         services, 0
     )
     assert not [err for _, err in ended.values() if "Traceback" in err]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("service", ["worker", "worker --supervise", "dev --port 0"])
+def test_a_worker_that_imports_the_sdk_ends_with_0(machine, service, number):
+    """The defect: the end waited for the import of the model SDK, and after 13 s the exit code was
+    1. Here the import never ends."""
+    module, importing = machine.home / "slow" / "anthropic.py", machine.home / "importing"
+    module.parent.mkdir()
+    module.write_text(
+        "import pathlib, threading\n"
+        f"pathlib.Path({str(importing)!r}).touch()\n"
+        "threading.Event().wait()\n"
+    )
+    machine.env["PYTHONPATH"] = str(module.parent)
+    process = machine.start(*service.split())
+    try:
+        until("the SDK is imported", importing.exists)
+    finally:
+        process.send_signal(number)
+        _, err = output_of(process)
+    assert process.returncode == 0 and "Traceback" not in err, err
+    assert "did not end cleanly" not in err

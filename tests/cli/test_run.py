@@ -15,13 +15,15 @@ import click
 import pytest
 
 from foldlog.cli import agents, demo, run
+from foldlog.cli.edge import Edge
 from foldlog.cli.gateway import child_arguments, gateway_command, restarting
 from foldlog.cli.worker_info import worker_info
+from foldlog.local.kafka import Condition
 from foldlog.processors.effects.models.client import host_of
 from foldlog.processors.worker.start_lock import exclusive_start
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import settings_in
-from foldlog.tests.kit.waiting import joined
+from foldlog.tests.kit.waiting import joined, until
 
 APP = """
 from foldlog.processors.agent import Agent
@@ -338,3 +340,21 @@ def test_dev_reports_that_its_gateway_ended_and_restarts_it(tmp_path):
             assert time.monotonic() < until
             time.sleep(0.01)
     assert lives.read_text() == "life life life end" and reports.empty()
+
+
+@pytest.mark.broker
+def test_dev_starts_a_local_kafka_that_died_and_none_that_was_stopped(tmp_path, broker_cache_dir):
+    """The defect: Kafka ended on a disk that was full for a moment, and `dev` waited for ever."""
+    edge = Edge(dataclasses.replace(settings_in(tmp_path), cache_dir=broker_cache_dir))
+    broker = edge.local_broker()
+    broker.up()
+    try:
+        broker.kill()
+        until("Kafka is gone", lambda: broker.status().condition is Condition.GONE)
+        run.restart_broker(edge)
+        assert broker.status().condition is Condition.RUNNING
+        broker.down()
+        run.restart_broker(edge)
+        assert broker.status().condition is Condition.STOPPED
+    finally:
+        broker.down()

@@ -72,6 +72,7 @@ PLACES = {
     "aiohttp": Place("", 4),  # the scripted Messages API server, the transport of anthropic
     "pytest": Place("testing/", 1),  # the plugin, which only pytest loads
     "click": Place("cli/", None),
+    "prompt_toolkit": Place("cli/", 1),
     "fastapi": Place("consumers/gateway/", None),
     "starlette": Place("consumers/gateway/", None),
     "h11": Place("consumers/gateway/", 1),  # uvicorn's connections use it

@@ -9,8 +9,10 @@ from foldlog.consumers.client import Client
 from foldlog.consumers.gateway.tail import Tail
 from foldlog.consumers.outcomes import CommandRefused
 from foldlog.consumers.replay import Replay
+from foldlog.log.blobs import open_blobs
 from foldlog.log.partition import partition_for
 from foldlog.processors.store.views_codec import view_hashes
+from foldlog.producers.fork import skip_record, store_seed
 from foldlog.schemas import codec
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS
 from foldlog.tests.cli.harness import make_shell
@@ -148,6 +150,63 @@ def test_each_record_that_freezes_a_session_is_skipped_separately(client):
     assert again.frozen.offset == second and again.skipped == (first,)
     assert client.skip("s1", second).decision.views.turn.open
     assert client.views("s1").skipped == (first, second)
+
+
+@pytest.mark.parametrize("records", [1, 2])
+def test_a_name_that_was_poisoned_before_it_was_opened_can_be_used(client, tmp_path, records):
+    """The defect: `foldlog skip` refused it for ever, and doctor advised `foldlog skip`."""
+    offsets = tuple(poison(client) for _ in range(records))
+    assert gateway_views(client, tmp_path / "before") is None
+    for offset in offsets:
+        views = client.skip("s1", offset).decision.views
+    assert (views.frozen, views.skipped, views.turn.known) == (None, offsets, False)
+    talk(client, "s1", "one")
+    ours = view_hashes(client.views("s1"))
+    assert answers_of(client.views("s1")) == ["here is one"]
+    assert view_hashes(gateway_views(client, tmp_path / "before")) == ours
+    assert view_hashes(gateway_views(client, tmp_path / "fresh")) == ours
+    with pytest.raises(CanNotFork, match="is not frozen"):
+        client.skip("s1")
+
+
+def test_an_opening_that_was_sent_after_the_poison_takes_effect_with_the_skip(client, tmp_path):
+    offset = poison(client)
+    client.sessions.open("s1", agent="default", user="ana")
+    with Client(settings_in(tmp_path, "eve"), client.log) as someone:
+        with pytest.raises(CanNotFork, match="belongs to another user"):
+            someone.skip("s1", offset)
+    views = client.skip("s1", offset).decision.views
+    assert (views.frozen, views.state.user_id) == (None, "ana")
+    talk(client, "s1", "one")
+    client.fork("s1", name="f1")
+    assert lines_of(client.views("f1")) == lines_of(client.views("s1"))
+    again = poison(client)
+    assert client.skip("s1").offset == again, "also after the opening was in a seed"
+    assert answers_of(client.views("s1")) == ["here is one"]
+
+
+def test_law_3_only_the_owner_skips_in_the_fold(client):
+    """A RECORD_SKIPPED of another user whose seed has the owner's opening changes nothing."""
+    offset = poison(client)
+    client.sessions.open("s1", agent="default", user="ana")
+    partition = partition_for("s1", len(client.log.end_offsets(SESSION_EVENTS)))
+    opening = client.log.records(SESSION_EVENTS, partition)[offset + 1 :]
+    seed = store_seed(open_blobs(client.settings), "s1", opening, None)
+    skip_record(client.sessions, "s1", offset, seed, user="eve")
+    with client.fold("s1") as folded:
+        assert folded.to_end().frozen.offset == offset
+    assert client.skip("s1").decision.views.state.user_id == "ana"
+
+
+def test_doctor_does_not_advise_a_skip_for_a_key_that_can_be_no_session(tmp_path, capsys):
+    shell = make_shell(tmp_path, capsys)
+    with Client(shell.settings, shell.log) as client:
+        poison(client, "no id")
+        home = partition_for("s1", len(client.log.end_offsets(SESSION_EVENTS)))
+        client.log.store(SESSION_EVENTS, (home + 1) % 4, b"s1", POISON, HEADERS)
+    found = [f for f in shell("doctor --json").json if f["check"] == "frozen"]
+    assert [(f["level"], f["do"]) for f in found] == [("note", "")] * 2
+    assert "is of no session (s1)" in found[1]["text"]
 
 
 @pytest.mark.parametrize(

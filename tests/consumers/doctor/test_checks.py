@@ -96,7 +96,7 @@ def test_unclaimed_partitions_are_reported_for_each_role(log, talk):
 def test_a_frozen_session_is_reported_with_its_offset(log, talk):
     head = [("t", b"NEW"), ("w", b"producer"), ("m", b"1")]
     talk[1].producer.append(SESSION_EVENTS, "s1", b"future", head)
-    (finding,) = checks.frozen_sessions(fold_everything(log))
+    (finding,) = checks.frozen_sessions(fold_everything(log), PARTITIONS)
     assert "s1 is frozen at offset 2" in finding.text and "upgrade" in finding.do
 
 

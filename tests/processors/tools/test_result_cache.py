@@ -1,7 +1,10 @@
 """S0.8: a pure tool does not run if it is called again with the same arguments within its TTL."""
 
+import resource
+import signal
 import sqlite3
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -240,6 +243,47 @@ def test_a_damaged_file_is_emptied_and_reported(tmp_path, clock, messages):
     cache.keep(b"k", SMALL, clock.now, TTL_MS)
     assert cache.find(b"k", TTL_MS)
     cache.close()
+
+
+@contextmanager
+def no_space():
+    """A block in which no file can grow, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_skips_the_cache_and_keeps_it(tmp_path, cache, clock, messages):
+    """The defect: after one write without space, the cache was not used until the next start."""
+    cache.keep(b"before", SMALL, clock.now, TTL_MS)
+    with no_space():
+        for n in range(3):
+            cache.keep(b"%d" % n, SMALL, clock.now, TTL_MS)
+        assert cache.find(b"before", TTL_MS)
+    assert len(messages) == 1 and "skipped until it can be used again" in messages[0]
+    cache.keep(b"after", SMALL, clock.now, TTL_MS)
+    assert cache.find(b"before", TTL_MS) and cache.find(b"after", TTL_MS)
+    with no_space():
+        cache.keep(b"later", SMALL, clock.now, TTL_MS)
+    assert len(messages) == 2, "it is reported again"
+
+
+def test_a_full_disk_at_the_start_deletes_no_cached_result(cache, clock, messages):
+    """The defect: the file was emptied."""
+    cache.keep(b"before", SMALL, clock.now, TTL_MS)
+    cache.close()
+    with no_space():
+        full = ResultCache(cache.path, messages.append, clock)
+        full.close()
+    assert not any("emptied" in message for message in messages)
+    again = ResultCache(cache.path, messages.append, clock)
+    assert again.find(b"before", TTL_MS)
+    again.close()
 
 
 def test_a_file_of_another_layout_is_emptied(cache, clock, messages):

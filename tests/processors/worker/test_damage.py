@@ -1,6 +1,8 @@
 """Stores that RocksDB can open but whose rows cannot be decoded, and logs without their first
 records."""
 
+import errno
+import sqlite3
 from time import monotonic
 
 import pytest
@@ -9,13 +11,22 @@ from foldlog.consumers.retention import Retention
 from foldlog.log import Corrupt, LogCut, MemoryLog, OffsetGone
 from foldlog.log.archive import Archive
 from foldlog.log.archived import ArchivedLog
+from foldlog.log.blobs import BlobError
 from foldlog.log.objects import DirectoryObjects
 from foldlog.processors.agent import Agent
-from foldlog.processors.store.store import Belongs, Cursor, Store, new_store, open_store
+from foldlog.processors.store.rocks import DiskFailed
+from foldlog.processors.store.store import (
+    Belongs,
+    Cursor,
+    DictBackend,
+    Store,
+    new_store,
+    open_store,
+)
 from foldlog.processors.store.views_codec import view_hashes
 from foldlog.processors.worker.host import exit_code
 from foldlog.processors.worker.loop import Loop, Mailbox
-from foldlog.processors.worker.supervise import MISUSE
+from foldlog.processors.worker.supervise import DISK_FULL, MISUSE
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.kit.waiting import PATIENCE_S
@@ -29,6 +40,15 @@ from foldlog.tests.laws.manual_worker import (
 )
 
 AGENT = Agent(name="a", model="m")
+
+
+def sqlite_error(name: str) -> sqlite3.Error:
+    """An error of SQLite as it raises it."""
+    error = sqlite3.OperationalError(name)
+    error.sqlite_errorcode = getattr(sqlite3, f"SQLITE_{name}")
+    return error
+
+
 BELONGS = Belongs("cluster", "topic", "folds")
 NONSENSE = b"\xc1 not msgpack"
 HEAD, STREAM, PAGE = (kind + b"\0" + SESSION.encode() for kind in (b"h", b"c", b"r"))
@@ -275,3 +295,59 @@ def test_the_error_names_the_first_offset_of_the_log(trimmed):
     reader = rig.log.reader(SESSION_EVENTS, {0: 1})
     with pytest.raises(OffsetGone, match="has 3 to"):
         reader.poll(0)
+
+
+class FailingDisk(DictBackend):
+    """A backend that returns I/O errors until it has returned as many as it was given."""
+
+    def __init__(self, disk: dict[bytes, bytes], errors: list[str]) -> None:
+        super().__init__(disk)
+        self._errors = errors
+
+    def write(self, puts, deletes) -> None:
+        if self._errors:
+            raise DiskFailed(errno.EIO, self._errors.pop())
+        super().write(puts, deletes)
+
+
+def on_a_failing_disk(monkeypatch, first: ManualWorker, errors: list[str]):
+    def open_store(rig, partition: int, *, fresh: bool) -> Store:
+        if fresh:
+            rig.disk.clear()
+        end = rig.log.end_offsets(SESSION_EVENTS)[partition]
+        return Store(FailingDisk(rig.disk, errors), 0 if fresh else None, log_end=end)
+
+    monkeypatch.setattr(ManualWorker, "_open", open_store)
+    return restarted(lambda _disk: None, first)
+
+
+def test_S2_11_a_store_whose_disk_fails_once_is_rebuilt(first, monkeypatch):
+    """The defect: the worker ended, and the next one used the same files again."""
+    rig, output = on_a_failing_disk(monkeypatch, first, ["pread"])
+    rig.write("models", answered())
+    run_until_idle(rig)
+    assert not rig.worker.owned[0].views(SESSION).turn.open
+    assert len([line for line in output if "pread" in line and "rebuilt" in line]) == 1
+
+
+def test_S2_11_a_disk_that_fails_under_a_rebuilt_store_ends_the_worker(first, monkeypatch):
+    rig, _ = on_a_failing_disk(monkeypatch, first, ["pread"] * 2)
+    with pytest.raises(DiskFailed) as failed:
+        run_until_idle(rig)
+    assert exit_code([failed.value]) == MISUSE, "a supervisor does not restart it"
+
+
+def full_blobs() -> BlobError:
+    """The error of a blob store on a full disk."""
+    error = BlobError("blob x cannot be stored")
+    error.__cause__ = OSError(errno.EDQUOT, "quota")
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.ENOSPC, "full"), full_blobs(), sqlite_error("FULL")],
+    ids=["a store", "a blob", "SQLite"],
+)
+def test_S2_11_a_worker_without_space_ends_with_the_code_that_is_retried(error):
+    assert exit_code([error]) == DISK_FULL

@@ -19,10 +19,11 @@ from foldlog.processors.store.chunks_reader import chunks_reader
 from foldlog.processors.tools.result_cache import ResultCache
 from foldlog.processors.tools.side_log import SideLogStore
 from foldlog.processors.tools.tool import DidNotHappen, Happened, tool
+from foldlog.processors.wake.background_tasks import Task
 from foldlog.processors.worker import effects_host
 from foldlog.processors.worker.effects_host import EffectsHost
 from foldlog.processors.worker.outbox import Outbox
-from foldlog.processors.worker.ports import BeginGeneration, BeginTool
+from foldlog.processors.worker.ports import BeginGeneration, BeginTool, BeginWork
 from foldlog.processors.worker.reports import Reports
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
@@ -340,3 +341,19 @@ def test_a_tool_that_blocks_the_loop_does_not_keep_the_host_from_ending(tmp_path
         loop = host.host._loop  # runs the remaining tasks, so that none is left
         loop.run_until_complete(asyncio.wait(asyncio.all_tasks(loop)))
     assert any("effect" in line for line in host.output)
+
+
+def test_S2_9_an_effect_that_waits_for_the_client_is_stopped_at_once(tmp_path):
+    """The defect: the end of the worker waited for the import of the model SDK. Here it never
+    ends."""
+    release = threading.Event()
+    host = Host(tmp_path, make_client=release.wait)
+    host.host.warm()
+    host.host.generate("s", BeginGeneration(1, 1, 1, CLAIM, b"{}", Agent(name="a", model="m")))
+    begin = BeginWork("result", 3, 1, CLAIM, Task(b"{}", "m", 100), Agent(name="a", model="m"))
+    host.host.work("other", begin)
+    host.host.close()
+    assert {type(host.outcome()), type(host.outcome())} == {ev.GenStopped, ev.BackgroundDone}
+    imports = [t for t in threading.enumerate() if t.name == effects_host.CLIENT_THREAD]
+    assert [t.daemon for t in imports] == [True], "one import, for which no exit waits"
+    release.set()

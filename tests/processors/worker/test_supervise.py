@@ -99,12 +99,15 @@ def test_a_slow_end_is_reported_and_bounded(supervised, tmp_path, monkeypatch):
     assert (code, workers, output) == (-signal.SIGKILL, 1, [ENDING])
 
 
-def test_a_worker_that_cannot_reach_the_log_is_restarted_until_it_can(supervised, monkeypatch):
-    """The defect: after a broker was killed together with its worker, the supervisor gave up, and
-    nobody noticed."""
+@pytest.mark.parametrize("why", [3, 4], ids=["the log is unreachable", "the disk is full"])
+def test_a_worker_that_cannot_reach_the_log_is_restarted_until_it_can(
+    supervised, monkeypatch, why
+):
+    """The defect: after a broker was killed together with its worker, or on a disk that was full
+    for a moment, the supervisor gave up, and nobody noticed."""
     monkeypatch.setattr(supervise, "UNREACHABLE_PAUSE_S", 0.0)
     tries = supervise.QUICK_MAX + 1
-    code_to_run = f"sys.exit(3 if open(path).read().count('works') < {tries} else 0)"
+    code_to_run = f"sys.exit({why} if open(path).read().count('works') < {tries} else 0)"
     code, workers, output = supervised(code_to_run)
     assert (code, workers) == (0, tries)
     assert len(output) == 1, "it is reported once"
