@@ -17,6 +17,8 @@ LONGEST = (
     "tests/cli/test_on_a_broker.py",
     "tests/local/test_broker_life.py",
     "tests/local/test_broker_errors.py",
+    "tests/crash/test_outages.py",
+    "tests/crash/test_asked_early.py",
     "tests/crash/test_supervised.py",
     "tests/simulation/test_simulation.py",
     "tests/api/test_worker.py",
