@@ -4,7 +4,11 @@ A pytest plugin, loaded by tests/conftest.py. `make test` gives a whole file to 
 starts the files in the order of collection. A long file that starts last would run alone.
 """
 
+from pathlib import Path
+
 import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
 
 LONGEST = (
     "tests/docs/test_pages.py",
@@ -45,10 +49,10 @@ LONGEST = (
 """The files that took over 20 seconds on a busy machine, the longest first (`--durations=0`)."""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Move the tests of LONGEST to the front."""
     for name in LONGEST:
-        if not (config.rootpath / name).is_file():
+        if not (ROOT / name).is_file():
             raise pytest.UsageError(f"tests/longest_first.py names {name}, which does not exist")
     ranks = {name: rank for rank, name in enumerate(LONGEST)}
     items.sort(key=lambda item: ranks.get(item.nodeid.partition("::")[0], len(ranks)))
