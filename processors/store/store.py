@@ -28,7 +28,6 @@ from . import views_codec
 from .rocks import DiskFailed, RocksBackend
 
 LAYOUT = 16  # increment it when the keys, or the views that the folds store, change
-LAYOUT = 16  # increment it when the keys, or the views that the folds store, change
 FOLDS = "7d9793cccc9b46af"
 
 
