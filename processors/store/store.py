@@ -27,7 +27,7 @@ from ..fold.views import Frozen, SessionViews, initial
 from . import views_codec
 from .rocks import DiskFailed, RocksBackend
 
-LAYOUT = 16  # increment it when the keys, or the views that the folds store, change
+LAYOUT = 17  # increment it when the keys, or the views that the folds store, change
 FOLDS = "7d9793cccc9b46af"
 
 
