@@ -25,9 +25,6 @@ _DEFAULTS: Mapping[str, Any] = {
     # partitions: its requests to the paused broker wait for 60 s. With the default of 300000, the
     # writers of these partitions waited as long as the pause (40 s); with this value, 3 to 7 s.
     "topic.metadata.refresh.interval.ms": 2000,
-    # With the default, `rebootstrap`, a client drops its brokers when none answers. In 3 of 47
-    # pauses of the only broker a consumer then connected to none again, for 90 s or longer.
-    "metadata.recovery.strategy": "none",
 }
 
 _PRODUCER_DEFAULTS: Mapping[str, Any] = {
