@@ -51,7 +51,10 @@ OUTAGE_S_MIN, OUTAGE_S_MAX = 1.0, 12.0
 TIMES_MAX = 6  # a kill strikes when a point is passed for the first to sixth time
 # Points that are passed once in a process, or once for each partition or role.
 ONCE = ("start.locked", "start.emitted")
-PER_PARTITION = ("partition.opened", "partition.revoked", "store.removed", "refold.begun")
+PER_PARTITION = (
+    *("partition.opened", "partition.revoked", "store.removed", "refold.begun"),
+    *("snapshot.checkpoint", "snapshot.files", "snapshot.stored"),
+)
 # Scenes that need an action from outside.
 OUTSIDE = ("outlast", "begun", "middle", "slow", "held", "wire", "left", "full")
 PEOPLE = [name for name in SCENES if name not in OUTSIDE]
