@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from importlib.metadata import version
 
 import psutil
@@ -130,12 +131,18 @@ def test_S1_D_a_deadline_or_an_abort_ends_a_slow_call(world, how):
     assert text(world.call(agent, "small__add", a=2, b=2)) == "4", "it serves other calls"
 
 
+def command_lines(process):
+    """The command lines of the living processes below this one."""
+    for child in process.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # an earlier test's process has just ended
+            yield " ".join(child.cmdline())
+
+
 def test_secrets_reach_only_the_server(world):
     server = world.stdio(env={"SHOP_KEY": "hush-hush"})
     agent = world.begin(server)
     assert text(world.call(agent, "small__secret")) == "hush-hush None"
-    here = psutil.Process().children(recursive=True)
-    lines = [" ".join(child.cmdline()) for child in here]
+    lines = list(command_lines(psutil.Process()))
     assert any("stdio_server" in line for line in lines)
     assert not any("hush" in line for line in lines), "other users can read command lines"
     assert "hush" not in repr(server)
