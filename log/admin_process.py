@@ -203,7 +203,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(*_CLOSED):
         _serve(_Link(socket.socket(fileno=int(sys.argv[1]))))
-    os._exit(0)  # not after the last request: nobody waits for it
+    os._exit(0)  # at once: no caller is left for the requests that still run
 
 
 def _serve(link: _Link) -> None:

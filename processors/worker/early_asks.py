@@ -27,7 +27,7 @@ class EarlyAsks:
         self._asked[effect] = (count + 1, min(due, ended_at))
 
     def due_at(self, effect: EffectId) -> int:
-        """When to look at the call again, after a question was recorded."""
+        """The time of the next question (Unix ms), or the time from which every answer counts."""
         return self._asked[effect][1]
 
     def forget(self, session_id: str) -> None:

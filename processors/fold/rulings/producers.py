@@ -247,7 +247,7 @@ def session_terminated(views: SessionViews, event: ev.SessionTerminated) -> Ruli
 def record_skipped(views: SessionViews, event: ev.RecordSkipped) -> Ruling:
     """Rules on a RECORD_SKIPPED. Only the first one for a record counts. It counts even if this
     version understands the record, because the decisions that follow in the log were made without
-    the record. A record may freeze a session that was never opened; nobody owns it."""
+    the record. A session that was never opened has no owner, so any user may skip its record."""
     if views.turn.known and event.by_user != views.state.user_id:
         return refused("not_your_session", "the session belongs to another user")
     if event.offset in views.skipped:
