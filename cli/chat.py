@@ -30,10 +30,11 @@ from ..schemas.ids import is_id, why_not_an_id
 from .decide import exactly
 from .edge import Edge, example, pass_edge, user_option
 from .inspect_commands import transcript_rows
+from .lines import Lines
 from .printing import line
 from .screen import Screen
 from .session_list import STATUSES, Wanted, listed, print_list
-from .terminal import Interrupts, Lines, Watch
+from .terminal import Interrupts, Watch
 from .turn_meter import TurnMeter
 
 if TYPE_CHECKING:

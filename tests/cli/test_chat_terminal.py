@@ -19,7 +19,8 @@ from foldlog.cli import turn_meter
 from foldlog.cli.__main__ import main
 from foldlog.cli.chat import ALLOW, ANSWERS
 from foldlog.cli.edge import Edge
-from foldlog.cli.terminal import Interrupts, Lines, Watch
+from foldlog.cli.lines import Lines
+from foldlog.cli.terminal import Interrupts, Watch
 from foldlog.consumers import outcomes
 from foldlog.log import Settings
 from foldlog.schemas import events as ev

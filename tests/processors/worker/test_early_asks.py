@@ -20,15 +20,21 @@ AGENT = Agent(name="a", model="m", tools=(pay,))
 SECOND = 1_000
 
 
-def claimed() -> ManualWorker:
-    """A worker that runs a call of the tool."""
-    rig = ManualWorker(AGENT)
+def asked_to_pay(*roles: str) -> ManualWorker:
+    """A worker of these roles, whose model has asked for a call of the tool."""
+    rig = ManualWorker(AGENT, roles=roles)
     rig.write("producer", opened("a"))
     rig.write("producer", message())
     rig.assign()
     rig.settle()
     rig.write("models", answered(call("pay")))
     rig.settle()
+    return rig
+
+
+def claimed() -> ManualWorker:
+    """A worker that runs a call of the tool."""
+    rig = asked_to_pay(*ROLES)
     (start,) = rig.events(ev.ToolStarted)
     assert start.owner == "w/1"
     return rig
@@ -108,13 +114,7 @@ def test_T6_a_cancel_stops_an_early_question():
 
 def claimed_by_another() -> ManualWorker:
     """The log of a worker whose call was claimed, in a later epoch, by another worker."""
-    rig = ManualWorker(AGENT, roles=("sessions", "models"))
-    rig.write("producer", opened("a"))
-    rig.write("producer", message())
-    rig.assign()
-    rig.settle()
-    rig.write("models", answered(call("pay")))
-    rig.settle()
+    rig = asked_to_pay("sessions", "models")
     for role in ROLES:
         epoch = rig.write(role, ev.PartitionTaken(role=role, owner="other/1"), key=PARTITION_KEY)
     place = {"turn": 1, "step": 1, "index": 0, "attempt": 1}
