@@ -84,6 +84,7 @@ _AWAY = frozenset(
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._RESOLVE,
         KafkaError._DESTROY_BROKER,  # the client dropped its handle of a dead broker
+        KafkaError._AUTHENTICATION,  # unless `denied`: the connection was lost during the login
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
     }
@@ -280,6 +281,8 @@ def denied(error: KafkaError, servers: str, about: str = "") -> AccessDenied | N
         code = KafkaError.CLUSTER_AUTHORIZATION_FAILED  # the callback gets no other code
     if code == KafkaError._TRANSPORT and "SSL routines" in text:
         code = KafkaError._SSL  # a broker that rejects our certificate closes the connection
+    if code == KafkaError._AUTHENTICATION and KafkaError(KafkaError._TRANSPORT).str() in text:
+        return None  # the connection was lost during the login
     if code not in _DENIED:
         return None
     what, do = _DENIED[code]

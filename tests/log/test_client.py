@@ -25,6 +25,10 @@ from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.kit.programs import run
 
 UNREACHABLE = "127.0.0.1:1"  # a privileged port without a listener
+LOST_IN_THE_LOGIN = (
+    "GroupCoordinator: SASL SCRAM-SHA-512 mechanism handshake failed: Local: Broker transport "
+    "failure: broker's supported mechanisms: (n/a)"
+)
 
 
 @pytest.fixture
@@ -134,6 +138,7 @@ def test_an_error_in_a_callback_closes_the_producer(connect):
         (KafkaError(KafkaError._TIMED_OUT, "late"), LogUnreachable),
         (KafkaError(KafkaError._DESTROY_BROKER, "gone"), LogUnreachable),
         (KafkaError(KafkaError._AUTHENTICATION, "wrong password"), AccessDenied),
+        (KafkaError(KafkaError._AUTHENTICATION, LOST_IN_THE_LOGIN), LogUnreachable),
         (KafkaError(KafkaError.FENCED_INSTANCE_ID, "x"), Fenced),
         (KafkaError(KafkaError._FATAL, "Static consumer fenced by other consumer"), Fenced),
         (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "no"), AccessDenied),
