@@ -13,7 +13,6 @@ from ..consumers.doctor import (
     budget as check_budget,
     channels as check_channels,
     checks,
-    framing as check_framing,
     memory as check_memory,
     snapshots as check_snapshots,
     usage as check_usage,
@@ -38,7 +37,7 @@ MARKS = {"ok": "ok      ", "note": "note    ", "problem": "PROBLEM "}
 def doctor_command(edge: Edge, as_json: bool) -> int | None:
     """Check the installation and suggest fixes.
 
-    Checks the broker, its topics and framing, the blob store, the decoder; partitions, stores and
+    Checks the broker, its topics, the blob store, the decoder; partitions, stores and
     snapshots; the worker, its agents and MCP servers; sessions that are frozen, wait for a person,
     are out of context room, or have pending work that no worker does; background work, push
     channels and dead letters; unusable instruction files, a core.md that is too long for the
@@ -67,7 +66,6 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     """
     log, settings = edge.log, edge.settings
     yield Finding("ok", "broker", f"reachable, cluster {log.identity()}")
-    yield from check_framing.framing(settings)
     yield from check_blobs.blob_store(settings)
     yield Finding("ok", "decoder", compiled.in_words(codec.uses_compiled()))
     try:

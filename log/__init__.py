@@ -15,7 +15,6 @@ Read in this order:
     durable_files.py, objects.py   content and snapshots outside the log: as files,
     object_store.py   or in an object store; only this file imports obstore
     blob_cache.py, blobs.py   the content-addressed blobs in either
-    framing.py, registry.py   Confluent framing with a schema registry, for either log
     bundle_file.py, archive.py, archived.py   what `foldlog retain` deleted from the log, in files
 Imports `schemas` (records, topics) and no other package of foldlog.
 """
@@ -49,7 +48,6 @@ from .errors import (
     Parked,
     RecordTooLarge,
     Refused,
-    RegistryAway,
     Retry,
     SettingsError,
     TopicMismatch,
@@ -95,7 +93,6 @@ __all__ = [
     "Record",
     "RecordTooLarge",
     "Refused",
-    "RegistryAway",
     "Retry",
     "Settings",
     "SettingsError",
@@ -111,11 +108,10 @@ def open_log(settings: Settings) -> "ArchivedLog":
     """Create the log that the settings describe. It connects on first use. From now on, this
     process decodes records as the setting `decoder` says.
 
-    Raises SettingsError if the settings name no broker, or if they name no schema registry although
-    the home directory (`settings.home`) has used one before.
+    Raises SettingsError if the settings name no broker.
 
     The imports are in the function because folds, tests and the simulator do not need the client
-    library, and only users of a schema registry need framing.
+    library.
     """
     from ..schemas.codec import use_compiled
     from .archive import archive_of
@@ -135,12 +131,4 @@ def open_log(settings: Settings) -> "ArchivedLog":
         client_properties=settings.client_properties,
         linger_ms=settings.linger_ms,
     )
-    if not settings.uses_registry:
-        return ArchivedLog(kafka, archive_of(settings))
-    from .framing import FramedLog
-    from .registry import registry_of
-
-    confluent = settings.framing == "confluent"
-    registry = registry_of(settings)
-    framed = FramedLog(kafka, registry, confluent=confluent, prefix=settings.topic_prefix)
-    return ArchivedLog(framed, archive_of(settings))
+    return ArchivedLog(kafka, archive_of(settings))

@@ -7,7 +7,6 @@
      |  + LogUnreachable   no broker answered in time (exit code 3 of the command line)
      |  |  + AccessDenied   brokers respond, but reject our credentials, certificate or rights
      |  + LogBusy          the producer's queue is full: wait until it has drained
-     |  + RegistryAway     the schema registry is unavailable (a LogUnreachable and a LogBusy)
      |  + AppendError      one record was not acknowledged; it may or may not be in the log
      + Corrupt         local state disagrees with the log: delete it and refold
      |  + OffsetGone       the requested offset is before the first or after the last record
@@ -85,10 +84,6 @@ class AccessDenied(LogUnreachable):
 
 class LogBusy(Retry):
     """The producer's queue is full because the broker is slow or down. Nothing was queued."""
-
-
-class RegistryAway(LogUnreachable, LogBusy):
-    """The schema registry sent no usable response. Nothing was queued and nothing was skipped."""
 
 
 class AppendError(Retry):

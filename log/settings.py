@@ -1,9 +1,9 @@
 """The settings of an installation: one frozen object, created once at startup.
 
 Sources by precedence: flags, environment, `foldlog.toml`, defaults. Nothing else in foldlog reads
-the environment. Secrets are never shown: the API key, the gateway's secret, the web token, the
-registry's user and password, values of client properties, passwords in URLs. An invalid value is
-never shown either, because a secret may have been put into the wrong setting.
+the environment. Secrets are never shown: the API key, the gateway's secret, the web token, values
+of client properties, passwords in URLs. An invalid value is never shown either, because a secret
+may have been put into the wrong setting.
 """
 
 import difflib
@@ -57,11 +57,6 @@ with a broker (docs/decisions/0049-a-replicated-log-is-required-away-from-one-ma
 
 REPLICAS, IN_SYNC_MIN, REPLICAS_MAX = 3, 2, 15
 """With three replicas of which two acknowledge, one broker may be down, and another one lost."""
-
-FRAMINGS = ("avro", "confluent")
-"""How records are written: in Avro single-object encoding or in Confluent framing, which needs a
-registry. Both are always read (framing.py).
-"""
 
 DECODERS = ("auto", "python")
 """How records are decoded: with the compiled decoder if it is built, or in Python only."""
@@ -120,11 +115,7 @@ _ENV: Mapping[str, tuple[str, ...]] = {
     "web_token": ("FOLDLOG_WEB_TOKEN",),
     "user": ("FOLDLOG_USER",),
     "inline_limit_bytes": ("FOLDLOG_INLINE_LIMIT_BYTES",),
-    "framing": ("FOLDLOG_FRAMING",),
     "decoder": ("FOLDLOG_DECODER",),
-    "registry_url": ("FOLDLOG_REGISTRY_URL",),
-    "registry_user": ("FOLDLOG_REGISTRY_USER",),
-    "registry_password": ("FOLDLOG_REGISTRY_PASSWORD",),
     "tool_env": ("FOLDLOG_TOOL_ENV",),
     "model_slots": ("FOLDLOG_MODEL_SLOTS",),
     "tool_slots": ("FOLDLOG_TOOL_SLOTS",),
@@ -152,9 +143,8 @@ _PATHS = (
     "home", "state_dir", "blobs_dir", "archive_dir", "snapshots_dir", "cache_dir", "config_dir",
     "managed_instructions", "prices",
 )
-_SECRETS = ("api_key", "gateway_secret", "web_token", "registry_user", "registry_password")
+_SECRETS = ("api_key", "gateway_secret", "web_token")
 _WORDS: Mapping[str, tuple[str, ...]] = {
-    "framing": FRAMINGS,
     "decoder": DECODERS,
     "durability": DURABILITIES,
 }
@@ -281,18 +271,10 @@ class Settings:
     channels: Mapping[str, Channel] = field(default_factory=dict)
     """Where answers are pushed to, by name: see docs/delivery.md."""
     channels_wrong: tuple[str, ...] = ()
-    framing: str = FRAMINGS[0]
-    """How records are written, `avro` or `confluent`; both are always read."""
     decoder: str = DECODERS[0]
     """How a process decodes records: `auto`, with the compiled decoder if it is built, or `python`.
     Both give the same events.
     """
-    registry_url: str | None = None
-    """The schema registry, needed to write `confluent` records and to read them the first time."""
-    registry_user: str | None = None
-    """Login at the schema registry; goes together with `registry_password`."""
-    registry_password: str | None = None
-    """Password at the schema registry."""
     tool_env: tuple[str, ...] = ()
     """Further environment variables for the commands that tools run, as in `A,B*`; `*` at the end
     of a name is a wildcard. Default: only the usual variables, see docs/agents.md.
@@ -345,7 +327,6 @@ class Settings:
         config = _base(env, "XDG_CONFIG_HOME", ".config")
         given.setdefault("config_dir", config / "foldlog")
         given.setdefault("user", _login(env))
-        _check_registry(given)
         for name in ("home", "state_dir", "blobs_dir", "cache_dir"):
             in_the_way = _a_file(given[name])
             if in_the_way is not None:
@@ -411,17 +392,6 @@ class Settings:
     def kafka_dir(self) -> Path:
         """The directory of the local broker."""
         return self.home / "kafka"
-
-    @property
-    def registry_dir(self) -> Path:
-        """The directory with the cached responses of schema registries."""
-        return self.home / "registry"
-
-    @property
-    def uses_registry(self) -> bool:
-        """Whether a schema registry is configured, or the home directory has used one before."""
-        cached = self.registry_dir
-        return self.registry_url is not None or (cached.is_dir() and any(cached.iterdir()))
 
     def topic(self, name: str) -> str:
         """The full name of a topic, for code that accesses the cluster without a Log."""
@@ -611,22 +581,6 @@ def _store_url(value: str, source: str) -> str:
     return f"{scheme}://{place}"
 
 
-def _registry_url(value: str, source: str) -> str:
-    """The URL without a trailing slash.
-
-    An invalid URL is not shown, because it may contain a password.
-    """
-    parts = _http_url(value)
-    if parts is None or parts.query or parts.fragment:
-        raise SettingsError(f"{source}: registry_url must be http(s)://HOST[:PORT][/PATH]")
-    if "@" in parts.netloc:
-        raise SettingsError(
-            f"{source}: registry_url must not contain a user or a password. Set "
-            "FOLDLOG_REGISTRY_USER and FOLDLOG_REGISTRY_PASSWORD."
-        )
-    return value.rstrip("/")
-
-
 def _base_url(value: str, source: str) -> str:
     """The URL. An invalid URL is not shown, because it may contain a password."""
     if _http_url(value) is None:
@@ -648,24 +602,9 @@ def _http_url(value: str) -> SplitResult | None:
 
 _CONVERTED: Mapping[str, Callable[[str, str], Any]] = {
     "tool_env": _variables,
-    "registry_url": _registry_url,
     "base_url": _base_url,
     "blobs": _store_url,
 }
-
-
-def _check_registry(given: Mapping[str, Any]) -> None:
-    """Raise SettingsError if the settings of the registry are incomplete."""
-    if given.get("framing") == "confluent" and not given.get("registry_url"):
-        raise SettingsError(
-            'framing "confluent" needs a schema registry. Set registry_url, or '
-            "FOLDLOG_REGISTRY_URL."
-        )
-    user, password = given.get("registry_user"), given.get("registry_password")
-    if (user is None) != (password is None):
-        raise SettingsError("registry_user and registry_password go together. Set both or neither.")
-    if ":" in (user or ""):
-        raise SettingsError("registry_user must not contain a colon.")
 
 
 def _properties_file(path: str | None, env: Mapping[str, str]) -> Mapping[str, str]:

@@ -132,11 +132,6 @@ def _retired() -> dict[bytes, _Reader]:
     }
 
 
-def is_ours(head: bytes) -> bool:
-    """Whether a record whose value begins with these 10 bytes can be decoded."""
-    return head in _readers() or head in _retired()
-
-
 @cache
 def shapes() -> dict[bytes, Schema]:
     """Every schema whose records can be decoded, by the first 10 bytes of such a record's value.

@@ -229,3 +229,12 @@ def test_undecodable_values_raise_with_the_reason():
         decode(b"\xc3\x01pappnase" + b"x" * 20)
     with pytest.raises(Undecodable, match="not Avro single-object encoding: 0 bytes"):
         decode(b"")
+
+
+def test_a_record_in_confluent_framing_is_undecodable_and_the_reason_shows_its_head():
+    framed = b"\0" + (7).to_bytes(4, "big") + encode(example_of(ev.ToolResult))[HEAD_BYTES:]
+    with pytest.raises(Undecodable) as raised:
+        decode(framed)
+    assert str(raised.value) == (
+        f"not Avro single-object encoding: {len(framed)} bytes {framed[:10]!r}"
+    )
