@@ -135,10 +135,6 @@ $(SDK): tests/consumers/adapters/sdk.lock | setup
 adapter: setup $(SDK) ## run the OpenAI Agents SDK's own tests with our session instead of theirs
 	PYTHONPATH=$(CURDIR)/$(SDK) $(PY) -m foldlog.tests.consumers.adapters $(ARGS)
 
-.PHONY: durable
-durable: setup ## run the whole conformance suite of Durable Streams against the gateway
-	$(PY) -m foldlog.tests.consumers.protocols.durable_suite
-
 .PHONY: docs
 docs: setup ## write the generated tables into docs/
 	$(PY) -m foldlog.docs $(ARGS)

@@ -230,7 +230,7 @@ class Chat:
         agent = self.agent or DEFAULT_AGENT
 
         def message() -> Receipt:
-            demand_agent(self.views, agent)
+            demand_agent(self.views)
             files, self._attach = self._attach, []
             channel = self.client.channel
             receipt = writer.say(session_id, text, channel=channel, user=user, attach=files)

@@ -61,7 +61,7 @@ class Commands:
         has no effect. An invalid message opens no session.
         """
         agent = agent or DEFAULT_AGENT
-        demand_agent(self._folded.to_end(), agent)
+        demand_agent(self._folded.to_end())
 
         def open_if_new() -> None:
             if not self._folded.views.turn.known:

@@ -26,7 +26,6 @@ from ..schemas.record import Record
 from ..schemas.topics import LOG_FACTS, MEMORY_EVENTS, SESSION_EVENTS, topics
 from .branching import streaming_attempts
 from .follow import read_before
-from .protocols.durable.writing import AGENT as STREAM
 from .show import Everything, fold_everything
 from .waiting import doubtful
 
@@ -139,9 +138,7 @@ def _why_left(views: SessionViews) -> str:
         return f"frozen at offset {views.frozen.offset}: {views.frozen.why}"
     if not views.turn.known:
         return "unknown"
-    if views.turn.terminated:
-        return "terminated"
-    return "a durable stream, whose readers keep offsets" if views.turn.agent == STREAM else ""
+    return "terminated" if views.turn.terminated else ""
 
 
 def _copy_memory(old: Log, new: Log) -> int:

@@ -48,18 +48,11 @@ ROUTERS: tuple[Router, ...] = (
 )
 """Each function returns routes for a gateway."""
 
-ALLOWED_HEADERS = (
-    b"authorization, content-type, last-event-id, if-none-match, stream-closed, stream-seq, "
-    b"stream-ttl, stream-expires-at, producer-id, producer-epoch, producer-seq"
-)
+ALLOWED_HEADERS = b"authorization, content-type, last-event-id, if-none-match"
 """Headers that pages of an allowed origin may send, in addition to those that CORS always allows.
 EXPOSED_HEADERS are the headers that these pages may read in responses.
 """
-EXPOSED_HEADERS = (
-    b"etag, location, stream-next-offset, stream-up-to-date, stream-closed, stream-cursor, "
-    b"stream-sse-data-encoding, stream-ttl, stream-expires-at, producer-epoch, producer-seq, "
-    b"producer-expected-seq, producer-received-seq"
-)
+EXPOSED_HEADERS = b"etag, stream-next-offset, stream-up-to-date, stream-closed, stream-cursor"
 
 HEADERS = {
     **INERT,
@@ -151,7 +144,7 @@ class Admission:
             b"access-control-allow-credentials": b"true",
             b"access-control-allow-headers": ALLOWED_HEADERS,
             b"access-control-expose-headers": EXPOSED_HEADERS,
-            b"access-control-allow-methods": b"GET, HEAD, POST, PUT, DELETE",
+            b"access-control-allow-methods": b"GET, HEAD, POST",
             b"vary": b"origin",
         }
 

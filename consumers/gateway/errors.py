@@ -34,7 +34,6 @@ from ..unanswered import NobodyAnswers
 from .access import Foreign, Unauthenticated
 from .bodies import TooManyBodies
 from .cursors import BadCursor
-from .durable_streams import TooManyStreams
 from .hub import NotDecidedYet, TooManyViewers
 from .tail import NotReady
 
@@ -53,7 +52,6 @@ STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
     (TooManyViewers, 429, "too_many_viewers"),
     (TooManyBodies, 429, "too_many_bodies"),
     (NobodyAnswers, 409, "nobody_answers"),
-    (TooManyStreams, 429, "too_many_streams"),
     (TooManyTimelines, 429, "too_many_timelines"),
     (IndexUnusable, 503, "no_search"),
     (NotReady, 503, "not_ready"),

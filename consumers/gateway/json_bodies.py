@@ -30,7 +30,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 def read_json(data: bytes) -> Any:
     """The value of a body. Raises Invalid with the reason."""
-    demand_few(data)
+    _demand_few(data)
     try:
         value = _DECODER.decode(data.decode())
     except RecursionError:
@@ -89,7 +89,7 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def demand_few(data: bytes) -> None:
+def _demand_few(data: bytes) -> None:
     """Raise Invalid if the body has too many values, before it is parsed."""
     if _openings(data) <= VALUES_MAX:
         return

@@ -1,8 +1,7 @@
-"""Durable Streams over HTTP, the reading side: sessions and written streams.
+"""Durable Streams over HTTP: sessions, as streams to read.
 
-GET and HEAD of /v1/stream/SESSION return the session's transcript, or the data that clients wrote
-to the stream, from an offset on. The response is sent at once (catch-up), waits for new data
-(long-poll), or streams new data (SSE). Writing is in routes/durable_write.py. Read
+GET and HEAD of /v1/stream/SESSION return the session's transcript from an offset on. The response
+is sent at once (catch-up), waits for new data (long-poll), or streams new data (SSE). Read
 docs/durable-streams.md.
 """
 
@@ -13,20 +12,16 @@ from functools import partial
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from ....processors.fold.views import SessionViews
 from ....producers.checks import Invalid
 from ...protocols.durable import reading as durable
-from ...protocols.durable.reading import BadOffset, Page, Stream
+from ...protocols.durable.reading import BadOffset, Page
 from ...protocols.durable.session import SessionStream
-from ...protocols.durable.writing import AGENT
-from ...show import UnknownSession
-from ..durable_streams import StreamCache, TooManyStreams
 from ..event_stream import EventStream
 from ..parts import Gateway
 from ..subscriptions import HEARTBEAT_S, Subscription
-from .durable_write import writing
 
 LONG_POLL_S = 15.0
 """How long a long-poll waits, in seconds; shorter than the timeouts of proxies."""
@@ -40,20 +35,23 @@ PRIVATE = "private, no-cache"
 ETag.
 """
 
+READ_ONLY = {
+    "code": "read_only",
+    "detail": "a stream is a session, which is read-only here: nothing was done. Send the session "
+    "a message instead: POST /v1/sessions/SESSION/messages",
+}
+
 
 def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
     routes = APIRouter(prefix="/v1/stream")
-    streams = StreamCache(gateway)
-    writing(routes, gateway, streams)
 
     @routes.head("/{name}")
     async def head(request: Request, name: str) -> Response:
         """Return the end offset of a stream, and whether the stream is closed."""
-        source = Source(gateway, streams, request, name)
-        headers = {"cache-control": "no-store", "content-type": source.stream.content_type}
-        headers |= source.end_headers() | streams.expiry(source.session_id)
-        return Response(headers=headers)
+        source = Source(gateway, request, name)
+        headers = {"cache-control": "no-store", "content-type": durable.JSON}
+        return Response(headers=headers | source.end_headers())
 
     @routes.get("/{name}")
     async def get(request: Request, name: str) -> Response:
@@ -66,7 +64,7 @@ def router(gateway: Gateway) -> APIRouter:
         if len(query.getlist("offset")) > 1 or (live in ("long-poll", "sse") and not offset):
             raise Invalid("invalid_offset", "give exactly one `offset`, which live reading needs: "
                           "nothing was sent")
-        source = Source(gateway, streams, request, name)
+        source = Source(gateway, request, name)
         start = durable.START if offset is None else offset
         try:
             place = durable.place_of(start, source.partition, source.stream.tail)
@@ -86,8 +84,15 @@ def router(gateway: Gateway) -> APIRouter:
             return _polled(source, start, found, cursor, request)
         if start == durable.NOW:
             headers = {"cache-control": "no-store", **source.headers(found)}
-            return Response(durable.body_of(source.stream.content_type, []), headers=headers)
+            return Response(durable.body_of([]), headers=headers)
         return _caught_up(source, start, found, request, {})
+
+    @routes.api_route(
+        "/{name}", methods=["PUT", "POST", "PATCH", "DELETE"], include_in_schema=False
+    )
+    async def write(name: str) -> Response:
+        """Refuse a request that would write."""
+        return JSONResponse(READ_ONLY, 405, {"allow": "GET, HEAD"})
 
     return routes
 
@@ -95,13 +100,11 @@ def router(gateway: Gateway) -> APIRouter:
 class Source:
     """A stream that the user may read, as of the views last passed to `update`.
 
-    Raises Unauthenticated, UnknownSession, TooManyStreams.
+    Raises Unauthenticated, UnknownSession.
     """
 
-    def __init__(
-        self, gateway: Gateway, streams: StreamCache, request: Request, name: str
-    ) -> None:
-        self._gateway, self._streams, self._name = gateway, streams, name
+    def __init__(self, gateway: Gateway, request: Request, name: str) -> None:
+        self._gateway = gateway
         self.caller = gateway.caller(request)
         self.update(gateway.views(request, name))
 
@@ -109,14 +112,7 @@ class Source:
         """Continue with newer views of the session."""
         self.session_id = views.session_id
         self.partition, _ = self._gateway.tail.cursor(self.session_id)
-        self.stream: Stream
-        if views.turn.agent != AGENT:
-            self.stream = SessionStream(views, self._gateway.shown_blob)
-            return
-        state = self._streams.fold(views).alive(time.time_ns() // 1_000_000)
-        if state is None:
-            raise UnknownSession(f"there is no stream {self._name}: it was deleted or has expired")
-        self.stream = state
+        self.stream = SessionStream(views, self._gateway.shown_blob)
 
     def page(self, place: int) -> Page:
         """The appends of the stream from a place on."""
@@ -125,8 +121,8 @@ class Source:
     def headers(self, found: Page) -> dict[str, str]:
         """The headers for a page."""
         out = {
-            "content-type": self.stream.content_type,
-            "content-disposition": "attachment",  # the writer also chose the type
+            "content-type": durable.JSON,
+            "content-disposition": "attachment",
             "stream-next-offset": durable.offset_of(self.partition, found.place),
         }
         if found.up_to_date:
@@ -170,7 +166,7 @@ def _caught_up(
         return Response(status_code=304, headers={"etag": tag})
     headers = {"cache-control": PRIVATE, "etag": tag, **more, **source.headers(found)}
     messages = [message for _, several in found.appends for message in several]
-    return Response(durable.body_of(source.stream.content_type, messages), headers=headers)
+    return Response(durable.body_of(messages), headers=headers)
 
 
 def _polled(
@@ -187,8 +183,6 @@ def _polled(
 async def _live(gateway: Gateway, source: Source, place: int, cursor: str | None) -> Response:
     subscription = await source.subscribe()
     headers = {"content-type": "text/event-stream"}
-    if not durable.is_text(source.stream.content_type):
-        headers["stream-sse-data-encoding"] = "base64"
     pieces = _pieces(source, subscription, place, cursor)
     unsubscribe = partial(gateway.hub.unsubscribe, subscription)
     return EventStream(pieces, headers=headers, at_end=unsubscribe)
@@ -200,7 +194,7 @@ async def _pieces(
     """Yield each append, followed by a control event with the next offset. Without appends, yield
     only the control event.
     """
-    partition, kind = source.partition, source.stream.content_type
+    partition = source.partition
     # The stream must not outlive the token that opened it.
     deadline = time.monotonic() + min(SSE_S, source.caller.until - time.time())
     found = source.page(place)
@@ -209,7 +203,7 @@ async def _pieces(
             is_last = number == len(found.appends)
             at = found if is_last else Page([], after, False, False)
             control = durable.control_event(partition, at, _cursor(cursor))
-            yield durable.data_event(kind, messages) + control
+            yield durable.data_event(messages) + control
         if not found.appends:
             yield durable.control_event(partition, found, _cursor(cursor))
         if found.up_to_date and found.closed:
@@ -221,8 +215,5 @@ async def _pieces(
                 return
             if not has_sent:
                 yield None
-            try:
-                found = await source.next_page(subscription, place, min(left, HEARTBEAT_S))
-            except (UnknownSession, TooManyStreams):
-                return
+            found = await source.next_page(subscription, place, min(left, HEARTBEAT_S))
             has_sent = False

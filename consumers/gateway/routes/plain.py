@@ -16,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ....processors.fold.projections.turn_view import Call, is_open
-from ....processors.fold.views import initial
 from ....producers.checks import Invalid, an_id, content_json
 from ....producers.sessions import Receipt, new_session_id
 from ....schemas.canonical import compact
@@ -290,8 +289,9 @@ async def post_message(
     """
     session_id = gateway.session_id(caller, name)
     views, agent = gateway.views_or_none(caller, name), agent or DEFAULT_AGENT
-    demand_agent(views or initial(session_id), agent)
-    if views is None:
+    if views is not None:
+        demand_agent(views)
+    else:
         # An invalid message does not open a session.
         await gateway.blocking(content_json, content)
         an_id("message_id", options.get("message_id") or "none")

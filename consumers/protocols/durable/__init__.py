@@ -1,1 +1,1 @@
-"""Durable Streams: serves sessions as read-only streams, and streams that clients write."""
+"""Durable Streams: serves sessions as read-only streams."""

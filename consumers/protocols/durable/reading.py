@@ -1,18 +1,19 @@
-"""Durable Streams, the reading side: offsets, pages and their encoding. Pure.
+"""Durable Streams: offsets, pages and their encoding. Pure.
 
 A stream is a list of appends at places in one partition. An offset names the place to continue
 from: the partition and the next log offset, zero-padded so that offsets sort as strings.
 """
 
-import base64
 import re
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ....schemas.canonical import compact_ascii
+from .session import SessionStream
 
 START, NOW = "-1", "now"
 JSON = "application/json"
+"""The content type of every stream: a body is an array of messages."""
+
 PAGE_BYTES_MAX = 1024 * 1024
 """Size limit of one response; a larger append is sent whole."""
 
@@ -23,23 +24,10 @@ Readers with the same cursor may share a cached response.
 """
 
 _OFFSET = re.compile(r"(\d{5})_(\d{19})")
-_LINES = re.compile(rb"\r\n|\r|\n")
 
 
 class BadOffset(ValueError):
     """The text is not an offset of this stream."""
-
-
-class Stream(Protocol):
-    """A readable stream: appends in order. `tail`: the place after the last append."""
-
-    content_type: str
-    tail: int
-    closed: bool
-
-    def since(self, place: int) -> Iterator[tuple[int, list[bytes]]]:
-        """Each append from a place on: (the place after it, messages)."""
-        ...
 
 
 class Page(NamedTuple):
@@ -72,7 +60,7 @@ def place_of(offset: str, partition: int, tail: int) -> int:
     return int(found[2])
 
 
-def page(stream: Stream, place: int, bytes_max: int = PAGE_BYTES_MAX) -> Page:
+def page(stream: SessionStream, place: int, bytes_max: int = PAGE_BYTES_MAX) -> Page:
     """The appends that fit in one response, beginning at a place."""
     appends: list[tuple[int, list[bytes]]] = []
     size, at = 0, place
@@ -85,19 +73,9 @@ def page(stream: Stream, place: int, bytes_max: int = PAGE_BYTES_MAX) -> Page:
     return Page(appends, stream.tail, True, stream.closed)
 
 
-def is_json(content_type: str) -> bool:
-    """Whether a stream is JSON. Only a JSON stream keeps the boundaries between its messages."""
-    return content_type.partition(";")[0].strip().lower() == JSON
-
-
-def is_text(content_type: str) -> bool:
-    """Whether server-sent events carry a stream's bytes unencoded."""
-    return content_type.lower().startswith("text/") or is_json(content_type)
-
-
-def body_of(content_type: str, messages: list[bytes]) -> bytes:
-    """The messages, joined to one body."""
-    return b"[" + b",".join(messages) + b"]" if is_json(content_type) else b"".join(messages)
+def body_of(messages: list[bytes]) -> bytes:
+    """The messages, joined to one JSON array."""
+    return b"[" + b",".join(messages) + b"]"
 
 
 def etag_of(stream_id: str, start: str, end: Page, partition: int) -> str:
@@ -106,16 +84,9 @@ def etag_of(stream_id: str, start: str, end: Page, partition: int) -> str:
     return f'"{stream_id}:{start}:{offset_of(partition, end.place)}{closed}"'
 
 
-def data_event(content_type: str, messages: list[bytes]) -> bytes:
-    """An append as a server-sent event; line breaks in the data do not end the event."""
-    data = body_of(content_type, messages)
-    lines = _LINES.split(data) if is_text(content_type) else [base64.b64encode(data)]
-    return b"event: data\n" + b"".join(b"data:" + _spaced(line) + b"\n" for line in lines) + b"\n"
-
-
-def _spaced(line: bytes) -> bytes:
-    """The line with a leading space doubled, because readers of events remove one space."""
-    return b" " + line if line.startswith(b" ") else line
+def data_event(messages: list[bytes]) -> bytes:
+    """An append as a server-sent event. Compact JSON has no line break that would end the event."""
+    return b"event: data\ndata:" + body_of(messages) + b"\n\n"
 
 
 def control_event(partition: int, at: Page, cursor: str) -> bytes:

@@ -14,7 +14,6 @@ from ....processors.fold.views import SessionViews
 from ....schemas.canonical import compact
 from ....schemas.events.parts import ReadBlob
 from ..plain import line_json
-from .reading import JSON
 
 
 class SessionStream:
@@ -22,8 +21,6 @@ class SessionStream:
 
     The stream is closed if the session is terminated and none of its calls is in doubt.
     """
-
-    content_type = JSON
 
     def __init__(self, views: SessionViews, read: ReadBlob) -> None:
         self._lines, self._read = views.transcript.lines, read

@@ -114,13 +114,6 @@ def test_C_no_number_in_a_query_is_a_500(ana, path, number):
     assert ana.get(path.format(number, number)).status_code < 500
 
 
-def test_C_a_stream_accepts_or_refuses_json_of_any_depth(ana):
-    ana.put("/v1/stream/json", headers=JSON).raise_for_status()
-    for wrong in WRONG.values():
-        assert ana.post("/v1/stream/json", content=wrong, headers=JSON).status_code < 500
-    assert ana.get("/v1/stream/json").status_code == 200
-
-
 MANY = {
     "arrays": "[" + "[]," * VALUES_MAX + "[]]",
     "objects": "[" + '{"a":{}},' * (VALUES_MAX // 2) + "{}]",
@@ -136,9 +129,8 @@ def test_C_a_body_of_too_many_values_is_refused_before_it_is_parsed(ana, many):
     second."""
     with pytest.raises(Invalid, match=f"more than {VALUES_MAX:,} "):
         read_json(MANY[many].encode())
-    ana.put("/v1/stream/many", headers=JSON).raise_for_status()
     body = json.dumps(BODIES["/v1/sessions"]).replace('"a"', MANY[many])
-    for path in ("/v1/sessions", "/api/chat", "/agui", "/v1/stream/many"):
+    for path in ("/v1/sessions", "/api/chat", "/agui"):
         response = ana.post(path, content=body, headers=JSON)
         assert (response.status_code, response.json()["code"]) == (400, "too_many_values"), path
 

@@ -3,7 +3,7 @@
 import json
 
 from foldlog.consumers.gateway.names import own_id
-from foldlog.tests.consumers.gateway.served import SECRET, lines_of, served
+from foldlog.tests.consumers.gateway.served import lines_of
 from foldlog.tests.consumers.played import Played
 
 
@@ -33,25 +33,3 @@ def test_a_session_with_a_lost_blob_can_be_read_and_reports_it(settings, ana, lo
         response = ana.get(path)
         assert (response.status_code, response.json()["code"]) == (503, "blob"), response.text
         assert "blob" in response.json()["detail"]
-
-
-def test_a_written_stream_with_a_lost_blob_reports_it_and_works_when_it_is_back(
-    settings, ana, log
-):
-    kind = {"content-type": "text/plain"}
-    ana.put("/v1/stream/torn", headers=kind, content=b"x" * 100_000).raise_for_status()
-    ana.put("/v1/stream/other", headers=kind, content=b"whole").raise_for_status()
-    (batch,) = Played(log, own_id("ana", "torn")).views.items.batches
-    blob = blob_file(settings, batch.content.ref)
-    data = blob.read_bytes()
-    blob.unlink()
-    with served(log, settings, settings.home / "gateway-2", secret=SECRET) as second:
-        with second.http("ana") as http:
-            read = http.get("/v1/stream/torn")
-            append = http.post("/v1/stream/torn", headers=kind, content=b"more")
-            for response in (read, append):
-                assert (response.status_code, response.json()["code"]) == (503, "blob")
-            assert http.get("/v1/stream/other").content == b"whole"
-            blob.write_bytes(data)
-            assert http.post("/v1/stream/torn", headers=kind, content=b"more").status_code == 204
-            assert http.get("/v1/stream/torn").content == b"x" * 100_000 + b"more"

@@ -1,4 +1,4 @@
-"""Sessions and written streams over HTTP, read by the real client, and their limits."""
+"""Sessions as durable streams over HTTP, read by the real client."""
 
 import threading
 from pathlib import Path
@@ -7,10 +7,9 @@ from time import monotonic
 import pytest
 
 from foldlog.consumers.gateway.access import token_for
-from foldlog.consumers.gateway.durable_streams import StreamCache, StreamLimits
 from foldlog.consumers.gateway.names import own_id
-from foldlog.consumers.gateway.routes import durable as routes_durable
-from foldlog.tests.consumers.gateway.served import SECRET, served
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.consumers.gateway.served import SECRET
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.kit.waiting import PATIENCE_S
 
@@ -109,100 +108,36 @@ def test_S2_an_unchanged_page_is_not_sent_again_and_is_private(log, ana):
     assert (head.headers["cache-control"], head.content) == ("no-store", b"")
 
 
-def test_S2_a_session_of_an_agent_is_read_only(log, gateway, ana):
+@pytest.mark.parametrize("method", ["PUT", "POST", "PATCH", "DELETE"])
+@pytest.mark.parametrize("name", ["mine", "nobodys"])
+def test_S2_a_request_that_would_write_is_refused(log, ana, method, name):
     ana.post("/v1/sessions", json={"session_id": "mine"}).raise_for_status()
-    before = Played(log, own_id("ana", "mine")).fold.end()
-    json = {"content-type": "application/json"}
-    responses = [
-        ana.put("/v1/stream/mine"),
-        ana.post("/v1/stream/mine", content=b"[1]", headers=json),
-        ana.delete("/v1/stream/mine"),
-    ]
-    assert [(r.status_code, r.json()["code"]) for r in responses] == [(405, "read_only")] * 3
-    assert all(r.headers["allow"] == "GET, HEAD" for r in responses)
-    assert Played(log, own_id("ana", "mine")).fold.end() == before
+    before = log.end_offsets(SESSION_EVENTS)
+    body = b"" if method == "DELETE" else b"[1]"
+    headers = {"content-type": "application/json"}
+    response = ana.request(method, f"/v1/stream/{name}", content=body, headers=headers)
+    assert (response.status_code, response.json()["code"]) == (405, "read_only")
+    assert response.headers["allow"] == "GET, HEAD"
+    assert "nothing was done" in response.json()["detail"]
+    assert log.end_offsets(SESSION_EVENTS) == before
 
 
-def test_S2_a_written_stream_is_the_same_at_another_gateway(log, gateway, ana, settings):
-    kind = {"content-type": "text/plain"}
-    producer = {"producer-id": "p", "producer-epoch": "0", "producer-seq": "0"}
-    assert ana.put("/v1/stream/notes", headers=kind).status_code == 201
-    first = ana.post("/v1/stream/notes", content=b"once", headers={**kind, **producer})
-    assert first.status_code == 200
-    other = served(log, settings, settings.home / "other", secret=SECRET)
-    with other as second, second.http("ana") as http:
-        retry = http.post("/v1/stream/notes", content=b"once", headers={**kind, **producer})
-        assert retry.status_code == 204, "a retry takes effect once, at any gateway"
-        read = http.get("/v1/stream/notes")
-    assert read.content == b"once"
-    assert read.headers["stream-next-offset"] == first.headers["stream-next-offset"]
+def test_S2_the_end_of_a_stream_is_an_empty_page_and_the_place_to_continue(log, ana):
+    turn(ana, log, "end", "one", "eins")
+    end = end_after(ana, "end", 3)
+    for page in (ana.get("/v1/stream/end?offset=now"), ana.get(f"/v1/stream/end?offset={end}")):
+        assert (page.status_code, page.json()) == (200, [])
+        assert page.headers["content-type"] == "application/json"
+        assert page.headers["stream-next-offset"] == end
+        assert page.headers["stream-up-to-date"] == "true"
+    assert ana.head("/v1/stream/end").headers["stream-next-offset"] == end
 
 
-def test_S2_a_request_with_a_fork_header_is_refused(ana):
-    refused = ana.put("/v1/stream/forked", headers={"stream-forked-from": "/v1/stream/notes"})
-    assert (refused.status_code, refused.json()["code"]) == (400, "no_forks")
-    assert ana.get("/v1/stream/forked").status_code == 404
-
-
-@pytest.fixture
-def bounded(log, settings, tmp_path, monkeypatch):
-    """A gateway that keeps at most 100 KB and 3 streams for one user, and its cache of streams."""
-    made = []
-
-    def streams(gateway):
-        made.append(StreamCache(gateway, StreamLimits(user_bytes=100_000, user_streams=3)))
-        return made[0]
-
-    monkeypatch.setattr(routes_durable, "StreamCache", streams)
-    with served(log, settings, tmp_path / "bounded", secret=SECRET) as running:
-        yield running, made[0]
-
-
-def test_S2_the_streams_of_one_user_are_bounded_in_bytes_without_effect_on_others(bounded):
-    running, streams = bounded
-    kind = {"content-type": "application/octet-stream"}
-    with running.http("eve") as eve, running.http("joe") as joe:
-        eve.put("/v1/stream/big", headers=kind).raise_for_status()
-        for _ in range(9):
-            last = eve.post("/v1/stream/big", content=b"x" * 20_000, headers=kind)
-            if last.status_code == 429:
-                break
-        assert (last.status_code, last.json()["code"]) == (429, "too_many_streams")
-        assert "100,000" in last.json()["detail"] and "Delete a stream" in last.json()["detail"]
-        assert 80_000 <= len(eve.get("/v1/stream/big").content) <= 100_000, "it can be read"
-        refused = eve.put("/v1/stream/more", headers=kind, content=b"x")
-        assert refused.status_code == 429
-        assert eve.get("/v1/sessions/more").status_code == 404, "no session was opened for it"
-        joe.put("/v1/stream/his", headers=kind, content=b"x" * 50_000).raise_for_status()
-        assert eve.delete("/v1/stream/big").status_code == 204
-        assert streams.bytes["eve"] < 20_000
-        eve.put("/v1/stream/more", headers=kind, content=b"x").raise_for_status()
-
-
-def test_S2_the_streams_of_one_user_are_bounded_in_number_while_they_are_in_use(bounded):
-    running, streams = bounded
-    kind = {"content-type": "text/plain"}
-    with running.http("max") as user:
-        statuses = [user.put(f"/v1/stream/n{n}", headers=kind).status_code for n in range(5)]
-        assert statuses == [201, 201, 201, 429, 429]
-        assert user.get("/v1/stream/n0").status_code == 200
-        streams.limits = streams.limits._replace(idle_s=0.0)  # all of them are idle now
-        assert user.put("/v1/stream/n4", headers=kind, content=b"new").status_code == 201
-        assert streams.streams["max"] <= 3
-        assert user.get("/v1/stream/n0").status_code == 200, "it is folded again"
-        assert user.get("/v1/stream/n4").content == b"new"
-
-
-def test_S2_the_streams_of_all_users_are_bounded_in_bytes(bounded):
-    running, streams = bounded
-    streams.limits = streams.limits._replace(all_bytes=150_000)
-    kind = {"content-type": "text/plain"}
-    for user in ("u1", "u2", "u3"):
-        with running.http(user) as http:
-            http.put("/v1/stream/s", headers=kind, content=b"x" * 60_000).raise_for_status()
-    assert streams.bytes.total() <= 150_000 and set(streams.bytes) == {"u2", "u3"}
-    with running.http("u1") as http:
-        assert http.get("/v1/stream/s").content == b"x" * 60_000
+@pytest.mark.parametrize("query", ["live=sse", "live=long-poll", "offset=-1&offset=now"])
+def test_S2_a_read_without_exactly_one_offset_is_refused(ana, query):
+    ana.post("/v1/sessions", json={"session_id": "one"}).raise_for_status()
+    response = ana.get(f"/v1/stream/one?{query}")
+    assert (response.status_code, response.json()["code"]) == (400, "invalid_offset")
 
 
 @pytest.mark.parametrize("offset", ["", "x", "00000_1", "99999_0000000000000000001"])

@@ -11,6 +11,7 @@ import { readFileSync } from 'node:fs'
 import 'ai'
 import '@ag-ui/client'
 import '@ag-ui/core'
+import '@durable-streams/client'
 const names = JSON.parse(readFileSync(0, 'utf8'))
 const version = name =>
   JSON.parse(readFileSync(`node_modules/${name}/package.json`, 'utf8')).version
