@@ -26,17 +26,17 @@ def settings() -> list[tuple[str, ...]]:
     rows = []
     for field, doc in _documented_fields(declared):
         name = field.target.id
-        variables = of_installation._ENV.get(name, ())
-        if name != "channels" and not variables:
+        row = of_installation.ROWS.get(name)
+        if name != "channels" and row is None:
             continue  # derived, not a separate setting
         meaning, _, default = doc.partition("Default: ")
         default = default.rstrip(".") or _default(field, of_installation)
-        kind = _type(field.annotation).removesuffix(" | None")
-        in_range = of_installation._INTS.get(name)
-        kind += f", {in_range[0]:,} to {in_range[1]:,}" if in_range else ""
-        shown = " or ".join(f"`{variable}`" for variable in variables) or "in the file only"
-        kind = kind if in_range else f"`{kind}`"
-        rows.append((f"`{name}`", shown, kind, _linked(default), _linked(meaning)))
+        kind = ast.unparse(_bare(field.annotation)).removesuffix(" | None")
+        bounds = row.bounds if row else None
+        kind = f"{kind}, {bounds[0]:,} to {bounds[1]:,}" if bounds else f"`{kind}`"
+        variables = " or ".join(f"`{variable}`" for variable in row.variables) if row else ""
+        where = variables or "in the file only"
+        rows.append((f"`{name}`", where, kind, _linked(default), _linked(meaning)))
     return rows
 
 
@@ -172,8 +172,7 @@ def _class(name: str, found: type) -> str:
     elif fields:
         keyword_only = any("kw_only=True" in ast.unparse(each) for each in tree.decorator_list)
         words = ["*"] if keyword_only else []
-        words += [ast.unparse(field) for field, _ in fields if "init=False" not in
-                  (ast.unparse(field.value) if field.value else "")]
+        words += [word for field, _ in fields if "init=False" not in (word := _field(field))]
         call = _wrapped(name, words)
     else:
         call = f"class {name}({', '.join(bases)})"
@@ -193,6 +192,20 @@ def _class(name: str, found: type) -> str:
         )
         parts.append(_entry(f"### {name}.{method.name}", shown, ast.get_docstring(method)))
     return "\n".join(parts)
+
+
+def _field(field: ast.AnnAssign) -> str:
+    """A field as an argument, with its default."""
+    default = f" = {ast.unparse(field.value)}" if field.value else ""
+    return f"{ast.unparse(field.target)}: {ast.unparse(_bare(field.annotation))}{default}"
+
+
+def _bare(annotation: ast.expr) -> ast.expr:
+    """The type of a field, without metadata that code reads."""
+    match annotation:
+        case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[bare, *_])):
+            return bare
+    return annotation
 
 
 def _type(annotation: ast.expr) -> str:

@@ -5,6 +5,7 @@ Read in this order:
     door.py       the protocols: Producer, Reader, GroupReader, Log
     access.py     the rights that each role needs on a cluster with an authorizer
     settings.py   the settings, in one frozen object, and the source of each setting
+    setting_row.py   how one setting is read: its variables, its valid values
     environment.py   which variables other processes may read, and which ones children inherit
     partition.py  which partition holds a key
     memory_state.py, memory_reader.py, memory_group.py, memory.py   the in-memory log

@@ -24,7 +24,8 @@ from .durable_files import delete_leftovers, fsync_directory, write_durably
 from .errors import FoldlogError, LogUnreachable, SettingsError
 from .object_store import RemoteObjects
 from .objects import INCOMING, DirectoryObjects, Objects, ObjectsAway, StoredObject
-from .settings import Settings, blob_place
+from .setting_row import blob_place
+from .settings import Settings
 
 INLINE_BYTES_MAX = 64 * 1024  # larger content becomes a blob, so that events stay small
 DELETION_S_MAX = 60.0

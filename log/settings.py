@@ -10,19 +10,20 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from typing import Annotated, Any, get_type_hints
+from urllib.parse import urlsplit, urlunsplit
 
 from ..schemas.ids import is_id
 from ..schemas.topics import Replication
-from .channels import Channel, channels_from, is_text, keys_text
+from .channels import Channel, channels_from, keys_text
 from .environment import HANDED
 from .errors import SettingsError
+from .setting_row import Row, base_url_of, path, store_url, utf8, variable_globs, whole
 
 INLINE_LIMIT_BYTES = 64 * 1024
 """Larger content goes to the blob store, so that records stay small and replays fast."""
@@ -30,19 +31,7 @@ INLINE_LIMIT_BYTES = 64 * 1024
 INLINE_LIMIT_BYTES_MAX = 256 * 1024
 """An event may have several inline fields and must still fit into one record of 1 MiB."""
 
-PARTITIONS = 8
-PARTITIONS_MAX = 1024
-LINGER_MS_MAX = 5
-"""A longer linger delays each claim's round trip through the log enough for users to notice."""
-
-MODEL_SLOTS, TOOL_SLOTS, SLOTS_MAX = 100, 32, 10_000
-
-BLOB_CACHE_MB = 256
-
-SNAPSHOT_RECORDS = 50_000
-"""A worker folds this many records in about a second."""
-
-SNAPSHOT_MINUTES = 10
+SLOTS_MAX = 10_000
 
 SESSION_CACHE_MB = 256
 """Enough for some 25,000 short sessions, or 200 of a hundred turns."""
@@ -58,20 +47,6 @@ with a broker (docs/decisions/0049-a-replicated-log-is-required-away-from-one-ma
 REPLICAS, IN_SYNC_MIN, REPLICAS_MAX = 3, 2, 15
 """With three replicas of which two acknowledge, one broker may be down, and another one lost."""
 
-DECODERS = ("auto", "python")
-"""How records are decoded: with the compiled decoder if it is built, or in Python only."""
-
-STORE_SCHEMES = ("s3", "gs", "az", "memory")
-"""The object stores that can hold blobs."""
-
-_STORE = re.compile(r"[A-Za-z0-9._/-]*")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{0,128}")
-_VARIABLES = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
-NAME_BYTES_MAX = 255
-"""The longest name of a file or directory on Linux."""
-
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
-
 PREFIX = "FOLDLOG_"
 """The prefix of foldlog's own environment variables."""
 
@@ -86,99 +61,6 @@ OTHER_VARIABLES = (
 them with the code that reads them.
 """
 
-_ENV: Mapping[str, tuple[str, ...]] = {
-    "bootstrap_servers": ("FOLDLOG_BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS"),
-    "topic_prefix": ("FOLDLOG_TOPIC_PREFIX",),
-    "partitions": ("FOLDLOG_PARTITIONS",),
-    "durability": ("FOLDLOG_DURABILITY",),
-    "replication_factor": ("FOLDLOG_REPLICATION_FACTOR",),
-    "min_insync_replicas": ("FOLDLOG_MIN_INSYNC_REPLICAS",),
-    "linger_ms": ("FOLDLOG_LINGER_MS",),
-    "client_properties": ("FOLDLOG_CLIENT_PROPERTIES",),
-    "home": ("FOLDLOG_HOME",),
-    "state_dir": ("FOLDLOG_STATE_DIR",),
-    "blobs": ("FOLDLOG_BLOBS",),
-    "blobs_dir": ("FOLDLOG_BLOBS",),
-    "blob_cache_mb": ("FOLDLOG_BLOB_CACHE_MB",),
-    "archive_dir": ("FOLDLOG_ARCHIVE",),
-    "snapshots_dir": ("FOLDLOG_SNAPSHOTS",),
-    "snapshot_records": ("FOLDLOG_SNAPSHOT_RECORDS",),
-    "snapshot_minutes": ("FOLDLOG_SNAPSHOT_MINUTES",),
-    "cache_dir": ("FOLDLOG_CACHE_DIR",),
-    "config_dir": ("FOLDLOG_CONFIG_DIR",),
-    "managed_instructions": ("FOLDLOG_MANAGED_INSTRUCTIONS",),
-    "prices": ("FOLDLOG_PRICES",),
-    "embedder": ("FOLDLOG_EMBEDDER",),
-    "api_key": ("ANTHROPIC_API_KEY",),
-    "base_url": ("ANTHROPIC_BASE_URL",),
-    "gateway_secret": ("FOLDLOG_GATEWAY_SECRET",),
-    "web_token": ("FOLDLOG_WEB_TOKEN",),
-    "user": ("FOLDLOG_USER",),
-    "inline_limit_bytes": ("FOLDLOG_INLINE_LIMIT_BYTES",),
-    "decoder": ("FOLDLOG_DECODER",),
-    "tool_env": ("FOLDLOG_TOOL_ENV",),
-    "model_slots": ("FOLDLOG_MODEL_SLOTS",),
-    "tool_slots": ("FOLDLOG_TOOL_SLOTS",),
-    "session_cache_mb": ("FOLDLOG_SESSION_CACHE_MB",),
-}
-"""The environment variables of each setting.
-
-The first variable that is set and not empty is used.
-"""
-
-_INTS: Mapping[str, tuple[int, int]] = {
-    "partitions": (1, PARTITIONS_MAX),
-    "replication_factor": (1, REPLICAS_MAX),
-    "min_insync_replicas": (1, REPLICAS_MAX),
-    "linger_ms": (0, LINGER_MS_MAX),
-    "inline_limit_bytes": (1024, INLINE_LIMIT_BYTES_MAX),
-    "model_slots": (1, SLOTS_MAX),
-    "tool_slots": (1, SLOTS_MAX),
-    "session_cache_mb": (1, 1_000_000),
-    "blob_cache_mb": (0, 1_000_000),
-    "snapshot_records": (0, 1_000_000_000),
-    "snapshot_minutes": (1, 10_080),
-}
-_PATHS = (
-    "home", "state_dir", "blobs_dir", "archive_dir", "snapshots_dir", "cache_dir", "config_dir",
-    "managed_instructions", "prices",
-)
-_SECRETS = ("api_key", "gateway_secret", "web_token")
-_WORDS: Mapping[str, tuple[str, ...]] = {
-    "decoder": DECODERS,
-    "durability": DURABILITIES,
-}
-_FORMS: Mapping[str, tuple[Callable[[str], Any], str]] = {
-    "bootstrap_servers": (
-        re.compile(r"[ -?A-~]*").fullmatch, "must be HOST:PORT,... without a user or a password"
-    ),
-    "embedder": (
-        re.compile(r"\s*[^\W\d][\w.]*:[^\W\d]\w*\s*|\s*").fullmatch,
-        "must be MODULE:ATTR, as in my_app:embedder",
-    ),
-    "topic_prefix": (_TOPIC.fullmatch, "may contain only letters, digits, `.`, `_` and `-`"),
-    "user": (is_id, "must be 1 to 128 letters, digits, `.`, `_`, `:`, `@`, `-`, not `.`, `..`"),
-    "web_token": (
-        re.compile(r"[!-~]{16,}").fullmatch, "must be 16 or more ASCII characters, without spaces"
-    ),
-    "api_key": (
-        lambda text: re.fullmatch(r"[!-~]*", text.strip()),
-        "must be ASCII characters, without spaces",
-    ),
-    "gateway_secret": (
-        lambda text: len(text.encode()) >= SECRET_BYTES_MIN,
-        f"needs at least {SECRET_BYTES_MIN} bytes",
-    ),
-}
-"""The test that a value must pass, and the text for users."""
-
-_EMPTY_ALLOWED = ("topic_prefix", "tool_env")
-_EMPTY_IS_WRONG = ("base_url",)
-"""An empty variable of these settings is an error; any other one is ignored.
-
-The default of `base_url` is a public service: whoever sets the variable wants another one.
-"""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Settings:
@@ -187,103 +69,137 @@ class Settings:
     The text under each setting says what the setting means and, if its default is computed, how.
     """
 
-    bootstrap_servers: str | None = None
+    # The annotation of a setting has its row: see setting_row.py.
+    bootstrap_servers: Annotated[str | None, Row(
+        variables=("FOLDLOG_BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS"),
+        test=re.compile(r"[ -?A-~]*").fullmatch,
+        rule="must be HOST:PORT,... without a user or a password",
+    )] = None
     """The Kafka brokers, `HOST:PORT,...`. Default: the local broker that `foldlog up` starts."""
-    topic_prefix: str = ""
+    topic_prefix: Annotated[str, Row(
+        test=re.compile(r"[A-Za-z0-9._-]{0,128}").fullmatch,
+        rule="may contain only letters, digits, `.`, `_` and `-`",
+        can_be_empty=True,
+    )] = ""
     """Prepended to every topic name: separates installations on one cluster."""
-    partitions: int = PARTITIONS
+    partitions: Annotated[int, whole(1, 1024)] = 8
     """The number of partitions of each topic, used when the topics are created; `foldlog move`
     changes it later.
     """
-    durability: str | None = None
+    durability: Annotated[str | None, Row(words=DURABILITIES)] = None
     """`replicated`: processes start only on topics that lose no acknowledged record with a broker,
     see docs/operation.md; `local`: on any.
     Default: `local` on a single loopback address, such as that of `foldlog up`; else `replicated`.
     """
-    replication_factor: int | None = None
+    replication_factor: Annotated[int | None, whole(1, REPLICAS_MAX)] = None
     """The replicas of each partition, used when the topics are created and compared later.
     Default: 1 if `durability` is `local`, else 3.
     """
-    min_insync_replicas: int | None = None
+    min_insync_replicas: Annotated[int | None, whole(1, REPLICAS_MAX)] = None
     """How many replicas must have a record before Kafka acknowledges it, used like
     `replication_factor`. Default: 1 if `durability` is `local`, else 2.
     """
-    linger_ms: int = 0
+    # A longer linger delays each claim's round trip through the log enough for users to notice.
+    linger_ms: Annotated[int, whole(0, 5)] = 0
     """Milliseconds the producer waits to fill a batch."""
-    client_properties: Mapping[str, str] = field(default_factory=dict)
+    client_properties: Annotated[Mapping[str, str], Row(is_file=True)] = field(default_factory=dict)
     """Path of a `client.properties` file: librdkafka settings such as TLS and logins."""
-    home: Path
+    home: Annotated[Path, path()]
     """Directory of local data. Default: `$XDG_STATE_HOME/foldlog`, or `~/.local/state/foldlog`."""
-    state_dir: Path
+    state_dir: Annotated[Path, path()]
     """Directory of a worker's stores, outbox and lock. Default: `HOME/worker`, in `home`."""
-    blobs: str | None = None
+    blobs: Annotated[str | None, Row(convert=store_url)] = None
     """URL of the blob store if it is an object store, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or
     `az://ACCOUNT/CONTAINER/PREFIX`, see docs/blobs.md. Default: the directory `blobs_dir`.
     """
-    blobs_dir: Path
+    blobs_dir: Annotated[Path, path("FOLDLOG_BLOBS")]
     """Directory of the blob store, shared by all machines. Default: `HOME/blobs`, in `home`."""
-    blob_cache_mb: int = BLOB_CACHE_MB
+    blob_cache_mb: Annotated[int, whole(0, 1_000_000)] = 256
     """Disk space in MB for local copies of blobs from an object store, in `cache_dir`; 0 turns them
     off.
     """
-    archive_dir: Path | None = None
+    archive_dir: Annotated[Path | None, path("FOLDLOG_ARCHIVE")] = None
     """Directory of the archive, shared by all machines, see docs/retention.md.
     Default: `BLOBS/archive`, in `blobs_dir` or `blobs`.
     """
-    snapshots_dir: Path | None = None
+    snapshots_dir: Annotated[Path | None, path("FOLDLOG_SNAPSHOTS")] = None
     """Directory of snapshots of the stores, shared by all workers, see docs/snapshots.md.
     Default: `BLOBS/snapshots`, in `blobs_dir` or `blobs`.
     """
-    snapshot_records: int = SNAPSHOT_RECORDS
+    # A worker folds this many records in about a second.
+    snapshot_records: Annotated[int, whole(0, 1_000_000_000)] = 50_000
     """A worker makes a snapshot of a partition after this many new records, and loads a snapshot if
     its own store is more than this many records behind the snapshot; 0 turns both off.
     """
-    snapshot_minutes: int = SNAPSHOT_MINUTES
+    snapshot_minutes: Annotated[int, whole(1, 10_080)] = 10
     """A worker also makes a snapshot of a partition this many minutes after the last one, if the
     partition has new records.
     """
-    cache_dir: Path
+    cache_dir: Annotated[Path, path()]
     """Directory of downloads. Default: `$XDG_CACHE_HOME/foldlog`, or `~/.cache/foldlog`."""
-    config_dir: Path | None = None
+    config_dir: Annotated[Path | None, path()] = None
     """Directory of the user's own instruction file.
     Default: `$XDG_CONFIG_HOME/foldlog`, or `~/.config/foldlog`.
     """
-    managed_instructions: Path | None = None
+    managed_instructions: Annotated[Path | None, path()] = None
     """The operator's instruction file, which every agent reads."""
-    prices: Path | None = None
+    prices: Annotated[Path | None, path()] = None
     """A price table of your own. Default: the list prices shipped with foldlog."""
-    embedder: str | None = None
+    embedder: Annotated[str | None, Row(
+        test=re.compile(r"\s*[^\W\d][\w.]*:[^\W\d]\w*\s*|\s*").fullmatch,
+        rule="must be MODULE:ATTR, as in my_app:embedder",
+    )] = None
     """`MODULE:ATTR` that makes the vectors of memory. Default: see docs/search.md."""
-    api_key: str | None = None
+    api_key: Annotated[str | None, Row(
+        variables=("ANTHROPIC_API_KEY",),
+        test=lambda text: re.fullmatch(r"[!-~]*", text.strip()),
+        rule="must be ASCII characters, without spaces",
+        is_secret=True,
+    )] = None
     """Key of the Messages API. Without it, and without `base_url`, the scripted server answers."""
-    base_url: str | None = None
+    base_url: Annotated[str | None, Row(
+        variables=("ANTHROPIC_BASE_URL",),
+        convert=base_url_of,
+        demands_value=True,  # the default is public: whoever sets the variable wants another one
+    )] = None
     """Address of the Messages API. Default: the provider's."""
-    gateway_secret: str | None = None
+    gateway_secret: Annotated[str | None, Row(
+        test=lambda text: len(text.encode()) >= SECRET_BYTES_MIN,
+        rule=f"needs at least {SECRET_BYTES_MIN} bytes",
+        is_secret=True,
+    )] = None
     """Secret of 32 bytes or more that signs the gateway's tokens; without it the gateway serves
     loopback only.
     """
-    web_token: str | None = None
+    web_token: Annotated[str | None, Row(
+        test=re.compile(r"[!-~]{16,}").fullmatch,
+        rule="must be 16 or more ASCII characters, without spaces",
+        is_secret=True,
+    )] = None
     """Token that a worker's pages require from other machines, 16 characters or more."""
-    user: str
+    user: Annotated[str, Row(
+        test=is_id,
+        rule="must be 1 to 128 letters, digits, `.`, `_`, `:`, `@`, `-`, not `.`, `..`",
+    )]
     """The user that commands act as. Default: the login name."""
-    inline_limit_bytes: int = INLINE_LIMIT_BYTES
+    inline_limit_bytes: Annotated[int, whole(1024, INLINE_LIMIT_BYTES_MAX)] = INLINE_LIMIT_BYTES
     """Larger content goes to the blob store instead of the event."""
     channels: Mapping[str, Channel] = field(default_factory=dict)
     """Where answers are pushed to, by name: see docs/delivery.md."""
     channels_wrong: tuple[str, ...] = ()
-    decoder: str = DECODERS[0]
+    decoder: Annotated[str, Row(words=("auto", "python"))] = "auto"
     """How a process decodes records: `auto`, with the compiled decoder if it is built, or `python`.
     Both give the same events.
     """
-    tool_env: tuple[str, ...] = ()
+    tool_env: Annotated[tuple[str, ...], Row(convert=variable_globs, can_be_empty=True)] = ()
     """Further environment variables for the commands that tools run, as in `A,B*`; `*` at the end
     of a name is a wildcard. Default: only the usual variables, see docs/agents.md.
     """
-    model_slots: int = MODEL_SLOTS
+    model_slots: Annotated[int, whole(1, SLOTS_MAX)] = 100
     """Model calls that one worker runs at once; more of them wait in a queue."""
-    tool_slots: int = TOOL_SLOTS
+    tool_slots: Annotated[int, whole(1, SLOTS_MAX)] = 32
     """Tool calls that one worker runs at once; more of them wait in a queue."""
-    session_cache_mb: int = SESSION_CACHE_MB
+    session_cache_mb: Annotated[int, whole(1, 1_000_000)] = SESSION_CACHE_MB
     """Memory in MB for the sessions that a worker, or a gateway, keeps as objects; others are read
     from its store when they are used.
     """
@@ -307,7 +223,7 @@ class Settings:
         channels, source = found.pop("channels", ({}, ""))
         found = _with_blobs(found, _from_env(env))
         found = _with_blobs(found, _from_flags(flags or {}))
-        given = {name: _checked(name, value, source) for name, (value, source) in found.items()}
+        given = {name: ROWS[name].checked(name, *each) for name, each in found.items()}
         given["channels"], given["channels_wrong"] = channels_from(channels, source, env)
         return cls._complete(given, env)
 
@@ -353,8 +269,8 @@ class Settings:
         """
         return replace(
             self,
-            topic_prefix=_checked("topic_prefix", topic_prefix, flags[0]),
-            partitions=_checked("partitions", partitions, flags[1]),
+            topic_prefix=ROWS["topic_prefix"].checked("topic_prefix", topic_prefix, flags[0]),
+            partitions=ROWS["partitions"].checked("partitions", partitions, flags[1]),
         )
 
     @property
@@ -385,7 +301,7 @@ class Settings:
     @property
     def secret_variables(self) -> tuple[str, ...]:
         """The environment variables with secrets of foldlog itself."""
-        ours = tuple(variable for name in _SECRETS for variable in _ENV[name])
+        ours = tuple(variable for name in _SECRETS for variable in ROWS[name].variables)
         return (*ours, *(channel.secret_env for channel in self.channels.values()))
 
     @property
@@ -406,10 +322,20 @@ class Settings:
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
+ROWS: Mapping[str, Row] = {
+    name: row._replace(variables=row.variables or (PREFIX + name.upper(),))
+    for name, hint in get_type_hints(Settings, include_extras=True).items()
+    for row in getattr(hint, "__metadata__", ())
+}
+"""The row of each setting that has variables, from the annotations of `Settings`."""
+_PATHS = [name for name, row in ROWS.items() if row.is_path]
+_SECRETS = [name for name, row in ROWS.items() if row.is_secret]
+
+
 def unknown_variables(settings: Settings, env: Mapping[str, str]) -> tuple[str, ...]:
     """A text about each variable with foldlog's prefix that nothing reads: probably a typing
     error. The values are not shown."""
-    ours = [v for variables in _ENV.values() for v in variables if v.startswith(PREFIX)]
+    ours = [v for row in ROWS.values() for v in row.variables if v.startswith(PREFIX)]
     channels = [channel.secret_env for channel in settings.channels.values()]
     known = {*ours, *OTHER_VARIABLES, HANDED, *channels}
     unknown = sorted(
@@ -433,13 +359,13 @@ def _from_toml(path: Path | None, env: Mapping[str, str]) -> _Found:
     if path is None:
         return {}
     table = _toml_table(path)
-    known = {*_ENV, "channels"}
+    known = {*ROWS, "channels"}
     unknown = sorted(set(table) - known)
     if unknown:
         raise SettingsError(
             f"{path}: unknown settings {keys_text(unknown)}. Known are: {', '.join(sorted(known))}."
         )
-    for name in (*_PATHS, "client_properties"):
+    for name in (name for name, row in ROWS.items() if row.is_file):
         text = table.get(name)
         if not isinstance(text, str) or not text.strip() or (name == "blobs_dir" and "://" in text):
             continue
@@ -470,16 +396,16 @@ def _toml_table(path: Path) -> dict[str, Any]:
 
 def _from_env(env: Mapping[str, str]) -> _Found:
     found = {}
-    for name, variables in _ENV.items():
-        for variable in variables:
-            if env.get(variable) or (variable in env and name in _EMPTY_IS_WRONG):
+    for name, row in ROWS.items():
+        for variable in row.variables:
+            if env.get(variable) or (variable in env and row.demands_value):
                 found[name] = (env[variable], variable)
                 break
     return found
 
 
 def _from_flags(flags: Mapping[str, Any]) -> _Found:
-    unknown = sorted(set(flags) - set(_ENV))
+    unknown = sorted(set(flags) - set(ROWS))
     assert not unknown, f"no such settings: {unknown}"
     given = {name: value for name, value in flags.items() if value is not None}
     return {name: (value, f"--{name.replace('_', '-')}") for name, value in given.items()}
@@ -501,110 +427,6 @@ def _with_blobs(found: _Found, more: _Found) -> _Found:
     if is_url and value.startswith("file:///"):
         return {**rest, "blobs_dir": (value.removeprefix("file://"), source)}
     return {**rest, "blobs" if is_url or given == ["blobs"] else "blobs_dir": (value, source)}
-
-
-def _checked(name: str, value: Any, source: str) -> Any:
-    """The value, validated and converted to the setting's type. Raises SettingsError."""
-    if name in _INTS:
-        return _number(name, value, source)
-    if name in (*_PATHS, "client_properties") and isinstance(value, Path):
-        value = str(value)
-    if not isinstance(value, str):
-        raise SettingsError(f"{source}: {name} must be a string, not {type(value).__name__}")
-    _text(value, f"{source}: {name}")
-    if name not in _SECRETS and _CONTROLS.search(value.strip()):
-        raise SettingsError(f"{source}: {name} contains a control character")
-    if name in _PATHS and any(len(part.encode()) > NAME_BYTES_MAX for part in value.split("/")):
-        raise SettingsError(f"{source}: {name} has a name of more than {NAME_BYTES_MAX} bytes")
-    if name in _WORDS and value not in _WORDS[name]:
-        raise SettingsError(f"{source}: {name} must be {' or '.join(_WORDS[name])}")
-    if name in _FORMS and not _FORMS[name][0](value):
-        raise SettingsError(f"{source}: {name} {_FORMS[name][1]}")
-    if name not in _EMPTY_ALLOWED and not value.strip():
-        raise SettingsError(f"{source}: {name} is empty. Set it, or remove it.")
-    if name in _CONVERTED:
-        return _CONVERTED[name](value.strip(), source)
-    return value.strip()
-
-
-def _number(name: str, value: Any, source: str) -> int:
-    low, high = _INTS[name]
-    try:
-        number = int(value) if not isinstance(value, (bool, float)) else None
-    except (TypeError, ValueError):
-        number = None
-    if number is None or not low <= number <= high:
-        raise SettingsError(f"{source}: {name} must be a whole number {low} to {high}")
-    return number
-
-
-def _variables(value: str, source: str) -> tuple[str, ...]:
-    """Names of variables, separated by commas."""
-    names = tuple(name.strip() for name in value.split(",") if name.strip())
-    if not all(map(_VARIABLES.fullmatch, names)):
-        raise SettingsError(
-            f"{source}: tool_env must be names of variables separated by commas, as in "
-            "DATABASE_URL,PG*"
-        )
-    return names
-
-
-def blob_place(text: str, source: str) -> tuple[str, Path | None]:
-    """A directory or a URL of an object store, as a user gave it: (url, None) or ('', directory).
-    Raises SettingsError.
-    """
-    if text.startswith("file:///"):
-        return "", Path(text.removeprefix("file://"))
-    if "://" not in text:
-        return "", Path(text).absolute()
-    return _store_url(text, source), None
-
-
-def _store_url(value: str, source: str) -> str:
-    """The URL of an object store, without a trailing slash. An invalid URL is not shown, because it
-    may contain a password.
-    """
-    wrong = SettingsError(
-        f"{source}: blobs must be s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, "
-        "az://ACCOUNT/CONTAINER/PREFIX or file:///DIRECTORY; without a user, a password or "
-        "parameters, because the credentials are set as docs/blobs.md describes. A directory can "
-        "also be given as blobs_dir."
-    )
-    scheme, separator, place = value.partition("://")
-    place = place.strip("/")
-    if not separator or scheme not in STORE_SCHEMES or not _STORE.fullmatch(place):
-        raise wrong
-    if {".", ".."} & set(place.split("/")):
-        raise wrong
-    if not place and scheme != "memory":
-        raise wrong
-    return f"{scheme}://{place}"
-
-
-def _base_url(value: str, source: str) -> str:
-    """The URL. An invalid URL is not shown, because it may contain a password."""
-    if _http_url(value) is None:
-        raise SettingsError(
-            f"{source}: base_url must be http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]"
-        )
-    return value
-
-
-def _http_url(value: str) -> SplitResult | None:
-    """The parts of an address of HTTP, or None if it is none."""
-    try:
-        parts = urlsplit(value)
-        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        return None
-    return parts if fits and re.fullmatch(r"[!-~]+", value) else None
-
-
-_CONVERTED: Mapping[str, Callable[[str, str], Any]] = {
-    "tool_env": _variables,
-    "base_url": _base_url,
-    "blobs": _store_url,
-}
 
 
 def _properties_file(path: str | None, env: Mapping[str, str]) -> Mapping[str, str]:
@@ -634,17 +456,11 @@ def _properties_file(path: str | None, env: Mapping[str, str]) -> Mapping[str, s
 def _base(env: Mapping[str, str], variable: str, below_home: str) -> Path:
     """An XDG base directory; the specification says to ignore a relative path."""
     given = env.get(variable, "")
-    return Path(_text(given, variable)) if given.startswith("/") else _home(env) / below_home
+    return Path(utf8(given, variable)) if given.startswith("/") else _home(env) / below_home
 
 
 def _home(env: Mapping[str, str]) -> Path:
-    return Path(_text(env.get("HOME") or str(Path.home()), "HOME"))
-
-
-def _text(value: str, source: str) -> str:
-    if not is_text(value):
-        raise SettingsError(f"{source} is not valid UTF-8 text")
-    return value
+    return Path(utf8(env.get("HOME") or str(Path.home()), "HOME"))
 
 
 def _expanded(text: str, env: Mapping[str, str]) -> Path:

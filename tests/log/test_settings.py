@@ -1,11 +1,12 @@
 """The sources of settings, their validation, and the secrets that are never printed."""
 
-from dataclasses import FrozenInstanceError, asdict
+from dataclasses import FrozenInstanceError, asdict, fields
 from pathlib import Path
 
 import pytest
 
 from foldlog.log import Settings, SettingsError, open_log
+from foldlog.log.settings import ROWS
 
 ENV = {"HOME": "/h", "USER": "ada"}
 
@@ -63,6 +64,14 @@ def test_the_defaults_apply_without_any_source():
     assert settings.kafka_dir == home / "kafka"
     with pytest.raises(FrozenInstanceError):
         settings.user = "eve"
+
+
+def test_every_setting_but_the_channels_has_a_row_with_its_variables():
+    names = {each.name for each in fields(Settings)}
+    assert set(ROWS) == names - {"channels", "channels_wrong"}
+    assert ROWS["linger_ms"].variables == ("FOLDLOG_LINGER_MS",)
+    assert ROWS["archive_dir"].variables == ("FOLDLOG_ARCHIVE",)
+    assert all(row.variables and bool(row.test) == bool(row.rule) for row in ROWS.values())
 
 
 def test_flags_override_variables_which_override_the_file(toml):

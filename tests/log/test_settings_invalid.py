@@ -9,14 +9,14 @@ import pytest
 from foldlog.api import installation
 from foldlog.log import Settings, SettingsError, environment
 from foldlog.log.kafka import KafkaLog
-from foldlog.log.settings import _ENV, _INTS, _PATHS, unknown_variables
+from foldlog.log.settings import ROWS, unknown_variables
 from foldlog.tests.kit.waiting import PATIENCE_S
 
 ENV = {"HOME": "/h", "USER": "ada"}
 HIDDEN = "hush-hush-secret-of-32-bytes-and-more"
 NOT_UTF8 = os.fsdecode(HIDDEN.encode() + b"\xff")
-VARIABLES = sorted({(name, variable) for name, all in _ENV.items() for variable in all})
-FILES = [*_PATHS, "client_properties"]
+VARIABLES = sorted({(name, variable) for name, row in ROWS.items() for variable in row.variables})
+FILES = [name for name, row in ROWS.items() if row.is_file]
 
 
 def refusal(env=(), toml=None, flags=None) -> str:
@@ -32,11 +32,11 @@ def refusal(env=(), toml=None, flags=None) -> str:
 def test_a_variable_that_is_not_utf8_is_named_and_not_shown(name, variable):
     message = refusal({variable: NOT_UTF8})
     assert variable in message
-    if name not in _INTS:
+    if ROWS[name].bounds is None:
         assert "UTF-8" in message
 
 
-@pytest.mark.parametrize("name", sorted(_ENV))
+@pytest.mark.parametrize("name", sorted(ROWS))
 def test_a_flag_that_is_not_utf8_is_named_and_not_shown(name):
     assert name in refusal(flags={name: NOT_UTF8})
 
@@ -61,7 +61,7 @@ def test_a_directory_of_the_user_that_is_not_utf8_is_named(variable):
     ("home", f"/{HIDDEN * 9}"), ("prices", f"/{HIDDEN * 9}/x"),
 ])  # fmt: skip
 def test_an_invalid_value_is_not_shown(name, value):
-    variable = _ENV[name][0]
+    variable = ROWS[name].variables[0]
     assert name in refusal({variable: value})
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from foldlog.log.settings import _ENV, HANDED, OTHER_VARIABLES, PREFIX
+from foldlog.log.settings import HANDED, OTHER_VARIABLES, PREFIX, ROWS
 from foldlog.tests.structure.tree import ROOT, all_paths
 
 NAME = re.compile(PREFIX + r"[A-Z0-9_]*[A-Z0-9]")
@@ -24,7 +24,7 @@ def named_in(path: str) -> set[str]:
 
 
 def test_the_other_variables_are_those_that_code_names():
-    settings = {variable for variables in _ENV.values() for variable in variables}
+    settings = {variable for row in ROWS.values() for variable in row.variables}
     paths = [p for p in all_paths() if not p.startswith((*TEXTS, *INVENTED, "log/settings.py"))]
     found = set().union(*map(named_in, paths)) - settings - {HANDED}
     assert found == set(OTHER_VARIABLES)
