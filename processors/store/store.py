@@ -28,7 +28,7 @@ from . import views_codec
 from .rocks import DiskFailed, RocksBackend
 
 LAYOUT = 18  # increment it when the keys, or the views that the folds store, change
-FOLDS = "50441d20dc09f8b3"
+FOLDS = "b76c0f10ab4e49b0"
 
 
 @cache
