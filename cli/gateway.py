@@ -138,21 +138,23 @@ def demand_free(port: int | None) -> None:
 @contextmanager
 def child_gateway(
     edge: Edge, origins: Sequence[str] = (), port: int | None = None
-) -> Iterator[None]:
+) -> Iterator[Callable[[], None]]:
     """A gateway process of the same installation, which ends with the block or with this process.
+    Yields a function that lets it end earlier, and does not wait.
     """
     arguments = child_arguments(edge.flags, origins, port)
-    with restarting([sys.executable, "-m", "foldlog.cli", *arguments]):
-        yield
+    with restarting([sys.executable, "-m", "foldlog.cli", *arguments]) as end:
+        yield end
 
 
 @contextmanager
 def restarting(
     command: Sequence[str], report: Callable[[str], None] = note, pause_s: float = PAUSE_S
-) -> Iterator[None]:
+) -> Iterator[Callable[[], None]]:
     """Run a process during a block, and restart it whenever it exits.
 
-    At the end of the block the process's stdin is closed, which ends the process.
+    At the end of the block the process's stdin is closed, which ends the process. Yields a function
+    that begins this end, and does not wait for it.
     """
     stop = threading.Event()
     first = _child(command)
@@ -161,7 +163,7 @@ def restarting(
     )
     supervisor.start()
     try:
-        yield
+        yield stop.set
     finally:
         stop.set()
         supervisor.join()

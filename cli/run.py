@@ -180,11 +180,13 @@ def run_supervised(
     more: Sequence[str] = (),
     reload: threading.Event | None = None,
     unreachable: Callable[[], None] = lambda: None,
+    ending: Callable[[], None] = lambda: None,
 ) -> int:
     """Run a worker until SIGTERM or Ctrl-C, and replace it at once when it dies.
 
     reload: an event. When it is set, the worker is replaced by a worker that imports the agents
-    again. unreachable: called when a worker could not reach the log.
+    again. unreachable: called when a worker could not reach the log. ending: called when
+    the end begins.
     """
     from ..processors.worker import supervise
 
@@ -202,7 +204,7 @@ def run_supervised(
             # Workers read these from the environment, as if a person had set them.
             os.environ["ANTHROPIC_BASE_URL"] = settings.base_url or ""
             os.environ["ANTHROPIC_API_KEY"] = settings.api_key or ""
-        return supervise.run(command, note, reload, unreachable)
+        return supervise.run(command, note, reload, unreachable, ending)
 
 
 @click.command("users", epilog=example("foldlog users --web 127.0.0.1:9465"))
@@ -298,7 +300,7 @@ def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[s
     line(f"Next, in another terminal: foldlog chat{which}")
     line("Inspect it with: foldlog sessions, foldlog tail --follow, foldlog doctor")
     with ExitStack() as stack:
-        stack.enter_context(gateway.child_gateway(edge, origins, port))
+        end_gateway = stack.enter_context(gateway.child_gateway(edge, origins, port))
         reload = None
         if first is not None:
             reloader = Reloader(agents, first, edge.settings.state_dir, note)
@@ -306,6 +308,7 @@ def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[s
         code = run_supervised(
             edge, ROLES, agents, None,
             watch=True, reload=reload, unreachable=partial(restart_broker, edge),
+            ending=end_gateway,
         )
     if edge.settings.bootstrap_servers is None and code == 0:
         line("the worker has ended; Kafka runs on until `foldlog down`")

@@ -161,6 +161,7 @@ class BlobStore:
     def get(self, name: str) -> bytes:
         """The blob's bytes, verified against its name. Raises BlobMissing, BlobCorrupt, BlobsAway.
         """
+        _key(name)  # the name comes from a record, and could be a path
         if self._cache is not None and (copy := self._cache.find(name)) is not None:
             return copy
         data = self.get_stored(name)

@@ -118,6 +118,9 @@ class GroupReader(Reader, Protocol):
     never ends the reader: if the group evicts it meanwhile, it joins again.
     """
 
+    def rejoin(self, why: str) -> None:
+        """Revoke every partition and join again: the next polls assign them. Needs no broker."""
+
     def commit(self, offsets: Mapping[int, int]) -> None:
         """Commit the offsets of the next records to read. Does not wait for the broker.
 

@@ -223,7 +223,7 @@ class KafkaGroupReader(KafkaReader):
         try:
             found = super().poll(timeout_s, max_records)
             if self._unopened:
-                self._rejoin("no broker answered while this member opened its partitions")
+                self.rejoin("no broker answered while this member opened its partitions")
             elif self._out:
                 self._check_joins()
             return found
@@ -232,7 +232,7 @@ class KafkaGroupReader(KafkaReader):
                 raise
             # No broker responded for a session timeout. The client rejoined under the same instance
             # id while its old heartbeat was in flight, and so fenced itself: 1 time in 20.
-            self._rejoin(_EVICTED)
+            self.rejoin(_EVICTED)
             return []
 
     def _check_joins(self) -> None:
@@ -249,10 +249,10 @@ class KafkaGroupReader(KafkaReader):
         if self._answered_since_s is None:
             self._answered_since_s = now_s
         elif now_s - self._answered_since_s > OUT_S:
-            self._rejoin(_EVICTED)
+            self.rejoin(_EVICTED)
 
-    def _rejoin(self, why: str) -> None:
-        """Join again with a new client, because an evicted one cannot join anymore."""
+    def rejoin(self, why: str) -> None:
+        # With a new client, because an evicted one cannot join anymore.
         LOGGER.warning("%s; it joins the group again", why)
         self._revoke(self._client, [TopicPartition(self._full, p) for p in self._positions])
         self._closing = True

@@ -176,6 +176,14 @@ class MemoryGroupReader:
             self._inner.add({partition: start[partition] for partition in gained})
         return self._inner.poll(timeout_s, max_records)
 
+    def rejoin(self, why: str) -> None:
+        del why
+        partitions = sorted(self.positions())
+        self._inner.drop(partitions)
+        self.settled = -1
+        if partitions:
+            self._on_revoked(partitions)
+
     def positions(self) -> Offsets:
         return self._inner.positions()
 

@@ -19,8 +19,9 @@ def is_id(text: str) -> bool:
 
 
 def is_logged_id(text: str) -> bool:
-    """Whether the fold accepts an id. It accepts `.` and `..` too, because an older version allowed
-    them, and old logs must fold to the same views."""
+    """Whether the fold accepts the id of a message, a command or a memory entry, which no program
+    uses in a path. It accepts `.` and `..` too, so that an acknowledged message of an older version
+    keeps its place."""
     return _ID.fullmatch(text) is not None
 
 

@@ -7,7 +7,7 @@ must agree on them.
 import re
 from enum import StrEnum
 
-from .ids import ID_CHARS_MAX, is_logged_id
+from .ids import ID_CHARS_MAX, is_id
 
 USER, PROJECT = "user", "project"
 KINDS = (USER, PROJECT)
@@ -60,7 +60,7 @@ def scope_of(kind: str, id: str) -> str:
 def parse_scope(scope: str) -> tuple[str, str] | None:
     """(kind, id) of a scope, or None if it is invalid."""
     kind, colon, id = scope.partition(":")
-    return (kind, id) if colon and kind in KINDS and is_logged_id(id) else None
+    return (kind, id) if colon and kind in KINDS and is_id(id) else None
 
 
 SCOPE_CHARS_MAX = len(PROJECT) + 1 + ID_CHARS_MAX

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from .bounds import TimeMs
+from .ids import is_id
 
 
 class Tab(NamedTuple):
@@ -37,9 +38,9 @@ def key_of(user_id: str, session_id: str) -> str:
 
 def names_in(key: bytes | None) -> tuple[str, str]:
     """(user id, session id) of a record's key;
-    the session id is empty if the key has another form."""
+    both are empty if the key has another form, or if one of them is no id."""
     user, _, session_id = (key or b"").decode("utf-8", "replace").partition("/")
-    return user, session_id
+    return (user, session_id) if is_id(user) and is_id(session_id) else ("", "")
 
 
 def tab_in(session_id: str, value: bytes | None) -> Tab | None:

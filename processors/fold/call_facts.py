@@ -56,7 +56,7 @@ def _result(turn: TurnView, call: Call, event: ev.ToolResult) -> Facts:
 
 
 def _uncertain(turn: TurnView, call: Call, event: ev.ToolFailedUncertain) -> Facts:
-    return call.status, "newest" if event.attempt == call.attempt else "other"
+    return call.status, "newest" if event.attempt == call.attempt else "other", call.unasked
 
 
 def _human_needed(turn: TurnView, call: Call, event: ev.HumanNeeded) -> Facts:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from ...schemas.codec import ChunkSeen, Entry
-from ...schemas.ids import ID_CHARS_MAX, PARTITION_KEY
+from ...schemas.ids import DOTS, ID_CHARS_MAX, PARTITION_KEY
 from ...schemas.record import Record
 from .chunk_runs import chunk_runs
 from .projections import partition as partition_fold
@@ -23,14 +23,14 @@ KEY_BYTES_MAX = 2 * ID_CHARS_MAX  # a short key that is not an id still gets a r
 
 
 def is_foldable(key: bytes | None) -> bool:
-    """Whether a key can be a session's; a record with a longer or binary key is a dead letter."""
+    """Whether a key can be a session's. A record with another key (too long, binary, `.` or `..`)
+    is a dead letter."""
     if key is None or not 0 < len(key) <= KEY_BYTES_MAX or b"\0" in key:
         return False
     try:
-        key.decode()
+        return key.decode() not in DOTS
     except UnicodeDecodeError:
         return False
-    return True
 
 
 class FoldedEvent(NamedTuple):

@@ -33,7 +33,7 @@ from ..store.sqlite_errors import is_damage
 from ..store.store import Belongs
 from .fold import MemoryEntry, MemoryView, apply, initial
 
-LAYOUT = 2  # increment it when the tables, or the views that the fold stores, change
+LAYOUT = 3  # increment it when the tables, or the views that the fold stores, change
 SCOPES_CACHED = 64  # views kept in memory: the scopes that sessions of this worker use now
 KIND = "memory"  # kind of this store's documents in the search index
 _TABLES = (

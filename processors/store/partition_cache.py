@@ -55,8 +55,10 @@ def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
     """Whether WAKE can have a row for these views. If so, the session is checked when its partition
     is assigned."""
     turn = views.turn
-    unreported = any(call.status in IN_DOUBT and not call.told for call in turn.doubts)
-    if turn.open or bool(turn.refusals) or unreported:
+    doubts = [call for call in turn.doubts if call.status in IN_DOUBT]
+    if turn.open or bool(turn.refusals) or not all(call.told for call in doubts):
+        return True
+    if rules is not None and any(call.unasked for call in doubts):
         return True
     if turn.terminated or rules is None:
         return False

@@ -95,6 +95,8 @@ class RocksBackend:
 
     def close(self) -> None:
         with self._closing, _Errors():
+            if not self._is_open:
+                return
             self._is_open = False
             try:
                 self._db.close()

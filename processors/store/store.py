@@ -27,8 +27,8 @@ from ..fold.views import Frozen, SessionViews, initial
 from . import views_codec
 from .rocks import DiskFailed, RocksBackend
 
-LAYOUT = 17  # increment it when the keys, or the views that the folds store, change
-FOLDS = "7d9793cccc9b46af"
+LAYOUT = 18  # increment it when the keys, or the views that the folds store, change
+FOLDS = "b76c0f10ab4e49b0"
 
 
 @cache

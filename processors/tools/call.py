@@ -90,9 +90,9 @@ async def reconcile(
 ) -> None:
     """Determine whether a dead worker's call had its effect, and report exactly one outcome.
 
-    Called when row T6 of WAKE matches: the owner is certainly dead, or the claim's deadline and the
-    margin have passed. This reads the side log first, then calls the tool's reconciler. If neither
-    knows, the call is in doubt.
+    Called when row T6 or T8 of WAKE matches: the owner is certainly dead, or the claim's deadline
+    and the margin have passed. This reads the side log first, then calls the tool's reconciler. If
+    neither knows, the call is in doubt.
 
     early: the deadline and the margin have not passed, so the call may still happen. Nothing is
     reported then, unless the call is known to have happened: "it did not happen" could become

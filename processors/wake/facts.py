@@ -84,13 +84,15 @@ class Obligation(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """The input from which facts are computed. `common`: the facts that all subjects share."""
+    """The input from which facts are computed. `common`: the facts that all subjects share.
+    `may_ask`: whether a reconciler may be asked, also in a terminated session."""
 
     views: SessionViews
     partition: PartitionView
     now: int
     rules: Rules
     common: Facts
+    may_ask: bool = False
 
     def claim_status(self, claim: Claim, role: str, deadline: int) -> ClaimStatus:
         """The relation of the current holder to a claim that runs until a deadline."""
@@ -111,7 +113,8 @@ def wake(
     halted = views.frozen is not None or (turn.terminated and not turn.open)
     is_live = not halted and rules is not None
     common: Facts = {"gate": "live" if is_live else "halted", "closing": turn.closing is not None}
-    moment = Moment(views, partition, now, rules or Rules(), common)
+    may_ask = views.frozen is None and rules is not None
+    moment = Moment(views, partition, now, rules or Rules(), common, may_ask)
     owed = list(_always(moment))
     if is_live:
         owed += _live(moment)
@@ -172,7 +175,8 @@ def _owe(lane: str, facts: Facts, subject: Subject, due: int | None = None) -> O
 
 def _tool(moment: Moment, call: Call) -> Obligation | None:
     claim, due = OTHER, call.expires_at
-    if call.claim is not None and call.status == STARTED:
+    unasked = call.unasked and moment.may_ask
+    if call.claim is not None and (call.status == STARTED or unasked):
         claim = moment.claim_status(call.claim, "tools", call.claim.deadline)
         due = moment.takeover_at(call.claim.deadline)
     facts = {
@@ -183,6 +187,7 @@ def _tool(moment: Moment, call: Call) -> Obligation | None:
         "repeatable": call.effect != ONCE,
         "left": call.attempt < moment.rules.limits.tool_attempts,
         "told": call.told,
+        "unasked": unasked,
     }
     return _owe("T", facts, CallRef(call.turn, call.step, call.index), due)
 

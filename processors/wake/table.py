@@ -81,6 +81,7 @@ class Row(NamedTuple):
 LIVE: When = {"gate": ("live",)}
 RUNS: When = {**LIVE, "closing": (False,)}
 CLOSES: When = {**LIVE, "closing": (True,)}
+ASKED: When = {"status": (CallStatus.DOUBT,), "told": (True,), "unasked": (True,)}
 REBUILT = (StepDue.TOO_LONG, StepDue.PART_REFUSED)  # a request is built again, without a part
 ANOTHER = (StepDue.ANSWERED, StepDue.STEER, StepDue.PAUSE, *REBUILT)
 ANY = (StepDue.FIRST, *ANOTHER)
@@ -129,6 +130,10 @@ WAKE: tuple[Row, ...] = (
     Row("T7", "T", {"status": IN_DOUBT, "told": (False,)}, Action.HUMAN_NEEDED,
         "sessions",
         "a person must settle what happened"),
+    Row("T8", "T", {**ASKED, "claim": (GONE,)}, Action.TOOL_FAILED_UNCERTAIN, "tools",
+        "its turn ended, and its owner is dead: ask its reconciler, which may settle the doubt"),
+    Row("T8w", "T", {**ASKED, "claim": (OTHER,)}, Action.WAIT, "tools",
+        "its turn ended, and its owner may still report"),
     Row("S1", "S", {**RUNS, "status": (OWED,), "left": (True,)}, Action.GEN_START, "models",
         "a step was decided: claim its model call when a slot is free"),
     Row("S1r", "S", {**RUNS, "status": (FAILED,), "permanent": (False,), "left": (True,),
@@ -235,6 +240,7 @@ DOMAINS: dict[str, When] = {
         "repeatable": BOOLS,
         "left": BOOLS,
         "told": BOOLS,
+        "unasked": BOOLS,
     },
     "S": {
         **COMMON,

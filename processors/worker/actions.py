@@ -459,7 +459,7 @@ class Actions:
         agent: Agent | None,
         now: int,
     ) -> int | None:
-        """Report the outcome of an effect whose owner is dead, once per claim (rows A2 and T6). A
+        """Report the outcome of an effect whose owner is dead, once per claim (rows A2, T6, T8). A
         reconciler is asked early too, because it may know already that the call happened."""
         assert agent is not None
         begun = self._begun.setdefault(views.session_id, set())
@@ -476,7 +476,8 @@ class Actions:
         if effect in begun:
             return None
         tool = agent.tool(call.name)
-        reconciles = obligation.row == "T6" and tool is not None and tool.reconciler is not None
+        has_reconciler = tool is not None and tool.reconciler is not None
+        reconciles = obligation.row in ("T6", "T8") and has_reconciler
         ended_at = call.claim.deadline + agent.limits.margin_ms
         if reconciles and now < ended_at:
             return self._ask_early(views, call, agent, now, ended_at)

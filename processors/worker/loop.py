@@ -12,7 +12,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from ...log.door import Delivered, GroupReader, Log, Producer
-from ...log.errors import AppendError, FoldlogError, LogFatal, OffsetGone
+from ...log.errors import (
+    AccessDenied,
+    AppendError,
+    FoldlogError,
+    LogFatal,
+    LogUnreachable,
+    OffsetGone,
+)
 from ...log.made import demand_as_made, partitions_of
 from ...schemas.ids import PARTITION_KEY
 from ...schemas.topics import SESSION_EVENTS
@@ -133,11 +140,11 @@ class Loop:
         reader = self.reader()
         try:
             while not self._halt.is_set() and not self._holds_all():
-                self.round(reader)
+                self.step(reader)
             self.has_started = True
             started()
             while not self._halt.is_set():
-                self.round(reader)
+                self.step(reader)
         finally:
             self.held_at_end = list(filter(self._worker.holds, self._worker.owned))
             self._worker.close()
@@ -182,6 +189,19 @@ class Loop:
             if belongs is not None and belongs.topic_id != topic_id:
                 why = f"the topic was deleted and recreated (its id is {topic_id} now)"
                 reader.seek(number, self._worker.reopened(number, why))
+
+    def step(self, reader: GroupReader) -> None:
+        """Run one round. Raises fatal errors.
+
+        If no broker answered, for example while a store was rebuilt, the worker closes its stores
+        at their cursors, joins the group again, and opens them when a broker answers.
+        """
+        try:
+            self.round(reader)
+        except AccessDenied:
+            raise
+        except LogUnreachable as error:
+            reader.rejoin(str(error))
 
     def round(self, reader: GroupReader) -> None:
         """Run one round. Raises fatal errors."""

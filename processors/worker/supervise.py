@@ -100,12 +100,14 @@ def run(
     say: Callable[[str], None],
     reload: threading.Event | None = None,
     unreachable: Callable[[], None] = lambda: None,
+    ending: Callable[[], None] = lambda: None,
 ) -> int:
     """Supervise `command` until SIGTERM or SIGINT. Returns the exit code of the last worker.
 
     reload: the caller sets this event to replace the worker with one that imports everything again.
     With `reload`, the supervisor never gives up: a worker that cannot run is started again at the
     next reload. unreachable: called, in a thread, when a worker could not reach the log.
+    ending: called when the end begins, so that what runs beside the worker ends at the same time.
     """
     stopping = threading.Event()
     previous = {
@@ -120,6 +122,7 @@ def run(
         while True:
             code = _wait(active, stopping, reload)
             if stopping.is_set():
+                ending()
                 code = active.end(STOP_S, say)
                 return 0 if code == -signal.SIGTERM else code  # no signal handler was set yet
             if code is None:

@@ -43,6 +43,7 @@ from .lost_effects import NO_LOST_EFFECTS, LostEffects, NoLostEffects
 
 ASK_TIME_MS = 300_000  # between PARTITION_TAKENs that only measure broker time
 BLOBS_RETRY_MS = 1_000  # between two tries of a session that needs a blob store that is away
+NO_SESSION_KEY = f"the key is no session id: . or .., not UTF-8, or over {KEY_BYTES_MAX} bytes"
 SESSION_TIMEOUT_MS = 6_000  # of the group; the shortest time between two PARTITION_TAKENs
 
 
@@ -289,7 +290,7 @@ class Worker:
         return owned is not None and len(self.held(owned)) == len(self.roles)
 
     def _dead_letter(self, owned: PartitionCache, record: Record, entry: Entry) -> None:
-        why = getattr(entry.event, "why", "") or f"the key is no session id (over {KEY_BYTES_MAX}?)"
+        why = getattr(entry.event, "why", "") or NO_SESSION_KEY
         if "sessions" not in self.roles or record.offset < owned.store.letters_from:
             return
         if record.offset < owned.store.log_end and self.has_letter(record):

@@ -342,6 +342,15 @@ def test_dev_reports_that_its_gateway_ended_and_restarts_it(tmp_path):
     assert lives.read_text() == "life life life end" and reports.empty()
 
 
+def test_dev_lets_its_gateway_end_while_its_worker_ends(tmp_path):
+    lives = tmp_path / "lives"
+    lives.write_text("life life ")  # so that it ends only with its stdin
+    with restarting([sys.executable, "-c", ENDS_TWICE, str(lives)]) as end:
+        until("it runs", lambda: lives.read_text() == "life life life ")
+        end()
+        until("it has ended", lambda: lives.read_text() == "life life life end")
+
+
 @pytest.mark.broker
 def test_dev_starts_a_local_kafka_that_died_and_none_that_was_stopped(tmp_path, broker_cache_dir):
     """The defect: Kafka ended on a disk that was full for a moment, and `dev` waited for ever."""

@@ -283,6 +283,7 @@ class RandomHistory(Outcomes):
                 owed
                 for owed in self.owed()
                 if owed.owed not in NEEDS_AN_EFFECT and self.holders.holder(owed.role)
+                and owed.row != "T8"
             ]
             if not todo or todo[0].row in ("A2", "T6", "T6r", "T6v"):
                 return

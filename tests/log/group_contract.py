@@ -158,6 +158,19 @@ class GroupContract(Backend):
             ("assigned", all_of_them), ("revoked", all_of_them), ("assigned", all_of_them),
         ]  # fmt: skip
 
+    def test_S0_2_a_member_that_joins_again_gets_its_partitions_again(self, log):
+        write(log, b"0", b"1")
+        member = Member(log, "w1")
+        together(member, condition=lambda: member.owned == ALL and len(member.records) == 2)
+        member.reader.rejoin("no broker answered")
+        assert not member.owned
+        write(log, b"2", b"3")
+        together(member, condition=lambda: member.owned == ALL and len(member.records) == 4)
+        all_of_them = sorted(ALL)
+        assert member.calls == [
+            ("assigned", all_of_them), ("revoked", all_of_them), ("assigned", all_of_them),
+        ]  # fmt: skip
+
     def test_a_member_that_may_not_open_its_partitions_raises(self, log):
         def denied(partitions):
             raise AccessDenied("a right is missing")

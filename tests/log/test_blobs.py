@@ -8,6 +8,7 @@ from hashlib import sha256
 import pytest
 from hypothesis import given, strategies as st
 
+from foldlog.log.blob_cache import BlobCache
 from foldlog.log.blobs import INLINE_BYTES_MAX, BlobCorrupt, BlobError, BlobMissing, BlobStore
 from foldlog.tests.kit.waiting import PATIENCE_S, joined
 from foldlog.tests.log.blobs_contract import BlobsContract
@@ -70,6 +71,17 @@ def test_S2_3_no_name_reads_outside_the_directory(tmp_path_factory, name):
     blobs = BlobStore(tmp_path_factory.getbasetemp() / "shared-blobs")
     with pytest.raises(BlobMissing):
         blobs.get(name)
+
+
+@pytest.mark.parametrize("name", ["../mine", "incoming/../../mine", "{0}/mine", "..", ".", "nul\0"])
+def test_S2_3_the_cache_reads_and_deletes_nothing_outside_its_directory(tmp_path, name):
+    """The defect: a record that named a file of the worker as a blob deleted that file."""
+    mine = tmp_path / "mine"
+    mine.write_bytes(b"not a blob")
+    store = BlobStore(tmp_path / "blobs", BlobCache(tmp_path / "cache", 1 << 20))
+    with pytest.raises(BlobMissing, match="not the name of a blob"):
+        store.get(name.format(tmp_path))
+    assert mine.read_bytes() == b"not a blob"
 
 
 def test_a_symbolic_link_is_not_followed(blobs, tmp_path):

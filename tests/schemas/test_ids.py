@@ -1,4 +1,4 @@
-"""Ids are never `.` or `..`, which name a directory in a path; the fold still accepts them."""
+"""Ids are never `.` or `..`, which name a directory in a path."""
 
 import pytest
 
@@ -38,8 +38,13 @@ def test_producers_refuse_dots(tmp_path, text):
             command()
 
 
-def test_a_session_of_an_old_log_folds_as_before(tmp_path):
-    log = memory_log()
-    played = Played(log, "..")
+def test_a_message_of_an_old_log_keeps_its_place(tmp_path):
+    """It was acknowledged, and nothing uses its id in a path."""
+    played = Played(memory_log(), "s1")
     played.append(ev.SessionOpened(user_id="ana", agent="shop", rules=1), "producer")
-    assert played.views.turn.known and played.views.state.user_id == "ana"
+    content = ev.Body(inline=b'[{"type":"text","text":"hi"}]')
+    played.append(ev.MessageReceived(
+        message_id="..", role="user", content=content, tokens=9, channel="c", when_busy="queue",
+        by_user="ana",
+    ), "producer")
+    assert played.views.turn.open

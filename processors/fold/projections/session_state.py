@@ -11,7 +11,7 @@ from ....schemas import events as ev
 from ....schemas.canonical import compact
 from ....schemas.codec import Entry
 from ....schemas.enums import CancelMode
-from ....schemas.ids import is_logged_id as is_id, why_not_an_id
+from ....schemas.ids import is_id, why_not_an_id
 from ....schemas.value import Value, fields_of, replace
 from ..calls import BEGUN
 from ..field_writers import PROJECT_TOOL

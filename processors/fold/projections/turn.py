@@ -274,13 +274,16 @@ def _tool_result(view: TurnView, entry: Entry, event: ev.ToolResult) -> TurnView
         texts.insert(0, f"The earlier call {call.name} ({call.key}) ended: {event.outcome}. {text}")
     denied = event.via == RECONCILER and event.outcome == NOT_RUN
     denied = denied and view.rules >= CONTRADICTS_RECONCILER
-    view = _with_call(view, call, status=status, outcome=event.outcome, denied=denied)
+    view = _with_call(
+        view, call, status=status, outcome=event.outcome, denied=denied, unasked=False
+    )
     return _remind(view, entry, texts)
 
 
 def _uncertain(view: TurnView, entry: Entry, event: ev.ToolFailedUncertain) -> TurnView:
     call = _call(view, event)
-    return _with_call(view, call, status=_becomes(view, call, event), told=False)
+    status = _becomes(view, call, event)  # a doubt of an ended turn remains, and a person knows it
+    return _with_call(view, call, status=status, told=call.told and call.unasked, unasked=False)
 
 
 def _resolved(view: TurnView, entry: Entry, event: ev.HumanResolved) -> TurnView:
@@ -288,7 +291,9 @@ def _resolved(view: TurnView, entry: Entry, event: ev.HumanResolved) -> TurnView
     outcome = OK if event.outcome == HAPPENED else NOT_RUN
     model_has_a_result = call.status is CONTRADICTED or call not in view.calls
     status = _becomes(view, call, event)
-    view = _with_call(view, call, status=status, outcome=outcome, human=event.outcome)
+    view = _with_call(
+        view, call, status=status, outcome=outcome, human=event.outcome, unasked=False
+    )
     if not model_has_a_result:
         return view
     text = f"The earlier call {call.name} ({call.key}): {resolution_text(event)}"

@@ -98,7 +98,8 @@ class Call(Value):
 
     `human`: what a person reported about the call. `denied`: a reconciler reported that the call
     did not happen. `told`: HUMAN_NEEDED was written for this status. `reported`: a late outcome of
-    the tool that contradicts `human` or `denied`; only one is accepted.
+    the tool that contradicts `human` or `denied`; only one is accepted. `unasked`: the turn ended
+    while the call ran, and nobody has tried to find out whether it happened.
     """
 
     turn: int
@@ -121,6 +122,7 @@ class Call(Value):
     denied: bool = False
     told: bool = False
     reported: str = ""
+    unasked: bool = False
 
     @property
     def key(self) -> str:
@@ -289,7 +291,8 @@ def closed(call: Call) -> tuple[Call, str] | None:
     if becomes is None:
         return None
     if becomes is DOUBT:
-        return replace(call, status=becomes), OUTCOME_UNKNOWN
+        unasked = call.unasked or call.status is CallStatus.STARTED
+        return replace(call, status=becomes, unasked=unasked), OUTCOME_UNKNOWN
     if call.status in NOT_BEGUN:
         return replace(call, status=becomes, outcome=NOT_RUN), "Not run: the turn ended."
     return replace(call, status=becomes, outcome=ERROR), "Abandoned: the turn ended."

@@ -9,7 +9,7 @@ from typing import Any
 from ....schemas import events as ev
 from ....schemas.enums import CancelMode
 from ....schemas.grant import why_wrong
-from ....schemas.ids import is_logged_id as is_id, parse_call_key, why_not_an_id
+from ....schemas.ids import is_id, is_logged_id, parse_call_key, why_not_an_id
 from ....schemas.message_content import texts_of
 from ..call_facts import row_of
 from ..calls import CallStatus
@@ -58,8 +58,9 @@ def session_opened(views: SessionViews, event: ev.SessionOpened) -> Ruling:
         ("session_id", views.session_id),
         ("user_id", event.user_id),
         ("agent", event.agent),
+        ("parent_session", event.parent_session),
     ):
-        if not is_id(text):
+        if text is not None and not is_id(text):
             return _invalid_id(what, text)
     if event.rules > RULES:
         return refused("rules", f"rules {event.rules} are newer than this worker's {RULES}")
@@ -113,7 +114,7 @@ def content_error(body: ev.Body) -> str | None:
 def message_received(views: SessionViews, event: ev.MessageReceived) -> Ruling:
     """Rules on a message. A message counts once; another message with the same id and other content
     is refused."""
-    if not is_id(event.message_id):
+    if not is_logged_id(event.message_id):
         return _invalid_id("message_id", event.message_id)
     known = views.messages.received.last(event.message_id)
     if known is not None:
@@ -133,7 +134,7 @@ def message_received(views: SessionViews, event: ev.MessageReceived) -> Ruling:
 
 def phase_triggered(views: SessionViews, event: ev.PhaseTriggered) -> Ruling:
     """Rules on a trigger. It counts only if TRANSITIONS lists it for the session's phase."""
-    if not is_id(event.command_id):
+    if not is_logged_id(event.command_id):
         return _invalid_id("command_id", event.command_id)
     if event.command_id in views.turn.command_ids:
         return DUPLICATE
@@ -146,7 +147,7 @@ def phase_triggered(views: SessionViews, event: ev.PhaseTriggered) -> Ruling:
 
 def project_locked(views: SessionViews, event: ev.ProjectLocked) -> Ruling:
     """Rules on a lock of the session to a project. A session can be locked only once."""
-    if not is_id(event.command_id):
+    if not is_logged_id(event.command_id):
         return _invalid_id("command_id", event.command_id)
     if event.command_id in views.turn.command_ids:
         return DUPLICATE
@@ -161,7 +162,7 @@ def cancel_requested(views: SessionViews, event: ev.CancelRequested) -> Ruling:
     """Rules on a cancel. It concerns the turn that it names, or else the open turn. If that turn is
     already stopping, another cancel of the mode `now` is a duplicate."""
     turn = views.turn
-    if not is_id(event.cancel_id):
+    if not is_logged_id(event.cancel_id):
         return _invalid_id("cancel_id", event.cancel_id)
     if event.cancel_id in turn.cancel_ids:
         return DUPLICATE

@@ -9,17 +9,20 @@ from collections.abc import Callable
 
 import pytest
 
+from foldlog.processors.fold.views import Frozen
 from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.wake.facts import wake
 from foldlog.processors.wake.table import BY_ID, SEED_ROWS
 from foldlog.schemas import events as ev
 from foldlog.schemas.events.effects import ALIVE_SEQ
 from foldlog.schemas.ids import PARTITION_KEY
+from foldlog.schemas.value import replace
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import LIMITS, MINUTE, variant
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, Step, opened, with_calls
 from foldlog.tests.laws.law9 import check_law_9
+from foldlog.tests.processors.fold.histories import code
 
 # A claim's deadline gives a tool this time to begin and to end, in addition to its timeout.
 BEGIN_AND_END_MS = 2 * LIMITS.start_window_ms + LIMITS.grace_ms
@@ -116,6 +119,14 @@ def pushed(times: int = 0) -> History:
     return s if times == 0 else crashed_in(s, times)
 
 
+def doubtful(owner: str) -> History:
+    """A cancelled turn whose call began and may have had its effect, and a worker that took the
+    partition since."""
+    s = with_calls(POST)
+    s.cancel()
+    return s.take(owner)
+
+
 def crashed_in(s: History, times: int) -> History:
     for number in range(2, times + 2):
         s.take(f"w1/{number}").work(before=("D4g",))
@@ -169,6 +180,8 @@ GIVEN: dict[str, Callable[[], History]] = {
     "T6r": lambda: with_calls(LOOK).take(RESTARTED).work().take("w1/3"),
     "T6": lambda: with_calls(POST).take(RESTARTED),
     "T7": lambda: then(with_calls(POST), lambda s: s.uncertain("1.1.0")),
+    "T8": lambda: then(doubtful(RESTARTED), lambda s: s.work()),
+    "T8w": lambda: then(doubtful(ANOTHER), lambda s: s.work()),
     "S1": lambda: then(opened(), lambda s: s.say(), lambda s: s.work(before=("S1",))),
     "S1r": lambda: then(streaming(), lambda s: s.fail()),
     "S1w": lambda: then(streaming(), lambda s: s.fail(retry_at=s.at + 5_000)),
@@ -264,7 +277,7 @@ def test_S2_7_every_row_of_the_specification_has_a_history():
 @pytest.mark.parametrize(
     ("row", "after"),
     [
-        ("T2w", "T2"), ("T4w", "T5r"), ("S1w", "S1r"), ("S2w", "S3"), ("C1", "C2"),
+        ("T2w", "T2"), ("T4w", "T5r"), ("T8w", "T8"), ("S1w", "S1r"), ("S2w", "S3"), ("C1", "C2"),
         ("N2w", "N2"), ("B2w", "B3"), ("D1w", "D1r"), ("D2w", "D3"),
     ],
 )
@@ -343,6 +356,29 @@ def test_S2_8_a_reconciler_is_asked_at_once_and_its_answer_is_final_after_deadli
     s.later(2 * MINUTE + BEGIN_AND_END_MS + LIMITS.margin_ms)
     ((what, begin),) = s.discharge("T6").begun
     assert (what, begin.early) == ("reconcile", False)
+
+
+@pytest.mark.parametrize("end", ["cancel", "terminate"])
+def test_S2_8_a_doubt_of_an_ended_turn_is_settled_by_its_reconciler_once(end):
+    """The defect: only a person could settle it."""
+    s = with_calls(WIRE)
+    getattr(s, end)()
+    s.take(RESTARTED).work()
+    assert not s.turn.open and s.rows() == ["T8"] and s.turn.doubts[0].told
+    ((what, begin),) = s.discharge("T8").begun
+    assert (what, begin.early) == ("reconcile", True)
+    s.later(2 * MINUTE + BEGIN_AND_END_MS + LIMITS.margin_ms)
+    ((what, begin),) = s.discharge("T8").begun
+    assert (what, begin.early) == ("reconcile", False)
+    assert s.uncertain("1.1.0").accepted and s.rows() == []
+    assert code(s.uncertain("1.1.0")) == "duplicate"
+
+
+def test_S2_8_a_frozen_session_asks_no_reconciler():
+    s = doubtful(RESTARTED).work()
+    assert s.rows() == ["T8"]
+    frozen = replace(s.views, frozen=Frozen(offset=9, why="damaged"))
+    assert wake(frozen, s.holders, s.at, rules_of(s.agent)) == ()
 
 
 def test_S2_8_a_reconciler_is_not_asked_about_an_owner_that_may_be_paused():

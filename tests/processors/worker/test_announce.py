@@ -160,5 +160,5 @@ def test_foreign_records_open_no_session(log):
     tabs.look()
     assert tabs.open_sessions("ana") == [] and tabs.open_sessions("") == []
     tabs.close()
-    assert names_in(b"u/s/t") == ("u", "s/t") and tab_in("s", None) is None
+    assert names_in(b"u/s/t") == names_in(b"u/..") == ("", "") and tab_in("s", None) is None
     assert Change("phase", Tab("s", "chatting", None, 1)).kind == "phase"

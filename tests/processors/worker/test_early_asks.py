@@ -7,7 +7,15 @@ from foldlog.processors.agent import Agent
 from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY
-from foldlog.tests.laws.manual_worker import ROLES, ManualWorker, answered, call, message, opened
+from foldlog.tests.laws.manual_worker import (
+    ROLES,
+    SESSION,
+    ManualWorker,
+    answered,
+    call,
+    message,
+    opened,
+)
 
 
 @tool(effect="once", timeout_s=120, reconciler=lambda ctx: None)
@@ -98,18 +106,57 @@ def test_T6_an_answer_ends_the_questions(outcome):
     assert over_time(rig, 600) == [(0, True)]
 
 
-def test_T6_a_cancel_stops_an_early_question():
+CANCEL = ev.CancelRequested(
+    cancel_id="x", mode="now", turn=1, seen_phase=None, reason="stop", by_user="u"
+)
+TERMINATE = ev.SessionTerminated(reason="stop", by_user="u")
+UNCERTAIN = ev.ToolFailedUncertain(turn=1, step=1, index=0, attempt=1, reason="who knows")
+
+
+@pytest.mark.parametrize("end", [CANCEL, TERMINATE], ids=["cancel", "terminate"])
+def test_T8_the_questions_about_a_doubt_go_on_after_its_turn(end):
+    """The defect: a call of a dead worker stayed in doubt if its turn had been cancelled."""
     rig = restarted(claimed())
-    rig.write(
-        "producer",
-        ev.CancelRequested(
-            cancel_id="x", mode="now", turn=1, seen_phase=None, reason="stop", by_user="u"
-        ),
-    )
+    (start,) = rig.events(ev.ToolStarted)
+    ended_at = -(-(start.deadline + AGENT.limits.margin_ms - rig.ms) // SECOND)
+    rig.write("producer", end)
     rig.settle()
-    assert over_time(rig, 3_600) == [(0, True)]
-    ended = rig.events(ev.TurnEnded)
-    assert [event.reason for event in ended] == ["cancelled"]
+    assert len(rig.events(ev.TurnEnded)) == len(rig.events(ev.HumanNeeded)) == 1, "nobody waits"
+    early = [(0, True), (5, True), (25, True), (85, True)]
+    assert over_time(rig, 3_600) == [*early, (ended_at, False)]
+    assert len(rig.events(ev.ToolStarted)) == 1, "nothing new is started"
+
+
+@pytest.mark.parametrize("end", [CANCEL, TERMINATE], ids=["cancel", "terminate"])
+def test_T8_a_doubt_whose_turn_ended_before_its_owner_was_proven_dead_is_asked_about(end):
+    before = claimed()
+    before.write("producer", end)
+    rig = restarted(before)
+    assert asked(rig) == [True] and rig.events(ev.TurnEnded)
+    assert restarted(rig, "3").begins, "each process asks"
+
+
+@pytest.mark.parametrize("outcome", ["ok", "not_run", "uncertain", "person"])
+def test_T8_an_answer_about_a_doubt_of_an_ended_turn_ends_the_questions(outcome):
+    rig = restarted(claimed())
+    rig.write("producer", CANCEL)
+    rig.settle()
+    place = {"turn": 1, "step": 1, "index": 0, "attempt": 1}
+    size = {"content": ev.Body(inline=b"x"), "bytes": 1, "tokens": 1, "left_out": 0}
+    if outcome == "person":
+        content = ev.Body(inline=b"x")
+        rig.write("producer", ev.HumanResolved(
+            call="1.1.0", outcome="happened", content=content, by_user="u"
+        ))
+    elif outcome == "uncertain":
+        rig.write("tools", UNCERTAIN)
+    else:
+        rig.write("tools", ev.ToolResult(**place, outcome=outcome, via="reconciler", **size))
+    rig.settle()
+    assert over_time(rig, 600) == [(0, True)]
+    doubts = [call.status for call in rig.worker.owned[0].views(SESSION).turn.doubts]
+    assert ("doubt" in doubts) is (outcome == "uncertain")
+    assert len(rig.events(ev.HumanNeeded)) == 1, "a person is asked once"
 
 
 def claimed_by_another() -> ManualWorker:

@@ -89,6 +89,17 @@ def test_SIGTERM_during_the_start_of_the_worker_is_a_clean_end(supervised, tmp_p
     assert (code, workers) == (0, 1)
 
 
+def test_what_runs_beside_the_worker_is_told_to_end_before_the_worker_has_ended(tmp_path):
+    """The defect: `dev` waited for its worker and then for its gateway, up to 4 s."""
+    told = tmp_path / "told"
+    ends = f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(5 * os.path.exists({str(told)!r})))"
+    with stop_once_open(tmp_path / "fifo") as opens_fifo:
+        command = [sys.executable, "-c", WORKER, str(tmp_path / "started")]
+        command.append(f"{ends}; {opens_fifo}; signal.pause()")
+        code = supervise.run(command, pytest.fail, ending=told.touch)
+    assert code == 5
+
+
 def test_a_slow_end_is_reported_and_bounded(supervised, tmp_path, monkeypatch):
     """The defect: for fifteen seconds after Ctrl-C, nothing was reported."""
     monkeypatch.setattr(supervise, "REPORT_S", 0.05)
