@@ -80,10 +80,14 @@ accelerate: setup ## build the optional compiled decoder of events again
 
 CHECK_TYPES = mkdir -p .mypy_cache/root && ln -sfn ../.. .mypy_cache/root/foldlog && $(VENV)/bin/mypy
 
+# One process compiles all files before four import them. The tests start hundreds of processes more,
+# which read the compiled files, also where the environment (a container's) asks for none.
 .PHONY: test
 test: setup ## run every test, with a real broker of its own, and the type checker (the gate)
-	@mkdir -p build; { $(CHECK_TYPES); } >build/types.log 2>&1 & types=$$!; \
+	@unset PYTHONDONTWRITEBYTECODE; \
+	mkdir -p build; { $(CHECK_TYPES); } >build/types.log 2>&1 & types=$$!; \
 	$(PY) -m foldlog.tests.kit.downloads; \
+	$(PY) -m pytest --collect-only -qq -n 0 $(ARGS) >/dev/null; \
 	$(PY) -m pytest -ra -n 4 --dist loadfile --max-worker-restart=0 $(ARGS); tests=$$?; \
 	wait $$types || { echo "types: the type checker failed"; cat build/types.log; exit 1; }; \
 	exit $$tests

@@ -54,6 +54,14 @@ def test_help_lists_every_command_and_imports_none():
         assert f"'{heavy}'" not in done.stdout, f"{heavy} makes --help slow"
 
 
+def test_a_command_ends_without_a_search_for_cycles():
+    program = (
+        "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0));"
+        "from foldlog.cli.__main__ import main; main(['--version'])"
+    )
+    assert run([sys.executable, "-c", program]).stdout.splitlines()[-1] == "True"
+
+
 def test_the_line_editor_is_imported_only_at_a_terminal():
     program = "import sys, foldlog.cli.chat; print('prompt_toolkit' in sys.modules)"
     assert run([sys.executable, "-c", program]).stdout == "False\n"

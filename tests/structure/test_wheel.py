@@ -51,6 +51,19 @@ def wheel(tree, tmp_path_factory) -> Path:
     return _built(tree, tmp_path_factory.mktemp("built"), FOLDLOG_COMPILED="")
 
 
+@pytest.fixture(scope="module")
+def site(wheel, tmp_path_factory) -> Path:
+    """A directory into which that wheel is installed."""
+    return _installed(wheel, tmp_path_factory.mktemp("installed"))
+
+
+def _installed(wheel: Path, directory: Path) -> Path:
+    target = directory / "site"
+    _pip("install", "--no-deps", "--no-index", "--no-compile", "--target", target, wheel,
+         cwd=directory)
+    return target
+
+
 def _pip(command: str, *arguments, cwd: Path, **environment: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "pip", command, "--quiet", "--disable-pip-version-check",
@@ -83,21 +96,19 @@ def test_the_wheel_contains_the_rooms_and_nothing_else(wheel):
 def test_a_wheel_without_the_compiled_decoder_decodes(tree, tmp_path, environment, tag):
     wheel = _built(tree, tmp_path / "dist", **({"FOLDLOG_COMPILED": ""} | environment))
     assert wheel.name.startswith(f"foldlog-0.1.0-{tag}")
-    assert _decodes(wheel, tmp_path) == "False"
+    assert _ran(DECODES, _installed(wheel, tmp_path)) == "False"
 
 
-def test_the_installed_wheel_uses_its_compiled_decoder(wheel, tmp_path):
-    assert _decodes(wheel, tmp_path) == str(can_compile())
+def test_the_installed_wheel_uses_its_compiled_decoder(site):
+    assert _ran(DECODES, site) == str(can_compile())
 
 
-def _decodes(wheel: Path, directory: Path) -> str:
-    """Install the wheel, decode an event, and return whether the compiled decoder was used."""
-    target = directory / "site"
-    _pip("install", "--no-deps", "--no-index", "--target", target, wheel, cwd=directory)
+def _ran(program: str, site: Path) -> str:
+    """What a program prints that runs beside the installed wheel."""
     ran = subprocess.run(
-        [sys.executable, "-c", DECODES],
-        cwd=directory, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(target)},
+        [sys.executable, "-c", program],
+        cwd=site.parent, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(site)},
         timeout=60,
     )
     assert ran.returncode == 0, ran.stderr
@@ -112,18 +123,9 @@ def test_wheel_has_the_command_and_the_licence(wheel):
     assert any(n.endswith("licenses/LICENSE") for n in names)
 
 
-def test_installed_wheel_works_from_another_directory(wheel, tmp_path):
-    target = tmp_path / "site"
-    _pip("install", "--no-deps", "--no-index", "--target", target, wheel, cwd=tmp_path)
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(target)},
-        timeout=60,
-    )
-    assert ran.returncode == 0, ran.stderr
-    file, schemas = ran.stdout.splitlines()
-    assert Path(file) == target / "foldlog" / "__init__.py"
+def test_installed_wheel_works_from_another_directory(site):
+    file, schemas = _ran(PROGRAM, site).splitlines()
+    assert Path(file) == site / "foldlog" / "__init__.py"
     assert int(schemas) == len(list((ROOT / "schemas" / "avro").iterdir()))
 
 
