@@ -130,14 +130,14 @@ soak: setup ## kill -9 at every named crash point, repeatedly, on a real broker
 
 # Packages for other projects' tests, in addition to the product's packages, never replacing them.
 SDK := $(VENV)/.sdk
-$(SDK): tests/consumers/adapters/sdk.lock | setup
+$(SDK): tests/adapters/sdk.lock | setup
 	@rm -rf $@
 	@$(PIP_INSTALL) --require-hashes --target $@ -r $<
 	@touch $@
 
 .PHONY: adapter
 adapter: setup $(SDK) ## run the OpenAI Agents SDK's own tests with our session instead of theirs
-	PYTHONPATH=$(CURDIR)/$(SDK) $(PY) -m foldlog.tests.consumers.adapters $(ARGS)
+	PYTHONPATH=$(CURDIR)/$(SDK) $(PY) -m foldlog.tests.adapters $(ARGS)
 
 .PHONY: docs
 docs: setup ## write the generated tables into docs/
@@ -171,11 +171,11 @@ lock-peers: setup ## resolve bench/peers.in into bench/peers.lock again
 	  --generate-hashes --python-version 3.11 $(ARGS) --output-file bench/peers.lock bench/peers.in
 
 .PHONY: lock-adapter
-lock-adapter: setup ## resolve tests/consumers/adapters/sdk.in into tests/consumers/adapters/sdk.lock again
+lock-adapter: setup ## resolve tests/adapters/sdk.in into tests/adapters/sdk.lock again
 	@$(PY) -m uv --version >/dev/null 2>&1 || $(PIP_INSTALL) uv
 	UV_CUSTOM_COMPILE_COMMAND="make lock-adapter" $(PY) -m uv pip compile --quiet --universal \
 	  --generate-hashes --python-version 3.11 --constraints requirements.lock $(ARGS) \
-	  --output-file tests/consumers/adapters/sdk.lock tests/consumers/adapters/sdk.in
+	  --output-file tests/adapters/sdk.lock tests/adapters/sdk.in
 
 .PHONY: clean
 clean: ## remove caches and build output (keeps .venv and every session)

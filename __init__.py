@@ -13,30 +13,35 @@ To read the code, read the packages in this order:
                    model gets). Around it `tools/`, `effects/` (model calls, background work,
                    delivery), `store/` (RocksDB), `worker/`, `memory/`, `search/`, `outside/` (MCP
                    servers, fetching), `advice/`
-5. `consumers/`    the read side: transcripts, search, replay
-6. `api/`          the Python API: connect, sessions, events; blocking, and for asyncio
-7. `testing/`      the test kit for agents: a run in memory, and the pytest plugin
-8. `cli/`          the `foldlog` command
-9. `local/`        a real Kafka from pinned jars, and a test kit: a scripted Messages API
+5. `client/`       what a program uses: connect, sessions, events, commands, forks, history
+6. `reports/`      what is made from the log: exports, SQL, search over sessions, traces, replay
+7. `web/`          the gateway, the protocols of other clients, the inspector
+8. `upkeep/`       what an operator keeps in order: doctor, retention, moves, snapshots, blobs
+9. `adapters/`     the log as the session store of other frameworks
+10. `testing/`     the test kit for agents: a run in memory, and the pytest plugin
+11. `cli/`         the `foldlog` command
+12. `local/`       a real Kafka from pinned jars, and a test kit: a scripted Messages API
 
-Imports between packages go one way: schemas <- log <- producers <- processors <- consumers <- api
-<- testing <- cli.
+Imports between packages go one way: schemas <- log <- producers <- processors <- client <- reports
+<- {web, upkeep, adapters} <- testing <- cli.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
-    from .api.aio import (
+    from .client.aio import (
         AsyncConnection as AsyncConnection,
         AsyncReply as AsyncReply,
         AsyncSession as AsyncSession,
         AsyncStream as AsyncStream,
         aconnect as aconnect,
     )
-    from .api.asgi import asgi as asgi
-    from .api.connection import Connection as Connection, connect as connect
-    from .api.events import (
+    from .client.branching import CanNotFork as CanNotFork
+    from .client.calls import UnknownCall as UnknownCall
+    from .client.client import Client as Client
+    from .client.connection import Connection as Connection, connect as connect
+    from .client.events import (
         Answered as Answered,
         ApprovalAsked as ApprovalAsked,
         ApprovalDecided as ApprovalDecided,
@@ -61,12 +66,18 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
         TurnEnded as TurnEnded,
         Waiting as Waiting,
     )
-    from .api.inside import (
+    from .client.inside import (
         ModelRequest as ModelRequest,
         SessionState as SessionState,
         Status as Status,
     )
-    from .api.session import (
+    from .client.outcomes import (
+        Answer as Answer,
+        CommandRefused as CommandRefused,
+        NoAnswerYet as NoAnswerYet,
+        UnknownMessage as UnknownMessage,
+    )
+    from .client.session import (
         BadCursor as BadCursor,
         Reply as Reply,
         ReplyEnded as ReplyEnded,
@@ -74,22 +85,12 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
         Stream as Stream,
         StreamOverrun as StreamOverrun,
     )
-    from .api.worker import (
+    from .client.show import UnknownSession as UnknownSession, UnknownStep as UnknownStep
+    from .client.worker import (
         Worker as Worker,
         WorkerFailed as WorkerFailed,
         run_worker as run_worker,
     )
-    from .consumers.branching import CanNotFork as CanNotFork
-    from .consumers.calls import UnknownCall as UnknownCall
-    from .consumers.client import Client as Client
-    from .consumers.gateway.mounted import AsgiApp as AsgiApp
-    from .consumers.outcomes import (
-        Answer as Answer,
-        CommandRefused as CommandRefused,
-        NoAnswerYet as NoAnswerYet,
-        UnknownMessage as UnknownMessage,
-    )
-    from .consumers.show import UnknownSession as UnknownSession, UnknownStep as UnknownStep
     from .log.errors import (
         FoldlogError as FoldlogError,
         LogUnreachable as LogUnreachable,
@@ -114,85 +115,87 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
     from .processors.worker.same_agents import AgentsDiffer as AgentsDiffer
     from .processors.worker.wake_once import wake_session as wake_session
     from .producers.checks import Invalid as Invalid
+    from .web.asgi import asgi as asgi
+    from .web.gateway.mounted import AsgiApp as AsgiApp
 
 # Public name -> module that defines it. Loaded by `__getattr__`, so `import foldlog` costs
 # nothing: the anthropic, confluent_kafka and faust packages take seconds to import.
 _EXPORTS: dict[str, str] = {
-    "aconnect": ".api.aio",
+    "aconnect": ".client.aio",
     "Agent": ".processors.agent",
     "AgentsDiffer": ".processors.worker.same_agents",
-    "Answer": ".consumers.outcomes",
-    "Answered": ".api.events",
-    "ApprovalAsked": ".api.events",
-    "ApprovalDecided": ".api.events",
-    "asgi": ".api.asgi",
-    "AsgiApp": ".consumers.gateway.mounted",
-    "AsyncConnection": ".api.aio",
-    "AsyncReply": ".api.aio",
-    "AsyncSession": ".api.aio",
-    "AsyncStream": ".api.aio",
-    "AttemptFailed": ".api.events",
-    "AttemptReplaced": ".api.events",
-    "BadCursor": ".api.session",
+    "Answer": ".client.outcomes",
+    "Answered": ".client.events",
+    "ApprovalAsked": ".client.events",
+    "ApprovalDecided": ".client.events",
+    "asgi": ".web.asgi",
+    "AsgiApp": ".web.gateway.mounted",
+    "AsyncConnection": ".client.aio",
+    "AsyncReply": ".client.aio",
+    "AsyncSession": ".client.aio",
+    "AsyncStream": ".client.aio",
+    "AttemptFailed": ".client.events",
+    "AttemptReplaced": ".client.events",
+    "BadCursor": ".client.session",
     "build_and_deploy": ".processors.tools.project",
-    "CallEvent": ".api.events",
-    "CanNotFork": ".consumers.branching",
-    "Client": ".consumers.client",
-    "CommandRefused": ".consumers.outcomes",
+    "CallEvent": ".client.events",
+    "CanNotFork": ".client.branching",
+    "Client": ".client.client",
+    "CommandRefused": ".client.outcomes",
     "Compaction": ".processors.agent",
-    "connect": ".api.connection",
-    "Connection": ".api.connection",
+    "connect": ".client.connection",
+    "Connection": ".client.connection",
     "DidNotHappen": ".processors.tools.tool",
-    "Discarded": ".api.events",
-    "DoubtResolved": ".api.events",
+    "Discarded": ".client.events",
+    "DoubtResolved": ".client.events",
     "FoldlogError": ".log.errors",
     "Happened": ".processors.tools.tool",
-    "InDoubt": ".api.events",
+    "InDoubt": ".client.events",
     "Invalid": ".producers.checks",
     "Limits": ".processors.limits",
     "LogUnreachable": ".log.errors",
     "McpServer": ".processors.mcp_server",
-    "MessageReceived": ".api.events",
-    "MessageTaken": ".api.events",
-    "ModelRequest": ".api.inside",
-    "NoAnswerYet": ".consumers.outcomes",
-    "PhaseChanged": ".api.events",
-    "ProjectLocked": ".api.events",
+    "MessageReceived": ".client.events",
+    "MessageTaken": ".client.events",
+    "ModelRequest": ".client.inside",
+    "NoAnswerYet": ".client.outcomes",
+    "PhaseChanged": ".client.events",
+    "ProjectLocked": ".client.events",
     "read_result": ".processors.tools.builtin",
-    "RecordedEvent": ".api.events",
+    "RecordedEvent": ".client.events",
     "Refused": ".log.errors",
-    "Reply": ".api.session",
-    "ReplyEnded": ".api.session",
+    "Reply": ".client.session",
+    "ReplyEnded": ".client.session",
     "Rule": ".processors.agent",
-    "run_worker": ".api.worker",
-    "Session": ".api.session",
-    "SessionEvent": ".api.events",
-    "SessionState": ".api.inside",
-    "SessionTerminated": ".api.events",
+    "run_worker": ".client.worker",
+    "Session": ".client.session",
+    "SessionEvent": ".client.events",
+    "SessionState": ".client.inside",
+    "SessionTerminated": ".client.events",
     "Settings": ".log.settings",
     "SettingsError": ".log.errors",
     "StateDirTaken": ".processors.store.state_dir",
-    "Status": ".api.inside",
-    "Stream": ".api.session",
-    "StreamOverrun": ".api.session",
-    "Thinking": ".api.events",
-    "Token": ".api.events",
+    "Status": ".client.inside",
+    "Stream": ".client.session",
+    "StreamOverrun": ".client.session",
+    "Thinking": ".client.events",
+    "Token": ".client.events",
     "tool": ".processors.tools.tool",
-    "ToolCalled": ".api.events",
+    "ToolCalled": ".client.events",
     "ToolContext": ".processors.tools.context",
-    "ToolDrafted": ".api.events",
+    "ToolDrafted": ".client.events",
     "ToolFailed": ".processors.tools.tool",
-    "ToolFinished": ".api.events",
+    "ToolFinished": ".client.events",
     "TopicMissing": ".log.errors",
-    "TurnEnded": ".api.events",
-    "UnknownCall": ".consumers.calls",
-    "UnknownMessage": ".consumers.outcomes",
-    "UnknownSession": ".consumers.show",
-    "UnknownStep": ".consumers.show",
-    "Waiting": ".api.events",
+    "TurnEnded": ".client.events",
+    "UnknownCall": ".client.calls",
+    "UnknownMessage": ".client.outcomes",
+    "UnknownSession": ".client.show",
+    "UnknownStep": ".client.show",
+    "Waiting": ".client.events",
     "wake_session": ".processors.worker.wake_once",
-    "Worker": ".api.worker",
-    "WorkerFailed": ".api.worker",
+    "Worker": ".client.worker",
+    "WorkerFailed": ".client.worker",
 }
 
 __all__ = sorted(_EXPORTS)

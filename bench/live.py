@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from foldlog.bench.measure import Installation, Ratio, hop_ms
-from foldlog.consumers.client import Client
-from foldlog.consumers.session_fold import SessionFold
-from foldlog.consumers.transcript_stream import INITIAL, Token, see
+from foldlog.client.client import Client
+from foldlog.client.session_fold import SessionFold
+from foldlog.client.transcript_stream import INITIAL, Token, see
 from foldlog.local.messages_api import Reply, Request, Rule, Script, ScriptedServer, text
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import USER_SESSIONS

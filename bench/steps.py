@@ -21,7 +21,7 @@ from typing import NamedTuple
 from foldlog.bench import live
 from foldlog.bench.measure import Installation, Plot, Ratio, hop_ms
 from foldlog.bench.peers import peer
-from foldlog.consumers.client import Client
+from foldlog.client.client import Client
 from foldlog.local.messages_api import Reply, Request, Rule, Script, ScriptedServer, text, tool_use
 from foldlog.processors.agent import Agent
 from foldlog.processors.tools.tool import tool

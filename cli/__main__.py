@@ -54,26 +54,26 @@ class Entry(NamedTuple):
 TALK, DECIDE, INSPECT, RUN = "Talk", "Decide", "Inspect", "Run"
 COMMANDS = (
     Entry("chat", "chat", TALK, "Talk to a session: answers stream, tools ask for approval."),
-    Entry("send", "session_commands", TALK, "Send a message to a session; open it if it is new."),
-    Entry("open", "session_commands", TALK, "Open a session."),
-    Entry("cancel", "session_commands", TALK, "Cancel the running turn of a session."),
-    Entry("terminate", "session_commands", TALK, "End a session permanently."),
+    Entry("send", "session", TALK, "Send a message to a session; open it if it is new."),
+    Entry("open", "session", TALK, "Open a session."),
+    Entry("cancel", "session", TALK, "Cancel the running turn of a session."),
+    Entry("terminate", "session", TALK, "End a session permanently."),
     Entry("fork", "fork", TALK, "Open a session that starts from the history of another."),
     Entry("regenerate", "fork", TALK, "Generate another answer, in a fork."),
-    Entry("phase", "session_commands", DECIDE, "Trigger a phase transition."),
-    Entry("lock", "session_commands", DECIDE, "Lock a session to a project, once in its life."),
+    Entry("phase", "session", DECIDE, "Trigger a phase transition."),
+    Entry("lock", "session", DECIDE, "Lock a session to a project, once in its life."),
     Entry("approve", "decide", DECIDE, "Approve a tool call."),
     Entry("deny", "decide", DECIDE, "Deny a tool call."),
     Entry("resolve", "decide", DECIDE, "Record the outcome of a call in doubt."),
     Entry("skip", "fork", DECIDE, "Continue a frozen session without the record that froze it."),
-    Entry("sessions", "inspect_commands", INSPECT, "List the sessions."),
-    Entry("show", "inspect_commands", INSPECT, "Show the views of a session."),
-    Entry("tail", "inspect_commands", INSPECT, "Print the events of a session, or of all."),
+    Entry("sessions", "inspect", INSPECT, "List the sessions."),
+    Entry("show", "inspect", INSPECT, "Show the views of a session."),
+    Entry("tail", "inspect", INSPECT, "Print the events of a session, or of all."),
     Entry("search", "search", INSPECT, "Search the transcripts of all sessions."),
     Entry("memory", "memory", INSPECT, "Show or edit the memory of a user or a project."),
     Entry("context", "context", INSPECT, "Show the model's context, and what was left out."),
-    Entry("request", "inspect_commands", INSPECT, "Print a past model request and check its hash."),
-    Entry("wake", "inspect_commands", INSPECT,
+    Entry("request", "inspect", INSPECT, "Print a past model request and check its hash."),
+    Entry("wake", "inspect", INSPECT,
           "Show a session's pending work, and why; with --run, do it."),
     Entry("replay", "replay", INSPECT, "Refold the log and compare it with the store."),
     Entry("sql", "sql", INSPECT, "Query the log in SQL."),
@@ -87,10 +87,10 @@ COMMANDS = (
           is_service=True),
     Entry("token", "gateway", RUN, "Print a token for the gateway."),
     Entry("demo", "run", RUN, "Watch an agent survive being killed, on a real broker."),
-    Entry("up", "kafka_commands", RUN, "Start the local Kafka."),
-    Entry("down", "kafka_commands", RUN, "Stop the local Kafka; its data is kept."),
-    Entry("status", "kafka_commands", RUN, "Show what runs: Kafka, topics, worker."),
-    Entry("topics", "kafka_commands", RUN, "Create the topics, or report how they differ."),
+    Entry("up", "kafka", RUN, "Start the local Kafka."),
+    Entry("down", "kafka", RUN, "Stop the local Kafka; its data is kept."),
+    Entry("status", "kafka", RUN, "Show what runs: Kafka, topics, worker."),
+    Entry("topics", "kafka", RUN, "Create the topics, or report how they differ."),
     Entry("snapshots", "snapshots", RUN, "List, make and delete snapshots of the stores."),
     Entry("blobs", "blobs", RUN, "Verify, clean and copy the blob store."),
     Entry("retain", "retain", RUN, "Archive old sessions, and delete their records from the log."),
@@ -111,7 +111,7 @@ class Commands(click.Group):
         entry = BY_NAME.get(cmd_name)
         if entry is None:
             return None
-        module = import_module(f"..{entry.module}", f"{__package__}.x")
+        module = import_module(f".commands.{entry.module}", __package__)
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
@@ -121,7 +121,7 @@ class Commands(click.Group):
             hint = f", did you mean {close[0]}?" if close else ""
             ctx.fail(f"no such command: {args[0]}{hint}")
         if args and args[0] in BY_NAME and BY_NAME[args[0]].is_service:
-            from .terminal import ending_with_0
+            from .terminal.signals import ending_with_0
 
             ctx.with_resource(ending_with_0())
         return super().resolve_command(ctx, args)
@@ -171,7 +171,7 @@ def exit_code(error: Exception) -> int:
 def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
     """Run a command and return its exit code. `edge`: the settings and the log of a test."""
     from .edge import Edge
-    from .log_lines import to_stderr
+    from .terminal.log_lines import to_stderr
 
     if edge is None:
         # At its end the interpreter would search all loaded modules for cycles: 0.4 s of a worker.
@@ -217,12 +217,12 @@ def _not_text(error: UnicodeError, words: Sequence[str]) -> str:
 
 def _print_error(error: Exception, as_json: bool) -> None:
     """Print an error's reason on stderr, and with --json also as one object on stdout."""
-    from .printing import emit, note
+    from .terminal.printing import emit, note
 
     verdict = "refused" if isinstance(error, Refused) else "failed"
     decision = getattr(error, "decision", None)
     if as_json and decision is not None:
-        from .session_commands import decision_json
+        from .commands.session import decision_json
 
         emit(decision_json(decision))
     elif as_json:
@@ -240,7 +240,7 @@ def code_of(error: Exception) -> str:
 
 
 def _emit_refusal(verdict: str, code: str, detail: str) -> None:
-    from .printing import emit
+    from .terminal.printing import emit
 
     emit({"verdict": verdict, "code": code, "detail": detail})
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..api import installation
+from ..client import installation
 from ..log import LogUnreachable, Settings, open_log
 from ..log.door import Log
 from ..schemas.origin import Origin, Proof, Recorder
-from .printing import note
-from .progress import Bar
+from .terminal.printing import note
+from .terminal.progress import Bar
 
 if TYPE_CHECKING:
-    from ..consumers.client import Client
+    from ..client.client import Client
     from ..local.kafka import Broker, BrokerCluster
     from ..processors.advice.prices import PriceTable
 
@@ -103,7 +103,7 @@ class Edge:
 
     def client(self, user: str | None = None) -> "Client":
         """A client on the log that acts for `user`, by default the login name."""
-        from ..consumers.client import Client
+        from ..client.client import Client
 
         client = Client(
             self.settings, self.log, user=user, channel="cli", brief=True, origin=_origin()

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..consumers.waiting import who_lacks
+from ..client.waiting import who_lacks
 from ..processors.fold.projections.partition import ANSWERS, PartitionView, worker_id
 from ..processors.store.state_dir import worker_id_of
 

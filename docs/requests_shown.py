@@ -6,8 +6,8 @@ from foldlog.processors.agent import Agent
 from foldlog.processors.request.layers import Layer, Layers
 from foldlog.processors.tools.tool import tool
 from foldlog.processors.wake.decide import Desk, decide
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import History
 
 
 @tool(effect="pure")

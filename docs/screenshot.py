@@ -26,7 +26,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from foldlog.docs.running import LOG, QUESTION, WAIT_S, Running, fingerprint, running
 from foldlog.docs.tables import ROOT
-from foldlog.tests.browser_fixture import WAIT_MS, chromium_path
+from foldlog.tests.kit.browser_fixture import WAIT_MS, chromium_path
 
 IMAGES = ROOT / "docs" / "images"
 PICTURE = IMAGES / "inspector.png"

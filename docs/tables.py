@@ -10,7 +10,7 @@ from inspect import getdoc, getsource
 from pathlib import Path
 
 import foldlog
-from foldlog.api.events import CallEvent, RecordedEvent
+from foldlog.client.events import CallEvent, RecordedEvent
 from foldlog.docs import reference_shown, requests_shown
 from foldlog.local.messages_api import FAULTS, Stage
 from foldlog.log import access

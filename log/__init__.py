@@ -13,6 +13,8 @@ Read in this order:
     kafka.py, kafka_reader.py, admin.py, client.py   Kafka; only they import confluent_kafka
     admin_process.py   the process in which admin.py runs
     made.py       the number of partitions that a log was created with
+    topic_commands.py   Kafka's own commands for topics that differ from their definition
+    channels.py   the push channels of an installation
     durable_files.py, objects.py   content and snapshots outside the log: as files,
     object_store.py   or in an object store; only this file imports obstore
     blob_cache.py, blobs.py   the content-addressed blobs in either

@@ -1,8 +1,10 @@
 """The write side: writes each command of a person or program as an event, and returns a receipt.
 
 Read `sessions.py` (open, say, cancel, decide and so on), then `checks.py` (validation before
-anything is produced) and `log/blobs.py` (where large content is stored first). Nothing here folds
-events: the fold decides whether an event is accepted, and `consumers/` waits for that ruling.
+anything is produced), `attachments.py` and `log/blobs.py` (where large content is stored first),
+`acknowledgement.py`, `recorded.py` and `tracing.py` (how a record is written, with which headers),
+`fork.py`, `items.py` and `memory.py` (other events). Nothing here folds
+events: the fold decides whether an event is accepted, and `client/` waits for that ruling.
 """
 
 from ..log.blobs import BlobCorrupt, BlobError, BlobMissing, BlobStore

@@ -1,6 +1,6 @@
 """Writes sessions: each method writes one event and returns the event's position in the log.
 
-A receipt means that the log has the event, not that the fold accepted it; consumers/ reports the
+A receipt means that the log has the event, not that the fold accepted it; `client/` reports the
 fold's ruling. A command that is repeated with the same id (message_id, command_id, cancel_id) takes
 effect once. This file generates the ids that the caller omits, from random numbers.
 """

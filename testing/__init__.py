@@ -9,6 +9,9 @@
 
 The folds, the decisions, the claims and the tools are the product's own. The log is in memory, the
 model is a scripted Messages API that is as strict as the real API, and time is virtual.
+
+Read in this order: `run.py`, `script.py`, `engine.py` (what a run works with), `tools.py`
+(`check_tool`), `plugin.py` (the fixture).
 """
 
 from importlib import import_module

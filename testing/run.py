@@ -13,20 +13,20 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from ..api.connection import Connection
-from ..api.events import ApprovalAsked, InDoubt, SessionEvent, ToolFinished, demand_event_class
-from ..api.inside import ModelRequest, SessionState
-from ..api.session import Reply, ReplyEnded, Session, no_attribute
-from ..api.worker import demand_agents
-from ..consumers.exports.blocks import Contents
-from ..consumers.exports.bundle import export_bundle
-from ..consumers.outcomes import Answer
+from ..client.connection import Connection
+from ..client.events import ApprovalAsked, InDoubt, SessionEvent, ToolFinished, demand_event_class
+from ..client.inside import ModelRequest, SessionState
+from ..client.outcomes import Answer
+from ..client.session import Reply, ReplyEnded, Session, no_attribute
+from ..client.worker import demand_agents
 from ..local.messages_api import ScriptedServer
 from ..log.door import Log
 from ..log.errors import Refused
 from ..log.settings import Settings
 from ..processors.agent import Agent
 from ..producers.checks import Blocks
+from ..reports.exports.blocks import Contents
+from ..reports.exports.bundle import export_bundle
 from ..schemas import events as ev
 from ..schemas.codec import entry_of
 from ..schemas.enums import Outcome, WhenBusy

@@ -42,7 +42,7 @@ settings.register_profile(
 settings.load_profile("foldlog")
 
 _SHARED = ("broker", "s3", "node", "browser", "played")
-_FIXTURES = tuple(f"foldlog.tests.{name}_fixture" for name in _SHARED)
+_FIXTURES = tuple(f"foldlog.tests.kit.{name}_fixture" for name in _SHARED)
 pytest_plugins = [
     "foldlog.tests.limits",
     "foldlog.tests.cost",

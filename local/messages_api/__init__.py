@@ -11,8 +11,9 @@ workers.
 docs/test-your-agent.md shows how to start it, script it and use it from pytest.
 
 Reading order: script (the replies), faults (what can go wrong), request, shape, conversation,
-binding and cache (what is checked), answer, distort and delivery (how a reply is sent), server,
-hosting, process (where it runs), journal (the record); builtin, obedient, demo (named scripts).
+binding, seal, models and cache (what is checked), errors, answer, distort and delivery (how a reply
+is sent), server, hosting, process (where it runs), journal (the record); builtin, obedient, demo,
+demo_reading (named scripts).
 """
 
 from .faults import FAULTS, Fault, Stage, fault

@@ -4,7 +4,7 @@ Read in this order: fold.py (the view of one scope), framing.py (memory as text 
 and with its source), store.py (views, search index and cursors in one SQLite file), reader.py
 (queries by prompts and tools), service.py (keeps the store current in a worker), tools.py (an
 agent's memory tools), extraction.py (the request that extracts memory from a turn), files.py (the
-text of the files that people edit; `consumers/memory_files.py` writes these files and turns edits
+text of the files that people edit; `upkeep/memory_files.py` writes these files and turns edits
 into events).
 """
 

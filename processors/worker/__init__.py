@@ -1,1 +1,17 @@
-"""The worker process: it consumes records, folds and stores them, evaluates WAKE and produces."""
+"""The worker process: it consumes records, folds and stores them, evaluates WAKE and produces.
+
+Read in this order: `worker.py` (the core: takes records, does the pending work), `loop.py` (the
+poll loop around it), `actions.py` (does what WAKE requires), `claims.py`, `not_begun.py` and
+`start_window.py` (the claim of an effect, before it begins), `effects_host.py`, `ports.py`,
+`reports.py` and `outbox.py` (effects run, and their outcomes get into the log), `lost_effects.py`,
+`deaths.py`, `early_asks.py` and `resumption.py` (what another worker left behind), `slot_queue.py`,
+`layers_reader.py` and `instruction_files.py` (what a request waits for or reads),
+`dead_letters.py`, `announce.py`, `snapshot_maker.py` and `topic_watch.py` (written or watched
+beside the work).
+
+The process around it: `assemble.py` (its parts), `worker_thread.py`, `host.py`, `start_lock.py`,
+`same_agents.py` and `supervise.py` (start, end, spare), `status.py`, `meter.py`, `metrics.py`,
+`pages.py`, `page_access.py` and `page_request.py` (what operators see), `wake_once.py` (one
+session, by hand). `rendezvous.py`, `faust_credentials.py` and `faust_logging.py` are `foldlog
+users`.
+"""

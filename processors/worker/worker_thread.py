@@ -1,6 +1,6 @@
 """The thread of a worker: assembles the parts, then works until it is stopped or fails.
 
-`host.py` runs it in a separate process, `api/worker.py` in an application's process.
+`host.py` runs it in a separate process, `client/worker.py` in an application's process.
 """
 
 import threading

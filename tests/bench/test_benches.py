@@ -33,15 +33,15 @@ from foldlog.bench.history import Session
 from foldlog.bench.job import agent, turn
 from foldlog.bench.measure import Installation, Missing, Plot, Ratio
 from foldlog.bench.played import Played, canned
-from foldlog.consumers.replay import Replay
 from foldlog.log.memory import MemoryLog
 from foldlog.processors.store.store import DictBackend
+from foldlog.reports.replay import Replay
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, entry_of, headers_for
 from foldlog.schemas.events import ToolResult
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.topics import SESSION_EVENTS, topics
-from foldlog.tests.consumers.played import settings_in
+from foldlog.tests.kit.played import settings_in
 
 
 def _played(turns: int, **more) -> Played:

@@ -17,7 +17,7 @@ from foldlog.local.kafka import Broker
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.log import Settings, open_log
 from foldlog.schemas.topics import topics
-from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.kit.broker_fixture import unique_name
 
 pytestmark = [pytest.mark.broker]
 

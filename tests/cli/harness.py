@@ -15,7 +15,7 @@ import pytest
 from foldlog.cli.__main__ import main
 from foldlog.cli.edge import Edge
 from foldlog.log import Log
-from foldlog.tests.consumers.played import Played, memory_log, settings_in
+from foldlog.tests.kit.played import Played, memory_log, settings_in
 
 WAIT_S = 20.0
 """Long enough for a busy machine: an expected event arrives at once, or never."""

@@ -6,12 +6,12 @@ import pytest
 
 from foldlog.cli.__main__ import COMMANDS, code_of, foldlog, main
 from foldlog.cli.edge import Edge
-from foldlog.consumers.branching import CanNotFork
+from foldlog.client.branching import CanNotFork
 from foldlog.log import LogUnreachable
 from foldlog.log.errors import Refused
 from foldlog.producers.checks import Invalid
 from foldlog.tests.cli.harness import make_shell
-from foldlog.tests.consumers.played import settings_in
+from foldlog.tests.kit.played import settings_in
 
 # For each command with --json: valid arguments, and (arguments, exit code, code) that it refuses.
 # A command without refused arguments refuses only a wrong option or an unreachable log.

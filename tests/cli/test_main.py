@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 from foldlog.cli.__main__ import BY_NAME, COMMANDS, exit_code, foldlog, main
+from foldlog.cli.commands.gateway import gateway_command
 from foldlog.cli.edge import Edge
-from foldlog.cli.gateway import gateway_command
-from foldlog.cli.log_lines import ReadableFormatter, is_useful
+from foldlog.cli.terminal.log_lines import ReadableFormatter, is_useful
 from foldlog.log import LogFatal, LogUnreachable, SettingsError, TopicMissing
 from foldlog.log.errors import Corrupt, Refused
 from foldlog.tests.cli.harness import make_shell
-from foldlog.tests.consumers.played import settings_in
+from foldlog.tests.kit.played import settings_in
 from foldlog.tests.kit.programs import run
 
 CONTRACT = (
@@ -63,7 +63,7 @@ def test_a_command_ends_without_a_search_for_cycles():
 
 
 def test_the_line_editor_is_imported_only_at_a_terminal():
-    program = "import sys, foldlog.cli.chat; print('prompt_toolkit' in sys.modules)"
+    program = "import sys, foldlog.cli.commands.chat; print('prompt_toolkit' in sys.modules)"
     assert run([sys.executable, "-c", program]).stdout == "False\n"
 
 

@@ -6,20 +6,20 @@ import signal
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from foldlog.cli import progress
 from foldlog.cli.__main__ import main
 from foldlog.cli.edge import Edge
-from foldlog.cli.printing import note
-from foldlog.consumers import moving
-from foldlog.consumers.client import Client
-from foldlog.consumers.session_fold import SessionFold
+from foldlog.cli.terminal import progress
+from foldlog.cli.terminal.printing import note
+from foldlog.client.client import Client
+from foldlog.client.session_fold import SessionFold
 from foldlog.log import Settings, made, open_log, partition_for
 from foldlog.log.made import Facts, LogGrown, demand_as_made, facts_of, partitions_of
 from foldlog.producers.memory import MemoryWriter
 from foldlog.schemas.topics import MEMORY_EVENTS, SESSION_EVENTS
-from foldlog.tests.broker_fixture import unique_name
 from foldlog.tests.cli.harness import Ran
-from foldlog.tests.consumers.played import Played
+from foldlog.tests.kit.broker_fixture import unique_name
+from foldlog.tests.kit.played import Played
+from foldlog.upkeep import moving
 
 pytestmark = pytest.mark.broker
 NEW = "new-"

@@ -11,9 +11,9 @@ import pytest
 
 from foldlog.log import Settings, open_log
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.kit.own_environment import installation_env
 from foldlog.tests.kit.programs import line_of, output_of
 from foldlog.tests.kit.waiting import until
-from foldlog.tests.own_environment import installation_env
 
 pytestmark = pytest.mark.broker
 WAIT_S = 60

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from foldlog.cli.agents import load_agents
+from foldlog.tests.kit.own_environment import bare_env
 from foldlog.tests.kit.programs import line_of
-from foldlog.tests.own_environment import bare_env
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")

@@ -9,9 +9,7 @@ from foldlog.processors.agent import Agent
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import topics
 from foldlog.tests.cli.harness import Shell
-from foldlog.tests.consumers.gateway.served import served
-from foldlog.tests.consumers.played import settings_in
-from foldlog.tests.laws.manual_worker import (
+from foldlog.tests.kit.manual_worker import (
     SESSION,
     USER,
     ManualWorker,
@@ -20,7 +18,9 @@ from foldlog.tests.laws.manual_worker import (
     message,
     opened,
 )  # fmt: skip
+from foldlog.tests.kit.played import settings_in
 from foldlog.tests.processors.worker.raising import PLACES, fails_for_session
+from foldlog.tests.web.gateway.served import served
 
 
 class Raising(ManualWorker):

@@ -22,11 +22,11 @@ from foldlog.log.door import Delivered
 from foldlog.log.errors import AppendError, LogFatal
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS, TopicSpec
-from foldlog.tests import stopped_process
 from foldlog.tests.crash.fleet import PATIENCE_S, wait_until
 from foldlog.tests.crash.rig import replay_differs, stage_on
 from foldlog.tests.crash.rounds import CAST, Play
 from foldlog.tests.crash.stage import Stage
+from foldlog.tests.kit import stopped_process
 from foldlog.tests.kit.waiting import joined
 
 TOPIC, PARTITIONS = "numbers", 4

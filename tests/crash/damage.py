@@ -5,11 +5,11 @@ from pathlib import Path
 
 import msgspec
 
-from foldlog.consumers.snapshots import demand_snapshots, make
 from foldlog.processors.store import views_codec
 from foldlog.processors.store.store import Belongs, Cursor, RocksBackend
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.crash.stage import Stage
+from foldlog.upkeep.snapshots import demand_snapshots, make
 
 MORE_THAN_A_POLL = 6_000  # records: the reader returns 5,000 at most
 LOADED = ("snapshot.fetched", "snapshot.loaded")  # points of a start that loads a snapshot

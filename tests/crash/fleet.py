@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from foldlog.tests import stopped_process
+from foldlog.tests.kit import stopped_process
 
 MAIN = Path(__file__).with_name("worker_main.py")
 ZYGOTE = Path(__file__).with_name("zygote.py")

@@ -17,14 +17,14 @@ from pathlib import Path
 
 from foldlog.local.kafka import Broker
 from foldlog.schemas import events as ev
-from foldlog.tests import stopped_process
-from foldlog.tests.consumers.gateway.screen import Screen
 from foldlog.tests.crash import witnesses
 from foldlog.tests.crash.rig import replay_differs, stage_on, supervised
 from foldlog.tests.crash.scenes import SCENES, Person
 from foldlog.tests.crash.stage import Stage
+from foldlog.tests.kit import stopped_process
 from foldlog.tests.kit.programs import end, line_of
 from foldlog.tests.kit.waiting import joined
+from foldlog.tests.web.gateway.screen import Screen
 
 STREAMS, VIEWERS = 3, 2  # answers in an outage; viewers of each
 BEGUN = 2  # chunks of each answer before the outage

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from foldlog.consumers.replay import verify
-from foldlog.tests.broker_fixture import unique_name
+from foldlog.reports.replay import verify
 from foldlog.tests.crash.fleet import PATIENCE_S, WorkerHandle, wait_until
 from foldlog.tests.crash.stage import Stage
+from foldlog.tests.kit.broker_fixture import unique_name
 from foldlog.tests.kit.programs import ended
 
 SUPERVISE = (

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from foldlog.consumers import transcript_stream as viewing
+from foldlog.client import transcript_stream as viewing
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.log import Settings, open_log
 from foldlog.log.blobs import BlobStore

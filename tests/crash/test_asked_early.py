@@ -9,10 +9,10 @@ import signal
 import pytest
 
 from foldlog.schemas import events as ev
-from foldlog.tests import stopped_process
 from foldlog.tests.crash.agents import Ledger
 from foldlog.tests.crash.bank_worker import BANK, bank_workers
 from foldlog.tests.crash.zombies import shared
+from foldlog.tests.kit import stopped_process
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 

@@ -12,7 +12,7 @@ import pytest
 
 from foldlog.cli.__main__ import main
 from foldlog.cli.edge import Edge
-from foldlog.consumers.show import fold_everything, status_of
+from foldlog.client.show import fold_everything, status_of
 from foldlog.processors.fold.projections.partition import worker_id
 from foldlog.schemas import events as ev
 from foldlog.tests.crash.agents import HELPER, KEEPER

@@ -14,8 +14,8 @@ from foldlog.processors.worker.assemble import Parts
 from foldlog.processors.worker.worker_thread import WorkerThread
 from foldlog.producers.sessions import Sessions
 from foldlog.schemas.topics import topics
-from foldlog.tests.consumers.played import settings_in
 from foldlog.tests.crash.outages import FAULTS
+from foldlog.tests.kit.played import settings_in
 from foldlog.tests.kit.waiting import until
 
 AGAIN = "joins the group again"  # what a worker logs when it found no broker

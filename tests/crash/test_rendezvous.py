@@ -12,13 +12,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from foldlog.consumers.tabs import Tabs
 from foldlog.log.partition import partition_for
 from foldlog.schemas.tabs import key_of
 from foldlog.schemas.topics import USER_SESSIONS, USER_TABS
 from foldlog.tests.crash.fleet import PATIENCE_S, wait_until
 from foldlog.tests.kit.programs import ended, line_of
 from foldlog.tests.kit.waiting import within
+from foldlog.web.gateway.tabs import Tabs
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 

@@ -8,11 +8,11 @@ import shutil
 
 import pytest
 
-from foldlog.consumers.snapshots import demand_snapshots, make
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.crash import damage, witnesses
 from foldlog.tests.crash.rig import replay_differs, stage_on
 from foldlog.tests.crash.rounds import Play
+from foldlog.upkeep.snapshots import demand_snapshots, make
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 

@@ -11,10 +11,10 @@ import pytest
 
 from foldlog.processors.store.views_codec import view_parts
 from foldlog.schemas import events as ev
-from foldlog.tests import stopped_process
 from foldlog.tests.crash import witnesses
 from foldlog.tests.crash.rounds import Play
 from foldlog.tests.crash.zombies import STOPS, are_done, hasty, shared, stopped_behind
+from foldlog.tests.kit import stopped_process
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 

@@ -23,7 +23,7 @@ from foldlog.tests.crash import witnesses_background as background, witnesses_de
 from foldlog.tests.crash.scenes import Person
 from foldlog.tests.crash.script import NAMED
 from foldlog.tests.crash.stage import Stage, WatchedSession
-from foldlog.tests.laws.ends import are_lawful
+from foldlog.tests.kit.ends import are_lawful
 
 ONCE = ("charge", "pay", "wire", "slow_charge")
 _SESSION = re.compile(r"session:([\w-]*\w)")
@@ -226,7 +226,7 @@ def the_ledger_agrees(case: Case) -> Iterator[str]:
 
 
 def every_call_ends_lawfully(case: Case) -> Iterator[str]:
-    """I4: every started call has ended as tests/laws/ends.py allows.
+    """I4: every started call has ended as tests/kit/ends.py allows.
 
     A call may have three ends: a tool begins in time and is stopped together with its worker before
     its effect; a person reads the ledger and resolves the call as not happened; the worker resumes,

@@ -17,8 +17,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from foldlog.tests.kit.own_environment import bare_env
 from foldlog.tests.kit.programs import END_S, end
-from foldlog.tests.own_environment import bare_env
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 90  # for a worker to take its partitions on a busy machine, or for an output

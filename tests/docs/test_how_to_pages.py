@@ -12,9 +12,9 @@ import pytest
 
 from foldlog import Client, Settings
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.browser_fixture import WAIT_MS, chromium_path
 from foldlog.tests.docs.pages import GATEWAY_PORT, WAIT_S, Reader, blocks
 from foldlog.tests.docs.test_pages import installation
+from foldlog.tests.kit.browser_fixture import WAIT_MS, chromium_path
 
 pytestmark = pytest.mark.broker
 

@@ -10,8 +10,8 @@ PAGES = [path for path in all_paths() if path.endswith(".md") and path.startswit
 PAGES += ["README.md"]
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
-_ROOMS = ("schemas|log|producers|processors|consumers|api|testing|cli|local|tests|bench|examples|"
-          "deploy")
+_ROOMS = ("schemas|log|producers|processors|client|reports|web|upkeep|adapters|testing|cli|local|"
+          "tests|bench|examples|deploy")
 _PATH = re.compile(rf"`((?:{_ROOMS})/[\w./*-]+)`")
 WRITTEN = {"bench/results.json", "bench/.venv"}  # created by commands
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)

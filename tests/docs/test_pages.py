@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog.api.events import SessionEvent
+from foldlog.client.events import SessionEvent
 from foldlog.docs.tables import session_events
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.effects.models.call import _streaming
 from foldlog.processors.limits import Limits
 from foldlog.processors.tools.tool import tool
-from foldlog.tests.broker_fixture import unique_name
-from foldlog.tests.browser_fixture import WAIT_MS, chromium_path
 from foldlog.tests.docs.pages import ROOT, Reader, blocks, missing
+from foldlog.tests.kit.broker_fixture import unique_name
+from foldlog.tests.kit.browser_fixture import WAIT_MS, chromium_path
 
 PAGES = {
     "agents.md": ("shop", "my_app.py"),

@@ -16,8 +16,8 @@ import pytest
 from foldlog.local.messages_api import Reply, ScriptedServer, text
 from foldlog.tests.docs.pages import ROOT, _free_ports
 from foldlog.tests.docs.test_pages import installation
+from foldlog.tests.kit.own_environment import bare_env
 from foldlog.tests.kit.programs import END_S, end
-from foldlog.tests.own_environment import bare_env
 
 pytestmark = pytest.mark.broker
 WAIT_S = 90.0

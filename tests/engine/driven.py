@@ -16,7 +16,7 @@ from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.worker.ports import BeginGeneration, BeginTool, BeginWork, EffectId
 from foldlog.schemas.codec import entry_of
 from foldlog.testing.engine import Effects, Engine
-from foldlog.tests.laws.manual_worker import SESSION, message, opened
+from foldlog.tests.kit.manual_worker import SESSION, message, opened
 from foldlog.tests.laws.request_rules import violations
 
 Held = BeginTool | BeginWork

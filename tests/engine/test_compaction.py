@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from foldlog.consumers.context_view import Change, changes, short_forms
-from foldlog.consumers.outcomes import Patience
-from foldlog.consumers.session_fold import SessionFold
-from foldlog.consumers.waiting import what_it_waits_for
+from foldlog.client.context_view import Change, changes, short_forms
+from foldlog.client.outcomes import Patience
+from foldlog.client.session_fold import SessionFold
+from foldlog.client.waiting import what_it_waits_for
 from foldlog.local.messages_api import (
     Reply,
     Rule,
@@ -24,7 +24,7 @@ from foldlog.processors.tools.builtin import read_result
 from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.tests.engine.driven import Driven
-from foldlog.tests.laws.manual_worker import SESSION
+from foldlog.tests.kit.manual_worker import SESSION
 
 MODEL, CHEAP = "claude-opus-5-5", "claude-haiku-4-5"
 SMALL = Limits(soft_tokens=4_000, hard_tokens=12_000, resume_tokens=20_000, short_tokens=600)

@@ -11,7 +11,7 @@ from foldlog.producers.attachments import attach
 from foldlog.schemas import events as ev
 from foldlog.tests.engine.driven import Driven
 from foldlog.tests.engine.test_many_images import PNG
-from foldlog.tests.laws.manual_worker import USER
+from foldlog.tests.kit.manual_worker import USER
 
 BAD, GOOD = PNG + b"bad", PNG + b"good"
 ERRORS = (  # as users of the API report them

@@ -6,19 +6,19 @@ import json
 
 import pytest
 
-from foldlog.cli.event_lines import words
-from foldlog.cli.inspect_commands import transcript_rows
-from foldlog.consumers.context_view import changes
-from foldlog.consumers.inspector.saying import sentence
-from foldlog.consumers.outcomes import answer_in
-from foldlog.consumers.session_fold import SessionFold
+from foldlog.cli.commands.inspect import transcript_rows
+from foldlog.cli.terminal.event_lines import words
+from foldlog.client.context_view import changes
+from foldlog.client.outcomes import answer_in
+from foldlog.client.session_fold import SessionFold
 from foldlog.local.messages_api import Reply, Rule, text, thinking, tool_use
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.tests.engine.test_many_images import REFUSALS, images, say_with_images
-from foldlog.tests.laws.manual_worker import SESSION
+from foldlog.tests.kit.manual_worker import SESSION
+from foldlog.web.inspector.saying import sentence
 
 MODEL, CHEAP = "claude-opus-5-5", "claude-haiku-4-5"
 STRATEGIES = ["full", "compacted", "sliding_window_20"]

@@ -9,7 +9,7 @@ from foldlog.processors.agent import Agent, Compaction
 from foldlog.producers.attachments import attach
 from foldlog.schemas import events as ev
 from foldlog.tests.engine.driven import Driven
-from foldlog.tests.laws.manual_worker import USER
+from foldlog.tests.kit.manual_worker import USER
 
 MODEL, CHEAP = "claude-opus-5-5", "claude-haiku-4-5"
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + 2 * (3_000).to_bytes(4, "big") + b"\x08\x02\0\0\0"

@@ -8,7 +8,7 @@ import pytest
 from foldlog.local.messages_api import Reply, Rule, text, tool_use
 from foldlog.processors.request.build import request_bytes
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.manual_worker import SESSION, USER
+from foldlog.tests.kit.manual_worker import SESSION, USER
 from foldlog.tests.processors.outside.conftest import World
 
 MODEL = "claude-opus-5-5"

@@ -10,8 +10,8 @@ from foldlog.processors.tools.tool import tool
 from foldlog.processors.worker.ports import refs_in
 from foldlog.schemas import events as ev
 from foldlog.tests.engine.driven import Driven
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import opened
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import opened
 
 WHOLE = "".join(f"row {n} of the report\n" for n in range(9_000))
 

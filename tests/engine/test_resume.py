@@ -5,10 +5,9 @@ import json
 
 import pytest
 
-from foldlog.consumers.exports.bundle import replay
-from foldlog.consumers.session_fold import SessionFold
-from foldlog.consumers.show import request_of
-from foldlog.consumers.transcript_stream import INITIAL, Dropped, Settled, Token, see
+from foldlog.client.session_fold import SessionFold
+from foldlog.client.show import request_of
+from foldlog.client.transcript_stream import INITIAL, Dropped, Settled, Token, see
 from foldlog.local.messages_api import (
     Reply,
     Rule,
@@ -21,11 +20,12 @@ from foldlog.processors.agent import Agent
 from foldlog.processors.request.build import BUILDER
 from foldlog.processors.request.continuation import CONTINUE, joined
 from foldlog.processors.tools.tool import tool
+from foldlog.reports.exports.bundle import replay
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.consumers.gateway.test_viewers import Audience, Screen
 from foldlog.tests.engine.driven import Driven, DrivenEffects
+from foldlog.tests.web.gateway.test_viewers import Audience, Screen
 
 OLD, NEW = "claude-haiku-4-5", "claude-opus-5-5"
 

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from foldlog.consumers.context_view import changes
-from foldlog.consumers.session_fold import SessionFold
+from foldlog.client.context_view import changes
+from foldlog.client.session_fold import SessionFold
 from foldlog.local.messages_api import Reply, Rule, text, thinking, tool_use
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.tests.engine.driven import Driven
-from foldlog.tests.laws.manual_worker import SESSION
+from foldlog.tests.kit.manual_worker import SESSION
 
 MODEL, CHEAP = "claude-opus-4-6", "claude-haiku-4-5"
 ERRORS = (  # as users of the API report them

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from foldlog.consumers.context_view import changes
-from foldlog.consumers.session_fold import SessionFold
+from foldlog.client.context_view import changes
+from foldlog.client.session_fold import SessionFold
 from foldlog.local.messages_api import Reply, Rule, text
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.fold.projections.context import all_input, estimated_tokens
@@ -24,8 +24,8 @@ from foldlog.schemas.codec import entry_of
 from foldlog.schemas.tokens import NEW, OLD, estimate
 from foldlog.schemas.value import replace as replaced
 from foldlog.tests.engine.driven import Driven
-from foldlog.tests.laws.history import opened
-from foldlog.tests.laws.manual_worker import SESSION
+from foldlog.tests.kit.history import opened
+from foldlog.tests.kit.manual_worker import SESSION
 
 OLDER, NEWER, CHEAP = "claude-opus-4-5", "claude-opus-5-5", "claude-haiku-4-5"
 LIMITS = Limits(soft_tokens=5_000, hard_tokens=20_000, resume_tokens=10**6)

@@ -19,10 +19,10 @@ from foldlog.tests.golden.golden import (
     write,
     write_expected,
 )
-from foldlog.tests.laws.agents import LIMITS, MINUTE, variant
-from foldlog.tests.laws.answers import Use, complete, dumps, text, thinking
-from foldlog.tests.laws.background_ends import ends_of
-from foldlog.tests.laws.history import History, opened
+from foldlog.tests.kit.agents import LIMITS, MINUTE, variant
+from foldlog.tests.kit.answers import Use, complete, dumps, text, thinking
+from foldlog.tests.kit.background_ends import ends_of
+from foldlog.tests.kit.history import History, opened
 
 LOOK, POST = Use("look", '{"where":"there"}', "a"), Use("post", '{"text":"dear"}', "b")
 CHARGE = Use("charge", '{"cents":3}', "c")

@@ -19,7 +19,7 @@ from .waiting import within
 LIMIT_S = 400.0
 """For one download, and for another run that downloads the same at this moment."""
 NOWHERE = "http://127.0.0.1:9"  # a mirror that never answers: the jars are only verified
-S3_LOCK = Path(__file__).parents[1] / "s3proxy.lock"
+S3_LOCK = Path(__file__).with_name("s3proxy.lock")
 
 
 def cache_dir() -> Path:
@@ -42,7 +42,7 @@ def missing(what: str, error: Exception) -> NoReturn:
 
 def main() -> None:
     """Download all that is missing. A failure is reported, and only some tests need it."""
-    from foldlog.tests.node_fixture import Unreachable, installed
+    from foldlog.tests.kit.node_fixture import Unreachable, installed
 
     for what, work in (
         ("the S3 server of the tests", lambda: s3_jars(mirror=None)),

@@ -13,6 +13,7 @@ from collections import Counter
 from functools import partial
 
 from foldlog.schemas import events as ev
+from foldlog.tests.kit.law9 import check_law_9
 from foldlog.tests.laws import (
     test_compaction_laws,
     test_fold_laws,
@@ -22,7 +23,6 @@ from foldlog.tests.laws import (
     test_wake_laws,
 )
 from foldlog.tests.laws.law import LAWS, Law, history_of
-from foldlog.tests.laws.law9 import check_law_9
 from foldlog.tests.laws.random_history import RandomHistory
 from foldlog.tests.laws.resumed import resumes
 

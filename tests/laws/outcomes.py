@@ -14,15 +14,15 @@ from foldlog.local.messages_api.binding import Prefix
 from foldlog.local.messages_api.seal import make_id
 from foldlog.processors.fold.projections.turn_view import REBUILDABLE
 from foldlog.schemas import events as ev
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.background_ends import MODEL_TEXTS, ends_of, task_at
-from foldlog.tests.laws.continued_answer import ContinuedAnswer
-from foldlog.tests.laws.forged_events import TEXTS
-from foldlog.tests.laws.history import History
-from foldlog.tests.laws.recorded_actions import chunks_in
+from foldlog.tests.kit import answers
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.background_ends import MODEL_TEXTS, ends_of, task_at
+from foldlog.tests.kit.continued_answer import ContinuedAnswer
+from foldlog.tests.kit.forged_events import TEXTS
+from foldlog.tests.kit.history import History
+from foldlog.tests.kit.recorded_actions import chunks_in
+from foldlog.tests.kit.signed_thinking import Prefixes, signed
 from foldlog.tests.laws.resumed import chunks_until, continued_answer, resumes
-from foldlog.tests.laws.signed_thinking import Prefixes, signed
 
 STOPS = (
     "end_turn",

@@ -20,9 +20,9 @@ from foldlog.processors.wake.facts import wake
 from foldlog.schemas import events as ev
 from foldlog.schemas.attachments import reference
 from foldlog.schemas.codec import encode
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.agents import LONG, MINUTE, MODELS, STRATEGIES, variant
-from foldlog.tests.laws.forged_events import (
+from foldlog.tests.kit import answers
+from foldlog.tests.kit.agents import LONG, MINUTE, MODELS, STRATEGIES, variant
+from foldlog.tests.kit.forged_events import (
     CALLS,
     CONTENTS,
     GRANTS,
@@ -32,9 +32,9 @@ from foldlog.tests.laws.forged_events import (
     TEXTS,
     ForgedEvents,
 )
-from foldlog.tests.laws.history import NEEDS_AN_EFFECT, ROLES, Step
+from foldlog.tests.kit.history import NEEDS_AN_EFFECT, ROLES, Step
+from foldlog.tests.kit.signed_thinking import Prefixes
 from foldlog.tests.laws.outcomes import Outcomes
-from foldlog.tests.laws.signed_thinking import Prefixes
 
 ACTS = 80  # acts of a history; each appends no, one or a few events
 STEPS_MAX = 400  # records of a history; the time of a law grows with them

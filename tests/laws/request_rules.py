@@ -14,7 +14,7 @@ from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.build import request_bytes
 from foldlog.schemas.events.parts import ReadBlob
 from foldlog.schemas.ids import call_key
-from foldlog.tests.laws.api_rules import findings
+from foldlog.tests.kit.api_rules import findings
 
 
 class Built(NamedTuple):

@@ -12,11 +12,11 @@ from foldlog.processors.fold.partial_answer import chunks_of
 from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.continuation import Kept, resumed_request
 from foldlog.schemas import events as ev
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.continued_answer import ContinuedAnswer, StreamedBlock, pieces
-from foldlog.tests.laws.history import History, Step
-from foldlog.tests.laws.recorded_actions import chunks_in
+from foldlog.tests.kit import answers
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.continued_answer import ContinuedAnswer, StreamedBlock, pieces
+from foldlog.tests.kit.history import History, Step
+from foldlog.tests.kit.recorded_actions import chunks_in
 
 ONE_IN = 4  # one in so many sessions resumes its answers
 MODELS = (("claude-test", "adaptive"), ("claude-test", ""), ("claude-3-test", ""))

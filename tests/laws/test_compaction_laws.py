@@ -17,10 +17,10 @@ from foldlog.processors.wake.decide import rules_of
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import call_key
 from foldlog.schemas.value import replace
-from foldlog.tests.laws import step_rules
-from foldlog.tests.laws.agents import SMALL
-from foldlog.tests.laws.api_rules import OPAQUE
-from foldlog.tests.laws.history import Step
+from foldlog.tests.kit import step_rules
+from foldlog.tests.kit.agents import SMALL
+from foldlog.tests.kit.api_rules import OPAQUE
+from foldlog.tests.kit.history import Step
 from foldlog.tests.laws.law import law
 from foldlog.tests.laws.random_history import RandomHistory
 from foldlog.tests.laws.test_request_laws import SPOKEN, requests

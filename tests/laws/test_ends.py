@@ -3,10 +3,10 @@
 import pytest
 
 from foldlog.schemas import events as ev
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.ends import are_lawful
-from foldlog.tests.laws.history import History, with_calls
+from foldlog.tests.kit import answers
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.ends import are_lawful
+from foldlog.tests.kit.history import History, with_calls
 
 POST = Use("post", '{"text":"dear"}', "b")
 CALL = "1.1.0"

@@ -26,9 +26,9 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Entry, digest, entry_of
 from foldlog.schemas.events import BY_CLASS
 from foldlog.schemas.value import replace
-from foldlog.tests.laws import step_rules
-from foldlog.tests.laws.ends import are_lawful
-from foldlog.tests.laws.history import Step
+from foldlog.tests.kit import step_rules
+from foldlog.tests.kit.ends import are_lawful
+from foldlog.tests.kit.history import Step
 from foldlog.tests.laws.law import LAW, histories, law
 from foldlog.tests.laws.random_history import RandomHistory
 

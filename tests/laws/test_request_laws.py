@@ -16,18 +16,18 @@ from foldlog.processors.request.left_out import is_left_out, thinking_from
 from foldlog.schemas import events as ev
 from foldlog.schemas.tokens import family_of
 from foldlog.schemas.value import replace
-from foldlog.tests.laws.api_rules import (
+from foldlog.tests.kit.api_rules import (
     OPAQUE,
     blocks_of,
     findings,
     static_part,
     without_thinking,
 )
-from foldlog.tests.laws.history import Step
+from foldlog.tests.kit.history import Step
+from foldlog.tests.kit.signed_thinking import refusals
 from foldlog.tests.laws.law import law
 from foldlog.tests.laws.random_history import RandomHistory
 from foldlog.tests.laws.resumed import sent_request
-from foldlog.tests.laws.signed_thinking import refusals
 from foldlog.tests.laws.test_fold_laws import through_the_store
 
 SPOKEN = ("assistant", "partial")

@@ -13,10 +13,10 @@ from foldlog.processors.wake.decide import rules_of
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.events.parts import Body
 from foldlog.schemas.value import replace as replaced
-from foldlog.tests.laws.agents import AGENT, variant
-from foldlog.tests.laws.answers import Use, dumps, thinking
-from foldlog.tests.laws.background_ends import ends_of
-from foldlog.tests.laws.history import History, opened
+from foldlog.tests.kit.agents import AGENT, variant
+from foldlog.tests.kit.answers import Use, dumps, thinking
+from foldlog.tests.kit.background_ends import ends_of
+from foldlog.tests.kit.history import History, opened
 
 LOOK = Use("look", "{}", "a")
 

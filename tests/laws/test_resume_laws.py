@@ -3,16 +3,16 @@
 import json
 from typing import Any
 
-from foldlog.consumers.transcript_stream import INITIAL, Dropped, Settled, Token, see
+from foldlog.client.transcript_stream import INITIAL, Dropped, Settled, Token, see
 from foldlog.processors.fold.sessions import FoldedEvent
 from foldlog.processors.request.continuation import kept_of, may_resume
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, entry_of
-from foldlog.tests.laws.history import Step
+from foldlog.tests.kit.history import Step
+from foldlog.tests.kit.signed_thinking import refusals
 from foldlog.tests.laws.law import SEEDS, history_of, law
 from foldlog.tests.laws.random_history import RandomHistory
 from foldlog.tests.laws.resumed import chunks_until, resumes, sent_request
-from foldlog.tests.laws.signed_thinking import refusals
 
 
 def takeovers(history: RandomHistory) -> list[Step]:

@@ -18,8 +18,7 @@ from foldlog.processors.worker.reports import ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS
-from foldlog.tests.kit.waiting import until
-from foldlog.tests.laws.manual_worker import (
+from foldlog.tests.kit.manual_worker import (
     ROLES,
     SESSION,
     ManualWorker,
@@ -28,6 +27,7 @@ from foldlog.tests.laws.manual_worker import (
     message,
     opened,
 )
+from foldlog.tests.kit.waiting import until
 
 
 @tool(effect="pure")

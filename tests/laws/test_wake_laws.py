@@ -12,10 +12,10 @@ from foldlog.processors.wake.facts import wake
 from foldlog.processors.wake.table import BY_ID, BY_LANE, DOMAINS, WAKE, match
 from foldlog.schemas import events as ev
 from foldlog.schemas.events import BY_NAME
-from foldlog.tests.laws.history import ROLES
+from foldlog.tests.kit.history import ROLES
+from foldlog.tests.kit.law9 import WAIT, check_law_9
+from foldlog.tests.kit.recorded_actions import RecordedActions
 from foldlog.tests.laws.law import LAW, SEEDS, histories, history_of, law
-from foldlog.tests.laws.law9 import WAIT, check_law_9
-from foldlog.tests.laws.recorded_actions import RecordedActions
 from foldlog.tests.laws.test_fold_laws import parts, through_the_store
 
 # -- the table -------------------------------------------------------------------------------------

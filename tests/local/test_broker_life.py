@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from foldlog.local.kafka import Broker, Condition, temporary_broker
 from foldlog.local.kafka.process import wait_gone
 from foldlog.local.kafka.temporary import TEMPORARY
-from foldlog.tests import stopped_process
+from foldlog.tests.kit import stopped_process
 from foldlog.tests.kit.programs import line_of, output_of
 
 pytestmark = pytest.mark.broker

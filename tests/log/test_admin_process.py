@@ -16,7 +16,7 @@ from foldlog.log import LogUnreachable, SettingsError
 from foldlog.log.admin import Cluster
 from foldlog.log.admin_process import AdminProcess
 from foldlog.log.kafka import KafkaLog
-from foldlog.tests import stopped_process
+from foldlog.tests.kit import stopped_process
 from foldlog.tests.kit.programs import ended, line_of
 from foldlog.tests.kit.waiting import joined, until
 

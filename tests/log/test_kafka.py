@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from foldlog.log import TopicMissing
 from foldlog.log.kafka import KafkaLog
-from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.kit.broker_fixture import unique_name
 from foldlog.tests.kit.waiting import PATIENCE_S
 from foldlog.tests.log.contract import EVENTS, SPEC, LogContract, TopicsContract, until
 from foldlog.tests.log.group_contract import GroupContract

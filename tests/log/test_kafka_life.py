@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, KafkaError, Producer as Client, TopicParti
 from foldlog.log import Delivered, Fenced, TopicMismatch, kafka_reader
 from foldlog.log.kafka import KafkaLog
 from foldlog.schemas.topics import ONE_REPLICA, Replication
-from foldlog.tests import stopped_process
-from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.kit import stopped_process
+from foldlog.tests.kit.broker_fixture import unique_name
 from foldlog.tests.kit.programs import END_S, run
 from foldlog.tests.kit.waiting import PATIENCE_S, joined
 from foldlog.tests.log import foreign_writer, zombie_member

@@ -3,7 +3,7 @@ it."""
 
 import pytest
 
-from foldlog.consumers.session_fold import SessionFold
+from foldlog.client.session_fold import SessionFold
 from foldlog.log import MemoryLog, TopicMismatch, partition_for
 from foldlog.log.made import (
     Facts,

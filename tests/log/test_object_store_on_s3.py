@@ -6,7 +6,7 @@ import pytest
 
 from foldlog.log.blobs import BlobMissing, BlobsAway, BlobStore
 from foldlog.log.object_store import RemoteObjects
-from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.kit.broker_fixture import unique_name
 from foldlog.tests.log.blobs_contract import BlobsContract
 from foldlog.tests.log.objects_contract import ObjectsContract
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from foldlog.api import installation
+from foldlog.client import installation
 from foldlog.log import Settings, SettingsError, environment
 from foldlog.log.kafka import KafkaLog
 from foldlog.log.settings import ROWS, unknown_variables

@@ -14,7 +14,7 @@ from foldlog.producers.checks import Invalid
 from foldlog.schemas.attachments import expand, inspect, reference
 from foldlog.schemas.events.parts import BlobRef
 from foldlog.tests.cli.harness import make_shell
-from foldlog.tests.consumers.played import Played
+from foldlog.tests.kit.played import Played
 from foldlog.tests.schemas.test_attachments import pdf, png
 
 
@@ -112,7 +112,7 @@ def test_a_truncated_file_stored_by_an_older_version_is_expanded_to_the_same_byt
 
 
 def test_the_producer_refuses_a_reference_to_no_blob(shell):
-    from foldlog.consumers.client import Client
+    from foldlog.client.client import Client
 
     bad = {"type": "image", "source": {"type": "foldlog_blob", "sha256": "x", "bytes": 1}}
     with Client(shell.settings, shell.log) as client, pytest.raises(Invalid, match="names no blob"):

@@ -2,7 +2,6 @@
 
 import pytest
 
-from foldlog.consumers.memory import read_memory
 from foldlog.log import LOST_ACK, Faults
 from foldlog.log.errors import LogUnreachable
 from foldlog.processors.memory.fold import open_todos, text_of
@@ -11,6 +10,7 @@ from foldlog.producers.memory import MemoryWriter, NotWritten
 from foldlog.schemas.codec import decode
 from foldlog.schemas.topics import MEMORY_EVENTS
 from foldlog.tests.processors.memory.memory_log import ANA, SHOP, new_log
+from foldlog.upkeep.memory import read_memory
 
 
 class LostAcknowledgements(Faults):

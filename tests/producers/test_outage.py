@@ -2,11 +2,11 @@
 
 import pytest
 
-from foldlog.consumers.client import Client
+from foldlog.client.client import Client
 from foldlog.log import LogUnreachable, open_log
 from foldlog.producers import Sessions, Unacknowledged
 from foldlog.schemas.topics import topics
-from foldlog.tests.consumers.played import PARTITIONS, settings_in
+from foldlog.tests.kit.played import PARTITIONS, settings_in
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 

@@ -23,7 +23,7 @@ from foldlog.schemas.events.parts import BlobRef
 from foldlog.schemas.ids import is_id
 from foldlog.schemas.tokens import estimate
 from foldlog.schemas.topics import SESSION_EVENTS, topics
-from foldlog.tests.consumers.played import PARTITIONS, settings_in
+from foldlog.tests.kit.played import PARTITIONS, settings_in
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from foldlog.producers import Sessions
 from foldlog.producers.checks import Invalid
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import DOTS, is_id, is_logged_id, why_not_an_id
-from foldlog.tests.consumers.played import Played, memory_log, settings_in
+from foldlog.tests.kit.played import Played, memory_log, settings_in
 
 
 @pytest.mark.parametrize("text", DOTS)

@@ -21,8 +21,8 @@ from foldlog.log.errors import (
 from foldlog.log.kafka import KafkaLog
 from foldlog.processors.worker.faust_credentials import faust_credentials
 from foldlog.schemas.topics import SESSION_EVENTS, USER_SESSIONS, topics
-from foldlog.tests.broker_fixture import unique_name
-from foldlog.tests.consumers.played import settings_in
+from foldlog.tests.kit.broker_fixture import unique_name
+from foldlog.tests.kit.played import settings_in
 from foldlog.tests.security.secured import Secured, password_of
 
 pytestmark = pytest.mark.broker

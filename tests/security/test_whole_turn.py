@@ -17,9 +17,9 @@ import httpx2 as httpx
 import pytest
 
 from foldlog.cli.__main__ import main
-from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.kit.broker_fixture import unique_name
+from foldlog.tests.kit.own_environment import bare_env
 from foldlog.tests.kit.programs import line_of, output_of
-from foldlog.tests.own_environment import bare_env
 from foldlog.tests.security.secured import Secured, password_of
 
 pytestmark = pytest.mark.broker

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from foldlog.schemas import events as ev
 from foldlog.schemas.canonical import compact
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.answers import Use
+from foldlog.tests.kit import answers
+from foldlog.tests.kit.answers import Use
 
 USAGE = answers.usage(40, 9, cached=(10, 0, 0), raw=b"{}")
 

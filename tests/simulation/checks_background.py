@@ -8,7 +8,7 @@ from foldlog.processors.wake.budget import plan
 from foldlog.processors.wake.decide import rules_of
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import decode
-from foldlog.tests.laws import step_rules
+from foldlog.tests.kit import step_rules
 from foldlog.tests.simulation.invariant import Invariant
 
 ABORTS = ("cancelled", "terminated")

@@ -9,7 +9,7 @@ from typing import Any
 from foldlog.processors.fold.cut_points import is_cut
 from foldlog.processors.request.build import request_bytes
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.api_rules import blocks_of, findings, static_part, without_thinking
+from foldlog.tests.kit.api_rules import blocks_of, findings, static_part, without_thinking
 from foldlog.tests.laws.resumed import resumes
 from foldlog.tests.simulation.checks_resumed import StreamedChunks, continued
 from foldlog.tests.simulation.invariant import Invariant

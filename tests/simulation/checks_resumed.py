@@ -6,7 +6,7 @@ This file assembles the kept part a second time, from the chunks that the fold a
 import json
 from typing import Any, NamedTuple
 
-from foldlog.consumers.transcript_stream import INITIAL, Dropped, Settled, Token, Viewer, see
+from foldlog.client.transcript_stream import INITIAL, Dropped, Settled, Token, Viewer, see
 from foldlog.processors.fold.sessions import FoldedEvent
 from foldlog.processors.request.continuation import CONTINUE
 from foldlog.schemas import events as ev

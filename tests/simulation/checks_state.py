@@ -8,7 +8,7 @@ from foldlog.processors.fold.projections.session_state import triggered
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Unreadable
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.laws import step_rules
+from foldlog.tests.kit import step_rules
 from foldlog.tests.simulation.invariant import Invariant
 
 SLACK_MS = 1_000  # for the rounds and records between the end of the grace and TURN_ENDED

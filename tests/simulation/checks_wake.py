@@ -7,7 +7,7 @@ from foldlog.processors.fold.projections.partition import ROLES, Holder, Partiti
 from foldlog.processors.wake.facts import wake
 from foldlog.processors.wake.table import BY_ID
 from foldlog.processors.worker.actions import BACKGROUND_SLOTS, DELIVERY_SLOTS
-from foldlog.tests.laws.law9 import ViewOfPartition, check_view
+from foldlog.tests.kit.law9 import ViewOfPartition, check_view
 from foldlog.tests.simulation.invariant import Invariant
 
 FAR_MS = 10**9  # past every deadline

@@ -25,8 +25,8 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.events.effects import ALIVE_SEQ
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.background_ends import MODEL_TEXTS, ends_of
+from foldlog.tests.kit import answers
+from foldlog.tests.kit.background_ends import MODEL_TEXTS, ends_of
 from foldlog.tests.simulation.answers import (
     END_TURN,
     USAGE,

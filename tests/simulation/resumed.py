@@ -6,7 +6,7 @@ from random import Random
 from foldlog.processors.agent import Agent
 from foldlog.processors.request.continuation import Kept
 from foldlog.schemas.canonical import compact
-from foldlog.tests.laws.continued_answer import ContinuedAnswer, StreamedBlock, pieces
+from foldlog.tests.kit.continued_answer import ContinuedAnswer, StreamedBlock, pieces
 from foldlog.tests.simulation.answers import Answer
 
 MODELS = ("sim-1", "claude-3-sim")

@@ -16,7 +16,7 @@ from foldlog.processors.wake.budget import Rules
 from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.worker.actions import BeginTool
 from foldlog.schemas.topics import topics
-from foldlog.tests.laws.blobs import MemoryBlobs
+from foldlog.tests.kit.blobs import MemoryBlobs
 from foldlog.tests.simulation.agents import TOOLS, a_compacting_agent, an_agent, newer
 from foldlog.tests.simulation.answers import Tastes
 from foldlog.tests.simulation.fates import Group, LogFaults

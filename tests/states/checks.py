@@ -15,9 +15,9 @@ from foldlog.processors.worker.ports import BeginGeneration
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import decode
 from foldlog.schemas.value import replace
-from foldlog.tests.laws import step_rules
-from foldlog.tests.laws.api_rules import findings
-from foldlog.tests.laws.manual_worker import message
+from foldlog.tests.kit import step_rules
+from foldlog.tests.kit.api_rules import findings
+from foldlog.tests.kit.manual_worker import message
 from foldlog.tests.simulation.invariant import Violation, calls_of, key_of
 from foldlog.tests.states.effects import Task
 from foldlog.tests.states.host import INLINE, Begun, Step

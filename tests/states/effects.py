@@ -13,8 +13,8 @@ from foldlog.processors.worker.ports import BeginGeneration, BeginTool
 from foldlog.processors.worker.reports import ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.schemas.enums import Outcome, Via
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.answers import Use
+from foldlog.tests.kit import answers
+from foldlog.tests.kit.answers import Use
 from foldlog.tests.states.host import INLINE, Begun
 from foldlog.tests.states.records import SESSION, Log, Numbered
 from foldlog.tests.states.variants import Variant

@@ -20,8 +20,8 @@ from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.worker.actions import Actions, InFlight, ObligationKey
 from foldlog.processors.worker.ports import EffectId
 from foldlog.processors.worker.worker import Worker
-from foldlog.tests.laws.blobs import MemoryBlobs
-from foldlog.tests.laws.recorded_actions import Begin, RecordedEffects
+from foldlog.tests.kit.blobs import MemoryBlobs
+from foldlog.tests.kit.recorded_actions import Begin, RecordedEffects
 from foldlog.tests.simulation.invariant import Violation
 from foldlog.tests.states.records import SESSION, Draft, Log, Numbered, canonical
 

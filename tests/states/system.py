@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.manual_worker import USER, message, opened
+from foldlog.tests.kit.manual_worker import USER, message, opened
 from foldlog.tests.states.checks import Checks
 from foldlog.tests.states.effects import NOTHING, Effects, Ending, Task
 from foldlog.tests.states.host import EMPTY, Host, Memory, Owned, Step

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from foldlog.tests.structure.imports import FRONT_DOOR, Import, imports
-from foldlog.tests.structure.tree import LOCAL, ROOM_ORDER, ROOMS, Source
+from foldlog.tests.structure.tree import LOCAL, ROOM_ORDER, ROOMS, SIDE_BY_SIDE, Source
 
 # ---- arrows between rooms -----------------------------------------------------------------
 
@@ -14,7 +14,10 @@ ALLOWED_ROOMS: dict[str, tuple[str, ...]] = {
     **{room: ROOM_ORDER[: n + 1] for n, room in enumerate(ROOM_ORDER)},
     LOCAL: ("schemas", LOCAL),
 }
-ALLOWED_ROOMS["api"] += (LOCAL,)
+for _room in SIDE_BY_SIDE:
+    _others = set(SIDE_BY_SIDE) - {_room}
+    ALLOWED_ROOMS[_room] = tuple(r for r in ALLOWED_ROOMS[_room] if r not in _others)
+ALLOWED_ROOMS["client"] += (LOCAL,)
 ALLOWED_ROOMS["testing"] += (LOCAL,)
 ALLOWED_ROOMS["cli"] += (LOCAL,)
 
@@ -61,10 +64,10 @@ PLACES = {
     "mode": Place("processors/worker/", 1),
     "pydantic": Place("", None),  # arguments of tools, bodies of requests
     "pydantic_core": Place("processors/", 1),
-    "agents": Place("consumers/adapters/", 1),  # the SDK of OpenAI, for its types alone
+    "agents": Place("adapters/", 1),  # the SDK of OpenAI, for its types alone
     "prometheus_client": Place("processors/worker/", 1),  # the gateway uses the same renderer
-    "opentelemetry": Place("consumers/telemetry/", 1),  # an extra: OTLP as protobuf
-    "google": Place("consumers/telemetry/", 1),
+    "opentelemetry": Place("reports/traces/", 1),  # an extra: OTLP as protobuf
+    "google": Place("reports/traces/", 1),
     "ctok": Place("processors/", 1),  # an extra, only for counts that are not replayed
     "fastavro": Place("schemas/", None),
     "jgo": Place("local/", None),
@@ -72,16 +75,16 @@ PLACES = {
     "aiohttp": Place("", 4),  # the scripted Messages API server, the transport of anthropic
     "pytest": Place("testing/", 1),  # the plugin, which only pytest loads
     "click": Place("cli/", None),
-    "prompt_toolkit": Place("cli/", 1),
-    "fastapi": Place("consumers/gateway/", None),
-    "starlette": Place("consumers/gateway/", None),
-    "h11": Place("consumers/gateway/", 1),  # uvicorn's connections use it
-    "uvicorn": Place("consumers/gateway/", 1),
-    "jwt": Place("consumers/gateway/", 1),
+    "prompt_toolkit": Place("cli/terminal/", 1),
+    "fastapi": Place("web/gateway/", None),
+    "starlette": Place("web/gateway/", None),
+    "h11": Place("web/gateway/", 1),  # uvicorn's connections use it
+    "uvicorn": Place("web/gateway/", 1),
+    "jwt": Place("web/gateway/", 1),
     "numpy": Place("processors/search/", 1),
     "safetensors": Place("processors/search/", 1),  # an extra, with its tokenizers
     "tokenizers": Place("processors/search/", 1),
-    "duckdb": Place("consumers/exports/", 1),
+    "duckdb": Place("reports/exports/", 1),
     "obstore": Place("log/", 1),
     "msgspec": Place("", None),  # JSON, wanted in several rooms
 }
@@ -199,7 +202,7 @@ def chance_findings(source: Source) -> Iterator[str]:
 ENVIRONMENT_READERS = (
     "log/settings.py",
     "log/environment.py",  # what child processes get
-    "api/installation.py",
+    "client/installation.py",
     "cli/",
     "processors/tools/reaper.py",  # passes on its own environment
 )

@@ -1,6 +1,10 @@
 """The tree follows the architecture: directions of imports, places of packages, a pure core, one
 reader of the environment."""
 
+import ast
+import re
+from collections.abc import Iterator
+
 from foldlog.tests.structure.import_rules import (
     CORE,
     arrow_findings,
@@ -12,7 +16,7 @@ from foldlog.tests.structure.import_rules import (
     loop_findings,
     place_findings,
 )
-from foldlog.tests.structure.tree import demand_none, python_sources, room_sources
+from foldlog.tests.structure.tree import Source, demand_none, python_sources, room_sources
 
 SHIPPED = [s for s in python_sources() if s.room or s.path == "__init__.py"]
 
@@ -51,3 +55,17 @@ def test_the_environment_is_read_in_one_place():
 
 def test_exported_names_are_declared():
     demand_none(_all(export_findings, [s for s in SHIPPED if s.path.endswith("__init__.py")]))
+
+
+def test_each_package_names_its_files_in_reading_order():
+    packages = [s for s in room_sources() if s.path.endswith("/__init__.py")]
+    demand_none(_all(_unnamed, packages))
+
+
+def _unnamed(package: Source) -> Iterator[str]:
+    text = ast.get_docstring(package.tree) or ""
+    for source in room_sources():
+        name = source.parts[-1]
+        is_file = not source.path.endswith("__.py") and source.package == package.parts
+        if is_file and not re.search(rf"\b{name}\b", text):
+            yield f"{package.path}: does not say when to read {name}.py"

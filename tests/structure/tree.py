@@ -16,7 +16,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 # The rooms in the order of their arrows: a room may import those before it.
-ROOM_ORDER = ("schemas", "log", "producers", "processors", "consumers", "api", "testing", "cli")
+ROOM_ORDER = (
+    "schemas", "log", "producers", "processors", "client", "reports",
+    "web", "upkeep", "adapters", "testing", "cli",
+)
+# Beside each other: none of them may import another one.
+SIDE_BY_SIDE = ("web", "upkeep", "adapters")
 # Outside of that order.
 LOCAL = "local"
 ROOMS = (*ROOM_ORDER, LOCAL)

@@ -11,10 +11,10 @@ from foldlog.processors.effects.models.call import make_client
 from foldlog.processors.limits import Limits
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.wake.background_tasks import task_of
-from foldlog.tests.laws import history as histories
-from foldlog.tests.laws.agents import TOOLS
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History
+from foldlog.tests.kit import history as histories
+from foldlog.tests.kit.agents import TOOLS
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import History
 from foldlog.tests.processors.effects.models.attempts import Collected
 
 SHORT, SUMMARY = "short: 7 errors in a.log", "The user wants the bug fixed; b.py was read."

@@ -14,8 +14,8 @@ from foldlog.processors.limits import DEFAULT_LIMITS
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.tool import tool
 from foldlog.schemas.codec import entry_of
-from foldlog.tests.laws import history as histories
-from foldlog.tests.laws.history import History
+from foldlog.tests.kit import history as histories
+from foldlog.tests.kit.history import History
 from foldlog.tests.processors.effects.models.attempts import Collected
 
 THINKS = "claude-opus-5-5"  # a model whose thinking is bound to the preceding messages

@@ -5,7 +5,7 @@ reads short forms under TURN.STEP.INDEX, which is unique whatever ids a provider
 """
 
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.api_rules import findings
+from foldlog.tests.kit.api_rules import findings
 from foldlog.tests.symptoms.by_background import (
     SHORT,
     claimed_kinds,

@@ -6,7 +6,7 @@ GEN_COMPLETE updates the size, and WAKE decides by it, so a growing session is s
 
 from foldlog.processors.fold.projections.context import all_input
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.api_rules import findings
+from foldlog.tests.kit.api_rules import findings
 from foldlog.tests.symptoms.by_background import (
     LIMITS,
     SUMMARY,

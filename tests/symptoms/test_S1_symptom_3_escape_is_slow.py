@@ -15,9 +15,9 @@ from foldlog.processors.effects.models.call import generate, make_client
 from foldlog.processors.tools.call import run
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.schemas import events as ev
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import History, with_calls
 from foldlog.tests.kit.waiting import PATIENCE_S
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, with_calls
 from foldlog.tests.processors.effects.models.attempts import Collected
 from foldlog.tests.processors.tools.tool_bench import RecordingSink, claim_of, make, make_host
 from foldlog.tests.symptoms.by_model import claim_of as gen_claim_of, opened

@@ -9,8 +9,8 @@ import pytest
 
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, with_calls
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import History, with_calls
 from foldlog.tests.symptoms.by_model import views_after
 
 

@@ -10,7 +10,7 @@ import pytest
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.processors.fold.cut_points import is_cut
 from foldlog.processors.request.build import request_bytes
-from foldlog.tests.laws.api_rules import findings
+from foldlog.tests.kit.api_rules import findings
 from foldlog.tests.symptoms.by_background import (
     LIMITS,
     SUMMARY,

@@ -5,8 +5,8 @@ LLM_CALLED that sends a reminder adds it to the context once, and the reminder s
 """
 
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, with_calls
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import History, with_calls
 
 TEXT = "Run the tests before you finish."
 

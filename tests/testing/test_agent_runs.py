@@ -11,9 +11,9 @@ from textwrap import dedent
 import pytest
 
 from foldlog import Agent, DidNotHappen, Happened, ToolContext, tool
-from foldlog.api.aio import aconnect
-from foldlog.api.events import ApprovalAsked, InDoubt, Token, ToolFinished
-from foldlog.api.session import ReplyEnded
+from foldlog.client.aio import aconnect
+from foldlog.client.events import ApprovalAsked, InDoubt, Token, ToolFinished
+from foldlog.client.session import ReplyEnded
 from foldlog.log.errors import Refused
 from foldlog.testing import (
     RunWaits,

@@ -1,7 +1,7 @@
 """transcript: what a person sees of a session, in append-only rows.
 
 Only accepted outcomes appear, so superseded attempts never do. No view stores chunks: a viewer
-folds the chunks of the open attempt itself (consumers/transcript_stream.py).
+folds the chunks of the open attempt itself (client/transcript_stream.py).
 """
 
 from operator import attrgetter

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from foldlog.consumers.doctor.usage import usage
-from foldlog.consumers.show import Everything
+from foldlog.client.show import Everything
 from foldlog.processors.advice import block_usage
 from foldlog.processors.advice.block_usage import TURNS_MIN, Place, Use, advice, measure_usage
 from foldlog.processors.advice.mistakes import whole_prefix
@@ -14,8 +13,9 @@ from foldlog.processors.advice.prefix_drift import parts
 from foldlog.processors.agent import Agent
 from foldlog.processors.tools.tiers import search_tokens
 from foldlog.processors.tools.tool import tool
-from foldlog.tests.laws.answers import Use as Call
-from foldlog.tests.laws.history import History, opened
+from foldlog.tests.kit.answers import Use as Call
+from foldlog.tests.kit.history import History, opened
+from foldlog.upkeep.doctor.usage import usage
 
 
 def make_tool(name: str, size: int = 0, **more):

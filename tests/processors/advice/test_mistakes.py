@@ -25,9 +25,9 @@ from foldlog.processors.worker.assemble import TokenAdvisor
 from foldlog.schemas import value
 from foldlog.schemas.events.parts import Body
 from foldlog.schemas.tokens import OLD, estimate
-from foldlog.tests.laws.agents import AGENT
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, with_calls
+from foldlog.tests.kit.agents import AGENT
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import History, with_calls
 
 NEWS = "".join(f"the {n}th line reports some fact that is new to this session\n" for n in range(60))
 ENTRIES = "".join(

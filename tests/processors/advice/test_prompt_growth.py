@@ -6,8 +6,7 @@ from datetime import date
 
 import pytest
 
-from foldlog.consumers.doctor.budget import budget_mistakes
-from foldlog.consumers.show import Everything
+from foldlog.client.show import Everything
 from foldlog.processors.advice import prompt_growth
 from foldlog.processors.advice.mistakes import Watch, grown_in, in_sessions
 from foldlog.processors.advice.prompt_growth import Growth
@@ -20,7 +19,8 @@ from foldlog.processors.request.prefix import assemble
 from foldlog.processors.worker.assemble import TokenAdvisor
 from foldlog.schemas.events.parts import Body
 from foldlog.schemas.value import replace
-from foldlog.tests.laws.history import opened
+from foldlog.tests.kit.history import opened
+from foldlog.upkeep.doctor.budget import budget_mistakes
 
 ONE = opened()
 ONE.say("go")

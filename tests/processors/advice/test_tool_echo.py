@@ -9,9 +9,9 @@ import pytest
 
 from foldlog.processors.advice.mistakes import mistakes
 from foldlog.processors.limits import DEFAULT_LIMITS
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History
+from foldlog.tests.kit import answers
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import History
 from foldlog.tests.processors.advice.test_mistakes import (
     NEWS,
     ROOMY,

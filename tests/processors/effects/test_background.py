@@ -20,11 +20,11 @@ from foldlog.processors.wake.background_tasks import Task, task_of
 from foldlog.processors.worker.claims import work_ended
 from foldlog.schemas import events as ev
 from foldlog.schemas.tokens import CHARS_PER_TOKEN, NEW
+from foldlog.tests.kit import answers
+from foldlog.tests.kit.agents import variant
+from foldlog.tests.kit.blobs import MemoryBlobs
+from foldlog.tests.kit.history import History, opened
 from foldlog.tests.kit.waiting import PATIENCE_S
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.agents import variant
-from foldlog.tests.laws.blobs import MemoryBlobs
-from foldlog.tests.laws.history import History, opened
 
 
 def extracting() -> History:

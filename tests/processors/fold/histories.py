@@ -2,7 +2,7 @@
 rulings."""
 
 from foldlog.processors.fold.ruling import Ruling
-from foldlog.tests.laws.history import History, opened
+from foldlog.tests.kit.history import History, opened
 
 
 def code(ruling: Ruling) -> str:

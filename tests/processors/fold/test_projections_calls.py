@@ -7,9 +7,9 @@ import pytest
 
 from foldlog.processors.fold.projections.turn_view import OUTCOME_UNKNOWN
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.agents import LIMITS
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, with_calls
+from foldlog.tests.kit.agents import LIMITS
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import History, with_calls
 from foldlog.tests.processors.fold.histories import streaming
 
 LOOK, PUT = Use("look", "{}", "a"), Use("put", "{}", "p")

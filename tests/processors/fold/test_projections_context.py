@@ -4,8 +4,8 @@ estimate."""
 from foldlog.processors.fold.projections.context import estimated_tokens
 from foldlog.processors.wake.budget import Rules, plan
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import opened, with_calls
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import opened, with_calls
 
 LOOK = Use("look", "{}", "a")
 

@@ -4,8 +4,8 @@ how long."""
 from foldlog.processors.fold.projections import delivery
 from foldlog.processors.fold.projections.delivery import OWED_MAX, text_of
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.answers import Use, undelivered
-from foldlog.tests.laws.history import History, opened
+from foldlog.tests.kit.answers import Use, undelivered
+from foldlog.tests.kit.history import History, opened
 
 CRM, OTHER = "push:crm", "push:other"
 CALL = Use("look", "{}", "a")

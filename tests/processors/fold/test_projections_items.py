@@ -10,7 +10,7 @@ from foldlog.processors.fold.projections.items import last_item, newest_first, v
 from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.store.views_codec import view_parts
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.history import History, opened
+from foldlog.tests.kit.history import History, opened
 
 MOVES = st.lists(
     st.one_of(

@@ -6,8 +6,8 @@ import pytest
 from foldlog.processors.fold.projections import ledger
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry, decode
-from foldlog.tests.laws.answers import Use, usage
-from foldlog.tests.laws.history import opened
+from foldlog.tests.kit.answers import Use, usage
+from foldlog.tests.kit.history import opened
 from foldlog.tests.schemas.shapes import shapes
 
 LOOK, USED = Use("look", "{}", "a"), usage(900, 90)

@@ -12,10 +12,10 @@ from foldlog.processors.fold.transitions import TRANSITIONS, InvalidTransition, 
 from foldlog.schemas import events as ev
 from foldlog.schemas.events import BY_NAME
 from foldlog.schemas.value import replace
-from foldlog.tests.laws.agents import BUILDER
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.forged_events import ODD_IDS
-from foldlog.tests.laws.history import opened, with_calls
+from foldlog.tests.kit.agents import BUILDER
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.forged_events import ODD_IDS
+from foldlog.tests.kit.history import opened, with_calls
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
 BUILD = Use("build_and_deploy", '{"project_id":"p1"}', "c")

@@ -8,9 +8,9 @@ from foldlog.processors.fold.views import initial
 from foldlog.processors.store.views_codec import view_hashes
 from foldlog.schemas import events as ev
 from foldlog.schemas.value import replace
-from foldlog.tests.laws.agents import LIMITS
-from foldlog.tests.laws.answers import Use, complete
-from foldlog.tests.laws.history import History, opened, with_calls
+from foldlog.tests.kit.agents import LIMITS
+from foldlog.tests.kit.answers import Use, complete
+from foldlog.tests.kit.history import History, opened, with_calls
 
 LOOK, POST, CHARGE = Use("look", "{}", "a"), Use("post", "{}", "b"), Use("charge", '{"cents":3}')
 

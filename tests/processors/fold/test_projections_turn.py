@@ -6,9 +6,9 @@ Each test is one rule of the design on a handwritten history: given, when, then.
 import pytest
 
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.agents import LIMITS
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, opened, with_calls
+from foldlog.tests.kit.agents import LIMITS
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import History, opened, with_calls
 from foldlog.tests.processors.fold.histories import streaming
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")

@@ -6,10 +6,10 @@ import pytest
 
 from foldlog.processors.fold.rulings.background import may_adopt
 from foldlog.schemas import events as ev
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.agents import variant
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, opened
+from foldlog.tests.kit import answers
+from foldlog.tests.kit.agents import variant
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import History, opened
 from foldlog.tests.processors.fold.histories import code
 
 LOOK = Use("look", "{}", "a")

@@ -6,9 +6,9 @@ import pytest
 from foldlog.processors.fold.rulings.producers import RULES
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY, call_key, parse_call_key
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.forged_events import ODD_IDS
-from foldlog.tests.laws.history import History, opened, with_calls
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.forged_events import ODD_IDS
+from foldlog.tests.kit.history import History, opened, with_calls
 from foldlog.tests.processors.fold.histories import code
 
 CHARGE = Use("charge", '{"cents":3}', "c")

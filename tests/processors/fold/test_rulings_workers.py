@@ -9,9 +9,9 @@ from foldlog.processors.fold.views import Frozen
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode
 from foldlog.schemas.value import replace
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.answers import Use, complete, thinking
-from foldlog.tests.laws.history import History, opened, with_calls
+from foldlog.tests.kit import answers
+from foldlog.tests.kit.answers import Use, complete, thinking
+from foldlog.tests.kit.history import History, opened, with_calls
 from foldlog.tests.processors.fold.histories import code
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")

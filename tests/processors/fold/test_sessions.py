@@ -4,7 +4,7 @@ from foldlog.processors.fold.sessions import FoldedSessions, fold_event
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry, Unreadable, entry_of
 from foldlog.schemas.ids import PARTITION_KEY
-from foldlog.tests.laws.history import History
+from foldlog.tests.kit.history import History
 
 
 def conversation(name: str, partition: int, user: str) -> list[Entry]:

@@ -5,7 +5,7 @@ import pkgutil
 
 import pytest
 
-from foldlog.consumers import show
+from foldlog.client import show
 from foldlog.processors.fold import projections
 from foldlog.processors.fold.rows import Rows
 from foldlog.processors.fold.views import VIEWS, SessionViews, initial

@@ -14,8 +14,8 @@ from foldlog.processors.memory.extraction import extract, new_entries
 from foldlog.processors.memory.fold import text_of
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.wake.background_tasks import Task
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.blobs import MemoryBlobs
+from foldlog.tests.kit import answers
+from foldlog.tests.kit.blobs import MemoryBlobs
 from foldlog.tests.processors.memory.memory_log import (
     ANA,
     NOON,

@@ -8,13 +8,13 @@ from contextlib import closing
 
 import pytest
 
-from foldlog.consumers.memory import read_memory
 from foldlog.local.messages_api import Reply, Request, ScriptedServer, tool_use
 from foldlog.log.kafka import KafkaLog
 from foldlog.processors.memory.fold import text_of
 from foldlog.processors.memory.service import FILE
 from foldlog.tests.cli.test_on_a_broker import WAIT_S, Machine
 from foldlog.tests.processors.memory.memory_log import ANA
+from foldlog.upkeep.memory import read_memory
 
 pytestmark = pytest.mark.broker
 

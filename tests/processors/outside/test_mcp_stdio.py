@@ -14,7 +14,6 @@ import psutil
 import pytest
 
 from foldlog import Agent
-from foldlog.consumers.doctor.checks import mcp_servers
 from foldlog.processors.mcp_server import McpServer
 from foldlog.processors.outside import connection
 from foldlog.processors.outside.tools import OutsideTools
@@ -24,6 +23,7 @@ from foldlog.schemas.events import ToolFailedUncertain
 from foldlog.tests.kit.programs import line_of
 from foldlog.tests.kit.waiting import until_async
 from foldlog.tests.processors.outside.conftest import text
+from foldlog.upkeep.doctor.checks import mcp_servers
 
 
 def test_an_agent_gets_the_tools_of_its_server_under_the_rules_of_the_operator(world):

@@ -13,11 +13,11 @@ from foldlog.log.blobs import BlobMissing
 from foldlog.processors.fold.projections.context import estimated_tokens
 from foldlog.processors.request.build import BUILDER, raw_blocks, request_bytes, request_sha256
 from foldlog.schemas import events as ev
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.agents import AGENT, EDITED
-from foldlog.tests.laws.answers import Use, thinking
-from foldlog.tests.laws.api_rules import findings
-from foldlog.tests.laws.history import History, opened, with_calls
+from foldlog.tests.kit import answers
+from foldlog.tests.kit.agents import AGENT, EDITED
+from foldlog.tests.kit.answers import Use, thinking
+from foldlog.tests.kit.api_rules import findings
+from foldlog.tests.kit.history import History, opened, with_calls
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
 SERVER_USE = '{"type":"server_tool_use","id":"srv1","name":"web_search","input":{}}'

@@ -8,9 +8,9 @@ from hypothesis import given, strategies as st
 
 from foldlog.processors.request.build import request_bytes
 from foldlog.schemas import events as ev
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.api_rules import findings
-from foldlog.tests.laws.history import History, opened
+from foldlog.tests.kit import answers
+from foldlog.tests.kit.api_rules import findings
+from foldlog.tests.kit.history import History, opened
 
 NONE = object()
 

@@ -10,7 +10,7 @@ from foldlog.processors.request.frames import FRAMES, framed, unframed
 from foldlog.processors.request.layers import FILES, MEMORY, NO_LAYERS, Layer, Layers
 from foldlog.processors.request.prefix import assemble, layers_of
 from foldlog.processors.wake.decide import context_set_of
-from foldlog.tests.laws.agents import AGENT
+from foldlog.tests.kit.agents import AGENT
 
 NAMES = (*FILES, *MEMORY)
 

@@ -15,9 +15,9 @@ from foldlog.processors.store.partition_cache import may_owe
 from foldlog.processors.store.store import Backend, Belongs, Cursor, Store
 from foldlog.processors.store.views_codec import view_hashes
 from foldlog.schemas.codec import ChunkSeen
-from foldlog.tests.laws.agents import LIMITS
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, Step, opened
+from foldlog.tests.kit.agents import LIMITS
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import History, Step, opened
 from foldlog.tests.laws.law import history_of
 from foldlog.tests.laws.random_history import RandomHistory
 

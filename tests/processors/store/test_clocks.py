@@ -2,7 +2,7 @@
 
 import pytest
 
-from foldlog.cli import doctor
+from foldlog.cli.commands import doctor
 from foldlog.cli.worker_info import WorkerInfo
 from foldlog.processors.agent import Agent
 from foldlog.processors.store.clocks import Anchor, ClockWatch, anchor_of
@@ -10,7 +10,7 @@ from foldlog.processors.tools.tool import tool
 from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS
 from foldlog.schemas import events as ev
 from foldlog.schemas.record import Record
-from foldlog.tests.laws.manual_worker import ROLES, ManualWorker, answered, call, message, opened
+from foldlog.tests.kit.manual_worker import ROLES, ManualWorker, answered, call, message, opened
 
 DAY_MS = 24 * 3600 * 1000
 

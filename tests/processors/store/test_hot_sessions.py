@@ -19,9 +19,9 @@ from foldlog.processors.store.views_codec import view_hashes
 from foldlog.processors.worker.lost_effects import NoLostEffects
 from foldlog.schemas.codec import encode, entry_of, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.kit.agents import AGENT
+from foldlog.tests.kit.manual_worker import ManualWorker
 from foldlog.tests.kit.programs import run
-from foldlog.tests.laws.agents import AGENT
-from foldlog.tests.laws.manual_worker import ManualWorker
 
 UNBOUNDED = 10**12
 GROUP = 2  # sessions loaded at once

@@ -22,9 +22,9 @@ from foldlog.processors.store.store import (
     open_store,
 )
 from foldlog.processors.store.views_codec import view_hashes
+from foldlog.tests.kit.history import opened
 from foldlog.tests.kit.programs import END_S
 from foldlog.tests.kit.waiting import within
-from foldlog.tests.laws.history import opened
 from foldlog.tests.processors.store import writer
 from foldlog.tests.processors.store.contract import (
     BELONGS,

@@ -22,8 +22,8 @@ from foldlog.processors.store.store import Belongs, Store, new_store, open_reado
 from foldlog.processors.store.views_codec import view_hashes
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.kit.manual_worker import SESSION, ManualWorker, answered, message, opened
 from foldlog.tests.kit.programs import line_of, output_of
-from foldlog.tests.laws.manual_worker import SESSION, ManualWorker, answered, message, opened
 from foldlog.tests.processors.worker.test_damage import run_until_idle
 
 AGENT = Agent(name="a", model="m")

@@ -31,8 +31,8 @@ from foldlog.processors.store.views_codec import view_hashes
 from foldlog.processors.worker.snapshot_maker import SnapshotMaker
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.kit.manual_worker import SESSION, ManualWorker, answered, message, opened
 from foldlog.tests.kit.waiting import PATIENCE_S, joined
-from foldlog.tests.laws.manual_worker import SESSION, ManualWorker, answered, message, opened
 from foldlog.tests.processors.worker.test_damage import run_until_idle
 
 AGENT = Agent(name="a", model="m")

@@ -8,9 +8,9 @@ from foldlog.processors.agent import Agent
 from foldlog.processors.wake.budget import due_works, needs_room, plan
 from foldlog.processors.wake.decide import rules_of
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.agents import variant
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, opened
+from foldlog.tests.kit.agents import variant
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import History, opened
 
 LOOK = Use("look", "{}", "a")
 WINDOW = "sliding_window_8"

@@ -17,11 +17,11 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.events.effects import ALIVE_SEQ
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.value import replace
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.agents import LIMITS, MINUTE, variant
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.history import History, Step, opened, with_calls
-from foldlog.tests.laws.law9 import check_law_9
+from foldlog.tests.kit import answers
+from foldlog.tests.kit.agents import LIMITS, MINUTE, variant
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import History, Step, opened, with_calls
+from foldlog.tests.kit.law9 import check_law_9
 from foldlog.tests.processors.fold.histories import code
 
 # A claim's deadline gives a tool this time to begin and to end, in addition to its timeout.

@@ -16,9 +16,9 @@ from foldlog.processors.worker.assemble import SystemClock
 from foldlog.processors.worker.loop import Mailbox, appender
 from foldlog.processors.worker.worker import Identity, Worker
 from foldlog.schemas.topics import SESSION_EVENTS, USER_SESSIONS
+from foldlog.tests.kit.agents import AGENT
+from foldlog.tests.kit.recorded_actions import RecordedEffects
 from foldlog.tests.kit.waiting import PATIENCE_S
-from foldlog.tests.laws.agents import AGENT
-from foldlog.tests.laws.recorded_actions import RecordedEffects
 
 
 class Announcing:

@@ -3,7 +3,7 @@
 from foldlog.processors.request.rendered import Renderings
 from foldlog.processors.wake import budget, facts
 from foldlog.processors.worker import worker as worker_module
-from foldlog.tests.laws.manual_worker import SESSION
+from foldlog.tests.kit.manual_worker import SESSION
 
 
 def fails_for_session(monkeypatch, owner, name) -> list[bool]:

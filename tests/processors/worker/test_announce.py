@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from foldlog.consumers.tabs import Change, Tabs
 from foldlog.log.partition import partition_for
 from foldlog.producers.sessions import Sessions
 from foldlog.schemas.tabs import Tab, names_in, tab_in
 from foldlog.schemas.topics import SESSION_EVENTS, USER_SESSIONS
-from foldlog.tests.consumers.played import settings_in
+from foldlog.tests.kit.played import settings_in
 from foldlog.tests.processors.worker.announcing import Announcing
+from foldlog.web.gateway.tabs import Change, Tabs
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from foldlog.processors.agent import Agent
 from foldlog.processors.worker import assemble, metrics
 from foldlog.processors.worker.assemble import Parts
 from foldlog.schemas.topics import topics
-from foldlog.tests.consumers.played import settings_in
+from foldlog.tests.kit.played import settings_in
 
 
 def test_the_settings_limit_how_many_effects_run_at_once(tmp_path, monkeypatch):

@@ -26,8 +26,8 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, entry_of
 from foldlog.schemas.seed import MEDIA_TYPE, seal
 from foldlog.schemas.topics import SESSION_EVENTS, topics
-from foldlog.tests.broker_fixture import unique_name
-from foldlog.tests.laws.manual_worker import (
+from foldlog.tests.kit.broker_fixture import unique_name
+from foldlog.tests.kit.manual_worker import (
     SESSION,
     ManualWorker,
     answered,

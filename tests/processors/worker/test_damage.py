@@ -7,7 +7,6 @@ from time import monotonic
 
 import pytest
 
-from foldlog.consumers.retention import Retention
 from foldlog.log import Corrupt, LogCut, MemoryLog, OffsetGone
 from foldlog.log.archive import Archive
 from foldlog.log.archived import ArchivedLog
@@ -29,8 +28,7 @@ from foldlog.processors.worker.loop import Loop, Mailbox
 from foldlog.processors.worker.supervise import DISK_FULL, MISUSE
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.kit.waiting import PATIENCE_S
-from foldlog.tests.laws.manual_worker import (
+from foldlog.tests.kit.manual_worker import (
     ROLES,
     SESSION,
     ManualWorker,
@@ -38,6 +36,8 @@ from foldlog.tests.laws.manual_worker import (
     message,
     opened,
 )
+from foldlog.tests.kit.waiting import PATIENCE_S
+from foldlog.upkeep.retention import Retention
 
 AGENT = Agent(name="a", model="m")
 

@@ -7,7 +7,7 @@ from foldlog.log.memory import MemoryLog
 from foldlog.processors.agent import Agent
 from foldlog.processors.worker.dead_letters import WrittenLetters
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS, topics
-from foldlog.tests.laws.manual_worker import ManualWorker
+from foldlog.tests.kit.manual_worker import ManualWorker
 
 AGENT = Agent(name="a", model="m")
 

@@ -16,8 +16,8 @@ from foldlog.processors.store.store import DictBackend, Store
 from foldlog.processors.tools.tool import tool
 from foldlog.processors.worker.deaths import Registry
 from foldlog.schemas import events as ev
+from foldlog.tests.kit.manual_worker import ROLES, ManualWorker, answered, call, message, opened
 from foldlog.tests.kit.programs import line_of, output_of
-from foldlog.tests.laws.manual_worker import ROLES, ManualWorker, answered, call, message, opened
 
 HOLD_LOCK = """
 import sys

@@ -7,7 +7,7 @@ from foldlog.processors.agent import Agent
 from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY
-from foldlog.tests.laws.manual_worker import (
+from foldlog.tests.kit.manual_worker import (
     ROLES,
     SESSION,
     ManualWorker,

@@ -6,7 +6,7 @@ from foldlog.processors.fold.views import initial
 from foldlog.processors.limits import DEFAULT_LIMITS
 from foldlog.processors.worker.layers_reader import LayersReader
 from foldlog.schemas.value import replace
-from foldlog.tests.consumers.played import settings_in
+from foldlog.tests.kit.played import settings_in
 from foldlog.tests.processors.memory.memory_log import ANA, new_log, serving, writer_of, wrote
 
 ENTRIES = 600  # several batches of the service

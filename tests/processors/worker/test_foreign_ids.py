@@ -5,16 +5,16 @@ Tools and clients use ids in paths and URLs, so an id must never leave a directo
 
 import pytest
 
-from foldlog.consumers.gateway.tail import Tail
 from foldlog.processors.agent import Agent
 from foldlog.processors.fold.rulings.producers import RULES
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.ids import DOTS
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS
-from foldlog.tests.laws.history import History, opened as opened_history
-from foldlog.tests.laws.manual_worker import ManualWorker, answered, message, opened
+from foldlog.tests.kit.history import History, opened as opened_history
+from foldlog.tests.kit.manual_worker import ManualWorker, answered, message, opened
 from foldlog.tests.processors.fold.histories import code
+from foldlog.web.gateway.tail import Tail
 
 AGENT = Agent(name="a", model="m")
 UNFOLDABLE = (b".", b"..", b"nul\0", b"\xff\xfe", b"k" * 300, b"")

@@ -12,7 +12,7 @@ from foldlog.processors.store.state_dir import StateDir, StateDirTaken
 from foldlog.processors.worker import assemble, effects_host
 from foldlog.processors.worker.assemble import Parts
 from foldlog.schemas.topics import topics
-from foldlog.tests.consumers.played import settings_in
+from foldlog.tests.kit.played import settings_in
 from foldlog.tests.processors.worker.test_effects_host import begin_tool
 
 

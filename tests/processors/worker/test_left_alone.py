@@ -4,7 +4,7 @@ import pytest
 
 from foldlog.processors.agent import Agent
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.manual_worker import SESSION, ManualWorker, answered, call, message, opened
+from foldlog.tests.kit.manual_worker import SESSION, ManualWorker, answered, call, message, opened
 from foldlog.tests.processors.worker.raising import PLACES, fails_for_session
 
 AGENT = Agent(name="a", model="m")

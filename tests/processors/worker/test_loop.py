@@ -11,7 +11,7 @@ from foldlog.processors.worker.host import exit_code
 from foldlog.processors.worker.loop import Loop, Mailbox
 from foldlog.schemas.events import GenStart
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.laws.manual_worker import SESSION, ManualWorker, answered, message, opened
+from foldlog.tests.kit.manual_worker import SESSION, ManualWorker, answered, message, opened
 
 AGENT = Agent(name="a", model="m")
 

@@ -14,7 +14,7 @@ from foldlog.processors.worker.ports import EffectId
 from foldlog.schemas import events as ev
 from foldlog.schemas.seed import MEDIA_TYPE, seal
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.laws.manual_worker import (
+from foldlog.tests.kit.manual_worker import (
     ROLES,
     SESSION,
     USER,

@@ -10,8 +10,6 @@ import pytest
 from fastavro import parse_schema, schemaless_writer
 from hypothesis import example, given, settings, strategies as st
 
-from foldlog.consumers.gateway.tail import Tail
-from foldlog.consumers.tabs import Tabs
 from foldlog.log.memory import MemoryLog
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects.models.answer import Answer
@@ -24,9 +22,11 @@ from foldlog.processors.store.views_codec import view_hashes
 from foldlog.schemas import bounds, codec, events as ev
 from foldlog.schemas.topics import SESSION_EVENTS, USER_SESSIONS, topics
 from foldlog.schemas.value import replace
-from foldlog.tests.laws.history import opened as opened_history
+from foldlog.tests.kit.history import opened as opened_history
+from foldlog.tests.kit.manual_worker import ManualWorker, answered, message, opened
 from foldlog.tests.laws.law import history_of
-from foldlog.tests.laws.manual_worker import ManualWorker, answered, message, opened
+from foldlog.web.gateway.tabs import Tabs
+from foldlog.web.gateway.tail import Tail
 
 AGENT = Agent(name="a", model="m")
 POISONED, NEIGHBOUR = "poisoned", "neighbour"

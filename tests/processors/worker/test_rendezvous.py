@@ -14,8 +14,8 @@ from foldlog.log.partition import partition_for
 from foldlog.processors.worker import rendezvous
 from foldlog.schemas.tabs import key_of
 from foldlog.schemas.topics import USER_SESSIONS, topics
-from foldlog.tests.broker_fixture import unique_name
-from foldlog.tests.consumers.played import settings_in
+from foldlog.tests.kit.broker_fixture import unique_name
+from foldlog.tests.kit.played import settings_in
 
 PATIENCE_S, NEVER_S = 60.0, 3_600.0
 ANNOUNCEMENT = json.dumps({"phase": "chatting", "project_id": None, "opened_at": 1}).encode()

@@ -18,9 +18,9 @@ from foldlog.processors.worker.assemble import Parts
 from foldlog.processors.worker.topic_watch import TopicWatch
 from foldlog.producers.sessions import Sessions
 from foldlog.schemas.topics import SESSION_EVENTS, topics
-from foldlog.tests import stopped_process
-from foldlog.tests.broker_fixture import unique_name
-from foldlog.tests.consumers.played import settings_in
+from foldlog.tests.kit import stopped_process
+from foldlog.tests.kit.broker_fixture import unique_name
+from foldlog.tests.kit.played import settings_in
 
 pytestmark = pytest.mark.broker
 WAIT_S = 60.0

@@ -14,7 +14,7 @@ from foldlog.processors.worker.meter import Meter, MeteredActions
 from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.laws.manual_worker import (
+from foldlog.tests.kit.manual_worker import (
     INLINE,
     ROLES,
     SESSION,
@@ -219,7 +219,7 @@ def test_a_takeover_of_many_sessions_keeps_the_bound(monkeypatch):
             counts.append(len(cached))
             return super().load_many(session_ids)
 
-    monkeypatch.setattr("foldlog.tests.laws.manual_worker.Store", Store)
+    monkeypatch.setattr("foldlog.tests.kit.manual_worker.Store", Store)
     second.assign()
     while second.reader.positions()[0] < second.log.end_offsets(SESSION_EVENTS)[0]:
         second.read(2)

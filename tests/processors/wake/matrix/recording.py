@@ -15,7 +15,7 @@ from foldlog.processors.wake.matrix import BY_KIND, DECIDED_AT, WRITTEN_AT
 from foldlog.schemas import events as ev
 from foldlog.schemas.events import BY_CLASS
 from foldlog.schemas.value import Value
-from foldlog.tests.laws.history import History
+from foldlog.tests.kit.history import History
 
 Touched = set[tuple[str, str]]
 """(letter of a point, "view.field")."""

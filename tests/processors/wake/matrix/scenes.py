@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from foldlog.local.messages_api import Reply, Request, ScriptedServer
 from foldlog.processors.agent import Agent
-from foldlog.tests.laws import history as histories
+from foldlog.tests.kit import history as histories
 from foldlog.tests.processors.memory.memory_log import new_log, serving
 from foldlog.tests.processors.wake.matrix.outside import (
     layers_for,

@@ -1,0 +1,306 @@
+"""send, open, cancel, terminate, phase, lock: write an event, and print the fold's ruling on it.
+
+Each waits until its event is folded.
+"""
+
+import sys
+from typing import Any
+
+import click
+
+from ...client.outcomes import (
+    ANSWER_S,
+    Answer,
+    CommandRefused,
+    Decision,
+    answer_of,
+    decision_on,
+    demand,
+)
+from ...client.sent import note_sent
+from ...processors.fold.transitions import TRANSITIONS
+from ...schemas.enums import CancelMode, WhenBusy
+from ..edge import Edge, example, json_option, pass_edge, user_option
+from ..terminal.printing import emit, line, note
+from ..terminal.progress import Clock
+from ..worker_info import unserved
+
+
+def decision_json(decision: Decision) -> dict[str, Any]:
+    """The ruling on a command, for `--json`."""
+    return {
+        "session": decision.session_id,
+        "verdict": decision.verdict,
+        "code": decision.code,
+        "detail": decision.detail,
+        "offset": decision.offset,
+    }
+
+
+def report(decision: Decision, text: str, as_json: bool, **more: Any) -> None:
+    """Print the ruling on a command: `text`, or for a duplicate the note that nothing changed."""
+    if as_json:
+        emit({**decision_json(decision), **more})
+    elif decision.verdict == "duplicate":
+        line(f"done before, nothing changed (offset {decision.offset})")
+    else:
+        line(f"{text} (offset {decision.offset})")
+
+
+@click.command("send", epilog=example(
+    'foldlog send s1 "What changed since yesterday?" --wait',
+    "git diff | foldlog send s1 - --wait",
+    'foldlog send s1 "What is wrong here?" --attach screen.png --wait',
+))
+@click.argument("session")
+@click.argument("text", required=False)
+@click.option("--message-id", metavar="ID", help="Your id: sent twice, the message counts once.")
+@click.option(
+    "--attach", multiple=True, type=click.Path(dir_okay=False), metavar="FILE",
+    help="An image or a PDF to send with it; repeatable.",
+)
+@click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
+@click.option(
+    "--when-busy",
+    type=click.Choice([str(word) for word in WhenBusy]),
+    default=WhenBusy.QUEUE.value,
+    show_default=True,
+    help="If a turn runs: wait for its end, end it, or join it after the next tool results.",
+)
+@click.option("--agent", metavar="NAME",
+              help="The agent of a session that this message opens (default: default).")
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=0), default=ANSWER_S, show_default=True,
+    metavar="SECONDS", help="How long --wait waits.",
+)
+@user_option
+@json_option
+@pass_edge
+def send_command(
+    edge: Edge,
+    session: str,
+    text: str | None,
+    message_id: str | None,
+    attach: tuple[str, ...],
+    wait: bool,
+    when_busy: str,
+    agent: str | None,
+    timeout_s: float,
+    user: str | None,
+    as_json: bool,
+) -> int | None:
+    """Send a message to a session; open it if it is new.
+
+    TEXT is one message; `-` reads it from stdin. Without TEXT, --message-id with --wait waits for
+    the answer to a message that was sent before. With --wait the answer is printed on stdout; exit
+    code 1 if the turn failed, or no answer came in time (the turn then continues).
+    """
+    if attach and text is None:
+        text = ""
+    if text is None and not (wait and message_id):
+        raise click.UsageError("TEXT is missing. Give a message, or wait for the answer to an "
+                               "earlier one with --message-id ID --wait.")
+    if text == "-":
+        text = sys.stdin.read()
+    client = edge.client(user)
+    with client.fold(session) as folded:
+        if text is not None:
+            receipt = client.say_on(
+                folded,
+                text,
+                message_id=message_id,
+                when_busy=when_busy,
+                agent=agent,
+                attach=attach,
+            )
+            decision = demand(decision_on(folded, receipt))
+            message_id = receipt.id
+            if not wait:
+                more = {"message_id": receipt.id, "partition": receipt.partition}
+                report(decision, _place_of(decision, receipt.id), as_json, **more)
+                agent = decision.views.turn.agent
+                why = unserved(edge.settings.state_dir, folded.holders, agent)
+                if why:
+                    note(f"no worker answers now: {why}. The message is kept. It is answered when "
+                         "a worker runs: start one with `foldlog worker` or `foldlog dev`.")
+                return None
+        assert message_id is not None
+        with Clock("waiting for the answer") as clock:
+            answer = answer_of(
+                folded, message_id, read=client.read_blob, timeout_s=timeout_s, report=clock.note
+            )
+        _print_answer(answer, as_json)
+        sys.stdout.flush()
+        note_sent(client.sessions.producer, folded.views, answer.turn, client.channel)
+    return 1 if answer.reason == "failed" else None
+
+
+def _place_of(decision: Decision, message_id: str) -> str:
+    turn = decision.views.turn
+    waits = any(queued.message_id == message_id for queued in turn.queue)
+    place = f"waits behind turn {turn.number}" if waits else f"turn {turn.number}"
+    return f"message {message_id}: {place}"
+
+
+def _print_answer(answer: Answer, as_json: bool) -> None:
+    if as_json:
+        emit({
+            "session": answer.session_id,
+            "turn": answer.turn,
+            "reason": answer.reason,
+            "text": answer.text,
+            "offset": answer.offset,
+            "message_id": answer.message_id,
+            "note": answer.note,
+        })
+    elif answer.text:
+        line(answer.text)
+    if answer.reason not in ("end_turn", "stop_tool"):
+        note(f"turn {answer.turn} ended: {answer.reason}" + (answer.note and f" ({answer.note})"))
+    elif answer.note:
+        note(answer.note)
+
+
+@click.command("open", epilog=example("foldlog open s1 --agent shop"))
+@click.argument("session")
+@click.option("--agent", metavar="NAME", help="The agent that serves it (default: default).")
+@user_option
+@json_option
+@pass_edge
+def open_command(
+    edge: Edge, session: str, agent: str | None, user: str | None, as_json: bool
+) -> None:
+    """Open a session.
+
+    Opening it again for the same user and agent is harmless; for another user or agent, the command
+    is refused.
+    """
+    from ...client.client import DEFAULT_AGENT
+
+    client = edge.client(user)
+    decision = client.open(session, agent=agent or DEFAULT_AGENT)
+    text = f"session {session} is open: user {client.user}, agent {agent or DEFAULT_AGENT}"
+    report(decision, text, as_json)
+    if decision.views.turn.terminated:
+        note(f"session {session} is terminated and takes no more messages; its log is kept. Open "
+             "a new one")
+
+
+@click.command("cancel", epilog=example("foldlog cancel s1", "foldlog cancel s1 --after-step"))
+@click.argument("session")
+@click.option("--turn", type=click.IntRange(min=1), metavar="NUMBER",
+              help="The turn to cancel (default: the running one).")
+@click.option("--seen-phase", metavar="PHASE",
+              help="Refuse unless the session is still in this phase (default: the current one).")
+@click.option("--after-step", is_flag=True, help="Stop when the running step and its tools end.")
+@click.option("--reason", default="", help="The reason, for people.")
+@click.option("--cancel-id", metavar="ID", help="Your id: sent twice, the cancel counts once.")
+@user_option
+@json_option
+@pass_edge
+def cancel_command(
+    edge: Edge,
+    session: str,
+    turn: int | None,
+    seen_phase: str | None,
+    after_step: bool,
+    reason: str,
+    cancel_id: str | None,
+    user: str | None,
+    as_json: bool,
+) -> None:
+    """Cancel the running turn of a session.
+
+    The cancel is valid only for the current turn and phase. If the turn or the phase has changed by
+    the time the cancel is in the log, the fold refuses the cancel. Queued messages are kept.
+    """
+    try:
+        decision = edge.client(user).cancel(
+            session,
+            mode=CancelMode.AFTER_STEP if after_step else CancelMode.NOW,
+            reason=reason,
+            cancel_id=cancel_id,
+            turn=turn,
+            seen_phase=seen_phase,
+        )
+    except CommandRefused as error:
+        if error.decision.code == "nothing_to_cancel":
+            note(f"no turn runs in session {session}: there is nothing to cancel")
+        raise
+    view = decision.views
+    what = f"turn {view.turn.number} is cancelled" if view.turn.open else "no turn ran"
+    if after_step:
+        what = f"turn {view.turn.number} stops after this step"
+    report(decision, f"{what}; the phase is {view.state.phase}", as_json)
+
+
+@click.command("terminate", epilog=example('foldlog terminate s1 --reason "done with it"'))
+@click.argument("session")
+@click.option("--reason", default="", help="The reason, for people.")
+@user_option
+@json_option
+@pass_edge
+def terminate_command(
+    edge: Edge, session: str, reason: str, user: str | None, as_json: bool
+) -> None:
+    """End a session permanently.
+
+    Its turn is closed and queued messages are dropped; it takes no more messages. Its log is kept.
+    """
+    decision = edge.client(user).terminate(session, reason=reason)
+    report(decision, f"session {session} is terminated", as_json)
+
+
+@click.command("phase", epilog=example("foldlog phase s1 start_build"))
+@click.argument("session")
+@click.argument("trigger")
+@click.option("--command-id", metavar="ID", help="Your id: sent twice, the command counts once.")
+@user_option
+@json_option
+@pass_edge
+def phase_command(
+    edge: Edge,
+    session: str,
+    trigger: str,
+    command_id: str | None,
+    user: str | None,
+    as_json: bool,
+) -> None:
+    """Trigger a phase transition.
+
+    TRIGGER is open_existing, start_build, todo_done_build, publish, revert or cancel. The phase
+    determines which triggers are legal (docs/reference/session-state.md); a refusal lists them.
+    """
+    try:
+        decision = edge.client(user).trigger(session, trigger, command_id=command_id)
+    except CommandRefused as error:
+        current = error.decision.views.state.phase
+        if error.decision.views.turn.known:
+            note(f"legal in phase {current}: {', '.join(TRANSITIONS[current])}")
+        raise
+    phase = decision.views.state.phase
+    report(decision, f"the phase is {phase}", as_json, phase=phase)
+
+
+@click.command("lock", epilog=example("foldlog lock s1 my-project"))
+@click.argument("session")
+@click.argument("project")
+@click.option("--command-id", metavar="ID", help="Your id: sent twice, the command counts once.")
+@user_option
+@json_option
+@pass_edge
+def lock_command(
+    edge: Edge,
+    session: str,
+    project: str,
+    command_id: str | None,
+    user: str | None,
+    as_json: bool,
+) -> None:
+    """Lock a session to a project, once in its life.
+
+    A second lock is refused, even for the same project.
+    """
+    decision = edge.client(user).lock(session, project, command_id=command_id)
+    project_id = decision.views.state.project_id
+    report(decision, f"the project is {project_id}", as_json, project_id=project_id)

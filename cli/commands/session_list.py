@@ -1,0 +1,201 @@
+"""Lists the sessions of the log for people, with titles, status, cost and time, and with filters.
+"""
+
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from ...client.show import Everything, summaries
+from ...client.spending import caching_json, cost_json, saving_of, session_cost
+from ...web.inspector.cards import Card
+from ..terminal.printing import brief, has_styles, table
+from ..terminal.turn_meter import took
+
+if TYPE_CHECKING:
+    from ...processors.advice.prices import Cost, PriceTable
+    from ...processors.fold.views import SessionViews
+    from ...schemas.events.parts import ReadBlob
+
+FAILED = "failed"
+STATUSES = {
+    "idle": "idle",
+    "busy": "working",
+    "asks": "waits for approval",
+    "doubt": "call in doubt",
+    "unserved": "no worker",
+    "frozen": "frozen",
+    "terminated": "ended",
+    FAILED: "failed",
+}
+"""The words for each status of --status."""
+
+RED, YELLOW, GREEN, DIM = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[2m"
+COLOURS = {
+    "busy": GREEN, "asks": YELLOW, "doubt": RED, "unserved": RED, "frozen": RED, FAILED: RED,
+    "terminated": DIM,
+}
+TITLE_CHARS, TITLE_CHARS_MIN = 48, 32
+COLUMNS = "session title status agent user turn cost cached time changed".split()
+DROPPED = "cached time user turn cost".split()
+"""Columns that are left out on a narrow terminal, in this order."""
+
+_AGO = re.compile(r"(\d{1,9})\s*(s|m|min|h|d|w)")
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+class Wanted(NamedTuple):
+    """The filters of a list. `since_ms`: only sessions that changed at or after this time."""
+
+    user: str | None = None
+    agents: tuple[str, ...] = ()
+    statuses: tuple[str, ...] = ()
+    since_ms: int = 0
+
+
+class Listed(NamedTuple):
+    """One session of the list. `ms`: how long its turns took, without waits for people."""
+
+    line: dict[str, Any]
+    status: str
+    title: str
+    ms: int
+    cost: "Cost"
+    views: "SessionViews"
+
+    def json(self, prices: "PriceTable") -> dict[str, Any]:
+        """The row of `sessions --json`. If the last turn failed, `status` is idle, and the field
+        `failed` says so.
+        """
+        return {
+            **self.line,
+            **cost_json(self.cost),
+            "caching": caching_json(self.views.ledger, prices),
+            "title": self.title,
+            "turns_ms": self.ms,
+            "failed": self.status == FAILED,
+        }
+
+
+def listed(
+    everything: Everything, wanted: Wanted, prices: "PriceTable", read: "ReadBlob"
+) -> Iterator[Listed]:
+    """The sessions that pass the filters, most recently changed first."""
+
+    def passes(views: "SessionViews") -> bool:
+        return (
+            wanted.user in (None, views.state.user_id)
+            and (not wanted.agents or views.turn.agent in wanted.agents)
+            and views.state.updated_at >= wanted.since_ms
+        )
+
+    for line in summaries(everything, passes):
+        views = everything.sessions[line["session_id"]]
+        card = Card(prices, read)
+        card.feed(views)
+        is_failed = line["status"] == "idle" and card.failure is not None
+        status = FAILED if is_failed else line["status"]
+        if not wanted.statuses or status in wanted.statuses or line["status"] in wanted.statuses:
+            cost = session_cost(views.ledger, prices)
+            yield Listed(line, status, card.title, card.in_turns_ms, cost, views)
+
+
+class Moment(click.ParamType):
+    """Parses a time to Unix ms: `2h` (ago), or a date with or without a time of day."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Unix ms. Raises click.BadParameter."""
+        if isinstance(value, int):
+            return value
+        now = time.time()
+        ago = _AGO.fullmatch(value.strip())
+        try:
+            if ago is not None:
+                then = datetime.fromtimestamp(now) - timedelta(
+                    seconds=int(ago[1]) * _SECONDS[ago[2]]
+                )
+            elif value.strip() in ("today", "yesterday"):
+                midnight = datetime.fromtimestamp(now).replace(
+                    hour=0, minute=0, second=0, microsecond=0
+                )
+                then = midnight - timedelta(days=value.strip() == "yesterday")
+            else:
+                then = datetime.fromisoformat(value.strip())
+            return max(0, int(then.timestamp() * 1000))
+        except (ValueError, OverflowError, OSError):
+            self.fail(f"{value!r} is not a time. Give 30m, 2h, 3d, today, or a date as in "
+                      "2026-11-23 or 2026-11-23T14:00.", param, ctx)
+
+
+def ago(at_ms: int, now_ms: int) -> str:
+    """How long ago a time is, as text."""
+    seconds = max(0, now_ms - at_ms) // 1000
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return "just now"
+
+
+def print_list(
+    rows: Sequence[Listed], prices: "PriceTable", *, numbered: bool = False
+) -> None:
+    """Print the sessions as a table.
+
+    On a terminal it has colours, and titles that fit the width.
+    """
+    now = time.time_ns() // 1_000_000
+    shown = [
+        {
+            "": number,
+            "session": row.line["session_id"],
+            "title": brief(row.title, TITLE_CHARS),
+            "status": STATUSES[row.status],
+            "agent": row.line["agent"],
+            "user": row.line["user_id"],
+            "turn": row.line["turn"],
+            "cost": str(row.cost) if row.cost.picodollars or not row.cost.unpriced else "unknown",
+            "cached": _saved(row, prices),
+            "time": took(row.ms) if row.ms else None,
+            "changed": ago(row.line["updated_at"], now),
+        }
+        for number, row in enumerate(rows, 1)
+    ]
+    columns = ["", *COLUMNS] if numbered else list(COLUMNS)
+    if sys.stdout.isatty():
+        columns, chars = _fitted(shown, columns, shutil.get_terminal_size().columns)
+        for cell in shown:
+            cell["title"] = brief(str(cell["title"]), chars)
+    colours = has_styles(sys.stdout)
+
+    def style(number: int, column: str) -> str:
+        return COLOURS.get(rows[number].status, "") if colours and column == "status" else ""
+
+    table(shown, columns, style)
+
+
+def _fitted(
+    rows: Sequence[Mapping[str, Any]], columns: list[str], width: int
+) -> tuple[list[str], int]:
+    """The columns that fit the terminal, and the maximum number of characters of a title."""
+
+    def room() -> int:
+        widths = (max(len(name), *(len(str(row[name] or "-")) for row in rows), 0) + 2
+                  for name in columns if name != "title")
+        return width - sum(widths)
+
+    for name in DROPPED:
+        if rows and room() < TITLE_CHARS_MIN:
+            columns = [column for column in columns if column != name]
+    return columns, min(TITLE_CHARS, max(TITLE_CHARS_MIN // 2, room() if rows else 0))
+
+
+def _saved(row: Listed, prices: "PriceTable") -> str | None:
+    saved = saving_of(row.views.ledger, prices).saved
+    return None if saved is None else f"{saved:.0%}"

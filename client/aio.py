@@ -1,0 +1,380 @@
+"""The API for asyncio. Every blocking call runs in a thread of a pool, never on the event loop.
+
+A stream reads the log only when its consumer asks for the next event, so a slow consumer delays
+only its own stream. A stream uses a thread for at most 50 ms at a time. If there are more than
+THREADS_MAX streams, they take turns on the threads, and each is delayed a little.
+"""
+
+import asyncio
+import warnings
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar
+from uuid import uuid4
+
+from ..log.door import Log
+from ..log.errors import Refused
+from ..log.settings import Settings
+from ..processors.fold.views import SessionViews
+from ..producers.checks import Blocks
+from ..schemas.enums import CancelMode, WhenBusy
+from .commands import DEFAULT_AGENT
+from .connection import Connection, connect
+from .events import ApprovalAsked, InDoubt, SessionEvent, demand_event_class
+from .inside import ModelRequest, SessionState, Status
+from .outcomes import ANSWER_S, Answer
+from .session import Reply, ReplyEnded, Session, Stream, no_attribute
+
+E = TypeVar("E", bound=SessionEvent)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREADS_MAX = 64
+
+
+class _Threads:
+    """The thread pool of one connection."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="foldlog")
+        self._is_closed = False
+
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a blocking call in a thread. Raises Refused after close()."""
+        if self._is_closed:
+            raise Refused(
+                "this connection was closed, so nothing was read or written. Sessions continue in "
+                "their workers. Connect again to use them."
+            )
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, partial(call, *args, **kwargs))
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._pool.shutdown(wait=False)
+
+
+class AsyncStream:
+    """Live events of a session:
+
+    `async for event in stream`. Close the stream, or use `async with`.
+    """
+
+    def __init__(self, threads: _Threads, begin: Callable[[], Stream]) -> None:
+        self._threads, self._begin = threads, begin
+        self._stream: Stream | None = None
+        self._was_begun = False
+        self._beginning = asyncio.Lock()
+
+    async def _begun(self) -> Stream:
+        self._was_begun = True
+        async with self._beginning:
+            if self._stream is None:
+                self._stream = await self._threads.run(self._begin)
+            return self._stream
+
+    async def begin(self) -> Self:
+        """Start the stream now instead of at the first read. A reply then sends its message.
+
+        Raises Refused for an invalid message or cursor.
+        """
+        await self._begun()
+        return self
+
+    @property
+    def cursor(self) -> str | None:
+        """The cursor after the last event that was taken, to continue from; None before the first
+        read.
+        """
+        return None if self._stream is None else self._stream.cursor
+
+    async def __aiter__(self) -> AsyncIterator[SessionEvent]:
+        stream = await self._begun()
+        while not stream.ended:
+            event = stream.take()
+            if event is None:
+                await self._threads.run(stream.pump)
+            else:
+                yield event
+
+    async def until(self, kind: type[E]) -> E:
+        """Return the next event of a class, and skip the events before it. Raises ReplyEnded if the
+        reply ends without such an event. To limit the wait, use `asyncio.timeout`.
+        """
+        demand_event_class(kind)
+        async for event in self:
+            if isinstance(event, kind):
+                return event
+        raise ReplyEnded(f"the reply ended without {kind.__name__}")
+
+    async def aclose(self) -> None:
+        """Close the stream; the session continues."""
+        if self._stream is not None:
+            await self._threads.run(self._stream.close)
+
+    async def __aenter__(self) -> "AsyncStream":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class AsyncReply(AsyncStream):
+    """The reply to one message: iterate over its events, or `await` it for the answer.
+
+    The message is sent when the reply is first awaited or iterated, or by `begin()`.
+    """
+
+    def __init__(
+        self,
+        threads: _Threads,
+        begin: Callable[[], Reply],
+        message_id: str,
+        *,
+        sends: bool = False,
+    ) -> None:
+        super().__init__(threads, begin)
+        self.message_id = message_id
+        self._sends = sends
+
+    async def answer(self, *, timeout_s: float = ANSWER_S) -> Answer:
+        """Wait until the turn has ended, and return the answer. Raises NoAnswerYet."""
+        reply = await self._begun()
+        assert isinstance(reply, Reply), "begun by Session.send or Session.reply"
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while (answer := await self._threads.run(reply.poll_answer)) is None:
+            if asyncio.get_running_loop().time() > deadline:
+                raise reply.no_answer_yet(timeout_s)
+        return answer
+
+    def __await__(self) -> Generator[Any, None, Answer]:
+        return self.answer().__await__()
+
+    if not TYPE_CHECKING:  # or a type checker would take every name for an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute("(await session.send(...))", name, self)
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("a reply is read with `async for event in session.send(...)`")
+
+    def __repr__(self) -> str:
+        if self._stream is not None:
+            state = "await it for its answer, or iterate over it with `async for`"
+        elif self._sends:
+            state = "not sent: it is sent when you await it, or iterate over it with `async for`"
+        else:
+            state = "not read: await it for its answer, or iterate over it with `async for`"
+        return f"<AsyncReply to message {self.message_id}, {state}>"
+
+    def __del__(self) -> None:
+        if self._sends and not self._was_begun:
+            warnings.warn(
+                "the message of session.send(...) was never sent: await the reply, or iterate "
+                "over it with `async for`",
+                RuntimeWarning,
+                source=self,
+                stacklevel=2,
+            )
+
+
+class AsyncSession:
+    """One session, with the methods of `Session`. `id`: its name; `user`: the user who acts."""
+
+    def __init__(self, session: Session, threads: _Threads) -> None:
+        self._session, self._threads = session, threads
+        self.id, self.user = session.id, session.user
+
+    @property
+    def agent(self) -> str:
+        """The agent that answers in this session."""
+        return self._session.agent
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._session)[1:]}"
+
+    def send(
+        self,
+        content: str | Blocks,
+        *,
+        attach: Sequence[Path | str] = (),
+        message_id: str | None = None,
+        when_busy: WhenBusy | str = WhenBusy.QUEUE,
+    ) -> AsyncReply:
+        """Send a message: `await` the reply for its answer, or iterate over its events."""
+        message_id = message_id or uuid4().hex
+        begin = partial(
+            self._session.send,
+            content,
+            attach=attach,
+            message_id=message_id,
+            when_busy=when_busy,
+        )
+        return AsyncReply(self._threads, begin, message_id, sends=True)
+
+    def reply(self, message_id: str) -> AsyncReply:
+        """The reply to a message that was sent earlier. It yields all of the reply's events again.
+        """
+        return AsyncReply(self._threads, partial(self._session.reply, message_id), message_id)
+
+    def events(self, cursor: str | None = None) -> AsyncStream:
+        """A stream of the events from now on, or from right after the event with this cursor."""
+        return AsyncStream(self._threads, partial(self._session.events, cursor))
+
+    async def approve(
+        self,
+        call: ApprovalAsked | str,
+        *,
+        remember: bool = False,
+        like: Mapping[str, str] | None = None,
+    ) -> None:
+        """Allow a call with the arguments that the event shows."""
+        await self._threads.run(self._session.approve, call, remember=remember, like=like)
+
+    async def deny(self, call: ApprovalAsked | str) -> None:
+        """Refuse a call; the model is told so and continues."""
+        await self._threads.run(self._session.deny, call)
+
+    async def resolve(
+        self, call: InDoubt | str, *, happened: str | None = None, did_not_happen: bool = False
+    ) -> None:
+        """Report what you found out about a call in doubt."""
+        await self._threads.run(
+            self._session.resolve, call, happened=happened, did_not_happen=did_not_happen
+        )
+
+    async def cancel(self, *, mode: CancelMode | str = CancelMode.NOW, reason: str = "") -> None:
+        """Cancel the running turn, now or after its step."""
+        await self._threads.run(self._session.cancel, mode=mode, reason=reason)
+
+    async def trigger(self, trigger: str) -> None:
+        """Request a phase transition."""
+        await self._threads.run(self._session.trigger, trigger)
+
+    async def lock(self, project_id: str) -> None:
+        """Lock the session to a project, which can be done once."""
+        await self._threads.run(self._session.lock, project_id)
+
+    async def terminate(self, *, reason: str = "") -> None:
+        """End the session permanently."""
+        await self._threads.run(self._session.terminate, reason=reason)
+
+    async def fork(
+        self, at: SessionEvent | int | None = None, *, session_id: str | None = None
+    ) -> "AsyncSession":
+        """Open a new session that begins with the state of this session: the state right after an
+        event or an offset, by default the present state.
+        """
+        forked = await self._threads.run(self._session.fork, at, session_id=session_id)
+        return AsyncSession(forked, self._threads)
+
+    async def history(self) -> list[SessionEvent]:
+        """The events so far, without tokens."""
+        return await self._threads.run(self._session.history)
+
+    async def state(self) -> SessionState:
+        """The present state of the session, and what it waits for."""
+        return await self._threads.run(self._session.state)
+
+    async def request(self, step: str) -> ModelRequest:
+        """The request of a step (`"TURN.STEP"`), rebuilt from the log byte for byte."""
+        return await self._threads.run(self._session.request, step)
+
+    async def views(self, at: int | None = None) -> SessionViews:
+        """The session's raw views: the present views, or those right after an offset."""
+        return await self._threads.run(self._session.views, at)
+
+    async def aclose(self) -> None:
+        """Close the session's streams; the session continues."""
+        await self._threads.run(self._session.close)
+
+    async def __aenter__(self) -> "AsyncSession":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class AsyncConnection:
+    """Opens and lists sessions, from a running event loop."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection, self._threads = connection, _Threads()
+
+    async def open(
+        self,
+        session_id: str | None = None,
+        *,
+        agent: str = DEFAULT_AGENT,
+        user: str | None = None,
+    ) -> AsyncSession:
+        """Open a session. If a session with this id exists, continue it; it must have the same user
+        and agent.
+
+        Without an id, the session is new.
+        """
+        session = await self._threads.run(
+            self._connection.open, session_id, agent=agent, user=user
+        )
+        return AsyncSession(session, self._threads)
+
+    async def session(self, session_id: str, *, user: str | None = None) -> AsyncSession:
+        """An existing session. Raises UnknownSession."""
+        found = await self._threads.run(self._connection.session, session_id, user=user)
+        return AsyncSession(found, self._threads)
+
+    async def sessions(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        status: Status | str | None = None,
+    ) -> list[SessionState]:
+        """All sessions, or those with this user, agent or status, most recently changed first."""
+        return await self._threads.run(
+            self._connection.sessions, user=user, agent=agent, status=status
+        )
+
+    async def aclose(self) -> None:
+        """Close every session of this connection and the log."""
+        await self._threads.run(self._connection.close)
+        self._threads.close()
+
+
+class _Connecting:
+    """What `aconnect` returns: `await` it for a connection, or use it with `async with`."""
+
+    def __init__(self, begin: Callable[[], Connection]) -> None:
+        self._begin = begin
+        self._connection: AsyncConnection | None = None
+
+    async def _connect(self) -> AsyncConnection:
+        return AsyncConnection(await asyncio.to_thread(self._begin))
+
+    def __await__(self) -> Generator[Any, None, AsyncConnection]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> AsyncConnection:
+        self._connection = await self._connect()
+        return self._connection
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        assert self._connection is not None, "entered before"
+        await self._connection.aclose()
+
+
+def aconnect(
+    settings: Settings | None = None, *, user: str | None = None, log: Log | None = None
+) -> _Connecting:
+    """Connect as `connect` does, but for asyncio: use `async with foldlog.aconnect() as log`, or
+    `await` the result.
+    """
+    return _Connecting(partial(connect, settings, user=user, log=log))

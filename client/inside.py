@@ -1,0 +1,141 @@
+"""Shows the inside of a session: its state, and the requests that it sent to the model."""
+
+import json
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from ..processors.advice.prices import load_prices
+from ..processors.fold.projections.partition import PartitionView
+from ..processors.fold.projections.turn_view import Call
+from ..processors.fold.views import SessionViews
+from .client import Client
+from .contents import text_of
+from .events import ApprovalAsked, InDoubt, of_line
+from .show import Request, status_of
+from .spending import session_cost
+from .waiting import asking, doubtful, what_it_waits_for
+
+PICODOLLARS = Decimal(10) ** -12
+
+
+class Status(StrEnum):
+    """What a session is doing. idle: no turn runs; busy: a turn runs; asks: it waits for an
+    approval; doubt: a person must report whether a call happened; unserved: no worker serves its
+    agent; frozen: a record could not be folded; terminated: it was ended permanently.
+    """
+
+    IDLE = "idle"
+    BUSY = "busy"
+    ASKS = "asks"
+    DOUBT = "doubt"
+    UNSERVED = "unserved"
+    FROZEN = "frozen"
+    TERMINATED = "terminated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """A session at one moment. `waits_for`: what its turn waits for, or "".
+
+    `cost_usd`: the cost of all model calls so far, None if the price of a model is unknown.
+    """
+
+    session_id: str
+    user: str
+    agent: str
+    status: Status
+    turn: int
+    phase: str
+    project_id: str | None
+    title: str
+    waits_for: str
+    approvals: tuple[ApprovalAsked, ...]
+    doubts: tuple[InDoubt, ...]
+    cost_usd: Decimal | None
+
+    def __str__(self) -> str:
+        cost = "cost unknown" if self.cost_usd is None else f"${self.cost_usd:.4f}"
+        waits = f": {self.waits_for}" if self.waits_for else ""
+        return (
+            f"{self.session_id} ({self.agent}, {self.user}) {self.status}, turn {self.turn}, "
+            f"{cost}{waits}"
+        )
+
+
+def state_of(views: SessionViews, holders: PartitionView, client: Client) -> SessionState:
+    """The state of a known session."""
+    cost = session_cost(views.ledger, load_prices(client.settings.prices))
+    return SessionState(
+        session_id=views.session_id,
+        user=views.state.user_id,
+        agent=views.turn.agent,
+        status=Status(status_of(views, holders)),
+        turn=views.turn.number,
+        phase=views.state.phase,
+        project_id=views.state.project_id,
+        title=title_of(views, client),
+        waits_for=what_it_waits_for(views, holders).text,
+        approvals=_events(views, asking(views.turn), ApprovalAsked, client),
+        doubts=_events(views, doubtful(views.turn), InDoubt, client),
+        cost_usd=None if cost.unpriced else cost.picodollars * PICODOLLARS,
+    )
+
+
+TITLE_CHARS_MAX = 60
+
+
+def title_of(views: SessionViews, client: Client) -> str:
+    """The first words of the first message."""
+    for line in views.transcript.lines:
+        if line.kind == "message":
+            inline = line.body.inline if line.body is not None else None
+            text = " ".join(text_of(inline or b"").split())
+            return text if len(text) <= TITLE_CHARS_MAX else f"{text[: TITLE_CHARS_MAX - 1]}…"
+    return ""
+
+
+def _events(
+    views: SessionViews, calls: list[Call], kind: type, client: Client
+) -> tuple[Any, ...]:
+    rows = views.transcript.lines
+    lines = {(line.call, line.kind): line for line in rows}
+    wanted = "asks" if kind is ApprovalAsked else "doubt"
+    found = (lines.get((call.key, wanted)) for call in calls)
+    return tuple(
+        of_line(views.session_id, line, line.offset, f"{line.offset + 1}.0", client.read_blob, rows)
+        for line in found
+        if line is not None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """A request as it was sent, rebuilt from the log. `body`: its bytes, which are JSON. `agrees`:
+    whether the claim of the model call contains the SHA-256 of these bytes.
+    """
+
+    step: str
+    body: bytes
+    sha256: str
+    agrees: bool
+
+    @classmethod
+    def of(cls, step: str, found: Request) -> "ModelRequest":
+        """Convert the request that `client/show.py` rebuilt."""
+        return cls(step=step, body=found.body, sha256=found.sha256, agrees=found.agrees)
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The request as a dictionary: model, system, tools, messages."""
+        found: dict[str, Any] = json.loads(self.body)
+        return found
+
+    def __str__(self) -> str:
+        verdict = "equal to its claim" if self.agrees else "NOT equal to its claim"
+        messages = len(self.json["messages"])
+        return (
+            f"request {self.step}: {messages} messages, {len(self.body):,} bytes, sha256 "
+            f"{self.sha256[:12]}, {verdict}"
+        )

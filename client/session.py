@@ -1,0 +1,715 @@
+"""A session for Python users: send, follow, decide on calls, inspect. Its methods block; `aio.py`
+wraps them.
+
+A `Feed` folds the session once and passes the public events to its streams, so all readers and
+commands of a session share one position in the log. A stream that starts in the past has its own
+feed, because a fold only moves forward.
+"""
+
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from uuid import uuid4
+
+from ..log.errors import LogUnreachable, Refused
+from ..processors.fold.sessions import FoldedEvent
+from ..processors.fold.views import SessionViews
+from ..producers.checks import Blocks
+from ..schemas.enums import CancelMode, Decision, Resolution, WhenBusy
+from .branching import Branching
+from .client import Client
+from .commands import DEFAULT_AGENT
+from .events import (
+    ApprovalAsked,
+    InDoubt,
+    MessageReceived,
+    SessionEvent,
+    Waiting,
+    demand_event_class,
+    of_line,
+    public,
+)
+from .inside import ModelRequest, SessionState, state_of
+from .outcomes import (
+    ANSWER_S,
+    PATIENCE_S,
+    Answer,
+    NoAnswerYet,
+    Patience,
+    UnknownMessage,
+    answer_in,
+    decision_on,
+    demand,
+)
+from .session_fold import SessionFold
+from .show import known, request_of
+from .transcript_stream import INITIAL, see
+from .waiting import what_it_waits_for
+
+E = TypeVar("E", bound=SessionEvent)
+POLL_S = 0.05
+"""How long one poll waits for records, in seconds. A command in another thread may have to wait for
+the end of such a poll.
+"""
+
+CURSOR_CHARS_MAX = 40
+BACKLOG_MAX = 10_000
+"""How many events are kept at most for a stream that is not read, while another stream of the same
+session is read.
+"""
+
+
+class BadCursor(Refused):
+    """The cursor is not from this session."""
+
+
+class StreamOverrun(Refused):
+    """A stream was not read for so long that events were dropped. `cursor`: where to continue."""
+
+    def __init__(self, session_id: str, cursor: str) -> None:
+        super().__init__(
+            f"a stream of session {session_id} was not read while {BACKLOG_MAX:,} events came. "
+            f"Nothing is lost in the log. Continue with events(cursor={cursor!r})."
+        )
+        self.cursor = cursor
+
+
+class ReplyEnded(Refused):
+    """The reply ended without an event of the requested class."""
+
+
+def no_attribute(call: str, name: str, reply: object) -> AttributeError:
+    """The AttributeError for code that uses an attribute of the answer on the reply.
+
+    call: the code that gets the answer from the reply, for the error message.
+    """
+    if name in Answer._fields:
+        return AttributeError(
+            f"a reply has no {name!r} before its answer arrives. Write `{call}.{name}`."
+        )
+    return AttributeError(f"{type(reply).__name__!r} object has no attribute {name!r}")
+
+
+class Feed:
+    """One fold of a session and the streams that show it, for use from any thread.
+
+    The feed is closed by `close`, or when no session and no stream uses it any more.
+    """
+
+    def __init__(self, client: Client, session_id: str) -> None:
+        self.session_id, self.client = session_id, client
+        self.lock = threading.RLock()
+        self.streams: weakref.WeakSet[Stream] = weakref.WeakSet()
+        self._viewer = INITIAL
+        take = weakref.WeakMethod(self._take)  # so that the fold does not keep this feed
+        self.fold = SessionFold(
+            client.log,
+            session_id,
+            chunks=True,
+            read=client.read_blob,
+            listen=lambda seen: _call(take, seen),
+        )
+        self._close_fold = weakref.finalize(self, self.fold.close)
+        self._unreachable = ""
+        self._query_at = time.monotonic() + PATIENCE_S
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lock for a block. Raises Refused if the feed is closed."""
+        with self.lock:
+            self.demand_open()
+            yield
+
+    def demand_open(self) -> None:
+        """Raise Refused if the feed is closed."""
+        if not self._close_fold.alive:
+            raise Refused(
+                f"session {self.session_id} was closed here, so nothing more is read from it or "
+                "written to it. It continues in its worker. Open it again to follow it."
+            )
+
+    def _take(self, seen: FoldedEvent) -> None:
+        read, offset = self.client.read_blob, seen.entry.offset
+        self._viewer, things = see(self._viewer, seen, read)
+        if not self.streams:
+            return
+        lines = seen.views.transcript.lines
+        events = [
+            public(self.session_id, thing, offset, f"{offset}.{number}", read, lines)
+            for number, thing in enumerate(things, 1)
+        ]
+        for stream in tuple(self.streams):
+            stream.offer(seen, events)
+
+    def catch_up(self, end: int | None = None) -> SessionViews:
+        """Fold to the offset `end`, by default the present end of the log.
+
+        Raises LogUnreachable.
+        """
+        with self.held():
+            for _ in self.fold.upto(self.fold.end() if end is None else end):
+                pass
+            return self.fold.views
+
+    def pump(self, timeout_s: float = POLL_S) -> None:
+        """Fold new events, waiting at most `timeout_s` seconds. Raises Refused if the feed is
+        closed.
+        """
+        with self.held():
+            for _ in self.fold.poll(timeout_s):
+                self._unreachable, self._query_at = "", time.monotonic() + PATIENCE_S
+
+    def why_unreachable(self) -> str:
+        """Why the broker does not answer; '' if it does.
+
+        Queries the broker after each pause in events.
+        """
+        with self.held():
+            if time.monotonic() >= self._query_at:
+                try:
+                    self.fold.end()
+                    self._unreachable = ""
+                except LogUnreachable as error:
+                    self._unreachable = str(error)
+                self._query_at = time.monotonic() + PATIENCE_S
+            return self._unreachable
+
+    def close(self) -> None:
+        """Close the reader."""
+        with self.lock:
+            self._close_fold()
+
+
+class Stream:
+    """Live events of a session, as an iterator without end. Close the stream, or use `with`."""
+
+    def __init__(self, feed: Feed, *, owns_feed: bool = False) -> None:
+        self.session_id = feed.session_id
+        self._feed = feed
+        self._events: deque[SessionEvent] = deque()
+        self._skip: tuple[int, int] = (-1, 0)
+        self._overrun: str | None = None
+        self._ended = False
+        self._is_unreachable = False
+        self._cursor = f"{feed.fold.cursor}.0"
+        feed.streams.add(self)
+        self._owns_feed = owns_feed
+
+    # -- called by the feed ------------------------------------------------------------------------
+
+    def offer(self, seen: FoldedEvent, events: list[SessionEvent]) -> None:
+        """Add the events of one record to the stream's backlog.
+
+        Events up to the cursor at which the stream starts are left out.
+        """
+        offset, number = self._skip
+        fresh = events[number:] if seen.entry.offset == offset else events
+        self._add(fresh)
+
+    def _add(self, events: list[SessionEvent]) -> None:
+        if self._overrun is not None or self._ended:
+            return
+        if len(self._events) + len(events) > BACKLOG_MAX:
+            self._overrun = self._events[-1].cursor if self._events else self._cursor
+            return
+        self._events.extend(events)
+
+    # -- called by the reader ----------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Read the log once, for at most 50 ms, unless an event is already available.
+
+        If the broker does not answer after a pause, add a Waiting event.
+        """
+        if not self.is_idle or self._overrun is not None:
+            return
+        self._feed.pump()
+        if self.is_idle:
+            why = self._feed.why_unreachable()
+            if why and not self._is_unreachable:
+                self._wait_for(f"{why} This stream continues by itself when a broker answers.")
+            self._is_unreachable = bool(why)
+
+    def _wait_for(self, reason: str) -> None:
+        """Add a Waiting event."""
+        turn, offset = self._feed.fold.views.turn, self._feed.fold.cursor
+        waiting = Waiting(
+            session_id=self.session_id,
+            turn=turn.number,
+            step=turn.step,
+            offset=offset,
+            cursor=self._cursor,
+            reason=reason,
+        )
+        self._add([waiting])
+
+    def take(self) -> SessionEvent | None:
+        """The next available event, or None.
+
+        After an overrun, raises StreamOverrun once all available events were taken.
+        """
+        if self._events:
+            event = self._events.popleft()
+            self._cursor = event.cursor
+            return event
+        if self._overrun is not None:
+            raise StreamOverrun(self.session_id, self._overrun)
+        return None
+
+    @property
+    def cursor(self) -> str:
+        """The cursor after the last event that was taken, to continue from."""
+        return self._cursor
+
+    @property
+    def ended(self) -> bool:
+        """Whether the stream has no more events."""
+        return self._ended and not self._events
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the stream is open but has no available event."""
+        return not self._events and not self._ended
+
+    def __iter__(self) -> Iterator[SessionEvent]:
+        while not self.ended:
+            event = self.take()
+            if event is None:
+                self.pump()
+            else:
+                yield event
+        self.close()
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} of session {self.session_id}, read up to cursor "
+            f"{self._cursor}: iterate over it for its events>"
+        )
+
+    if not TYPE_CHECKING:  # or a type checker would allow `await`
+
+        def __await__(self) -> NoReturn:
+            raise TypeError(self._no_awaitable("await"))
+
+        def __aiter__(self) -> NoReturn:
+            raise TypeError(self._no_awaitable("async for"))
+
+    def _no_awaitable(self, word: str) -> str:
+        return (
+            f"`{word}` needs a session of foldlog.aconnect(); this one is of foldlog.connect(), "
+            f"whose methods block. Write `for event in ...`{self._or_answer()}."
+        )
+
+    def _or_answer(self) -> str:
+        return ""
+
+    def until(self, kind: type[E], *, timeout_s: float | None = None) -> E:
+        """Return the next event of a class, and skip the events before it. Raises ReplyEnded if the
+        reply ends without such an event, NoAnswerYet after `timeout_s` seconds.
+        """
+        demand_event_class(kind)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self.ended:
+            event = self.take()
+            if isinstance(event, kind):
+                return event
+            if event is None:
+                if deadline is not None and time.monotonic() > deadline:
+                    raise NoAnswerYet(
+                        f"no {kind.__name__} came in {timeout_s:g} s. The session continues; "
+                        "wait again with the same call."
+                    )
+                self.pump()
+        raise ReplyEnded(f"the reply ended without {kind.__name__}{self._how_ended()}")
+
+    def _how_ended(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        """Close the stream; the session continues."""
+        self._ended = True
+        self._events.clear()
+        with self._feed.lock:
+            self._feed.streams.discard(self)
+        if self._owns_feed:
+            self._feed.close()
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Reply(Stream):
+    """The reply to one message: iterate over its events until the turn has ended, or wait for
+    `answer()`. If you stop reading, the turn continues in its worker.
+    """
+
+    def __init__(self, feed: Feed, message_id: str, *, owns_feed: bool = False) -> None:
+        super().__init__(feed, owns_feed=owns_feed)
+        self.message_id = message_id
+        self._answer: Answer | None = None
+        # A weak reference avoids a cycle, so an unused reply is freed at once.
+        waits = weakref.WeakMethod(self._waits)
+        self._patience = Patience(lambda reason: _call(waits, reason), PATIENCE_S)
+
+    def offer(self, seen: FoldedEvent, events: list[SessionEvent]) -> None:
+        """Accept the events that belong to the turn of this message."""
+        self._patience.heard(seen)
+        progress = seen.views.messages.progress.last(self.message_id)
+        if progress is None:
+            return  # not written yet, or still queued behind another turn
+        super().offer(seen, [event for event in events if self._belongs(event, progress.turn)])
+        if progress.reason:
+            self._settle(seen.views)
+
+    def _settle(self, views: SessionViews) -> None:
+        """Store the answer and end the stream, because the message's turn has ended."""
+        if not self._ended:
+            self._answer = answer_in(views, self.message_id, self._feed.client.read_blob)
+            self._ended = self._answer is not None
+            self._feed.streams.discard(self)
+
+    def _belongs(self, event: SessionEvent, turn: int) -> bool:
+        mine = isinstance(event, MessageReceived) and event.message_id == self.message_id
+        return event.turn == turn and not mine
+
+    def _waits(self, reason: str) -> None:
+        if not what_it_waits_for(self._feed.fold.views, self._feed.fold.holders).person:
+            self._wait_for(reason)
+
+    def pump(self) -> None:
+        """Read the log once. If the turn does not continue, add a Waiting event with the reason."""
+        super().pump()
+        if self.is_idle and not self._is_unreachable:
+            with self._feed.lock:
+                self._patience.look(self._feed.fold.views, self._feed.fold.holders)
+
+    def answer(self, *, timeout_s: float = ANSWER_S) -> Answer:
+        """Wait until the turn has ended, and return the answer. Raises NoAnswerYet."""
+        deadline = time.monotonic() + timeout_s
+        while (answer := self.poll_answer()) is None:
+            if time.monotonic() > deadline:
+                raise self.no_answer_yet(timeout_s)
+        return answer
+
+    def poll_answer(self) -> Answer | None:
+        """Read the log once, and return the answer if the turn has ended.
+
+        Drops the events before it.
+        """
+        if self._answer is None and self._ended:
+            raise Refused("the reply was closed before its turn ended; the turn continues.")
+        self._events.clear()
+        if self._answer is None:
+            self.pump()
+        return self._answer
+
+    def no_answer_yet(self, timeout_s: float) -> NoAnswerYet:
+        """The error to raise if the answer did not come in time."""
+        unreachable = self._feed.why_unreachable().rstrip(".")
+        fold = self._feed.fold
+        waits = unreachable or what_it_waits_for(fold.views, fold.holders).text
+        return NoAnswerYet(
+            f"message {self.message_id} of session {self.session_id} is not answered after "
+            f"{timeout_s:g} s{waits and f': {waits}'}. It is kept, and its turn continues: "
+            f"reply({self.message_id!r}) of the session waits for it again."
+        )
+
+    def __repr__(self) -> str:
+        if self._answer is not None:
+            state = f"ended with {self._answer.reason}: reply.answer() returns its answer"
+        elif self._ended:
+            state = "closed before its turn ended; the turn continues"
+        else:
+            state = "no answer read yet: iterate over it for its events, or call reply.answer()"
+        return f"<Reply to message {self.message_id} of session {self.session_id}, {state}>"
+
+    if not TYPE_CHECKING:  # or a type checker would take every name for an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute("reply.answer()", name, self)
+
+    def _or_answer(self) -> str:
+        return ", or `reply.answer()` for the answer"
+
+    def _how_ended(self) -> str:
+        if self._answer is None:
+            return ""
+        note = self._answer.note and f" ({self._answer.note})"
+        return f": its turn ended with {self._answer.reason}{note}"
+
+
+class Session:
+    """One session, for use from any thread. `id`: the session's name, with which
+    `connection.open(id)` continues the session; `agent`: the agent that answers; `user`: the user
+    who acts. Every error is a FoldlogError whose text says what happened and what to do.
+    """
+
+    def __init__(self, client: Client, session_id: str, agent: str | None = None) -> None:
+        self.id, self.user = session_id, client.user
+        self._client, self._agent = client, agent
+        self._feed = Feed(client, session_id)
+        self._commands = client.commands_on(self._feed.fold)
+
+    @property
+    def agent(self) -> str:
+        """The agent that answers in this session."""
+        turn = self._feed.fold.views.turn
+        return turn.agent if turn.known else self._agent or DEFAULT_AGENT
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} of {self.user}, agent {self.agent}>"
+
+    # -- talking -----------------------------------------------------------------------------------
+
+    def open(self, agent: str | None = None) -> None:
+        """Open the session; repeating it is harmless. Raises CommandRefused."""
+        with self._feed.held():
+            self._commands.open(agent=agent or self.agent)
+
+    def send(
+        self,
+        content: str | Blocks,
+        *,
+        attach: Sequence[Path | str] = (),
+        message_id: str | None = None,
+        when_busy: WhenBusy | str = WhenBusy.QUEUE,
+    ) -> Reply:
+        """Send a message, and return its reply: iterate over it, or wait for `reply.answer()`.
+
+        attach: image or PDF files. when_busy: what to do while another turn runs: `queue` the
+        message, `interrupt` the turn or `steer` it. message_id: the message's id, by default a new
+        one. If the session already has a message with this id, nothing is sent, and the reply to
+        that message is returned from its first event.
+        """
+        message_id = message_id or uuid4().hex
+        feed = self._feed
+        with feed.held():
+            views = feed.catch_up()
+            if views.messages.received.last(message_id) is not None:
+                return self._reply_again(views, message_id)
+            reply = Reply(feed, message_id)
+            try:
+                receipt = self._commands.say(
+                    content,
+                    message_id=message_id,
+                    when_busy=when_busy,
+                    agent=self._agent,
+                    attach=attach,
+                )
+                demand(decision_on(feed.fold, receipt))
+            except BaseException:
+                reply.close()
+                raise
+            return reply
+
+    def _reply_again(self, views: SessionViews, message_id: str) -> Reply:
+        """The reply to a message that was sent earlier. It yields all of the reply's events again.
+        """
+        received = views.messages.received.last(message_id)
+        if received is None:
+            raise UnknownMessage(f"session {self.id} has no message {message_id}")
+        feed = Feed(self._client, self.id)
+        feed.catch_up(received.offset)
+        return Reply(feed, message_id, owns_feed=True)
+
+    def reply(self, message_id: str) -> Reply:
+        """The reply to a message that was sent earlier. It yields all of the reply's events again.
+
+        Raises UnknownMessage.
+        """
+        return self._reply_again(self._feed.catch_up(), message_id)
+
+    def events(self, cursor: str | None = None) -> Stream:
+        """A stream of the events from now on, or from right after the event with this cursor. No
+        event is missed or repeated. Raises BadCursor.
+        """
+        if cursor is None:
+            with self._feed.held():
+                self._feed.catch_up()
+                return Stream(self._feed)
+        offset, skip = _parsed(self.id, cursor)
+        feed = Feed(self._client, self.id)
+        if offset > feed.fold.end():
+            feed.close()
+            raise BadCursor(f"cursor {cursor} is beyond the end of session {self.id}'s partition.")
+        feed.catch_up(offset)
+        stream = Stream(feed, owns_feed=True)
+        stream._skip = (offset, skip)
+        return stream
+
+    # -- deciding ----------------------------------------------------------------------------------
+
+    def approve(
+        self,
+        call: ApprovalAsked | str,
+        *,
+        remember: bool = False,
+        like: Mapping[str, str] | None = None,
+    ) -> None:
+        """Allow a call with the arguments that the event shows. remember: also allow later calls
+        with the same arguments, or with arguments that match the globs of `like`.
+        """
+        self._decide(call, Decision.ALLOW, remember=remember, like=like)
+
+    def deny(self, call: ApprovalAsked | str) -> None:
+        """Refuse a call; the model is told so and continues."""
+        self._decide(call, Decision.DENY)
+
+    def _decide(
+        self,
+        call: ApprovalAsked | str,
+        decision: Decision,
+        *,
+        remember: bool = False,
+        like: Mapping[str, str] | None = None,
+    ) -> None:
+        asked = call if isinstance(call, ApprovalAsked) else None
+        with self._feed.held():
+            self._commands.decide(
+                asked.call if asked else str(call),
+                decision,
+                args_sha256=asked.arguments_sha256 if asked else None,
+                remember=remember,
+                like=like,
+            )
+
+    def resolve(
+        self, call: InDoubt | str, *, happened: str | None = None, did_not_happen: bool = False
+    ) -> None:
+        """Report what you found out about a call in doubt: `happened="the receipt is #17"`, or
+        `did_not_happen=True`. The call is not run again; the model gets the report.
+        """
+        if (happened is None) != did_not_happen:
+            raise Refused('give either happened="what you know" or did_not_happen=True')
+        if happened is not None and not happened.strip():
+            raise Refused("happened= is empty. Write what you know: the model reads it.")
+        outcome = Resolution.DID_NOT_HAPPEN if happened is None else Resolution.HAPPENED
+        name = call.call if isinstance(call, InDoubt) else call
+        with self._feed.held():
+            self._commands.resolve(name, outcome, report=happened or "")
+
+    def cancel(self, *, mode: CancelMode | str = CancelMode.NOW, reason: str = "") -> None:
+        """Cancel the running turn, now or after its step."""
+        with self._feed.held():
+            self._commands.cancel(mode=mode, reason=reason)
+
+    def trigger(self, trigger: str) -> None:
+        """Request a phase transition."""
+        with self._feed.held():
+            self._commands.trigger(trigger)
+
+    def lock(self, project_id: str) -> None:
+        """Lock the session to a project, which can be done once."""
+        with self._feed.held():
+            self._commands.lock(project_id)
+
+    def terminate(self, *, reason: str = "") -> None:
+        """End the session permanently."""
+        with self._feed.held():
+            self._commands.terminate(reason=reason)
+
+    def fork(
+        self, at: SessionEvent | int | None = None, *, session_id: str | None = None
+    ) -> "Session":
+        """Open a new session that begins with the state of this session: the state right after an
+        event or an offset, by default the present state. No model call and no tool of this session
+        runs again in the new session.
+        """
+        offset = at.offset if isinstance(at, SessionEvent) else at
+        if not isinstance(offset, int | None):
+            raise Refused(f"fork at an event or at its `offset`, which is a number, not at {at!r}")
+        forked = self._branching().fork(self.id, offset, session_id)
+        return Session(self._client, forked.session_id)
+
+    def regenerate(self, turn: int | None = None) -> tuple["Session", Reply]:
+        """Get another answer to a turn (by default the last). Forks the session before the turn,
+        sends the turn's messages to the fork, and returns the fork and the reply.
+        """
+        forked = self._branching().regenerate(self.id, turn, None)
+        session = Session(self._client, forked.session_id)
+        return session, session.reply(forked.message_id)
+
+    def _branching(self) -> Branching:
+        self._feed.demand_open()
+        return self._client.branching()
+
+    # -- looking inside ----------------------------------------------------------------------------
+
+    def history(self) -> list[SessionEvent]:
+        """The events so far, without tokens: messages, answers, calls, approvals, ends of turns."""
+        views = self._known()
+        read = self._client.read_blob
+        lines = views.transcript.lines
+        return [of_line(self.id, x, x.offset, f"{x.offset + 1}.0", read, lines) for x in lines]
+
+    def state(self) -> SessionState:
+        """The present state of the session, and what it waits for."""
+        return state_of(self._known(), self._feed.fold.holders, self._client)
+
+    def request(self, step: str) -> ModelRequest:
+        """The request of a step (`"TURN.STEP"`), rebuilt from the log byte for byte. Raises
+        UnknownStep.
+        """
+        turn, _, number = str(step).partition(".")
+        if not (isinstance(step, str) and turn.isdecimal() and number.isdecimal()):
+            raise Refused(f'a step is "TURN.STEP", such as "1.2", not {step!r}')
+        with self._feed.held(), self._client.fold(self.id, chunks=True) as folded:
+            found = request_of(folded, int(turn), int(number), self._client.read_blob)
+        return ModelRequest.of(step, found)
+
+    def views(self, at: int | None = None) -> SessionViews:
+        """The session's raw views: the present views, or those right after an offset.
+
+        A worker makes its decisions from these views.
+        """
+        if at is None:
+            return self._known()
+        with self._feed.held(), self._client.fold(self.id) as folded:
+            if at >= (end := folded.end()):
+                raise Refused(
+                    f"offset {at} is beyond the end of the log: the newest offset of session "
+                    f"{self.id}'s partition is {end - 1}"
+                )
+            return known(folded, at)
+
+    def _known(self) -> SessionViews:
+        with self._feed.held():
+            return known(self._feed.fold)
+
+    # -- closing -----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close this object's feed and streams; the session continues. This happens by itself once
+        the program has no reference to this object or to any of its streams.
+        """
+        self._feed.close()
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _call(method: "weakref.WeakMethod[Any]", *args: object) -> None:
+    found = method()
+    if found is not None:
+        found(*args)
+
+
+def _parsed(session_id: str, cursor: str) -> tuple[int, int]:
+    offset, dot, number = str(cursor).partition(".")
+    is_cursor = isinstance(cursor, str) and len(cursor) < CURSOR_CHARS_MAX
+    if not (is_cursor and dot and offset.isdecimal() and number.isdecimal() and cursor.isascii()):
+        raise BadCursor(
+            f"{cursor!r} is not a cursor of session {session_id}. Use the `cursor` of an event."
+        )
+    return int(offset), int(number)

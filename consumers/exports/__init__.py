@@ -1,1 +1,0 @@
-"""Exports the log for other tools, as rows, tables, bundles and reports. Each export is a fold."""

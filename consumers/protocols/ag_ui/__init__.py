@@ -1,1 +1,0 @@
-"""AG-UI: encodes sessions as events and messages of this protocol."""

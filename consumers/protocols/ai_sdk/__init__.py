@@ -1,1 +1,0 @@
-"""Vercel AI SDK: encodes sessions as UI message streams."""

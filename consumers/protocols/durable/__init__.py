@@ -1,1 +1,0 @@
-"""Durable Streams: serves sessions as read-only streams."""

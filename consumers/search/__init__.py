@@ -1,1 +1,0 @@
-"""Full-text and vector search over the messages of many sessions."""

@@ -1,1 +1,0 @@
-"""Metrics and traces for operators, without the content of sessions."""

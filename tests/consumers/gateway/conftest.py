@@ -1,5 +1,0 @@
-"""The fixtures of the gateway's tests."""
-
-from foldlog.tests.consumers.gateway.fixtures import ana, bob, gateway, log, place, settings
-
-__all__ = ["ana", "bob", "gateway", "log", "place", "settings"]

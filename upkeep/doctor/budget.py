@@ -1,0 +1,117 @@
+"""Checks the context window: unusable instruction files, and mistakes that waste tokens.
+
+The rules are in `processors/advice/mistakes.py` and `processors/request/`. Findings are merged over
+all sessions: each cause has one line.
+"""
+
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+from ...client.show import Everything
+from ...log.blobs import BlobError
+from ...log.settings import Settings
+from ...processors.advice.mistakes import Mistake, grown_in, in_sessions, mistakes
+from ...processors.advice.prompt_growth import Group, GrownPart, Growth
+from ...processors.agent import Agent
+from ...processors.fold.views import SessionViews
+from ...processors.worker.instruction_files import places_of, read_layers
+from ...schemas.events.parts import ReadBlob
+from ...schemas.tokens import estimate
+from .checks import Finding
+
+SHOWN_MAX = 10
+"""The most causes printed for people, most expensive first; further causes are only counted."""
+
+
+def instruction_files(settings: Settings, workdir: Path) -> Iterator[Finding]:
+    """Check the instruction files of this installation and of a working directory."""
+    agent = Agent(name="doctor", model="none", workdir=workdir)
+    layers = read_layers(agent, places=places_of(settings), user_id=settings.user)
+    for notice in layers.notices:
+        yield Finding("problem", "instructions", notice, "correct the file, or remove it")
+    managed = settings.managed_instructions
+    if managed is not None and not managed.exists():  # optional, but configured
+        text = f"the managed instructions file does not exist: {managed}"
+        yield Finding("note", "instructions", text, "write the file, or correct the setting")
+    texts = [(f"{each.name} {each.source}", estimate(each.text)) for each in layers.texts]
+    files = ", ".join(f"{name} ({tokens} tokens)" for name, tokens in texts)
+    yield Finding("ok", "instructions", files or f"no files for {workdir}")
+
+
+def budget_mistakes(
+    everything: Everything, read: ReadBlob, today: date, most: int | None = SHOWN_MAX
+) -> Iterator[Finding]:
+    """Find mistakes that waste the token budget: each cause once, with the session in which it
+    costs most. `most`: how many causes to name; None for all.
+
+    Prefixes that are too large for the log are read from the blob store. If a session cannot be
+    checked, this is a finding and not an error, so that the other checks still run.
+    """
+    worst: dict[tuple[str, str, str], tuple[Mistake, str]] = {}
+    where: dict[tuple[str, str, str], set[str]] = {}
+    failed: dict[str, list[str]] = {}
+
+    def note(agent: str, name: str, mistake: Mistake) -> None:
+        key = (agent, mistake.kind, mistake.culprit)
+        where.setdefault(key, set()).add(name)
+        if key not in worst or mistake.tokens > worst[key][0].tokens:
+            worst[key] = mistake, name
+
+    growth, latest = Growth(), dict[Group, tuple[str, list[GrownPart]]]()
+    for name, views in sorted(everything.sessions.items(), key=_opened):
+        try:
+            found = _mistakes(views, read, today)
+            grown = _grown(views, growth, read)
+        except Exception as error:
+            failed.setdefault(type(error).__name__, []).append(name)
+            continue
+        latest.update((group, (name, parts)) for group, parts in grown.items())
+        for mistake in found:
+            note(views.turn.agent, name, mistake)
+    for (agent, *_), (name, parts) in latest.items():  # only the latest state
+        for mistake in in_sessions(parts):
+            note(agent, name, mistake)
+    yield from _unchecked(failed)
+    ranked = sorted(worst.items(), key=lambda item: -item[1][0].tokens)
+    for (agent, kind, culprit), (mistake, name) in ranked[:most]:
+        place = f"session {name}" + (f", call {mistake.call}" if mistake.call else "")
+        more = len(where[agent, kind, culprit]) - 1
+        place += f" and {more} more" if more else ""
+        text = f"{culprit} of agent {agent}: {mistake.tokens} tokens, {mistake.text} ({place})"
+        yield Finding("note", f"budget {kind}", text, mistake.do)
+    if more := len(ranked) - len(ranked[:most]):
+        yield Finding("note", "budget", f"{more} more culprits")
+    elif not ranked and not failed:
+        yield Finding("ok", "budget", "no tool result, schema or prompt stands out")
+
+
+def _unchecked(failed: dict[str, list[str]]) -> Iterator[Finding]:
+    for error, (first, *others) in failed.items():
+        place = f"session {first}" + (f" and {len(others)} more" if others else "")
+        text = f"the advice on tokens failed ({error}): {place} not checked"
+        yield Finding("note", "budget", text, "report this bug; every other finding of doctor is "
+                      "valid")
+
+
+def _mistakes(views: SessionViews, read: ReadBlob, today: date) -> list[Mistake]:
+    try:
+        return mistakes(views, read, today)
+    except BlobError:  # another check reports the blob; check what is available
+        return mistakes(views, None, today)
+
+
+def _grown(views: SessionViews, growth: Growth, read: ReadBlob) -> dict[Group, list[GrownPart]]:
+    try:
+        return grown_in(views, growth, read)
+    except BlobError:
+        return {}
+
+
+def _opened(session: tuple[str, SessionViews]) -> tuple[int, str]:
+    """Sort key: when the session began (Unix ms), then its name, for a stable order."""
+    name, views = session
+    return next((line.at for line in views.transcript.lines), 0), name
+
+
+__all__ = ["SHOWN_MAX", "budget_mistakes", "instruction_files"]

@@ -1,0 +1,174 @@
+"""The parts of one gateway, and the operations that routes share.
+
+A gateway owns no state: if it is killed at any time, another gateway shows the same sessions.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+from ...client.client import Client
+from ...client.outcomes import Decision, demand
+from ...client.sent import note_sent
+from ...client.show import UnknownSession
+from ...log.blobs import BlobError, open_blobs
+from ...log.errors import Retry
+from ...processors.advice.prices import load_prices
+from ...processors.fold.views import SessionViews
+from ...processors.store.chunks_reader import chunks_reader
+from ...processors.store.snapshots import snapshots_of
+from ...producers.attachments import inspect_new
+from ...producers.checks import an_id
+from ...producers.recorded import ORIGIN
+from ...producers.sessions import Receipt
+from ...reports.search.search_index import index_path
+from ...schemas.attachments import reference
+from ...schemas.events.parts import BlobRef
+from ...schemas.ids import ID_CHARS_MAX, is_id
+from ...schemas.origin import Origin, Recorder
+from ..inspector.overview import Overview
+from .access import Access, Caller
+from .finder import Finder
+from .hub import Hub
+from .names import own_id
+from .subscriptions import Subscription
+from .tabs import Tabs
+from .tail import Tail
+
+# Threads that wait for the log or the disk. Python's default is the number of cores plus 4, with
+# which a few reads that hang without a broker would block all other reads.
+THREADS_MAX = 32
+
+T = TypeVar("T")
+
+
+class Gateway:
+    """The parts of one gateway process. Raises the errors of Client and Tail."""
+
+    def __init__(
+        self, client: Client, access: Access, directory: Path, print_line: Callable[[str], None]
+    ) -> None:
+        self.client, self.access, self.print_line = client, access, print_line
+        self.settings = client.settings
+        self.read_blob = client.read_blob
+        self.answers: Counter[str] = Counter()  # by HTTP status
+        self.overview = Overview(load_prices(self.settings.prices), client.read_blob)
+        self.tail = Tail(
+            client.log, directory, print_line, client.read_blob, self.overview,
+            snapshots_of(self.settings), self.settings.snapshot_records,
+            self.settings.session_cache_mb,
+        )
+        self.finder = Finder(client.log, index_path(self.settings), client.read_blob, print_line)
+        self.tabs = Tabs(client.log, print_line)
+        self.hub = Hub(self.tail, self.shown_blob, chunks_reader(client.log), print_line)
+
+    def caller(self, request: Request) -> Caller:
+        """The user of a request and the user's rights. Raises Unauthenticated."""
+        caller = self.access.caller_of(request)
+        # The origin of the records that this request writes.
+        ORIGIN.set(Origin(Recorder.GATEWAY, self.access.proof, caller.user))
+        return caller
+
+    def user(self, request: Request) -> str:
+        """The id of the user who sent a request. Raises Unauthenticated."""
+        return self.caller(request).user
+
+    def views(self, request: Request, name: str) -> SessionViews:
+        """The views of the user's session of this name. Raises Unauthenticated, and UnknownSession,
+        also for another user's session.
+        """
+        views = self.views_or_none(self.caller(request), name)
+        if views is None:
+            raise UnknownSession(f"there is no session {name[:ID_CHARS_MAX]}")
+        return views
+
+    def session_id(self, caller: Caller, name: str) -> str:
+        """The id of the session that the user means by a name: the user's session with this id, if
+        there is one, else the session to which the user gave or would give this name. Raises
+        Invalid if the name is no valid id.
+        """
+        self.tail.ready()
+        an_id("session_id", name)
+        if caller.everything:
+            return name
+        # Do not read another user's views: the time that reading takes would reveal that they
+        # exist.
+        return name if self.tail.user_of(name) == caller.user else own_id(caller.user, name)
+
+    def views_or_none(self, caller: Caller, name: str) -> SessionViews | None:
+        """The views of the user's session of this name, or None if there is none.
+
+        Raises NotReady.
+        """
+        self.tail.ready()
+        if not is_id(name):
+            return None
+        views = self.tail.views(self.session_id(caller, name))
+        is_theirs = views is not None and (
+            caller.everything or views.state.user_id == caller.user
+        )
+        return views if is_theirs else None
+
+    def shown_blob(self, ref: BlobRef) -> bytes:
+        """The content of a reference, or a text block that says it is missing, so that a session
+        with a lost or damaged blob can still be read.
+        """
+        try:
+            return self.read_blob(ref)
+        except BlobError as error:
+            text = f"[{ref.bytes} bytes of this are missing from the blob store: {error}]"
+            return json.dumps([{"type": "text", "text": text}]).encode()
+
+    async def decision(self, receipt: Receipt) -> Decision:
+        """The fold's ruling on a command. Raises CommandRefused, NotDecidedYet."""
+        return demand(await self.hub.decision(receipt.session_id, receipt.offset))
+
+    def store_attachment(self, data: bytes) -> dict[str, Any]:
+        """Store bytes as a blob and return a block that refers to it. Blocking."""
+        attachment = inspect_new(data)
+        blob = open_blobs(self.settings).store(data, attachment.media_type)
+        return reference(blob, attachment.tokens)
+
+    async def note_shown(self, subscription: Subscription, turn: int, channel: str) -> None:
+        """Record that a viewer was shown the end of a turn.
+
+        If this fails, the viewer's stream continues.
+        """
+        views = subscription.views
+        try:
+            await self.blocking(note_sent, self.client.sessions.producer, views, turn, channel)
+        except Retry as error:
+            self.print_line(f"turn {turn} of session {views.session_id} was shown by {channel}, "
+                            f"but that could not be recorded: {error}")
+
+    async def blocking(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
+        """Run a call that waits for the log or the disk, in a thread."""
+        return await asyncio.to_thread(do, *args, **named)
+
+    def disconnect(self) -> None:
+        """End every stream; clients reconnect, to another gateway if this one stops."""
+        self.hub.close()
+        self.tabs.disconnect()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follow the log while the block runs."""
+        threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="gateway")
+        asyncio.get_running_loop().set_default_executor(threads)
+        self.hub.start()
+        self.tail.start()
+        self.tabs.start()
+        try:
+            yield
+        finally:
+            self.disconnect()
+            await asyncio.to_thread(self.tabs.close)
+            await asyncio.to_thread(self.tail.close)
+            await asyncio.to_thread(self.finder.close)

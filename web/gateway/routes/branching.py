@@ -1,0 +1,68 @@
+"""Routes for branching: fork a session at an offset, or regenerate an answer in a fork.
+
+Both routes create a new session and leave the old session unchanged. `client/branching.py`
+checks whether a session may be forked.
+"""
+
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+
+from ....producers.sessions import Receipt
+from ..json_bodies import JsonRoute
+from ..parts import Gateway
+from .plain import RequestBody, decision_json
+
+
+class Fork(RequestBody):
+    """Fork right after the offset `at`, by default at the session's end. `name`: the new session's
+    id, by default a generated one.
+    """
+
+    at: int | None = None
+    name: str | None = None
+
+
+class Regenerate(RequestBody):
+    """The turn whose messages are sent again in a fork, by default the last turn."""
+
+    turn: int | None = None
+    name: str | None = None
+
+
+def router(gateway: Gateway) -> APIRouter:
+    """The routes, for a gateway."""
+    routes = APIRouter(prefix="/v1", route_class=JsonRoute)
+
+    async def branch(
+        request: Request, command: str, session_id: str, at: int | None, name: str | None
+    ) -> Any:
+        caller, views = gateway.caller(request), gateway.views(request, session_id)
+        method = getattr(gateway.client.branching(caller.user), command)
+        new_id = None if name is None else gateway.session_id(caller, name)
+        forked = await gateway.blocking(method, views.session_id, at, new_id)
+        partition, _ = gateway.tail.cursor(forked.session_id)
+        # Respond only when this gateway has folded the fork too.
+        await gateway.decision(Receipt(forked.session_id, partition, forked.decision.offset))
+        return decision_json(
+            forked.decision,
+            parent_session=forked.parent,
+            parent_offset=forked.offset,
+            message_id=forked.message_id,
+        )
+
+    @routes.post("/sessions/{session_id}/fork", status_code=201)
+    async def fork(request: Request, session_id: str, body: Fork) -> Any:
+        """Open a new session that begins with this session's history.
+
+        This session continues unchanged.
+        """
+        return await branch(request, "fork", session_id, body.at, body.name)
+
+    @routes.post("/sessions/{session_id}/regenerate", status_code=201)
+    async def regenerate(request: Request, session_id: str, body: Regenerate) -> Any:
+        """Fork before a turn, and send its messages to the fork again. Both answers are kept."""
+        return await branch(request, "regenerate", session_id, body.turn, body.name)
+
+    return routes
