@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 from uuid import uuid4
 
 from ..log.door import Log
@@ -26,7 +26,7 @@ from .connection import Connection, connect
 from .events import ApprovalAsked, InDoubt, SessionEvent, demand_event_class
 from .inside import ModelRequest, SessionState, Status
 from .outcomes import ANSWER_S, Answer
-from .session import Reply, ReplyEnded, Session, Stream, no_attribute
+from .session import Reply, ReplyEnded, Session, Stream, answer_later
 
 E = TypeVar("E", bound=SessionEvent)
 P = ParamSpec("P")
@@ -128,6 +128,9 @@ class AsyncReply(AsyncStream):
     The message is sent when the reply is first awaited or iterated, or by `begin()`.
     """
 
+    if not TYPE_CHECKING:  # or a type checker would allow every attribute
+        __getattr__ = answer_later("(await session.send(...))")
+
     def __init__(
         self,
         threads: _Threads,
@@ -153,22 +156,11 @@ class AsyncReply(AsyncStream):
     def __await__(self) -> Generator[Any, None, Answer]:
         return self.answer().__await__()
 
-    if not TYPE_CHECKING:  # or a type checker would take every name for an attribute
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise no_attribute("(await session.send(...))", name, self)
-
-    def __iter__(self) -> NoReturn:
-        raise TypeError("a reply is read with `async for event in session.send(...)`")
-
     def __repr__(self) -> str:
-        if self._stream is not None:
-            state = "await it for its answer, or iterate over it with `async for`"
-        elif self._sends:
-            state = "not sent: it is sent when you await it, or iterate over it with `async for`"
-        else:
-            state = "not read: await it for its answer, or iterate over it with `async for`"
-        return f"<AsyncReply to message {self.message_id}, {state}>"
+        return (
+            f"<AsyncReply to message {self.message_id}: await it for its answer, or iterate over "
+            "it with `async for`>"
+        )
 
     def __del__(self) -> None:
         if self._sends and not self._was_begun:

@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -83,16 +83,18 @@ class ReplyEnded(Refused):
     """The reply ended without an event of the requested class."""
 
 
-def no_attribute(call: str, name: str, reply: object) -> AttributeError:
-    """The AttributeError for code that uses an attribute of the answer on the reply.
-
-    call: the code that gets the answer from the reply, for the error message.
+def answer_later(call: str) -> Callable[[object, str], NoReturn]:
+    """The `__getattr__` of a reply, for code that uses the reply as its answer. `call`: the code
+    that gets the answer.
     """
-    if name in Answer._fields:
-        return AttributeError(
-            f"a reply has no {name!r} before its answer arrives. Write `{call}.{name}`."
-        )
-    return AttributeError(f"{type(reply).__name__!r} object has no attribute {name!r}")
+
+    def __getattr__(self: object, name: str) -> NoReturn:
+        error = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name in Answer._fields:
+            error += f" before its answer arrives. Write `{call}.{name}`."
+        raise AttributeError(error)
+
+    return __getattr__
 
 
 class Feed:
@@ -291,23 +293,6 @@ class Stream:
             f"{self._cursor}: iterate over it for its events>"
         )
 
-    if not TYPE_CHECKING:  # or a type checker would allow `await`
-
-        def __await__(self) -> NoReturn:
-            raise TypeError(self._no_awaitable("await"))
-
-        def __aiter__(self) -> NoReturn:
-            raise TypeError(self._no_awaitable("async for"))
-
-    def _no_awaitable(self, word: str) -> str:
-        return (
-            f"`{word}` needs a session of foldlog.aconnect(); this one is of foldlog.connect(), "
-            f"whose methods block. Write `for event in ...`{self._or_answer()}."
-        )
-
-    def _or_answer(self) -> str:
-        return ""
-
     def until(self, kind: type[E], *, timeout_s: float | None = None) -> E:
         """Return the next event of a class, and skip the events before it. Raises ReplyEnded if the
         reply ends without such an event, NoAnswerYet after `timeout_s` seconds.
@@ -350,6 +335,15 @@ class Reply(Stream):
     """The reply to one message: iterate over its events until the turn has ended, or wait for
     `answer()`. If you stop reading, the turn continues in its worker.
     """
+
+    if not TYPE_CHECKING:  # or a type checker would allow `await` and every attribute
+        __getattr__ = answer_later("reply.answer()")
+
+        def __await__(self) -> NoReturn:
+            raise TypeError(
+                "`await` needs a session of foldlog.aconnect(); this one is of foldlog.connect(), "
+                "whose methods block. Call `reply.answer()` for the answer."
+            )
 
     def __init__(self, feed: Feed, message_id: str, *, owns_feed: bool = False) -> None:
         super().__init__(feed, owns_feed=owns_feed)
@@ -423,21 +417,10 @@ class Reply(Stream):
         )
 
     def __repr__(self) -> str:
-        if self._answer is not None:
-            state = f"ended with {self._answer.reason}: reply.answer() returns its answer"
-        elif self._ended:
-            state = "closed before its turn ended; the turn continues"
-        else:
-            state = "no answer read yet: iterate over it for its events, or call reply.answer()"
-        return f"<Reply to message {self.message_id} of session {self.session_id}, {state}>"
-
-    if not TYPE_CHECKING:  # or a type checker would take every name for an attribute
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise no_attribute("reply.answer()", name, self)
-
-    def _or_answer(self) -> str:
-        return ", or `reply.answer()` for the answer"
+        return (
+            f"<Reply to message {self.message_id} of session {self.session_id}: iterate over it "
+            "for its events, or call reply.answer()>"
+        )
 
     def _how_ended(self) -> str:
         if self._answer is None:

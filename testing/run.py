@@ -11,13 +11,13 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..client.connection import Connection
 from ..client.events import ApprovalAsked, InDoubt, SessionEvent, ToolFinished, demand_event_class
 from ..client.inside import ModelRequest, SessionState
 from ..client.outcomes import Answer
-from ..client.session import Reply, ReplyEnded, Session, no_attribute
+from ..client.session import Reply, ReplyEnded, Session, answer_later
 from ..client.worker import demand_agents
 from ..local.messages_api import ScriptedServer
 from ..log.door import Log
@@ -351,13 +351,8 @@ class AgentRun:
 class RunReply:
     """The reply to one message: use `async for`, `await`, or `await reply.until(ApprovalAsked)`."""
 
-    if not TYPE_CHECKING:  # or a type checker would take every name for an attribute
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise no_attribute("(await run.send(...))", name, self)
-
-    def __iter__(self) -> NoReturn:
-        raise TypeError("a reply is read with `async for event in run.send(...)`")
+    if not TYPE_CHECKING:  # or a type checker would allow every attribute
+        __getattr__ = answer_later("(await run.send(...))")
 
     def __init__(self, run: AgentRun, reply: Reply) -> None:
         self._run, self._reply = run, reply
