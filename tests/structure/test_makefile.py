@@ -5,6 +5,7 @@ import re
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -142,7 +143,7 @@ def test_ci_run_fails_with_the_tests_and_ends_leftover_processes(tmp_path):
         "\t@test -n \"$$FOLDLOG_HOME\"\n"
         "\t@exit 3\n"
     )
-    ran = _run("bash", str(script), cwd="/")
+    ran = _run("bash", str(script), cwd="/", PATH=_path_with_a_browser(tmp_path))
     assert ran.returncode == 2  # make's own code for a failed recipe
     pid = int((tmp_path / "pid").read_text())
     assert "ending leftover process" in ran.stdout
@@ -161,12 +162,22 @@ def test_ci_run_ends_itself_and_names_the_running_tests(tmp_path):
     )
     ran = subprocess.run(
         ["bash", str(script)], capture_output=True, text=True, check=False, timeout=60,
-        env={**os.environ, "FOLDLOG_CI_SECONDS": "2"},
+        env={
+            **os.environ, "FOLDLOG_CI_SECONDS": "2", "PATH": _path_with_a_browser(tmp_path),
+        },
     )
     assert ran.returncode == 124
     assert "not finished after 2 s" in ran.stdout
     assert "tests/x.py::test_endless" in ran.stdout
     assert "ending leftover process" in ran.stdout
+
+
+def _path_with_a_browser(tmp_path: Path) -> str:
+    """A PATH on which .ci/run finds the browser that it would install otherwise."""
+    browser = tmp_path / "bin" / "chromium-headless-shell"
+    browser.parent.mkdir()
+    browser.touch(0o755)
+    return f"{browser.parent}:{os.environ['PATH']}"
 
 
 def _signal_until_gone(pid: int) -> None:
