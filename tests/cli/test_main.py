@@ -62,6 +62,15 @@ def test_a_command_ends_without_a_search_for_cycles():
     assert run([sys.executable, "-c", program]).stdout.splitlines()[-1] == "True"
 
 
+def test_a_command_that_used_duckdb_ends_silently():
+    """DuckDB's bindings list every object that the end of the process does not free."""
+    program = (
+        "import duckdb; duckdb.sql('select 1').fetchall();"
+        "from foldlog.cli.__main__ import main; main(['--version'])"
+    )
+    assert run([sys.executable, "-c", program]).stderr == ""
+
+
 def test_the_line_editor_is_imported_only_at_a_terminal():
     program = "import sys, foldlog.cli.commands.chat; print('prompt_toolkit' in sys.modules)"
     assert run([sys.executable, "-c", program]).stdout == "False\n"
