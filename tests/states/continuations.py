@@ -10,7 +10,7 @@ choice, so it is one path, and the paths from many states join.
 from typing import Any
 
 from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS
-from foldlog.tests.simulation.invariant import Violation
+from foldlog.tests.kit.invariants import Violation
 from foldlog.tests.states.host import ROLES
 from foldlog.tests.states.system import WORKERS, Label, Process, State, System
 
