@@ -19,7 +19,7 @@ from foldlog.processors.fold.projections.turn_view import Claim, generation_dead
 from foldlog.processors.fold.transitions import TRANSITIONS
 from foldlog.processors.limits import Limits
 from foldlog.processors.wake.budget import Rules
-from foldlog.processors.wake.facts import wake
+from foldlog.processors.wake.facts import Obligation, wake
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Unreadable
 from foldlog.schemas.ids import call_key
@@ -365,11 +365,18 @@ def nobody_is_stuck(owner: str, stuck: Any) -> None:
     assert not stuck, f"{owner}: {stuck}"
 
 
+def owed_without_a_person(
+    views: Any, holders: PartitionView, now: int, rules: Rules | None
+) -> list[Obligation]:
+    """The obligations of a session that wait for no person: all but those of row T2w."""
+    return [o for o in wake(views, holders, now, rules) if o.row != "T2w"]
+
+
 @rule("Liveness")
 def has_ended(views: Any, holders: PartitionView, now: int, rules: Rules | None) -> None:
     """I17: a session for which nothing more can happen without a fault is idle or waits for a
     person."""
-    owed = [o for o in wake(views, holders, now, rules) if o.row != "T2w"]
+    owed = owed_without_a_person(views, holders, now, rules)
     assert not owed, f"{views.session_id} is owed {owed}: {views.turn}"
     if views.turn.open and views.frozen is None and rules is not None:
         waits = any(call.status in FOR_A_PERSON for call in views.turn.calls)
