@@ -17,10 +17,10 @@ from foldlog.processors.wake.decide import rules_of
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import call_key
 from foldlog.schemas.value import replace
-from foldlog.tests.kit import step_rules
 from foldlog.tests.kit.agents import SMALL
 from foldlog.tests.kit.api_rules import OPAQUE
 from foldlog.tests.kit.history import Step
+from foldlog.tests.kit.invariants import work_delays_no_step
 from foldlog.tests.laws.law import law
 from foldlog.tests.laws.random_history import RandomHistory
 from foldlog.tests.laws.test_request_laws import SPOKEN, requests
@@ -392,4 +392,4 @@ def test_S1_H_background_work_changes_no_context(history):
 @law()
 def test_a_step_waits_for_background_work_only_where_it_would_not_fit(history):
     for step in history.steps[-20:]:
-        step_rules.work_delays_no_step(step, rules_of(history.agent), step.at)
+        work_delays_no_step(step, rules_of(history.agent), step.at)

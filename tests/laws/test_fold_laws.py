@@ -26,7 +26,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Entry, digest, entry_of
 from foldlog.schemas.events import BY_CLASS
 from foldlog.schemas.value import replace
-from foldlog.tests.kit import step_rules
+from foldlog.tests.kit import invariants
 from foldlog.tests.kit.ends import are_lawful
 from foldlog.tests.kit.history import Step
 from foldlog.tests.laws.law import LAW, histories, law
@@ -183,7 +183,7 @@ def requests_in(event) -> list[tuple[tuple, ev.Usage]]:
 @law(forged=True)
 def test_S0_2_a_field_is_changed_only_by_the_events_of_its_WRITERS_row(history):
     for step in history.steps:
-        step_rules.fields_have_their_writers(step)
+        invariants.one_writer_per_field(step)
         before, after = step.before.state, step.views.state
         if before != after:
             assert after.updated_at == step.entry.at
@@ -193,7 +193,7 @@ def test_S0_2_a_field_is_changed_only_by_the_events_of_its_WRITERS_row(history):
 @law(forged=True)
 def test_S0_4_the_phase_moves_only_along_TRANSITIONS(history):
     for step in history.steps:
-        step_rules.phase_follows_transitions(step)
+        invariants.only_transitions(step)
 
 
 @law(forged=True)
@@ -206,7 +206,7 @@ def test_S0_3_a_project_is_never_replaced(history):
 @law(forged=True)
 def test_S0_1_the_state_is_its_fields_and_below_1_KB(history):
     for step in history.steps:
-        step_rules.state_is_small(step)
+        invariants.state_is_small(step)
     assert set(SessionState.__struct_fields__) == set(WRITERS)
 
 
@@ -214,6 +214,7 @@ def test_S0_1_the_state_is_its_fields_and_below_1_KB(history):
 def test_law_8_the_basis_is_the_offset_of_the_last_accepted_input(history):
     basis = -1
     for step in history.steps:
+        invariants.decisions_name_their_basis(step, basis)
         row = BY_CLASS.get(type(step.entry.event))
         counts = (row is not None and row.is_input) or shortens_the_next_request(step)
         if step.ruling.accepted and counts:
@@ -240,7 +241,7 @@ def test_a_turn_end_names_the_state_at_its_basis(history):
 @law(forged=True)
 def test_everything_in_flight_is_bounded(history):
     for step in history.steps:
-        step_rules.turn_is_bounded(step)
+        invariants.turn_is_bounded(step)
         turn = step.views.turn
         if not turn.open:
             assert turn.generation is None and not turn.calls and not turn.owned
@@ -265,12 +266,17 @@ def test_S0_10_every_accepted_message_has_one_turn_and_gets_one_outcome(history)
 @law()
 def test_constraint_4_an_ended_turn_leaves_nothing_open(history):
     for step in history.steps:
+        invariants.turns_end_once(step)
         if isinstance(step.entry.event, ev.TurnEnded) and step.ruling.accepted:
-            assert step.before.turn.open
             turn = step.views.turn
-            assert turn.number == step.before.turn.number + (1 if turn.open else 0)
             assert turn.open == bool(step.before.turn.queue and not turn.terminated)
             assert {c.status for c in turn.doubts} <= {"doubt", "contradicted", "done"}
+
+
+@law(forged=True)
+def test_constraint_3_nothing_starts_in_a_turn_that_closes(history):
+    for step in history.steps:
+        invariants.nothing_starts_while_closing(step)
 
 
 @law(forged=True)
@@ -329,6 +335,7 @@ def takeovers(views: SessionViews, newer: int) -> list[tuple[Any, str]]:
 def test_I4_a_call_has_one_end_or_is_contradicted_once_and_settled(history):
     ends: dict[str, list[Any]] = {}
     for step in history.steps:
+        invariants.decided_once(step)
         event = step.entry.event
         if step.ruling.accepted and isinstance(event, ev.ToolResult | ev.HumanResolved):
             call = call_of(step.before.turn, event)
@@ -353,6 +360,7 @@ def test_law_6_a_running_claim_is_taken_over_only_under_a_newer_epoch(history):
 @law()
 def test_S2_8_a_once_call_is_claimed_again_only_if_no_claim_of_it_can_have_begun(history):
     for step in history.steps:
+        invariants.no_run_in_doubt(step)
         event = step.entry.event
         if isinstance(event, ev.ToolStarted) and step.ruling.accepted:
             call = find_call(step.before.turn, event.turn, event.step, event.index)

@@ -8,7 +8,7 @@ from foldlog.processors.wake.budget import plan
 from foldlog.processors.wake.decide import rules_of
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import decode
-from foldlog.tests.kit import step_rules
+from foldlog.tests.kit.invariants import work_delays_no_step
 from foldlog.tests.simulation.invariant import Invariant
 
 ABORTS = ("cancelled", "terminated")
@@ -47,7 +47,7 @@ class WorkDelaysNoStep(Invariant):
     def on_seen(self, seen: Any) -> None:
         if seen.views.turn.open and seen.views.turn.agent == self.world.agent.name:
             rules = rules_of(self.world.agent)
-            self.holds(step_rules.work_delays_no_step, seen, rules, self.world.now)
+            work_delays_no_step.demand(seen, rules, self.world.now)
 
 
 class WorkEnds(Invariant):

@@ -9,17 +9,15 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode
 from foldlog.schemas.ids import parse_call_key
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.simulation.invariant import Invariant, calls_of
+from foldlog.tests.kit.invariants import calls_of, decisions_name_their_basis
+from foldlog.tests.simulation.invariant import Invariant
 
 PAID = ("superseded", "late", "duplicate")  # rulings of outcomes that cost tokens, but lost
-DECISIONS = (ev.LlmCalled, ev.ToolInvoked, ev.TurnEnded)
-STARTS = (ev.LlmCalled, ev.GenStart, ev.GenResumed, ev.ToolStarted)
 INPUTS = tuple(row.cls for row in ev.EVENT_TYPES if row.is_input)
 
 
 class DecisionsNameTheirBasis(Invariant):
-    """Law 8: an accepted decision was made on the newest input, which this check determines
-    independently."""
+    """Law 8, with the newest input as this check determines it, independently of the fold."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -29,9 +27,7 @@ class DecisionsNameTheirBasis(Invariant):
         if not seen.ruling.accepted:
             return
         session, event = seen.entry.session_id, seen.entry.event
-        if isinstance(event, DECISIONS) and event.basis != self.newest.get(session):
-            newest = self.newest.get(session)
-            self.fail(f"{session}: {event} is accepted, the newest input is {newest}")
+        decisions_name_their_basis.demand(seen, self.newest.get(session))
         if isinstance(event, INPUTS) or self._shortens(seen):
             self.newest[session] = seen.entry.offset
 
@@ -44,15 +40,6 @@ class DecisionsNameTheirBasis(Invariant):
         place = parse_call_key(seen.entry.event.call)
         rows = seen.before.context.fragments.since(sent)
         return any((f.turn, f.step, f.index) == place for f in rows if f.kind == "result")
-
-
-class NothingStartsWhileClosing(Invariant):
-    """After a cancel, an interrupt or a termination, no call and no claim is accepted."""
-
-    def on_seen(self, seen: Any) -> None:
-        starts = isinstance(seen.entry.event, STARTS) and seen.ruling.accepted
-        if starts and seen.before.turn.closing is not None:
-            self.fail(f"{seen.entry} is accepted in a closing turn")
 
 
 class AskedCallsAreAllowed(Invariant):
@@ -130,7 +117,6 @@ class LedgerCountsOnce(Invariant):
 
 DECIDED = (
     DecisionsNameTheirBasis,
-    NothingStartsWhileClosing,
     AskedCallsAreAllowed,
     KeptOutcomesArrive,
     LedgerCountsOnce,

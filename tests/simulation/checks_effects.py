@@ -3,32 +3,52 @@
 from collections import Counter
 from typing import Any
 
-from foldlog.processors.fold.projections.background import find_work
-from foldlog.processors.fold.projections.delivery import find_owed
 from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import decode
 from foldlog.schemas.ids import PARTITION_KEY
-from foldlog.tests.simulation.invariant import Invariant, calls_of, key_of
+from foldlog.tests.kit.invariants import (
+    ATTEMPTS,
+    GENERATION_ENDS,
+    begins_in_time,
+    calls_of,
+    key_of,
+    newest_attempt_completes,
+    once_runs_once,
+    only_won_claims_begin,
+    reconciles_late,
+    says_not_run,
+    taken_over,
+    takeovers_are_lawful,
+)
+from foldlog.tests.simulation.invariant import Invariant
 
 CLAIMS = (
     b"TOOL_STARTED", b"GEN_START", b"GEN_RESUMED", b"BACKGROUND_STARTED", b"DELIVERY_STARTED",
 )
-TAKEOVERS = (b"TOOL_STARTED", b"GEN_RESUMED", b"BACKGROUND_STARTED", b"DELIVERY_STARTED")
 
 
 class OnceRunsOnce(Invariant):
-    """I3, S2.7: a call of a `once` tool acts on the world at most once, whatever dies."""
-
-    def __init__(self, world: Any) -> None:
-        super().__init__(world)
-        self.acted: dict[tuple[str, str], Any] = {}
+    """I3, S2.7, by the ledger of all executions."""
 
     def on_executed(self, line: Any) -> None:
-        if line.effect != "once":
+        acts = [(one.session_id, one.call) for one in self.world.executions]
+        earlier = acts.count((line.session_id, line.call)) - 1
+        once_runs_once.demand(line.effect, line, earlier)
+
+
+class OnceStartsOnce(Invariant):
+    """S2.7: no attempt of a `once` call is claimed after the call has run."""
+
+    def on_seen(self, seen: Any) -> None:
+        event = seen.entry.event
+        if not isinstance(event, ev.ToolStarted) or not seen.ruling.accepted:
             return
-        earlier = self.acted.setdefault((line.session_id, line.call), line)
-        self.demand(earlier is line, f"{earlier} and again {line}")
+        call = calls_of(seen.before)[key_of(event)]
+        if call.status == "started" and call.effect == "once":
+            lines = ((line.session_id, line.claim) for line in self.world.executions)
+            begun = (seen.entry.session_id, call.claim.offset) in lines
+            self.demand(not begun, f"{call} has run and is claimed again by {event}")
 
 
 class NotRunMeansNotRun(Invariant):
@@ -43,8 +63,8 @@ class NotRunMeansNotRun(Invariant):
         if not seen.ruling.accepted:
             return
         event, before = seen.entry.event, seen.before
-        if isinstance(event, ev.ToolResult) and event.outcome in ("not_run", "cancelled"):
-            if event.outcome == "not_run" or calls_of(before)[key_of(event)].effect == "once":
+        if isinstance(event, ev.ToolResult):
+            if says_not_run(calls_of(before)[key_of(event)].effect, event.outcome):
                 self._is_denied(seen, key_of(event))
         elif isinstance(event, ev.ApprovalDecided | ev.ApprovalExpired):
             if calls_of(seen.views)[event.call].status == "done":
@@ -65,27 +85,16 @@ class NotRunMeansNotRun(Invariant):
         self.demand(denied_at is None, f"offset {denied_at} calls it not run, then {line}")
 
 
-class DecidedOnce(Invariant):
-    """I4: a started call gets exactly one outcome (a doubt is not an outcome). A later result may
-    contradict only a person's answer or a reconciler's denial."""
+class StartedCallsAreDecided(Invariant):
+    """I4: in the end, a started call has exactly one outcome (a doubt is not an outcome)."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
         self.started: set[tuple[str, str]] = set()
 
     def on_seen(self, seen: Any) -> None:
-        if seen.views.turn is seen.before.turn:
-            return
-        session, before = seen.entry.session_id, calls_of(seen.before)
-        for key, call in calls_of(seen.views).items():
-            was = before.get(key)
-            if call.status == "started":
-                self.started.add((session, key))
-            if was is None or was is call or was.status != "done":
-                continue
-            contested = (was.human or was.denied) and call.status == "contradicted"
-            if not contested:
-                self.fail(f"{session} {key} was {was.outcome}, became {call}")
+        if isinstance(seen.entry.event, ev.ToolStarted) and seen.ruling.accepted:
+            self.started.add((seen.entry.session_id, key_of(seen.entry.event)))
 
     def at_end(self) -> None:
         for session, key in self.started:
@@ -101,27 +110,8 @@ class DecidedOnce(Invariant):
             self.demand(not undecided, f"{session} {key} is left {call}")
 
 
-class NoRunInDoubt(Invariant):
-    """S2.7: no attempt of a call is claimed while the call is in doubt or after it has an outcome,
-    and no attempt of a `once` call is claimed after the call has run."""
-
-    def on_seen(self, seen: Any) -> None:
-        event = seen.entry.event
-        if isinstance(event, ev.ToolStarted) and seen.ruling.accepted:
-            call = calls_of(seen.before)[key_of(event)]
-            self.demand(call.status in ("allowed", "started"), f"{call} was claimed by {event}")
-            if call.status == "started" and call.effect == "once":
-                assert call.claim is not None
-                begun = any(
-                    line.claim == call.claim.offset and line.session_id == seen.entry.session_id
-                    for line in self.world.executions
-                )
-                self.demand(not begun, f"{call} has run and is claimed again by {event}")
-
-
 class OnlyWonClaimsBegin(Invariant):
-    """Laws 5 and 6, I15: an effect begins once per claim, after the claim was accepted under the
-    epoch that was in force, at a worker that has not read of a newer owner."""
+    """Laws 5 and 6, I15, by the takes in the log."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -133,22 +123,16 @@ class OnlyWonClaimsBegin(Invariant):
         seen = witness.seen.get((number, claim.offset))
         if seen is None or not seen.ruling.accepted:
             self.fail(f"{process.owner} begins {begin.claim}, which was never won")
-        event = seen.entry.event
-        holder = witness.holder_at(number, role, claim.offset)
-        if holder != (event.epoch, process.owner) or event.owner != process.owner:
-            self.fail(f"{process.owner} begins {event}, claimed under {holder}")
-        read = process.worker.owned[number].next_offset
-        now = witness.holder_at(number, role, read)
-        self.demand(now[1] == process.owner, f"{process.owner} has read that {now} holds {role}")
+        won_under = witness.holder_at(number, role, claim.offset)
+        now = witness.holder_at(number, role, process.worker.owned[number].next_offset)
         self.begun[number, claim.offset] += 1
-        self.demand(self.begun[number, claim.offset] == 1, f"{session_id} {claim} begins again")
+        times = self.begun[number, claim.offset]
+        only_won_claims_begin.demand(process.owner, claim, won_under, now[1], times)
 
 
 class BeginsInTime(Invariant):
-    """T4, S2, B2, D2: an effect begins within the start window after its claim was produced, or
-    never. If it began later, another worker might already have taken it over, and a model call
-    would be paid for twice. Law 6: a tool acts on the world no later than its deadline, so the
-    margin covers only differences between clocks."""
+    """T4, S2, B2, D2, by the true time at which the claim was produced. Law 6: a tool acts on the
+    world no later than its deadline, so the margin covers only differences between clocks."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -167,9 +151,7 @@ class BeginsInTime(Invariant):
         place = self.world.witness.partition_of[session_id], begin.claim.offset
         value = self.world.witness.seen[place].record.value
         at, error = self.produced[process.owner, value]
-        waited = self.world.now - at
-        window = self.world.agent.limits.start_window_ms
-        self.demand(waited <= window, f"{role} {begin.claim} begins {waited} ms after its claim")
+        begins_in_time.demand(begin.claim, self.world.now - at, self.world.agent.limits)
         self.begun[place] = (begin.claim.deadline, error)
 
     def on_executed(self, line: Any) -> None:
@@ -180,66 +162,35 @@ class BeginsInTime(Invariant):
 
 
 class ReconcilesLate(Invariant):
-    """T6: no answer of a reconciler is final before deadline + margin, because its "no" could
-    become untrue."""
+    """T6, by the time that the worker believes it is."""
 
     def on_reconciled(self, process: Any, session_id: str, begin: Any) -> None:
-        tool, limits = begin.agent.tool(begin.call.name), begin.agent.limits
-        if tool is None or tool.reconciler is None or begin.early:
-            return
-        worker = process.worker
-        number = self.world.witness.partition_of[session_id]
-        now = worker.now(worker.owned[number])
-        sure_at = begin.claim.deadline + limits.margin_ms
-        self.demand(now >= sure_at, f"{begin.call.key} is reconciled {sure_at - now} ms early")
+        owned = process.worker.owned[self.world.witness.partition_of[session_id]]
+        reconciles_late.demand(begin, process.worker.now(owned))
 
 
 class TakeoversAreLawful(Invariant):
-    """Law 6: a claim is taken over in four cases only: it is void; its owner is an older
-    incarnation of the same worker; the log says that its owner is dead (OWNER_GONE); or its
-    deadline and the margin have passed."""
+    """Law 6, by the takes in the log and the time that the worker believes it is."""
 
     def on_produced(
         self, process: Any, partition: int, key: str, value: bytes, kind: bytes
     ) -> None:
-        if kind not in TAKEOVERS:
-            return
-        event, views = decode(value), process.worker.owned[partition].views(key)
-        turn = views.turn
-        if kind == b"BACKGROUND_STARTED":
-            work = find_work(views.background, event.kind, event.upto)
-            if work is not None and not work.released:
-                self._check(process, partition, key, "background", work.claim)
-            return
-        if kind == b"DELIVERY_STARTED":
-            owed = find_owed(views.delivery, event.turn, event.step, event.channel)
-            if owed is not None and owed.status == "running":
-                self._check(process, partition, key, "delivery", owed.claim)
-            return
-        if kind == b"GEN_RESUMED":
-            self._check(process, partition, key, "models", turn.generation.claim)
-            return
-        call = next(call for call in turn.calls if call.key == key_of(event))
-        if call.status == "started":
-            self._check(process, partition, key, "tools", call.claim)
+        if kind in CLAIMS:
+            found = taken_over(decode(value), process.worker.owned[partition].views(key))
+            if found is not None:
+                self._check(process, partition, *found)
 
     def on_reconciled(self, process: Any, session_id: str, begin: Any) -> None:
         number = self.world.witness.partition_of[session_id]
-        self._check(process, number, session_id, "tools", begin.claim)
+        self._check(process, number, "tools", begin.claim, begin.claim.deadline)
 
-    def _check(self, process: Any, number: int, session: str, role: str, claim: Any) -> None:
-        name, _, incarnation = claim.owner.rpartition("/")
-        if name == process.identity.worker_id and incarnation != process.identity.incarnation:
-            return
-        witness, worker = self.world.witness, process.worker
-        holder = worker.owned[number].partition.holder(role)
-        if holder is not None and claim.owner in holder.gone:
-            return  # OnlyTheDeadAreGone checks that
-        if witness.holder_at(number, role, claim.offset) != (claim.epoch, claim.owner):
-            return  # the claim is void: its owner did not hold the role then
-        now = worker.now(worker.owned[number])
-        left = claim.deadline + self.world.agent.limits.margin_ms - now
-        self.demand(left <= 0, f"{process.owner} takes {session} {claim} over {left} ms early")
+    def _check(self, process: Any, number: int, role: str, claim: Any, deadline: int) -> None:
+        owned = process.worker.owned[number]
+        held_then = self.world.witness.holder_at(number, role, claim.offset)
+        is_void = held_then != (claim.epoch, claim.owner)
+        left_ms = deadline + self.world.agent.limits.margin_ms - process.worker.now(owned)
+        holder = owned.partition.holder(role)
+        takeovers_are_lawful.demand(process.owner, claim, left_ms, is_void, holder)
 
 
 class OnlyTheDeadAreGone(Invariant):
@@ -256,7 +207,7 @@ class OnlyTheDeadAreGone(Invariant):
 
 
 class NewestAttemptCompletes(Invariant):
-    """An accepted outcome of a generation belongs to its newest attempt."""
+    """An accepted outcome of a model call belongs to its newest attempt, as counted here."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -264,17 +215,12 @@ class NewestAttemptCompletes(Invariant):
 
     def on_seen(self, seen: Any) -> None:
         event = seen.entry.event
-        if not seen.ruling.accepted:
+        if not isinstance(event, (*ATTEMPTS, *GENERATION_ENDS)) or not seen.ruling.accepted:
             return
-        if isinstance(event, ev.GenStart | ev.GenResumed):
-            place = (seen.entry.session_id, event.turn, event.step)
-            had = self.newest.get(place, 0)
-            self.demand(event.attempt == had + 1, f"attempt {event.attempt} follows {had}")
+        place = (seen.entry.session_id, event.turn, event.step)
+        newest_attempt_completes.demand(seen, self.newest.get(place, 0))
+        if isinstance(event, ATTEMPTS):
             self.newest[place] = event.attempt
-        elif isinstance(event, ev.GenComplete | ev.GenFailed | ev.GenStopped):
-            newest = self.newest.get((seen.entry.session_id, event.turn, event.step))
-            if event.attempt != newest:
-                self.fail(f"{event} is accepted, but the newest attempt is {newest}")
 
 
 class TakesAreBounded(Invariant):
@@ -357,8 +303,8 @@ EFFECTS = (
     AbortsReachWhatRuns,
     OnceRunsOnce,
     NotRunMeansNotRun,
-    DecidedOnce,
-    NoRunInDoubt,
+    StartedCallsAreDecided,
+    OnceStartsOnce,
     OnlyWonClaimsBegin,
     BeginsInTime,
     ReconcilesLate,

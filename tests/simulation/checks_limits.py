@@ -5,27 +5,15 @@ from typing import Any
 
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import digest
+from foldlog.tests.kit.invariants import attempts_and_steps_are_bounded
 from foldlog.tests.simulation.invariant import Invariant
 
 
 class AttemptsAndStepsAreBounded(Invariant):
-    """S1.F: a session has no more attempts, steps or tokens than its agent's limits allow."""
+    """S1.F, with the limits of the one agent."""
 
     def on_seen(self, seen: Any) -> None:
-        if not seen.ruling.accepted:
-            return
-        event, limits = seen.entry.event, self.world.agent.limits
-        match event:
-            case ev.GenStart() | ev.GenResumed():
-                self.demand(event.attempt <= limits.model_attempts, f"{event.attempt} model tries")
-            case ev.ToolStarted():
-                self.demand(event.attempt <= limits.tool_attempts, f"{event.attempt} tool tries")
-            case ev.LlmCalled():
-                self.demand(event.step <= limits.steps, f"step {event.step} of {limits.steps}")
-                tokens = event.prompt_tokens
-                self.demand(
-                    tokens <= limits.hard_tokens, f"{tokens} of {limits.hard_tokens} tokens"
-                )
+        attempts_and_steps_are_bounded.demand(seen, self.world.agent.limits)
 
 
 class ShouldStopStops(Invariant):

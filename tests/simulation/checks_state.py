@@ -8,7 +8,6 @@ from foldlog.processors.fold.projections.session_state import triggered
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Unreadable
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.kit import step_rules
 from foldlog.tests.simulation.invariant import Invariant
 
 SLACK_MS = 1_000  # for the rounds and records between the end of the grace and TURN_ENDED
@@ -34,47 +33,6 @@ class AcknowledgedIsInTheLog(Invariant):
             self.demand(record.value == value, f"{place} holds another record")
 
 
-class FoldNeverRaises(Invariant):
-    """Law 13: only a record that cannot be read freezes a session."""
-
-    def on_seen(self, seen: Any) -> None:
-        if seen.views.frozen is not None and seen.before.frozen is None:
-            event = seen.entry.event
-            self.demand(
-                isinstance(event, Unreadable) and event.must_understand,
-                f"{seen.entry.session_id} froze: {seen.views.frozen}",
-            )
-
-
-class OnlyTransitions(Invariant):
-    """I10, S0.4: the phase moves only along TRANSITIONS, one trigger at a time."""
-
-    def on_seen(self, seen: Any) -> None:
-        self.holds(step_rules.phase_follows_transitions, seen)
-
-
-class OneWriterPerField(Invariant):
-    """I9, S0.2: only the events that WRITERS names change a field of session_state."""
-
-    def on_seen(self, seen: Any) -> None:
-        self.holds(step_rules.fields_have_their_writers, seen)
-
-
-class StateIsSmall(Invariant):
-    """S0.1: session_state stays below 1 KB, however long the ids are."""
-
-    def on_seen(self, seen: Any) -> None:
-        self.holds(step_rules.state_is_small, seen)
-
-
-class TurnIsBounded(Invariant):
-    """The lists of a turn (queued messages, grants, reminders, refusals, ids that were seen) stay
-    within their limits."""
-
-    def on_seen(self, seen: Any) -> None:
-        self.holds(step_rules.turn_is_bounded, seen)
-
-
 class CancelEndsInTime(Invariant):
     """Constraint 3: without faults, a closing turn ends within the grace period."""
 
@@ -86,28 +44,6 @@ class CancelEndsInTime(Invariant):
             took = seen.entry.at - closing.since
             most = self.world.agent.limits.grace_ms + SLACK_MS
             self.demand(took <= most, f"{seen.entry.session_id} took {took} ms to end")
-
-
-class OneOpenTurn(Invariant):
-    """Turns open one after the other; each turn ends once, before the next turn opens."""
-
-    def __init__(self, world: Any) -> None:
-        super().__init__(world)
-        self.ended: dict[str, int] = {}
-
-    def on_seen(self, seen: Any) -> None:
-        session, before, after = seen.entry.session_id, seen.before.turn, seen.views.turn
-        if after is before:
-            return
-        if isinstance(seen.entry.event, ev.TurnEnded):
-            ended = self.ended.get(session, 0)
-            self.demand(seen.entry.event.turn == ended + 1, f"{session}: {ended}, {seen.entry}")
-            self.ended[session] = ended + 1
-        if after.number != before.number:
-            self.demand(after.number == before.number + 1, f"{session} skipped a turn")
-            self.demand(self.ended.get(session, 0) == before.number, f"{session}: two turns open")
-        open_turns = after.number - self.ended.get(session, 0)
-        self.demand(open_turns == after.open, f"{session}: {open_turns} open, not {after.open}")
 
 
 class EndedTurnsAreClosed(Invariant):
@@ -190,13 +126,7 @@ class MessagesEndOnce(Invariant):
 
 STATE = (
     AcknowledgedIsInTheLog,
-    FoldNeverRaises,
-    OnlyTransitions,
-    OneWriterPerField,
-    StateIsSmall,
-    TurnIsBounded,
     CancelEndsInTime,
-    OneOpenTurn,
     EndedTurnsAreClosed,
     EveryRefusalIsAnsweredOnce,
     MessagesEndOnce,

@@ -1,18 +1,9 @@
 """The base class of invariants, with the hooks that a world calls. The invariants are in
-checks_*.py."""
+checks_*.py; what they share with the state search and the laws is in tests/kit/invariants.py."""
 
-from collections.abc import Callable
 from typing import Any
 
-from foldlog.schemas.ids import call_key
-
-
-class Violation(BaseException):
-    """An invariant does not hold. This is a BaseException, so that no worker catches it."""
-
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"{name}: {why}")
-        self.name, self.why = name, why
+from foldlog.tests.kit.invariants import Rule, Violation
 
 
 class Invariant:
@@ -31,13 +22,6 @@ class Invariant:
         fail(why)`."""
         if not holds:
             self.fail(why)
-
-    def holds(self, rule: Callable[..., None], *args: Any) -> None:
-        """Check a rule that is shared with the laws, and fail if the rule raises AssertionError."""
-        try:
-            rule(*args)
-        except AssertionError as broken:
-            self.fail(str(broken))
 
     def on_seen(self, seen: Any) -> None:
         """Called when the witness has folded a record of a session."""
@@ -76,11 +60,10 @@ class Invariant:
         """Called when the schedule is over."""
 
 
-def key_of(call: Any) -> str:
-    """The key of the call that an event, or a fragment of the context, names."""
-    return call_key(call.turn, call.step, call.index)
+def at_each_record(rule: Rule) -> type[Invariant]:
+    """The invariant that each record which the witness folds obeys a rule."""
 
+    def on_seen(self: Invariant, seen: Any) -> None:
+        rule.demand(seen)
 
-def calls_of(views: Any) -> dict[str, Any]:
-    """Every call of the turn view, by key."""
-    return {call.key: call for call in (*views.turn.doubts, *views.turn.calls)}
+    return type(rule.name, (Invariant,), {"__doc__": rule.__doc__, "on_seen": on_seen})

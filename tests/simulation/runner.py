@@ -8,8 +8,8 @@ from typing import NamedTuple
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.kit.invariants import Violation
 from foldlog.tests.simulation import scenarios
-from foldlog.tests.simulation.invariant import Violation
 from foldlog.tests.simulation.invariants import ALL
 from foldlog.tests.simulation.scenarios import Scenario
 from foldlog.tests.simulation.world import World

@@ -5,7 +5,6 @@ import pytest
 from foldlog.tests.simulation import invariants, scenarios
 from foldlog.tests.simulation.checks_requests import REQUESTS, RequestsAreLegal
 from foldlog.tests.simulation.plants import PLANTS
-from foldlog.tests.simulation.plants_background import BACKGROUND
 from foldlog.tests.simulation.runner import run
 
 SEEDS_MAX = 100  # each plant is caught within so many schedules
@@ -17,16 +16,19 @@ def checked(name: str) -> list:
     return [RequestsAreLegal, invariant] if invariant in REQUESTS[1:] else [invariant]
 
 
-@pytest.mark.parametrize("plant", (*PLANTS, *BACKGROUND), ids=lambda plant: plant.name)
+@pytest.mark.parametrize(
+    "plant", [plant for plant in PLANTS if plant.simulated], ids=lambda plant: plant.name
+)
 def test_a_planted_fault_is_caught(plant, monkeypatch):
-    for where, attribute, wrong in ((plant.where, plant.attribute, plant.wrong), *plant.also):
-        if isinstance(where, dict):
-            monkeypatch.setitem(where, attribute, wrong(where[attribute]))
-        else:
-            monkeypatch.setattr(where, attribute, wrong(getattr(where, attribute)))
-    scenario = scenarios.BY_NAME[plant.scenario]
+    plant.put(monkeypatch)
+    caught_by, scenario = plant.simulated
     for seed in range(SEEDS_MAX):
-        outcome = run(seed, scenario, checked(plant.caught_by))
-        if outcome.violation is not None and outcome.violation.name == plant.caught_by:
+        outcome = run(seed, scenarios.BY_NAME[scenario], checked(caught_by))
+        if outcome.violation is not None and outcome.violation.name == caught_by:
             return
-    pytest.fail(f"{plant.caught_by} caught nothing in {SEEDS_MAX} schedules of {plant.scenario}")
+    pytest.fail(f"{caught_by} caught nothing in {SEEDS_MAX} schedules of {scenario}")
+
+
+def test_every_plant_names_what_must_catch_it():
+    assert all(plant.simulated or plant.searched for plant in PLANTS)
+    assert len({plant.name for plant in PLANTS}) == len(PLANTS)

@@ -59,7 +59,7 @@ def test_the_search_reports_its_coverage(capsys):
 
 
 def test_a_violation_is_reported_with_its_seed_and_history(capsys, monkeypatch):
-    monkeypatch.setattr("foldlog.tests.kit.step_rules.STATE_BYTES_MAX", 10)
+    monkeypatch.setattr("foldlog.tests.kit.invariants.STATE_BYTES_MAX", 10)
     assert main(["--seeds", "9", "--scenario", "conversation"]) == 1
     output = capsys.readouterr().out
     assert "SessionOpened" in output

@@ -17,11 +17,11 @@ from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.worker.actions import BeginTool
 from foldlog.schemas.topics import topics
 from foldlog.tests.kit.blobs import MemoryBlobs
+from foldlog.tests.kit.invariants import Violation
 from foldlog.tests.simulation.agents import TOOLS, a_compacting_agent, an_agent, newer
 from foldlog.tests.simulation.answers import Tastes
 from foldlog.tests.simulation.fates import Group, LogFaults
 from foldlog.tests.simulation.faults import Faults
-from foldlog.tests.simulation.invariant import Violation
 from foldlog.tests.simulation.node import ROLES, Node
 from foldlog.tests.simulation.resumed import recovering
 from foldlog.tests.simulation.scenarios import Scenario

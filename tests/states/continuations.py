@@ -9,8 +9,9 @@ choice, so it is one path, and the paths from many states join.
 
 from typing import Any
 
+from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS
-from foldlog.tests.simulation.invariant import Violation
+from foldlog.tests.kit.invariants import Violation, owed_without_a_person
 from foldlog.tests.states.host import ROLES
 from foldlog.tests.states.system import WORKERS, Label, Process, State, System
 
@@ -135,7 +136,9 @@ class Continuations:
 
     def _is_busy(self, state: State) -> bool:
         """Whether an effect runs, or the session can continue without a person."""
-        processes = [self.system.processes[place] for place in (state.a, state.b)]
-        turn = self.system.log.positions[state.end].views.turn
-        waits = any(call.status in ("asks", "doubt") for call in turn.calls)
-        return any(process.tasks for process in processes) or (turn.open and not waits)
+        system = self.system
+        if any(system.processes[place].tasks for place in (state.a, state.b)):
+            return True
+        views, holders = system.log.positions[state.end][1:]
+        now = system.rests[state.rest].now
+        return bool(owed_without_a_person(views, holders, now, rules_of(system.agent)))

@@ -21,8 +21,8 @@ from foldlog.processors.worker.actions import Actions, InFlight, ObligationKey
 from foldlog.processors.worker.ports import EffectId
 from foldlog.processors.worker.worker import Worker
 from foldlog.tests.kit.blobs import MemoryBlobs
+from foldlog.tests.kit.invariants import Violation
 from foldlog.tests.kit.recorded_actions import Begin, RecordedEffects
-from foldlog.tests.simulation.invariant import Violation
 from foldlog.tests.states.records import SESSION, Draft, Log, Numbered, canonical
 
 ROLES = ("sessions", "models", "tools")

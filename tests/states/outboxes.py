@@ -6,7 +6,7 @@ from pathlib import Path
 
 from foldlog.processors.worker.outbox import Outbox
 from foldlog.schemas.codec import decode
-from foldlog.tests.simulation.invariant import Violation
+from foldlog.tests.kit.invariants import Violation
 from foldlog.tests.states.records import SESSION, Draft, Log
 
 Content = tuple[int, ...]

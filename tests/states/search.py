@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from foldlog.tests.simulation.invariant import Violation
+from foldlog.tests.kit.invariants import Violation
 from foldlog.tests.states.continuations import Continuations
 from foldlog.tests.states.system import NAMES, Label, State, System
 

@@ -7,7 +7,8 @@ import pytest
 
 from foldlog.tests.kit.programs import run
 from foldlog.tests.states.__main__ import main
-from foldlog.tests.states.search import Search
+from foldlog.tests.states.continuations import Continuations
+from foldlog.tests.states.search import Search, described
 from foldlog.tests.states.system import System
 from foldlog.tests.states.variants import BY_NAME
 
@@ -34,6 +35,18 @@ def test_every_property_holds_in_every_state(bounds):
         pytest.fail("\n".join((*found.schedule, str(found.violation))))
     assert found.states == BOUNDS[bounds]
     assert found.complete == (depth is None)
+
+
+def test_a_dispute_lasts_until_the_doubt_of_an_ended_turn_is_settled():
+    """The defect: after TURN_ENDED the session counted as done, but row T8w still had to find out
+    whether the call happened."""
+    system = System(BY_NAME["once"], faults=1, jumps=0)
+    state = system.initial
+    claimed = ("a assign", "a round 3", "a round 3", "a end 0 answers", "a round 1")
+    for action in (*claimed, "move", "b assign", "cancel"):
+        label = next(one for one in system.labels(state) if described(one) == action)
+        state = system.after(state, label)
+    Continuations(system).check(state)
 
 
 def test_the_search_is_the_same_in_every_process():
