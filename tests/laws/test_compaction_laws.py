@@ -10,7 +10,7 @@ from foldlog.processors.fold.projections.background import RESULTS_MAX, SUMMARIE
 from foldlog.processors.fold.projections.turn_view import REMINDERS_MAX
 from foldlog.processors.request.build import context_of
 from foldlog.processors.request.frames import framed
-from foldlog.processors.request.left_out import is_left_out
+from foldlog.processors.request.left_out import as_sent, is_left_out
 from foldlog.processors.request.summary import FRAME
 from foldlog.processors.wake.budget import needs_room
 from foldlog.processors.wake.decide import rules_of
@@ -261,12 +261,9 @@ def test_constraint_6_a_request_has_each_reminder_once_and_all_pending_ones(hist
         left = [r.reminder_id[1:].partition(".")[0] for r in made.step.views.turn.reminders]
         read_to = history.decided_at(made.step)  # an id begins with the offset of its event
         assert all(int(offset) > read_to for offset in left), "no reminder is left for later"
-        row = made.row
-        wanted = Counter(
-            f"Reminder: {f.text}"
-            for f in list(made.step.views.context.fragments)[row.start : row.fragments]
-            if f.kind == "reminder"
-        )
+        row, fragments = made.row, made.step.views.context.fragments
+        sent = [as_sent(fragments[place], place, row) for place in range(row.start, row.fragments)]
+        wanted = Counter(f"Reminder: {f.text}" for f in sent if f.kind == "reminder")
         texts = Counter(
             block["text"]
             for message in json.loads(made.request)["messages"]
