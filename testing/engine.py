@@ -31,6 +31,7 @@ from ..processors.worker.effects_host import (
     generation_claim_of,
     recovered,
     tool_claim_of,
+    tool_host_of,
     work_claim_of,
 )
 from ..processors.worker.loop import Mailbox, appender
@@ -329,7 +330,7 @@ class Effects:
         )
 
     def _tool_host(self, begin: BeginTool) -> tools.ToolHost:
-        return tools.ToolHost.of(begin.agent, self._engine.blobs, self._engine._side_log)
+        return tool_host_of(begin.agent, self._engine.blobs, self._engine._side_log)
 
     def work(self, session_id: str, begin: BeginWork) -> None:
         """Begin background work."""
