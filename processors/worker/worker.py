@@ -25,9 +25,8 @@ from .. import crash_points
 from ..agent import Agent
 from ..agent_digest import digests_of
 from ..effects.failed_turns import failed_turn
-from ..fold.chunk_runs import chunk_runs
 from ..fold.ruling import ACCEPTED
-from ..fold.sessions import KEY_BYTES_MAX, fold_event, is_foldable
+from ..fold.sessions import KEY_BYTES_MAX, chunk_runs, fold_event, is_foldable
 from ..fold.views import SessionViews
 from ..store.clocks import Clock, ClockWatch, Reading, anchor_of, produced_header, reading
 from ..store.fork_seeds import foldable_entry
