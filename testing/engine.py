@@ -43,7 +43,7 @@ from ..processors.worker.ports import (
     EffectId,
 )
 from ..processors.worker.reports import ROLE_OF
-from ..processors.worker.worker import Worker
+from ..processors.worker.worker import Worker, WorkerParts
 from ..schemas import events as ev
 from ..schemas.codec import encode, entry_of, headers_for
 from ..schemas.events.parts import BlobRef
@@ -121,7 +121,15 @@ class Engine:
             return Store(DictBackend({}), log_end=end)
 
         self.worker = Worker(
-            identity, ROLES, self.agents, open_store, actions, self, self.log_lines.append
+            WorkerParts(
+                identity=identity,
+                roles=ROLES,
+                agents=self.agents,
+                open_store=open_store,
+                actions=actions,
+                clock=self,
+                say=self.log_lines.append,
+            )
         )
         self.reader = self.log.reader(SESSION_EVENTS, {})
         self.reader.add(self.worker.assigned([0]))
